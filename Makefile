@@ -1,0 +1,76 @@
+# The verbs of the lab; `make help` lists them. Everything lives in .venv and build/, both of which can be deleted.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+EXTRAS := tf,tfds,opencl,lab,dev
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Quiet, repeatable TensorFlow: no banners on stderr, the same kernels everywhere.
+export TF_CPP_MIN_LOG_LEVEL = 2
+export TF_ENABLE_ONEDNN_OPTS = 0
+
+.DEFAULT_GOAL := help
+.PHONY: help tour test lab data doctor notebooks lint fix bench constraints chromium clean
+
+help: ## list the verbs
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, write build/tour/index.html
+	@$(BIN)/labkit tour
+
+test: $(READY) chromium ## run everything: unit tests, every notebook under nbval, the browser test
+	@$(BIN)/labkit data --scale tiny
+	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
+
+lab: $(READY) ## open JupyterLab on notebook 00
+	@$(BIN)/jupyter lab notebooks/00_read_a_timeline.ipynb
+
+data: $(READY) ## generate the photos (SCALE=tiny|small|full)
+	@$(BIN)/labkit data $(if $(SCALE),--scale $(SCALE))
+
+doctor: $(READY) ## check this machine, line by line
+	@$(BIN)/labkit doctor
+
+notebooks: $(READY) ## build and execute the notebooks from notebooks/source
+	@$(BIN)/python notebooks/build.py --execute
+
+lint: $(READY) ## style and drift: ruff, format, notebooks against their sources
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python notebooks/build.py --check
+
+fix: $(READY) ## let ruff mend what it can
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+bench: $(READY) ## run every benchmark, one after the other
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+constraints: $(READY) ## resolve constraints.txt again from the ranges in pyproject.toml
+	@$(BIN)/python -m uv pip compile --universal --python-version 3.10 --all-extras --no-annotate --no-header \
+	  --no-emit-package labkit --upgrade --quiet pyproject.toml -o build/constraints.txt
+	@{ sed -n '/^#/p' constraints.txt; cat build/constraints.txt; } > constraints.txt.new && mv constraints.txt.new constraints.txt
+
+clean: ## delete what was built, keep .venv
+	rm -rf build dist .pytest_cache .ruff_cache
+
+# Two calls of pip: the build backend comes from the same constraints as everything else.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 10) <= v < (3, 14) else \
+	  "labkit needs Python 3.10 to 3.13, $(PYTHON) is %d.%d: say which, as in make PYTHON=python3.12 tour" % v)'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module; on Debian or Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "Installing into $(VENV) from constraints.txt (about 1 GB to fetch the first time, a few minutes)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt hatchling editables
+	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
+	@touch $@
+
+# Debian's Chromium is the one thing from outside Python; the browser test says how it fared.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing chromium for the browser test"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null || \
+	  echo "WARNING: chromium could not be installed" >&2; \
+	else \
+	  echo "WARNING: no Chromium here and no right to install it: THE BROWSER TEST WILL BE SKIPPED (apt install chromium)" >&2; \
+	fi

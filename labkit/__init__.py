@@ -1,0 +1,38 @@
+"""labkit: the instrument of the input-pipeline lab.
+
+``import labkit`` is cheap: TensorFlow, matplotlib and pyopencl are imported by
+the rooms that need them, when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_ROOMS = ("accelerators", "exercises", "grading", "measures", "photos", "pipelines", "recorder", "storage", "timeline", "trace", "view", "xplane")
+#: The names a notebook uses, and the room each lives in.
+_NAMES = {
+    "record": "recorder",
+    "measure": "measures",
+    "Timeline": "timeline",
+    "Trace": "trace",
+    "draw": "view",
+    "compare": "view",
+    "check": "grading",
+    "setup": "setup",
+}
+__all__ = sorted([*_ROOMS, *_NAMES])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"labkit.{_NAMES[name]}"), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"labkit.{name}")
+    raise AttributeError(f"labkit has no {name!r}; it offers: {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,131 @@
+"""Where the notebooks' badges and bootstrap cells point, and how to point them elsewhere.
+
+A notebook opened in Colab arrives alone: no package, no data, no environment. Its badge
+must name its own file, and its first code cell must bring labkit without touching what
+Colab has installed. Both are made here, from one place: ``[tool.labkit]`` in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from labkit.trace import write_aside
+
+_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
+_SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?/[A-Za-z0-9._-]+")
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
+_SETTING = {
+    "repository": re.compile(r'(?m)^(repository\s*=\s*)"([^"]*)"'),
+    "tag": re.compile(r'(?m)^(tag\s*=\s*)"([^"]*)"'),
+}
+
+
+def badge(notebook: str, repository: str, tag: str) -> str:
+    """Return the Markdown of the *Open in Colab* badge of one notebook (its file name)."""
+    target = f"https://colab.research.google.com/github/{repository}/blob/{tag}/notebooks/{notebook}"
+    return f"[![Open in Colab]({_BADGE})]({target})"
+
+
+def bootstrap(repository: str, tag: str) -> str:
+    """Return the source of the first code cell: bring labkit if it is missing, then say where we are.
+
+    labkit requires none of the packages that Colab preinstalls in another version than Colab's,
+    so pip only adds.
+    """
+    return "\n".join(
+        [
+            "try:",
+            "    import labkit",
+            "except ImportError:  # Colab, or any kernel that has not seen the lab yet",
+            f'    %pip install -q "labkit @ git+https://github.com/{repository}@{tag}"',
+            "    import labkit",
+            "",
+            "labkit.setup()",
+        ]
+    )
+
+
+def settings(root: Path) -> tuple[str, str]:
+    """Return ``(repository, tag)`` as ``[tool.labkit]`` of the checkout at `root` has them.
+
+    Raises
+    ------
+    ValueError
+        If there is no pyproject.toml there, or it lacks one of the two.
+    """
+    text = _pyproject(root)
+    return _setting(text, "repository"), _setting(text, "tag")
+
+
+def rewrite(root: Path, repository: str | None = None, tag: str | None = None) -> list[Path]:
+    """Point every badge and bootstrap cell of the checkout at `root` to another repository or tag.
+
+    pyproject.toml is written last, so that an interrupted call can simply be repeated.
+
+    Parameters
+    ----------
+    root : Path
+        The checkout.
+    repository : str, optional
+        ``owner/name`` on GitHub; the present one by default.
+    tag : str, optional
+        A tag, branch or commit; the present one by default.
+
+    Returns
+    -------
+    list of Path
+        The files that changed.
+
+    Raises
+    ------
+    ValueError
+        If `repository` is not ``owner/name`` or `tag` is no ref name, or `root` is no checkout of the lab.
+    """
+    old = settings(root)
+    new = (old[0] if repository is None else repository, old[1] if tag is None else tag)
+    if not _SLUG.fullmatch(new[0]):
+        raise ValueError(f"repository is {new[0]!r}; allowed: owner/name, as in pipeline-lab/labkit")
+    if not _TAG.fullmatch(new[1]) or ".." in new[1]:
+        raise ValueError(f"tag is {new[1]!r}; allowed: a tag, branch or commit name, as in v0.1.0")
+    changed = []
+    for path in [*sorted((root / "notebooks").glob("*.ipynb")), root / "README.md", root / "pyproject.toml"]:
+        if path.exists() and (text := path.read_text(encoding="utf-8")) != (moved := _moved(text, old, new)):
+            changed.append(write_aside(path, moved))
+    return changed
+
+
+def _moved(text: str, old: tuple[str, str], new: tuple[str, str]) -> str:
+    """Replace every address of the lab's repository in `text`; other repositories stay."""
+    for before, after in (
+        (f"/github/{old[0]}/blob/{old[1]}/", f"/github/{new[0]}/blob/{new[1]}/"),
+        (f"git+https://github.com/{old[0]}@{old[1]}", f"git+https://github.com/{new[0]}@{new[1]}"),
+        (f"https://github.com/{old[0]}\"", f"https://github.com/{new[0]}\""),
+        (f"https://github.com/{old[0]}.git", f"https://github.com/{new[0]}.git"),
+    ):
+        text = text.replace(before, after)
+    section = text.find("[tool.labkit]")
+    if section >= 0:
+        head, tail = text[:section], text[section:]
+        for (key, pattern), value in zip(_SETTING.items(), new, strict=True):
+            tail = pattern.sub(lambda m, v=value: f'{m[1]}"{v}"', tail, count=1)
+        text = head + tail
+    return text
+
+
+def _pyproject(root: Path) -> str:
+    path = root / "pyproject.toml"
+    if not path.exists():
+        raise ValueError(f"{root} holds no pyproject.toml; allowed: the root of a checkout of the lab")
+    text = path.read_text(encoding="utf-8")
+    if "[tool.labkit]" not in text:
+        raise ValueError(f"{path} has no [tool.labkit]; allowed: the root of a checkout of the lab")
+    return text[text.index("[tool.labkit]") :]
+
+
+def _setting(text: str, key: str) -> str:
+    # tomllib is missing on Python 3.10, and two quoted strings are no reason for a dependency.
+    found = _SETTING[key].search(text)
+    if not found:
+        raise ValueError(f"[tool.labkit] in pyproject.toml has no {key}")
+    return found[2]

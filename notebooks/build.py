@@ -1,0 +1,184 @@
+"""Build the notebooks from their sources, one way.
+
+    python notebooks/build.py             write notebooks/*.ipynb, keeping outputs of unchanged cells
+    python notebooks/build.py --execute   also run them (all, or the ones named) and store the outputs
+    python notebooks/build.py --check     change nothing; exit 1 if a notebook differs from its source
+    python notebooks/build.py --solved DIR   write the solved notebooks to DIR, without outputs
+
+A source is ``notebooks/source/NN_verb_object.py`` in py:percent format. Two cells come from here:
+the *Open in Colab* badge and the bootstrap cell (see `labkit.colab`). A cell tagged ``solution``
+appears in the solved notebook only, in place of the cell tagged ``stub`` before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from tqdm.auto import tqdm
+
+from labkit.colab import badge, bootstrap, settings
+from labkit.trace import write_aside
+
+HERE = Path(__file__).resolve().parent
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def build(source: Path, solved: bool = False) -> NotebookNode:
+    """Return the notebook of one source file, without outputs.
+
+    Raises
+    ------
+    ValueError
+        If a ``solution`` cell does not follow a ``stub`` cell.
+    """
+    cells: list[NotebookNode] = []
+    repository, tag = settings(HERE.parent)
+    first = {"cell_type": "markdown", "source": badge(f"{source.stem}.ipynb", repository, tag), "tags": []}
+    parsed = jupytext.read(source, fmt="py:percent")
+    plain = [{"cell_type": c.cell_type, "source": c.source, "tags": list(c.metadata.get("tags", []))} for c in parsed.cells]
+    for cell in [first, *plain]:
+        tags = cell["tags"]
+        text = bootstrap(repository, tag) if "bootstrap" in tags else cell["source"]
+        if "solution" in tags:
+            if not cells or "stub" not in cells[-1].metadata.get("tags", []):
+                raise ValueError(f"{source.name}: the solution cell {text.splitlines()[0]!r} follows no stub cell")
+            if not solved:
+                continue
+            cells.pop()
+        new = nbformat.v4.new_markdown_cell if cell["cell_type"] == "markdown" else nbformat.v4.new_code_cell
+        made = new(text)
+        if tags:
+            made.metadata["tags"] = tags
+        cells.append(made)
+    _name(cells)
+    return nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
+
+
+def _name(cells: list[NotebookNode]) -> None:
+    """Give every cell an id that depends on its own text only, so that a new cell renames no other."""
+    seen: dict[str, int] = {}
+    for cell in cells:
+        digest = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:10]
+        seen[digest] = seen.get(digest, 0) + 1
+        cell["id"] = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
+
+
+def with_outputs(notebook: NotebookNode, old: NotebookNode) -> NotebookNode:
+    """Carry the outputs and counts of the cells that did not change over from `old`."""
+    kept = {cell.id: cell for cell in old.cells if cell.cell_type == "code"}
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and cell.id in kept:
+            cell.outputs, cell.execution_count = kept[cell.id].outputs, kept[cell.id].execution_count
+    return notebook
+
+
+def execute(notebook: NotebookNode, title: str, folder: Path = HERE, timeout_s: int = 600) -> NotebookNode:
+    """Run every cell in a fresh kernel, with a progress bar, and return the tidied notebook.
+
+    Raises
+    ------
+    nbclient.exceptions.CellExecutionError
+        If a cell raises.
+    """
+    code = sum(cell.cell_type == "code" for cell in notebook.cells)
+    with tqdm(total=code, desc=title, unit="cell") as bar:
+        client = NotebookClient(
+            notebook, timeout=timeout_s, kernel_name="python3", resources={"metadata": {"path": str(folder)}},
+            on_cell_executed=lambda cell, cell_index, **_: bar.update(notebook.cells[cell_index].cell_type == "code"),
+        )  # fmt: skip
+        client.execute()
+    return tidy(notebook)
+
+
+def tidy(notebook: NotebookNode) -> NotebookNode:
+    """Drop what must not be stored: widget state, progress bars, timings of cells, unstable metadata."""
+    notebook.metadata = nbformat.from_dict(METADATA)
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k == "tags"})
+        if cell.cell_type != "code":
+            continue
+        outputs = []
+        for output in cell.outputs:
+            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+            bar_only = output.output_type == "stream" and output.name == "stderr"
+            if bar_only or (output.output_type == "display_data" and set(output.data) <= {"text/plain"} and "%|" in str(output.data)):
+                continue
+            outputs.append(output)
+        cell.outputs = outputs
+    return notebook
+
+
+def text(notebook: NotebookNode) -> str:
+    """Return the notebook as the text that is stored: sorted keys, one final newline."""
+    return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def difference(built: NotebookNode, path: Path) -> str | None:
+    """Say in one line how the notebook at `path` differs from its source, or return None."""
+    if not path.exists():
+        return f"{path.name} is missing"
+    stored = nbformat.read(path, as_version=4)
+    if len(stored.cells) != len(built.cells):
+        return f"{path.name} has {len(stored.cells)} cells, its source {len(built.cells)}"
+    for number, (ours, theirs) in enumerate(zip(built.cells, stored.cells, strict=True)):
+        for what in ("cell_type", "source", "id"):
+            if ours[what] != theirs.get(what):
+                return f"{path.name}: {what} of cell {number} differs from its source"
+        if ours.metadata != theirs.metadata:
+            return f"{path.name}: metadata of cell {number} differs from its source"
+        if theirs.cell_type == "code" and theirs.source.strip() and not theirs.execution_count:
+            return f"{path.name}: cell {number} was never run"
+    if stored.metadata != built.metadata:
+        return f"{path.name}: its metadata is not the standard one"
+    return None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--check", action="store_true", help="change nothing, exit 1 on a difference")
+    action.add_argument("--execute", action="store_true", help="run the notebooks and store their outputs")
+    action.add_argument("--solved", type=Path, metavar="DIR", help="write the solved notebooks to DIR")
+    parser.add_argument("names", nargs="*", help="numbers or names of notebooks, as in 00 02; all by default")
+    options = parser.parse_args(arguments)
+    sources = sorted((HERE / "source").glob("[0-9]*.py"))
+    chosen = [s for s in sources if not options.names or any(s.stem.startswith(n) for n in options.names)]
+    if not chosen:
+        parser.error(f"no source matches {' '.join(options.names)}; there are: {', '.join(s.stem for s in sources)}")
+    problems = []
+    for source in chosen:
+        path = HERE / f"{source.stem}.ipynb"
+        if options.solved:
+            write_aside(options.solved / path.name, text(build(source, solved=True)))
+            continue
+        notebook = build(source)
+        if options.check:
+            problems += [p] if (p := difference(notebook, path)) else []
+            continue
+        if options.execute:
+            notebook = execute(notebook, source.stem)
+        elif path.exists():
+            notebook = with_outputs(notebook, nbformat.read(path, as_version=4))
+        write_aside(path, text(notebook))
+    if options.check and not options.names:
+        known = {s.stem for s in sources}
+        problems += [f"{p.name} has no source" for p in sorted(HERE.glob("*.ipynb")) if p.stem not in known]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
