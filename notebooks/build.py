@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import sys
 from pathlib import Path
 
@@ -44,7 +43,7 @@ def build(source: Path, solved: bool = False) -> NotebookNode:
     """
     cells: list[NotebookNode] = []
     repository, tag = settings(HERE.parent)
-    first = {"cell_type": "markdown", "source": badge(f"{source.stem}.ipynb", repository, tag), "tags": []}
+    first = {"cell_type": "markdown", "source": badge(f"{source.stem}.ipynb", repository, tag), "tags": ["badge"]}
     parsed = jupytext.read(source, fmt="py:percent")
     plain = [{"cell_type": c.cell_type, "source": c.source, "tags": list(c.metadata.get("tags", []))} for c in parsed.cells]
     for cell in [first, *plain]:
@@ -66,9 +65,16 @@ def build(source: Path, solved: bool = False) -> NotebookNode:
 
 
 def _name(cells: list[NotebookNode]) -> None:
-    """Give every cell an id that depends on its own text only, so that a new cell renames no other."""
+    """Give every cell an id that depends on its own text only, so that a new cell renames no other.
+
+    Badge and bootstrap are named for what they are: pointing them elsewhere must not rename them.
+    """
     seen: dict[str, int] = {}
     for cell in cells:
+        made_here = {"badge", "bootstrap"} & set(cell.metadata.get("tags", []))
+        if made_here:
+            cell["id"] = made_here.pop()
+            continue
         digest = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:10]
         seen[digest] = seen.get(digest, 0) + 1
         cell["id"] = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
@@ -120,8 +126,8 @@ def tidy(notebook: NotebookNode) -> NotebookNode:
 
 
 def text(notebook: NotebookNode) -> str:
-    """Return the notebook as the text that is stored: sorted keys, one final newline."""
-    return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    """Return the notebook as the text that is stored, with one final newline."""
+    return nbformat.writes(notebook, version=4).rstrip("\n") + "\n"
 
 
 def difference(built: NotebookNode, path: Path) -> str | None:

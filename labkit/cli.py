@@ -1,0 +1,74 @@
+"""The command line: words in, calls out. No logic lives here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app.info.help = "The input-pipeline lab: look at this machine, make the photos, take the tour."
+
+
+def _fail(error: Exception) -> typer.Exit:
+    typer.echo(f"labkit: {error}", err=True)
+    return typer.Exit(1)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine offers the lab: each line is ok, or what to do."""
+    from labkit.doctor import examine
+
+    broken = False
+    for finding in examine():
+        typer.echo(finding)
+        broken |= finding.required and not finding.ok
+    raise typer.Exit(int(broken))
+
+
+@app.command()
+def data(
+    scale: Annotated[str | None, typer.Option(help="tiny, small or full; small by default")] = None,
+    home: Annotated[Path | None, typer.Option(help="where to put them; see LABKIT_DATA")] = None,
+) -> None:
+    """Generate the photos, as files and for tensorflow-datasets; go on where an earlier call stopped."""
+    from labkit import photos
+
+    try:
+        typer.echo(photos.prepare(scale=scale, home=home).summary())
+    except (ValueError, OSError) as error:
+        raise _fail(error) from None
+
+
+@app.command()
+def tour(
+    out: Annotated[Path, typer.Option(help="where the page and the executed notebooks go")] = Path("build/tour"),
+    rounds: Annotated[int, typer.Option(help="rounds of the scoreboard")] = 5,
+) -> None:
+    """Run every notebook, print the scoreboard, write a page with every timeline."""
+    from labkit.tour import walk
+
+    try:
+        walk(out, rounds=rounds)
+    except (ValueError, OSError) as error:
+        raise _fail(error) from None
+
+
+@app.command()
+def colab(
+    repo: Annotated[str | None, typer.Option(help="owner/name on GitHub")] = None,
+    tag: Annotated[str | None, typer.Option(help="tag, branch or commit")] = None,
+    root: Annotated[Path, typer.Option(help="the checkout to change")] = Path(),
+) -> None:
+    """Point every badge and bootstrap cell at a repository and tag; without options, say where they point."""
+    from labkit.colab import rewrite, settings
+
+    try:
+        changed = rewrite(root, repo, tag)
+        typer.echo("notebooks point at {} {}".format(*settings(root)))
+    except (ValueError, OSError) as error:
+        raise _fail(error) from None
+    for path in changed:
+        typer.echo(f"  rewrote {path}")
