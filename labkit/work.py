@@ -1,0 +1,375 @@
+"""Did two runs do the same work? A tally of what a pipeline delivered, and the comparison.
+
+A speed-up between runs that trained on different images means nothing, so each run
+counts what came out: steps, images, shapes, dtypes, a fingerprint of the labels
+(whatever their order), and the files that the pipeline names at its root. Pixels are never read:
+random augmentation changes them by design, and looking would cost more than it tells.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+_LABEL_BYTES = 64  # a component up to this size per image can be a label
+_ONE_HOT_CLASSES = 1024
+_HISTOGRAM_LABELS = 1024  # more distinct labels than this are counted by digest alone
+_MEMORY_ROWS, _MEMORY_BYTES = 100_000, 64 << 20  # larger arrays in memory are not hashed
+_REORDERS = ("Shuffle", "Interleave", "Random")
+_SELECTS = ("Take", "Skip", "Filter", "Shard")
+_WEIGHTS = np.random.default_rng(7).integers(0, 2**63, _ONE_HOT_CLASSES, np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+def flatten(batch: Any) -> list[Any]:
+    """Return the components of a nested structure, dictionaries by sorted key, None left out."""
+    if isinstance(batch, dict):
+        return [leaf for key in sorted(batch, key=str) for leaf in flatten(batch[key])]
+    if isinstance(batch, (tuple, list)):
+        return [leaf for part in batch for leaf in flatten(part)]
+    return [] if batch is None else [batch]
+
+
+def count_images(batch: Any) -> int:
+    """Return the leading dimension of the first component of `batch`.
+
+    Parameters
+    ----------
+    batch : tensor, ragged tensor, array, or tuple, list or dict of them
+
+    Raises
+    ------
+    ValueError
+        If there is no component, or it is a single value: the dataset was not batched.
+    """
+    components = flatten(batch)
+    if not components:
+        raise ValueError(f"batch {batch!r:.60} holds no tensor")
+    return _images(components[0], _dims(components[0]))
+
+
+def _dims(component: Any) -> tuple[int | None, ...]:
+    return tuple(component.shape) if hasattr(component, "shape") else np.shape(component)
+
+
+def _images(component: Any, dims: tuple[int | None, ...]) -> int:
+    if not dims:
+        raise ValueError(
+            f"batch has a first component without a leading dimension ({component!r:.60}); batch the dataset"
+        )
+    # The first dimension of a ragged tensor may be known to the value but not to its static shape.
+    return int(component.nrows() if dims[0] is None else dims[0])
+
+
+class Tally:
+    """Counts the work of one run: `add` every batch, then read `work`.
+
+    Parameters
+    ----------
+    dataset : tf.data.Dataset, optional
+        The pipeline whose batches follow; its root names the source files.
+    """
+
+    def __init__(self, dataset: Any = None) -> None:
+        self._steps = self._images = self._labelled = 0
+        self._batch_sizes: Counter[int] = Counter()
+        self._layouts: Counter[tuple[tuple[str, tuple[int | None, ...]], ...]] = Counter()
+        self._label_sum = 0
+        self._histogram: Counter[int] | None = Counter()
+        self._sources, self._order = _inspect(dataset)
+
+    def add(self, batch: Any) -> int:
+        """Count one batch and return its images; about 30 µs, whatever the image size.
+
+        Raises
+        ------
+        ValueError
+            As `count_images`.
+        """
+        components = flatten(batch)
+        if not components:
+            raise ValueError(f"batch {batch!r:.60} holds no tensor")
+        dims = [_dims(c) for c in components]
+        images = _images(components[0], dims[0])
+        dtypes = [getattr(c, "dtype", None) for c in components]
+        names = [getattr(d, "name", None) or str(d) for d in dtypes]
+        self._steps += 1
+        self._images += images
+        self._batch_sizes[images] += 1
+        self._layouts[tuple((n, d[1:]) for n, d in zip(names, dims, strict=True))] += 1
+        rows = None
+        for component, name, shape in zip(components, names, dims, strict=True):
+            part = _label_rows(component, name, shape, images)
+            if part is not None:
+                rows = part if rows is None else _mix(rows + part)
+        if rows is not None:
+            self._labelled += images
+            self._label_sum = (self._label_sum + int(rows.sum(dtype=np.uint64))) % 2**64
+            if self._histogram is not None:
+                self._histogram.update(rows.tolist())
+                if len(self._histogram) > _HISTOGRAM_LABELS:
+                    self._histogram = None
+        return images
+
+    def work(self) -> dict[str, Any]:
+        """Return the tally, JSON-ready.
+
+        Returns
+        -------
+        dict
+            ``steps``, ``images``; ``batch_sizes`` (size to count); ``components`` (one dict per
+            component with ``dtype``, ``shape`` per image, None where it varied, and a ``digest`` of all shapes);
+            ``labels`` (``digest``, ``count``, ``histogram`` or None) or None; ``sources`` (``count``,
+            ``digest``, ``kind``, ``first``) or None; ``order`` ("fixed" or "varies") and ``selects``, read from the
+            pipeline; ``identity``: what tells its images from others, or "counts and shapes only".
+        """
+        labels = None
+        if self._labelled and self._labelled == self._images:
+            histogram = self._histogram and {f"{k:016x}": n for k, n in sorted(self._histogram.items())}
+            labels = {"digest": f"{self._label_sum:016x}", "count": self._labelled, "histogram": histogram}
+        known = [w for w, there in (("labels", labels), ("source files", self._sources)) if there]
+        return {
+            "steps": self._steps,
+            "images": self._images,
+            "batch_sizes": {str(n): c for n, c in sorted(self._batch_sizes.items())},
+            "components": self._components(),
+            "labels": labels,
+            "sources": self._sources,
+            **self._order,
+            "identity": " and ".join(known) or "counts and shapes only",
+        }
+
+    def _components(self) -> list[dict[str, Any]]:
+        """Fold the layouts seen into one line per component."""
+        folded = []
+        for i in range(max(map(len, self._layouts), default=0)):
+            seen = Counter()
+            for layout, count in self._layouts.items():
+                if i < len(layout):
+                    seen[layout[i]] += count
+            dtypes = sorted({dtype for dtype, _ in seen})
+            ranks = {len(shape) for _, shape in seen}
+            shape = None
+            if len(ranks) == 1:
+                shape = [d[0] if len(set(d)) == 1 else None for d in zip(*(s for _, s in seen), strict=True)]
+            folded.append(
+                {"dtype": "/".join(dtypes), "shape": shape, "digest": _digest(repr(sorted(seen.items(), key=repr)))}
+            )
+        return folded
+
+
+def difference(a: dict[str, Any], b: dict[str, Any]) -> str | None:
+    """Return one sentence why two tallies are not equal work, or None.
+
+    Parameters
+    ----------
+    a, b : dict
+        From `Tally.work`.
+    """
+    if a["images"] != b["images"]:
+        return f"different counts: {a['images']:,} images in {a['steps']} steps against {b['images']:,} in {b['steps']}"
+    if a["batch_sizes"] != b["batch_sizes"]:
+        return f"different batches: {_sizes(a)} against {_sizes(b)}"
+    if len(a["components"]) != len(b["components"]):
+        return f"different elements: {len(a['components'])} components per batch against {len(b['components'])}"
+    for i, (x, y) in enumerate(zip(a["components"], b["components"], strict=True)):
+        if x["dtype"] != y["dtype"]:
+            return f"different dtypes: component {i} is {x['dtype']} against {y['dtype']}"
+        if x["shape"] != y["shape"] or (x["digest"] != y["digest"] and not _another_draw(a, b)):
+            return f"different shapes: component {i} is {_shape(x)} per image against {_shape(y)}"
+    one, other = a["sources"], b["sources"]
+    if one and other and one["kind"] == other["kind"] and one["digest"] != other["digest"]:
+        return (
+            f"different images: read from {one['count']:,} {one['kind']} (first {one['first']}) "
+            f"against {other['count']:,} (first {other['first']})"
+        )
+    if bool(a["labels"]) != bool(b["labels"]):
+        return "different images: only one of the two has labels that can be compared"
+    if a["labels"] and a["labels"]["digest"] != b["labels"]["digest"] and not _another_draw(a, b):
+        advice = (
+            "; the order varies: measure whole epochs, or shuffle with a seed"
+            if "varies" in (a["order"], b["order"])
+            else ""
+        )
+        return f"different images: the labels of the {a['images']:,} images are not the same set{advice}"
+    return None
+
+
+def agreement(a: dict[str, Any], b: dict[str, Any]) -> str:
+    """Return how equal two tallies are, in the words of the table.
+
+    Returns
+    -------
+    str
+        "no"; "counts only" (nothing tells their images apart); "same files, another draw"
+        (a shuffle or interleave gave each run other images of the same files); or "yes".
+    """
+    if difference(a, b):
+        return "no"
+    if not a["labels"] and not (a["sources"] and b["sources"] and a["sources"]["digest"] == b["sources"]["digest"]):
+        return "counts only"
+    same_labels = not a["labels"] or a["labels"]["digest"] == b["labels"]["digest"]
+    return "yes" if same_labels else "same files, another draw"
+
+
+def _another_draw(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Tell whether both windows are draws of the same files whose label counts chance explains.
+
+    A window shorter than an epoch sees other images after a shuffle or an interleave, although the work is
+    the same. Accepted only if the sources are the same files, the order varies, no node picks a
+    subset, and a two-sample chi-square test does not reject equal label shares at 0.1 %.
+    """
+    if not (a["sources"] and b["sources"] and a["sources"]["digest"] == b["sources"]["digest"]):
+        return False
+    if "varies" not in (a["order"], b["order"]) or a["selects"] or b["selects"]:
+        return False
+    if not (a["labels"] and b["labels"]):
+        return a["labels"] == b["labels"]
+    one, other = a["labels"]["histogram"], b["labels"]["histogram"]
+    if one is None or other is None:
+        return False
+    from scipy import stats
+
+    pairs = np.array([(one.get(k, 0), other.get(k, 0)) for k in one.keys() | other.keys()], float)
+    statistic = ((pairs[:, 0] - pairs[:, 1]) ** 2 / pairs.sum(axis=1)).sum()
+    return len(pairs) < 2 or stats.chi2.sf(statistic, len(pairs) - 1) > 1e-3
+
+
+def _sizes(work: dict[str, Any]) -> str:
+    return ", ".join(f"{count} of {size}" for size, count in work["batch_sizes"].items())
+
+
+def _shape(component: dict[str, Any]) -> str:
+    return (
+        "of varying rank"
+        if component["shape"] is None
+        else "×".join(map(str, component["shape"])).replace("None", "?") or "scalar"
+    )
+
+
+# -- labels ------------------------------------------------------------------
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """Scramble uint64 values (the finaliser of splitmix64), so that their sum identifies the multiset."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _label_rows(component: Any, dtype: str, dims: tuple[int | None, ...], images: int) -> np.ndarray | None:
+    """Return one uint64 per image for a component that can be a label, else None."""
+    if not 1 <= len(dims) <= 2 or dims[0] != images or not images or dims[-1] is None:
+        return None
+    width = 1 if len(dims) == 1 else dims[1]
+    if not 1 <= width <= _ONE_HOT_CLASSES:
+        return None
+    if dtype in ("string", "object") or dtype.startswith(("bytes", "str")):
+        values = _array(component)
+        if values is None or width > 8 or max(map(len, values.flat)) > _LABEL_BYTES:
+            return None
+        values = np.array([_hash64(v) for v in values.flat], np.uint64)
+    elif dtype.startswith(("int", "uint", "bool")):
+        values = _array(component)
+        if values is None or values.itemsize * width > _LABEL_BYTES:
+            return None
+        values = values.astype(np.int64, copy=False).view(np.uint64)
+    elif dtype in ("float32", "float16", "float64") and width > 1:
+        values = _array(component)
+        # Only one-hot rows are labels; other floats are data, which augmentation may change.
+        if values is None or not (values.sum(axis=1) == 1).all() or not (values.max(axis=1) == 1).all():
+            return None
+        values, width = values.argmax(axis=1).astype(np.uint64), 1
+    else:
+        return None
+    return _mix((values.reshape(images, width) * _WEIGHTS[:width]).sum(axis=1, dtype=np.uint64) + np.uint64(width))
+
+
+def _array(component: Any) -> np.ndarray | None:
+    """Return a dense component as an array, without a copy where TensorFlow allows it."""
+    if isinstance(component, np.ndarray):
+        return component
+    value = component.numpy() if hasattr(component, "numpy") and not hasattr(component, "values") else None
+    return value if isinstance(value, np.ndarray) else None
+
+
+def _hash64(value: bytes | str) -> int:
+    data = value.encode() if isinstance(value, str) else bytes(value)
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _digest(text: str) -> str:
+    return f"{_hash64(text):016x}"
+
+
+# -- the root of the pipeline --------------------------------------------------
+
+
+def _nodes(dataset: Any) -> Iterator[Any]:
+    """Yield a dataset and everything it reads from; inner pipelines of an interleave stay unseen."""
+    yield dataset
+    for source in dataset._inputs():
+        yield from _nodes(source)
+
+
+def _inspect(dataset: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Return the source files of a pipeline (or None), and whether it reorders or selects."""
+    order = {"order": "fixed", "selects": False}
+    try:
+        nodes = list(_nodes(dataset))
+        kinds = [type(n).__name__ for n in nodes]
+        if any(word in k for k in kinds for word in _REORDERS) or dataset.options().deterministic is False:
+            order["order"] = "varies"
+        order["selects"] = any(word in k for k in kinds for word in _SELECTS)
+        names: list[bytes] = []
+        arrays: list[np.ndarray] = []
+        for node in nodes:
+            tensors = [getattr(node, "_filenames", None)] if not node._inputs() else []
+            if type(node).__name__.endswith("TensorSliceDataset"):
+                tensors = node._tensors
+            for value in (t.numpy() for t in tensors if t is not None):
+                if value.dtype == object:
+                    names.extend(value.ravel().tolist())
+                else:
+                    arrays.append(value)
+        return (_named(names) if names else _in_memory(arrays)), order
+    except (AttributeError, TypeError, NotImplementedError, RuntimeError):
+        return None, order  # not a tf.data pipeline, or one built inside a graph: nothing is known
+
+
+def _named(names: list[bytes]) -> dict[str, Any]:
+    """Describe source files; the digest ignores their order and how their folder is spelled."""
+    texts = sorted(_canonical(n.decode(errors="replace")) for n in names)
+    digest = hashlib.blake2b("\0".join(texts).encode(), digest_size=8).hexdigest()
+    suffixes = Counter(re.sub(r"-\d+-of-\d+$", "", os.path.splitext(t)[1].lower()) for t in texts)
+    suffix = suffixes.most_common(1)[0][0]
+    first = os.path.basename(texts[0])[:60] if suffix else repr(texts[0][:30])
+    return {"count": len(texts), "digest": digest, "kind": f"{suffix} files" if suffix else "strings", "first": first}
+
+
+def _canonical(name: str) -> str:
+    if "://" in name or not 0 < len(name) < 4096 or "\0" in name:
+        return name
+    folder, base = os.path.split(name)
+    return os.path.join(_real_folder(folder), base)
+
+
+@lru_cache(maxsize=4096)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+def _in_memory(arrays: list[np.ndarray]) -> dict[str, Any] | None:
+    """Describe arrays in memory by the multiset of their rows, if that is quick."""
+    rows = len(arrays[0]) if arrays else 0
+    if not 0 < rows <= _MEMORY_ROWS or sum(a.nbytes for a in arrays) > _MEMORY_BYTES:
+        return None
+    total = sum(_hash64(b"".join(a[i].tobytes() for a in arrays)) for i in range(rows)) % 2**64
+    kind = "in-memory rows of " + ", ".join(f"{a.dtype}{list(a.shape[1:])}" for a in arrays)
+    return {"count": rows, "digest": f"{total:016x}", "kind": kind, "first": "row 0"}
