@@ -11,7 +11,20 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_ROOMS = ("accelerators", "exercises", "grading", "measures", "photos", "pipelines", "recorder", "storage", "timeline", "trace", "view", "xplane")
+_ROOMS = (
+    "accelerators",
+    "exercises",
+    "grading",
+    "measures",
+    "photos",
+    "pipelines",
+    "recorder",
+    "storage",
+    "timeline",
+    "trace",
+    "view",
+    "xplane",
+)
 #: The names a notebook uses, and the room each lives in.
 _NAMES = {
     "record": "recorder",

@@ -100,14 +100,14 @@ def _moved(text: str, old: tuple[str, str], new: tuple[str, str]) -> str:
     for before, after in (
         (f"/github/{old[0]}/blob/{old[1]}/", f"/github/{new[0]}/blob/{new[1]}/"),
         (f"git+https://github.com/{old[0]}@{old[1]}", f"git+https://github.com/{new[0]}@{new[1]}"),
-        (f"https://github.com/{old[0]}\"", f"https://github.com/{new[0]}\""),
+        (f'https://github.com/{old[0]}"', f'https://github.com/{new[0]}"'),
         (f"https://github.com/{old[0]}.git", f"https://github.com/{new[0]}.git"),
     ):
         text = text.replace(before, after)
     section = text.find("[tool.labkit]")
     if section >= 0:
         head, tail = text[:section], text[section:]
-        for (key, pattern), value in zip(_SETTING.items(), new, strict=True):
+        for pattern, value in zip(_SETTING.values(), new, strict=True):
             tail = pattern.sub(lambda m, v=value: f'{m[1]}"{v}"', tail, count=1)
         text = head + tail
     return text

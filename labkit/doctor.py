@@ -22,7 +22,8 @@ MEMORY_BYTES = 4 * 10**9
 #: A driver can crash the process that loads it, so TensorFlow and OpenCL are asked in children.
 _TENSORFLOW = """
 import json, tensorflow as tf
-print(json.dumps({"version": tf.__version__, "devices": [d.name.split(":", 1)[1] for d in tf.config.list_physical_devices()]}))
+devices = [d.name.split(":", 1)[1] for d in tf.config.list_physical_devices()]
+print(json.dumps({"version": tf.__version__, "devices": devices}))
 """
 _OPENCL = """
 import json, os, sys
@@ -63,6 +64,7 @@ class Finding:
     required: bool = True
 
     def __str__(self) -> str:
+        """Return the line of the report."""
         sign = "ok  " if self.ok else ("FAIL" if self.required else "note")
         return f"{sign}  {self.topic:<11} {self.text}"
 
@@ -99,7 +101,9 @@ def _python() -> Finding:
 def _tensorflow(known: dict[str, Any]) -> Finding:
     reply = _ask(_TENSORFLOW)
     if isinstance(reply, str):
-        return Finding("TensorFlow", False, f"{reply}; install it: pip install 'labkit[tf]' (never on Colab, which has it)")
+        return Finding(
+            "TensorFlow", False, f"{reply}; install it: pip install 'labkit[tf]' (never on Colab, which has it)"
+        )
     known.update(reply)
     return Finding("TensorFlow", True, reply["version"])
 
@@ -121,7 +125,9 @@ def _opencl() -> Finding:
         return Finding("OpenCL", False, f"no platform; {remedy}", required=False)
     wrong = [name for name, _, right in reply if not right]
     if wrong:
-        return Finding("OpenCL", False, f"{', '.join(wrong)} computes a wrong result: use another driver", required=False)
+        return Finding(
+            "OpenCL", False, f"{', '.join(wrong)} computes a wrong result: use another driver", required=False
+        )
     return Finding("OpenCL", True, "; ".join(f"{platform} ({device})" for platform, device, _ in reply))
 
 
@@ -156,14 +162,21 @@ def _memory() -> Finding:
 
     free = psutil.virtual_memory().available
     ok = free >= MEMORY_BYTES
-    return Finding("memory", ok, f"{free / 1e9:.1f} GB available" + ("" if ok else f": close something, the lab wants {MEMORY_BYTES / 1e9:.0f} GB"))
+    return Finding(
+        "memory",
+        ok,
+        f"{free / 1e9:.1f} GB available"
+        + ("" if ok else f": close something, the lab wants {MEMORY_BYTES / 1e9:.0f} GB"),
+    )
 
 
 def _ask(code: str, **environment: str) -> Any:
     """Run `code` in a child and return what it prints as JSON, or one line that says how it failed."""
     env = {**os.environ, **QUIET, **environment}
     try:
-        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env, check=False)
+        child = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env, check=False
+        )
     except subprocess.TimeoutExpired:
         return "no answer within 120 s"
     if child.returncode == 0:

@@ -21,7 +21,9 @@ def _call(function: Any, *arguments: Any) -> Any:
     return result
 
 
-def _number(function: Callable[..., Any], arguments: tuple, expected: float, hints: dict[float, str], unit: str) -> None:
+def _number(
+    function: Callable[..., Any], arguments: tuple, expected: float, hints: dict[float, str], unit: str
+) -> None:
     """Compare one number with the truth; `hints` names the usual wrong ideas by their value."""
     got = _call(function, *arguments)
     if isinstance(got, bool) or not isinstance(got, (int, float, np.integer, np.floating)):
@@ -54,7 +56,9 @@ def busy_share(function: Any) -> None:
         total = sum(b - a for a, b in spans)
         hints = {
             1 - share: "that is the idle share; busy is the rest",
-            total / extent if extent else -1.0: "divide by the whole window, not by the time from the first to the last span",
+            total / extent
+            if extent
+            else -1.0: "divide by the whole window, not by the time from the first to the last span",
         }
         hints.pop(share, None)
         _number(function, (spans, window), share, hints, "")
@@ -65,18 +69,23 @@ def step_times(function: Any) -> None:
     """``step_ms(load_ms, train_ms, overlapped)``: time of one step of a long run."""
     for load, train in [(30, 50), (80, 20), (45.5, 45.5), (0, 12)]:
         _number(
-            function, (load, train, False), load + train,
-            {max(load, train): "without overlap one waits for the other: the times add up"}, " ms",
-        )  # fmt: skip
+            function,
+            (load, train, False),
+            load + train,
+            {max(load, train): "without overlap one waits for the other: the times add up"},
+            " ms",
+        )
         _number(
-            function, (load, train, True), max(load, train),
+            function,
+            (load, train, True),
+            max(load, train),
             {
                 load + train: "with overlap loading hides behind training, or training behind loading",
                 min(load, train): "the slower of the two sets the pace",
                 train: "that holds only while loading is the faster one",
             },
             " ms",
-        )  # fmt: skip
+        )
 
 
 # -- 01 measure_a_naive_pipeline ----------------------------------------------
@@ -87,14 +96,16 @@ def ingestion_rate(function: Any) -> None:
     """``images_per_s(step_ms, batch)``: what the job consumes."""
     for step, batch in [(100, 32), (250, 64), (40, 1)]:
         _number(
-            function, (step, batch), 1000 * batch / step,
+            function,
+            (step, batch),
+            1000 * batch / step,
             {
                 batch / step: "the step is in milliseconds; a second has 1000 of them",
                 1000 / step: "that is steps per second; every step brings a whole batch",
                 step / batch: "that is milliseconds per image, the inverse",
             },
             " images/s",
-        )  # fmt: skip
+        )
 
 
 @exercise("01.2")
@@ -110,7 +121,9 @@ def really_naive(function: Any) -> None:
         raise Wrong("the elements changed: with_options() alone must not add, drop or reorder any")
     options = made.options()
     if options.experimental_optimization.apply_default_optimizations is not False:
-        raise Wrong("tf.data still rewrites the graph: set options.experimental_optimization.apply_default_optimizations")
+        raise Wrong(
+            "tf.data still rewrites the graph: set options.experimental_optimization.apply_default_optimizations"
+        )
     if options.autotune.enabled is not False:
         raise Wrong("the rewrites are off, but autotuning is still on: set options.autotune.enabled")
 
@@ -134,7 +147,9 @@ def honest_verdict(function: Any) -> None:
         if expected == "no difference":
             raise Wrong("one round says faster and the next says slower: that is noise, not a verdict")
         if got == "no difference":
-            raise Wrong("every round of the pair points the same way: compare round by round, not the best with the worst")
+            raise Wrong(
+                "every round of the pair points the same way: compare round by round, not the best with the worst"
+            )
         raise Wrong(f"before {before}, after {after}: images/s, so more is {expected}")
 
 
@@ -167,23 +182,27 @@ def overlap_gain(function: Any) -> None:
     for load, train in [(50, 50), (90, 30), (10, 190)]:
         total, slow = load + train, max(load, train)
         _number(
-            function, (load, train), total / slow,
+            function,
+            (load, train),
+            total / slow,
             {
                 slow / total: "that is the share of time that is left; the speed-up is its inverse",
                 2.0: "twice as fast is the best case: it needs both to take the same time",
                 total / min(load, train): "after overlap the slower of the two remains, not the faster",
             },
             "×",
-        )  # fmt: skip
+        )
 
 
 @exercise("02.3")
 def buffer_memory(function: Any) -> None:
-    """``buffer_mb(depth, batch, height, width)``: memory of a prefetch buffer of float32 RGB batches, in MB (10^6 bytes)."""
+    """``buffer_mb(depth, batch, height, width)``: MB (10^6 bytes) of a prefetch buffer of float32 RGB batches."""
     for depth, batch, height, width in [(2, 32, 224, 224), (1, 8, 100, 150)]:
         pixels = depth * batch * height * width
         _number(
-            function, (depth, batch, height, width), pixels * 12 / 1e6,
+            function,
+            (depth, batch, height, width),
+            pixels * 12 / 1e6,
             {
                 pixels * 3 / 1e6: "that counts one byte a value; float32 has four",
                 pixels * 4 / 1e6: "an RGB pixel has three values",
@@ -191,7 +210,7 @@ def buffer_memory(function: Any) -> None:
                 pixels * 12.0: "that is bytes",
             },
             " MB",
-        )  # fmt: skip
+        )
 
 
 def _prefetch_depth(dataset: Any) -> int | None:

@@ -31,13 +31,14 @@ class Result:
         return self.status == PASSED
 
     def __repr__(self) -> str:
+        """Return one line, the same for the same result."""
         return f"{_SIGN[self.status]} {self.exercise} {self.status}" + (f": {self.hint}" if self.hint else "")
 
     def _repr_html_(self) -> str:
         return f"<p><strong>{_SIGN[self.status]} {self.exercise} {self.status}</strong> {html.escape(self.hint)}</p>"
 
 
-class Wrong(Exception):  # noqa: N818 - it reads as a verdict, not as an error
+class Wrong(Exception):
     """An answer does not hold; the message is the hint that the student sees."""
 
 

@@ -1,11 +1,12 @@
-"""What every notebook does first: quiet TensorFlow, name the machine, find the data."""
+"""A notebook from outside: what it does first, and how to run one without a reader."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import sys
+from pathlib import Path
+from typing import Any
 
 #: Set before TensorFlow is imported: its banners on stderr are no part of a lesson, and
 #: oneDNN's choice of kernels by machine would make results differ between machines.
@@ -33,13 +34,70 @@ def setup() -> None:
     from labkit import photos
 
     where = "Colab" if "google.colab" in sys.modules else f"{platform.system()} {platform.machine()}"
-    gpus = [tf.config.experimental.get_device_details(g).get("device_name", g.name) for g in tf.config.list_physical_devices("GPU")]
+    gpus = [
+        tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
+        for gpu in tf.config.list_physical_devices("GPU")
+    ]
+    from labkit import __version__ as version
     print(
-        f"labkit {importlib.metadata.version('labkit')} · Python {platform.python_version()} · TensorFlow {tf.__version__} · "
-        f"{where}, {cores()} cores · {', '.join(gpus) if gpus else 'no GPU'} · data in {photos.home()}"
+        f"labkit {version} · Python {platform.python_version()} · TensorFlow {tf.__version__} · {where}, "
+        f"{cores()} cores · {', '.join(gpus) if gpus else 'no GPU'} · data in {photos.home()}"
     )
 
 
 def cores() -> int:
     """Return how many cores this process may use (not how many the machine has)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> Any:
+    """Run every cell of a notebook in a fresh kernel, with a progress bar; outputs land in its cells.
+
+    The kernel ends with this call, however it ends, and with this process if that is killed.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+    title : str
+        What the progress bar says.
+    folder : Path
+        Where the kernel runs.
+    timeout_s : int
+        Seconds that one cell may take.
+
+    Returns
+    -------
+    nbformat.NotebookNode
+        The same notebook.
+
+    Raises
+    ------
+    RuntimeError
+        If a cell fails; the sentence names the notebook, the cell and the error.
+    """
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellControlSignal, DeadKernelError
+    from tqdm.auto import tqdm
+
+    code = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+    running = code[0] if code else 0
+
+    def started(cell: Any, cell_index: int) -> None:
+        nonlocal running
+        running = cell_index
+
+    with tqdm(total=len(code), desc=title, unit="cell") as bar:
+        client = NotebookClient(
+            notebook,
+            timeout=timeout_s,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(folder)}},
+            on_cell_start=started,
+            on_cell_executed=lambda cell, cell_index, **_: bar.update(cell_index in code),
+        )
+        try:
+            client.execute()
+        except (CellControlSignal, DeadKernelError) as error:
+            reason = f"{error.ename}: {error.evalue}" if hasattr(error, "ename") else str(error).splitlines()[0]
+            raise RuntimeError(f"{title} stopped at cell {running} of {len(notebook.cells)}: {reason}") from error
+    return notebook

@@ -15,16 +15,25 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 #: What a span was spent on. ``wait`` and ``train`` belong to the consumer,
 #: ``kernel`` and ``copy`` to a device, the others to the input pipeline.
 CATEGORIES = (
-    "wait", "train", "read", "decode", "resize", "map", "batch",
-    "iterator", "copy", "kernel", "other",
-)  # fmt: skip
+    "wait",
+    "train",
+    "read",
+    "decode",
+    "resize",
+    "map",
+    "batch",
+    "iterator",
+    "copy",
+    "kernel",
+    "other",
+)
 
 #: Who owns a thread of the trace.
 THREAD_KINDS = ("consumer", "pipeline", "device", "host")
@@ -95,12 +104,17 @@ class Trace:
     threads: tuple[Thread, ...]
     meta: dict[str, Any] = field(default_factory=dict)
 
-    _DTYPES = {
-        "start_ns": np.int64, "duration_ns": np.int64, "name": np.int32,
-        "thread": np.int32, "category": np.int8, "step": np.int32,
-    }  # fmt: skip
+    _DTYPES: ClassVar[dict[str, type]] = {
+        "start_ns": np.int64,
+        "duration_ns": np.int64,
+        "name": np.int32,
+        "thread": np.int32,
+        "category": np.int8,
+        "step": np.int32,
+    }
 
     def __post_init__(self) -> None:
+        """Check the columns and put them in order."""
         for column, dtype in self._DTYPES.items():
             values = getattr(self, column)
             if not isinstance(values, np.ndarray) or values.dtype != dtype or values.ndim != 1:
@@ -111,7 +125,9 @@ class Trace:
             raise ValueError(f"meta['origin'] is {self.meta.get('origin')!r}; allowed: {', '.join(ORIGINS)}")
         for thread in self.threads:
             if thread.kind not in THREAD_KINDS:
-                raise ValueError(f"thread {thread.name!r} is of kind {thread.kind!r}; allowed: {', '.join(THREAD_KINDS)}")
+                raise ValueError(
+                    f"thread {thread.name!r} is of kind {thread.kind!r}; allowed: {', '.join(THREAD_KINDS)}"
+                )
         if not len(self):
             return
         if self.duration_ns.min() < 0:
@@ -159,17 +175,25 @@ class Trace:
         )
 
     def __len__(self) -> int:
+        """Return the number of spans."""
         return len(self.start_ns)
 
     def __iter__(self) -> Iterator[Span]:
+        """Yield the spans one by one, by start."""
         for i in range(len(self)):
             yield Span(
-                self.threads[self.thread[i]].name, self.names[self.name[i]], CATEGORIES[self.category[i]],
-                int(self.start_ns[i]), int(self.duration_ns[i]), int(self.step[i]),
-            )  # fmt: skip
+                self.threads[self.thread[i]].name,
+                self.names[self.name[i]],
+                CATEGORIES[self.category[i]],
+                int(self.start_ns[i]),
+                int(self.duration_ns[i]),
+                int(self.step[i]),
+            )
 
     def __repr__(self) -> str:
-        return f"Trace({self.meta['origin']}, {len(self):,} spans, {len(self.threads)} threads, {self.span_ns / 1e6:,.1f} ms)"
+        """Return origin, size and length on one line."""
+        size = f"{len(self):,} spans, {len(self.threads)} threads, {self.span_ns / 1e6:,.1f} ms"
+        return f"Trace({self.meta['origin']}, {size})"
 
     @property
     def end_ns(self) -> np.ndarray:
@@ -247,9 +271,14 @@ class Trace:
             new_thread = np.array([threads.index(x) for x in t.threads] or [0], np.int32)
             for c in cls._DTYPES:
                 values = getattr(t, c)
-                columns[c].append({"name": new_name, "thread": new_thread}[c][values] if c in ("name", "thread") else values)
+                columns[c].append(
+                    {"name": new_name, "thread": new_thread}[c][values] if c in ("name", "thread") else values
+                )
         return cls(
-            **{c: np.concatenate(v) for c, v in columns.items()}, names=names, threads=threads, meta=dict(traces[0].meta)
+            **{c: np.concatenate(v) for c, v in columns.items()},
+            names=names,
+            threads=threads,
+            meta=dict(traces[0].meta),
         )
 
     # -- files ---------------------------------------------------------------
@@ -257,9 +286,12 @@ class Trace:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the trace as JSON (gzip when the name ends in ``.gz``), aside and renamed."""
         document = {
-            "format": _FORMAT, "meta": self.meta, "names": self.names, "threads": self.threads,
+            "format": _FORMAT,
+            "meta": self.meta,
+            "names": self.names,
+            "threads": self.threads,
             "columns": {c: getattr(self, c).tolist() for c in self._DTYPES},
-        }  # fmt: skip
+        }
         return write_aside(path, json.dumps(document))
 
     @classmethod

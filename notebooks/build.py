@@ -19,11 +19,10 @@ from pathlib import Path
 
 import jupytext
 import nbformat
-from nbclient import NotebookClient
 from nbformat import NotebookNode
-from tqdm.auto import tqdm
 
 from labkit.colab import badge, bootstrap, settings
+from labkit.notebook import execute
 from labkit.trace import write_aside
 
 HERE = Path(__file__).resolve().parent
@@ -45,10 +44,12 @@ def build(source: Path, solved: bool = False) -> NotebookNode:
     repository, tag = settings(HERE.parent)
     first = {"cell_type": "markdown", "source": badge(f"{source.stem}.ipynb", repository, tag), "tags": ["badge"]}
     parsed = jupytext.read(source, fmt="py:percent")
-    plain = [{"cell_type": c.cell_type, "source": c.source, "tags": list(c.metadata.get("tags", []))} for c in parsed.cells]
+    plain = [
+        {"cell_type": c.cell_type, "source": c.source, "tags": list(c.metadata.get("tags", []))} for c in parsed.cells
+    ]
     for cell in [first, *plain]:
         tags = cell["tags"]
-        text = bootstrap(repository, tag) if "bootstrap" in tags else cell["source"]
+        text = f"{bootstrap(repository, tag)}\n{cell['source']}".rstrip() if "bootstrap" in tags else cell["source"]
         if "solution" in tags:
             if not cells or "stub" not in cells[-1].metadata.get("tags", []):
                 raise ValueError(f"{source.name}: the solution cell {text.splitlines()[0]!r} follows no stub cell")
@@ -89,24 +90,6 @@ def with_outputs(notebook: NotebookNode, old: NotebookNode) -> NotebookNode:
     return notebook
 
 
-def execute(notebook: NotebookNode, title: str, folder: Path = HERE, timeout_s: int = 600) -> NotebookNode:
-    """Run every cell in a fresh kernel, with a progress bar, and return the tidied notebook.
-
-    Raises
-    ------
-    nbclient.exceptions.CellExecutionError
-        If a cell raises.
-    """
-    code = sum(cell.cell_type == "code" for cell in notebook.cells)
-    with tqdm(total=code, desc=title, unit="cell") as bar:
-        client = NotebookClient(
-            notebook, timeout=timeout_s, kernel_name="python3", resources={"metadata": {"path": str(folder)}},
-            on_cell_executed=lambda cell, cell_index, **_: bar.update(notebook.cells[cell_index].cell_type == "code"),
-        )  # fmt: skip
-        client.execute()
-    return tidy(notebook)
-
-
 def tidy(notebook: NotebookNode) -> NotebookNode:
     """Drop what must not be stored: widget state, progress bars, timings of cells, unstable metadata."""
     notebook.metadata = nbformat.from_dict(METADATA)
@@ -118,7 +101,9 @@ def tidy(notebook: NotebookNode) -> NotebookNode:
         for output in cell.outputs:
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
             bar_only = output.output_type == "stream" and output.name == "stderr"
-            if bar_only or (output.output_type == "display_data" and set(output.data) <= {"text/plain"} and "%|" in str(output.data)):
+            if bar_only or (
+                output.output_type == "display_data" and set(output.data) <= {"text/plain"} and "%|" in str(output.data)
+            ):
                 continue
             outputs.append(output)
         cell.outputs = outputs
@@ -174,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
             problems += [p] if (p := difference(notebook, path)) else []
             continue
         if options.execute:
-            notebook = execute(notebook, source.stem)
+            notebook = tidy(execute(notebook, source.stem, HERE))
         elif path.exists():
             notebook = with_outputs(notebook, nbformat.read(path, as_version=4))
         write_aside(path, text(notebook))

@@ -1,0 +1,251 @@
+# %% [markdown]
+# # Measure a naive pipeline
+#
+# **You will** measure the plainest pipeline there is, find where its time goes, and measure it again to see how far two equal runs differ.
+#
+# **You will learn** why tf.data is not naive by default, what the busy share says, and when a difference between two runs is one.
+#
+# **You need** notebook 00. No GPU. About 30 minutes.
+
+# %% tags=["bootstrap", "nbval-ignore-output"]
+import tensorflow as tf
+from labkit import accelerators, photos, storage
+
+# %% [markdown]
+# ## The job
+#
+# The same chain as in notebook 00: open and read a file, decode, float, resize, augment, clip; 32 photos to a batch. The consumer is a modelled V100: its step time is published, and it is stated below.
+
+# %% tags=["nbval-ignore-output"]
+album = photos.load()
+v100 = accelerators.modelled("V100")
+print(album.summary())
+print(v100.describe())
+
+# %%
+def load(path, label):
+    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
+    image = tf.image.convert_image_dtype(image, tf.float32)
+    image = tf.image.resize(image, [224, 224])
+    image = tf.image.random_flip_left_right(image)
+    image = tf.image.random_brightness(image, max_delta=32 / 255)
+    image = tf.image.random_saturation(image, 0.5, 1.5)
+    return tf.clip_by_value(image, 0, 1), label
+
+
+files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False).repeat()
+
+# %% [markdown]
+# ## Naive is harder than it looks
+#
+# Write `files.map(load).batch(32)`, and tf.data does not run that. Before it starts, it rewrites the graph: it adds a prefetch at the end, fuses map and batch into one parallel node, makes maps parallel, and tunes all of it while it runs. That is helpful in production. In a lesson it is a trap: whoever compares "naive" with "prefetch" compares prefetch with prefetch and concludes that it gains nothing.
+#
+# Do not take anybody's word for it, ours included. The profiler sees which nodes really run:
+
+# %%
+as_it_comes = files.map(load).batch(32)
+default_trace = labkit.record(as_it_comes, accelerators.modelled(step_ms=20), steps=4)
+for node in default_trace.meta["graph"]:
+    print(node)
+
+# %% [markdown]
+# You wrote neither a prefetch nor a parallel node. Two options switch the rewriting off:
+
+# %%
+options = tf.data.Options()
+options.experimental_optimization.apply_default_optimizations = False
+options.autotune.enabled = False
+
+naive = files.map(load).batch(32).with_options(options)
+
+# %%
+naive_trace = labkit.record(naive, v100, steps=12, name="naive")
+for node in naive_trace.meta["graph"]:
+    print(node)
+
+# %% [markdown]
+# Now the graph that runs is the graph that was written. A recording keeps the options that it ran with, so that nobody has to remember them:
+
+# %%
+for option, value in naive_trace.meta["options"].items():
+    print(option, "=", value)
+
+# %% [markdown]
+# ## Predict
+#
+# The V100 trains 328 images a second. A naive pipeline opens, reads, decodes and trains in turn. For what share of the time will this V100 be busy, fed by this machine? Write your number.
+
+# %%
+my_prediction = 0.9  # busy share, 0 to 1
+
+# %% [markdown]
+# ## Run
+#
+# The recording is already there: it is the one whose graph you just read.
+
+# %% tags=["nbval-ignore-output"]
+timeline = labkit.Timeline(naive_trace)
+print(f"you predicted {my_prediction:.0%} busy, measured {timeline.busy:.0%}")
+
+# %% [markdown]
+# ## The timeline
+
+# %% tags=["nbval-ignore-output"]
+labkit.draw(naive_trace, title="Naive: open, read, decode, train, in turn", steps=3)
+
+# %% [markdown]
+# ## Explain
+#
+# Between two train steps lies one long gap, and below it one thread that works through 32 photos. The processor has other cores; they do not appear in the picture at all, because nothing was given to them.
+#
+# Where does the thread spend its time? Per image, by kind of work:
+
+# %% tags=["nbval-ignore-output"]
+for kind, per_image in timeline.per_image_ms.items():
+    print(f"{kind:<8} {per_image:6.2f} ms  {'#' * round(per_image * 20)}")
+
+# %% [markdown]
+# Decoding leads. *Map* is everything else in the chain: float conversion, flip, brightness, saturation, clip. Reading is nearly free here, since the files were just written and the operating system still holds them in memory, the *page cache*. A photo set larger than memory has no such luck. Throw it out of the cache and look again:
+
+# %% tags=["nbval-ignore-output"]
+some = album.take(320)
+paths = files_of = list(some.paths)
+read_only = tf.data.Dataset.from_tensor_slices(paths).map(tf.io.read_file).batch(32).with_options(options)
+instant = accelerators.modelled(step_ms=1)
+
+
+def read_ms(state):
+    return labkit.Timeline(labkit.record(read_only, instant, steps=8, warmup=1)).per_image_ms["read"]
+
+# %% tags=["nbval-ignore-output"]
+warm = [read_ms("warm") for _ in range(2)]
+cold = []
+for _ in range(2):
+    storage.evict(paths)
+    share = storage.resident(paths)
+    cold.append(read_ms("cold"))
+print(f"in the cache after eviction: {share:.0%} of the bytes")
+print(f"warm {min(warm):.3f} ms, cold {min(cold):.3f} ms per image: {min(cold) / min(warm):.1f} times")
+
+# %% [markdown]
+# If the factor is close to 1, your disk is fast or lies about what it keeps: virtual machines often have a second cache outside. That is a result, too.
+#
+# ## The first batch is another story
+#
+# Before the first batch arrives, TensorFlow builds the graph and starts threads. It happens once per epoch, so it belongs into a column of its own and not into the mean.
+
+# %% tags=["nbval-ignore-output"]
+print(f"first batch {naive_trace.meta['first_batch_ns'] / 1e6:,.0f} ms, later waits {timeline.wait_ms:,.0f} ms")
+
+# %% [markdown]
+# ## How far do two equal runs differ?
+#
+# Machines are noisy: other programs, shared cores, clock frequencies. Before any two pipelines are compared, compare one with itself. `labkit.measure` records both in turn, round by round, so that a slow minute hits both alike.
+
+# %% tags=["nbval-ignore-output"]
+twins = labkit.measure({"naive": naive, "naive again": naive}, v100, steps=8, repeats=4)
+print(twins)
+
+# %% [markdown]
+# The medians differ in some digit. Is one of them faster? The table answers with a *verdict*, and gives one only if the effect is larger than the spread over the rounds. For twins the honest answer is "no measurable difference".
+#
+# Now something that does differ. Half the pixels in each direction are a quarter of the resizing and augmenting, but decoding stays:
+
+# %%
+def load_small(path, label):
+    image, label = load(path, label)
+    return tf.image.resize(image, [112, 112]), label
+
+
+smaller = files.map(load_small).batch(32).with_options(options)
+
+# %% tags=["nbval-ignore-output"]
+pair = labkit.measure({"naive": naive, "smaller": smaller}, v100, steps=6, repeats=2)
+print(pair)
+
+# %% [markdown]
+# The table refuses: the two do not deliver the same thing, so their speeds cannot be compared. This is not pedantry. A guide that nearly everybody copies its benchmark from compares 12 samples with 6 in one of its rows, and users found out (tensorflow issue 46536).
+#
+# A fair comparison leaves the result alone. TensorFlow's default way to undo the discrete cosine transform in JPEG is said to be faster than the accurate one used here. Is it, on this machine?
+
+# %%
+def load_default_dct(path, label):
+    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+    image = tf.image.convert_image_dtype(image, tf.float32)
+    image = tf.image.resize(image, [224, 224])
+    image = tf.image.random_flip_left_right(image)
+    image = tf.image.random_brightness(image, max_delta=32 / 255)
+    image = tf.image.random_saturation(image, 0.5, 1.5)
+    return tf.clip_by_value(image, 0, 1), label
+
+
+default_dct = files.map(load_default_dct).batch(32).with_options(options)
+
+# %% tags=["nbval-ignore-output"]
+dct = labkit.measure({"accurate": naive, "default": default_dct}, v100, steps=8, repeats=4)
+print(dct)
+
+# %% [markdown]
+# Whatever the verdict is on your machine: it is stated with the interval that it rests on, and where the interval covers 1.00× nobody can tell. More rounds narrow it.
+#
+# ## Exercises
+#
+# **01.1** Write `images_per_s(step_ms, batch)`: how many images a second a job consumes whose steps take `step_ms` milliseconds. One line.
+
+# %% tags=["stub"]
+def images_per_s(step_ms, batch):
+    ...  # your code
+
+# %% tags=["solution"]
+def images_per_s(step_ms, batch):
+    return 1000 * batch / step_ms
+
+# %%
+labkit.check("01.1", images_per_s)
+
+# %% [markdown]
+# **01.2** Write `naive_options(dataset)`: the same dataset with nothing of tf.data's own overlap. Four lines.
+
+# %% tags=["stub"]
+def naive_options(dataset):
+    ...  # your code
+
+# %% tags=["solution"]
+def naive_options(dataset):
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+# %%
+labkit.check("01.2", naive_options)
+
+# %% [markdown]
+# **01.3** Write `verdict(before, after)`: two lists of images per second, one entry per round. Return `"faster"` if *every* round got faster, `"slower"` if every round got slower, `"no difference"` otherwise. Four lines.
+
+# %% tags=["stub"]
+def verdict(before, after):
+    ...  # your code
+
+# %% tags=["solution"]
+def verdict(before, after):
+    ratios = [b / a for a, b in zip(before, after, strict=True)]
+    if min(ratios) > 1:
+        return "faster"
+    return "slower" if max(ratios) < 1 else "no difference"
+
+# %%
+labkit.check("01.3", verdict)
+
+# %% [markdown]
+# ## Recap
+#
+# You switched tf.data's own improvements off and read from the graph that they are off. You measured a naive job, named its busy share, and saw decoding lead the cost per image. You kept the first batch apart, compared equal runs with each other, and were refused a comparison of unequal ones.
+#
+# ## In practice
+#
+# - Leave the defaults *on* in production. They are off here so that each technique can be seen alone.
+# - Quote the median of several rounds with its spread, and the ratio within one run rather than the seconds of two days.
+# - The profiler costs about a microsecond per event. That is nothing for photos, at some 60 events each, and much for tiny elements; the table says so when it matters.
+#
+# **Next:** [02 Overlap with prefetch](02_overlap_with_prefetch.ipynb): the gap shrinks by one word.

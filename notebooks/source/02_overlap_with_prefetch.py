@@ -1,0 +1,235 @@
+# %% [markdown]
+# # Overlap with prefetch
+#
+# **You will** let the processor prepare the next batch while the accelerator trains on this one, predict what that gains, and measure it.
+#
+# **You will learn** how producer and consumer overlap, what the depth of the buffer is for, what `AUTOTUNE` decides, and when prefetch gains nothing.
+#
+# **You need** notebook 01. No GPU. About 30 minutes.
+
+# %% tags=["bootstrap", "nbval-ignore-output"]
+import tensorflow as tf
+from labkit import accelerators, photos, storage
+
+# %% [markdown]
+# ## The job so far
+#
+# The naive pipeline of notebook 01, and the options that keep tf.data from improving it behind our back.
+
+# %%
+def load(path, label):
+    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
+    image = tf.image.convert_image_dtype(image, tf.float32)
+    image = tf.image.resize(image, [224, 224])
+    image = tf.image.random_flip_left_right(image)
+    image = tf.image.random_brightness(image, max_delta=32 / 255)
+    image = tf.image.random_saturation(image, 0.5, 1.5)
+    return tf.clip_by_value(image, 0, 1), label
+
+# %%
+def plain(dataset, autotune=False):
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = autotune
+    return dataset.with_options(options)
+
+# %% tags=["nbval-ignore-output"]
+album = photos.load()
+files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False).repeat()
+naive = plain(files.map(load).batch(32))
+print(album.summary())
+
+# %% [markdown]
+# ## Predict
+#
+# Two numbers are enough for a prediction: how long loading a batch takes, and how long training on it takes. Measure the first with a consumer that needs no time. The second is published.
+
+# %% tags=["nbval-ignore-output"]
+v100 = accelerators.modelled("V100")
+probe = labkit.record(naive, accelerators.modelled(step_ms=1), steps=8)
+load_ms = labkit.Timeline(probe).wait_ms
+train_ms = v100.step_ns(32) / 1e6
+print(f"load {load_ms:.0f} ms, train {train_ms:.0f} ms per batch of 32")
+
+# %% [markdown]
+# Without overlap a step takes the sum of both. With perfect overlap it takes the longer one. The ratio is the best that prefetch can gain, and it is never more than 2:
+#
+# $$\text{speed-up} \le \frac{\text{load} + \text{train}}{\max(\text{load}, \text{train})}$$
+#
+# Commit yourself before you compute it:
+
+# %%
+my_prediction = 1.3  # times faster with prefetch
+
+# %% tags=["nbval-ignore-output"]
+bound = (load_ms + train_ms) / max(load_ms, train_ms)
+print(f"you predict {my_prediction:.2f} times, the formula allows {bound:.2f} times")
+
+# %% [markdown]
+# ## Build
+#
+# One word, at the very end:
+
+# %%
+overlapped = plain(files.map(load).batch(32).prefetch(1))
+
+# %% [markdown]
+# `prefetch(1)` starts a thread of its own, the *producer*. It runs everything before it in the pipeline and puts finished batches into a buffer that holds one. The *consumer*, your training loop, takes batches out. Neither waits for the other unless the buffer is full or empty.
+#
+# ## Run
+#
+# Both in turn, round by round, on the same photos in the same order.
+
+# %% tags=["nbval-ignore-output"]
+result = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, v100, steps=12, repeats=4)
+print(result)
+
+# %% tags=["nbval-ignore-output"]
+gain = result.speedup("prefetch(1)")
+print(f"predicted {my_prediction:.2f}, formula {bound:.2f}, measured {gain}")
+
+# %% [markdown]
+# ## The timeline
+
+# %% tags=["nbval-ignore-output"]
+labkit.compare(result.trace("naive"), result.trace("prefetch(1)"), labels=("naive", "prefetch(1)"))
+
+# %% [markdown]
+# ## Explain
+#
+# Above, the lanes take turns. Below, the producer's thread works under the train steps, and each step starts as soon as the longer of the two is done.
+#
+# Two things to look for. If a gap remains, loading is longer than training, and the *producer's* lane has no pause: it is the bottleneck now. If no gap remains, the *accelerator's* lane has no pause, and the producer rests whenever its buffer is full. In both cases one lane is busy all the time. That is the sign of good overlap: the bottleneck never waits.
+#
+# Did the measured gain reach the formula? Often not quite: on two cores the producer shares the machine with everything else, and the first steps after the warm-up still find the buffer filled.
+#
+# Check the graph, not only the clock. The naive one must have no prefetch, and the other exactly the one that was written:
+
+# %%
+for name in result:
+    prefetches = [node for node in result.trace(name).meta["graph"] if node.endswith("Prefetch")]
+    print(name, prefetches)
+
+# %% [markdown]
+# ## When prefetch gains little
+#
+# The formula is largest where both times are equal. If one of them dwarfs the other, there is nothing to hide behind. Feed an H100, whose step takes less than a fifth of the V100's:
+
+# %% tags=["nbval-ignore-output"]
+h100 = accelerators.modelled("H100")
+h100_ms = h100.step_ns(32) / 1e6
+h100_bound = (load_ms + h100_ms) / max(load_ms, h100_ms)
+print(f"load {load_ms:.0f} ms, train {h100_ms:.0f} ms: at most {h100_bound:.2f} times")
+
+# %% tags=["nbval-ignore-output"]
+fast = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, h100, steps=8, repeats=3)
+print(fast)
+
+# %% [markdown]
+# The faster the accelerator, the lower its busy share and the smaller the gain. Prefetch removes waiting *in turn*; it does not make loading faster. Notebooks 03 to 07 do that.
+#
+# ## How deep a buffer?
+#
+# Does a buffer of two, or eight, gain more than one? If every batch takes the same time, no: a producer that is too slow leaves any buffer empty, and one that is fast enough fills any buffer. Depth is for *variation*. Let every eighth batch take much longer to load, as a busy disk might:
+
+# %%
+def hiccup(step, batch):
+    slow = tf.equal(step % 8, 7)
+    return tf.cond(slow, lambda: storage.pause(batch, ms=300), lambda: batch)
+
+
+def bursty(depth):
+    batches = tf.data.Dataset.range(4).repeat().map(lambda i: tf.zeros([32, 8]))
+    return plain(batches.enumerate().map(hiccup).prefetch(depth))
+
+# %% tags=["nbval-ignore-output"]
+steady = accelerators.modelled(step_ms=60)
+depths = labkit.measure({f"prefetch({d})": bursty(d) for d in (1, 2, 4, 8)}, steady, steps=24, repeats=2)
+print(depths)
+
+# %% [markdown]
+# A pause of 300 ms needs five batches in store to pass unnoticed, since the accelerator eats one every 60 ms. Deeper than that gains nothing more, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values is 19 MB.
+
+# %% tags=["nbval-ignore-output"]
+labkit.compare(depths.trace("prefetch(1)"), depths.trace("prefetch(8)"), labels=("prefetch(1)", "prefetch(8)"), steps=16)
+
+# %% [markdown]
+# ## AUTOTUNE
+#
+# `prefetch(tf.data.AUTOTUNE)` lets tf.data choose the depth while the job runs: it grows the buffer when the consumer finds it empty after it had been full. It needs autotuning switched on, so this pipeline gets that one option back:
+
+# %%
+tuned = plain(files.map(load).batch(32).prefetch(tf.data.AUTOTUNE), autotune=True)
+
+# %% tags=["nbval-ignore-output"]
+choice = labkit.measure({"prefetch(1)": overlapped, "prefetch(AUTOTUNE)": tuned}, v100, steps=8, repeats=3)
+print(choice)
+
+# %% [markdown]
+# With batches that all take about the same time there is little to tune. AUTOTUNE is the right default in practice all the same: it costs nothing here, and it adapts where your guess would not.
+#
+# ## The place matters
+#
+# Only what stands *before* the prefetch runs ahead. In `files.prefetch(32).map(load).batch(32)` the file names are prefetched, and names are not what the accelerator waits for:
+
+# %% tags=["nbval-ignore-output"]
+misplaced = plain(files.prefetch(32).map(load).batch(32))
+places = labkit.measure({"naive": naive, "prefetch first": misplaced, "prefetch last": overlapped}, v100, steps=6, repeats=3)
+print(places)
+
+# %% [markdown]
+# ## Exercises
+#
+# **02.1** Write `overlapped_batches(dataset)`: the same batches, two of them ready ahead of the consumer. One line.
+
+# %% tags=["stub"]
+def overlapped_batches(dataset):
+    ...  # your code
+
+# %% tags=["solution"]
+def overlapped_batches(dataset):
+    return dataset.prefetch(2)
+
+# %%
+labkit.check("02.1", overlapped_batches)
+
+# %% [markdown]
+# **02.2** Write `speedup(load_ms, train_ms)`: how many times faster perfect overlap is than none. One line.
+
+# %% tags=["stub"]
+def speedup(load_ms, train_ms):
+    ...  # your code
+
+# %% tags=["solution"]
+def speedup(load_ms, train_ms):
+    return (load_ms + train_ms) / max(load_ms, train_ms)
+
+# %%
+labkit.check("02.2", speedup)
+
+# %% [markdown]
+# **02.3** Write `buffer_mb(depth, batch, height, width)`: the memory, in MB (10^6 bytes), of a prefetch buffer of `depth` batches of float32 RGB images. One line.
+
+# %% tags=["stub"]
+def buffer_mb(depth, batch, height, width):
+    ...  # your code
+
+# %% tags=["solution"]
+def buffer_mb(depth, batch, height, width):
+    return depth * batch * height * width * 3 * 4 / 1e6
+
+# %%
+labkit.check("02.3", buffer_mb)
+
+# %% [markdown]
+# ## Recap
+#
+# You predicted the gain of overlap from two numbers and measured it. You saw producer and consumer work at the same time, found the bottleneck as the lane without pauses, and saw what a deeper buffer is good for: variation, not speed. You put a prefetch in the wrong place and saw nothing happen.
+#
+# ## In practice
+#
+# - End every pipeline with `prefetch(tf.data.AUTOTUNE)`. It is the cheapest improvement there is, and the upper bound is 2.
+# - After prefetch, look which lane has no pause. If it is the producer's, make loading faster; if it is the accelerator's, stop: the input pipeline is good enough.
+# - A buffer on the *host* hides loading. Copying to a GPU can be hidden, too: `tf.data.experimental.prefetch_to_device` keeps batches ready on the device.
+#
+# **Next:** notebook 03 opens many files at once.

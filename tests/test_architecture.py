@@ -1,0 +1,105 @@
+"""The folder listing is the architecture: who may import whom, and what stays cheap."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+# A room may import the rooms named here, and no other.
+MAY_IMPORT = {
+    "trace": set(),
+    "intervals": set(),
+    "work": set(),
+    "xplane": {"trace"},
+    "timeline": {"trace", "intervals"},
+    "view": {"trace", "timeline", "intervals"},
+    "perfetto": {"trace"},
+    "measures": {"trace", "work", "intervals"},
+    "accelerators": set(),
+    "storage": set(),
+    "photos": {"trace", "photo_set"},
+    "photo_set": {"trace"},
+    "recorder": {"trace", "xplane", "measures", "work", "notebook", "tally"},
+    "grading": {"exercises"},
+    "exercises": {"grading"},
+    "notebook": {"photos"},
+    "colab": {"trace"},
+    "doctor": {"notebook", "photos"},
+    "ladder": {"recorder"},
+    "tour": {"accelerators", "ladder", "notebook", "photos", "trace", "view"},
+    "cli": {"colab", "doctor", "photos", "tour"},
+}
+# To the right of Trace nobody knows TensorFlow; below the views nobody draws.
+NO_TENSORFLOW = {"trace", "intervals", "xplane", "timeline", "view", "perfetto", "measures", "colab", "tour", "cli"}
+NO_MATPLOTLIB = set(MAY_IMPORT) - {"view"}
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} imports relatively; the lab names rooms in full"
+            base = node.module or ""
+            yield base
+            if base == "labkit":
+                yield from (f"labkit.{alias.name}" for alias in node.names)
+
+
+def rooms(root):
+    return {p.stem: p for p in (root / "labkit").glob("*.py") if p.stem != "__init__"}
+
+
+def test_every_room_is_on_the_map(root):
+    assert set(rooms(root)) == set(MAY_IMPORT)
+
+
+def test_rooms_import_only_what_the_map_allows(root):
+    for name, path in rooms(root).items():
+        used = {i.split(".")[1] for i in imports(path) if i.startswith("labkit.")}
+        assert used <= MAY_IMPORT[name], f"{name} imports {sorted(used - MAY_IMPORT[name])}"
+
+
+def test_the_right_side_of_trace_knows_no_tensorflow(root):
+    for name in NO_TENSORFLOW:
+        roots = {i.split(".")[0] for i in imports(rooms(root)[name])}
+        assert not roots & {"tensorflow", "tensorflow_datasets", "keras"}, name
+
+
+def test_only_the_view_draws(root):
+    for name in NO_MATPLOTLIB:
+        assert "matplotlib" not in {i.split(".")[0] for i in imports(rooms(root)[name])}, name
+
+
+def test_rooms_stay_small(root):
+    for name, path in rooms(root).items():
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= 420, f"{name} has {lines} lines: about 250 is a full room, split it"
+
+
+def test_nothing_imports_a_room_that_nobody_needs(root):
+    everywhere = [
+        *(root / "labkit").glob("*.py"),
+        *(root / "notebooks").glob("**/*.py"),
+        *(root / "benchmarks").glob("*.py"),
+    ]
+    text = "\n".join(p.read_text(encoding="utf-8") for p in everywhere)
+    for name in rooms(root):
+        assert name == "cli" or text.count(name) > 1, f"no code mentions {name}"
+
+
+@pytest.mark.parametrize("heavy", ["tensorflow", "matplotlib", "pyopencl", "scipy", "tensorflow_datasets", "PIL"])
+def test_import_labkit_is_cheap(heavy):
+    code = f"import sys, labkit; sys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_unknown_name_says_what_there_is():
+    import labkit
+
+    with pytest.raises(AttributeError, match=r"labkit has no 'recrod'; it offers: .*record"):
+        labkit.recrod  # noqa: B018
+    assert "record" in dir(labkit)

@@ -1,0 +1,241 @@
+"""Badges and bootstrap cells move together, and labkit fits beside Colab's own packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from labkit.cli import app
+from labkit.colab import rewrite, settings
+
+PINS = Path(__file__).with_name("colab-pins.txt")
+
+
+@pytest.fixture
+def checkout(root, tmp_path):
+    for name in ("notebooks", "pyproject.toml", "README.md"):
+        source = root / name
+        shutil.copytree(source, tmp_path / name) if source.is_dir() else shutil.copy(source, tmp_path)
+    return tmp_path
+
+
+def test_rewrite_moves_every_notebook_and_stays_consistent(checkout, root):
+    old_repository, _ = settings(root)
+    changed = rewrite(checkout, "someone/their-lab", "v9.9")
+    assert {p.name for p in changed} >= {"pyproject.toml", *(p.name for p in (root / "notebooks").glob("*.ipynb"))}
+    assert settings(checkout) == ("someone/their-lab", "v9.9")
+    for path in (checkout / "notebooks").glob("*.ipynb"):
+        text = path.read_text(encoding="utf-8")
+        json.loads(text)
+        assert old_repository not in text
+        assert text.count("someone/their-lab") == 2
+        assert f"/blob/v9.9/notebooks/{path.name})" in text
+        assert "someone/their-lab@v9.9" in text
+    check = subprocess.run(
+        [sys.executable, "notebooks/build.py", "--check"], cwd=checkout, capture_output=True, text=True, check=False
+    )
+    assert check.returncode == 0, check.stderr
+
+
+def test_rewrite_there_and_back_is_the_identity(checkout):
+    before = {p: p.read_bytes() for p in checkout.rglob("*") if p.is_file()}
+    repository, tag = settings(checkout)
+    rewrite(checkout, "a/b", "main")
+    rewrite(checkout, repository, tag)
+    assert {p: p.read_bytes() for p in before} == before
+    assert rewrite(checkout) == []
+
+
+@pytest.mark.parametrize(
+    ("repo", "tag"), [("nobody", "v1"), ("a/b/c", "v1"), ("a/b", "no tag"), ("a/b", "../x"), ("", "v1"), ("a/b", '"')]
+)
+def test_impossible_names_are_refused_and_nothing_changes(checkout, repo, tag):
+    before = (checkout / "pyproject.toml").read_bytes()
+    done = CliRunner().invoke(app, ["colab", "--repo", repo, "--tag", tag, "--root", str(checkout)])
+    assert done.exit_code == 1
+    assert "allowed:" in done.output
+    assert (checkout / "pyproject.toml").read_bytes() == before
+
+
+def test_the_command_says_where_the_notebooks_point(checkout):
+    done = CliRunner().invoke(app, ["colab", "--root", str(checkout)])
+    assert done.exit_code == 0
+    assert " ".join(settings(checkout)) in done.output
+
+
+def test_a_folder_that_is_no_checkout_is_named(tmp_path):
+    done = CliRunner().invoke(app, ["colab", "--root", str(tmp_path)])
+    assert done.exit_code == 1
+    assert str(tmp_path) in done.output
+
+
+def pip(python, *arguments):
+    return subprocess.run([python, "-m", "pip", *arguments], capture_output=True, text=True, check=False)
+
+
+def pythons():
+    """Yield interpreters at hand, Colab's version first: 3.13, then 3.12, then this one."""
+    for version in ("3.13", "3.12"):
+        for candidate in (
+            shutil.which(f"python{version}"),
+            *Path.home().glob(f".pyenv/versions/{version}.*/bin/python"),
+        ):
+            if (
+                candidate
+                and subprocess.run([candidate, "-c", "import ensurepip"], capture_output=True, check=False).returncode
+                == 0
+            ):
+                yield str(candidate)
+                break
+    yield sys.executable
+
+
+@pytest.mark.colab
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
+def test_the_declared_ranges_resolve_on_every_python(root, version, tmp_path):
+    """pip finds wheels for everything a reader installs, from constraints.txt, without building anything."""
+    wants = wanted(root, "tf", "tfds", "opencl", "lab")
+    done = pip(
+        sys.executable,
+        "install",
+        "--dry-run",
+        "--quiet",
+        "--ignore-installed",
+        "--only-binary=:all:",
+        "--python-version",
+        version,
+        "--platform",
+        "manylinux_2_28_x86_64",
+        "--platform",
+        "manylinux_2_27_x86_64",
+        "--platform",
+        "manylinux2014_x86_64",
+        "--platform",
+        "manylinux_2_17_x86_64",
+        "--platform",
+        "manylinux1_x86_64",
+        "--target",
+        str(tmp_path),
+        "-c",
+        str(root / "constraints.txt"),
+        *wants,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.colab
+def test_labkit_resolves_inside_colabs_pins_and_changes_none_of_them(root, tmp_path):
+    done = pip(
+        sys.executable,
+        "install",
+        "--dry-run",
+        "--quiet",
+        "--ignore-installed",
+        "--only-binary=:all:",
+        "--python-version",
+        "3.13",
+        "--platform",
+        "manylinux_2_28_x86_64",
+        "--platform",
+        "manylinux_2_27_x86_64",
+        "--platform",
+        "manylinux2014_x86_64",
+        "--platform",
+        "manylinux_2_17_x86_64",
+        "--target",
+        str(tmp_path),
+        "-r",
+        str(PINS),
+        *wanted(root),
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def wanted(root, *extras):
+    """Return labkit's requirements as pip arguments; its own project cannot be resolved for a foreign Python."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    # Markers about the platform are evaluated for this machine, which is what --platform names.
+    return [*project["dependencies"], *(r for e in extras for r in project["optional-dependencies"][e])]
+
+
+@pytest.fixture(scope="session")
+def colab_python(root, tmp_path_factory):
+    """An environment with Colab's pins, made once per set of pins and kept in build/."""
+    base = next(iter(pythons()))
+    where = root / "build" / "colab-venv"
+    stamp, key = where / ".ready", f"{base}\n{PINS.read_text()}"
+    python = where / "bin" / "python"
+    if not stamp.exists() or stamp.read_text() != key:
+        shutil.rmtree(where, ignore_errors=True)
+        subprocess.run([base, "-m", "venv", str(where)], check=True)
+        done = pip(str(python), "install", "--quiet", "-r", str(PINS))
+        assert done.returncode == 0, done.stderr
+        stamp.write_text(key)
+    return str(python)
+
+
+@pytest.mark.colab
+def test_the_package_installs_beside_colabs_pins_and_its_fast_tests_pass(root, colab_python, tmp_path):
+    wheel = tmp_path / "wheel"
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheel)],
+        cwd=root,
+        check=True,
+        capture_output=True,
+    )
+    (built,) = wheel.glob("*.whl")
+    before = set(pip(colab_python, "freeze", "--exclude", "labkit").stdout.splitlines())
+    done = pip(colab_python, "install", "--quiet", "--force-reinstall", "--no-deps", str(built))
+    assert done.returncode == 0, done.stderr
+    done = pip(colab_python, "install", "--quiet", str(built))
+    assert done.returncode == 0, done.stderr
+    after = set(pip(colab_python, "freeze", "--exclude", "labkit").stdout.splitlines())
+    assert before <= after, f"installing labkit changed {sorted(before - after)}"
+    pinned = {line.split("#")[0].strip() for line in PINS.read_text().splitlines() if "==" in line}
+    assert {p.lower() for p in pinned} <= {a.lower() for a in after}, "the environment is not Colab's"
+    tests = [str(root / "tests" / name) for name in FAST_TESTS]
+    env = {**os.environ, "LABKIT_DATA": str(tmp_path / "data"), "LABKIT_FAST": "1"}
+    done = subprocess.run(
+        [
+            colab_python,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            str(root / "pyproject.toml"),
+            "--rootdir",
+            str(tmp_path),
+            *tests,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+
+
+#: Fast, and together they touch every room that a notebook uses.
+FAST_TESTS = (
+    "test_timeline.py",
+    "test_view.py",
+    "test_perfetto.py",
+    "test_measures.py",
+    "test_accelerators.py",
+    "test_recorder.py",
+    "test_grading.py",
+)

@@ -1,0 +1,222 @@
+"""What makes a green nbval run worth something, and what every notebook owes its reader."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from labkit import grading
+from labkit.colab import badge, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+SOURCES = sorted((ROOT / "notebooks" / "source").glob("*.py"))
+
+each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+
+
+def cells(path, kind=None):
+    return [c for c in nbformat.read(path, as_version=4).cells if kind is None or c.cell_type == kind]
+
+
+def build(*arguments, cwd=ROOT):
+    return subprocess.run(
+        [sys.executable, "notebooks/build.py", *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_course_begins_with_three_notebooks():
+    names = [p.stem for p in NOTEBOOKS]
+    assert names[:3] == ["00_read_a_timeline", "01_measure_a_naive_pipeline", "02_overlap_with_prefetch"]
+    assert names == [p.stem for p in SOURCES]
+
+
+def test_notebooks_agree_with_their_sources():
+    done = build("--check")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("fault", ["text", "count", "id", "extra", "tag"])
+def test_the_drift_check_notices(fault, tmp_path):
+    """The check itself must bite: each of these edits has to be found."""
+    for name in ("notebooks", "pyproject.toml"):
+        source, target = ROOT / name, tmp_path / name
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    path = tmp_path / "notebooks" / NOTEBOOKS[0].name
+    notebook = nbformat.read(path, as_version=4)
+    cell = next(c for c in notebook.cells if c.cell_type == "code")
+    if fault == "text":
+        cell.source += "\n# edited by hand"
+    elif fault == "count":
+        cell.execution_count = None
+    elif fault == "id":
+        cell.id = "another"
+    elif fault == "tag":
+        cell.metadata.tags = []
+    else:
+        notebook.cells.append(nbformat.v4.new_markdown_cell("one more"))
+    nbformat.write(notebook, path)
+    done = build("--check", cwd=tmp_path)
+    assert done.returncode == 1
+    assert path.name in done.stderr
+
+
+@each
+def test_no_cell_passes_vacuously(path):
+    """nbval compares nothing for a cell without a count, and nothing for one that is told to ignore its output."""
+    code = cells(path, "code")
+    counts = [c.execution_count for c in code]
+    assert counts == list(range(1, len(code) + 1)), "every code cell ran, once, in order"
+    compared = [c for c in code if c.outputs and "nbval-ignore-output" not in c.metadata.get("tags", [])]
+    assert len(compared) >= 2, "at least some outputs are deterministic and compared"
+    for cell in code:
+        tags = set(cell.metadata.get("tags", []))
+        assert tags <= {"bootstrap", "nbval-ignore-output", "stub"}, f"{tags} would switch a check off"
+        assert not re.search(r"(?m)^#\s*NBVAL_(SKIP|IGNORE)", cell.source)
+        if "nbval-ignore-output" in tags:
+            assert cell.outputs, f"a cell without output hides nothing: drop the tag of\n{cell.source}"
+
+
+@each
+def test_what_nbval_compares_holds_no_measured_value(path):
+    for cell in cells(path, "code"):
+        if "nbval-ignore-output" in cell.metadata.get("tags", []):
+            continue
+        for output in cell.outputs:
+            shown = output.get("text") or str(output.get("data", {}).get("text/plain", ""))
+            assert not re.search(r"0x[0-9a-f]{6,}|\d\s?ms\b|images/s|/home/|/tmp/|/root/", shown), shown[:200]
+            assert "image/png" not in output.get("data", {}), "a picture of measurements is not comparable"
+
+
+@each
+def test_ids_are_there_unique_and_stable(path):
+    ids = [c.id for c in cells(path)]
+    assert len(set(ids)) == len(ids)
+    assert ids[0] == "badge"
+    before = path.read_text(encoding="utf-8")
+    folder = path.parent
+    built = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.path.insert(0, 'notebooks'); import build; from pathlib import Path;"
+            "print([c.id for c in build.build(Path(sys.argv[1])).cells])",
+            str(folder / "source" / f"{path.stem}.py"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ast.literal_eval(built.stdout) == ids
+    assert path.read_text(encoding="utf-8") == before
+
+
+@each
+def test_nothing_is_stored_that_breaks_elsewhere(path):
+    text = path.read_text(encoding="utf-8")
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert "widgets" not in notebook.metadata, "GitHub rejects widget metadata without state"
+    assert "application/vnd.jupyter.widget" not in text
+    assert path.stat().st_size <= 400_000, f"{path.stat().st_size:,} bytes"
+    assert not [o for c in cells(path, "code") for o in c.outputs if o.output_type == "error"]
+    assert not [o for c in cells(path, "code") for o in c.outputs if o.get("name") == "stderr"]
+
+
+@each
+def test_the_badge_points_at_its_own_file(path):
+    repository, tag = settings(ROOT)
+    first = cells(path)[0]
+    assert first.source == badge(path.name, repository, tag)
+    assert f"/github/{repository}/blob/{tag}/notebooks/{path.name})" in first.source
+
+
+@each
+def test_the_bootstrap_installs_labkit_only_and_only_when_it_is_missing(path):
+    (cell,) = [c for c in cells(path, "code") if "bootstrap" in c.metadata.get("tags", [])]
+    assert cell is cells(path, "code")[0]
+    repository, tag = settings(ROOT)
+    assert cell.source.startswith("try:\n    import labkit\nexcept ImportError:")
+    assert re.findall(r"pip install (.*)", cell.source) == [f'-q "labkit @ git+https://github.com/{repository}@{tag}"']
+
+
+@each
+def test_the_anatomy_is_complete(path):
+    prose = "\n".join(c.source for c in cells(path, "markdown"))
+    for part in (
+        "**You will**",
+        "**You will learn**",
+        "**You need**",
+        "## Predict",
+        "## Build",
+        "## Run",
+        "## The timeline",
+        "## Explain",
+        "## Exercises",
+        "## Recap",
+        "## In practice",
+        "**Next:**",
+    ):
+        assert part in prose or (part == "## Build" and "## Naive is harder" in prose), f"{part} is missing"
+    title = re.search(r"(?m)^# (\w+)", prose)[1]
+    assert path.stem.split("_")[1].lower() == title.lower(), "title and file name begin with the same verb"
+    words = len(re.findall(r"\w+", re.sub(r"\[!\[.*", "", prose)))
+    assert 700 <= words <= 1_500, f"{words} words"
+    assert 20 <= len(cells(path)) <= 60
+    for cell in cells(path, "code"):
+        assert len(cell.source.splitlines()) <= 20, cell.source
+
+
+@each
+def test_exercises_are_registered_and_open_in_the_student_notebook(path):
+    number = path.stem[:2]
+    checked = re.findall(r'labkit\.check\("([\d.]+)"', "\n".join(c.source for c in cells(path, "code")))
+    assert checked == [n for n in grading.numbers() if n.startswith(f"{number}.")]
+    assert 2 <= len(checked) <= 3
+    for cell in cells(path, "code"):
+        if "labkit.check(" in cell.source:
+            assert "open" in cell.outputs[0]["data"]["text/plain"]
+
+
+def test_solved_notebooks_score_full_marks(tmp_path):
+    """The stub is gone, the solution is there, and every check passes on it."""
+    assert build("--solved", str(tmp_path)).returncode == 0
+    results = []
+    for path in sorted(tmp_path.glob("*.ipynb")):
+        code = cells(path, "code")
+        assert not [c for c in code if "stub" in c.metadata.get("tags", [])]
+        # The solutions need nothing from the measured part of the notebook but TensorFlow.
+        import tensorflow as tf
+
+        space = {"tf": tf}
+        for cell in code:
+            if "solution" in cell.metadata.get("tags", []):
+                exec(cell.source, space)
+            elif found := re.match(r'labkit\.check\("([\d.]+)", (\w+)\)', cell.source):
+                results.append(grading.check(found[1], space[found[2]]))
+    assert [r.exercise for r in results] == list(grading.numbers())
+    assert all(r.passed for r in results), results
+
+
+def test_no_solution_leaks_into_a_student_notebook():
+    for path in NOTEBOOKS:
+        assert "solution" not in {t for c in cells(path) for t in c.metadata.get("tags", [])}
+
+
+def test_a_solution_without_a_stub_is_refused(tmp_path):
+    source = tmp_path / "notebooks" / "source"
+    source.mkdir(parents=True)
+    shutil.copy(ROOT / "notebooks" / "build.py", source.parent)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (source / "00_x.py").write_text('# %% [markdown]\n# # X\n\n# %% tags=["solution"]\nx = 1\n')
+    done = build(cwd=tmp_path)
+    assert done.returncode != 0
+    assert "follows no stub cell" in done.stderr
