@@ -1,0 +1,348 @@
+"""Storage that is slower than the reader's own, and the page cache that hides it.
+
+A `Storage` reads the real file and then holds the thread for the latency and the
+transfer that a slower device would take, asleep, without Python in the pipeline. `evict` drops files from
+the page cache without root, `resident` proves it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import math
+import numbers
+import os
+import stat
+import sys
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+#: What requests that run at the same time share.
+SHARED = ("nothing", "bandwidth", "device")
+
+_LONGEST_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A model of a storage device: every read takes its latency plus size over bandwidth.
+
+    Parameters
+    ----------
+    name : str
+        Models of equal name are one device: their requests share what `shared` says.
+    latency_ms : float
+        Milliseconds before the first byte, 0 or more.
+    bandwidth_mb_s : float
+        Megabytes (10^6 bytes) per second; ``math.inf`` for no limit.
+    source : str
+        Where the figures come from.
+    shared : {"nothing", "bandwidth", "device"}
+        ``nothing``: every request has its own connection. ``bandwidth``: latencies overlap,
+        transfers queue for one link. ``device``: requests are served one after the other, as
+        by one disk arm.
+
+    Raises
+    ------
+    ValueError
+        If a figure is out of range or a word unknown.
+
+    Notes
+    -----
+    The real read comes first and adds its own time: keep the files in the page cache to see the model alone.
+    A read waits on a thread of tf.data, as a real one does. tf.data has as many
+    threads as the machine has cores, so more parallel reads than that need
+    ``options.threading.private_threadpool_size``.
+    """
+
+    name: str
+    latency_ms: float
+    bandwidth_mb_s: float
+    source: str
+    shared: str = "nothing"
+
+    def __post_init__(self) -> None:
+        """Check the figures."""
+        for word in ("name", "source"):
+            if not isinstance(getattr(self, word), str) or not getattr(self, word).strip():
+                raise ValueError(f"storage {word} is {getattr(self, word)!r}; allowed: a text that is not empty")
+        for figure, good, allowed in (
+            ("latency_ms", lambda v: 0 <= v <= _LONGEST_MS, f"a number of milliseconds from 0 to {_LONGEST_MS}"),
+            ("bandwidth_mb_s", lambda v: v >= 1e-3, "MB/s from 0.001 up, math.inf for no limit"),
+        ):
+            value = getattr(self, figure)
+            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not good(value):
+                raise ValueError(f"{figure} of storage {self.name!r} is {value!r}; allowed: {allowed}")
+        if self.shared not in SHARED:
+            raise ValueError(f"shared of storage {self.name!r} is {self.shared!r}; allowed: {', '.join(SHARED)}")
+
+    def request_ms(self, size: int) -> float:
+        """Return the milliseconds that a lone request of `size` bytes is held."""
+        return self.latency_ms + size / self.bandwidth_mb_s / 1e3
+
+    def describe(self) -> str:
+        """Return one line: that it is modelled, the figures, their source."""
+        if not self._holds:
+            return f"{self.name}: the real file, nothing added ({self.source})"
+        rate = "no bandwidth limit" if math.isinf(self.bandwidth_mb_s) else f"{self.bandwidth_mb_s:g} MB/s"
+        share = {
+            "nothing": "for each request on its own",
+            "bandwidth": "shared by all requests",
+            "device": "one request at a time",
+        }[self.shared]
+        return f"modelled {self.name}: {self.latency_ms:g} ms + {rate} {share} (source: {self.source})"
+
+    @property
+    def _holds(self) -> bool:
+        return self.latency_ms > 0 or not math.isinf(self.bandwidth_mb_s)
+
+    def read(self, path: Any) -> Any:
+        """Read a file as `tf.io.read_file` does, and take the time that the model says.
+
+        For use in ``dataset.map``; it runs without Python there, and holds the thread asleep.
+
+        Parameters
+        ----------
+        path : str, path or string tensor of shape ()
+
+        Returns
+        -------
+        tensor of string, shape ()
+            The exact bytes of the file.
+
+        Notes
+        -----
+        To save the position of an iterator over it, set
+        ``options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE``:
+        TensorFlow counts the wait as state, although nothing has to be restored.
+        """
+        import tensorflow as tf
+
+        path = os.fspath(path) if isinstance(path, os.PathLike) else path
+        with tf.name_scope("storage"), tf.device("/CPU:0"):
+            data = tf.io.read_file(path)
+            if not self._holds:
+                return data
+            latency_us = tf.constant(self.latency_ms * 1e3, tf.float64)
+            transfer_us = tf.cast(tf.strings.length(data), tf.float64) / self.bandwidth_mb_s
+            # This executor makes the wait block the calling thread. The usual one would park it on a
+            # thread of its own, and one core could then wait for any number of reads at once.
+            (held,) = tf.raw_ops.PartitionedCall(
+                args=[data, latency_us, transfer_us], Tout=[tf.string], f=_hold(self.name, self.shared),
+                config_proto=b"", executor_type="SINGLE_THREADED_EXECUTOR",
+            )  # fmt: skip
+            return held
+
+
+_DS_ANALYZER = "DS-Analyzer, VLDB 2021, table 3"
+
+#: Devices by name, fastest first. Where `source` says "assumed", the figure is an order of magnitude.
+PRESETS = {
+    s.name: s
+    for s in (
+        Storage("page cache", 0, math.inf, "files already in memory"),
+        Storage("NVMe", 0.1, 3000, "assumed: order of magnitude of a PCIe 3.0 x4 drive", "bandwidth"),
+        Storage("SATA SSD", 0.1, 530, f"bandwidth: {_DS_ANALYZER}; latency assumed", "bandwidth"),
+        Storage(
+            "HDD", 5, 150,
+            f"chosen to give 20 MB/s at 115 kB per file, inside the 15 to 50 MB/s of {_DS_ANALYZER}", "device",
+        ),
+        Storage(
+            "object store", 30, 85,
+            "latency: median of tens of ms for requests under 512 kB, AWS S3 best practices; bandwidth assumed",
+        ),
+    )
+}  # fmt: skip
+
+
+def read(path: Any, model: Storage | str) -> Any:
+    """Read `path` from `model`, a `Storage` or a key of `PRESETS`; see `Storage.read`.
+
+    Raises
+    ------
+    ValueError
+        If there is no preset of that name.
+    """
+    if isinstance(model, Storage):
+        return model.read(path)
+    if model not in PRESETS:
+        raise ValueError(f"storage is {model!r}; allowed: {', '.join(PRESETS)}, or a Storage")
+    return PRESETS[model].read(path)
+
+
+@lru_cache(maxsize=256)
+def _hold(name: str, shared: str) -> Any:
+    """Return the traced function (data, latency µs, transfer µs) -> data that waits."""
+    import tensorflow as tf
+
+    ops = tf.raw_ops
+    resource = f"labkit/storage/{shared}/{name}"
+    one = {"output_types": [tf.string], "output_shapes": [()]}
+
+    def sleep(data: Any, wait_us: Any) -> Any:
+        element = ops.TensorDataset(components=[data], output_shapes=[()])
+        delayed = ops.SleepDataset(input_dataset=element, sleep_microseconds=tf.cast(wait_us, tf.int64), **one)
+        # Getting a single element asks for a second one, to see that there is none; take() answers
+        # that without a second sleep.
+        single = ops.TakeDataset(input_dataset=delayed, count=tf.constant(1, tf.int64), **one)
+        return ops.DatasetToSingleElement(dataset=single, **one)[0]
+
+    def book(service_us: Any) -> Any:
+        """Return the µs until a queue of one server has served us; only the booking holds the lock."""
+        lock = ops.MutexLock(mutex=ops.MutexV2(shared_name=resource))
+        with tf.control_dependencies([lock]):
+            free_at = ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=resource)
+            now_us = tf.timestamp() * 1e6
+            queue_us = ops.ReadVariableOp(resource=free_at, dtype=tf.float64) - now_us
+        # A queue of over a minute means that the clock was set back: start afresh.
+        queue_us = tf.where((queue_us > 0) & (queue_us < 60e6 + service_us), queue_us, 0.0)
+        until_us = queue_us + service_us
+        with tf.control_dependencies([lock]):
+            booked = ops.AssignVariableOp(resource=free_at, value=now_us + until_us)
+        with tf.control_dependencies([booked]), tf.control_dependencies([ops.ConsumeMutexLock(mutex_lock=lock)]):
+            return tf.identity(until_us)
+
+    def hold(data: Any, latency_us: Any, transfer_us: Any) -> Any:
+        if shared == "nothing":
+            return sleep(data, latency_us + transfer_us)
+        if shared == "device":
+            return sleep(data, book(latency_us + transfer_us))
+        return sleep(data, latency_us + book(transfer_us))
+
+    if shared != "nothing":
+        with tf.init_scope(), tf.device("/CPU:0"):
+            free_at = ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=resource)
+            ops.AssignVariableOp(resource=free_at, value=tf.constant(0.0, tf.float64))
+    signature = [tf.TensorSpec([], t) for t in (tf.string, tf.float64, tf.float64)]
+    return tf.function(hold, input_signature=signature, autograph=False).get_concrete_function()
+
+
+# -- page cache --------------------------------------------------------------
+
+
+def evict(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> int:
+    """Drop files from the page cache, without root, so that the next read comes from the device.
+
+    Pages that were just written are flushed first: they would stay otherwise.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+
+    Returns
+    -------
+    int
+        Bytes that were in memory before and are not after. 0 means that it had no effect:
+        nothing was cached, or the filesystem lives in memory (tmpfs) and cannot drop pages.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If a path does not exist or is not a file, or none is given.
+
+    Warns
+    -----
+    UserWarning
+        On macOS and Windows, which lack ``posix_fadvise``; nothing is evicted then, and 0 returned.
+    """
+    files = _files(paths)
+    if not hasattr(os, "posix_fadvise"):
+        warnings.warn(f"{sys.platform} has no posix_fadvise: the page cache stays as it is", stacklevel=2)
+        return 0
+    dropped = 0
+    for path in files:
+        before, _ = _pages(path)
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            try:
+                os.fsync(handle)
+            except OSError as error:
+                if error.errno not in (errno.EROFS, errno.EINVAL):
+                    raise
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(handle)
+        dropped += max(before - _pages(path)[0], 0)
+    return dropped
+
+
+def resident(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> float:
+    """Return the share of the bytes of some files that is in the page cache, 0..1 (by ``mincore``).
+
+    Linux tells it only of files that the user owns or may write; others count as resident.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `evict`.
+
+    Warns
+    -----
+    UserWarning
+        On Windows, which has no ``mincore``; the result is NaN then.
+    """
+    files = _files(paths)
+    if os.name != "posix":
+        warnings.warn(f"{sys.platform} has no mincore: nobody can tell what is cached", stacklevel=2)
+        return math.nan
+    counts = [_pages(path) for path in files]
+    total = sum(size for _, size in counts)
+    return sum(cached for cached, _ in counts) / total if total else 0.0
+
+
+def _files(paths: Any) -> list[str]:
+    """Return `paths` as names of existing regular files."""
+    many = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
+    if not many:
+        raise ValueError("paths is empty; allowed: a file or several")
+    names = [os.fsdecode(p) for p in many]
+    for name in names:
+        try:
+            mode = os.stat(name).st_mode
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{name} does not exist") from None
+        if not stat.S_ISREG(mode):
+            raise ValueError(f"{name} is not a file; allowed: files, not folders")
+    return names
+
+
+def _pages(path: str) -> tuple[int, int]:
+    """Return (bytes of `path` in memory, its size)."""
+    libc = _libc()
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        size = os.fstat(handle).st_size
+        if not size:
+            return 0, 0
+        page = os.sysconf("SC_PAGE_SIZE")
+        seen = (ctypes.c_ubyte * -(-size // page))()
+        # Mapping a file reads nothing; mincore then says which of its pages are in memory.
+        address = libc.mmap(None, size, 1, 1, handle, 0)  # PROT_READ, MAP_SHARED
+        if address in (None, ctypes.c_void_p(-1).value):
+            raise OSError(ctypes.get_errno(), f"mmap of {path} failed")
+        try:
+            if libc.mincore(address, size, seen):
+                raise OSError(ctypes.get_errno(), f"mincore of {path} failed")
+        finally:
+            libc.munmap(address, size)
+    finally:
+        os.close(handle)
+    cached = [min(page, size - i * page) for i, flags in enumerate(seen) if flags & 1]
+    return sum(cached), size
+
+
+@lru_cache(maxsize=1)
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
+    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return libc
