@@ -72,3 +72,7 @@ def colab(
         raise _fail(error) from None
     for path in changed:
         typer.echo(f"  rewrote {path}")
+
+
+if __name__ == "__main__":
+    app()

@@ -119,6 +119,11 @@ def _devices(known: dict[str, Any]) -> Finding:
 def _opencl() -> Finding:
     remedy = "only the offload notebook needs it: pip install 'labkit[opencl]', or conda install pyopencl pocl"
     reply = _ask(_OPENCL, LABKIT_KERNELS=str(kernels()))
+    if isinstance(reply, str) and "unknown target CPU" in reply:
+        # PoCL 3.0 from pip compiles with LLVM 14, which predates, for example, AMD's Zen 5.
+        reason = f"the driver's compiler is older than this processor ({reply})"
+        remedy = "only the offload notebook needs it: conda install pyopencl pocl brings a newer one"
+        return Finding("OpenCL", False, f"{reason}; {remedy}", required=False)
     if isinstance(reply, str):
         return Finding("OpenCL", False, f"{reply}; {remedy}", required=False)
     if not reply:
@@ -183,5 +188,6 @@ def _ask(code: str, **environment: str) -> Any:
         return json.loads(child.stdout.splitlines()[-1])
     if child.returncode < 0:
         return f"crashed with signal {-child.returncode} while loading"
-    last = (child.stderr.strip().splitlines() or ["no message"])[-1]
-    return last if len(last) < 200 else last[:197] + "..."
+    lines = child.stderr.strip().splitlines() or ["no message"]
+    told = next((line for line in reversed(lines) if "error:" in line.lower()), lines[-1])
+    return told if len(told) < 200 else told[:197] + "..."

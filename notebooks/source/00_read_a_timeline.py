@@ -168,7 +168,7 @@ labkit.compare(trace, pipelined_trace, labels=("sequential", "pipelined"))
 # To see a fetch stall, put the same photos on a slow disk. Here the disk is a model: the file is really read, and then held back for as long as the stated latency and bandwidth say.
 
 # %% tags=["nbval-ignore-output"]
-disk = storage.HDD
+disk = storage.PRESETS["HDD"]
 print(disk.describe())
 
 # %%

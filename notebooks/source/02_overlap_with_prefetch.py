@@ -133,14 +133,16 @@ print(fast)
 # Does a buffer of two, or eight, gain more than one? If every batch takes the same time, no: a producer that is too slow leaves any buffer empty, and one that is fast enough fills any buffer. Depth is for *variation*. Let every eighth batch take much longer to load, as a busy disk might:
 
 # %%
-def hiccup(step, batch):
-    slow = tf.equal(step % 8, 7)
-    return tf.cond(slow, lambda: storage.pause(batch, ms=300), lambda: batch)
+busy_disk = storage.Storage("busy disk", latency_ms=300, bandwidth_mb_s=1000, source="made up for this lesson")
+
+
+def hiccup(step, path):
+    data = tf.cond(step % 8 == 7, lambda: busy_disk.read(path), lambda: tf.io.read_file(path))
+    return tf.fill([32, 1], tf.strings.length(data))
 
 
 def bursty(depth):
-    batches = tf.data.Dataset.range(4).repeat().map(lambda i: tf.zeros([32, 8]))
-    return plain(batches.enumerate().map(hiccup).prefetch(depth))
+    return plain(files.enumerate().map(lambda step, item: hiccup(step, item[0])).prefetch(depth))
 
 # %% tags=["nbval-ignore-output"]
 steady = accelerators.modelled(step_ms=60)

@@ -1,0 +1,141 @@
+"""The verbs as a reader types them, in real processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import nbformat
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from labkit import doctor
+from labkit.cli import app
+from labkit.notebook import execute
+
+TOPICS = ["Python", "TensorFlow", "devices", "OpenCL", "tfds", "disk", "memory"]
+
+
+def labkit(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "labkit.cli", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_doctor_reports_every_topic_on_one_line_each():
+    done = labkit("doctor")
+    lines = done.stdout.splitlines()
+    assert [line.split()[1] for line in lines] == TOPICS
+    assert all(line.startswith(("ok  ", "note", "FAIL")) for line in lines)
+    assert done.returncode == int(any(line.startswith("FAIL") for line in lines))
+    assert re.search(r"ok +TensorFlow +2\.\d+", done.stdout)
+
+
+def test_opencl_is_proved_by_running_a_kernel():
+    """Where a driver answers, its result was compared; where none does, the line says what to do."""
+    finding = doctor._opencl()
+    if os.environ.get("LABKIT_REQUIRE_OPENCL"):
+        assert finding.ok, finding
+    assert finding.ok or "only the offload notebook needs it" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("module", "topic", "words"),
+    [
+        ("tensorflow", "TensorFlow", "never on Colab"),
+        ("pyopencl", "OpenCL", "only the offload notebook needs it"),
+        ("tensorflow_datasets", "tfds", "serves plain files instead"),
+    ],
+)
+def test_doctor_says_what_to_do_about_what_is_missing(tmp_path, module, topic, words):
+    (tmp_path / f"{module}.py").write_text(f"raise ImportError('no {module} here')")
+    done = labkit("doctor", PYTHONPATH=str(tmp_path))
+    (line,) = [text for text in done.stdout.splitlines() if topic in text.split()[1]]
+    assert not line.startswith("ok")
+    assert f"no {module} here" in line
+    assert words in line
+
+
+def test_a_crash_while_loading_is_a_line_not_a_crash(tmp_path):
+    (tmp_path / "pyopencl.py").write_text("import os; os.kill(os.getpid(), 11)")
+    done = labkit("doctor", PYTHONPATH=str(tmp_path))
+    assert "crashed with signal 11" in done.stdout
+    assert [line.split()[1] for line in done.stdout.splitlines()] == TOPICS
+
+
+def test_an_empty_tfds_is_recognised(tmp_path):
+    """On Colab a clash of protobuf versions leaves the module importable and empty."""
+    (tmp_path / "tensorflow_datasets.py").write_text("")
+    done = labkit("doctor", PYTHONPATH=str(tmp_path))
+    assert "imports empty" in done.stdout
+
+
+def test_help_lists_the_verbs():
+    text = CliRunner().invoke(app, ["--help"]).output
+    assert all(verb in text for verb in ("doctor", "data", "tour", "colab"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [(["data", "--scale", "huge"], "'huge'"), (["tour", "--rounds", "0"], "rounds is 0; allowed: 1 or more")],
+)
+def test_bad_words_give_one_sentence(arguments, sentence):
+    done = labkit(*arguments)
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def notebook(*sources):
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
+
+
+def test_executing_a_notebook_fills_in_its_outputs(tmp_path):
+    done = execute(notebook("x = 6", "x * 7"), "sum", tmp_path)
+    assert done.cells[1].outputs[0]["data"]["text/plain"] == "42"
+    assert [c.execution_count for c in done.cells] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"), [("1 / 0", "ZeroDivisionError"), ("import os; os._exit(137)", "[Kk]ernel died")]
+)
+def test_a_failing_cell_is_named(tmp_path, source, reason):
+    with pytest.raises(RuntimeError, match=f"broken stopped at cell 1 of 2: .*{reason}"):
+        execute(notebook("x = 1", source), "broken", tmp_path)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_no_kernel_outlives_an_interrupted_run(tmp_path, how):
+    """Ctrl-C, or a kill that nobody can catch: the kernel goes, too."""
+    cell = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
+    code = (
+        "import nbformat, pathlib, sys; from labkit.notebook import execute;"
+        f"cell = nbformat.v4.new_code_cell({cell!r});"
+        "execute(nbformat.v4.new_notebook(cells=[cell]), 'long', pathlib.Path(sys.argv[1]))"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    pid = tmp_path / "pid"
+    wait_for(lambda: pid.exists() and pid.read_text(), "the kernel to start")
+    kernel = psutil.Process(int(pid.read_text()))
+    parent.send_signal(how)
+    parent.wait(60)
+    wait_for(lambda: not kernel.is_running() or kernel.status() == psutil.STATUS_ZOMBIE, "the kernel to end")
+
+
+def wait_for(condition, what, tries=600):
+    for _ in range(tries):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"waited in vain for {what}")
