@@ -240,14 +240,17 @@ class Real:
 
     def _train(self, images: Any, labels: Any) -> None:
         """Run one step; reading the loss back waits for everything queued on the device."""
-        if self._classes is not None:
-            import tensorflow as tf
+        import tensorflow as tf
 
+        if self._classes is not None:
             images = tf.image.convert_image_dtype(images, tf.float32)
         try:
             loss = self.model.train_on_batch(images, labels)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"model {self.name!r} cannot train on this batch: {error}") from error
+        except (ValueError, TypeError, tf.errors.InvalidArgumentError) as error:
+            lines = [x.strip() for x in str(error).splitlines() if x.strip() and "{{node" not in x] or [repr(error)]
+            # Keras says it in the first line; TensorFlow prints the way there first.
+            reason = lines[0] if isinstance(error, (ValueError, TypeError)) else lines[-1]
+            raise ValueError(f"model {self.name!r} cannot train on this batch: {reason}") from error
         float(flatten(loss)[0])
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from labkit import work as tallies
+from labkit.intervals import union
 from labkit.trace import Trace, write_aside
 
 #: Coverage of the interval of a speed-up. With 97 % about three of a hundred
@@ -135,18 +136,9 @@ def of(trace: Trace) -> Measure:
         images_per_s=images / ((end - start) / 1e9),
         step_ms=float(np.median(train.duration_ns)) / 1e6,
         wait_ms=float(np.median(wait.duration_ns)) / 1e6 if len(wait) else 0.0,
-        busy=_covered_ns(work.start_ns, work.end_ns, start, end) / (end - start),
+        busy=union(np.clip(work.start_ns, start, end), np.clip(work.end_ns, start, end)).total_ns / (end - start),
         first_batch_ms=None if first_ns is None else first_ns / 1e6,
     )
-
-
-def _covered_ns(start_ns: np.ndarray, end_ns: np.ndarray, low: int, high: int) -> int:
-    """Return the nanoseconds of [low, high) that the union of the spans covers; starts are sorted."""
-    start, end = np.clip(start_ns, low, high), np.clip(end_ns, low, high)
-    if not len(start):
-        return 0
-    reached = np.concatenate(([low], np.maximum.accumulate(end)[:-1]))
-    return int(np.maximum(end - np.maximum(start, reached), 0).sum())
 
 
 def compare_rates(rates: Sequence[float], base: Sequence[float], *, paired: bool = True) -> Speedup:

@@ -22,6 +22,7 @@ _LABEL_BYTES = 64  # a component up to this size per image can be a label
 _ONE_HOT_CLASSES = 1024
 _HISTOGRAM_LABELS = 1024  # more distinct labels than this are counted by digest alone
 _MEMORY_ROWS, _MEMORY_BYTES = 100_000, 64 << 20  # larger arrays in memory are not hashed
+_INTEGER = ("int", "uint")
 _REORDERS = ("Shuffle", "Interleave", "Random")
 _SELECTS = ("Take", "Skip", "Filter", "Shard")
 _WEIGHTS = np.random.default_rng(7).integers(0, 2**63, _ONE_HOT_CLASSES, np.uint64) * np.uint64(2) + np.uint64(1)
@@ -154,13 +155,14 @@ class Tally:
                 if i < len(layout):
                     seen[layout[i]] += count
             dtypes = sorted({dtype for dtype, _ in seen})
-            ranks = {len(shape) for _, shape in seen}
+            shapes = Counter()
+            for (_, dims), count in seen.items():
+                shapes[dims] += count
             shape = None
-            if len(ranks) == 1:
-                shape = [d[0] if len(set(d)) == 1 else None for d in zip(*(s for _, s in seen), strict=True)]
-            folded.append(
-                {"dtype": "/".join(dtypes), "shape": shape, "digest": _digest(repr(sorted(seen.items(), key=repr)))}
-            )
+            if len({len(dims) for dims in shapes}) == 1:
+                shape = [d[0] if len(set(d)) == 1 else None for d in zip(*shapes, strict=True)]
+            digest = _digest(repr(sorted(shapes.items(), key=repr)))
+            folded.append({"dtype": "/".join(dtypes), "shape": shape, "digest": digest})
         return folded
 
 
@@ -179,7 +181,9 @@ def difference(a: dict[str, Any], b: dict[str, Any]) -> str | None:
     if len(a["components"]) != len(b["components"]):
         return f"different elements: {len(a['components'])} components per batch against {len(b['components'])}"
     for i, (x, y) in enumerate(zip(a["components"], b["components"], strict=True)):
-        if x["dtype"] != y["dtype"]:
+        # One number per image costs the same in any integer type: int32 and int64 labels are equal work.
+        both_labels = x["shape"] == [] and x["dtype"].startswith(_INTEGER) and y["dtype"].startswith(_INTEGER)
+        if x["dtype"] != y["dtype"] and not both_labels:
             return f"different dtypes: component {i} is {x['dtype']} against {y['dtype']}"
         if x["shape"] != y["shape"] or (x["digest"] != y["digest"] and not _another_draw(a, b)):
             return f"different shapes: component {i} is {_shape(x)} per image against {_shape(y)}"
