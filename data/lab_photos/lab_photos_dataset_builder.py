@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,6 +25,8 @@ class Builder(tfds.core.GeneratorBasedBuilder):
 
     #: Folder of photos that are already made, ``<class>/<number>.jpg``; None paints each one here.
     files: Path | None = None
+    #: Called with nothing after each photo, for a progress bar.
+    passed: Callable[[], object] | None = None
 
     def _info(self) -> tfds.core.DatasetInfo:
         return self.dataset_info_from_configs(
@@ -48,3 +50,5 @@ class Builder(tfds.core.GeneratorBasedBuilder):
             if shot.held_out == held_out:
                 image = self.files / shot.file if self.files else io.BytesIO(generator.make(index))
                 yield index, {"image": image, "label": generator.CLASSES[shot.label], "file": shot.file}
+                if self.passed:
+                    self.passed()
