@@ -111,7 +111,7 @@ def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
 
 def _sweep(place: Path) -> None:
     """Remove what killed processes left half packed."""
-    for leftover in place.glob("*.incomplete*"):
+    for leftover in place.glob("incomplete.*"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - leftover.stat().st_mtime > photo_files.LEFTOVER_S:
                 shutil.rmtree(leftover, ignore_errors=True)
