@@ -7,8 +7,15 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
-app.info.help = "The input-pipeline lab: look at this machine, make the photos, take the tour."
+from labkit.notebook import quieten
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def main() -> None:
+    """The input-pipeline lab: look at this machine, make the photos, take the tour."""  # noqa: D401 - help text
+    quieten()
 
 
 def _fail(error: Exception) -> typer.Exit:

@@ -23,8 +23,7 @@ def setup() -> None:
     ImportError
         If TensorFlow is not installed; the sentence says how to get it.
     """
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
+    quieten()
     try:
         import tensorflow as tf
     except ImportError as error:
@@ -39,10 +38,17 @@ def setup() -> None:
         for gpu in tf.config.list_physical_devices("GPU")
     ]
     from labkit import __version__ as version
+
     print(
         f"labkit {version} · Python {platform.python_version()} · TensorFlow {tf.__version__} · {where}, "
         f"{cores()} cores · {', '.join(gpus) if gpus else 'no GPU'} · data in {photos.home()}"
     )
+
+
+def quieten() -> None:
+    """Set `QUIET` in the environment, except for what the reader has set; children inherit it."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
 
 
 def cores() -> int:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from labkit.notebook import QUIET, execute, setup
+from labkit.notebook import execute, setup
 from labkit.trace import write_aside
 
 
@@ -49,7 +49,6 @@ def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
     out = out.resolve()
     figures = out / "figures"
     shutil.rmtree(figures, ignore_errors=True)
-    os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
     setup()
     album = photos.load()
     print(album.summary())

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "doctor": {"notebook", "photos"},
     "ladder": {"recorder"},
     "tour": {"accelerators", "ladder", "notebook", "photos", "trace", "view"},
-    "cli": {"colab", "doctor", "photos", "tour"},
+    "cli": {"colab", "doctor", "notebook", "photos", "tour"},
 }
 # To the right of Trace nobody knows TensorFlow; below the views nobody draws.
 NO_TENSORFLOW = {"trace", "intervals", "xplane", "timeline", "view", "perfetto", "measures", "colab", "tour", "cli"}

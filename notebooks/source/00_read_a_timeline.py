@@ -35,9 +35,10 @@ print(album.summary())
 import matplotlib.pyplot as plt
 
 fig, axes = plt.subplots(2, 5, figsize=(9, 4), dpi=70, layout="constrained")
-for ax, (name, path) in zip(axes.flat, album.examples().items(), strict=True):
-    ax.imshow(tf.io.decode_jpeg(tf.io.read_file(path)))
-    ax.set_title(name)
+for number, ax in enumerate(axes.flat):
+    path = album.paths[list(album.labels).index(number)]
+    ax.imshow(tf.io.decode_jpeg(tf.io.read_file(path), channels=3))
+    ax.set_title(album.classes[number])
     ax.axis("off")
 
 # %% [markdown]
