@@ -7,10 +7,12 @@ where the work was equal and the effect is larger than the noise.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -303,8 +305,8 @@ class Measures(Mapping[str, list[Measure]]):
         rates, base = ([m.images_per_s for m in self[n]] for n in (name, over))
         return compare_rates(rates, base, paired=self.interleaved)
 
-    def table(self) -> str:
-        """Return the table as text: medians and spread over the rounds, speed-up over the first row, notes."""
+    def _rows(self) -> tuple[list[list[str]], list[str]]:
+        """Return the cells of the table, its header first, and the lines under it."""
         first = next(iter(self))
         header = [
             "pipeline",
@@ -316,7 +318,7 @@ class Measures(Mapping[str, list[Measure]]):
             f"speed-up over {first}",
             "equal work",
         ]
-        rows, notes = [header], []
+        rows, notes = [header], self._notes()
         for name, runs in self.items():
             rates = [m.images_per_s for m in runs]
             firsts = [m.first_batch_ms for m in runs if m.first_batch_ms is not None]
@@ -333,24 +335,32 @@ class Measures(Mapping[str, list[Measure]]):
                 "reference" if name == first else "not comparable" if reason else str(self.speedup(name)),
                 "" if name == first else self.equal_work(name),
             ])  # fmt: skip
-        widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
-        right = range(2, 6)
-        lines = [
-            "  ".join(
-                cell.rjust(w) if i in right else cell.ljust(w)
-                for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in rows
-        ]
+        return rows, notes
+
+    def table(self) -> str:
+        """Return the table as text: medians and spread over the rounds, speed-up over the first row, notes."""
+        rows, notes = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        pads = [str.rjust if 2 <= i < 6 else str.ljust for i in range(len(widths))]
+        lines = ["  ".join(p(c, w) for p, c, w in zip(pads, row, widths, strict=True)) for row in rows]
         lines.insert(1, "  ".join("─" * w for w in widths))
-        return "\n".join(line.rstrip() for line in [*lines, "", *self._notes(), *notes])
+        return "\n".join(line.rstrip() for line in [*lines, "", *notes])
+
+    def _repr_html_(self) -> str:
+        """Return the same table for a notebook, which would wrap long lines of text; no colours, for any theme."""
+        rows, notes = self._rows()
+        head, *body = [[escape(cell) for cell in row] for row in rows]
+        lines = ["<table><thead><tr>" + "".join(f'<th scope="col">{c}</th>' for c in head) + "</tr></thead><tbody>"]
+        lines += [f'<tr><th scope="row">{r[0]}</th>' + "".join(f"<td>{c}</td>" for c in r[1:]) + "</tr>" for r in body]
+        return "\n".join([*lines, "</tbody></table>", *(f"<div>{escape(note)}</div>" for note in notes)])
 
     def _notes(self) -> list[str]:
         """Return the lines under the table: how it was measured, and what to keep in mind."""
         count = len(next(iter(self._rounds.values())))
         how = "interleaved rounds" if self.interleaved else "repeats, pipelines one after the other"
         many = "median (lowest to highest) of" if count > 1 else "figures of"
-        notes = [f"{many} {count} {how if count > 1 else 'round'}; speed-up with its {LEVEL:.0%} interval."]
+        notes = [f"{many} {count} {how if count > 1 else 'round'}"]
+        notes[0] += f"; speed-up with its {100 * LEVEL:.0f} % interval." if count > 1 else "."
         origins = {t.meta["origin"] for t in self._traces.values()}
         consumers = {n: t.meta.get("accelerator", {}).get("describe") for n, t in self._traces.items()}
         if len(set(consumers.values())) == 1:
@@ -391,6 +401,4 @@ class Measures(Mapping[str, list[Measure]]):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write `to_json` to `path`, aside and renamed."""
-        import json
-
         return write_aside(path, json.dumps(self.to_json(), indent=1, allow_nan=False))

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit import measures
@@ -37,6 +37,7 @@ def run(step_ms=40.0, wait_ms=10.0, steps=10, batch=32, work=None, kernels=None,
     return Trace.from_spans(spans, {"consumer": "consumer", "GPU": "device"}, **meta)
 
 
+@settings(deadline=None)
 @given(st.floats(1, 100), st.floats(0, 100), st.integers(1, 30), st.integers(1, 64))
 def test_figures_are_those_of_the_spans(step_ms, wait_ms, steps, batch):
     found = measures.of(run(step_ms, wait_ms, steps, batch))
@@ -122,6 +123,7 @@ def test_a_wild_round_never_turns_a_verdict_round(factor, rounds):
         assert mirrored.verdict in ("slower", NO_DIFFERENCE)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=2, max_size=12), st.booleans())
 def test_swapping_the_two_inverts_the_speed_up(pairs, paired):
     a, b = zip(*pairs, strict=True)
@@ -129,6 +131,12 @@ def test_swapping_the_two_inverts_the_speed_up(pairs, paired):
     assert there.median * back.median == pytest.approx(1)
     assert there.low * back.high == pytest.approx(1)
     assert {there.verdict, back.verdict} in ({NO_DIFFERENCE}, {"faster", "slower"})
+
+
+def test_the_interval_holds_the_median_even_where_the_mean_is_far_from_it():
+    result = compare_rates([300] * 7 + [600] * 5, [300] * 12)
+    assert result.low <= result.median == 1 <= result.high
+    assert result.verdict == NO_DIFFERENCE
 
 
 def test_one_repeat_has_no_verdict():
@@ -193,6 +201,16 @@ def test_columns_line_up():
     assert len(rule.split()) == 8
     for line in (lines[0], *lines[2:4]):
         assert {line.ljust(len(rule))[i] for i in gaps} == {" "}
+
+
+def test_the_notebook_shows_the_same_cells_and_escapes_names():
+    table = Measures.from_traces({"<naive>": rounds(300), "fast & good": rounds(600)})
+    html = table._repr_html_()
+    assert "&lt;naive&gt;" in html
+    assert "fast &amp; good" in html
+    assert "<naive>" not in html
+    assert str(table.speedup("fast & good")) in html
+    assert "color" not in html
 
 
 def test_unequal_work_is_not_compared():

@@ -118,6 +118,16 @@ def test_models_of_one_name_are_one_device(files):
     assert time.perf_counter() - start > 20 * 2 * 0.010 * 0.6
 
 
+def test_a_read_may_hide_in_a_branch(files):
+    model = Storage("branch", 5, 100, "a test", "device")
+
+    def sometimes(i, path):
+        return tf.cond(i % 2 == 0, lambda: model.read(path), lambda: tf.io.read_file(path))
+
+    dataset = tf.data.Dataset.from_tensor_slices(files).enumerate().map(sometimes)
+    assert [len(d.numpy()) for d in dataset] == [os.path.getsize(f) for f in files]
+
+
 def test_a_read_shows_up_in_the_graph_as_storage(files):
     graph = tf.function(PRESETS["HDD"].read).get_concrete_function(tf.TensorSpec([], tf.string)).graph
     assert any(op.name.startswith("storage") and op.type == "ReadFile" for op in graph.get_operations())
