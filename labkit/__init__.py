@@ -15,9 +15,10 @@ _ROOMS = (
     "accelerators",
     "exercises",
     "grading",
+    "ladder",
     "measures",
     "photos",
-    "pipelines",
+    "perfetto",
     "recorder",
     "storage",
     "timeline",
@@ -28,13 +29,13 @@ _ROOMS = (
 #: The names a notebook uses, and the room each lives in.
 _NAMES = {
     "record": "recorder",
-    "measure": "measures",
+    "measure": "recorder",
     "Timeline": "timeline",
     "Trace": "trace",
     "draw": "view",
     "compare": "view",
     "check": "grading",
-    "setup": "setup",
+    "setup": "notebook",
 }
 __all__ = sorted([*_ROOMS, *_NAMES])
 

@@ -43,8 +43,9 @@ class Measure:
     seconds : float
         How long it took.
     images_per_s : float
-    step_ms, wait_ms : float
-        Median train step, and median wait for a batch, in milliseconds.
+    step_ms, wait_ms, train_ms : float
+        Median time from one step's end to the next one's, and of its two parts: the wait for a
+        batch, and the train step. Milliseconds.
     busy : float
         Share of the time that the accelerator worked, 0..1.
     first_batch_ms : float or None
@@ -57,6 +58,7 @@ class Measure:
     images_per_s: float
     step_ms: float
     wait_ms: float
+    train_ms: float
     busy: float
     first_batch_ms: float | None
 
@@ -82,10 +84,15 @@ class Speedup:
     verdict: str
     rounds: int
 
+    @property
+    def ratio(self) -> str:
+        """The ratio with its interval, as in ``2.00× (1.90–2.10)``."""
+        interval = "" if math.isnan(self.low) else f" ({self.low:.2f}–{self.high:.2f})"
+        return f"{self.median:.2f}×{interval}"
+
     def __str__(self) -> str:
         """Return ratio, interval and verdict on one line."""
-        interval = "" if math.isnan(self.low) else f" ({self.low:.2f} to {self.high:.2f})"
-        return f"{self.median:.2f}×{interval} {self.verdict}"
+        return f"{self.ratio} {self.verdict}"
 
 
 class UnequalWork(ValueError):
@@ -136,8 +143,9 @@ def of(trace: Trace) -> Measure:
         steps=steps,
         seconds=(end - start) / 1e9,
         images_per_s=images / ((end - start) / 1e9),
-        step_ms=float(np.median(train.duration_ns)) / 1e6,
+        step_ms=float(np.median(np.diff(train.end_ns, prepend=start))) / 1e6,
         wait_ms=float(np.median(wait.duration_ns)) / 1e6 if len(wait) else 0.0,
+        train_ms=float(np.median(train.duration_ns)) / 1e6,
         busy=union(np.clip(work.start_ns, start, end), np.clip(work.end_ns, start, end)).total_ns / (end - start),
         first_batch_ms=None if first_ns is None else first_ns / 1e6,
     )
@@ -316,6 +324,7 @@ class Measures(Mapping[str, list[Measure]]):
             "busy %",
             "first batch ms",
             f"speed-up over {first}",
+            "verdict",
             "equal work",
         ]
         rows, notes = [header], self._notes()
@@ -327,12 +336,13 @@ class Measures(Mapping[str, list[Measure]]):
                 notes.append(f"{name} is not comparable with {first}: {reason}.")
             rows.append([
                 name,
-                f"{np.median(rates):,.0f}" + (f" ({min(rates):,.0f} to {max(rates):,.0f})" if len(rates) > 1 else ""),
+                f"{np.median(rates):,.0f}" + (f" ({min(rates):,.0f}–{max(rates):,.0f})" if len(rates) > 1 else ""),
                 f"{np.median([m.step_ms for m in runs]):,.1f}",
                 f"{np.median([m.wait_ms for m in runs]):,.1f}",
                 f"{100 * np.median([m.busy for m in runs]):.0f}",
                 f"{np.median(firsts):,.0f}" if firsts else "?",
-                "reference" if name == first else "not comparable" if reason else str(self.speedup(name)),
+                "reference" if name == first else "" if reason else self.speedup(name).ratio,
+                "" if name == first else "not comparable" if reason else self.speedup(name).verdict,
                 "" if name == first else self.equal_work(name),
             ])  # fmt: skip
         return rows, notes

@@ -58,9 +58,9 @@ def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
     consumer = accelerators.modelled("V100")
     board = ladder.scoreboard(album, consumer, rounds=rounds)
     _draw_rungs(board, figures / "scoreboard")
-    print(f"{consumer.describe()}\n{board}")
-    write_aside(out / "scoreboard.txt", f"{consumer.describe()}\n{board}\n")
-    page = write_aside(out / "index.html", render(figures, str(board), consumer.describe()))
+    print(board)
+    board.save(out / "scoreboard.json")
+    page = write_aside(out / "index.html", render(figures, board))
     print(f"\nEvery timeline: {page}")
     return page
 
@@ -94,15 +94,15 @@ def _draw_rungs(board: Any, figures: Path) -> None:
     view.compare(board.trace(names[0]), board.trace(names[-1]), labels=(names[0], names[-1])).keep(figures)
 
 
-def render(figures: Path, scoreboard: str, accelerator: str) -> str:
+def render(figures: Path, board: Any) -> str:
     """Return the page as one HTML text that needs nothing else: pictures inside, no script, no network.
 
     Parameters
     ----------
     figures : Path
         Folder with one folder per notebook, as `labkit.view.Picture.keep` fills it.
-    scoreboard, accelerator : str
-        The table of measures and the line that says what consumed the batches.
+    board : labkit.measures.Measures
+        The scoreboard.
     """
     import jinja2
 

@@ -97,6 +97,12 @@ def test_import_labkit_is_cheap(heavy):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_every_name_on_offer_is_there():
+    import labkit
+
+    assert all(getattr(labkit, name) is not None for name in labkit.__all__)
+
+
 def test_an_unknown_name_says_what_there_is():
     import labkit
 

@@ -43,7 +43,8 @@ def test_figures_are_those_of_the_spans(step_ms, wait_ms, steps, batch):
     found = measures.of(run(step_ms, wait_ms, steps, batch))
     assert found.images == steps * batch
     assert found.steps == steps
-    assert found.step_ms == pytest.approx(step_ms, abs=1e-5)
+    assert found.train_ms == pytest.approx(step_ms, abs=1e-5)
+    assert found.step_ms == pytest.approx(step_ms + wait_ms, abs=1e-5)
     assert found.wait_ms == pytest.approx(wait_ms, abs=1e-5)
     assert found.busy == pytest.approx(step_ms / (step_ms + wait_ms), abs=1e-5)
     assert found.images_per_s * found.seconds == pytest.approx(found.images)
@@ -198,7 +199,7 @@ def test_columns_line_up():
     lines = str(Measures.from_traces({"a": rounds(300), "a much longer name": rounds(31_000, seed=5)})).splitlines()
     rule = lines[1]
     gaps = [i for i, character in enumerate(rule) if character == " "]
-    assert len(rule.split()) == 8
+    assert len(rule.split()) == 9
     for line in (lines[0], *lines[2:4]):
         assert {line.ljust(len(rule))[i] for i in gaps} == {" "}
 
