@@ -75,7 +75,7 @@ def ledger(place: Path, title: str) -> dict[str, Entry]:
     """
     try:
         lines = (place / LEDGER).read_text("utf-8", "replace").splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     entries = {}
     for line in lines:
@@ -106,7 +106,7 @@ def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool =
                 return Fault(index, path, "unlisted")
             if size != entry.bytes or (thorough and hashlib.sha256(path.read_bytes()).hexdigest() != entry.sha256):
                 return Fault(index, path, "damaged")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return Fault(index, path, "missing")
         except OSError:
             return Fault(index, path, "damaged")
@@ -183,7 +183,9 @@ def _paint(place: Path, indices: Sequence[int], seed: int, lines: Ledger, progre
                 if not reply:
                     complaints.seek(0)
                     last = complaints.read().decode(errors="replace").strip().rpartition("\n")[2]
-                    raise RuntimeError(f"a painting process ended early: {last or 'it left no message'}")
+                    raise RuntimeError(
+                        f"a painting process ended early: {last or 'it left no message; was it killed?'}"
+                    )
                 lines.add(reply.rstrip("\n"))
                 shown.update()
         finally:

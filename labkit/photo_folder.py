@@ -55,7 +55,10 @@ def scan(folder: Path, progress: bool = True) -> tuple[tuple[str, ...], list[Row
     if loose:
         raise ValueError(f"{loose[0]} lies outside a class: put each JPEG into one folder per class inside {folder}")
     if not classes:
-        raise ValueError(f"{folder} is empty: it should hold one folder of JPEGs per class")
+        state = "holds no folder of JPEGs" if inside else "is empty"
+        raise ValueError(
+            f"{folder} {state}: put each class into a folder of its own, {folder.name}/<class>/<photo>.jpg"
+        )
     rows = []
     with bar(0, "checking photos", progress, delay_s=2) as shown:
         for label, place in enumerate(classes):

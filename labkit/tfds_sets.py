@@ -16,6 +16,7 @@ import re
 import shutil
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +25,11 @@ from labkit.photo_files import generator
 
 
 class Exported(NamedTuple):
-    """One photo of a set: its file, label, size in bytes and whether it is held out."""
+    """One photo of a set: its file, label, number within its class, size in bytes and whether it is held out."""
 
     path: Path
     label: int
+    rank: int
     bytes: int
     held_out: bool
 
@@ -151,7 +153,10 @@ def find(source: str, places: list[Path]) -> Path | None:
         configs = sorted({p.parent.name for p in found if p.parent != root})
         wanted = config or _default_config(root, configs)
         if wanted is None and len(configs) > 1:
-            raise ValueError(f"{name!r} has several configurations in {place}; name one: {name}/{configs[0]}, ...")
+            raise ValueError(
+                f"{name!r} has several configurations in {place}; name one: "
+                + ", ".join(f"{name}/{c}" for c in configs)
+            )
         found = [p for p in found if p.parent == (root / wanted if wanted else root)]
         if found:
             return max(found, key=lambda p: [int(n) for n in p.name.split(".")])
@@ -219,14 +224,15 @@ def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tup
 
 
 def _exported(place: Path, title: str) -> list[Exported]:
-    """Return the photos of an export that are there and as long as the ledger says."""
-    photos = []
+    """Return the photos of an export that are there and as long as the ledger says, one of each class in turn."""
+    photos, ranks = [], Counter()
     for name, entry in sorted(photo_files.ledger(place, title).items()):
         split, label, _ = Path(name).parts
         path = place / name
         if path.is_file() and path.stat().st_size == entry.bytes:
-            photos.append(Exported(path, int(label), entry.bytes, split != "train"))
-    return photos
+            photos.append(Exported(path, int(label), ranks[label], entry.bytes, split != "train"))
+            ranks[label] += 1
+    return sorted(photos, key=lambda photo: (photo.rank, photo.label))
 
 
 def _put(place: Path, name: str, jpeg: bytes, what: str, lines: photo_files.Ledger) -> None:
