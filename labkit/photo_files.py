@@ -118,10 +118,21 @@ def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool =
         return [fault for fault in pool.map(look, range(count)) if fault]
 
 
-def make(place: Path, indices: Sequence[int], seed: int = generator.SEED, progress: bool = True) -> None:
-    """Make the photos with these numbers, on all cores, with a progress bar.
+def make(
+    place: Path,
+    indices: Sequence[int],
+    seed: int = generator.SEED,
+    progress: bool = True,
+    workers: int | None = None,
+) -> None:
+    """Make the photos with these numbers, with a progress bar.
 
     Ctrl-C, a kill or a full disk leave finished photos only; a later call makes the others.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Painting processes; else one per core that this process may use.
 
     Raises
     ------
@@ -135,7 +146,7 @@ def make(place: Path, indices: Sequence[int], seed: int = generator.SEED, progre
             (place / name).mkdir(parents=True, exist_ok=True)
         _sweep(place)
         with Ledger(place, title(seed)) as lines:
-            _paint(place, indices, seed, lines, progress)
+            _paint(place, indices, seed, lines, progress, min(workers or cores(), len(indices)))
     except OSError as error:
         raise explained(error, place) from error
 
@@ -165,13 +176,13 @@ class Ledger:
         self._file.close()
 
 
-def _paint(place: Path, indices: Sequence[int], seed: int, lines: Ledger, progress: bool) -> None:
+def _paint(place: Path, indices: Sequence[int], seed: int, lines: Ledger, progress: bool, workers: int) -> None:
     todo: queue.SimpleQueue[int] = queue.SimpleQueue()
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
     for index in indices:
         todo.put(index)
     with tempfile.TemporaryFile() as complaints, bar(len(indices), "photos", progress) as shown:
-        painters = [_painter(place, seed, complaints) for _ in range(min(cores(), len(indices)))]
+        painters = [_painter(place, seed, complaints) for _ in range(workers)]
         errands = [threading.Thread(target=_errand, args=(p, todo, done), daemon=True) for p in painters]
         try:
             for errand in errands:
