@@ -236,9 +236,8 @@ def _own(place: Path, scale: str, seed: int, progress: bool, thorough: bool, als
     if damaged := [str(fault.path) for fault in wrong if fault.what == "damaged"]:
         some = ", ".join(damaged[:3]) + (f" and {len(damaged) - 3} more" if len(damaged) > 3 else "")
         warnings.warn(f"made again, because not as their checksums say: {some}", stacklevel=3)
-    photo_files.require_space(
-        folder, len(wrong) * generator.MEAN_BYTES + also_bytes, f"making {len(wrong):,} photos of the scale {scale}"
-    )
+    needed = len(wrong) * generator.MEAN_BYTES + also_bytes
+    photo_files.require_space(place, needed, f"preparing {_NAME}/{scale}")
     photo_files.make(folder, [fault.index for fault in wrong], seed, progress)
     shots = [generator.plan(index, seed) for index in range(count)]
     known = photo_files.ledger(folder, photo_files.title(seed))

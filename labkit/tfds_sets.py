@@ -77,7 +77,6 @@ def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
     OSError
         If the disk is full; the sentence says what to do.
     """
-    import tensorflow as tf
     import tensorflow_datasets as tfds
 
     if is_built(home, scale):
@@ -99,12 +98,12 @@ def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
         ):
             builder.passed = shown.update
             builder.download_and_prepare(download_dir=unused, download_config=config)
-    except (OSError, tf.errors.OpError) as error:
-        # Another process that prepared the same scale may have been first.
+    except Exception as error:
+        # Another process that packed the same scale may have been first.
         if is_built(home, scale):
             return
-        full = isinstance(error, tf.errors.ResourceExhaustedError) or "No space left" in str(error)
-        if full:
+        # TFDS wraps what went wrong in errors of other types; the words survive.
+        if os.strerror(errno.ENOSPC) in str(error):
             raise photo_files.explained(OSError(errno.ENOSPC, str(error)), home) from error
         raise
     finally:

@@ -86,6 +86,38 @@ def test_packing_the_default_scale_makes_it_the_default_again(tmp_path):
             assert expected in note.read_text()
 
 
+FULL_DISK = """
+import sys
+from pathlib import Path
+from labkit import photo_files, photos, tfds_sets
+home = Path(sys.argv[1])
+for attempt in (
+    lambda: photos.prepare("tiny", home, progress=False),
+    lambda: tfds_sets.build(home, "tiny", photo_files.folder(home), progress=False),
+):
+    try:
+        attempt()
+    except OSError as error:
+        print(error)
+print(tfds_sets.is_built(home, "tiny"), photos.verify("tiny", home), *(home / "lab_photos" / "tiny").glob("*"))
+"""
+
+
+def test_a_disk_too_full_for_the_records_is_one_sentence_and_leaves_no_half_of_them(home, tmp_path):
+    fill = 'mount -t tmpfs -o size=30m none "$1" && cp -r "$2/lab_photos_files" "$1" && shift 2 && exec "$@"'
+    namespace = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--mount"]
+    inside = [*namespace, "sh", "-c", fill, "sh", str(tmp_path), str(home)]
+    if not shutil.which("unshare") or subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount a small disk to fill")
+    command = [*inside, sys.executable, "-c", FULL_DISK, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    early, late, state = done.stdout.splitlines()
+    assert early.startswith(f"preparing lab_photos/tiny needs 18 MB in {tmp_path}, where ")
+    assert late.startswith(f"the disk that holds {tmp_path} is full")
+    assert state == "False ()"
+
+
 STUBS = {
     "empty module, as with Colab's protobuf": ("", "imports as an empty module"),
     "not installed": (
