@@ -315,20 +315,21 @@ class Trace:
             raise ValueError(f"{path} is not a trace saved by labkit ({_FORMAT}): {error}") from error
 
 
-def write_aside(path: str | os.PathLike[str], text: str) -> Path:
-    """Write `text` to a neighbour of `path` and rename it, so that a kill leaves the old file.
+def write_aside(path: str | os.PathLike[str], content: str | bytes) -> Path:
+    """Write `content` to a neighbour of `path` and rename it, so that a kill leaves the old file.
 
-    A name that ends in ``.gz`` is compressed.
+    Text is written as UTF-8, and compressed where the name ends in ``.gz``; bytes are written as they are.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = text.encode()
-    if path.suffix == ".gz":
-        data = gzip.compress(data, mtime=0)
+    if isinstance(content, str):
+        content = content.encode()
+        if path.suffix == ".gz":
+            content = gzip.compress(content, mtime=0)
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.write(content)
         # mkstemp makes files private; a result is as readable as any file its owner creates.
         umask = os.umask(0)
         os.umask(umask)

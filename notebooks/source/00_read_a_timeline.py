@@ -33,6 +33,7 @@ print(album.summary())
 
 # %% tags=["nbval-ignore-output"]
 import matplotlib.pyplot as plt
+# %config InlineBackend.figure_formats = ["jpeg"]
 
 fig, axes = plt.subplots(2, 5, figsize=(9, 4), dpi=70, layout="constrained")
 for number, ax in enumerate(axes.flat):
@@ -102,9 +103,9 @@ sequential = plain(files.map(load).batch(16))
 
 # %% tags=["nbval-ignore-output"]
 probe = labkit.record(sequential, accelerators.modelled(step_ms=1), steps=10)
-load_ms = labkit.Timeline(probe).wait_ms
+load_ms = round(labkit.Timeline(probe).wait_ms)
 accelerator = accelerators.modelled(step_ms=load_ms)
-print(f"loading a batch takes {load_ms:.0f} ms here, so a step will take as long")
+print(f"loading a batch takes {load_ms} ms here, so a step will take as long")
 print(accelerator.describe())
 
 # %% [markdown]
@@ -130,8 +131,8 @@ labkit.draw(trace, title="Sequential: load, then train")
 # Read it from the top.
 #
 # 1. **Accelerator.** Blocks are train steps. The hatched boxes between them are *gaps*: the accelerator waits, and the number says for how long. The percentage at the end of the lane is the headline of every analysis: the busy share.
-# 2. **The thread that loads.** Each photo is read, decoded, resized and augmented in turn. Sixteen of them, then the batch is complete and the accelerator may start.
-# 3. **Both lanes together.** They never work at the same time. While the accelerator trains, the processor does nothing, and the other way round. That is what *sequential* looks like.
+# 2. **The workers.** Each photo is read, decoded, resized and augmented, one after the other. tf.data hands every photo to some thread of a small pool, so the work hops between lanes, but at any moment only one of them works. After sixteen photos the batch is copied together, and the accelerator may start.
+# 3. **All lanes together.** Accelerator and workers never work at the same time. While one trains, the others do nothing, and the other way round. That is what *sequential* looks like.
 #
 # The same in numbers, for those who prefer them and for screen readers:
 
@@ -153,7 +154,7 @@ pipelined_trace = labkit.record(pipelined, accelerator, steps=10, name="pipeline
 labkit.compare(trace, pipelined_trace, labels=("sequential", "pipelined"))
 
 # %% [markdown]
-# Both pictures share one time axis and show the same number of steps, so a shorter picture is a faster job. In the lower one a second thread appears: the producer. It works *under* the train steps, and the gaps shrink or vanish.
+# Both pictures share one time axis and show the same number of steps, so a shorter picture is a faster job. In the lower one a lane called *Prefetch* appears: the producer. It and the workers are busy *under* the train steps, and the gaps shrink or vanish.
 #
 # Where gaps remain, loading is still slower than training. Overlap hides the shorter of the two times behind the longer one; it makes neither of them shorter.
 #

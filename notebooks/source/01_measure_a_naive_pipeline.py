@@ -96,12 +96,13 @@ labkit.draw(naive_trace, title="Naive: open, read, decode, train, in turn", step
 # %% [markdown]
 # ## Explain
 #
-# Between two train steps lies one long gap, and below it one thread that works through 32 photos. The processor has other cores; they do not appear in the picture at all, because nothing was given to them.
+# Between two train steps lies one long gap, and below it 32 photos are prepared, one after the other. tf.data passes them to the threads of its pool in no particular order, so the work hops between lanes; put the lanes on top of each other and they fill one thread's time, not more. The other cores are idle.
 #
-# Where does the thread spend its time? Per image, by kind of work:
+# Where does the time go? Per image, by kind of work:
 
 # %% tags=["nbval-ignore-output"]
-for kind, per_image in timeline.per_image_ms.items():
+for kind in ("read", "decode", "resize", "map", "batch"):
+    per_image = timeline.per_image_ms[kind]
     print(f"{kind:<8} {per_image:6.2f} ms  {'#' * round(per_image * 20)}")
 
 # %% [markdown]
@@ -109,26 +110,26 @@ for kind, per_image in timeline.per_image_ms.items():
 
 # %% tags=["nbval-ignore-output"]
 some = album.take(320)
-paths = files_of = list(some.paths)
+paths = list(some.paths)
 read_only = tf.data.Dataset.from_tensor_slices(paths).map(tf.io.read_file).batch(32).with_options(options)
 instant = accelerators.modelled(step_ms=1)
 
 
-def read_ms(state):
+def read_ms():
     return labkit.Timeline(labkit.record(read_only, instant, steps=8, warmup=1)).per_image_ms["read"]
 
 # %% tags=["nbval-ignore-output"]
-warm = [read_ms("warm") for _ in range(2)]
-cold = []
-for _ in range(2):
+warm, cold = [], []
+for _ in range(3):
+    warm.append(read_ms())
     storage.evict(paths)
-    share = storage.resident(paths)
-    cold.append(read_ms("cold"))
-print(f"in the cache after eviction: {share:.0%} of the bytes")
-print(f"warm {min(warm):.3f} ms, cold {min(cold):.3f} ms per image: {min(cold) / min(warm):.1f} times")
+    left = storage.resident(paths)
+    cold.append(read_ms())
+print(f"{left:.0%} of the bytes were still in the cache after eviction")
+print(f"read, per image: warm {min(warm):.3f} ms, cold {min(cold):.3f} ms")
 
 # %% [markdown]
-# If the factor is close to 1, your disk is fast or lies about what it keeps: virtual machines often have a second cache outside. That is a result, too.
+# If both are alike, your disk is fast or lies about what it keeps: virtual machines often have a second cache outside. That is a result, too.
 #
 # ## The first batch is another story
 #
@@ -143,8 +144,8 @@ print(f"first batch {naive_trace.meta['first_batch_ns'] / 1e6:,.0f} ms, later wa
 # Machines are noisy: other programs, shared cores, clock frequencies. Before any two pipelines are compared, compare one with itself. `labkit.measure` records both in turn, round by round, so that a slow minute hits both alike.
 
 # %% tags=["nbval-ignore-output"]
-twins = labkit.measure({"naive": naive, "naive again": naive}, v100, steps=8, repeats=4)
-print(twins)
+twins = labkit.measure({"naive": naive, "naive again": naive}, v100, steps=6, repeats=5)
+twins
 
 # %% [markdown]
 # The medians differ in some digit. Is one of them faster? The table answers with a *verdict*, and gives one only if the effect is larger than the spread over the rounds. For twins the honest answer is "no measurable difference".
@@ -160,8 +161,8 @@ def load_small(path, label):
 smaller = files.map(load_small).batch(32).with_options(options)
 
 # %% tags=["nbval-ignore-output"]
-pair = labkit.measure({"naive": naive, "smaller": smaller}, v100, steps=6, repeats=2)
-print(pair)
+pair = labkit.measure({"naive": naive, "smaller": smaller}, v100, steps=3, repeats=2)
+pair
 
 # %% [markdown]
 # The table refuses: the two do not deliver the same thing, so their speeds cannot be compared. This is not pedantry. A guide that nearly everybody copies its benchmark from compares 12 samples with 6 in one of its rows, and users found out (tensorflow issue 46536).
@@ -182,8 +183,8 @@ def load_default_dct(path, label):
 default_dct = files.map(load_default_dct).batch(32).with_options(options)
 
 # %% tags=["nbval-ignore-output"]
-dct = labkit.measure({"accurate": naive, "default": default_dct}, v100, steps=8, repeats=4)
-print(dct)
+dct = labkit.measure({"accurate": naive, "default": default_dct}, v100, steps=6, repeats=5)
+dct
 
 # %% [markdown]
 # Whatever the verdict is on your machine: it is stated with the interval that it rests on, and where the interval covers 1.00× nobody can tell. More rounds narrow it.

@@ -81,8 +81,8 @@ overlapped = plain(files.map(load).batch(32).prefetch(1))
 # Both in turn, round by round, on the same photos in the same order.
 
 # %% tags=["nbval-ignore-output"]
-result = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, v100, steps=12, repeats=4)
-print(result)
+result = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, v100, steps=8, repeats=5)
+result
 
 # %% tags=["nbval-ignore-output"]
 gain = result.speedup("prefetch(1)")
@@ -97,9 +97,9 @@ labkit.compare(result.trace("naive"), result.trace("prefetch(1)"), labels=("naiv
 # %% [markdown]
 # ## Explain
 #
-# Above, the lanes take turns. Below, the producer's thread works under the train steps, and each step starts as soon as the longer of the two is done.
+# Above, the lanes take turns. Below, a *Prefetch* lane appears, the producer; with its workers it is busy under the train steps, and each step starts as soon as the longer of the two is done.
 #
-# Two things to look for. If a gap remains, loading is longer than training, and the *producer's* lane has no pause: it is the bottleneck now. If no gap remains, the *accelerator's* lane has no pause, and the producer rests whenever its buffer is full. In both cases one lane is busy all the time. That is the sign of good overlap: the bottleneck never waits.
+# Two things to look for. If a gap remains, loading is longer than training, and the *producer* never pauses: it is the bottleneck now. If no gap remains, the *accelerator* never pauses, and the producer rests whenever its buffer is full. In both cases one side is busy all the time. That is the sign of good overlap: the bottleneck never waits.
 #
 # Did the measured gain reach the formula? Often not quite: on two cores the producer shares the machine with everything else, and the first steps after the warm-up still find the buffer filled.
 #
@@ -122,8 +122,8 @@ h100_bound = (load_ms + h100_ms) / max(load_ms, h100_ms)
 print(f"load {load_ms:.0f} ms, train {h100_ms:.0f} ms: at most {h100_bound:.2f} times")
 
 # %% tags=["nbval-ignore-output"]
-fast = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, h100, steps=8, repeats=3)
-print(fast)
+fast = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, h100, steps=6, repeats=4)
+fast
 
 # %% [markdown]
 # The faster the accelerator, the lower its busy share and the smaller the gain. Prefetch removes waiting *in turn*; it does not make loading faster. Notebooks 03 to 07 do that.
@@ -133,7 +133,7 @@ print(fast)
 # Does a buffer of two, or eight, gain more than one? If every batch takes the same time, no: a producer that is too slow leaves any buffer empty, and one that is fast enough fills any buffer. Depth is for *variation*. Let every eighth batch take much longer to load, as a busy disk might:
 
 # %%
-busy_disk = storage.Storage("busy disk", latency_ms=300, bandwidth_mb_s=1000, source="made up for this lesson")
+busy_disk = storage.Storage("busy disk", latency_ms=150, bandwidth_mb_s=1000, source="made up for this lesson")
 
 
 def hiccup(step, path):
@@ -145,12 +145,12 @@ def bursty(depth):
     return plain(files.enumerate().map(lambda step, item: hiccup(step, item[0])).prefetch(depth))
 
 # %% tags=["nbval-ignore-output"]
-steady = accelerators.modelled(step_ms=60)
-depths = labkit.measure({f"prefetch({d})": bursty(d) for d in (1, 2, 4, 8)}, steady, steps=24, repeats=2)
-print(depths)
+steady = accelerators.modelled(step_ms=30)
+depths = labkit.measure({f"prefetch({d})": bursty(d) for d in (1, 4, 8)}, steady, steps=24, repeats=4)
+depths
 
 # %% [markdown]
-# A pause of 300 ms needs five batches in store to pass unnoticed, since the accelerator eats one every 60 ms. Deeper than that gains nothing more, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values is 19 MB.
+# A pause of 150 ms needs five batches in store to pass unnoticed, since the accelerator eats one every 30 ms. Deeper than that gains nothing more, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values is 19 MB.
 
 # %% tags=["nbval-ignore-output"]
 labkit.compare(depths.trace("prefetch(1)"), depths.trace("prefetch(8)"), labels=("prefetch(1)", "prefetch(8)"), steps=16)
@@ -164,8 +164,8 @@ labkit.compare(depths.trace("prefetch(1)"), depths.trace("prefetch(8)"), labels=
 tuned = plain(files.map(load).batch(32).prefetch(tf.data.AUTOTUNE), autotune=True)
 
 # %% tags=["nbval-ignore-output"]
-choice = labkit.measure({"prefetch(1)": overlapped, "prefetch(AUTOTUNE)": tuned}, v100, steps=8, repeats=3)
-print(choice)
+choice = labkit.measure({"prefetch(1)": overlapped, "prefetch(AUTOTUNE)": tuned}, v100, steps=6, repeats=4)
+choice
 
 # %% [markdown]
 # With batches that all take about the same time there is little to tune. AUTOTUNE is the right default in practice all the same: it costs nothing here, and it adapts where your guess would not.
@@ -176,8 +176,8 @@ print(choice)
 
 # %% tags=["nbval-ignore-output"]
 misplaced = plain(files.prefetch(32).map(load).batch(32))
-places = labkit.measure({"naive": naive, "prefetch first": misplaced, "prefetch last": overlapped}, v100, steps=6, repeats=3)
-print(places)
+places = labkit.measure({"prefetch first": misplaced, "prefetch last": overlapped}, v100, steps=6, repeats=4)
+places
 
 # %% [markdown]
 # ## Exercises
@@ -226,12 +226,12 @@ labkit.check("02.3", buffer_mb)
 # %% [markdown]
 # ## Recap
 #
-# You predicted the gain of overlap from two numbers and measured it. You saw producer and consumer work at the same time, found the bottleneck as the lane without pauses, and saw what a deeper buffer is good for: variation, not speed. You put a prefetch in the wrong place and saw nothing happen.
+# You predicted the gain of overlap from two numbers and measured it. You saw producer and consumer work at the same time, found the bottleneck as the side that never pauses, and saw what a deeper buffer is good for: variation, not speed. You put a prefetch in the wrong place and saw nothing happen.
 #
 # ## In practice
 #
 # - End every pipeline with `prefetch(tf.data.AUTOTUNE)`. It is the cheapest improvement there is, and the upper bound is 2.
-# - After prefetch, look which lane has no pause. If it is the producer's, make loading faster; if it is the accelerator's, stop: the input pipeline is good enough.
+# - After prefetch, look which side never pauses. If it is the producer, make loading faster; if it is the accelerator, stop: the input pipeline is good enough.
 # - A buffer on the *host* hides loading. Copying to a GPU can be hidden, too: `tf.data.experimental.prefetch_to_device` keeps batches ready on the device.
 #
 # **Next:** notebook 03 opens many files at once.
