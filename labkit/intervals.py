@@ -173,3 +173,52 @@ def owners(start: np.ndarray, end: np.ndarray, depth: np.ndarray) -> Owned:
     last = np.r_[first[1:], len(owner)]
     taken = owner[first] >= 0
     return Owned(edges[first[taken]], edges[last[taken]], owner[first[taken]])
+
+
+def tracks(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Spread intervals over tracks so that any two of one track nest or are disjoint.
+
+    Parameters
+    ----------
+    start, end : ndarray of int64, shape (n,)
+        Sorted by start, longer ones first on ties.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        Track 0 holds all there is if everything nests; an interval that crosses another moves to
+        the first track where it crosses none.
+    """
+    track = np.zeros(len(start), np.int32)
+    depth = depths(start, end).astype(np.int64)
+    # The parent of an interval is the last one before it that is one level up. As long as everything
+    # nests, the parent is the innermost open one, so the first crossing is one that outlives its parent.
+    key = depth * len(start) + np.arange(len(start))
+    order = np.argsort(key, kind="stable")
+    parent = order[np.maximum(np.searchsorted(key[order], key - len(start), side="left") - 1, 0)]
+    crossing = np.flatnonzero((depth > 0) & (end > end[parent]))
+    opens = np.flatnonzero(np.r_[True, start[1:] >= np.maximum.accumulate(end)[:-1]]) if len(start) else crossing
+    group = np.unique(np.searchsorted(opens, crossing, side="right") - 1)
+    for first, last in zip(opens[group], np.r_[opens, len(start)][group + 1], strict=True):
+        track[first:last] = _stacked(start[first:last].tolist(), end[first:last].tolist())
+    return track
+
+
+def _stacked(start: list[int], end: list[int]) -> list[int]:
+    """Give each interval, in order of start, the first track whose innermost open interval encloses it."""
+    track: list[int] = []
+    stacks: list[list[int]] = []
+    for s, e in zip(start, end, strict=True):
+        place = 0
+        while place < len(stacks):
+            stack = stacks[place]
+            while stack and stack[-1] <= s:
+                stack.pop()
+            if not stack or stack[-1] >= e:
+                break
+            place += 1
+        else:
+            stacks.append([])
+        stacks[place].append(e)
+        track.append(place)
+    return track

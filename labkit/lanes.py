@@ -186,9 +186,10 @@ def lod(lane: Lane, first_ns: int, last_ns: int, width: int) -> Bars:
     """Return what to draw of a lane between two times at a width in columns (pixels).
 
     Pieces at least a column wide are returned as they are; narrower ones are added up per column and
-    category, so that the number of bars depends on the width, not on the number of spans.
-    Together the bars have the area of the pieces: nothing is exaggerated. In a lane of threads,
-    waiting and bookkeeping are left out.
+    category, so that the number of bars depends on the width, not on the number of spans. Such a
+    bar reaches from the first to the last of its column. Bars never overlap, and together they
+    have the area of the pieces: nothing is exaggerated. In a lane of threads, waiting and
+    bookkeeping are left out.
 
     Raises
     ------
@@ -204,19 +205,32 @@ def lod(lane: Lane, first_ns: int, last_ns: int, width: int) -> Bars:
         keep &= _WORKS[category]
     start, end, category = start[keep], end[keep], category[keep]
     wide = (end - start) * width >= last_ns - first_ns
-    edges, _ = bins(Intervals(start[:0], end[:0]), first_ns, last_ns, width)
+    narrow = Intervals(start[~wide], end[~wide])
+    edges, _ = bins(narrow, first_ns, last_ns, width)
+    low, high = _extent(narrow, edges)
     share = np.zeros((len(CATEGORIES), width))
     for code in np.unique(category[~wide]).tolist():
         some = ~wide & (category == code)
         covered = bins(Intervals(start[some], end[some]), first_ns, last_ns, width)[1]
-        share[code] = covered / np.maximum(np.diff(edges), 1)
+        share[code] = covered / np.maximum(high - low, 1)
     top = np.cumsum(share, axis=0)
     code, column = np.nonzero(share)
     ones = np.ones(int(wide.sum()))
     return Bars(
-        np.r_[start[wide], edges[column]],
-        np.r_[end[wide], edges[column + 1]],
+        np.r_[start[wide], low[column]],
+        np.r_[end[wide], high[column]],
         np.r_[category[wide], code.astype(category.dtype)],
         np.r_[ones * 0, (top - share)[code, column]],
         np.r_[ones, top[code, column]],
     )
+
+
+def _extent(intervals: Intervals, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return first and last covered instant of each column; equal where nothing is covered."""
+    if not len(intervals.start):
+        return edges[:-1], edges[:-1]
+    last = len(intervals.start) - 1
+    first = np.minimum(np.searchsorted(intervals.end, edges[:-1], side="right"), last)
+    final = np.maximum(np.searchsorted(intervals.start, edges[1:], side="left") - 1, 0)
+    low = np.clip(intervals.start[first], edges[:-1], edges[1:])
+    return low, np.maximum(np.clip(intervals.end[final], edges[:-1], edges[1:]), low)

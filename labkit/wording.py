@@ -136,7 +136,15 @@ def _lanes(lanes: tuple[Lane, ...]) -> list[str]:
     return lines
 
 
-def _short(name: str, width: int = 44) -> str:
-    """Return a name on one line, its middle left out where it is long."""
-    name = " ".join(name.split())
-    return name if len(name) <= width else f"{name[: width // 2]}…{name[len(name) - width // 2 + 1 :]}"
+def elide(text: str, width: int) -> str:
+    """Return a text of at most `width` characters, its middle left out where it is longer.
+
+    >>> elide("tf.data worker 12", 9)
+    'tf.d…r 12'
+    """
+    return text if len(text) <= width else f"{text[: width // 2]}…{text[len(text) - (width - 1) // 2 :]}"
+
+
+def _short(name: str) -> str:
+    """Return the name of a lane on one line of limited width."""
+    return elide(" ".join(name.split()), 44)

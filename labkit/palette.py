@@ -1,0 +1,122 @@
+"""Colours of the two themes, and the arithmetic that shows that they can be told apart.
+
+The hues are those of Okabe and Ito (2008); lightness and chroma are moved so that every fill has a contrast
+of 3 to 1 with its background and any two differ by at least 14 (CIEDE2000) for protanopes, deuteranopes and
+tritanopes, too (simulated after Machado and others, 2009). Colour is never alone: each category has its own hatching.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+#: What a category is called in a legend, in the order of the legend, and its hatching.
+LEGEND = {
+    "train": ("train step", ""),
+    "kernel": ("kernel", ""),
+    "copy": ("copy to the device", "||||"),
+    "read": ("read", "////"),
+    "decode": ("decode", ""),
+    "resize": ("resize", "...."),
+    "map": ("other map work", "\\\\\\\\"),
+    "batch": ("batch", "xxxx"),
+    "other": ("other", "----"),
+}
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of a picture as ``#rrggbb``.
+
+    Parameters
+    ----------
+    name : str
+    background, ink, muted : str
+        Page, text, and text of less weight.
+    line, lane : str
+        Step boundaries; the bed of a lane.
+    gap : str
+        Outline and hatching of idle time.
+    node : str
+        The thin band of a tf.data node that is open.
+    fill : dict of category to str
+    """
+
+    name: str
+    background: str
+    ink: str
+    muted: str
+    line: str
+    lane: str
+    gap: str
+    node: str
+    fill: dict[str, str]
+
+
+THEMES = {
+    "light": Theme(
+        name="light", background="#ffffff", ink="#1a1a1a", muted="#555555", line="#8a8a8a", lane="#f3f3f3",
+        gap="#5a5a5a", node="#868686",
+        fill={
+            "train": "#01429c", "kernel": "#01429c", "copy": "#6b6b6b", "read": "#b98100", "decode": "#8f1500",
+            "resize": "#158fe9", "map": "#4f7e62", "batch": "#4c2941", "other": "#6b6b6b",
+        },
+    ),
+    "dark": Theme(
+        name="dark", background="#16181c", ink="#ececec", muted="#b4b4b4", line="#6f757c", lane="#22252b",
+        gap="#b0b0b0", node="#7f858c",
+        fill={
+            "train": "#4277e6", "kernel": "#4277e6", "copy": "#a6a6a6", "read": "#fbd93b", "decode": "#e63a1a",
+            "resize": "#c2d8ff", "map": "#18b57e", "batch": "#9a6f87", "other": "#a6a6a6",
+        },
+    ),
+}  # fmt: skip
+
+_chosen: str | None = None
+
+
+def use_theme(name: str | None) -> None:
+    """Choose the theme of all later pictures; None goes back to ``LABKIT_THEME``, or else light.
+
+    Raises
+    ------
+    ValueError
+        If there is no such theme.
+    """
+    global _chosen
+    _chosen = None if name is None else theme(name).name
+
+
+def theme(name: str | None = None) -> Theme:
+    """Return a theme by name; without one, the chosen one, that of ``LABKIT_THEME``, or light.
+
+    Raises
+    ------
+    ValueError
+        If there is no such theme; the sentence says who asked for it.
+    """
+    source = "theme"
+    if name is None:
+        name = _chosen or os.environ.get("LABKIT_THEME") or "light"
+        source = "LABKIT_THEME" if not _chosen else source
+    if name not in THEMES:
+        raise ValueError(f"{source} is {name!r}; allowed: {', '.join(THEMES)}")
+    return THEMES[name]
+
+
+def luminance(color: str) -> float:
+    """Return the relative luminance of ``#rrggbb``, 0 to 1 (WCAG 2.2)."""
+    channels = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: str, b: str) -> float:
+    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2.2)."""
+    dark, light = sorted((luminance(a), luminance(b)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def text_on(color: str) -> str:
+    """Return black or white, whichever reads better on `color`."""
+    return max("#000000", "#ffffff", key=lambda ink: contrast(ink, color))
