@@ -1,0 +1,103 @@
+"""The rungs do equal work, are what their names say, and the scoreboard tells them apart."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from labkit import accelerators, ladder, recorder
+from labkit.tour import run, walk
+
+
+def batches(dataset, count):
+    return [(images.numpy(), labels.numpy()) for images, labels in dataset.take(count)]
+
+
+def test_every_rung_delivers_the_same_labels_in_the_same_order(album):
+    want = [labels.tolist() for _, labels in batches(ladder.RUNGS[0].build(album), 6)]
+    for rung in ladder.RUNGS[1:]:
+        got = batches(rung.build(album), 6)
+        assert [labels.tolist() for _, labels in got] == want, rung.name
+
+
+def test_images_are_float32_in_range_and_of_the_stated_shape(album):
+    for rung in ladder.RUNGS:
+        images, labels = batches(rung.build(album), 1)[0]
+        assert images.shape == (ladder.BATCH, ladder.SIDE, ladder.SIDE, 3)
+        assert images.dtype == np.float32
+        assert labels.dtype == np.int64
+        assert images.min() >= 0
+        assert images.max() <= 1
+        assert images.std() > 0.05, "the pictures are not blank"
+
+
+def test_augmentation_is_fresh_every_epoch(album):
+    one = album.take(ladder.BATCH)
+    first, second = batches(ladder.RUNGS[0].build(one), 2)
+    assert sorted(first[1]) == sorted(second[1])
+    assert not np.allclose(np.sort(first[0].mean((1, 2, 3))), np.sort(second[0].mean((1, 2, 3))), atol=1e-3)
+
+
+def test_the_graph_that_runs_is_the_graph_that_is_named(album):
+    """Not the clock but the nodes: naive has neither a prefetch nor anything fused or parallel."""
+    graphs = {rung.name: recorder.graph(rung.build(album)) for rung in ladder.RUNGS}
+    naive = " ".join(graphs["naive"])
+    assert not any(word in naive for word in ("Prefetch", "MapAndBatch", "Parallel"))
+    assert any(
+        word in " ".join(graphs["naive, tf.data's defaults"]) for word in ("Prefetch", "MapAndBatch", "Parallel")
+    )
+    for name in ("prefetch(1)", "prefetch(AUTOTUNE)"):
+        assert "Root::Prefetch" in graphs[name]
+        assert not any(word in " ".join(graphs[name]) for word in ("MapAndBatch", "Parallel"))
+
+
+def test_the_scoreboard_has_a_row_for_every_rung_on_equal_work(album):
+    board = ladder.scoreboard(album, accelerators.modelled(step_ms=5), rounds=2, steps=2, progress=False)
+    assert list(board) == [rung.name for rung in ladder.RUNGS]
+    assert all(board.equal_work(name) == "yes" for name in list(board)[1:])
+    assert {rung.notebook for rung in ladder.RUNGS} <= {p.stem for p in notebooks()}
+
+
+def notebooks():
+    from pathlib import Path
+
+    return (Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb")
+
+
+def tiny_checkout(folder, *sources):
+    import nbformat
+
+    (folder / "notebooks").mkdir(parents=True)
+    cells = [nbformat.v4.new_code_cell(s) for s in sources]
+    path = folder / "notebooks" / "00_tiny.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    return path
+
+
+def test_a_tour_keeps_every_picture_that_a_notebook_shows(tmp_path):
+    path = tiny_checkout(
+        tmp_path,
+        "import labkit; from labkit.trace import Span, Trace",
+        "span = Span('consumer', 'train step', 'train', 0, 5_000_000, 0)",
+        "labkit.draw(Trace.from_spans([span], kinds={'consumer': 'consumer'}), title='Mine')",
+    )
+    run(path, tmp_path / "out" / path.name, tmp_path / "out" / "figures" / "00_tiny")
+    (sidecar,) = (tmp_path / "out" / "figures" / "00_tiny").glob("*.json")
+    assert json.loads(sidecar.read_text())["title"] == "Mine"
+    for theme in ("light", "dark"):
+        assert sidecar.with_name(f"{sidecar.stem}.{theme}.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "out" / path.name).read_text())["cells"][2]["outputs"]
+
+
+def test_a_broken_notebook_is_named_and_kept_up_to_there(tmp_path):
+    path = tiny_checkout(tmp_path, "6 * 7", "1 / 0")
+    with pytest.raises(RuntimeError, match="00_tiny stopped at cell 1 of 2: ZeroDivisionError"):
+        run(path, tmp_path / "out" / path.name, tmp_path / "figures")
+    assert "42" in (tmp_path / "out" / path.name).read_text()
+
+
+def test_a_tour_without_notebooks_says_so(tmp_path):
+    with pytest.raises(ValueError, match="holds no notebooks"):
+        walk(tmp_path / "out", root=tmp_path)
