@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit import shipped
-from labkit.notebook import cores
 
 generator = shipped.module("data/lab_photos", "generator")
 
@@ -53,6 +52,11 @@ class Fault(NamedTuple):
     index: int
     path: Path
     what: str
+
+
+def _cores() -> int:
+    """Return how many cores this process may use, which a container may limit."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def folder(home: Path, seed: int = generator.SEED) -> Path:
@@ -114,7 +118,7 @@ def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool =
 
     if not thorough:
         return [fault for fault in map(look, range(count)) if fault]
-    with ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(_cores()) as pool:
         return [fault for fault in pool.map(look, range(count)) if fault]
 
 
@@ -146,7 +150,7 @@ def make(
             (place / name).mkdir(parents=True, exist_ok=True)
         _sweep(place)
         with Ledger(place, title(seed)) as lines:
-            _paint(place, indices, seed, lines, progress, min(workers or cores(), len(indices)))
+            _paint(place, indices, seed, lines, progress, min(workers or _cores(), len(indices)))
     except OSError as error:
         raise explained(error, place) from error
 

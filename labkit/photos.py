@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit import photo_files, shipped, tfds_sets
+from labkit import photo_files, photo_folder, shipped, tfds_sets
 from labkit.photo_files import Fault, generator
-from labkit.photo_folder import scan
 
 #: Photos per scale of the lab's own set.
 SCALES = dict(generator.SCALES)
@@ -261,7 +260,7 @@ def _note(place: Path, scale: str, seed: int) -> str | None:
 
 
 def _folder(folder: Path, progress: bool) -> Photos:
-    classes, rows = scan(folder, progress)
+    classes, rows = photo_folder.scan(folder, progress)
     return Photos(
         name=folder.resolve().name,
         paths=tuple(row.path for row in rows),
