@@ -10,9 +10,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from labkit import shipped
 from labkit.notebook import QUIET, cores
 
 #: What the default photos and a recording need, in bytes; below it a reader is warned first.
@@ -77,21 +77,6 @@ def examine() -> Iterator[Finding]:
         yield look(known) if look in (_tensorflow, _devices) else look()  # type: ignore[call-arg]
 
 
-def kernels() -> Path:
-    """Return the folder of the OpenCL kernels: beside the package in a checkout, inside it in a wheel.
-
-    Raises
-    ------
-    FileNotFoundError
-        If neither is there: the installation is damaged.
-    """
-    package = Path(__file__).resolve().parent
-    for folder in (package.parent / "kernels", package / "_kernels"):
-        if list(folder.glob("*.cl")):
-            return folder
-    raise FileNotFoundError(f"no OpenCL kernels beside or inside {package}: install labkit again")
-
-
 def _python() -> Finding:
     version = sys.version_info[:2]
     ok = (3, 10) <= version < (3, 14)
@@ -118,7 +103,7 @@ def _devices(known: dict[str, Any]) -> Finding:
 
 def _opencl() -> Finding:
     remedy = "only the offload notebook needs it: pip install 'labkit[opencl]', or conda install pyopencl pocl"
-    reply = _ask(_OPENCL, LABKIT_KERNELS=str(kernels()))
+    reply = _ask(_OPENCL, LABKIT_KERNELS=str(shipped.folder("kernels")))
     if isinstance(reply, str) and "unknown target CPU" in reply:
         # PoCL 3.0 from pip compiles with LLVM 14, which predates, for example, AMD's Zen 5.
         reason = f"the driver's compiler is older than this processor ({reply})"

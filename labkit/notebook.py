@@ -97,6 +97,7 @@ def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> An
             notebook,
             timeout=timeout_s,
             kernel_name="python3",
+            extra_arguments=["--log-level=ERROR"],
             resources={"metadata": {"path": str(folder)}},
             on_cell_start=started,
             on_cell_executed=lambda cell, cell_index, **_: bar.update(cell_index in code),

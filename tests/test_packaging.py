@@ -149,13 +149,21 @@ def test_the_wheel_works_without_the_checkout(root, tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import labkit, labkit.doctor as d; from labkit import photos; "
+        "import sys; sys.path.insert(0, sys.argv[1]); import labkit; from labkit import photos, shipped; "
         "assert labkit.__file__.startswith(sys.argv[1]), labkit.__file__; "
-        "assert d.kernels().parent.name == 'labkit'; "
+        "assert (shipped.folder('kernels') / 'normalize_clip.cl').parent.parent.name == 'labkit'; "
+        "assert photos.load(scale='tiny', home=sys.argv[2], progress=False).paths; "
         "print(photos.home())"
     )
     done = subprocess.run(
-        [sys.executable, "-P" if sys.version_info >= (3, 11) else "-B", "-c", code, str(tmp_path / "site")],
+        [
+            sys.executable,
+            "-P" if sys.version_info >= (3, 11) else "-B",
+            "-c",
+            code,
+            str(tmp_path / "site"),
+            str(tmp_path / "home"),
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
