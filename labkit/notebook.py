@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from labkit import shipped
+
 #: Set before TensorFlow is imported: its banners on stderr are no part of a lesson, and
 #: oneDNN's choice of kernels by machine would make results differ between machines.
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
@@ -41,8 +43,16 @@ def setup() -> None:
 
     print(
         f"labkit {version} · Python {platform.python_version()} · TensorFlow {tf.__version__} · {where}, "
-        f"{cores()} cores · {', '.join(gpus) if gpus else 'no GPU'} · data in {photos.home()}"
+        f"{cores()} cores · {', '.join(gpus) if gpus else 'no GPU'} · data in {_short(photos.home())}"
     )
+
+
+def _short(path: Path) -> str:
+    """Return `path` as seen from the checkout or from the reader's home, where it lies inside one of them."""
+    for base, sign in ((shipped.checkout(), ""), (Path.home(), "~/")):
+        if base and path.is_relative_to(base):
+            return f"{sign}{path.relative_to(base)}"
+    return str(path)
 
 
 def quieten() -> None:

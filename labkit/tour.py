@@ -112,8 +112,7 @@ def render(figures: Path, board: Any) -> str:
     chapters.sort(key=lambda chapter: chapter[0] != "scoreboard")
     return environment.from_string(template.read_text(encoding="utf-8")).render(
         chapters=chapters,
-        scoreboard=scoreboard,
-        accelerator=accelerator,
+        scoreboard=board._repr_html_(),
         made=time.strftime("%Y-%m-%d %H:%M"),
     )
 

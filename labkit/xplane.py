@@ -76,6 +76,8 @@ def category(name: str) -> str | None:
     if name.startswith("Iterator::"):
         leaf = plain(name).rpartition("::")[2]
         return "batch" if "Batch" in leaf else "read" if leaf in _SOURCES else "iterator"
+    if name.startswith("SingleElementIterator::") and name.endswith("::Sleep"):  # `labkit.storage` holds a read
+        return "read"
     if name.startswith("CpuExecutable::Execute"):  # a map function compiled by XLA
         return "map"
     node = op = name.removeprefix("EagerLocalExecute: ")

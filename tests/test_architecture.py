@@ -39,7 +39,7 @@ MAY_IMPORT = {
     # what readers and maintainers hold in their hands
     "grading": {"exercises"},
     "exercises": {"grading"},
-    "notebook": {"photos"},
+    "notebook": {"photos", "shipped"},
     "colab": {"trace"},
     "doctor": {"notebook", "photos", "shipped"},
     "ladder": {"recorder"},
