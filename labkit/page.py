@@ -200,7 +200,7 @@ def _lanes(sheet: _Sheet, axes: Axes, panel: Panel, left: float, width: float, t
     look, right = sheet.look, left + width
     whole = panel.last_ns - panel.first_ns == panel.timeline.span_ns
     sheet.write(right + 0.1, top + _LINE / 2, "busy" if whole else "busy (all)", _SMALL, look.muted)
-    _steps(axes, panel, look)
+    _steps(axes, panel, look, span / (width * DPI))
     y = _LINE
     for i, lane in enumerate(panel.lanes):
         high = _LOW if i else _TALL
@@ -229,9 +229,17 @@ def _rectangles(axes: Axes, start, end, bottom, top, color: str, **more: object)
     axes.add_collection(PolyCollection(corners, **style), autolim=False)
 
 
-def _steps(axes: Axes, panel: Panel, look: Theme) -> None:
+def _steps_apart(panel: Panel, pixel: float) -> bool:
+    """Tell whether there are steps, and lines at their starts would not be a grey area."""
+    edges = panel.timeline.step_edges_ns
+    return len(edges) > 1 and bool(np.diff(edges).mean() >= 12 * pixel)
+
+
+def _steps(axes: Axes, panel: Panel, look: Theme, pixel: float) -> None:
     edges = panel.timeline.step_edges_ns
     edges = edges[(edges >= panel.first_ns) & (edges <= panel.last_ns)] / 1e6
+    if not _steps_apart(panel, pixel):
+        return
     low = panel.height - (_LINE if panel.hidden else 0)
     lines = [((x, _LINE - 0.04), (x, low - 0.02)) for x in edges]
     axes.add_collection(LineCollection(lines, colors=look.line, linewidths=0.8, zorder=1), autolim=False)
@@ -298,7 +306,7 @@ def _crowded(panel: Panel, lane: Lane, pixel: float) -> bool:
     works = np.isin(lane.category[pieces.owner[a:b]], _QUIET, invert=True)
     length = (pieces.end - pieces.start)[a:b][works] / pixel
     # The length of the piece that an instant falls into, on average: tiny ones beside a long one count little.
-    return len(length) > 20 and bool((length**2).sum() < 2.5 * length.sum())
+    return len(length) > 20 and bool((length**2).sum() < 1.6 * length.sum())
 
 
 def _step_names(panel: Panel, start: np.ndarray) -> list[str]:
@@ -368,7 +376,7 @@ def _legend(panels: list[Panel], pixel: float, room: float) -> list[list[tuple[s
         found.append(("gap", "accelerator idle, with its length"))
     if quiet:
         found.append(("node", "tf.data node open: waits or keeps books"))
-    if any(p.timeline.steps for p in panels):
+    if any(_steps_apart(p, pixel) for p in panels):
         found.append(("step", "a step begins"))
     if any(_crowded(p, lane, pixel) for p in panels for lane in p.lanes):
         found.append(("", "narrow columns: share of the time of each, in this order from below"))

@@ -117,6 +117,13 @@ def test_a_span_that_crosses_by_one_nanosecond_moves_to_a_second_track(tmp_path)
     assert names == ["worker 1", "worker 1 (2)"]
 
 
+def test_every_further_track_has_its_own_number(tmp_path):
+    rows = [Span("worker 1", "a", "map", NOW + i, 1000, -1) for i in range(4)]
+    _, _, metadata = exported(Trace.from_spans(rows, KINDS), tmp_path / "t.json")
+    names = [e["args"]["name"] for e in metadata if e["name"] == "thread_name"]
+    assert names == ["worker 1", "worker 1 (2)", "worker 1 (3)", "worker 1 (4)"]
+
+
 def test_numbers_survive_a_reader_that_rounds_floats(tmp_path):
     # A reader that parses a double and rounds to nanoseconds, as trace processors do, gets the same integers.
     length = np.arange(1, 4000, dtype=np.int64) * 7

@@ -288,6 +288,26 @@ def test_spans_are_cut_to_the_window():
     assert [g.step for g in timeline.gaps] == [1, 2]
 
 
+def test_a_span_from_before_the_window_lies_around_what_it_outlives():
+    rows = [Span("w", "short", "map", NOW - 9, 12, -1), Span("w", "long", "map", NOW - 5, 20, -1)]
+    lane = Timeline(Trace.from_spans(rows, window_ns=[NOW, NOW + 50])).lanes[1]
+    assert lane.end_ns.tolist() == [15, 3]
+    assert lane.depth.tolist() == [0, 1]
+
+
+def test_a_step_without_a_wait_begins_with_its_training():
+    rows = [s for s in walk() if s.category != "wait" or s.step != 2]
+    assert Timeline(Trace.from_spans(rows, KINDS)).step_edges_ns.tolist() == [0, 40, 110, 120, 160]
+
+
+def test_level_of_detail_leaves_alone_what_is_wide_enough():
+    rows = [Span("w", "x", "map", NOW + 7 * i, 5, -1) for i in range(4)]
+    bars = lod(Timeline(Trace.from_spans(rows)).lanes[1], 0, 26, 6)
+    assert bars.start_ns.tolist() == [0, 7, 14, 21]
+    assert bars.end_ns.tolist() == [5, 12, 19, 26]
+    assert (bars.top == 1).all()
+
+
 def test_a_trace_without_step_numbers_is_counted():
     trace = Trace.from_spans([s._replace(step=-1) for s in walk()], {"consumer": "consumer"})
     assert [g.step for g in Timeline(trace).gaps] == [0, 1, 2, 3]
