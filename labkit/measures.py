@@ -359,7 +359,8 @@ class Measures(Mapping[str, list[Measure]]):
     def _repr_html_(self) -> str:
         """Return the same table for a notebook, which would wrap long lines of text; no colours, for any theme."""
         rows, notes = self._rows()
-        head, *body = [[escape(cell) for cell in row] for row in rows]
+        # A word joiner on both sides keeps a range on one line of a narrow column.
+        head, *body = [[escape(cell).replace("–", "&#8288;–&#8288;") for cell in row] for row in rows]
         lines = ["<table><thead><tr>" + "".join(f'<th scope="col">{c}</th>' for c in head) + "</tr></thead><tbody>"]
         lines += [f'<tr><th scope="row">{r[0]}</th>' + "".join(f"<td>{c}</td>" for c in r[1:]) + "</tr>" for r in body]
         return "\n".join([*lines, "</tbody></table>", *(f"<div>{escape(note)}</div>" for note in notes)])
