@@ -55,8 +55,8 @@ def record(
     steps : int or None
         Steps of the window; None for all that a finite dataset has.
     warmup : int
-        Steps before the window, the first batch included. Where it is 2 or more, the last one is
-        profiled to learn how many events a step has.
+        Steps before the window, the first batch included. Where the job might have more than `max_events`, the
+        last one is profiled to count them, if it is not the first batch.
     repeats : int
         The trace of the repeat with the median throughput is returned.
     name : str, optional

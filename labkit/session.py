@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import shutil
 import sys
@@ -25,9 +26,11 @@ from labkit import xplane
 from labkit.trace import Trace
 from labkit.work import Tally, count_images
 
-#: Events per image that are assumed where the warm-up is too short to count them; photos have
-#: about 60, small elements about 50.
+#: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
 EVENTS_PER_IMAGE = 100
+
+#: Memory that the profiler takes for an event until it has written its file.
+EVENT_BYTES = 650
 
 
 class RecordingError(RuntimeError):
@@ -213,9 +216,10 @@ def drive(
                 # The first session of a process loads what it needs. It also tells whether another one runs.
                 session.start()
                 session.discard()
-            per_step = driver.warm_up(warmup, probe=max_events is not None)
-            size = 0 if max_events is None else max(1, max_events // max(1, per_step))
-            first = max(0, (known_steps(dataset, steps, warmup) or 0) - size)
+            total = known_steps(dataset, steps, warmup)
+            size = driver.warm_up(warmup, total or steps, max_events)
+            # The watched window ends the job where the end is known: writing the profile then disturbs no step.
+            first = max(0, (total or 0) - size)
             driver.window(steps, warmup, first, first + size, tick or (lambda: None))
         finally:
             # A traceback that somebody keeps must not keep the iterator, whose threads would go on.
@@ -241,7 +245,7 @@ class _Driver:
         from tensorflow.profiler.experimental import Trace as Mark
 
         self.mark, self.accelerator, self.label, self.session = Mark, accelerator, label, session
-        self.dataset, self.iterator, self.run = dataset, None, Drive()
+        self.dataset, self.iterator, self.run, self.most_bytes = dataset, None, Drive(), math.inf
 
     def take(self, where: str) -> Any:
         """Return the next batch, or None at the end of the dataset."""
@@ -263,9 +267,12 @@ class _Driver:
                 f"the train step of {name} failed at {where} of {self.label}: {_first_line(error)}"
             ) from error
 
-    def warm_up(self, warmup: int, probe: bool) -> int:
-        """Run the first batch and the rest of the warm-up; return the events that one step will have, about."""
-        step, per_step = self.accelerator.step, 0
+    def warm_up(self, warmup: int, steps: int | None, max_events: int | None) -> int:
+        """Run the first batch and the rest of the warm-up; return how many steps can be watched.
+
+        The events of a step are counted only where `steps` of them could be too many. Counting holds the loop up, the
+        pipeline meanwhile fills its buffers, and a short window would seem faster than it is.
+        """
         start = time.perf_counter_ns()
         batch = self.take("its first batch")
         self.run.first_batch_ns = time.perf_counter_ns() - start
@@ -277,28 +284,32 @@ class _Driver:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error
         if hasattr(self.accelerator, "prepare"):
             self.train(self.accelerator.prepare, batch, "the first batch")
-        per_step = self.run.batch_size * EVENTS_PER_IMAGE
+        per_step, watched = self.run.batch_size * EVENTS_PER_IMAGE, max_events is not None
+        count = watched and (steps is None or steps * per_step > max_events)
+        # Unless they are counted, a pipeline of very many events shows only in the memory they take.
+        self.most_bytes = 2 * EVENT_BYTES * max_events if watched else 0
         for number in range(1, warmup):
             # From one batch in hand to the next, the pipeline makes one: the last such period is counted.
-            if probe and number == warmup - 1:
+            if count and number == warmup - 1:
                 self.session.start()
-            self.train(step, batch, f"warm-up step {number - 1}")
+            self.train(self.accelerator.step, batch, f"warm-up step {number - 1}")
             batch = self.take(f"warm-up step {number}")
             if batch is None:
                 raise ValueError(self.too_short(number, warmup))
             if self.session.running:
-                per_step = self.session.stop().meta["profiler"]["events"]
-        self.train(step, batch, f"warm-up step {warmup - 1}")
-        return per_step
+                per_step, self.most_bytes = self.session.stop().meta["profiler"]["events"], math.inf
+        self.train(self.accelerator.step, batch, f"warm-up step {warmup - 1}")
+        return max(1, max_events // max(1, per_step)) if watched else 0
 
     def window(self, steps: int | None, warmup: int, first: int, last: int, tick: Callable[[], Any]) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
         run, clock, tally = self.run, time.perf_counter_ns, Tally(self.dataset)
-        number = paused_ns = pause_ns = 0
+        number = paused_ns = pause_ns = most_bytes = 0
         begin = end = clock()
         while number != steps:
             if number == first < last:
                 self.session.start()
+                most_bytes = _memory_bytes() + self.most_bytes
                 run.clock.append(_clock_offset())
                 run.cpu_ns = -time.process_time_ns()
             where = f"step {number}" + ("" if steps is None else f" of {steps}")
@@ -318,7 +329,7 @@ class _Driver:
             if self.session.running:
                 run.stamps.extend((start, taken, end))
                 run.window_images += images
-                if number == last:
+                if number == last or _memory_bytes() > most_bytes:
                     pause_ns = self.finish()
             tick()
         run.steps, run.ended, run.work = number, number != steps and steps is not None, tally.work()
@@ -350,6 +361,13 @@ def _clock_offset() -> tuple[int, int]:
         before, unix, after = time.perf_counter_ns(), time.time_ns(), time.perf_counter_ns()
         pairs.append((after - before, before, unix - (before + after) // 2))
     return min(pairs)[1:]
+
+
+def _memory_bytes() -> int:
+    """Return the memory that this process holds."""
+    import psutil
+
+    return psutil.Process().memory_info().rss
 
 
 def _first_line(error: BaseException) -> str:
