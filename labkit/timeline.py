@@ -188,9 +188,9 @@ class Timeline:
         return _median_ms(self._trains)
 
     @property
-    def cycle_ms(self) -> float:
-        """Milliseconds from step to step: the window divided by its steps; 0 without steps."""
-        return self.span_ns / 1e6 / self.steps if self.steps else 0.0
+    def step_ms(self) -> float:
+        """Median time from the end of a train step to the end of the next, in milliseconds; 0 without steps."""
+        return float(np.median(np.diff(self._trains.end, prepend=0))) / 1e6 if self.steps else 0.0
 
     # -- images and the work on them -------------------------------------------
 

@@ -204,7 +204,7 @@ def _headline(meta: dict[str, Any], words: str) -> str:
 def _figures(timeline: Timeline) -> str:
     parts = [f"accelerator busy {percent(timeline.busy)}"]
     if timeline.steps:
-        parts.append(f"{timeline.cycle_ms:,.1f} ms from step to step")
+        parts.append(f"step time {timeline.step_ms:,.1f} ms")
     if timeline.images_per_s:
         parts.append(f"{timeline.images_per_s:,.1f} images/s")
     count = len(timeline.gaps)

@@ -80,9 +80,9 @@ def describe(timeline: Timeline) -> str:
     if timeline.steps:
         lines.append(
             _row(
-                "step to step",
-                f"{timeline.cycle_ms:,.1f} ms; medians: wait for a batch {timeline.wait_ms:,.1f} ms, "
-                f"train step {timeline.train_ms:,.1f} ms",
+                "step time",
+                f"{timeline.step_ms:,.1f} ms: wait for a batch {timeline.wait_ms:,.1f} ms, "
+                f"train step {timeline.train_ms:,.1f} ms (medians)",
             )
         )
     gaps = timeline.gaps.largest(_GAPS)

@@ -209,7 +209,7 @@ def test_a_naive_loop_is_busy_for_its_share_of_training():
     assert [str(g.kind) for g in timeline.gaps] == ["start", "wait", "wait", "wait"]
     assert [g.step for g in timeline.gaps] == [0, 1, 2, 3]
     assert [g.length_ns for g in timeline.gaps] == [30] * 4
-    assert (timeline.wait_ms, timeline.train_ms, timeline.cycle_ms) == (30e-6, 10e-6, 40e-6)
+    assert (timeline.wait_ms, timeline.train_ms, timeline.step_ms) == (30e-6, 10e-6, 40e-6)
     assert timeline.images_per_s == 8 / 160e-9
     assert timeline.overlap_ns["both"] == 0
 
@@ -339,6 +339,15 @@ def test_crossing_spans_of_any_number_are_placed():
     assert (owned.end - owned.start).sum() == 3499
 
 
+def test_the_picture_and_the_table_of_measures_agree():
+    from labkit import measures
+
+    trace = walk(steps=7, wait=33, train=21, aside=4)
+    timeline, measure = Timeline(trace), measures.of(trace)
+    for figure in ("busy", "images_per_s", "wait_ms", "train_ms", "step_ms", "images", "steps"):
+        assert getattr(timeline, figure) == pytest.approx(getattr(measure, figure), rel=1e-12), figure
+
+
 # -- text ----------------------------------------------------------------------
 
 
@@ -355,8 +364,9 @@ def test_text_holds_the_figures():
     spans = [s._replace(start_ns=NOW + (s.start_ns - NOW) * 10**6, duration_ns=s.duration_ns * 10**6) for s in walk()]
     text = str(Timeline(Trace.from_spans(spans, {"consumer": "consumer"}, images=8)))
     for words in (
-        "160.0 ms, 4 steps, 8 images: 50.0 images/s", "25.0 %, idle for 120.0 ms", "40.0 ms; medians",
-        "wait for a batch 30.0 ms", "train step 10.0 ms", "30.0 ms before step 0 · 30.0 ms waiting for batch 1",
+        "160.0 ms, 4 steps, 8 images: 50.0 images/s", "25.0 %, idle for 120.0 ms", "40.0 ms: wait",
+        "wait for a batch 30.0 ms", "train step 10.0 ms (medians)",
+        "30.0 ms before step 0 · 30.0 ms waiting for batch 1",
         "both 0.0 % · only the pipeline 62.5 % · only the accelerator 25.0 % · neither 12.5 %",
         "decode 10.00 · batch 2.50 · together 12.50 ms of thread time",
     ):  # fmt: skip
