@@ -53,14 +53,14 @@ constraints: $(READY) ## resolve constraints.txt again from the ranges in pyproj
 clean: ## delete what was built, keep .venv
 	rm -rf build dist .pytest_cache .ruff_cache
 
-# Two calls of pip: the build backend comes from the same constraints as everything else.
+# Two calls of pip: what builds labkit (and the one dependency without a wheel) comes from the same constraints.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 10) <= v < (3, 14) else \
 	  "labkit needs Python 3.10 to 3.13, $(PYTHON) is %d.%d: say which, as in make PYTHON=python3.12 tour" % v)'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module; on Debian or Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "Installing into $(VENV) from constraints.txt (about 1 GB to fetch the first time, a few minutes)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet -c constraints.txt hatchling editables
+	@$(BIN)/python -m pip install --quiet -c constraints.txt hatchling editables setuptools
 	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
 	@touch $@
 
