@@ -8,7 +8,6 @@ import io
 import json
 import os
 import struct
-import tempfile
 import warnings
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
@@ -95,7 +94,7 @@ class Picture:
         if ending not in _FORMATS:
             raise ValueError(f"{path} ends in {path.suffix!r}; allowed: {', '.join(f'.{f}' for f in _FORMATS)}")
         look = self._look(theme).name
-        return _write(path, self.png(look) if ending == "png" else self._encode(look, ending))
+        return write_aside(path, self.png(look) if ending == "png" else self._encode(look, ending))
 
     def keep(self, folder: str | os.PathLike[str]) -> Path:
         """Put the picture into a folder of numbered pictures, light and dark, with its title and text.
@@ -119,7 +118,7 @@ class Picture:
             except FileExistsError:
                 number += 1
         for name, data in images.items():
-            _write(folder / f"{number:03d}.{name}.png", data)
+            write_aside(folder / f"{number:03d}.{name}.png", data)
         words = {"title": self.title, "alt": self.alt, "text": self.text}
         return write_aside(folder / f"{number:03d}.json", json.dumps(words, ensure_ascii=False, indent=1))
 
@@ -177,20 +176,3 @@ def _small(png: bytes, title: str, alt: str) -> bytes:
         out, "png", optimize=True, pnginfo=words, dpi=(DPI, DPI)
     )
     return out.getvalue()
-
-
-def _write(path: Path, data: bytes) -> Path:
-    """Write bytes to a neighbour of `path` and rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(aside, 0o666 & ~umask)
-        os.replace(aside, path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
-    return path

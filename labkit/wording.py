@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from labkit.lanes import WORK, Lane
@@ -9,6 +10,7 @@ from labkit.lanes import WORK, Lane
 if TYPE_CHECKING:
     from labkit.timeline import Timeline
 
+_WIDTH = 100
 _LANES = 12
 _GAPS = 3
 
@@ -102,7 +104,8 @@ def describe(timeline: Timeline) -> str:
 
 
 def _row(label: str, text: str) -> str:
-    return f"  {label:<17} {text}"
+    """Return a labelled row, broken where a notebook or a terminal would break it less well."""
+    return textwrap.fill(f"  {label:<17} {text}", _WIDTH, subsequent_indent=" " * 20, break_long_words=False)
 
 
 def _images(timeline: Timeline) -> str:
