@@ -25,7 +25,7 @@ test: $(READY) chromium ## run everything: unit tests, every notebook under nbva
 	@$(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
 
 lab: $(READY) ## open JupyterLab on notebook 00
-	@$(BIN)/jupyter lab notebooks/00_read_a_timeline.ipynb
+	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_read_a_timeline.ipynb
 
 data: $(READY) ## generate the photos (SCALE=tiny|small|full)
 	@$(BIN)/labkit data $(if $(SCALE),--scale $(SCALE))
