@@ -76,6 +76,10 @@ def test_a_folder_that_is_no_checkout_is_named(tmp_path):
     assert str(tmp_path) in done.output
 
 
+def plain(pin):
+    return pin.lower().replace("_", "-")
+
+
 def pip(python, *arguments):
     return subprocess.run([python, "-m", "pip", *arguments], capture_output=True, text=True, check=False)
 
@@ -122,7 +126,7 @@ def test_labkit_resolves_inside_colabs_pins(root, tmp_path):
     assert done.returncode == 0, done.stderr
     for line in PINS.read_text().splitlines():
         if "==" in line:
-            assert line.lower().replace("_", "-") in done.stdout.lower()
+            assert plain(line) in plain(done.stdout)
 
 
 @pytest.fixture(scope="session")
@@ -159,7 +163,7 @@ def test_the_package_installs_beside_colabs_pins_and_its_fast_tests_pass(root, c
     after = set(pip(colab_python, "freeze", "--exclude", "labkit").stdout.splitlines())
     assert before <= after, f"installing labkit changed {sorted(before - after)}"
     pinned = {line.split("#")[0].strip() for line in PINS.read_text().splitlines() if "==" in line}
-    assert {p.lower() for p in pinned} <= {a.lower() for a in after}, "the environment is not Colab's"
+    assert set(map(plain, pinned)) <= set(map(plain, after)), "the environment is not Colab's"
     tests = [str(root / "tests" / name) for name in FAST_TESTS]
     env = {**os.environ, "LABKIT_DATA": str(tmp_path / "data"), "LABKIT_FAST": "1"}
     done = subprocess.run(
@@ -183,6 +187,22 @@ def test_the_package_installs_beside_colabs_pins_and_its_fast_tests_pass(root, c
         env=env,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+
+
+@pytest.mark.colab
+def test_photos_serve_files_where_tfds_is_broken_and_say_why(colab_python, root, tmp_path):
+    """Colab's own pins: tensorflow_datasets imports, logs an error, and is empty."""
+    code = (
+        "import labkit; labkit.setup(); import tensorflow_datasets as tfds; assert not hasattr(tfds, 'load');"
+        "from labkit import photos; album = photos.prepare('tiny', progress=False);"
+        "assert len(list(album.files())) == len(album) == 160; print('NOTE', album.note)"
+    )
+    env = {**os.environ, "PYTHONPATH": str(root), "LABKIT_DATA": str(tmp_path)}
+    done = subprocess.run(
+        [colab_python, "-c", code], capture_output=True, text=True, check=False, env=env, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "protobuf" in done.stdout.split("NOTE")[1]
 
 
 #: Fast, and together they touch every room that a notebook uses.

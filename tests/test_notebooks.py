@@ -142,7 +142,7 @@ def test_the_badge_points_at_its_own_file(path):
 @each
 def test_the_bootstrap_installs_labkit_only_and_only_when_it_is_missing(path):
     (cell,) = [c for c in cells(path, "code") if "bootstrap" in c.metadata.get("tags", [])]
-    assert cell is cells(path, "code")[0]
+    assert cell == cells(path, "code")[0]
     repository, tag = settings(ROOT)
     assert cell.source.startswith("try:\n    import labkit\nexcept ImportError:")
     assert re.findall(r"pip install (.*)", cell.source) == [f'-q "labkit @ git+https://github.com/{repository}@{tag}"']
