@@ -59,8 +59,11 @@ def tour(
 
     try:
         walk(out, rounds=rounds)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         raise _fail(error) from None
+    except KeyboardInterrupt:
+        typer.echo(f"\nlabkit: stopped; what was finished is in {out}, and `make tour` starts afresh", err=True)
+        raise typer.Exit(130) from None
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import sys
@@ -112,9 +113,19 @@ def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> An
             on_cell_start=started,
             on_cell_executed=lambda cell, cell_index, **_: bar.update(cell_index in code),
         )
+        # On Ctrl-C nbclient ends the kernel, and then it and asyncio trip over its absence in several ways.
+        noisy = logging.getLogger("asyncio")
+        level = noisy.level
+        noisy.setLevel(logging.CRITICAL)
         try:
             client.execute()
-        except (CellControlSignal, DeadKernelError) as error:
+        except BaseException as error:
+            if getattr(client, "_async_cleanup_kernel_future", None) is not None:
+                raise KeyboardInterrupt from None
+            if not isinstance(error, (CellControlSignal, DeadKernelError)):
+                raise
             reason = f"{error.ename}: {error.evalue}" if hasattr(error, "ename") else str(error).splitlines()[0]
             raise RuntimeError(f"{title} stopped at cell {running} of {len(notebook.cells)}: {reason}") from error
+        finally:
+            noisy.setLevel(level)
     return notebook

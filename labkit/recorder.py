@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit import measures
+from labkit import measures, xplane
 from labkit.notebook import cores
 from labkit.session import Drive, RecordingError, drive, known_steps
 from labkit.trace import CATEGORIES, Thread, Trace
@@ -250,6 +250,7 @@ class _Plan:
                 "source": accelerator.source,
                 "describe": accelerator.describe(),
             },
+            storage="modelled" if any(map(xplane.held, used)) else None,
             batch_size=run.batch_size,
             steps=len(stamps),
             warmup=self.warmup,
@@ -306,11 +307,11 @@ def _notes(run: Drive, trace: Trace, events: int, steps: int | None) -> Iterator
             f"the profiler watched {watched:,} of {run.steps:,} steps, to stay within its number of events; "
             "spans and measures are of those."
         )
-    cost_ns = events * EVENT_NS
-    if cost_ns > DISTORTS * run.cpu_ns and cost_ns > NOTICED * trace.span_ns:
+    cost_ns, cpu_ns = events * EVENT_NS, run.cpu_ns * watched / run.steps
+    if cost_ns > DISTORTS * cpu_ns and cost_ns > NOTICED * trace.span_ns:
         yield (
             f"recording distorts this pipeline: {events / max(1, run.window_images):.0f} events per image of about "
-            f"{EVENT_NS / 1e3:.1f} µs each are some {min(1.0, cost_ns / max(1, run.cpu_ns)):.0%} of its CPU time; "
+            f"{EVENT_NS / 1e3:.1f} µs each are some {min(1.0, cost_ns / max(1, cpu_ns)):.0%} of its CPU time; "
             "trust the order of spans, not their lengths."
         )
 

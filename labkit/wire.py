@@ -14,6 +14,7 @@ import numpy as np
 
 # A tag is the field number times 8 plus the wire type: 0 a varint, 1 and 5 fixed 8 and 4 bytes, 2 a length and bytes.
 _VARINT, _FIXED8, _BYTES, _FIXED4 = 0, 1, 2, 5
+_FIXED_SIZE = np.array([0, 8, 0, -1, -1, 4, -1, -1])
 
 
 class Malformed(Exception):
@@ -21,11 +22,12 @@ class Malformed(Exception):
 
 
 class Line(NamedTuple):
-    """One thread or GPU stream; `at` holds the byte position of each of its events."""
+    """One thread or GPU stream; `at` and `end` are the byte positions around the body of each of its events."""
 
     name: str
     timestamp_ns: int
-    at: list[int]
+    at: np.ndarray
+    end: np.ndarray
 
 
 class Plane(NamedTuple):
@@ -42,7 +44,7 @@ class Events(NamedTuple):
     """Columns of the wanted events of a plane; ``all_…`` cover the unwanted ones, too.
 
     `line` and `name` are positions in the lines and in the ids given to `events`; `start_ps` and `end_ps`
-    count picoseconds from the timestamp of the line; `at` is the byte position.
+    count picoseconds from the timestamp of the line; `at` and `end` are byte positions.
     """
 
     line: np.ndarray
@@ -50,6 +52,7 @@ class Events(NamedTuple):
     start_ps: np.ndarray
     end_ps: np.ndarray
     at: np.ndarray
+    end: np.ndarray
     all_lines: np.ndarray
     all_names: np.ndarray
 
@@ -82,43 +85,49 @@ def events(raw: np.ndarray, lines: list[Line], ids: np.ndarray, wanted: np.ndarr
     Malformed, IndexError
         If an event does not fit its line, or lasts less than 0 ps.
     """
-    at = np.array([position for line in lines for position in line.at], np.int64)
+    at, end = (np.concatenate([np.zeros(0, np.int64), *(line[i] for line in lines)]) for i in (2, 3))
     line = np.repeat(np.arange(len(lines)), [len(line.at) for line in lines])
-    length, cursor = _varints(raw, at)
-    end = cursor + length
-    columns = {0x08: np.zeros(len(at), np.int64), 0x10: np.zeros(len(at), np.int64), 0x18: np.zeros(len(at), np.int64)}
-    active, first = np.flatnonzero(cursor < end), True
+    cursor, ident, start_ps, duration_ps = at.copy(), *np.zeros((3, len(at)), np.int64)
+    # TensorFlow writes the id first; an event that begins otherwise keeps its place for the loop below.
+    active = np.flatnonzero(cursor < end)
+    active = active[raw[cursor[active]] == 0x08]
+    ident[active], cursor[active] = _varints(raw, cursor[active] + 1)
+    name = _positions(ids, ident)
+    dropped = np.zeros(len(at), bool)
+    dropped[active] = ~wanted[name[active]]
+    active = np.flatnonzero((cursor < end) & ~dropped)
     while len(active):
         tag, here = _varints(raw, cursor[active])
-        value, after = np.zeros(len(active), np.int64), here.copy()
-        counted = np.isin(tag & 7, (_VARINT, _BYTES))
-        value[counted], after[counted] = _varints(raw, here[counted])
-        skip = np.select([tag & 7 == _BYTES, tag & 7 == _FIXED8, tag & 7 == _FIXED4, counted], [value, 8, 4, 0], -1)
-        after += skip
-        if ((skip < 0) | (after < here) | (after > end[active]) | (tag < 8)).any():
+        wire = tag & 7
+        if wire.any():
+            value, after = np.zeros(len(active), np.int64), here + _FIXED_SIZE[wire]
+            counted = np.flatnonzero((wire == _VARINT) | (wire == _BYTES))
+            value[counted], after[counted] = _varints(raw, here[counted])
+            length = np.where(wire == _BYTES, value, 0)
+            after += length
+            if ((length < 0) | (after < here) | (_FIXED_SIZE[wire] < 0)).any():
+                raise Malformed("an event holds a field that does not fit it")
+        else:
+            value, after = _varints(raw, here)
+        if (after > end[active]).any() or tag.min() < 8:
             raise Malformed("an event holds a field that does not fit it")
-        for field, column in columns.items():
-            mask = tag == field
+        for field, column in ((0x08, ident), (0x10, start_ps), (0x18, duration_ps)):
+            mask = np.flatnonzero(tag == field)
             column[active[mask]] = value[mask]
         cursor[active] = after
-        unfinished = after < end[active]
-        if first:
-            unfinished &= (tag != 0x08) | wanted[_positions(ids, columns[0x08][active])]
-            first = False
-        active = active[unfinished]
-    name = _positions(ids, columns[0x08])
-    keep = np.flatnonzero(wanted[name])
-    start_ps, duration_ps = columns[0x10][keep], columns[0x18][keep]
+        active = active[after < end[active]]
+    name = _positions(ids, ident)
+    keep = np.flatnonzero(wanted[name] & ~dropped)
+    start_ps, duration_ps = start_ps[keep], duration_ps[keep]
     if len(keep) and (duration_ps.min() < 0 or (start_ps + duration_ps < start_ps).any()):
         raise Malformed("an event lasts less than 0 ps, or for ever")
-    return Events(line[keep], name[keep], start_ps, start_ps + duration_ps, at[keep], line, name)
+    return Events(line[keep], name[keep], start_ps, start_ps + duration_ps, at[keep], end[keep], line, name)
 
 
-def stats_of(data: bytes, at: int, names: dict[int, str]) -> dict[str, int | str]:
-    """Return the stats of the event at byte `at` by name: whole numbers and text, others left out."""
-    length, start = _varint(data, at)
+def stats_of(data: bytes, at: int, end: int, names: dict[int, str]) -> dict[str, int | str]:
+    """Return the stats of the event between two bytes, by name: whole numbers and text, others left out."""
     found = {}
-    for tag, _, low, high in _fields(data, start, start + length):
+    for tag, _, low, high in _fields(data, at, end):
         if tag == 0x22:
             key, value = _stat(data, low, high, names)
             if value is not None:
@@ -145,25 +154,31 @@ def _plane(data: bytes, at: int, end: int) -> Plane:
 
 
 def _line(data: bytes, at: int, end: int) -> Line:
-    name, timestamp_ns, found = "", 0, []
-    append = found.append
+    """Return one line. Events are told apart by their lengths only, which is all that has to go one by one."""
+    name, timestamp_ns, starts, ends = "", 0, [], []
     while at < end:
-        # An event of less than 128 bytes, as almost all are: this is the loop that counts.
-        if data[at] == 0x22 and data[at + 1] < 0x80:
-            append(at + 1)
-            at += data[at + 1] + 2
+        # Almost all events are shorter than 128 bytes and follow each other: this is the loop that counts.
+        begin, lengths = at, bytearray()
+        append = lengths.append
+        while at < end and data[at] == 0x22 and (length := data[at + 1]) < 0x80:
+            append(length)
+            at += length + 2
+        if lengths:
+            sizes = np.frombuffer(lengths, np.uint8).astype(np.int64)
+            ends.append(begin + np.cumsum(sizes + 2))
+            starts.append(ends[-1] - sizes)
             continue
-        tag, value, start, after = next(_fields(data, at, end))
+        tag, value, start, at = next(_fields(data, at, end))
         if tag == 0x22:
-            append(at + 1)
+            starts.append(np.array([start]))
+            ends.append(np.array([at]))
         elif tag == 0x12:
-            name = _text(data, start, after)
+            name = _text(data, start, at)
         elif tag == 0x18:
             timestamp_ns = value
-        at = after
     if at > end:
         raise Malformed(f"an event runs beyond its line, which ends at byte {end}")
-    return Line(name, timestamp_ns, found)
+    return Line(name, timestamp_ns, *(np.concatenate([np.zeros(0, np.int64), *x]) for x in (starts, ends)))
 
 
 def _named(data: bytes, at: int, end: int) -> tuple[int, str]:

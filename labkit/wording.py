@@ -37,7 +37,7 @@ def percent(share: float) -> str:
 
 
 def provenance(meta: dict[str, Any]) -> str:
-    """Return on one line whether a run was measured or modelled, and what consumed its batches.
+    """Return on one line whether a run was measured or modelled, and what stood at its two ends.
 
     Parameters
     ----------
@@ -46,7 +46,8 @@ def provenance(meta: dict[str, Any]) -> str:
     """
     host = meta.get("host") or {}
     where = f" on {host['cpus']} cores" if host.get("cpus") and meta["origin"] == "measured" else ""
-    return f"{meta['origin']}{where} · {accelerator(meta)}"
+    storage = f" · {meta['storage']} storage" if meta.get("storage") else ""
+    return f"{meta['origin']}{where} · {accelerator(meta)}{storage}"
 
 
 def accelerator(meta: dict[str, Any]) -> str:

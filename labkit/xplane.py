@@ -25,6 +25,7 @@ WAIT_MARK, TRAIN_MARK = "labkit wait", "labkit train"
 IN_CONSUMER = "tf.data in the consumer's thread"
 
 _WAIT, _TRAIN, _OTHER = (CATEGORIES.index(c) for c in ("wait", "train", "other"))
+_BATCH = re.compile(r"(Padded)?Batch(V\d+)?")
 _SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord")
 _PROCESS, _DONE = "ExecutorState::Process", "ExecutorDoneCallback"
 _CAPTURED, _CALL = "InstantiatedCapturedFunction::", "FunctionRun"
@@ -75,8 +76,9 @@ def category(name: str) -> str | None:
     """
     if name.startswith("Iterator::"):
         leaf = plain(name).rpartition("::")[2]
-        return "batch" if "Batch" in leaf else "read" if leaf in _SOURCES else "iterator"
-    if name.startswith("SingleElementIterator::") and name.endswith("::Sleep"):  # `labkit.storage` holds a read
+        # Copying a batch together is work of a batch node's own; a node that maps or batches in other threads waits.
+        return "batch" if _BATCH.fullmatch(leaf) else "read" if leaf in _SOURCES else "iterator"
+    if held(name):
         return "read"
     if name.startswith("CpuExecutable::Execute"):  # a map function compiled by XLA
         return "map"
@@ -92,6 +94,11 @@ def category(name: str) -> str | None:
     if op.startswith(("Resize", "CropAndResize")):
         return "resize"
     return "iterator" if re.search(r"Dataset(V\d+)?$", op) else "map"
+
+
+def held(name: str) -> bool:
+    """Tell whether an event is a read that `labkit.storage` holds: its storage is modelled."""
+    return name.startswith("SingleElementIterator::") and name.endswith("::Sleep")
 
 
 def plain(name: str) -> str:
@@ -138,7 +145,7 @@ def _times(events: wire.Events, lines: list[wire.Line], base_ns: int | None) -> 
     """
     origin_ns = np.zeros(len(lines) + 1, np.int64)
     for i, line in enumerate(lines):
-        if base_ns is None and line.at and abs(line.timestamp_ns) < 10**17:
+        if base_ns is None and len(line.at) and abs(line.timestamp_ns) < 10**17:
             raise wire.Malformed("its times are relative, and the start they refer to (profile_start_time) is missing")
         relative = base_ns is not None and line.timestamp_ns < base_ns // 2
         origin_ns[i] = line.timestamp_ns + (base_ns if relative else 0)
@@ -175,6 +182,9 @@ class _Host:
         """Apply a test to every name; the last entry stands for an event without one."""
         return np.array([bool(test(n)) for n in self.names] + [False])
 
+    def _stats(self, events: wire.Events, row: int) -> dict[str, int | str]:
+        return wire.stats_of(self.data, int(events.at[row]), int(events.end[row]), self.plane.stats)
+
     def rows(self) -> _Rows:
         """Return the spans on threads that say whose work they are."""
         events, lines = self.events, self.plane.lines
@@ -188,7 +198,7 @@ class _Host:
         what[whose == _HOST] = _OTHER
         step = np.full(len(keep), -1, np.int32)
         for row in np.flatnonzero(whose[keep] == _CONSUMER).tolist():
-            number = wire.stats_of(self.data, int(events.at[keep[row]]), self.plane.stats).get("step_num")
+            number = self._stats(events, keep[row]).get("step_num")
             step[row] = number if isinstance(number, int) and 0 <= number < 2**31 else -1
         names = [plain(n) for n in self.names]
         name = events.name[keep]
@@ -234,7 +244,7 @@ class _Host:
         found = wire.events(self.raw, self.plane.lines, self.ids, ours | theirs | process)
         used = np.flatnonzero(~process[found.name] | np.isin(found.line, events.line[shared]))
         call = np.zeros(len(found.line), np.int64)
-        call[used] = [wire.stats_of(self.data, at, self.plane.stats).get("id", 0) for at in found.at[used].tolist()]
+        call[used] = [self._stats(found, row).get("id", 0) for row in used.tolist()]
         captured, announced = call[ours[found.name]], call[(ours | theirs)[found.name]]
         running = np.zeros(len(found.line), bool)
         running[used] = process[found.name[used]]
@@ -269,7 +279,7 @@ class _Host:
         found = {}
         for i, row in zip(*np.unique(self.events.name, return_index=True), strict=True):
             if i < len(self.names) and self.names[i].startswith("Iterator::"):
-                given = str(wire.stats_of(self.data, int(self.events.at[row]), self.plane.stats).get("name", ""))
+                given = str(self._stats(self.events, row).get("name", ""))
                 # Without name=, TensorFlow writes MapDataset:2, or fused(MapDataset:2,BatchDatasetV2:3).
                 if re.sub(r"\w*Dataset\w*:\d+|fused|\W", "", given):
                     found.setdefault(plain(self.names[i]).removeprefix("Iterator::"), given)

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "xplane": {"trace", "wire"},
     "session": {"trace", "work", "xplane"},
     "measures": {"intervals", "trace", "work"},
-    "recorder": {"measures", "notebook", "session", "trace"},
+    "recorder": {"measures", "notebook", "session", "trace", "xplane"},
     # right of Trace: lanes and gaps, words, pictures
     "lanes": {"intervals", "trace"},
     "wording": {"lanes", "timeline"},

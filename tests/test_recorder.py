@@ -5,6 +5,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -76,10 +77,12 @@ class Counting(accelerators.Modelled):
     def __init__(self, at=-1, odd=lambda: None):
         super().__init__("counting", "a test", 0.0, 1e5, "0.1 ms")
         object.__setattr__(self, "seen", [])
+        object.__setattr__(self, "times_ns", [])
         object.__setattr__(self, "do", (at, odd))
 
     def step(self, batch):
         self.seen.append(batch)
+        self.times_ns.append(time.time_ns())
         if len(self.seen) - 1 == self.do[0]:
             self.do[1]()
         super().step(batch)
@@ -201,8 +204,6 @@ def test_a_keras_step_on_the_cpu_is_not_counted_as_work_of_the_pipeline(tf, phot
 
 
 def test_the_first_batch_is_timed_from_before_the_iterator(tf):
-    import time
-
     def slow():
         time.sleep(0.2)
         yield from np.zeros((9, 2), np.float32)
@@ -292,6 +293,10 @@ def test_a_long_job_is_driven_to_its_end_but_watched_for_a_window(tf, known):
     assert f"watched {meta['steps']} of 400 steps" in meta["profiler"]["note"]
     assert trace.select("wait").sum() == meta["steps"]
     assert trace.where(trace.select("wait")).step.tolist() == list(range(meta["steps"]))
+    # Of an end that is known, the last steps are watched, so that no step follows the writing of the profile.
+    begin, end = meta["window_ns"]
+    watched = [i for i, at in enumerate(consumer.times_ns[2:]) if begin <= at <= end]
+    assert watched == list(range(400))[-meta["steps"] :] if known else list(range(meta["steps"]))
 
 
 def test_memory_stays_bounded_in_a_long_job(tf):

@@ -357,6 +357,8 @@ def test_text_says_first_where_the_figures_come_from():
     lines = str(Timeline(trace)).splitlines()
     assert lines[0] == "Timeline of 'naive': measured on 2 cores · modelled accelerator V100"
     assert "modelled V100: 195 ms" in lines[1]
+    held = str(Timeline(walk(origin="measured", accelerator=accelerator, storage="modelled")))
+    assert held.splitlines()[0].endswith("modelled accelerator V100 · modelled storage")
     assert "accelerator not stated" in str(Timeline(walk()))
 
 

@@ -109,7 +109,10 @@ def test_a_profile_becomes_spans_on_threads_that_say_whose_work_they_are(pb, tmp
         ("ArithmeticOptimizer/AddOpsRewrite_adjust_brightness:AddV2", "map"),
         ("EagerPyFunc:EagerPyFunc", "map"),
         ("CpuExecutable::ExecuteAsyncOnStream", "map"),
-        ("Iterator::Root::Prefetch::ParallelBatch", "batch"),
+        ("Iterator::Root::Prefetch::ParallelBatch", "iterator"),
+        ("Iterator::Root::MapAndBatch", "iterator"),
+        ("Iterator::Root::PaddedBatchV2", "batch"),
+        ("SingleElementIterator::FiniteTake::Sleep", "read"),
         ("Iterator::Root::ParallelInterleaveV4[12]::TFRecord", "read"),
         ("Iterator::Root::BatchV2::Map", "iterator"),
         ("TensorSliceDataset:TensorSliceDataset", "iterator"),
@@ -340,6 +343,31 @@ def test_a_file_cut_off_anywhere_gives_a_sentence_or_a_shorter_trace(pb, tmp_pat
         else:
             with pytest.raises(ValueError, match=r"cut\.xplane\.pb"):
                 xplane.read(path)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b"\x22\x09\x08\x01\x10\x05",  # says 9 bytes, and its line ends after 4
+        b"\x22\x0d\x08\x01\x22\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00",  # a stat of 2^63 - 1 bytes
+        b"\x22\x0e\x08\x01\x22\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00",  # a stat of -1 bytes
+        b"\x22\x04\x08\x01\x13\x00",  # a group, which protobuf has given up
+        b"\x22\x03\x08\x01\x19",  # eight bytes, of which none is there
+        b"\x22\x0e\x08\x01\x18" + b"\xff" * 10 + b"\x01",  # a number of 77 bits
+        b"\x22\x0d\x08\x01\x18" + b"\xff" * 9 + b"\x01",  # lasts -1 ps
+    ],
+)
+def test_an_impossible_event_is_refused(pb, tmp_path, event):
+    whole = a_small_profile(pb)
+    host = whole.space.planes[1]
+    line = pb.XLine(name="tf_data_private_threadpool/9").SerializeToString() + event
+    host.event_metadata[1].name = "a:Mul"
+    plane = host.SerializeToString() + b"\x1a" + bytes([len(line)]) + line
+    size = bytes([len(plane) & 127 | 128, len(plane) >> 7])
+    data = pb.XSpace(planes=[whole.space.planes[0]]).SerializeToString() + b"\x0a" + size + plane
+    (tmp_path / "odd.xplane.pb").write_bytes(data + b"\x52\x20" + b"host" * 8)
+    with pytest.raises(ValueError, match=r"odd\.xplane\.pb is not a whole profiler file"):
+        xplane.read(tmp_path / "odd.xplane.pb")
 
 
 def test_flipped_bytes_never_do_worse_than_a_sentence(pb, tmp_path):

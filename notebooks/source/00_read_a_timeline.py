@@ -22,7 +22,7 @@ from labkit import accelerators, photos, storage
 #
 # Extract is limited by the disk or the network, transform by the processor. If either is too slow, the accelerator stands idle, and idle accelerators cost the same as busy ones. At Google, one job in five spent more than a third of its compute time in the input pipeline (Murray et al., *tf.data*, VLDB 2021, figure 1).
 #
-# The lab brings its own photos, made on this machine, so nothing is downloaded. They have the sizes of ImageNet's: about 115 kB and 500×375 pixels each.
+# The lab brings its own photos, made on this machine, so nothing is downloaded. On average they are as large as ImageNet's: 115 kB (DLIO benchmark, resnet50 workload files), about 500×375 pixels.
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()
@@ -58,7 +58,7 @@ def transform(data):
     return tf.clip_by_value(image, 0, 1)
 
 # %% [markdown]
-# Watch the size of one photo on its way. A decoded image is five to seven times as large as its file (DS-Analyzer, VLDB 2021, section 6.3), and float32 makes it four times larger again: memory, not only time, is spent in a pipeline.
+# Watch the size of one photo on its way. A decoded image is typically five to seven times as large as its file (DS-Analyzer, VLDB 2021, section 6.3). Then float32 takes four bytes where a decoded value took one; resizing to 224×224 gives most of that back here. A pipeline spends memory, not only time.
 
 # %% tags=["nbval-ignore-output"]
 data = tf.io.read_file(album.paths[0])
@@ -71,7 +71,7 @@ print(f"example {image.numpy().nbytes:>9,} bytes, {image.shape}, {image.dtype.na
 # %% [markdown]
 # ## Predict
 #
-# Suppose that loading one batch takes 60 ms and training on it takes 60 ms. First the one, then the other, then the next batch. For what share of the time is the accelerator busy? Commit yourself: write a number before you run on.
+# Suppose that loading one batch takes 60 ms and training on it takes 60 ms. First the one, then the other, then the next batch. From here on, *loading a batch* is short for everything that happens before the accelerator has it: extract and transform. For what share of the time is the accelerator busy? Commit yourself: write a number before you run on.
 
 # %%
 my_prediction = 0.75  # share of time that the accelerator is busy, 0 to 1
@@ -130,8 +130,8 @@ labkit.draw(trace, title="Sequential: load, then train")
 #
 # Read it from the top.
 #
-# 1. **Accelerator.** Blocks are train steps. The hatched boxes between them are *gaps*: the accelerator waits, and the number says for how long. The percentage at the end of the lane is the headline of every analysis: the busy share.
-# 2. **The workers.** Each photo is read, decoded, resized and augmented, one after the other. tf.data hands every photo to some thread of a small pool, so the work hops between lanes, but at any moment only one of them works. After sixteen photos the batch is copied together, and the accelerator may start.
+# 1. **Accelerator.** Blocks are train steps. The hatched boxes between them are *gaps*: the accelerator waits, and the number says for how long. The percentage at the end of the lane is the headline of every analysis: the busy share. It counts the whole window, not only the steps shown.
+# 2. **The workers.** A *thread* is one line of work that the processor runs. Each photo is read, decoded, resized and augmented, one after the other; tf.data hands every photo to some thread of a small pool, one per core, so the work hops between lanes, but at any moment only one of them works. After sixteen photos the batch is copied together, in the lane *tf.data in the consumer's thread*; its grey line means that it waits until then.
 # 3. **All lanes together.** Accelerator and workers never work at the same time. While one trains, the others do nothing, and the other way round. That is what *sequential* looks like.
 #
 # The same in numbers, for those who prefer them and for screen readers:
@@ -142,6 +142,9 @@ print(timeline)
 
 # %% tags=["nbval-ignore-output"]
 print(f"you predicted {my_prediction:.0%} busy, measured {timeline.busy:.0%}")
+
+# %% [markdown]
+# With equal times the answer is one half: 60 of 120 ms. If the measured share is off, loading took longer or shorter than in the probe. Notebook 01 asks how much such numbers vary.
 
 # %% [markdown]
 # ## Sequential and pipelined
@@ -156,7 +159,7 @@ labkit.compare(trace, pipelined_trace, labels=("sequential", "pipelined"))
 # %% [markdown]
 # Both pictures share one time axis and show the same number of steps, so a shorter picture is a faster job. In the lower one a lane called *Prefetch* appears: the producer. It and the workers are busy *under* the train steps, and the gaps shrink or vanish.
 #
-# Where gaps remain, loading is still slower than training. Overlap hides the shorter of the two times behind the longer one; it makes neither of them shorter.
+# A gap remains where a batch took longer to load than the step before it took to train. Overlap hides the shorter of the two times behind the longer one; it makes neither of them shorter.
 #
 # ## Fetch stall or prep stall?
 #
@@ -165,7 +168,7 @@ labkit.compare(trace, pipelined_trace, labels=("sequential", "pipelined"))
 # - **prep stall**: the processor is still decoding or augmenting (the gap above is one);
 # - **fetch stall**: the processor waits as well, for storage.
 #
-# The distinction decides what to buy. More cores do nothing for a fetch stall, a faster disk does nothing for a prep stall. In a study of nine networks on a V100 with a SATA SSD and 35 % of the data in memory, fetch stalls took 10–70 % of the epoch; with all of it in memory, preparation still took up to 65 % (DS-Analyzer, VLDB 2021, sections 4.3.2 and 4.3.4).
+# The distinction decides what to buy. More cores do nothing for a fetch stall, a faster disk does nothing for a prep stall. In a study of nine networks on a V100 with a SATA SSD and 35 % of the data in memory, fetch stalls took 10–70 % of the epoch; with all of it in memory, preparation still took up to 65 % for one of them (ResNet18 on eight GPUs; DS-Analyzer, VLDB 2021, sections 4.3.2 and 4.3.4).
 #
 # To see a fetch stall, put the same photos on a slow disk. Here the disk is a model: the file is really read, and then held back for as long as the stated latency and bandwidth say.
 
@@ -182,10 +185,10 @@ slow_disk = plain(files.map(load_from_disk).batch(16))
 
 # %% tags=["nbval-ignore-output"]
 disk_trace = labkit.record(slow_disk, accelerator, steps=6, name="slow disk")
-labkit.draw(disk_trace, title="The same job with a slow disk", steps=2)
+labkit.draw(disk_trace, title="The same job with a slow disk (modelled HDD)", steps=2)
 
 # %% [markdown]
-# Same code, same accelerator, another cause: now reading fills the gaps. Ask for the shares instead of guessing from the colours:
+# Same chain, same accelerator, another cause: now reading takes most of each gap. Ask for the milliseconds instead of guessing from the colours:
 
 # %% tags=["nbval-ignore-output"]
 for name, each in [("memory", trace), ("slow disk", disk_trace)]:
@@ -195,7 +198,7 @@ for name, each in [("memory", trace), ("slow disk", disk_trace)]:
 # %% [markdown]
 # ## Exercises
 #
-# **00.1** Write `busy(spans, window_ms)`: the share of a window, 0 to 1, that train steps cover. `spans` is a list of `(start_ms, end_ms)` that do not overlap; the window starts at 0. Two lines are enough.
+# **00.1** Write `busy(spans, window_ms)`: the share of a window, 0 to 1, that train steps cover. `spans` is a list of `(start_ms, end_ms)` that do not overlap; the window starts at 0. One line is enough.
 
 # %% tags=["stub"]
 def busy(spans, window_ms):
@@ -232,7 +235,7 @@ labkit.check("00.2", step_ms)
 # ## In practice
 #
 # - A timeline shows a few steps. Always pair it with the busy share of a longer window: one odd step makes a striking picture and proves nothing.
-# - `nvidia-smi` shows that *some* kernel ran, not how much of the time or why it stopped. A timeline answers both.
-# - The recording here comes from TensorFlow's profiler, which also sees a real GPU's streams and copies. Nothing in this notebook changes on a machine that has one, except `accelerators.real()` in place of `accelerators.modelled(...)`.
+# - `nvidia-smi` says for what share of the last moments *some* kernel ran. It does not say when the pauses were or what they waited for. A timeline does.
+# - The recording here comes from TensorFlow's profiler, which also sees a real GPU's streams and copies. With a GPU and a TensorFlow that sees it (Colab, or `pip install '.[gpu]'`), put `accelerators.real()` in place of `accelerators.modelled(...)`: lanes for the GPU's streams appear, and the step time is no longer yours to choose.
 #
 # **Next:** [01 Measure a naive pipeline](01_measure_a_naive_pipeline.ipynb): what "naive" really means, and when a difference is a difference.

@@ -38,35 +38,37 @@ files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False
 # %% [markdown]
 # ## Naive is harder than it looks
 #
-# Write `files.map(load).batch(32)`, and tf.data does not run that. Before it starts, it rewrites the graph: it adds a prefetch at the end, fuses map and batch into one parallel node, makes maps parallel, and tunes all of it while it runs. That is helpful in production. In a lesson it is a trap: whoever compares "naive" with "prefetch" compares prefetch with prefetch and concludes that it gains nothing.
+# Write `files.map(load).batch(32)`, and tf.data does not run that. Before it starts, it rewrites the graph. What it does depends on the pipeline: here it fuses map and batch into one node, `MapAndBatch`, which prepares the next batch on its own while the consumer is busy; elsewhere it adds a `Prefetch` at the end. Either way the job already overlaps. That is helpful in production. In a lesson it is a trap: whoever compares this "naive" with "prefetch" compares overlap with overlap, and concludes that prefetch gains nothing.
 #
-# Do not take anybody's word for it, ours included. The profiler sees which nodes really run:
+# Do not believe it, measure it. The profiler sees which nodes really run:
 
 # %%
 as_it_comes = files.map(load).batch(32)
-default_trace = labkit.record(as_it_comes, accelerators.modelled(step_ms=20), steps=4)
-for node in default_trace.meta["graph"]:
+for node in labkit.recorder.graph(as_it_comes):
     print(node)
 
 # %% [markdown]
-# You wrote neither a prefetch nor a parallel node. Two options switch the rewriting off:
+# You wrote `map` and `batch`; what runs is `MapAndBatch`, and it works ahead. Two options switch the rewriting off:
 
 # %%
-options = tf.data.Options()
-options.experimental_optimization.apply_default_optimizations = False
-options.autotune.enabled = False
+def plain(dataset):
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = False
+    return dataset.with_options(options)
 
-naive = files.map(load).batch(32).with_options(options)
+
+naive = plain(files.map(load).batch(32))
+
+# %%
+for node in labkit.recorder.graph(naive):
+    print(node)
+
+# %% [markdown]
+# Now the graph that runs is the graph that was written. (A node that had nothing to do meanwhile, such as the full list of names, is not shown.) A recording keeps the options that it ran with, so that nobody has to remember them:
 
 # %%
 naive_trace = labkit.record(naive, v100, steps=12, name="naive")
-for node in naive_trace.meta["graph"]:
-    print(node)
-
-# %% [markdown]
-# Now the graph that runs is the graph that was written. A recording keeps the options that it ran with, so that nobody has to remember them:
-
-# %%
 for option, value in naive_trace.meta["options"].items():
     print(option, "=", value)
 
@@ -106,11 +108,11 @@ for kind in ("read", "decode", "resize", "map", "batch"):
     print(f"{kind:<8} {per_image:6.2f} ms  {'#' * round(per_image * 20)}")
 
 # %% [markdown]
-# Decoding leads. *Map* is everything else in the chain: float conversion, flip, brightness, saturation, clip. Reading is nearly free here, since the files were just written and the operating system still holds them in memory, the *page cache*. A photo set larger than memory has no such luck. Throw it out of the cache and look again:
+# On a quiet machine decoding usually leads, and *map* follows: float conversion, flip, brightness, saturation, clip. Reading is nearly free while the operating system still holds the files in memory, the *page cache*. A photo set larger than memory has no such luck. Throw it out of the cache and look again:
 
 # %%
 paths = list(album.take(160).paths)
-read_only = tf.data.Dataset.from_tensor_slices(paths).map(tf.io.read_file).batch(16).with_options(options)
+read_only = plain(tf.data.Dataset.from_tensor_slices(paths).map(tf.io.read_file).batch(16))
 instant = accelerators.modelled(step_ms=1)
 
 
@@ -128,11 +130,11 @@ print(f"{left:.0%} of the bytes were still in the cache after eviction")
 print(f"read, per image: warm {min(warm):.3f} ms, cold {min(cold):.3f} ms")
 
 # %% [markdown]
-# If both are alike, your disk is fast or lies about what it keeps: virtual machines often have a second cache outside. That is a result, too.
+# If the first line is not near 0 %, the files could not be thrown out (macOS, or a folder that lives in memory), and warm and cold are the same thing. If it is 0 % and both are alike, your disk is fast, or there is a second cache outside a virtual machine. That is a result, too.
 #
 # ## The first batch is another story
 #
-# Before the first batch arrives, TensorFlow builds the graph and starts threads. It happens once per epoch, so it belongs into a column of its own and not into the mean.
+# Before the first batch arrives, TensorFlow starts the pipeline and fills the shuffle buffer: once per iterator, so once per job with `repeat()`, and every epoch without. Here the buffer holds only file names, and the difference may be small; a buffer of images costs seconds. So it has a column of its own and stays out of the mean.
 
 # %% tags=["nbval-ignore-output"]
 print(f"first batch {naive_trace.meta['first_batch_ns'] / 1e6:,.0f} ms, later waits {timeline.wait_ms:,.0f} ms")
@@ -147,9 +149,9 @@ twins = labkit.measure({"naive": naive, "naive again": naive}, v100, steps=6, re
 twins
 
 # %% [markdown]
-# The medians differ in some digit. Is one of them faster? The table answers with a *verdict*, and gives one only if the effect is larger than the spread over the rounds. For twins the honest answer is "no measurable difference".
+# The medians differ in some digit. Is one of them faster? The table answers with a *verdict*, and gives one only if the effect is larger than the spread over the rounds. For twins the honest answer is "no measurable difference". The interval is one of 97 %: about three times in a hundred, chance gives even twins a verdict. Run the cell again if it happens to you.
 #
-# Now something that does differ. Half the pixels in each direction are a quarter of the resizing and augmenting, but decoding stays:
+# Now something that does differ: the same chain, and at its end one more resize, to 112×112. Each image then has a quarter of the pixels:
 
 # %%
 def load_small(path, label):
@@ -157,16 +159,16 @@ def load_small(path, label):
     return tf.image.resize(image, [112, 112]), label
 
 
-smaller = files.map(load_small).batch(32).with_options(options)
+smaller = plain(files.map(load_small).batch(32))
 
 # %% tags=["nbval-ignore-output"]
 pair = labkit.measure({"naive": naive, "smaller": smaller}, v100, steps=3, repeats=2)
 pair
 
 # %% [markdown]
-# The table refuses: the two do not deliver the same thing, so their speeds cannot be compared. This is not pedantry. A guide that nearly everybody copies its benchmark from compares 12 samples with 6 in one of its rows, and users found out (tensorflow issue 46536).
+# The table refuses: the two do not deliver the same thing, so their speeds cannot be compared. This matters in practice. TensorFlow's own guide measured its interleave examples on another number of samples than the rest, and readers found out (tensorflow issue 46536).
 #
-# A fair comparison leaves the result alone. TensorFlow's default way to undo the discrete cosine transform in JPEG is said to be faster than the accurate one used here. Is it, on this machine?
+# A fair comparison delivers the same photos in the same shapes. TensorFlow's default way to undo the discrete cosine transform of JPEG is said to be faster than the accurate one used here; its pixels differ slightly. Is it faster on this machine?
 
 # %%
 def load_default_dct(path, label):
@@ -179,7 +181,7 @@ def load_default_dct(path, label):
     return tf.clip_by_value(image, 0, 1), label
 
 
-default_dct = files.map(load_default_dct).batch(32).with_options(options)
+default_dct = plain(files.map(load_default_dct).batch(32))
 
 # %% tags=["nbval-ignore-output"]
 dct = labkit.measure({"accurate": naive, "default": default_dct}, v100, steps=6, repeats=5)
@@ -204,7 +206,7 @@ def images_per_s(step_ms, batch):
 labkit.check("01.1", images_per_s)
 
 # %% [markdown]
-# **01.2** Write `naive_options(dataset)`: the same dataset with nothing of tf.data's own overlap. Four lines.
+# **01.2** Write `naive_options(dataset)`: the same dataset with tf.data's rewriting and its tuning switched off. Four lines.
 
 # %% tags=["stub"]
 def naive_options(dataset):
@@ -240,12 +242,12 @@ labkit.check("01.3", verdict)
 # %% [markdown]
 # ## Recap
 #
-# You switched tf.data's own improvements off and read from the graph that they are off. You measured a naive job, named its busy share, and saw decoding lead the cost per image. You kept the first batch apart, compared equal runs with each other, and were refused a comparison of unequal ones.
+# You switched tf.data's own improvements off and read from the graph that they are off. You measured a naive job, named its busy share, and saw that decoding and augmenting, not reading, take the time while the files are in memory. You kept the first batch apart, compared equal runs with each other, and were refused a comparison of unequal ones.
 #
 # ## In practice
 #
 # - Leave the defaults *on* in production. They are off here so that each technique can be seen alone.
 # - Quote the median of several rounds with its spread, and the ratio within one run rather than the seconds of two days.
-# - The profiler costs about a microsecond per event. That is nothing for photos, at some 60 events each, and much for tiny elements; the table says so when it matters.
+# - The profiler costs a little for every event it notes (`naive_trace.meta["profiler"]` counts them). For photos that is nothing; for tiny elements it is much, and the table says so when it matters.
 #
 # **Next:** [02 Overlap with prefetch](02_overlap_with_prefetch.ipynb): the gap shrinks by one word.
