@@ -105,7 +105,7 @@ def events(raw: np.ndarray, lines: list[Line], ids: np.ndarray, wanted: np.ndarr
             value[counted], after[counted] = _varints(raw, here[counted])
             length = np.where(wire == _BYTES, value, 0)
             after += length
-            if ((length < 0) | (after < here) | (_FIXED_SIZE[wire] < 0)).any():
+            if ((length < 0) | (_FIXED_SIZE[wire] < 0)).any():
                 raise Malformed("an event holds a field that does not fit it")
         else:
             value, after = _varints(raw, here)

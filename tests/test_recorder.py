@@ -296,7 +296,7 @@ def test_a_long_job_is_driven_to_its_end_but_watched_for_a_window(tf, known):
     # Of an end that is known, the last steps are watched, so that no step follows the writing of the profile.
     begin, end = meta["window_ns"]
     watched = [i for i, at in enumerate(consumer.times_ns[2:]) if begin <= at <= end]
-    assert watched == list(range(400))[-meta["steps"] :] if known else list(range(meta["steps"]))
+    assert watched == (list(range(400))[-meta["steps"] :] if known else list(range(meta["steps"])))
 
 
 def test_memory_stays_bounded_in_a_long_job(tf):

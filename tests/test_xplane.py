@@ -210,7 +210,8 @@ NAMES = st.one_of(
         "Iterator::Root::Prefetch", "Iterator::Root::BatchV2[4]::Map",
         "ThreadpoolListener::Record", "MemoryAllocation", "PrefetchProduce", "EagerExecute",
     ]),
-    st.text(max_size=30),
+    # Hypothesis knows the texts of the code; the marks and the callback mean more than `category` says.
+    st.text(max_size=30).filter(lambda name: not name.startswith(("labkit ", "Executor"))),
 )  # fmt: skip
 EVENTS = st.tuples(
     st.integers(0, 12),  # position of the name; one more than there are: an id without a name
@@ -348,7 +349,7 @@ def test_a_file_cut_off_anywhere_gives_a_sentence_or_a_shorter_trace(pb, tmp_pat
 @pytest.mark.parametrize(
     "event",
     [
-        b"\x22\x09\x08\x01\x10\x05",  # says 9 bytes, and its line ends after 4
+        b"\x22\x06\x08\x01\x10\x05",  # says 6 bytes, and its line ends after 4
         b"\x22\x0d\x08\x01\x22\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00",  # a stat of 2^63 - 1 bytes
         b"\x22\x0e\x08\x01\x22\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00",  # a stat of -1 bytes
         b"\x22\x04\x08\x01\x13\x00",  # a group, which protobuf has given up
@@ -365,7 +366,7 @@ def test_an_impossible_event_is_refused(pb, tmp_path, event):
     plane = host.SerializeToString() + b"\x1a" + bytes([len(line)]) + line
     size = bytes([len(plane) & 127 | 128, len(plane) >> 7])
     data = pb.XSpace(planes=[whole.space.planes[0]]).SerializeToString() + b"\x0a" + size + plane
-    (tmp_path / "odd.xplane.pb").write_bytes(data + b"\x52\x20" + b"host" * 8)
+    (tmp_path / "odd.xplane.pb").write_bytes(data + b"\x50\x05" * 20)
     with pytest.raises(ValueError, match=r"odd\.xplane\.pb is not a whole profiler file"):
         xplane.read(tmp_path / "odd.xplane.pb")
 
