@@ -21,8 +21,8 @@ from collections.abc import Callable
 from typing import Any
 
 from labkit import ladder, photos
-from labkit.notebook import QUIET
-from labkit.session import ENVIRONMENT, drive
+from labkit.notebook import ENVIRONMENT
+from labkit.session import drive
 
 
 class Nothing:
@@ -78,7 +78,7 @@ def main() -> None:
     words.add_argument("--rounds", type=int, default=15)
     words.add_argument("--steps", type=int, default=30)
     given = words.parse_args()
-    os.environ.update({**QUIET, **ENVIRONMENT, **os.environ})
+    os.environ.update({**ENVIRONMENT, **os.environ})
 
     album = photos.load(scale="tiny")
     plain, by_hand = autotuned(album, ladder.prepare), autotuned(album, prepare_by_hand)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit import ladder, photos, xplane
-from labkit.notebook import QUIET
+from labkit.notebook import ENVIRONMENT
 
 
 def record(folder: str, least: int) -> Path:
@@ -74,7 +74,7 @@ def main() -> None:
     words.add_argument("--rounds", type=int, default=11)
     words.add_argument("--events", type=int, default=300_000)
     given = words.parse_args()
-    os.environ.update({**QUIET, **os.environ})
+    os.environ.update({**ENVIRONMENT, **os.environ})
 
     with tempfile.TemporaryDirectory() as folder:
         file = record(folder, given.events)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from labkit.notebook import quieten
+from labkit.notebook import prepare
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 @app.callback()
 def main() -> None:
     """The input-pipeline lab: look at this machine, make the photos, take the tour."""  # noqa: D401 - help text
-    quieten()
+    prepare()
 
 
 def _fail(error: Exception) -> typer.Exit:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit import shipped
-from labkit.notebook import QUIET, cores
+from labkit.notebook import ENVIRONMENT, cores
 
 #: What the default photos and a recording need, in bytes; below it a reader is warned first.
 DISK_BYTES = 2 * 10**9
@@ -162,7 +162,7 @@ def _memory() -> Finding:
 
 def _ask(code: str, **environment: str) -> Any:
     """Run `code` in a child and return what it prints as JSON, or one line that says how it failed."""
-    env = {**os.environ, **QUIET, **environment}
+    env = {**os.environ, **ENVIRONMENT, **environment}
     try:
         child = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env, check=False

@@ -11,9 +11,14 @@ from typing import Any
 
 from labkit import shipped
 
-#: Set before TensorFlow is imported: its banners on stderr are no part of a lesson, and
-#: oneDNN's choice of kernels by machine would make results differ between machines.
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
+#: The variable that gives tensors a pool of their own.
+POOL = "TF_CPU_ALLOCATOR_USE_BFC"
+
+#: Set before TensorFlow is imported: its banners on stderr are no part of a lesson, and oneDNN's choice of
+#: kernels by machine would make results differ between machines. Tensors come from TensorFlow's own pool, not
+#: from malloc: there the profiler's small events come to lie between them, and a batch finds no gap to return
+#: to and is paged in anew (4,700 page faults for 32 photos, 8 % of the throughput on two cores).
+ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0", POOL: "1"}
 
 
 def setup() -> None:
@@ -26,7 +31,7 @@ def setup() -> None:
     ImportError
         If TensorFlow is not installed; the sentence says how to get it.
     """
-    quieten()
+    prepare()
     try:
         import tensorflow as tf
     except ImportError as error:
@@ -56,9 +61,9 @@ def _short(path: Path) -> str:
     return str(path)
 
 
-def quieten() -> None:
-    """Set `QUIET` in the environment, except for what the reader has set; children inherit it."""
-    for name, value in QUIET.items():
+def prepare() -> None:
+    """Set `ENVIRONMENT`, except for what the reader has set; children inherit it."""
+    for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 

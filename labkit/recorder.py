@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from labkit import measures, xplane
-from labkit.notebook import cores
+from labkit.notebook import POOL, cores
 from labkit.session import Drive, RecordingError, drive, known_steps
 from labkit.trace import CATEGORIES, Thread, Trace
 
@@ -302,6 +302,11 @@ def _notes(run: Drive, trace: Trace, events: int, steps: int | None) -> Iterator
     watched = len(run.stamps) // 3
     if run.ended:
         yield f"the dataset ended after {run.steps} of {steps} steps."
+    if not os.environ.get(POOL):
+        yield (
+            "TensorFlow's own pool for tensors is off, and recording large batches may cost a tenth of their "
+            "throughput: call labkit.setup() before TensorFlow's first operation."
+        )
     if watched < run.steps:
         yield (
             f"the profiler watched {watched:,} of {run.steps:,} steps, to stay within its number of events; "

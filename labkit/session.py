@@ -22,12 +22,6 @@ from labkit import xplane
 from labkit.trace import Trace
 from labkit.work import Tally, count_images
 
-#: To be set before TensorFlow's first op: tensors come from TensorFlow's own pool, not from malloc. In malloc's
-#: memory the profiler's small events come to lie between the tensors. A batch then finds no gap to return
-#: to and is paged in anew: 4,700 page faults for 32 photos, 8 % of the throughput on two cores, and
-#: gigabytes of gaps after some recordings. With the pool there are none of them, recorded or not.
-ENVIRONMENT = {"TF_CPU_ALLOCATOR_USE_BFC": "1"}
-
 #: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
 EVENTS_PER_IMAGE = 100
 

@@ -136,8 +136,9 @@ class Trace:
             values = getattr(self, column)
             if values.min() < 0 or values.max() >= size:
                 raise ValueError(f"{column} holds an index outside 0..{size - 1}: {values.min()}..{values.max()}")
-        order = np.lexsort((-self.duration_ns, self.start_ns))
-        if not np.array_equal(order, np.arange(len(order))):
+        later, longer = np.diff(self.start_ns), np.diff(self.duration_ns)
+        if ((later < 0) | ((later == 0) & (longer > 0))).any():
+            order = np.lexsort((-self.duration_ns, self.start_ns))
             for column in self._DTYPES:
                 object.__setattr__(self, column, getattr(self, column)[order])
 

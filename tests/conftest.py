@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from labkit.notebook import QUIET
+from labkit.notebook import ENVIRONMENT
 
-for _name, _value in QUIET.items():
+for _name, _value in ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -598,3 +598,11 @@ def test_a_session_ends_with_its_block(tf, tmp_path):
         trace = s.stop()
     assert [(x.thread, x.name, x.step) for x in trace] == [("consumer", "wait for batch", 3)]
     assert Path(tempfile.gettempdir()).exists()
+
+
+def test_a_recording_says_when_it_may_cost_throughput(tf, monkeypatch):
+    """Without TensorFlow's own pool, large batches are slowed by being watched; the reader is told the remedy."""
+    dataset = tf.data.Dataset.range(64).batch(8)
+    assert "labkit.setup()" not in (recorder.record(dataset, FAST, steps=3).meta["profiler"]["note"] or "")
+    monkeypatch.delenv("TF_CPU_ALLOCATOR_USE_BFC")
+    assert "labkit.setup()" in recorder.record(dataset, FAST, steps=3).meta["profiler"]["note"]
