@@ -37,7 +37,7 @@ notebooks: $(READY) ## build and execute the notebooks from notebooks/source
 	@$(BIN)/python notebooks/build.py --execute
 
 lint: $(READY) ## style and drift: ruff, format, notebooks against their sources
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python notebooks/build.py --check
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && $(BIN)/python notebooks/build.py --check
 
 fix: $(READY) ## let ruff mend what it can
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

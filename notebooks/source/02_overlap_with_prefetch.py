@@ -116,7 +116,7 @@ for name in result:
 # The formula is largest where both times are equal. If one of them is much longer than the other, there is little to hide behind. Feed an accelerator that needs only a tenth of the loading time:
 
 # %% tags=["nbval-ignore-output"]
-quick = accelerators.modelled(step_ms=load_ms / 10, name="quick")
+quick = accelerators.modelled(step_ms=round(load_ms / 10), name="quick")
 quick_bound = (load_ms + load_ms / 10) / load_ms
 print(f"load {load_ms:.0f} ms, train {load_ms / 10:.0f} ms: at most {quick_bound:.2f} times")
 
@@ -132,7 +132,7 @@ fast
 # Does a buffer of two, or eight, gain more than one? If every batch takes the same time, no: a producer that is too slow leaves any buffer empty, and one that is fast enough fills any buffer. Depth is for *variation*. Let every eighth batch take much longer to load, as a busy disk might. A stand-in for a batch is enough here: one file read, 32 numbers out, no decoding. On average it is fast enough (150 ms shared by eight batches is less than 30 ms each); otherwise no depth would help.
 
 # %%
-busy_disk = storage.Storage("busy disk", latency_ms=150, bandwidth_mb_s=1000, source="made up for this lesson")
+busy_disk = storage.Storage("busy disk", 150, 1000, source="made up for this lesson")  # ms, MB/s
 
 
 def hiccup(step, path):
@@ -145,14 +145,15 @@ def bursty(depth):
 
 # %% tags=["nbval-ignore-output"]
 steady = accelerators.modelled(step_ms=30)
-depths = labkit.measure({f"prefetch({d})": bursty(d) for d in (1, 4, 8)}, steady, steps=24, repeats=4)
+depths = labkit.measure({f"prefetch({d})": bursty(d) for d in (1, 4, 8)}, steady, steps=20, repeats=4)
 depths
 
 # %% [markdown]
 # A pause of 150 ms needs five batches in store to pass unnoticed, since the accelerator eats one every 30 ms. Deeper than that gains nothing more, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values is 19 MB.
 
 # %% tags=["nbval-ignore-output"]
-labkit.compare(depths.trace("prefetch(1)"), depths.trace("prefetch(8)"), labels=("prefetch(1)", "prefetch(8)"), steps=16)
+shallow, deep = depths.trace("prefetch(1)"), depths.trace("prefetch(8)")
+labkit.compare(shallow, deep, labels=("prefetch(1)", "prefetch(8)"), steps=16)
 
 # %% [markdown]
 # ## AUTOTUNE
@@ -163,7 +164,7 @@ labkit.compare(depths.trace("prefetch(1)"), depths.trace("prefetch(8)"), labels=
 tuned = plain(files.map(load).batch(32).prefetch(tf.data.AUTOTUNE))
 
 # %% tags=["nbval-ignore-output"]
-choice = labkit.measure({"prefetch(1)": overlapped, "prefetch(AUTOTUNE)": tuned}, v100, steps=6, repeats=4)
+choice = labkit.measure({"prefetch(1)": overlapped, "prefetch(AUTOTUNE)": tuned}, v100, steps=5, repeats=4)
 choice
 
 # %% [markdown]
@@ -176,7 +177,7 @@ choice
 # %% tags=["nbval-ignore-output"]
 misplaced = plain(files.prefetch(32).map(load).batch(32))
 variants = {"naive": naive, "prefetch first": misplaced, "prefetch last": overlapped}
-places = labkit.measure(variants, v100, steps=5, repeats=4)
+places = labkit.measure(variants, v100, steps=5, repeats=3)
 places
 
 # %% [markdown]
