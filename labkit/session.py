@@ -25,6 +25,9 @@ from labkit.work import Tally, count_images
 #: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
 EVENTS_PER_IMAGE = 100
 
+#: And at least so many where they are counted: a pipeline that ran ahead may idle during the step that is counted.
+LEAST_EVENTS_PER_IMAGE = 25
+
 #: Memory that the profiler takes for an event until it has written its file.
 EVENT_BYTES = 650
 
@@ -275,7 +278,8 @@ class _Driver:
             if batch is None:
                 raise ValueError(self.too_short(number, warmup))
             if self.session.running:
-                per_step, self.most_bytes = self.session.stop().meta["profiler"]["events"], math.inf
+                counted, self.most_bytes = self.session.stop().meta["profiler"]["events"], math.inf
+                per_step = max(counted, self.run.batch_size * LEAST_EVENTS_PER_IMAGE)
         self.train(self.accelerator.step, batch, f"warm-up step {warmup - 1}")
         return max(1, max_events // max(1, per_step)) if watched else 0
 

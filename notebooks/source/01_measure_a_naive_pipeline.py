@@ -83,7 +83,7 @@ my_prediction = 0.9  # busy share, 0 to 1
 # %% [markdown]
 # ## Run
 #
-# The recording is already there: it is the one whose graph you just read.
+# The recording is already there: it is the one whose options you just read.
 
 # %% tags=["nbval-ignore-output"]
 timeline = labkit.Timeline(naive_trace)

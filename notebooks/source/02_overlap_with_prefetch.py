@@ -81,7 +81,7 @@ overlapped = plain(files.map(load).batch(32).prefetch(1))
 # Both in turn, round by round, on the same photos in the same order.
 
 # %% tags=["nbval-ignore-output"]
-result = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, v100, steps=8, repeats=5)
+result = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, v100, steps=6, repeats=5)
 result
 
 # %% tags=["nbval-ignore-output"]
@@ -121,7 +121,7 @@ quick_bound = (load_ms + load_ms / 10) / load_ms
 print(f"load {load_ms:.0f} ms, train {load_ms / 10:.0f} ms: at most {quick_bound:.2f} times")
 
 # %% tags=["nbval-ignore-output"]
-fast = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, quick, steps=6, repeats=4)
+fast = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, quick, steps=6, repeats=3)
 fast
 
 # %% [markdown]
@@ -145,7 +145,7 @@ def bursty(depth):
 
 # %% tags=["nbval-ignore-output"]
 steady = accelerators.modelled(step_ms=30)
-depths = labkit.measure({f"prefetch({d})": bursty(d) for d in (1, 4, 8)}, steady, steps=20, repeats=4)
+depths = labkit.measure({f"prefetch({d})": bursty(d) for d in (1, 4, 8)}, steady, steps=18, repeats=3)
 depths
 
 # %% [markdown]
@@ -164,7 +164,7 @@ labkit.compare(shallow, deep, labels=("prefetch(1)", "prefetch(8)"), steps=16)
 tuned = plain(files.map(load).batch(32).prefetch(tf.data.AUTOTUNE))
 
 # %% tags=["nbval-ignore-output"]
-choice = labkit.measure({"prefetch(1)": overlapped, "prefetch(AUTOTUNE)": tuned}, v100, steps=5, repeats=4)
+choice = labkit.measure({"prefetch(1)": overlapped, "prefetch(AUTOTUNE)": tuned}, v100, steps=5, repeats=3)
 choice
 
 # %% [markdown]
