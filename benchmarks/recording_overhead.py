@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
-from labkit import ladder, photos
-from labkit.notebook import ENVIRONMENT
+from labkit import ladder, notebook, photos
 from labkit.session import drive
 
 
@@ -78,7 +76,7 @@ def main() -> None:
     words.add_argument("--rounds", type=int, default=15)
     words.add_argument("--steps", type=int, default=30)
     given = words.parse_args()
-    os.environ.update({**ENVIRONMENT, **os.environ})
+    notebook.prepare()
 
     album = photos.load(scale="tiny")
     plain, by_hand = autotuned(album, ladder.prepare), autotuned(album, prepare_by_hand)

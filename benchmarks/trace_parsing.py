@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -20,8 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from labkit import ladder, photos, xplane
-from labkit.notebook import ENVIRONMENT
+from labkit import ladder, notebook, photos, xplane
 
 
 def record(folder: str, least: int) -> Path:
@@ -74,7 +72,7 @@ def main() -> None:
     words.add_argument("--rounds", type=int, default=11)
     words.add_argument("--events", type=int, default=300_000)
     given = words.parse_args()
-    os.environ.update({**ENVIRONMENT, **os.environ})
+    notebook.prepare()
 
     with tempfile.TemporaryDirectory() as folder:
         file = record(folder, given.events)

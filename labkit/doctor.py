@@ -8,7 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,10 +71,12 @@ class Finding:
 
 def examine() -> Iterator[Finding]:
     """Yield one finding after another, in the order a reader would fix them."""
-    checks: list[Callable[[], Finding]] = [_python, _tensorflow, _devices, _opencl, _tfds, _disk, _memory]
-    known: dict[str, Any] = {}
-    for look in checks:
-        yield look(known) if look in (_tensorflow, _devices) else look()  # type: ignore[call-arg]
+    yield _python()
+    reply = _ask(_TENSORFLOW)
+    yield _tensorflow(reply)
+    yield _devices([] if isinstance(reply, str) else reply["devices"])
+    for look in (_opencl, _tfds, _disk, _memory):
+        yield look()
 
 
 def _python() -> Finding:
@@ -83,18 +85,15 @@ def _python() -> Finding:
     return Finding("Python", ok, platform.python_version() + ("" if ok else ": the lab needs 3.10 to 3.13"))
 
 
-def _tensorflow(known: dict[str, Any]) -> Finding:
-    reply = _ask(_TENSORFLOW)
+def _tensorflow(reply: Any) -> Finding:
     if isinstance(reply, str):
         return Finding(
             "TensorFlow", False, f"{reply}; install it: pip install 'labkit[tf]' (never on Colab, which has it)"
         )
-    known.update(reply)
     return Finding("TensorFlow", True, reply["version"])
 
 
-def _devices(known: dict[str, Any]) -> Finding:
-    names = known.get("devices", [])
+def _devices(names: list[str]) -> Finding:
     text = ", ".join(names) + f"; {cores()} cores" if names else "unknown without TensorFlow"
     if names and not any("GPU" in name for name in names):
         text += "; no GPU: modelled accelerators stand in, and every picture says so"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from labkit.notebook import ENVIRONMENT
+from labkit import notebook
 
-for _name, _value in ENVIRONMENT.items():
-    os.environ.setdefault(_name, _value)
+notebook.prepare()
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,6 +18,16 @@ ROOT = Path(__file__).resolve().parent.parent
 @pytest.fixture(scope="session")
 def root() -> Path:
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel of this checkout, built once."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
 
 
 @pytest.fixture(scope="session")

@@ -146,19 +146,11 @@ def colab_python(root, tmp_path_factory):
 
 
 @pytest.mark.colab
-def test_the_package_installs_beside_colabs_pins_and_its_fast_tests_pass(root, colab_python, tmp_path):
-    wheel = tmp_path / "wheel"
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheel)],
-        cwd=root,
-        check=True,
-        capture_output=True,
-    )
-    (built,) = wheel.glob("*.whl")
+def test_the_package_installs_beside_colabs_pins_and_its_fast_tests_pass(root, wheel, colab_python, tmp_path):
     before = set(pip(colab_python, "freeze", "--exclude", "labkit").stdout.splitlines())
-    done = pip(colab_python, "install", "--quiet", "--force-reinstall", "--no-deps", str(built))
+    done = pip(colab_python, "install", "--quiet", "--force-reinstall", "--no-deps", str(wheel))
     assert done.returncode == 0, done.stderr
-    done = pip(colab_python, "install", "--quiet", str(built))
+    done = pip(colab_python, "install", "--quiet", str(wheel))
     assert done.returncode == 0, done.stderr
     after = set(pip(colab_python, "freeze", "--exclude", "labkit").stdout.splitlines())
     assert before <= after, f"installing labkit changed {sorted(before - after)}"

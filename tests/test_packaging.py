@@ -127,10 +127,7 @@ def test_the_conda_environment_agrees(root, project, pins):
     assert len(pip) == 2
 
 
-def test_the_wheel_carries_kernels_and_builder_and_nothing_generated(root, tmp_path):
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
+def test_the_wheel_carries_kernels_and_builder_and_nothing_generated(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "labkit/_kernels/normalize_clip.cl" in names
     assert any(n.startswith("labkit/_data/lab_photos/") and n.endswith("_dataset_builder.py") for n in names)
@@ -138,15 +135,8 @@ def test_the_wheel_carries_kernels_and_builder_and_nothing_generated(root, tmp_p
     assert not [n for n in names if n.endswith((".pyc", ".jpg", ".ipynb"))]
 
 
-def test_the_wheel_works_without_the_checkout(root, tmp_path):
+def test_the_wheel_works_without_the_checkout(root, wheel, tmp_path):
     """Kernels and photo generator are found inside the wheel when there is no checkout around it."""
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=root,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import labkit; from labkit import photos, shipped; "
