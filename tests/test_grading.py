@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import pytest
 
 from labkit import grading
@@ -9,55 +12,9 @@ from labkit.grading import check
 
 # Right shape, wrong idea: what students really hand in, and a word of the hint that must come back.
 WRONG = {
-    "00.1": [
-        (lambda spans, window: 1 - sum(b - a for a, b in spans) / window, "idle"),
-        (lambda spans, window: 100 * sum(b - a for a, b in spans) / window, "percentage"),
-        (lambda spans, window: 0.5, "expected"),
-        (
-            lambda spans, window: sum(b - a for a, b in spans) / ((spans[-1][1] - spans[0][0]) if spans else 1),
-            "whole window",
-        ),
-    ],
-    "00.2": [
-        (lambda load, train, overlapped: load + train, "hides"),
-        (lambda load, train, overlapped: max(load, train), "add up"),
-        (lambda load, train, overlapped: train if overlapped else load + train, "faster one"),
-    ],
-    "01.1": [
-        (lambda step, batch: batch / step, "1000"),
-        (lambda step, batch: 1000 / step, "steps per second"),
-        (lambda step, batch: step / batch, "inverse"),
-    ],
-    "01.2": [
-        (lambda dataset: dataset, "rewrites"),
-        (lambda dataset: dataset.prefetch(1), "rewrites"),
-        (lambda dataset: dataset.take(3), "elements changed"),
-        (lambda dataset: list(dataset), "tf.data.Dataset"),
-    ],
-    "01.3": [
-        (lambda before, after: "faster" if sum(after) > sum(before) else "slower", "noise"),
-        (lambda before, after: "no difference", "round by round"),
-        (lambda before, after: "faster", "more is"),
-        (lambda before, after: "better", "not 'better'"),
-    ],
-    "02.1": [
-        (lambda dataset: dataset, "last step"),
-        (lambda dataset: dataset.prefetch(-1), "two"),
-        (lambda dataset: dataset.prefetch(2).map(lambda x: x), "last step"),
-        (lambda dataset: dataset.unbatch().prefetch(2), "batches changed"),
-        (lambda dataset: dataset.skip(1).prefetch(2), "batches changed"),
-    ],
-    "02.2": [
-        (lambda load, train: 2, "best case"),
-        (lambda load, train: max(load, train) / (load + train), "inverse"),
-        (lambda load, train: (load + train) / min(load, train), "slower"),
-    ],
-    "02.3": [
-        (lambda depth, batch, height, width: depth * batch * height * width * 3 / 1e6, "four"),
-        (lambda depth, batch, height, width: depth * batch * height * width * 4 / 1e6, "three"),
-        (lambda depth, batch, height, width: depth * batch * height * width * 12, "bytes"),
-        (lambda depth, batch, height, width: depth * batch * height * width * 12 / 2**20, "MiB"),
-    ],
+    number: cases
+    for path in sorted((Path(__file__).parent / "wrong_answers").glob("notebook_*.py"))
+    for number, cases in runpy.run_path(str(path))["WRONG"].items()
 }
 
 

@@ -1,0 +1,56 @@
+"""Exercises of notebook 00, read_a_timeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labkit.exercises.answers import call, number
+from labkit.grading import Wrong, exercise
+
+
+@exercise("00.1")
+def busy_share(function: Any) -> None:
+    """``busy(spans, window_ms)``: share of the window covered by ``(start_ms, end_ms)`` spans."""
+    if call(function, [(0, 10), (20, 30)], 40) == 50:
+        raise Wrong("return a share between 0 and 1, not a percentage")
+    cases = [
+        ([(0, 10), (20, 30)], 40, 0.5),
+        ([(5, 15)], 20, 0.5),
+        ([], 30, 0.0),
+        ([(0, 7), (7, 21), (30, 35)], 50, 0.52),
+    ]
+    for spans, window, share in cases:
+        extent = spans[-1][1] - spans[0][0] if spans else 1
+        total = sum(b - a for a, b in spans)
+        hints = {
+            1 - share: "that is the idle share; busy is the rest",
+            total / extent
+            if extent
+            else -1.0: "divide by the whole window, not by the time from the first to the last span",
+        }
+        hints.pop(share, None)
+        number(function, (spans, window), share, hints, "")
+
+
+@exercise("00.2")
+def step_times(function: Any) -> None:
+    """``step_ms(load_ms, train_ms, overlapped)``: time of one step of a long run."""
+    for load, train in [(30, 50), (80, 20), (45.5, 45.5), (0, 12)]:
+        number(
+            function,
+            (load, train, False),
+            load + train,
+            {max(load, train): "without overlap one waits for the other: the times add up"},
+            " ms",
+        )
+        number(
+            function,
+            (load, train, True),
+            max(load, train),
+            {
+                load + train: "with overlap loading hides behind training, or training behind loading",
+                min(load, train): "the slower of the two sets the pace",
+                train: "that holds only while loading is the faster one",
+            },
+            " ms",
+        )

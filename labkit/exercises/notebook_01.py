@@ -1,0 +1,70 @@
+"""Exercises of notebook 01, measure_a_naive_pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labkit.exercises.answers import call, number
+from labkit.grading import Wrong, exercise
+
+
+@exercise("01.1")
+def ingestion_rate(function: Any) -> None:
+    """``images_per_s(step_ms, batch)``: what the job consumes."""
+    for step, batch in [(100, 32), (250, 64), (40, 1)]:
+        number(
+            function,
+            (step, batch),
+            1000 * batch / step,
+            {
+                batch / step: "the step is in milliseconds; a second has 1000 of them",
+                1000 / step: "that is steps per second; every step brings a whole batch",
+                step / batch: "that is milliseconds per image, the inverse",
+            },
+            " images/s",
+        )
+
+
+@exercise("01.2")
+def really_naive(function: Any) -> None:
+    """``naive(dataset)``: the same elements, with nothing of tf.data's own overlap switched on."""
+    import tensorflow as tf
+
+    source = tf.data.Dataset.range(12)
+    made = call(function, source)
+    if not isinstance(made, tf.data.Dataset):
+        raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
+    if list(made.as_numpy_iterator()) != list(range(12)):
+        raise Wrong("the elements changed: with_options() alone must not add, drop or reorder any")
+    options = made.options()
+    if options.experimental_optimization.apply_default_optimizations is not False:
+        raise Wrong(
+            "tf.data still rewrites the graph: set options.experimental_optimization.apply_default_optimizations"
+        )
+    if options.autotune.enabled is not False:
+        raise Wrong("the rewrites are off, but autotuning is still on: set options.autotune.enabled")
+
+
+@exercise("01.3")
+def honest_verdict(function: Any) -> None:
+    """``verdict(before, after)``: ``"faster"``, ``"slower"`` or ``"no difference"`` from images/s of paired rounds."""
+    noisy = ([100.0, 140.0, 90.0, 120.0], [120.0, 110.0, 105.0, 100.0])
+    cases = [
+        ([100.0, 104.0, 98.0, 101.0], [200.0, 205.0, 199.0, 203.0], "faster"),
+        ([200.0, 205.0, 199.0, 203.0], [100.0, 104.0, 98.0, 101.0], "slower"),
+        (*noisy, "no difference"),
+        ([100.0, 150.0, 90.0, 120.0], [130.0, 198.0, 115.0, 160.0], "faster"),
+    ]
+    for before, after, expected in cases:
+        got = call(function, before, after)
+        if got not in ("faster", "slower", "no difference"):
+            raise Wrong(f"return 'faster', 'slower' or 'no difference', not {got!r}")
+        if got == expected:
+            continue
+        if expected == "no difference":
+            raise Wrong("one round says faster and the next says slower: that is noise, not a verdict")
+        if got == "no difference":
+            raise Wrong(
+                "every round of the pair points the same way: compare round by round, not the best with the worst"
+            )
+        raise Wrong(f"before {before}, after {after}: images/s, so more is {expected}")

@@ -1,0 +1,77 @@
+"""Exercises of notebook 02, overlap_with_prefetch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labkit.exercises.answers import call, number
+from labkit.grading import Wrong, exercise
+
+
+@exercise("02.1")
+def prefetched(function: Any) -> None:
+    """``overlapped(dataset)``: the batches of `dataset`, two of them ready ahead of the consumer."""
+    import tensorflow as tf
+
+    batches = tf.data.Dataset.range(20).batch(4)
+    made = call(function, batches)
+    if not isinstance(made, tf.data.Dataset):
+        raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
+    got = [b.tolist() for b in made.as_numpy_iterator()]
+    want = [b.tolist() for b in batches.as_numpy_iterator()]
+    if got != want:
+        raise Wrong(f"the batches changed: first was {want[0]}, is {got[0] if got else 'missing'}")
+    depth = _prefetch_depth(made)
+    if depth is None:
+        raise Wrong("prefetch is not the last step: only what comes before it overlaps with training")
+    if depth != 2:
+        raise Wrong(f"the buffer holds {'as many as tf.data likes' if depth < 0 else depth}: the task says two batches")
+
+
+@exercise("02.2")
+def overlap_gain(function: Any) -> None:
+    """``speedup(load_ms, train_ms)``: what perfect overlap gains over none."""
+    for load, train in [(50, 50), (90, 30), (10, 190)]:
+        total, slow = load + train, max(load, train)
+        number(
+            function,
+            (load, train),
+            total / slow,
+            {
+                slow / total: "that is the share of time that is left; the speed-up is its inverse",
+                2.0: "twice as fast is the best case: it needs both to take the same time",
+                total / min(load, train): "after overlap the slower of the two remains, not the faster",
+            },
+            "×",
+        )
+
+
+@exercise("02.3")
+def buffer_memory(function: Any) -> None:
+    """``buffer_mb(depth, batch, height, width)``: MB (10^6 bytes) of a prefetch buffer of float32 RGB batches."""
+    for depth, batch, height, width in [(2, 32, 224, 224), (1, 8, 100, 150)]:
+        pixels = depth * batch * height * width
+        number(
+            function,
+            (depth, batch, height, width),
+            pixels * 12 / 1e6,
+            {
+                pixels * 3 / 1e6: "that counts one byte a value; float32 has four",
+                pixels * 4 / 1e6: "an RGB pixel has three values",
+                pixels * 12 / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
+                pixels * 12.0: "that is bytes",
+            },
+            " MB",
+        )
+
+
+def _prefetch_depth(dataset: Any) -> int | None:
+    """Return the buffer size of the prefetch that ends `dataset`, -1 for AUTOTUNE, None if it ends otherwise."""
+    import tensorflow as tf
+
+    node = dataset
+    while type(node).__name__ == "_OptionsDataset":  # options change no element
+        node = node._input_dataset
+    if "Prefetch" not in type(node).__name__:
+        return None
+    return int(tf.get_static_value(node._buffer_size))
