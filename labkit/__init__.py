@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 _ROOMS = (
     "accelerators",
+    "charts",
     "exercises",
     "grading",
     "ladder",
@@ -20,6 +21,7 @@ _ROOMS = (
     "photos",
     "perfetto",
     "recorder",
+    "records",
     "storage",
     "timeline",
     "trace",

@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "photo_folder": {"photo_files"},
     "tfds_sets": {"photo_files", "shipped", "trace"},
     "photos": {"photo_files", "photo_folder", "shipped", "tfds_sets"},
+    "records": {"photo_files", "photos", "trace"},
     "storage": set(),
     "work": set(),
     "accelerators": {"work"},
@@ -35,6 +36,7 @@ MAY_IMPORT = {
     "picture": {"palette", "trace"},
     "page": {"intervals", "lanes", "palette", "picture", "timeline", "trace", "wording"},
     "view": {"lanes", "page", "palette", "picture", "timeline", "trace", "wording"},
+    "charts": {"palette", "picture"},
     "perfetto": {"intervals", "trace"},
     # what readers and maintainers hold in their hands
     "grading": {"exercises"},
@@ -49,9 +51,9 @@ MAY_IMPORT = {
 # To the right of Trace nobody knows TensorFlow; below the views nobody draws.
 NO_TENSORFLOW = {
     *("trace", "intervals", "wire", "xplane", "measures", "work", "colab", "tour", "cli"),
-    *("lanes", "wording", "timeline", "palette", "picture", "page", "view", "perfetto"),
+    *("lanes", "wording", "timeline", "palette", "picture", "page", "view", "charts", "perfetto"),
 }
-NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view"}
+NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view", "charts"}
 
 
 def imports(paths):
