@@ -20,6 +20,8 @@ MAY_IMPORT = {
     "tfds_sets": {"photo_files", "shipped", "trace"},
     "photos": {"photo_files", "photo_folder", "shipped", "tfds_sets"},
     "records": {"photo_files", "photos", "trace"},
+    "framing": set(),
+    "damage": {"framing", "records", "trace"},
     "storage": set(),
     "work": set(),
     "accelerators": {"work"},
@@ -50,7 +52,7 @@ MAY_IMPORT = {
 }
 # To the right of Trace nobody knows TensorFlow; below the views nobody draws.
 NO_TENSORFLOW = {
-    *("trace", "intervals", "wire", "xplane", "measures", "work", "colab", "tour", "cli"),
+    *("trace", "intervals", "wire", "xplane", "measures", "work", "colab", "tour", "cli", "framing", "damage"),
     *("lanes", "wording", "timeline", "palette", "picture", "page", "view", "charts", "perfetto"),
 }
 NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view", "charts"}
