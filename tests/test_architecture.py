@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "damage": {"framing", "records", "trace"},
     "storage": set(),
     "work": set(),
+    "checks": set(),
     "accelerators": {"work"},
     "wire": set(),
     "xplane": {"trace", "wire"},

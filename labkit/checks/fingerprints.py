@@ -1,0 +1,316 @@
+"""What is kept of the elements of a pipeline: small fingerprints, never the images.
+
+An `Epoch` holds, per element, a digest of its pixels, a grey thumbnail of 8×8, range, label and key: about
+half a kilobyte. Of the first `DETAILED` elements it also holds a thumbnail of 32×32 and some pixels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+#: Elements of which a larger thumbnail and some pixels are kept, for looking at *how* images changed.
+DETAILED = 256
+
+#: Most elements of an epoch; with their fingerprints they take about 100 MB.
+MOST = 200_000
+
+_SMALL, _LARGE, _PIXELS = 8, 32, 512
+_LONGEST_LABEL = 1_024  # one-hot vectors up to this length are labels
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which component of an element is what.
+
+    Parameters
+    ----------
+    names : tuple of str
+        ``("image", "label")`` of a dict, ``("0", "1")`` of a tuple, ``("0",)`` of a bare tensor.
+    batched : bool
+        Whether an element of the dataset holds several images.
+    image, label, key : int or None
+        Places in `names`.
+    """
+
+    names: tuple[str, ...]
+    batched: bool
+    image: int | None
+    label: int | None
+    key: int | None
+
+
+@dataclass
+class Epoch:
+    """Fingerprints of the elements that one epoch delivered, in order.
+
+    Parameters
+    ----------
+    digests, labels, keys : list of bytes
+        16 bytes each; labels and keys are empty where the dataset has none.
+    small : list of ndarray of float32, shape (64,)
+        Grey thumbnails, mean 0 and norm 1 (0 for an image of one colour).
+    colour : list of float
+        Mean of red minus blue, NaN for images without three channels.
+    low, high : list of float
+        Smallest and largest finite value of each image, as delivered.
+    broken : list of int
+        Values per image that are NaN or infinite.
+    large, pixels : list of ndarray of float32, shapes (32, 32) and (512, 2)
+        Of the first `DETAILED` images, in units of the dtype's white: a grey thumbnail, and single values of
+        pixels with those at the mirrored places.
+    shapes : set of tuple
+    whole : bool
+        Whether the dataset ended by itself.
+    """
+
+    digests: list[bytes] = field(default_factory=list)
+    labels: list[bytes] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    small: list[np.ndarray] = field(default_factory=list)
+    colour: list[float] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+    broken: list[int] = field(default_factory=list)
+    large: list[np.ndarray] = field(default_factory=list)
+    pixels: list[np.ndarray] = field(default_factory=list)
+    shapes: set[tuple[int, ...]] = field(default_factory=set)
+    whole: bool = False
+
+    def __len__(self) -> int:
+        """Return the number of elements."""
+        return len(self.digests)
+
+    def add(self, layout: Layout, row: list[np.ndarray], white: float) -> None:
+        """Take the fingerprint of one element; `white` is the value that counts as 1."""
+        if layout.label is not None:
+            self.labels.append(digest(row[layout.label]))
+        if layout.key is not None:
+            self.keys.append(digest(row[layout.key]))
+        if layout.image is None:
+            self.digests.append(b"".join(digest(part) for part in row))
+            return
+        raw = row[layout.image]
+        image = raw.reshape(*raw.shape, *[1] * (3 - raw.ndim))
+        self.shapes.add(raw.shape)
+        image = image.astype(np.float64 if raw.dtype.itemsize > 4 else np.float32)
+        good = np.isfinite(image)
+        self.broken.append(int(good.size - np.count_nonzero(good)))
+        self.low.append(float(image.min(initial=np.inf, where=good)))
+        self.high.append(float(image.max(initial=-np.inf, where=good)))
+        image = np.where(good, image, 0).astype(np.float32) / white
+        # Rounded to a 255th: a float that was made from a byte has the digest of that byte.
+        self.digests.append(digest(np.rint(image * 255).astype(np.int32)))
+        grey = image.mean(axis=-1)
+        self.small.append(_normal(shrink(grey, _SMALL)))
+        three = image.shape[-1] >= 3
+        self.colour.append(float(image[..., 0].mean() - image[..., 2].mean()) if three else np.nan)
+        if len(self.large) < DETAILED and grey.size:
+            self.large.append(shrink(grey, _LARGE))
+            places = np.random.default_rng(5).random((_PIXELS, 3))  # the same places in every image of that shape
+            y, x, c = (places * image.shape).astype(int).T
+            self.pixels.append(np.stack([image[y, x, c], image[y, image.shape[1] - 1 - x, c]], axis=1))
+
+
+def digest(value: Any) -> bytes:
+    """Return 16 bytes that equal values share; numbers count by value, whatever their width."""
+    array = np.asarray(value)
+    if array.dtype.kind in "biu":
+        array = array.astype(np.int64)
+    elif array.dtype.kind == "f":
+        array = array.astype(np.float64)
+    elif array.dtype.kind in "OSU":
+        flat = [v if isinstance(v, bytes) else str(v).encode() for v in array.ravel().tolist()]
+        return hashlib.blake2b(b"\0".join(flat), digest_size=16).digest()
+    head = f"{array.dtype.kind}{array.shape}".encode()
+    return hashlib.blake2b(head + np.ascontiguousarray(array).tobytes(), digest_size=16).digest()
+
+
+def shrink(grey: np.ndarray, size: int) -> np.ndarray:
+    """Return `grey`, shape (h, w), as (size, size) means of its areas; too few pixels are repeated."""
+    for axis in (0, 1):
+        length = grey.shape[axis]
+        edges = np.arange(size) * length // size
+        if length < size:
+            grey = np.take(grey, edges, axis)
+        else:
+            counts = np.diff(np.r_[edges, length])
+            shape = (-1, 1) if axis == 0 else (1, -1)
+            grey = np.add.reduceat(grey, edges, axis) / counts.reshape(shape)
+    return grey.astype(np.float32)
+
+
+def _normal(values: np.ndarray) -> np.ndarray:
+    flat = values.ravel() - values.mean()
+    norm = float(np.linalg.norm(flat))
+    return (flat / norm if norm > 1e-6 else flat * 0).astype(np.float32)
+
+
+def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None, what: str) -> Layout:
+    """Return which component of `dataset` is what, from its element_spec and what the caller says.
+
+    Raises
+    ------
+    TypeError
+        If it is no dataset, or has a component that is neither a tensor nor ragged.
+    ValueError
+        If a component that the caller names does not exist.
+    """
+    import tensorflow as tf
+
+    if not isinstance(dataset, tf.data.Dataset):
+        raise TypeError(f"{what} is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
+    parts = list(named(dataset.element_spec, ""))
+    names = tuple(name for name, _ in parts)
+    for name, spec in parts:
+        if not isinstance(spec, (tf.TensorSpec, tf.RaggedTensorSpec)):
+            raise TypeError(f"{what} has a component {name} of {type(spec).__name__}; allowed: tensors, ragged tensors")
+    dims = [None if spec.shape.rank is None else spec.shape.as_list() for _, spec in parts]
+    numeric = [not (spec.dtype == tf.string or spec.dtype.is_bool or spec.dtype.is_complex) for _, spec in parts]
+    chosen = _find(names, image, "image", what)
+    if chosen is None:
+        candidates = [i for i, d in enumerate(dims) if numeric[i] and d is not None and len(d) >= 2]
+        coloured = [i for i in candidates if len(dims[i]) in (3, 4) and dims[i][-1] in (1, 3, 4, None)]
+        flat = [i for i in candidates if len(dims[i]) == 3 or (len(dims[i]) == 2 and _looks_flat(dims[i]))]
+        chosen = next(iter(coloured or flat), None)
+    if batched is None:
+        batched = _batched(dims, chosen, any(isinstance(spec, tf.RaggedTensorSpec) for _, spec in parts))
+    rank = [None if d is None else len(d) - bool(batched) for d in dims]
+    rest = [i for i in range(len(parts)) if i != chosen]
+    known = _find(names, key, "key", what)
+    texts = [i for i in rest if parts[i][1].dtype == tf.string and rank[i] == 0]
+    marked = _find(names, label, "label", what)
+    if marked is None:
+        small = [i for i in rest if i != known and (rank[i] == 0 or (rank[i] == 1 and _short(dims[i])))]
+        by_name = [i for i in small if names[i].rsplit(".", 1)[-1] in ("label", "labels", "target", "class")]
+        marked = next(iter(by_name or [i for i in small if numeric[i]] or (small if len(small) > 1 else [])), None)
+    if known is None:
+        known = next((i for i in texts if i != marked), None)
+    return Layout(names, bool(batched), chosen, marked, known)
+
+
+def named(spec: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield (name, component) of a nested structure: keys of dicts, places in tuples, joined by dots."""
+    if isinstance(spec, dict):
+        for key in sorted(spec, key=str):
+            yield from named(spec[key], f"{prefix}{key}.")
+    elif isinstance(spec, (tuple, list)):
+        for place, part in enumerate(spec):
+            yield from named(part, f"{prefix}{place}.")
+    else:
+        yield prefix[:-1] or "0", spec
+
+
+def _find(names: tuple[str, ...], wanted: Any, role: str, what: str) -> int | None:
+    if wanted is None:
+        return None
+    if str(wanted) not in names:
+        raise ValueError(f"{role} is {wanted!r}; {what} has the components {', '.join(names)}")
+    return names.index(str(wanted))
+
+
+def _looks_flat(dims: list[int | None]) -> bool:
+    return all(d is None or d >= 8 for d in dims)
+
+
+def _short(dims: list[int | None]) -> bool:
+    return dims[-1] is not None and dims[-1] <= _LONGEST_LABEL
+
+
+def _batched(dims: list[list[int | None] | None], image: int | None, ragged: bool) -> bool:
+    if image is not None and not ragged:
+        rank, last = len(dims[image]), dims[image][-1]
+        others = [d for i, d in enumerate(dims) if i != image and d is not None]
+        if rank == 3 and last not in (1, 3, 4, None):  # (n, h, w) or one image with many channels
+            return bool(others) and all(others) and all(d[0] == dims[image][0] for d in others)
+        return rank >= 4
+    if ragged:
+        return True
+    if not dims or any(d is None or not d for d in dims):
+        return False
+    return all(d[0] is None for d in dims) or (len(dims) > 1 and len({d[0] for d in dims}) == 1)
+
+
+def rows(dataset: Any, found: Layout) -> Iterator[list[np.ndarray]]:
+    """Yield the elements one by one as lists of arrays, batches taken apart."""
+    import tensorflow as tf
+
+    for element in dataset:
+        parts = [value for _, value in named(element, "")]
+        if not found.batched:
+            yield [np.asarray(p.to_tensor() if isinstance(p, tf.RaggedTensor) else p) for p in parts]
+            continue
+        counts = {int(p.nrows()) if isinstance(p, tf.RaggedTensor) else int(tf.shape(p)[0]) for p in parts}
+        if len(counts) != 1:
+            raise ValueError(f"a batch has components of {sorted(counts)} elements; allowed: equally many")
+        plain = [p if isinstance(p, tf.RaggedTensor) else p.numpy() for p in parts]
+        for i in range(counts.pop()):
+            yield [_row(p, i) for p in plain]
+
+
+def _row(part: Any, i: int) -> np.ndarray:
+    value = part[i]
+    return np.asarray(value.to_tensor() if hasattr(value, "to_tensor") else value)
+
+
+def read(dataset: Any, found: Layout, *, epochs: int, count: int | None, steps: int | None, what: str) -> list[Epoch]:
+    """Return the fingerprints of some epochs of `dataset`.
+
+    A dataset that ends is started again for every epoch, as Keras does. One that never ends is read on, and
+    an epoch is `steps` of its elements, or else `count` single ones.
+
+    Raises
+    ------
+    ValueError
+        If an endless dataset comes with neither, or an epoch has more than `MOST` elements.
+    """
+    endless = int(dataset.cardinality()) == -1
+    if endless and steps is None and count is None:
+        raise ValueError(f"{what} never ends (repeat()), so say how long an epoch is: steps=, count=, or reference=")
+    if endless and steps is None:
+        source = rows(dataset, found)
+        return [_fill(source, found, count, what) for _ in range(epochs)]
+    if endless:
+        source = iter(dataset)
+        return [_fill(rows(_some(source, steps), found), found, None, what) for _ in range(epochs)]
+    if steps is not None:
+        made = [_fill(rows(_some(iter(dataset), steps), found), found, None, what) for _ in range(epochs)]
+        cut = int(dataset.cardinality()) > steps or int(dataset.cardinality()) < 0
+        for epoch in made:
+            epoch.whole = not cut
+        return made
+    return [_fill(rows(dataset, found), found, None, what) for _ in range(epochs)]
+
+
+def _some(source: Iterator[Any], steps: int) -> Iterator[Any]:
+    for _, element in zip(range(steps), source, strict=False):
+        yield element
+
+
+def _fill(source: Iterator[list[np.ndarray]], found: Layout, count: int | None, what: str) -> Epoch:
+    epoch, white = Epoch(), None
+    if count == 0:
+        return epoch
+    for row in source:
+        if white is None:
+            white = 1.0 if found.image is None else _white(row[found.image])
+        epoch.add(found, row, white)
+        if len(epoch) == count:
+            epoch.whole = True
+            return epoch
+        if len(epoch) > MOST:
+            raise ValueError(f"{what} has more than {MOST:,} elements in an epoch; say steps= to look at fewer")
+    epoch.whole = count is None
+    return epoch
+
+
+def _white(image: np.ndarray) -> float:
+    """Return the value that two pipelines have in common as white, so that their pixels can be compared."""
+    if image.dtype.kind in "iu":
+        return 255.0 if image.dtype.itemsize > 2 else float(np.iinfo(image.dtype).max)
+    good = image[np.isfinite(image)]
+    return 255.0 if good.size and good.max() > 16 else 1.0
