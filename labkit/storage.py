@@ -1,6 +1,6 @@
 """Storage that is slower than the reader's own, and the page cache that hides it.
 
-A `Storage` reads the real file and then holds the thread for the latency and the
+A `Storage` reads the real file, whole or record by record, and then holds the thread for the latency and the
 transfer that a slower device would take, asleep, without Python in the pipeline. `evict` drops files from
 the page cache without root, `resident` proves it.
 """
@@ -126,15 +126,66 @@ class Storage:
             data = tf.io.read_file(path)
             if not self._holds:
                 return data
-            latency_us = tf.constant(self.latency_ms * 1e3, tf.float64)
-            transfer_us = tf.cast(tf.strings.length(data), tf.float64) / self.bandwidth_mb_s
             # This executor makes the wait block the calling thread. The usual one would park it on a
             # thread of its own, and one core could then wait for any number of reads at once.
             (held,) = tf.raw_ops.PartitionedCall(
-                args=[data, latency_us, transfer_us], Tout=[tf.string], f=_hold(self.name, self.shared),
+                args=[data, *self._wait_us(self.latency_ms, tf.strings.length(data))], Tout=[tf.string],
+                f=_hold(self.name, self.shared).get_concrete_function(),
                 config_proto=b"", executor_type="SINGLE_THREADED_EXECUTOR",
             )  # fmt: skip
             return held
+
+    def records(self, path: Any, compression: str = "") -> Any:
+        """Stream the records of a TFRecord file: its latency once, at the first record, then each by its size.
+
+        Parameters
+        ----------
+        path : str, path or string tensor of shape ()
+        compression : {"", "GZIP", "ZLIB"}
+            As of `tf.data.TFRecordDataset`. The transfer counts the bytes of a record after decompression.
+
+        Returns
+        -------
+        tf.data.Dataset of string, shape ()
+            The exact records, in order.
+
+        Notes
+        -----
+        It waits where a `tf.data.TFRecordDataset` does: on the thread that asks for the next record. Under
+        ``interleave`` with ``num_parallel_calls`` that is a thread of the interleave, one for each open file,
+        and not one of the pool that runs map functions.
+        """
+        import tensorflow as tf
+
+        path = os.fspath(path) if isinstance(path, os.PathLike) else path
+        if not self._holds:
+            return tf.data.TFRecordDataset(path, compression)
+        opened = self._in_caller(tf.data.Dataset.from_tensors(path), lambda _: (self.latency_ms, 0))
+        stream = opened.flat_map(lambda name: tf.data.TFRecordDataset(name, compression))
+        return self._in_caller(stream, lambda record: (0, tf.strings.length(record)))
+
+    def _in_caller(self, dataset: Any, costs: Any) -> Any:
+        """Return strings as they are, each after a wait that ``costs(string)`` -> (latency ms, bytes) makes."""
+        import tensorflow as tf
+
+        @tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
+        def hold(data: Any) -> Any:
+            with tf.name_scope("storage"), tf.device("/CPU:0"):
+                return _hold(self.name, self.shared).python_function(data, *self._wait_us(*costs(data)))
+
+        # dataset.map() has no word for this: without inter-op parallelism, the function runs on the asking thread.
+        variant = tf.raw_ops.MapDataset(
+            input_dataset=tf.data.experimental.to_variant(dataset), other_arguments=[],
+            f=hold.get_concrete_function(), output_types=[tf.string], output_shapes=[()],
+            use_inter_op_parallelism=False,
+        )  # fmt: skip
+        return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+
+    def _wait_us(self, latency_ms: float, size: Any) -> tuple[Any, Any]:
+        """Return latency and transfer of `size` bytes in µs."""
+        import tensorflow as tf
+
+        return tf.constant(latency_ms * 1e3, tf.float64), tf.cast(size, tf.float64) / self.bandwidth_mb_s
 
 
 _DS_ANALYZER = "DS-Analyzer, VLDB 2021, table 3"
@@ -175,7 +226,7 @@ def read(path: Any, model: Storage | str) -> Any:
 
 @lru_cache(maxsize=256)
 def _hold(name: str, shared: str) -> Any:
-    """Return the traced function (data, latency µs, transfer µs) -> data that waits."""
+    """Return the tf.function (data, latency µs, transfer µs) -> data that waits."""
     import tensorflow as tf
 
     ops = tf.raw_ops
@@ -217,7 +268,7 @@ def _hold(name: str, shared: str) -> Any:
             free_at = ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=resource)
             ops.AssignVariableOp(resource=free_at, value=tf.constant(0.0, tf.float64))
     signature = [tf.TensorSpec([], t) for t in (tf.string, tf.float64, tf.float64)]
-    return tf.function(hold, input_signature=signature, autograph=False).get_concrete_function()
+    return tf.function(hold, input_signature=signature, autograph=False)
 
 
 # -- page cache --------------------------------------------------------------

@@ -90,6 +90,102 @@ def test_parallel_reads_scale_with_threads_not_with_calls_alone(files):
     assert wide > 3 * alone
 
 
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """Eight TFRecord files of six records each; the last one is empty, too."""
+    folder = tmp_path_factory.mktemp("shards")
+    contents = [[os.urandom(5_000 + 100 * i + j) for j in range(6)] for i in range(8)] + [[]]
+    for i, records in enumerate(contents):
+        with tf.io.TFRecordWriter(str(folder / str(i))) as writer:
+            for record in records:
+                writer.write(record)
+    return [str(folder / str(i)) for i in range(len(contents))], contents
+
+
+def streamed(paths, model, *, parallel=None, threads=1):
+    """Interleave the shards with a pool of one thread, and none of tf.data's own rewrites."""
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = threads
+    options.experimental_optimization.apply_default_optimizations = False
+    dataset = tf.data.Dataset.from_tensor_slices(paths)
+    return dataset.interleave(model.records, cycle_length=len(paths), num_parallel_calls=parallel).with_options(options)
+
+
+def seconds(dataset):
+    start = time.perf_counter()
+    count = sum(1 for _ in dataset)
+    return time.perf_counter() - start, count
+
+
+@pytest.mark.parametrize("shared", storage.SHARED)
+@pytest.mark.parametrize("latency_ms", [0, 2])
+def test_streamed_records_are_exact_and_in_order(shards, shared, latency_ms):
+    paths, contents = shards
+    model = Storage("exact stream", latency_ms, 1000 if latency_ms else math.inf, "a test", shared)
+    for path, records in zip(paths, contents, strict=True):
+        assert list(model.records(path).as_numpy_iterator()) == records
+    everything = sorted(streamed(paths, model, parallel=4).as_numpy_iterator())
+    assert everything == sorted(r for records in contents for r in records)
+
+
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+def test_compressed_records_stream_too(tmp_path, compression):
+    with tf.io.TFRecordWriter(str(tmp_path / "packed"), compression) as writer:
+        writer.write(b"one")
+        writer.write(b"two")
+    stream = Storage("packed", 1, 10, "a test").records(tmp_path / "packed", compression)
+    assert list(stream.as_numpy_iterator()) == [b"one", b"two"]
+
+
+def test_a_stream_pays_the_latency_once_and_the_bandwidth_for_each_record(shards):
+    paths, contents = shards
+    size = sum(map(len, contents[0]))
+    model = Storage("stream", 60, size / 60_000, "a test")  # 60 ms for all records together
+    taken = []
+    for _ in range(3):
+        start = time.perf_counter()
+        stamps = [time.perf_counter() - start for _ in model.records(paths[0])]
+        taken.append(stamps[-1])
+        assert stamps[0] >= 0.060, "the first record came before the file was open"
+    # Six waits for the latency would be 420 ms; the luckiest of three tells them from one.
+    assert 0.119 <= min(taken) < 0.300
+
+
+def test_a_stream_waits_on_the_threads_of_interleave_not_in_the_pool_of_map(shards):
+    model = Storage("distant", 80, math.inf, "a test")
+    paths = shards[0][:8]
+    alone, count = seconds(streamed(paths, model))
+    together, same = seconds(streamed(paths, model, parallel=8, threads=1))
+    assert count == same == 48
+    assert alone >= 8 * 0.080
+    assert together < alone / 2
+
+    def in_the_pool(path):
+        return tf.data.Dataset.from_tensors(path).map(model.read)
+
+    options = streamed(paths, model).options()
+    pinned = tf.data.Dataset.from_tensor_slices(paths).interleave(in_the_pool, cycle_length=8, num_parallel_calls=8)
+    assert seconds(pinned.with_options(options))[0] >= 8 * 0.080
+
+
+def test_streams_of_a_shared_device_are_served_one_after_the_other(shards):
+    model = Storage("stream arm", 30, math.inf, "a test", "device")
+    assert seconds(streamed(shards[0][:8], model, parallel=8))[0] >= 8 * 0.030 * 0.9
+
+
+def test_a_streaming_wait_burns_no_cpu(shards):
+    stream = Storage("idle stream", 100, 0.1, "a test").records(shards[0][0])
+    list(stream)  # the first run sets things up
+    cpu = time.process_time()
+    wall, _ = seconds(stream)
+    assert time.process_time() - cpu < 0.25 * wall
+
+
+def test_a_missing_shard_is_named(tmp_path):
+    with pytest.raises(tf.errors.NotFoundError, match="gone"):
+        list(Storage("gone", 1, 10, "a test").records(str(tmp_path / "gone")))
+
+
 def test_a_shared_device_serves_one_request_at_a_time(files):
     model = Storage("arm", 15, math.inf, "a test", "device")
     assert elements_per_s(files, model, parallel=8, threads=8) < 1.3 * 1000 / 15
