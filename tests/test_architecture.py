@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "photo_folder": {"photo_files"},
     "tfds_sets": {"photo_files", "shipped", "trace"},
     "photos": {"photo_files", "photo_folder", "shipped", "tfds_sets"},
-    "records": {"photo_files", "photos", "trace"},
+    "records": {"framing", "photo_files", "photos", "trace"},
     "framing": set(),
     "damage": {"framing", "records", "trace"},
     "storage": set(),
@@ -31,6 +31,10 @@ MAY_IMPORT = {
     "session": {"trace", "work", "xplane"},
     "measures": {"intervals", "trace", "work"},
     "recorder": {"measures", "notebook", "session", "trace", "xplane"},
+    # what TensorFlow's tuning chose, and which node limits
+    "nodes": set(),
+    "diagnosis": {"nodes", "session"},
+    "knobs": {"diagnosis", "palette", "picture"},
     # right of Trace: lanes and gaps, words, pictures
     "lanes": {"intervals", "trace"},
     "wording": {"lanes", "timeline"},
@@ -55,8 +59,9 @@ MAY_IMPORT = {
 NO_TENSORFLOW = {
     *("trace", "intervals", "wire", "xplane", "measures", "work", "colab", "tour", "cli", "framing", "damage"),
     *("lanes", "wording", "timeline", "palette", "picture", "page", "view", "charts", "perfetto"),
+    *("nodes", "knobs"),
 }
-NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view", "charts"}
+NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view", "charts", "knobs"}
 
 
 def imports(paths):
