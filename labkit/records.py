@@ -9,13 +9,13 @@ count in ``shards.json`` is the only witness when its end is lost.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import operator
 import os
 import re
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
+from labkit import framing
 from labkit.photo_files import bar, explained, require_space
 from labkit.photos import Photos
 from labkit.trace import write_aside
@@ -137,17 +138,17 @@ def write(
     cuts = np.linspace(0, len(photos), shards + 1).astype(int)
     todo = [i for i in range(shards) if _file(i, settings) not in known]
     done = len(photos) - sum(cuts[i + 1] - cuts[i] for i in todo)
+    require_space(place, _needed(photos, [range(cuts[i], cuts[i + 1]) for i in todo], form), "writing shards")
     try:
         place.mkdir(parents=True, exist_ok=True)
         _sweep(place)
-        require_space(place, _needed(photos, [range(cuts[i], cuts[i + 1]) for i in todo], form), "writing shards")
         with bar(len(photos), "photos", progress is True) as shown:
             shown.update(done)
             for i in todo:
                 name = _file(i, settings)
-                with _aside(place / name) as aside, _writer(aside, compression) as writer:
+                with _aside(place / name) as aside, _packer(aside, compression) as put:
                     for example in _examples(photos, range(cuts[i], cuts[i + 1]), form):
-                        writer.write(example)
+                        put(framing.frame(example))
                         done += 1
                         shown.update()
                         if callable(progress):
@@ -238,7 +239,7 @@ def plan(total_bytes: float, servers: int = 1) -> Plan:
     if (servers := _whole("servers", servers)) < 1:
         raise ValueError(f"servers is {servers}; allowed: 1 or more")
     shards, fit = 10 * servers, int(total_bytes // 10e6)
-    why = f"ten shards for each of {servers} server{'s' if servers > 1 else ''}"
+    why = "ten shards for " + (f"each of {servers} servers" if servers > 1 else "one server")
     if fit < servers:
         shards, why = servers, f"too little data for 10 MB a shard: one shard for each of {servers} servers"
         if servers == 1:
@@ -339,20 +340,16 @@ def _needed(photos: Photos, rows: list[range], form: str) -> int:
 
 
 def _examples(photos: Photos, rows: range, form: str) -> Iterator[bytes]:
-    import tensorflow as tf
-
-    def whole(value: int) -> Any:
-        return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
-
     for row in rows:
-        image = Path(photos.paths[row]).read_bytes()
-        features = {"label": whole(int(photos.labels[row]))}
-        if form == "raw":
-            pixels = tf.io.decode_jpeg(image, channels=3, dct_method="INTEGER_ACCURATE").numpy()
-            features |= {"height": whole(pixels.shape[0]), "width": whole(pixels.shape[1])}
-            image = pixels.tobytes()
-        features["image"] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[image]))
-        yield tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString(deterministic=True)
+        image, label = Path(photos.paths[row]).read_bytes(), int(photos.labels[row])
+        if form == "jpeg":
+            yield framing.example({"image": image, "label": label})
+            continue
+        import tensorflow as tf
+
+        pixels = tf.io.decode_jpeg(image, channels=3, dct_method="INTEGER_ACCURATE").numpy()
+        height, width, _ = pixels.shape
+        yield framing.example({"image": pixels.tobytes(), "height": height, "width": width, "label": label})
 
 
 @contextlib.contextmanager
@@ -368,17 +365,13 @@ def _aside(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _writer(path: Path, compression: str) -> Iterator[Any]:
-    """Open TensorFlow's writer; its failures to write become an OSError."""
-    import tensorflow as tf
-
-    try:
-        with tf.io.TFRecordWriter(str(path), compression or None) as writer:
-            yield writer
-    except tf.errors.ResourceExhaustedError as error:
-        raise OSError(errno.ENOSPC, "no space left on device") from error
-    except tf.errors.PermissionDeniedError as error:
-        raise OSError(errno.EACCES, "permission denied") from error
+def _packer(path: Path, compression: str) -> Iterator[Callable[[bytes], Any]]:
+    """Give a function that writes bytes, compressed as TensorFlow does it: without a name and a time inside."""
+    with open(path, "wb") as file:
+        pack = zlib.compressobj(wbits=31 if compression == "GZIP" else 15)
+        yield (lambda data: file.write(pack.compress(data))) if compression else file.write
+        if compression:
+            file.write(pack.flush())
 
 
 def _sweep(place: Path) -> None:

@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "storage": set(),
     "work": set(),
     "checks": set(),
+    "memory": set(),
     "accelerators": {"work"},
     "wire": set(),
     "xplane": {"trace", "wire"},
