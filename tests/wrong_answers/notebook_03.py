@@ -1,0 +1,60 @@
+"""Right shape, wrong idea: what students hand in for notebook 03, and a word of the hint that must come back."""
+
+
+def _interleaved(**settings):
+    def mixed(paths, open_shard):
+        import tensorflow as tf
+
+        return tf.data.Dataset.from_tensor_slices(paths).interleave(open_shard, **settings)
+
+    return mixed
+
+
+def _flat(paths, open_shard):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(paths).flat_map(open_shard)
+
+
+def _pool_of_cores(dataset, threads):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.threading.max_intra_op_parallelism = threads
+    return dataset.with_options(options)
+
+
+def _pool_of_two(dataset, threads):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 2
+    return dataset.with_options(options)
+
+
+WRONG = {
+    "03.1": [
+        (_flat, "no interleave"),
+        (_interleaved(cycle_length=3, block_length=2), "one thread"),
+        (_interleaved(cycle_length=3, block_length=2, num_parallel_calls=3, deterministic=False), "may vary"),
+        (_interleaved(cycle_length=3, num_parallel_calls=3), "block_length"),
+        (_interleaved(cycle_length=5, block_length=2, num_parallel_calls=5), "cycle_length"),
+        (_interleaved(cycle_length=2, block_length=3, num_parallel_calls=2), "swapped"),
+        (lambda paths, open_shard: _flat(paths[:3], open_shard), "exactly once"),
+    ],
+    "03.2": [
+        (lambda shards, at_once, open_ms, stream_ms: shards * (open_ms + stream_ms), "one shard after the other"),
+        (lambda shards, at_once, open_ms, stream_ms: shards / at_once * (open_ms + stream_ms), "round"),
+        (lambda shards, at_once, open_ms, stream_ms: shards // at_once * (open_ms + stream_ms), "round up"),
+        (
+            lambda shards, at_once, open_ms, stream_ms: open_ms + -(-shards // at_once) * stream_ms,
+            "each pays the latency",
+        ),
+    ],
+    "03.3": [
+        (lambda dataset, threads: dataset, "as small as before"),
+        (_pool_of_cores, "as small as before"),
+        (_pool_of_two, "asked for"),
+        (lambda dataset, threads: dataset.batch(threads), "elements changed"),
+    ],
+}
