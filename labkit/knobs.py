@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from labkit.palette import Theme
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from labkit.diagnosis import Lens
 
 _WIDTH, _LEFT, _RIGHT = 10.0, 2.35, 1.1
-_TOP, _PANEL, _SPACE, _BOTTOM = 0.75, 0.62, 0.2, 0.55
+_TOP, _PANEL, _SPACE, _BOTTOM = 0.9, 0.62, 0.2, 0.55
 _BODY, _SMALL, _TITLE = 9.5, 9.0, 12.0
 
 #: More panels than this make no picture that anybody reads.
@@ -92,6 +93,7 @@ def _knob(lens: Lens, name: str) -> _Knob:
 def _draw(lens: Lens, knobs: list[_Knob], title: str, note: str, look: Theme) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     count = len(knobs) + 1
     height = _TOP + count * (_PANEL + _SPACE) + _BOTTOM
@@ -100,12 +102,16 @@ def _draw(lens: Lens, knobs: list[_Knob], title: str, note: str, look: Theme) ->
         FigureCanvasAgg(figure)
         words = {"va": "top", "family": "DejaVu Sans", "parse_math": False}
         figure.text(0.15 / _WIDTH, 1 - 0.15 / height, title, fontsize=_TITLE, weight="bold", color=look.ink, **words)
-        figure.text(0.15 / _WIDTH, 1 - 0.42 / height, note[:130], fontsize=_SMALL, color=look.muted, **words)
+        lines = "\n".join(textwrap.wrap(note, 125, max_lines=2, placeholder=" …"))
+        figure.text(
+            0.15 / _WIDTH, 1 - 0.42 / height, lines, fontsize=_SMALL, color=look.muted, linespacing=1.3, **words
+        )
         for row in range(count):
             bottom = height - _TOP - (row + 1) * _PANEL - row * _SPACE
             box = (_LEFT / _WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / _WIDTH, _PANEL / height)
             axes = figure.add_axes(box, facecolor=look.lane)
             axes.set_xlim(0, lens.steps[-1] + 1)
+            axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
             for side in axes.spines.values():
                 side.set_visible(False)
             axes.tick_params(length=2, colors=look.muted, labelsize=_SMALL, labelbottom=row == count - 1)

@@ -56,7 +56,8 @@ class Node:
     self_ns : int
         Wall time inside the node, its inputs left out; calls that run at the same time add up. Nanoseconds.
     buffered, buffered_bytes : int
-        Elements that it holds ready or works on, and the memory blocks that they lie in.
+        Elements that it holds ready, and their memory as TensorFlow counts it: the whole block that a tensor
+        lies in, so that slices of one tensor count it once each.
     per_step : float
         How many of its elements one element of the root needs; NaN where nothing has passed yet.
     asynchronous : bool
