@@ -1,0 +1,75 @@
+"""Exercises of notebook 07, pack_into_tfrecords."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from labkit import framing
+from labkit.exercises.answers import call, number
+from labkit.grading import Wrong, exercise
+
+
+@exercise("07.1")
+def shard_count(function: Any) -> None:
+    """``shards_for(total_mb, servers)``: ten a server, fewer where they would be under 10 MB, but one a server."""
+    for total, servers in [(30_000, 8), (145, 8), (95, 1), (40, 8), (6, 1)]:
+        want = max(servers, min(10 * servers, total // 10))
+        ten, fit = 10 * servers, total // 10
+        # Of equal values the last one's hint counts.
+        hints = {
+            float(min(ten, -(-total // 10))): "rounded up, the shards fall below 10 MB",
+            total / 10: "a number of shards is a whole number, rounded down to keep 10 MB",
+            float(max(ten, fit)): "take the smaller of the two counts; 10 MB a shard is a lower bound",
+            float(ten): f"ten a server are shards of {total / ten:.1f} MB here, below 10 MB",
+            float(fit): f"{fit} shards of 10 MB for {servers} servers: each needs one, and none needs more than ten",
+        }
+        hints.pop(float(want), None)
+        number(function, (total, servers), want, hints, " shards")
+
+
+@exercise("07.2")
+def parsing(function: Any) -> None:
+    """``parse_record(serialized)``: ``(image bytes, label)`` of a record with the features ``photo`` and ``class``."""
+    import tensorflow as tf
+
+    truth = [(b"first", 3), (b"", 0), (b"\xff\xd8\x00third", 9)]
+    for image, label in truth:
+        made = call(function, tf.constant(framing.example({"photo": image, "class": label})))
+        if isinstance(made, dict):
+            raise Wrong("that is the dict of all features; return the pair (image, label)")
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            raise Wrong(f"return a pair (image, label), not {type(made).__name__}")
+        got = [np.asarray(part) for part in made]
+        if any(part.shape != () for part in got):
+            raise Wrong(f"the shapes are {[part.shape for part in got]}: one value a feature has the shape []")
+        if got[0].dtype.kind not in "OS":
+            raise Wrong("the first of the pair must be the bytes of the image; are the two swapped?")
+        if (bytes(got[0].item()), int(got[1])) != (image, label):
+            raise Wrong(f"for the photo {image!r} of class {label} you return {got[0].item()!r} and {got[1]}")
+
+
+@exercise("07.3")
+def hole(function: Any) -> None:
+    """``cut(image, top, left, size)``: the image with a black square of `size`, its corner at (top, left)."""
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    for top, left, size in [(20, 11, 8), (0, 0, 8), (24, 3, 4)]:
+        image = rng.uniform(0.1, 1, (32, 32, 3)).astype(np.float32)
+        want = image.copy()
+        want[top : top + size, left : left + size] = 0
+        made = call(function, tf.constant(image), top, left, size)
+        got = np.asarray(made)
+        if got.shape != image.shape:
+            raise Wrong(f"the shape is {got.shape}, of an image that had {image.shape}")
+        if np.array_equal(got, image):
+            raise Wrong("the image comes out unchanged: the result was thrown away, or the square is empty")
+        black = int((got == 0).all(-1).sum())
+        if black != size * size:
+            said = f"for ({top}, {left}, {size}) {black} pixels are black, expected {size * size}"
+            raise Wrong(f"{said}: a range has a start and an end")
+        if not np.array_equal(got, want):
+            place = np.argwhere((got == 0).all(-1))[0].tolist()
+            raise Wrong(f"the black square begins at {place}, expected [{top}, {left}], or pixels outside it changed")

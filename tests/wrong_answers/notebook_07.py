@@ -1,0 +1,53 @@
+"""Right shape, wrong idea: what students hand in for notebook 07, and a word of the hint that must come back."""
+
+
+def parsed(serialized, image="photo", label="class", shape=()):
+    import tensorflow as tf
+
+    spec = {image: tf.io.FixedLenFeature(shape, tf.string), label: tf.io.FixedLenFeature(shape, tf.int64)}
+    return tf.io.parse_single_example(serialized, spec)
+
+
+def pair(serialized, **options):
+    found = parsed(serialized, **options)
+    return found["photo"], found["class"]
+
+
+def blackened(image, rows, columns):
+    import numpy as np
+
+    image = np.array(image)
+    image[rows, columns] = 0
+    return image
+
+
+def thrown_away(image, top, left, size):
+    blackened(image, slice(top, top + size), slice(left, left + size))
+    return image
+
+
+WRONG = {
+    "07.1": [
+        (lambda total, servers: 10 * servers, "below 10 MB"),
+        (lambda total, servers: min(10 * servers, total // 10), "each needs one"),
+        (lambda total, servers: total // 10, "more than ten"),
+        (lambda total, servers: max(10 * servers, total // 10), "more than ten"),
+        (lambda total, servers: max(servers, min(10 * servers, total / 10)), "whole"),
+        (lambda total, servers: max(servers, min(10 * servers, -(-total // 10))), "rounded up"),
+    ],
+    "07.2": [
+        (lambda record: parsed(record, image="image", label="label"), "image"),
+        (lambda record: parsed(record), "dict"),
+        (lambda record: pair(record)[::-1], "swapped"),
+        (lambda record: pair(record, shape=(1,)), "shape"),
+        (lambda record: pair(record)[0], "pair"),
+        (lambda record: (pair(record)[0], 3), "class"),
+    ],
+    "07.3": [
+        (thrown_away, "thrown away"),
+        (lambda im, top, left, size: blackened(im, slice(top, size), slice(left, size)), "thrown away"),
+        (lambda im, top, left, size: blackened(im, slice(top, top + size), slice(None)), "start and an end"),
+        (lambda im, top, left, size: blackened(im, slice(left, left + size), slice(top, top + size)), "begins at"),
+        (lambda im, top, left, size: im[top : top + size, left : left + size], "shape"),
+    ],
+}
