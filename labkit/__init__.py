@@ -22,6 +22,7 @@ _ROOMS = (
     "knobs",
     "ladder",
     "measures",
+    "memory",
     "photos",
     "perfetto",
     "recorder",

@@ -168,10 +168,14 @@ def inspect(
     _whole("count", count, least=0)
     _whole("steps", steps)
     low_high = _range(value_range)
+    if batched is None and reference is not None and fingerprints.deeper(dataset, reference, name):
+        batched = True
     found = fingerprints.layout(dataset, image, label, key, batched, name)
     truth = None
     if reference is not None:
-        seen = fingerprints.layout(reference, None, None, None, None, "reference")
+        there = fingerprints.names(reference, "reference")
+        image, label, key = (part if str(part) in there else None for part in (image, label, key))
+        seen = fingerprints.layout(reference, image, label, key, None, "reference")
         (truth,) = fingerprints.read(reference, seen, epochs=1, count=count, steps=None, what="reference")
     expected = count if count is not None else None if labels is None else len(labels)
     expected = len(truth) if expected is None and truth is not None else expected

@@ -15,8 +15,8 @@ PASSED, FAULT, OPEN = "passed", "fault", "not checked"
 FROZEN = "the same augmentation for every element"
 _FEW = (OPEN, "too few elements could be recognised in the reference")
 _LEAST_PAIRS = 8
-_MOST_PAIRS = 24
-_ANGLES = range(-30, 31)
+_MOST_PAIRS = 20
+_ANGLES = range(-30, 31, 2)
 _Pairs = Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
 
 
@@ -82,6 +82,7 @@ def overflow(pairs: _Pairs) -> tuple[str, str]:
 
 def _curve(before: np.ndarray, after: np.ndarray) -> bool | None:
     """Return whether `after` as a function of `before` falls off a cliff; None if it is no function."""
+    before, after = before[after > 0], after[after > 0]  # black is a patch, not a value
     bins = np.clip((before * 32).astype(int), 0, 31)
     filled = [after[bins == b] for b in range(32) if np.count_nonzero(bins == b) >= 4]
     if len(filled) < 4:
@@ -141,20 +142,27 @@ def _patch(new: np.ndarray, old: np.ndarray) -> np.ndarray:
 
 def _turn(new: np.ndarray, old: np.ndarray) -> tuple[float, float] | None:
     """Return the angle in degrees, and 1 if mirrored, that make `old` most like `new` wherever it moved to."""
+    window = np.outer(np.hanning(new.shape[0]), np.hanning(new.shape[1]))
+    target = _spectrum(new, window)
+    best = []
+    for side, picture in enumerate((old, old[:, ::-1])):
+        scores = {angle: _likeness(target, picture, angle, window) for angle in _ANGLES}
+        top = max(scores, key=scores.__getitem__)
+        scores |= {angle: _likeness(target, picture, angle, window) for angle in (top - 1, top + 1)}
+        top = max(scores, key=scores.__getitem__)
+        best.append((scores[top], float(top), float(side)))
+    likeness, angle, side = max(best)
+    return (angle, side) if likeness > 0.75 else None
+
+
+def _likeness(target: tuple[np.ndarray, float], picture: np.ndarray, angle: float, window: np.ndarray) -> float:
+    """Return the highest correlation of `target` with the turned picture, wherever it was moved to."""
     from scipy import ndimage
 
-    window = np.outer(np.hanning(new.shape[0]), np.hanning(new.shape[1]))
-    spectrum, size = _spectrum(new, window)
-    best, found = 0.75, None
-    for side, picture in enumerate((old, old[:, ::-1])):
-        for angle in _ANGLES:
-            other, length = _spectrum(ndimage.rotate(picture, angle, reshape=False, order=1, mode="nearest"), window)
-            if size * length == 0:
-                return None
-            likeness = float(np.fft.irfft2(spectrum * other.conj()).max()) / (size * length)
-            if likeness > best:
-                best, found = likeness, (float(angle), float(side))
-    return found
+    turned = ndimage.rotate(picture, angle, reshape=False, order=1, mode="nearest")
+    spectrum, size = _spectrum(turned, window)
+    total = target[1] * size
+    return float(np.fft.irfft2(target[0] * spectrum.conj()).max()) / total if total else 0.0
 
 
 def _spectrum(picture: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, float]:

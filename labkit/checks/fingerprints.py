@@ -162,16 +162,14 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
     """
     import tensorflow as tf
 
-    if not isinstance(dataset, tf.data.Dataset):
-        raise TypeError(f"{what} is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
+    known_names = names(dataset, what)
     parts = list(named(dataset.element_spec, ""))
-    names = tuple(name for name, _ in parts)
     for name, spec in parts:
         if not isinstance(spec, (tf.TensorSpec, tf.RaggedTensorSpec)):
             raise TypeError(f"{what} has a component {name} of {type(spec).__name__}; allowed: tensors, ragged tensors")
     dims = [None if spec.shape.rank is None else spec.shape.as_list() for _, spec in parts]
     numeric = [not (spec.dtype == tf.string or spec.dtype.is_bool or spec.dtype.is_complex) for _, spec in parts]
-    chosen = _find(names, image, "image", what)
+    chosen = _find(known_names, image, "image", what)
     if chosen is None:
         candidates = [i for i, d in enumerate(dims) if numeric[i] and d is not None and len(d) >= 2]
         coloured = [i for i in candidates if len(dims[i]) in (3, 4) and dims[i][-1] in (1, 3, 4, None)]
@@ -181,16 +179,41 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
         batched = _batched(dims, chosen, any(isinstance(spec, tf.RaggedTensorSpec) for _, spec in parts))
     rank = [None if d is None else len(d) - bool(batched) for d in dims]
     rest = [i for i in range(len(parts)) if i != chosen]
-    known = _find(names, key, "key", what)
+    known = _find(known_names, key, "key", what)
     texts = [i for i in rest if parts[i][1].dtype == tf.string and rank[i] == 0]
-    marked = _find(names, label, "label", what)
+    marked = _find(known_names, label, "label", what)
     if marked is None:
         small = [i for i in rest if i != known and (rank[i] == 0 or (rank[i] == 1 and _short(dims[i])))]
-        by_name = [i for i in small if names[i].rsplit(".", 1)[-1] in ("label", "labels", "target", "class")]
+        by_name = [i for i in small if known_names[i].rsplit(".", 1)[-1] in ("label", "labels", "target", "class")]
         marked = next(iter(by_name or [i for i in small if numeric[i]] or (small if len(small) > 1 else [])), None)
     if known is None:
         known = next((i for i in texts if i != marked), None)
-    return Layout(names, bool(batched), chosen, marked, known)
+    return Layout(known_names, bool(batched), chosen, marked, known)
+
+
+def names(dataset: Any, what: str) -> tuple[str, ...]:
+    """Return the names of the components of a dataset.
+
+    Raises
+    ------
+    TypeError
+        If it is no dataset.
+    """
+    import tensorflow as tf
+
+    if not isinstance(dataset, tf.data.Dataset):
+        raise TypeError(f"{what} is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
+    return tuple(name for name, _ in named(dataset.element_spec, ""))
+
+
+def deeper(dataset: Any, reference: Any, what: str) -> bool:
+    """Return whether the components of `dataset` have one dimension more than those of the same name in `reference`."""
+    ranks = []
+    for one, called in ((dataset, what), (reference, "reference")):
+        parts = zip(names(one, called), (spec for _, spec in named(one.element_spec, "")), strict=True)
+        ranks.append({name: spec.shape.rank for name, spec in parts if hasattr(spec, "shape")})
+    both = [(ranks[0][name], ranks[1][name]) for name in ranks[0].keys() & ranks[1].keys()]
+    return bool(both) and all(None not in pair and pair[0] == pair[1] + 1 for pair in both)
 
 
 def named(spec: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -274,14 +297,11 @@ def read(dataset: Any, found: Layout, *, epochs: int, count: int | None, steps: 
     if endless and steps is None:
         source = rows(dataset, found)
         return [_fill(source, found, count, what) for _ in range(epochs)]
-    if endless:
-        source = iter(dataset)
-        return [_fill(rows(_some(source, steps), found), found, None, what) for _ in range(epochs)]
     if steps is not None:
-        made = [_fill(rows(_some(iter(dataset), steps), found), found, None, what) for _ in range(epochs)]
-        cut = int(dataset.cardinality()) > steps or int(dataset.cardinality()) < 0
+        source = iter(dataset) if endless else None
+        made = [_fill(rows(_some(source or iter(dataset), steps), found), found, None, what) for _ in range(epochs)]
         for epoch in made:
-            epoch.whole = not cut
+            epoch.whole = 0 <= int(dataset.cardinality()) <= steps
         return made
     return [_fill(rows(dataset, found), found, None, what) for _ in range(epochs)]
 
