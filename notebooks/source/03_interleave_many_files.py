@@ -148,7 +148,7 @@ local = compare(on_disk, rounds=4)
 local
 
 # %% [markdown]
-# Where opening takes microseconds, there is no wait to overlap. Expect little or no gain, or even a loss: the hand-over between threads costs as much as the read. Two of the seeds of this lab contradict each other here; both are right, for their own storage.
+# Where opening takes microseconds, there is no wait to overlap. Expect little or no gain, or even a loss: the hand-over between threads costs as much as the read. Course notes contradict each other about interleave: useless on a local disk, a large gain in a demonstration that sleeps at every open. Both are right, each for its own storage.
 #
 # What runs under the two words?
 

@@ -1,0 +1,88 @@
+"""Exercises of notebook 06, vectorize_the_map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from labkit.exercises.answers import call, number
+from labkit.grading import Wrong, exercise
+
+
+@exercise("06.1")
+def batch_before_map(function: Any) -> None:
+    """``batch_first(dataset, scale, batch)``: batches of fixed size, with `scale` called once for each."""
+    import tensorflow as tf
+
+    images = np.arange(10 * 2 * 2 * 3, dtype=np.float32).reshape(10, 2, 2, 3)
+    ranks: list[int | None] = []
+
+    def scale(given: Any) -> Any:
+        ranks.append(given.shape.rank)
+        return given / 2
+
+    made = call(function, tf.data.Dataset.from_tensor_slices(images), scale, 4)
+    if not isinstance(made, tf.data.Dataset):
+        raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
+    got = list(made.as_numpy_iterator())
+    if not ranks:
+        raise Wrong("scale was never called: it belongs into a map")
+    if 3 in ranks:
+        raise Wrong("scale is called once for each image: put the batch in front of the map")
+    if got and got[-1].shape[0] == 2:
+        raise Wrong("the last batch is smaller: with drop_remainder=True all have one size, and XLA compiles once")
+    if [g.shape for g in got] != [(4, 2, 2, 3)] * 2:
+        shapes = ", ".join(str(g.shape) for g in got) or "none"
+        raise Wrong(f"10 images in batches of 4 are two batches (4, 2, 2, 3); yours: {shapes}")
+    if not np.array_equal(np.concatenate(got), images[:8] / 2):
+        raise Wrong("the pixels are not those of scale, called once, in order")
+
+
+@exercise("06.2")
+def own_brightness(function: Any) -> None:
+    """``brighter(images, deltas)``: each image by its own number, clipped, without a loop."""
+    import tensorflow as tf
+
+    images = np.random.default_rng(6).random((3, 3, 5, 3), np.float32)
+    deltas = np.float32([0.1, -0.3, 0.5])
+    traced = tf.function(lambda a, b: call(function, a, b), autograph=False)
+    try:
+        graph = traced.get_concrete_function(tf.constant(images), tf.constant(deltas))
+        got = graph(tf.constant(images), tf.constant(deltas))
+    except (ValueError, TypeError, tf.errors.InvalidArgumentError) as error:
+        line = str(error).strip().splitlines()[-1][:120]
+        raise Wrong(f"{line}: give deltas the shape (n, 1, 1, 1), so that each image meets its own number") from None
+    got = np.asarray(got)
+    if got.shape != images.shape:
+        raise Wrong(f"the result has shape {got.shape}, the images {images.shape}")
+    brighter = images + deltas[:, None, None, None]
+    expected = np.clip(brighter, 0, 1)
+    if any("While" in op.type or "TensorList" in op.type for op in graph.graph.get_operations()):
+        raise Wrong("that is a loop over the images, in disguise or not: compute with the whole batch at once")
+    if np.allclose(got, expected, atol=1e-6):
+        return
+    if np.allclose(got, brighter, atol=1e-6):
+        raise Wrong("pixels leave the range from 0 to 1: clip them")
+    if any(np.allclose(got, np.clip(images + d, 0, 1), atol=1e-6) for d in [*deltas, deltas.mean()]):
+        raise Wrong("all images get one number: every image has its own")
+    if np.allclose(got, np.clip(images + deltas, 0, 1), atol=1e-6):
+        raise Wrong("deltas met the colours, not the images: give them the shape (n, 1, 1, 1)")
+    raise Wrong("the pixels are not image + delta, clipped to 0 and 1")
+
+
+@exercise("06.3")
+def batching_gain(function: Any) -> None:
+    """``gain(overhead_us, work_us, batch)``: (overhead + work) over (overhead / batch + work)."""
+    for overhead, work, batch in [(50, 5, 128), (50, 3000, 32), (20, 20, 1), (90, 10, 10)]:
+        new = overhead / batch + work
+        hints = {
+            new / (overhead + work): "that is the share of time that is left; the gain is its inverse",
+            float(batch): "only the overhead is shared by the batch; the work is there for every image",
+            (overhead + work) / work: "once per batch is little, but not nothing: a share of it stays with each image",
+            (overhead + work) / (overhead + work / batch): "it is the overhead that is shared, not the work",
+            (overhead + work) * batch / (overhead + work * batch) * batch: "per image, not per batch",
+        }
+        expected = (overhead + work) / new
+        hints = {value: hint for value, hint in hints.items() if abs(value - expected) > 1e-6 * expected}
+        number(function, (overhead, work, batch), expected, hints, " times")
