@@ -110,7 +110,7 @@ def _draw(lens: Lens, knobs: list[_Knob], title: str, note: str, look: Theme) ->
             bottom = height - _TOP - (row + 1) * _PANEL - row * _SPACE
             box = (_LEFT / _WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / _WIDTH, _PANEL / height)
             axes = figure.add_axes(box, facecolor=look.lane)
-            axes.set_xlim(0, lens.steps[-1] + 1)
+            axes.set_xlim(0, lens.steps[-1] + 0.6)
             axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
             for side in axes.spines.values():
                 side.set_visible(False)

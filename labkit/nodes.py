@@ -170,7 +170,8 @@ class Reading:
                     walk(child, parallel if other.inner else line)
 
         consumer: list[Node] = []
-        walk(0, consumer)
+        if self.nodes:
+            walk(0, consumer)
         found.append((consumer, 1.0))
         lines = []
         for members, width in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 import types
@@ -99,6 +100,22 @@ def test_the_live_number_is_shown_and_lies_within_its_bounds():
     assert reading.chosen["ParallelMapV2.parallelism"] == round(truth.state_value)
 
 
+def test_what_runs_is_shown_and_not_what_the_tuning_last_worked_with():
+    from tensorflow.core.framework import model_pb2
+
+    model = model_pb2.ModelProto(output=1)
+    model.nodes[1].name = "Root"
+    model.nodes[1].parameters.add(name="parallelism", value=1, state_value=3, min=1, max=4, tunable=True)
+    model.nodes[1].parameters.add(name="cycle_length", value=5, state_value=0, tunable=False)
+    reading = nodes.parse(model)
+    assert reading.chosen == {"Root.parallelism": 3}
+    assert reading.nodes[0].parameter("cycle_length").value == 5
+    assert "3 tuned (1–4)" in str(reading)
+    assert "cycle_length 5" in str(reading)
+    empty = nodes.parse(model_pb2.ModelProto())
+    assert (empty.nodes, empty.lines, empty.chosen) == ((), (), {})
+
+
 def test_bounds_follow_the_threads_that_the_pipeline_has():
     dataset = numbers().map(double, num_parallel_calls=AUTOTUNE).batch(4)
     options = tf.data.Options()
@@ -182,9 +199,13 @@ def test_a_planted_bottleneck_is_the_one_that_limits(build, slow):
 
 
 def test_no_node_limits_where_the_consumer_hardly_waits():
-    lens = diagnosis.autotune(numbers().batch(4).prefetch(2), accelerators.modelled(step_ms=20), steps=6)
-    assert lens.limit is None
-    assert "No node limits" in str(lens)
+    lens = diagnosis.autotune(numbers().batch(4).prefetch(2), INSTANT, steps=3)
+    rested = dataclasses.replace(lens, wait_ms=(0.2, 0.3, 90.0), train_ms=(20.0, 20.0, 20.0))
+    assert rested.wait_share == pytest.approx(0.3 / 20.3), "one slow batch is no bottleneck"
+    assert rested.limit is None
+    assert "No node limits: the consumer waited only 0.300 ms, 1 % of a typical step." in str(rested)
+    starved = dataclasses.replace(lens, wait_ms=(5.0, 5.0, 5.0), train_ms=(20.0, 20.0, 20.0))
+    assert starved.limit == starved.lines[0]
 
 
 def test_parallel_calls_divide_the_time_of_their_line():
@@ -214,6 +235,26 @@ def test_a_finite_dataset_is_read_to_its_end():
     lens = diagnosis.autotune(numbers(40).batch(4), INSTANT, steps=None)
     assert lens.steps[-1] == 9
     assert lens.nodes[0].elements == 10
+
+
+def test_an_accelerator_is_prepared_once_and_trains_on_every_batch():
+    class Counting:
+        name, seen = "counting", None
+
+        def prepare(self, batch):
+            self.seen = ["prepared"]
+
+        def step(self, batch):
+            self.seen.append(batch.numpy().tolist())
+
+        def describe(self):
+            return "counts"
+
+    accelerator = Counting()
+    lens = diagnosis.autotune(numbers(8).batch(2), accelerator, steps=None)
+    assert accelerator.seen == ["prepared", [0, 1], [2, 3], [4, 5], [6, 7]]
+    assert len(lens.wait_ms) == 3
+    assert "counts" in str(lens)
 
 
 def test_table_and_notebook_table_hold_the_same_rows():
@@ -279,6 +320,13 @@ def test_autotune_off_is_said_with_the_name_of_the_option():
 def test_bad_input_gets_one_sentence(arguments, more, error, words):
     with pytest.raises(error, match=words):
         diagnosis.autotune(*arguments, **more)
+
+
+def test_an_iterator_that_has_made_nothing_yet_can_be_read():
+    reading = diagnosis.read(iter(written(numbers().batch(4).prefetch(AUTOTUNE))))
+    assert all(math.isnan(n.ms_per_element) for n in reading.nodes)
+    assert reading.lines == ()
+    assert "own ms" in str(reading)
 
 
 @pytest.mark.parametrize("thing", [numbers(), iter([1]), 7, None])

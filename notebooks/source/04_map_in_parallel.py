@@ -86,7 +86,7 @@ near = max(2, min(calls, key=lambda n: abs(n - cores())))
 print(f"predicted {my_prediction:.2f}, {near} calls on {cores()} cores: {result.speedup(names[near])}")
 
 # %% [markdown]
-# Up to the number of cores, images per second should grow; beyond it they should stay about where they are. On one core nothing is gained at all: there is nobody to share the work with. Two cores seldom give exactly twice as much. The batch copies on one thread, cores share memory and clock, and two "cores" of a cloud machine may be two threads of one real core.
+# Up to the number of cores, images per second should grow; beyond it they should stay about where they are. On one core nothing is gained at all: there is nobody to share the work with. Two cores seldom give exactly twice as much: the batch copies on one thread, cores share memory and clock, other programs want them, too, and two "cores" of a cloud machine may be two threads of one real core.
 #
 # ## The timeline
 
@@ -162,20 +162,18 @@ def ms_per_image(function, threads):
     return 1000 * (time.perf_counter() - start) / len(few)
 
 # %% tags=["nbval-ignore-output"]
-sweep, paths = {"cold": [], "warm": [], "modelled hard disk": []}, list(few.paths)
-for n in calls:
-    cold, warm = [], []
-    for _ in range(3):
+paths, cold, warm = list(few.paths), {n: [] for n in calls}, {n: [] for n in calls}
+for _ in range(3):
+    for n in calls:
         storage.evict(paths)
         left = storage.resident(paths)
-        cold.append(ms_per_image(load, n))
-        warm.append(ms_per_image(load, n))
-    sweep["cold"].append(cold)
-    sweep["warm"].append(warm)
-    sweep["modelled hard disk"].append(ms_per_image(load_from_disk, n))
+        cold[n].append(ms_per_image(load, n))
+        warm[n].append(ms_per_image(load, n))
+slow_disk = [ms_per_image(load_from_disk, n) for n in calls]
 print(f"{left:.0%} of the bytes were still in memory after eviction; {disk.describe()}")
 
 # %% tags=["nbval-ignore-output"]
+sweep = {"cold": list(cold.values()), "warm": list(warm.values()), "modelled hard disk": slow_disk}
 charts.lines(
     calls, sweep, x_label="worker threads", y_label="ms per image", log_x=True,
     title="Average time to fetch and preprocess", note="whole passes over 128 photos, start of the pipeline included",
