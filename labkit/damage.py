@@ -166,8 +166,9 @@ def plant(
 
 
 def told(error: Exception) -> str:
-    """Return what TensorFlow says in an error: its class and sentence, without node names."""
-    text = re.sub(r"\{\{[^}]*\}\}|\[Op:.*|\[\[.*", "", getattr(error, "message", str(error)), flags=re.DOTALL)
+    """Return what TensorFlow says in an error: its class and sentence, without the names of nodes and iterators."""
+    noise = r"\{\{[^}]*\}\}|\[Op:.*|\[\[.*|Error in user-defined function passed to .*? iterator: \S+: "
+    text = re.sub(noise, "", getattr(error, "message", str(error)), flags=re.DOTALL)
     return f"{type(error).__name__}: {' '.join(text.split())}"
 
 
