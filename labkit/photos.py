@@ -90,6 +90,10 @@ class Photos:
             raise ValueError(f"count is {count}; {self.name} has 1 to {len(self):,} photos to take")
         return self._only(np.arange(count), self.name)
 
+    def reordered(self, rows: Any) -> Photos:
+        """Return the photos of `rows` (numbers from 0), in that order."""
+        return self._only(np.asarray(rows, np.int64), self.name)
+
     def _only(self, rows: np.ndarray, name: str) -> Photos:
         paths = tuple(self.paths[row] for row in rows)
         return replace(

@@ -52,7 +52,8 @@ MAY_IMPORT = {
     "notebook": {"photos", "shipped"},
     "colab": {"trace"},
     "doctor": {"notebook", "photos", "shipped"},
-    "ladder": {"recorder"},
+    "augment": set(),
+    "ladder": {"augment", "memory", "notebook", "photos", "records", "recorder"},
     "tour": {"accelerators", "ladder", "notebook", "photos", "trace", "view"},
     "cli": {"colab", "doctor", "notebook", "photos", "tour"},
 }
