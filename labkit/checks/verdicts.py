@@ -220,7 +220,7 @@ def random(facts: Facts) -> _Seen:
     if not fresh:
         if truth is not None and first.digests and matching.common(first.digests, truth.digests) == len(first):
             return FAULT, "epoch 2 repeats epoch 1, and both are the reference: nothing is augmented at all"
-        claim = "random=True" if facts.said else f"the map holds {facts.ops[0]}"
+        claim = "random=True" if facts.said else "a map draws random numbers"
         return FAULT, (
             f"epoch 2 repeats epoch 1 in every pixel, though {claim}; look for a cache after the augmentation, numpy "
             "or Python random numbers in a map (drawn once, when it is traced), a fixed seed"
