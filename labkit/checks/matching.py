@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -57,20 +58,25 @@ class Match:
     @property
     def lost(self) -> int:
         """How many elements of the reference nobody was recognised as."""
-        return (Counter(self.groups) - self._came()).total()
+        return _total(self._sizes - self._came)
 
     @property
     def extra(self) -> int:
         """How many elements came that had come before."""
-        return (self._came() - Counter(self.groups)).total()
+        return _total(self._came - self._sizes)
 
+    @cached_property
+    def _sizes(self) -> Counter[int]:
+        return Counter(self.groups)
+
+    @cached_property
     def _came(self) -> Counter[int]:
         return Counter(self.groups[j] for j in self.place if j >= 0)
 
     def labels_of(self, place: int) -> set[bytes]:
         """Return the labels of an element of the reference and of its copies."""
         group = self.groups[place]
-        if self.groups.count(group) == 1:
+        if self._sizes[group] == 1:
             return {self.labels[place]}
         return {one for one, other in zip(self.labels, self.groups, strict=True) if other == group}
 
@@ -125,7 +131,11 @@ def copies(marks: Sequence[bytes]) -> int:
 
 def common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
     """Return how many marks two lists share, each as often as it occurs in both."""
-    return (Counter(one) & Counter(other)).total()
+    return _total(Counter(one) & Counter(other))
+
+
+def _total(counts: Counter) -> int:
+    return sum(counts.values())
 
 
 def twins(seen: Epoch, found: Match) -> bool | None:
@@ -134,5 +144,6 @@ def twins(seen: Epoch, found: Match) -> bool | None:
     for i, j in enumerate(found.place):
         if j >= 0:
             members[found.groups[j]].append(seen.digests[i])
-    large = [marks for group, marks in members.items() if len(marks) >= 8 and found.groups.count(group) >= 8]
+    sizes = Counter(found.groups)
+    large = [marks for group, marks in members.items() if len(marks) >= 8 and sizes[group] >= 8]
     return all(len(set(marks)) == 1 for marks in large) if large else None
