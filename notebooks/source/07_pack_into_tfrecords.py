@@ -176,7 +176,7 @@ result = labkit.measure(variants, quick, steps=3, warmup=1, repeats=5)
 result
 
 # %% [markdown]
-# Space and time side by side: megabytes, their difference from the decoded pixels and from the JPEG files, and milliseconds an image to read and decode, with the lowest and highest round.
+# Space and time side by side: megabytes, their difference from the decoded pixels and from the JPEG files, and milliseconds an image to read and decode (thumbnail and step included), with the lowest and highest round.
 
 # %% tags=["nbval-ignore-output"]
 sizes = {"JPEG files": int(album.sizes.sum())} | {f"records, {name}": s.bytes for name, s in forms.items()}
