@@ -80,6 +80,14 @@ def test_names_of_lines_do_not_touch_and_stay_on_the_page(series):
     assert all(p.x0 >= 0 and p.x1 <= page.width and p.y0 >= 0 and p.y1 <= page.height for p in places)
 
 
+@pytest.mark.parametrize("end", [0, 100])
+def test_names_of_lines_that_end_at_one_place_stay_on_the_page(end):
+    axes = axes_of(lines_of([1, 2], {f"series {i}": [100 - end, end] for i in range(14)}))
+    tops = [place.y1 for place in boxes(axes)]
+    assert max(tops) <= axes.get_window_extent().y1 + 20
+    assert min(place.y0 for place in boxes(axes)) >= axes.get_window_extent().y0 - 20
+
+
 def test_names_of_neighbouring_points_do_not_touch():
     crowd = {"JPEG": (100, 2), "raw": (600, 0.4), "GZIP": (580, 3), "ZLIB": (581, 3.01), "pickle": (601, 0.41)}
     places = boxes(axes_of(points_of(crowd)))

@@ -168,6 +168,19 @@ def test_a_stream_waits_on_the_threads_of_interleave_not_in_the_pool_of_map(shar
     assert seconds(pinned.with_options(options))[0] >= 8 * 0.080
 
 
+def test_the_waits_of_a_stream_are_seen_on_the_threads_of_interleave(shards):
+    import labkit
+    from labkit import accelerators
+
+    model = Storage("seen", 30, math.inf, "a test")
+    stream = streamed(shards[0][:8], model, parallel=8).batch(8)
+    trace = labkit.record(stream.repeat(), accelerators.modelled(step_ms=1), steps=6, warmup=6)
+    assert trace.meta["storage"] == "modelled"
+    lanes = [lane for lane in labkit.Timeline(trace).lanes if lane.by_category.get("read", 0) >= 25e6]
+    assert len(lanes) >= 8
+    assert all("ParallelInterleave" in lane.name for lane in lanes)
+
+
 def test_streams_of_a_shared_device_are_served_one_after_the_other(shards):
     model = Storage("stream arm", 30, math.inf, "a test", "device")
     assert seconds(streamed(shards[0][:8], model, parallel=8))[0] >= 8 * 0.030 * 0.9

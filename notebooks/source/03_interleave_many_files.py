@@ -215,11 +215,11 @@ def fetch(path, label):
     return store.read(path), label
 
 
-calls = album.files().map(fetch, num_parallel_calls=16).batch(16).repeat()
+calls = album.files().map(fetch, num_parallel_calls=16).batch(8).repeat()
 pools = {f"{n} threads": plain(calls, threads=n) for n in (2, 4, 8, 16)}
 
 # %% tags=["nbval-ignore-output"]
-widened = labkit.measure(pools, quick, warmup=2, steps=3, repeats=3)
+widened = labkit.measure(pools, quick, warmup=2, steps=4, repeats=3)
 widened
 
 # %% tags=["nbval-ignore-output"]
