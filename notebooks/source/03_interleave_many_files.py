@@ -185,6 +185,7 @@ straggling = {
 # %% tags=["nbval-ignore-output"]
 patient = accelerators.modelled(step_ms=10)
 stragglers = compare(straggling, patient)
+print("any order over in order:", stragglers.speedup("one slow, any order", over="one slow, in order"))
 stragglers
 
 # %% tags=["nbval-ignore-output"]
