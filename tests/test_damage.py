@@ -220,6 +220,16 @@ def test_records_before_the_damage_in_a_compressed_stream_are_all_saved(packed, 
     assert report.whole >= 60 + report.faults[0].record
 
 
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+def test_a_wrong_checksum_at_the_very_end_of_a_stream_costs_no_record(packed, tmp_path, compression):
+    data = bytearray(Path(packed[compression].paths[1]).read_bytes())
+    data[-1] ^= 1
+    path = tmp_path / "end"
+    path.write_bytes(data)
+    assert find(path).whole == 30
+    assert re.search(r"^the compressed stream is damaged \(incorrect (data|length) check\)$", find(path).faults[0].what)
+
+
 def test_shards_read_with_another_compression_are_named_as_what_they_are(packed):
     assert find(replace(packed["GZIP"], compression="")).faults[0].what == "not an uncompressed file but a GZIP file"
     assert find(replace(packed[""], compression="GZIP")).faults[0].what == "not a GZIP file but an uncompressed file"
