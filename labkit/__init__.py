@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 _ROOMS = (
     "accelerators",
+    "augment",
     "checks",
     "charts",
     "damage",
@@ -23,10 +24,12 @@ _ROOMS = (
     "ladder",
     "measures",
     "memory",
+    "notebook",
     "photos",
     "perfetto",
     "recorder",
     "records",
+    "stack",
     "storage",
     "timeline",
     "trace",

@@ -111,7 +111,8 @@ def packed(photos: Photos) -> records.Shards:
     They take as much disk as the files.
     """
     ordered = photos.reordered(order(len(photos)))
-    identity = hashlib.sha256("\n".join(ordered.paths).encode() + ordered.sizes.tobytes()).hexdigest()[:12]
+    named = "\n".join([ordered.name, *ordered.paths]).encode() + ordered.sizes.tobytes() + ordered.labels.tobytes()
+    identity = hashlib.sha256(named).hexdigest()[:12]
     return records.write(ordered, home() / "shards" / identity, shards=min(_LISTS, len(photos)))
 
 
@@ -217,7 +218,7 @@ def best(photos: Photos) -> Any:
     """Return the fastest pipeline of the walk that decodes every photo in every epoch.
 
     Shards, read once and kept in memory as JPEG bytes; decode and resize in parallel; float16 on the way to
-    the float stage, which is compiled and works on whole batches; one thread a core. Notebook 09 measures each choice.
+    the float stage, which is compiled and works on whole batches; a thread a core. Notebook 09 measures each choice.
 
     Parameters
     ----------
@@ -236,11 +237,10 @@ def best(photos: Photos) -> Any:
     """
     import tensorflow as tf
 
-    def decoded(serialized: Any) -> tuple[Any, Any]:
-        jpeg, label = records.parse(serialized)
+    def decoded(jpeg: Any, label: Any) -> tuple[Any, Any]:
         return tf.cast(shrink(jpeg), tf.float16), label
 
-    jpegs = memory.cache(_serialized(photos), elements=len(photos)).repeat()
+    jpegs = memory.cache(_serialized(photos).map(records.parse), elements=len(photos)).repeat()
     batches = jpegs.map(decoded, num_parallel_calls=cores()).batch(BATCH, drop_remainder=True)
     return threads(batches.map(augment.fresh).prefetch(2))
 
@@ -254,7 +254,7 @@ def best_cached(photos: Photos) -> Any:
 
 
 def threads(dataset: Any) -> Any:
-    """Give the pipeline one thread a core, and each op one thread."""
+    """Give the pipeline a thread a core, and each op one thread: parallel calls share the cores already."""
     import tensorflow as tf
 
     options = tf.data.Options()

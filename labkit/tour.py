@@ -55,7 +55,7 @@ def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
     for path in notebooks:
         run(path, out / path.name, figures / path.stem)
     print("\nScoreboard", flush=True)
-    consumer = accelerators.modelled("V100")
+    consumer = accelerators.modelled("H100")  # fast enough to tell the upper rungs apart
     board = ladder.scoreboard(album, consumer, rounds=rounds)
     _draw_rungs(board, figures / "scoreboard")
     print(board)
@@ -86,12 +86,14 @@ def run(path: Path, result: Path, figures: Path) -> None:
 
 
 def _draw_rungs(board: Any, figures: Path) -> None:
-    from labkit import view
+    from labkit import stack, view
 
     names = list(board)
+    rungs = {name: board.trace(name) for name in names}
+    stack.draw(rungs, title="The ladder, rung by rung").keep(figures)
     for name in names:
-        view.draw(board.trace(name), title=name).keep(figures)
-    view.compare(board.trace(names[0]), board.trace(names[-1]), labels=(names[0], names[-1])).keep(figures)
+        view.draw(rungs[name], title=name).keep(figures)
+    view.compare(rungs[names[0]], rungs[names[-1]], labels=(names[0], names[-1])).keep(figures)
 
 
 def render(figures: Path, board: Any) -> str:

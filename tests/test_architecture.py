@@ -45,6 +45,7 @@ MAY_IMPORT = {
     "page": {"intervals", "lanes", "palette", "picture", "timeline", "trace", "wording"},
     "view": {"lanes", "page", "palette", "picture", "timeline", "trace", "wording"},
     "charts": {"palette", "picture"},
+    "stack": {"intervals", "palette", "picture", "timeline", "trace", "wording"},
     "perfetto": {"intervals", "trace"},
     # what readers and maintainers hold in their hands
     "grading": {"exercises"},
@@ -54,16 +55,16 @@ MAY_IMPORT = {
     "doctor": {"notebook", "photos", "shipped"},
     "augment": set(),
     "ladder": {"augment", "memory", "notebook", "photos", "records", "recorder"},
-    "tour": {"accelerators", "ladder", "notebook", "photos", "trace", "view"},
+    "tour": {"accelerators", "ladder", "notebook", "photos", "stack", "trace", "view"},
     "cli": {"colab", "doctor", "notebook", "photos", "tour"},
 }
 # To the right of Trace nobody knows TensorFlow; below the views nobody draws.
 NO_TENSORFLOW = {
     *("trace", "intervals", "wire", "xplane", "measures", "work", "colab", "tour", "cli", "framing", "damage"),
     *("lanes", "wording", "timeline", "palette", "picture", "page", "view", "charts", "perfetto"),
-    *("nodes", "knobs"),
+    *("nodes", "knobs", "stack"),
 }
-NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view", "charts", "knobs"}
+NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view", "charts", "knobs", "stack"}
 
 
 def imports(paths):

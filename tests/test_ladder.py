@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,11 +35,41 @@ def test_images_are_float32_in_range_and_of_the_stated_shape(album):
         assert images.std() > 0.05, "the pictures are not blank"
 
 
-def test_augmentation_is_fresh_every_epoch(album):
+@pytest.mark.parametrize("rung", ladder.RUNGS, ids=lambda rung: rung.name)
+def test_augmentation_is_fresh_every_epoch(album, rung):
     one = album.take(ladder.BATCH)
-    first, second = batches(ladder.RUNGS[0].build(one), 2)
+    first, second = batches(rung.build(one), 2)
     assert sorted(first[1]) == sorted(second[1])
     assert not np.allclose(np.sort(first[0].mean((1, 2, 3))), np.sort(second[0].mean((1, 2, 3))), atol=1e-3)
+
+
+@pytest.mark.parametrize("rung", [r for r in ladder.RUNGS if r.cached], ids=lambda rung: rung.name)
+def test_a_filled_cache_needs_its_files_no_more(album, rung, tmp_path):
+    """Later epochs come from memory: the files and shards may be gone, and the batches are still whole."""
+    copies = []
+    for row, path in enumerate(album.paths[: ladder.BATCH]):
+        copies.append(tmp_path / f"{row:03d}.jpg")
+        copies[-1].write_bytes(Path(path).read_bytes())
+    own = replace(album.take(ladder.BATCH), paths=tuple(map(str, copies)))
+    dataset = rung.build(own)
+    ladder.fill(dataset, own)
+    for path in [*copies, *map(Path, ladder.packed(own).paths if rung.name == "best" else ())]:
+        path.unlink()
+    assert len(batches(dataset, 3)) == 3
+
+
+def test_shards_of_another_album_lie_elsewhere(album):
+    few, fewer = (ladder.packed(album.take(n)) for n in (40, 20))
+    assert not set(few.paths) & set(fewer.paths)
+    assert few.count == 40
+    assert ladder.packed(album.take(40)) == few, "packed once"
+
+
+def test_the_order_of_shards_is_the_order_of_all_rungs(album):
+    rows = ladder.order(len(album))
+    assert sorted(rows) == list(range(len(album)))
+    paths = [path.numpy().decode() for path, _ in ladder.epoch(album)]
+    assert paths == [album.paths[row] for row in rows]
 
 
 def test_the_graph_that_runs_is_the_graph_that_is_named(album):
@@ -48,6 +80,10 @@ def test_the_graph_that_runs_is_the_graph_that_is_named(album):
     assert any(
         word in " ".join(graphs["naive, tf.data's defaults"]) for word in ("Prefetch", "MapAndBatch", "Parallel")
     )
+    assert any("ParallelInterleave" in node for node in graphs["parallel interleave"])
+    for name in ("parallel map, the guide", "vectorized map", "TFRecords", "best"):
+        assert any("MapAndBatch" in node or "ParallelMap" in node for node in graphs[name]), name
+    assert any("TFRecord" in node for node in graphs["TFRecords"])
     for name in ("prefetch(1)", "prefetch(AUTOTUNE)"):
         assert "Root::Prefetch" in graphs[name]
         assert not any(word in " ".join(graphs[name]) for word in ("MapAndBatch", "Parallel"))
@@ -61,8 +97,6 @@ def test_the_scoreboard_has_a_row_for_every_rung_on_equal_work(album):
 
 
 def notebooks():
-    from pathlib import Path
-
     return (Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb")
 
 

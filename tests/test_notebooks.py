@@ -32,10 +32,29 @@ def build(*arguments, cwd=ROOT):
     )
 
 
-def test_the_course_begins_with_three_notebooks():
+def test_the_course_is_complete():
     names = [p.stem for p in NOTEBOOKS]
-    assert names[:3] == ["00_read_a_timeline", "01_measure_a_naive_pipeline", "02_overlap_with_prefetch"]
+    assert names == [
+        "00_read_a_timeline",
+        "01_measure_a_naive_pipeline",
+        "02_overlap_with_prefetch",
+        "03_interleave_many_files",
+        "04_map_in_parallel",
+        "05_cache_what_is_expensive",
+        "06_vectorize_the_map",
+        "07_pack_into_tfrecords",
+        "09_put_it_all_together",
+    ]
     assert names == [p.stem for p in SOURCES]
+
+
+def test_the_front_page_lists_every_notebook_and_each_leads_to_the_next():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for path, following in zip(NOTEBOOKS, [*NOTEBOOKS[1:], None], strict=True):
+        assert f"(notebooks/{path.name})" in text
+        last = next(line for line in cells(path)[-1].source.splitlines()[::-1] if line)
+        assert last.startswith("**Next:**")
+        assert following is None or f"({following.name})" in last, f"{path.name} does not lead to {following.name}"
 
 
 def test_notebooks_agree_with_their_sources():

@@ -238,4 +238,4 @@ labkit.check("02.3", buffer_mb)
 # - After prefetch, look which side never pauses. If it is the producer, make loading faster; if it is the accelerator, stop: the input pipeline is good enough.
 # - A buffer on the *host* hides loading. Copying to a GPU can be hidden, too: `tf.data.experimental.prefetch_to_device` keeps batches ready on the device.
 #
-# **Next:** opening many files at once, a notebook in preparation.
+# **Next:** [03 Interleave many files](03_interleave_many_files.ipynb): one storage, many files at once.

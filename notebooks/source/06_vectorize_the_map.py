@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Vectorize the map
 #
-# **You will** move the batch in front of the map, first for records of 32×32 pixels and then for photos, and find out where it gains ten times, where nothing, and where it loses.
+# **You will** move the batch in front of the map, first for records of 32×32 pixels and then for photos, and find out where it gains much, where nothing, and where it loses.
 #
 # **You will learn** what a single element costs before any work is done, what really vectorises, what only looks like it, and why decoding cannot be batched.
 #
@@ -76,11 +76,11 @@ overhead_us = max(one - many, 0.1)
 print(f"calling a function that does next to nothing: about {overhead_us:.0f} µs per image")
 
 # %% [markdown]
-# Batching first pays this once for 128 images. If an image takes `overhead` plus `work`, the gain is at most
+# Batching first pays this once for 128 images. If an image takes `overhead` plus `work`, and the work stays the same, the gain is
 #
 # $$\frac{\text{overhead} + \text{work}}{\text{overhead} / \text{batch} + \text{work}}$$
 #
-# The work matters: beside a JPEG decode of some milliseconds the overhead is nothing. How many times faster will the augmentation of *32×32 tiles* become?
+# The work matters: beside a JPEG decode of a millisecond or more (notebook 01 measured yours) the overhead is nothing. How many times faster will the augmentation of *32×32 tiles* become?
 
 # %%
 my_prediction = 3.0  # times faster
@@ -90,7 +90,7 @@ my_prediction = 3.0  # times faster
 #
 # A function for a batch is not the old one with a new shape: `tf.image.random_flip_left_right` flips each image of a batch by its own draw, but `random_brightness` and `random_saturation` make **one** draw for the whole batch. That is another, weaker augmentation, and no error tells you. So draw one number for each image, and compute with whole batches.
 #
-# Saturation needs no detour through hue and value. With $V$ the largest and $m$ the smallest of the three channels of a pixel, scaling the saturation by $s$ is exactly
+# Saturation needs no detour through hue, saturation and value (HSV). With $V$ the largest and $m$ the smallest of the three channels of a pixel, scaling its saturation by $s$ turns each channel $x$ into
 #
 # $$x' = V - \min\left(s, \frac{V}{V-m}\right)(V - x)$$
 
@@ -105,7 +105,7 @@ def change(images, flip, delta, factor):
     images = tf.image.convert_image_dtype(images, tf.float32)
     images = tf.where(flip, images[:, :, ::-1], images) + delta
     red, green, blue = tf.split(images, 3, axis=-1)
-    # Two maxima of whole channels: a reduce over an axis of three values is slower, compiled or not.
+    # Maxima of whole channels run along memory; `reduce_max(axis=-1)` would reduce three values at a time.
     top, low = tf.maximum(tf.maximum(red, green), blue), tf.minimum(tf.minimum(red, green), blue)
     factor = tf.minimum(factor, tf.math.divide_no_nan(top, top - low))
     return tf.clip_by_value(top - factor * (top - images), 0, 1)
@@ -169,8 +169,14 @@ tiny = labkit.measure(on_tiles, quick, warmup=3, steps=5, repeats=4)
 tiny
 
 # %% tags=["nbval-ignore-output"]
+alone_us = min(us_per_image(tiny, "one by one", 128))
+formula = alone_us / (overhead_us / 128 + max(alone_us - overhead_us, 0.1))
 gain = tiny.speedup("compiled, on a batch")
-print(f"predicted {my_prediction:.1f}, measured {gain}")
+print(f"predicted {my_prediction:.1f}, formula {formula:.1f}, measured {gain}")
+print("tf.map_fn over 4 parallel calls:", tiny.speedup("tf.map_fn on a batch", over="one by one, 4 calls"))
+
+# %% [markdown]
+# The measured gain may be far above the formula, which knows the overhead of *one* operation. The augmentation consists of many, and each is started again for every tile. Batching saves that as well, and compiling makes the work itself smaller. If a wide interval allows no verdict, the machine was busy: run the cells again.
 
 # %% [markdown]
 # ## The timeline
@@ -182,9 +188,9 @@ labkit.compare(one, many, labels=("one by one", "compiled, on a batch"), steps=1
 # %% [markdown]
 # ## Explain
 #
-# Above, one step is more than a thousand operations, and the lanes are nearly empty all the same: each operation is a thin line, and the time lies *between* the lines, where calls are set up, scheduled and handed over. Below, the batch is made first, and a single kernel is one short span. (Notes under the table may say that recording distorts: the profiler, too, pays for each operation. Without it the rows of many operations are somewhat faster.)
+# Above, one step is 128 calls of several operations each, and the lanes are nearly empty all the same: each call is a thin line of *other map work*, and the time lies *between* the lines, where calls are set up, scheduled and handed over. Below, the batch is made first, and a single kernel is one short span. (Notes under the table may say that recording distorts: the profiler, too, pays for each operation. Without it the rows of many operations are somewhat faster.)
 #
-# Four parallel calls do not help much at this size, if at all: handing a tile to another thread costs about as much as working on it.
+# Do four parallel calls help? Handing a tile to another thread costs about as much as working on it, so on few cores expect little or nothing; even on many, not four times.
 #
 # Where do the times lie, per image?
 
@@ -194,7 +200,7 @@ cost |= {name: us_per_image(tiny, name, 128) for name in on_tiles}
 charts.bars(cost, unit="µs per image", title="32×32 tiles: what one image costs", note="Waits for a batch of 128.")
 
 # %% [markdown]
-# `tf.map_fn` is no vectorisation: it is a loop inside one call, with its own book-keeping for each turn. It may run some of its turns at the same time, so at best it comes near a parallel map; mostly it stays below. Look at *plain ops*, too: the batch saves the calls, and the saving may be eaten up by what the next part but one explains.
+# `tf.map_fn` is no vectorisation: it is a loop inside one call, with its own book-keeping for each turn. It may run some of its turns at the same time, so it may come near a parallel map (the second line above the picture compares them), but it cannot do what a batch does. Look at *plain ops*, too: the batch saves the calls, but the saving may be lost again, for a reason that the photos show below.
 #
 # ## Parsing vectorises
 #
@@ -233,7 +239,7 @@ parsed
 # %% [markdown]
 # ## Run: photos
 #
-# Now photos of 224×224. Reading, decoding and resizing stay in a map of their own, since every JPEG is another size. Only the float stage moves behind the batch, and a prefetch between the two lets them overlap. The fourth variant tries to batch the decoding, too, with `map_fn` over 32 paths.
+# Now photos of 224×224. Reading, decoding and resizing stay in a map of their own, since every JPEG is another size. Only the float stage moves behind the batch, and a prefetch between the two lets them overlap. The fourth variant tries to batch the decoding, too, with `map_fn` over 32 paths. The last is the naive map, one photo at a time.
 
 # %%
 def all_in_map_fn(paths, labels):
@@ -246,6 +252,7 @@ on_photos = {
     "plain ops on a batch": fetched.map(in_plain_ops),
     "compiled, on a batch": fetched.map(in_one_kernel),
     "all in tf.map_fn": files.batch(32, drop_remainder=True).map(all_in_map_fn),
+    "one by one": files.map(lambda p, n: augment(*fetch(p, n))).batch(32),
 }
 
 # %% tags=["nbval-ignore-output"]
@@ -257,6 +264,7 @@ large
 for name in on_photos:
     work = labkit.Timeline(large.trace(name)).per_image_ms
     print(f"{name:<21}", ", ".join(f"{kind} {work[kind]:.2f}" for kind in ("decode", "resize", "map")), "ms per image")
+print("plain ops on a batch over one by one:", large.speedup("plain ops on a batch", over="one by one"))
 
 # %% tags=["nbval-ignore-output"]
 slow, fast = large.trace("plain ops on a batch"), large.trace("compiled, on a batch")
@@ -264,7 +272,7 @@ workers = [lane.name for lane in labkit.Timeline(fast).lanes if "worker" in lane
 labkit.compare(slow, fast, labels=("plain ops", "compiled"), lanes=workers)
 
 # %% [markdown]
-# Read *map* in the lines above the picture, and compare *plain ops* with *one by one*. Which operations of the batch take the time?
+# Above, look for long spans of *other map work*: the plain ops of one batch, for which the next step waits. Then read *map* in the lines over the picture, and compare *plain ops* with *one by one*. Which operations of the batch take the time?
 
 # %% tags=["nbval-ignore-output"]
 spans = slow.where(slow.select(category="map"))
@@ -276,13 +284,13 @@ for operation, ms in sorted(totals.items(), key=lambda item: -item[1])[:6]:
     print(f"{operation:<16} {ms:.2f} ms per image")
 
 # %% [markdown]
-# A batch of 32 photos is 19 MB of float32 values, more than most caches hold. Each plain op reads all of it from memory and writes all of it back: reverse, select, add, split, maximum, minimum, subtract, multiply, clip: each a pass over memory, each into a new buffer. Some are slow by themselves, too: reading backwards (`StridedSlice` with a stride of −1), and a select that has to stretch its condition (`SelectV2`). One by one, an image of 0.6 MB stays near the core between the ops, and `tf.image` brings a saturation in one op. That is why moving *plain* ops behind the batch can be **slower** than leaving them alone, although every guide advises it.
+# A batch of 32 photos is 19 MB of float32 values, more than a core's own caches hold. Each plain op reads its whole input from memory and writes its whole result back: reverse, select, add, split, maximum, minimum, subtract, multiply, clip: each a pass over memory, each into a new buffer. Some may be slow by themselves, too; look in the list for reading backwards (`StridedSlice` with a stride of −1), and for a select that has to stretch its condition (`SelectV2`). One by one, an image of 0.6 MB stays near the core between the ops, and `tf.image` brings a saturation in one op. That is why moving *plain* ops behind the batch can be **slower** than leaving them alone, although every guide advises it.
 #
 # XLA fuses the whole chain into one kernel: few passes, the arithmetic in between in registers, with the vector instructions of your processor. The gain comes from the compiling; the batch only makes it worth a call.
 #
 # `tf.map_fn` over paths decodes one photo per turn, as a map does. On top of that it waits for the last photo of each batch before it begins the next, and copies all results together. Nothing of the decoding is vectorised.
 #
-# And the decode column? It does not move, whatever stands behind it. Here lies most of the work, so even a float stage that costs nothing gains only what it used to cost. In the lower timeline, decoding goes on nearly all the time, and the kernel of a batch is a short span beside it. If the verdict says "no measurable difference" here, that is the reason: decode is the work, and the saved part is small beside it on your machine.
+# And *decode*? It is the same work in all five rows. Where its time differs, more threads shared the cores (notebook 04); nothing was vectorised. Most of what is left is decoding, so even a float stage that costs nothing gains only what it used to cost. In the lower timeline, decoding goes on nearly all the time, and the kernel of a batch is a short span beside it. If the verdict of *compiled* says "no measurable difference" here, the saved part is small beside the decoding on your machine, or the rounds differ too much to tell.
 #
 # ## Why decoding cannot be batched
 #
@@ -305,7 +313,7 @@ for name, attempt in attempts.items():
 # %% [markdown]
 # `decode_jpeg` takes one string. That is no oversight. A JPEG is one chain of codes of varying length: where a code begins is known only when the one before it is read. Thirty-two photos are thirty-two chains, each with its own length and branches; there is no common instruction for them. Cores can share them (notebook 04), a batch cannot.
 #
-# If your photos differ in size, the second attempt fails as well (equal ones pass, as in many prepared sets). `ragged_batch` and `padded_batch` accept them, and the float stage then works on padding:
+# If your photos differ in size, the second attempt fails as well (equal ones pass, as in many prepared sets). `padded_batch` and `ragged_batch` accept them. The first fills up with zeros, and the float stage would work on those, too. The second keeps each size, but then the batch is no block of one shape, which a single kernel needs.
 
 # %% tags=["nbval-ignore-output"]
 padded = next(iter(decoded.padded_batch(16)))
@@ -316,7 +324,7 @@ print(f"padded to {tuple(padded.shape)}; {used:.0%} of that is photo")
 # %% [markdown]
 # So the order that works: decode and resize one by one and in parallel, then batch, then everything that has one shape.
 #
-# The graph shows it in the order in which it runs, last node first:
+# Check the graphs that ran. The elements flow from right to left:
 
 # %%
 for name in ("one by one, 4 calls", "compiled, on a batch"):
@@ -371,7 +379,7 @@ labkit.check("06.3", gain)
 # %% [markdown]
 # ## Recap
 #
-# You measured what an element costs before any work, and saw that it rules small records and means nothing beside a decode. You wrote an augmentation for whole batches and checked its pixels before its speed. You saw `map_fn` loop, plain ops wander through memory, and one compiled kernel gain.
+# You measured what an element costs before any work, and saw that it rules small records and means nothing beside a decode. You wrote an augmentation for whole batches and checked its pixels before its speed. You compared `map_fn`, plain ops and one compiled kernel, and saw in the timelines why they differ.
 #
 # ## In practice
 #

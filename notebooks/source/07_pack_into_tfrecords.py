@@ -85,7 +85,7 @@ except KeyboardInterrupt:
     print(*sorted(path.name for path in (place / "jpeg").iterdir()))
 
 # %% [markdown]
-# Two whole shards, no half one. The same call again checks them and goes on; `progress=True` would show a bar. Another setting in the same folder is refused:
+# Two whole shards and the list of what is done (`shards.json`), no half shard. The same call again checks them and goes on; `progress=True` would show a bar. Another setting in the same folder is refused:
 
 # %%
 resumed = []
@@ -147,7 +147,7 @@ def unpickled(name, image):
     return tf.data.Dataset.from_generator(generate, output_signature=(image, tf.TensorSpec([], tf.int64)))
 
 # %% [markdown]
-# All end in the same thumbnails, made by picking pixels, so that reading and decoding dominate. No shuffle here: shards and pickles keep the album's order, so the work is equal.
+# All end in the same small pictures of 224×224, made by picking pixels, so that reading and decoding dominate. No shuffle here: shards and pickles keep the album's order, so the work is equal.
 
 # %%
 def thumbnail(image, label):
@@ -176,7 +176,7 @@ result = labkit.measure(variants, quick, steps=3, warmup=1, repeats=5)
 result
 
 # %% [markdown]
-# Space and time side by side: megabytes, their difference from the decoded pixels and from the JPEG files, and milliseconds an image to read and decode (thumbnail and step included), with the lowest and highest round.
+# Space and time side by side: megabytes, their difference from the decoded pixels and from the JPEG files, and milliseconds an image to read and decode (shrinking and step included), with the lowest and highest round.
 
 # %% tags=["nbval-ignore-output"]
 sizes = {"JPEG files": int(album.sizes.sum())} | {f"records, {name}": s.bytes for name, s in forms.items()}
@@ -197,6 +197,8 @@ charts.points(
 )
 
 # %% [markdown]
+# In the picture, the content decides how far right a form lies; within a column, height is the cost of unpacking it. Where points lie close, look at the lowest and highest round before you choose.
+#
 # ### Two sources that contradict each other
 #
 # One set of slides reports that TFRecords *save* 45 % of the disk, and pickles 28 %. A lecture says that they take *more*. The two columns settle it. Each is a comparison with something else: nearly everything is smaller than decoded pixels, and decoded pixels are larger than JPEG files, in whatever container. The container itself adds a few dozen bytes a photo. The percentage belongs to the *content* and to the *base*, not to TFRecord or pickle; a figure without its base says nothing.
@@ -218,9 +220,9 @@ labkit.compare(result.trace("records, jpeg"), result.trace("records, raw"), labe
 # %% [markdown]
 # ## Explain
 #
-# Above, decoding fills the lanes and reading is a thin line. Below, decoding is gone; what remains is reading, several times as many bytes, and copying them. On a warm page cache that is a bargain. On a disk, those bytes have to come from somewhere: pixels win where decoding is the bottleneck, JPEGs where the storage is.
+# Above, *decode* takes most of the time, and *read* is a thin line. Below, no JPEG is decoded (a trace of *decode* is left: turning bytes into pixels); what remains is reading several times as many bytes, copying them, and the shrinking. With a warm page cache that is usually a bargain; the verdict above says whether it is one here. From a slow disk those bytes take time: pixels win where decoding is the bottleneck, JPEGs where the storage is.
 #
-# And JPEG records beside JPEG files? Look at the verdict: on a local disk with a warm cache an open costs little, so there is little to win. It is different where every open is a request over a network. A modelled object store waits some 30 ms for each:
+# And JPEG records beside JPEG files? Look at the verdict: on a local disk with a warm page cache an open costs little, so there is little to win. It is different where every open is a request over a network. A modelled object store waits some 30 ms for each:
 
 # %% tags=["nbval-ignore-output"]
 far = storage.PRESETS["object store"]
@@ -231,6 +233,8 @@ remote = labkit.measure(distant, quick, steps=2, warmup=1, repeats=3)
 remote
 
 # %% [markdown]
+# One wait for each shard, instead of one for each photo: that is all of the gain. Parallel reads (notebook 03) hide such waits; shards avoid them.
+#
 # ## Small records, and errors that make no noise
 #
 # Pictures of 32×32 pixels, as in CIFAR-10, are stored as pixels: 3,072 bytes each, too little for a file of its own. The usual augmentation pads, crops, flips, rotates, and cuts a hole. All of it is plain TensorFlow:
@@ -250,7 +254,7 @@ def parse_small(record):
 
 # %%
 def rotate(image, radians):
-    cos, sin, middle = tf.cos(radians), tf.sin(radians), 15.5
+    cos, sin, middle = tf.cos(radians), tf.sin(radians), 15.5  # the centre lies between pixels 15 and 16
     x, y = middle * (1 - cos + sin), middle * (1 - sin - cos)
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=image[None], transforms=[[cos, -sin, x, sin, cos, y, 0, 0]], output_shape=[32, 32],
@@ -287,7 +291,7 @@ def cutout_as_found(image, size=8):
     return image
 
 # %% [markdown]
-# Both run without a word, and no clock would notice. `checks.probe` looks at the data instead: it maps one step many times over one picture. Beside it, the black pixels of the right hole are counted, and the whole right pipeline is compared with the stored pictures.
+# Both run without a word, and no clock would notice. `checks.probe` looks at the data instead: it maps one step many times over one picture. Then the black pixels of the correct hole are counted (8×8 on white pictures), and `checks.inspect` compares the whole correct pipeline with the stored pictures.
 
 # %%
 stored = tf.data.TFRecordDataset(str(place / "small.tfrecord")).map(parse_small)
@@ -314,7 +318,7 @@ except tf.errors.InvalidArgumentError as error:
 # %% [markdown]
 # ## Damaged input
 #
-# Disks fill up, copies break off, bits flip. `damage.plant` damages one of four copied shards, in its sixth record. See what TensorFlow reads before it stops, what it reads with `ignore_errors`, and what labkit finds without TensorFlow.
+# Disks fill up, copies break off, bits flip. `damage.plant` damages one of four copied shards, in its sixth record (number 5, since records count from 0). See what TensorFlow reads before it stops, what it reads with `ignore_errors`, and what labkit finds without TensorFlow.
 
 # %%
 def read(dataset):
@@ -337,7 +341,7 @@ for kind in [kind for kind in damage.KINDS if kind != "huge length"]:
     print(f"{kind:14}{count:26}{read(stream.ignore_errors())[0]:16}{sum(1 for _ in damage.rescue(broken))}")
 
 # %% [markdown]
-# Read it row by row. *flip*: one bit is wrong, TensorFlow stops the job. `ignore_errors` keeps it running and drops not one record but the rest of the shard, without an error. *cut header*, *cut between*, *empty*: not even TensorFlow's plain reader notices. A TFRecord file does not know how many records it should have, so only a stored count reveals the loss: compare with `shards.count`, once an epoch.
+# Read it row by row. *flip*: one bit is wrong, TensorFlow stops the job. `ignore_errors` keeps it running and drops not one record but the rest of the shard, without an error. *text* is no TFRecord file at all: TensorFlow says so, `ignore_errors` swallows the whole shard. *tail*: three bytes too many, nothing lost. *cut header*, *cut between*, *empty*: records are missing, and not even TensorFlow's plain reader notices. A TFRecord file does not know how many records it should have, so only a stored count reveals the loss: compare with `shards.count`, once an epoch.
 #
 # Where is it? TensorFlow gives a byte and no file name; labkit names shard and record. A compressed shard has no borders between records: what lies before the damage is saved, and behind it what can still be unpacked and agrees with its checksum.
 
@@ -364,7 +368,7 @@ print(read(saved.map(parse).map(decode))[0], "- lost:", damage.find(broken).lost
 broken = damage.plant(packed, "huge length", place / "huge", shard=1, record=5)
 code = f"import tensorflow as tf; print(sum(1 for _ in tf.data.TFRecordDataset({broken.paths!r})))"
 child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-print("exit code", child.returncode, "(negative: killed by that signal)")
+print("exit code", child.returncode, "(negative: killed by that signal; 1: an ordinary error)")
 print(damage.find(broken))
 
 # %% [markdown]
@@ -436,7 +440,7 @@ labkit.check("07.3", cut)
 #
 # ## In practice
 #
-# - Pack JPEG bytes, uncompressed, when files are many or far away. On a local disk with a warm cache, packing gains little: keep the files.
+# - Pack JPEG bytes, uncompressed, when files are many or far away. On a local disk with a warm page cache, packing usually gains little: keep the files.
 # - Store pixels for small pictures, or where disk is plentiful and decoding the bottleneck; resize first.
 # - Keep a count and a checksum for each shard, and compare. Use `ignore_errors` only with a count behind it.
 # - Probe every random step once, before a long job.

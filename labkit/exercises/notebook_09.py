@@ -1,0 +1,78 @@
+"""Exercises of notebook 09, put_it_all_together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labkit.exercises.answers import call, number
+from labkit.grading import Wrong, exercise
+
+
+@exercise("09.1")
+def overlapped_busy(function: Any) -> None:
+    """``busy(fetch, prep, train)``: busy share of the accelerator where three stages overlap perfectly."""
+    for fetch, prep, train in [(1000, 500, 2000), (300, 900, 600), (900, 800, 400), (5000, 1200, 1786)]:
+        truth = min(fetch, prep, train) / train
+        in_turn = 1 / (1 / fetch + 1 / prep + 1 / train)
+        chained = min(1 / (1 / fetch + 1 / prep), train) / train
+        hints = {
+            in_turn / train: "that is one after the other; overlapped stages work at the same time",
+            chained: "fetching and preparing overlap, too: the slower of the two sets the pace, not their sum",
+            min(fetch, prep) / train: "the accelerator cannot be busy for more than the whole time: it is a stage, too",
+            float(min(fetch, prep, train)): "that is the rate of the job; the share is what part of its own rate it is",
+            prep / train: "storage can be the slowest stage, too",
+            fetch / train: "the processor can be the slowest stage, too",
+            1 - truth: "that is the idle share",
+        }
+        hints.pop(truth, None)
+        number(function, (fetch, prep, train), truth, hints, "")
+
+
+@exercise("09.2")
+def assembled(function: Any) -> None:
+    """``assemble(elements, decode, augment)``: decode once, augment batches anew, work ahead."""
+    import numpy as np
+    import tensorflow as tf
+
+    count, epochs, size = 10, 2, 4
+    seen: list[int] = []
+
+    def note(x: Any) -> Any:
+        seen.append(int(x))
+        return np.int64(x * 10)
+
+    def decode(x: Any) -> Any:
+        decoded = tf.numpy_function(note, [x], tf.int64)
+        decoded.set_shape([])
+        return decoded
+
+    def augment(batch: Any) -> Any:
+        if batch.shape.rank != 1:
+            raise Wrong("augment got one element: batch before it, it maps whole batches")
+        return tf.cast(batch, tf.float64) + tf.random.uniform(tf.shape(batch), dtype=tf.float64) * 0.9
+
+    made = call(function, tf.data.Dataset.range(count), decode, augment)
+    if not isinstance(made, tf.data.Dataset):
+        raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
+    last = made
+    while type(last).__name__ == "_OptionsDataset":  # options change no element
+        last = last._input_dataset
+    batches = [np.asarray(batch) for batch in made.take(count * epochs)]
+    wanted = count * epochs // size
+    if any(batch.shape != (size,) for batch in batches):
+        raise Wrong(f"the batches have {sorted({len(np.atleast_1d(b)) for b in batches})} elements, not {size} each")
+    if len(batches) not in (wanted, count // size * epochs):
+        raise Wrong(f"{len(batches)} batches came out; {epochs} epochs of {count} elements make {wanted}")
+    values = np.concatenate(batches)
+    whole = np.floor(values / 10).astype(int)
+    if not np.all((values % 10 < 1) & (whole >= 0) & (whole < count)):
+        raise Wrong("the values are not decode followed by augment")
+    if np.all(values % 10 == 0):
+        raise Wrong("nothing was augmented")
+    if len(seen) > count:
+        raise Wrong(f"decode ran {len(seen)} times for {count} elements: cache what it returns, before repeat")
+    fresh = {element: len(set(values[whole == element])) for element in set(whole)}
+    if any(times == 1 for element, times in fresh.items() if np.sum(whole == element) > 1):
+        raise Wrong("an element is augmented alike in both epochs: the cache stands behind augment and froze it")
+    if "Prefetch" not in type(last).__name__:
+        raise Wrong("the last step does not work ahead: end with prefetch")

@@ -1,0 +1,45 @@
+"""Right shape, wrong idea: what students hand in for notebook 09, and a word of the hint that must come back."""
+
+
+def _cached_last(elements, decode, augment):
+    return elements.map(decode).batch(4, drop_remainder=True).map(augment).cache().repeat(2).prefetch(1)
+
+
+def _not_cached(elements, decode, augment):
+    return elements.repeat(2).map(decode).batch(4, drop_remainder=True).map(augment).prefetch(1)
+
+
+def _not_ahead(elements, decode, augment):
+    return elements.map(decode).cache().repeat(2).batch(4, drop_remainder=True).map(augment)
+
+
+def _one_by_one(elements, decode, augment):
+    return elements.map(decode).cache().repeat(2).map(augment).batch(4, drop_remainder=True).prefetch(1)
+
+
+def _remainder(elements, decode, augment):
+    return elements.map(decode).cache().batch(4).repeat(2).map(augment).prefetch(1)
+
+
+def _one_epoch(elements, decode, augment):
+    return elements.map(decode).cache().batch(4, drop_remainder=True).map(augment).prefetch(1)
+
+
+WRONG = {
+    "09.1": [
+        (lambda fetch, prep, train: 1 / (1 / fetch + 1 / prep + 1 / train) / train, "same time"),
+        (lambda fetch, prep, train: min(fetch, prep) / train, "cannot be busy"),
+        (lambda fetch, prep, train: min(fetch, prep, train), "rate"),
+        (lambda fetch, prep, train: prep / train, "storage"),
+        (lambda fetch, prep, train: 1 - min(fetch, prep, train) / train, "idle"),
+        (lambda fetch, prep, train: min(1 / (1 / fetch + 1 / prep), train) / train, "slower of the two"),
+    ],
+    "09.2": [
+        (_cached_last, "froze"),
+        (_not_cached, "cache what it returns"),
+        (_not_ahead, "prefetch"),
+        (_one_by_one, "one element"),
+        (_remainder, "not 4 each"),
+        (_one_epoch, "batches came out"),
+    ],
+}
