@@ -15,13 +15,13 @@ def overlapped_busy(function: Any) -> None:
         truth = min(fetch, prep, train) / train
         in_turn = 1 / (1 / fetch + 1 / prep + 1 / train)
         chained = min(1 / (1 / fetch + 1 / prep), train) / train
-        hints = {
-            in_turn / train: "that is one after the other; overlapped stages work at the same time",
-            chained: "fetching and preparing overlap, too: the slower of the two sets the pace, not their sum",
-            min(fetch, prep) / train: "the accelerator cannot be busy for more than the whole time: it is a stage, too",
-            float(min(fetch, prep, train)): "that is the rate of the job; the share is what part of its own rate it is",
+        hints = {  # where two wrong ideas give the same number, the later one is named
             prep / train: "storage can be the slowest stage, too",
             fetch / train: "the processor can be the slowest stage, too",
+            min(fetch, prep) / train: "the accelerator cannot be busy for more than the whole time: it is a stage, too",
+            in_turn / train: "that is one after the other; overlapped stages work at the same time",
+            chained: "fetching and preparing overlap, too: the slower of the two sets the pace, not their sum",
+            float(min(fetch, prep, train)): "that is the rate of the job; the share is what part of its own rate it is",
             1 - truth: "that is the idle share",
         }
         hints.pop(truth, None)

@@ -84,7 +84,7 @@ print(f"one shard: {open_ms:.0f} ms to open, {stream_ms:.1f} ms to stream")
 print(f"16 shards in turn: {16 * (open_ms + stream_ms):.0f} ms")
 
 # %% [markdown]
-# `store.records(path)` reads the real shard and waits as the store would: `latency_ms` once, when the shard is opened, then for each record by its size. How many times faster than in turn will all 16 be, read at the same time, on this machine?
+# `store.records(path)` reads the real shard and waits as the store would: `latency_ms` once, when the shard is opened, then for each record by its size. How many times faster than one shard after the other is it, on this machine, to read all 16 at the same time?
 
 # %%
 my_prediction = 2.0  # times faster than one shard after the other
@@ -123,11 +123,11 @@ labkit.compare(turns, parallel, labels=("in turn", "parallel, cycle 16"), steps=
 # %% [markdown]
 # ## Explain
 #
-# Above, one lane reads: a shard's open, its records, the next shard's open. Below, every open shard has a lane of its own, and their waits lie on top of each other. Nothing became faster. The *same* waits happen at the same time.
+# Above, one lane reads: a shard's open, its records, the next shard's open. Below, every open shard has a lane of its own (the picture draws some and counts the rest), and their waits lie on top of each other. No wait became shorter. The *same* waits happen at the same time.
 #
-# (A note below the table may warn that recording distorts. It compares the profiler with the processor time of the pipeline, and these pipelines hardly use the processor. Waits, which are all that counts here, are as long as they are.)
+# (A note below the table may warn that recording distorts. It compares the profiler with the processor time of the pipeline, and these pipelines hardly use the processor. The waits, which are what counts here, keep their length.)
 #
-# The row "sequential, cycle 16" is the control. It mixes the same files in the same order as the parallel one, and gains nothing: it is the parallel calls that gain, not the mixing. In its recording all 16 opens come before the first batch, one after the other.
+# The row "sequential, cycle 16" is the control. It mixes the same files in the same order as the parallel one, and its speed-up should be near 1×: it is the parallel calls that gain, not the mixing. It makes all 16 opens before the first batch of the epoch, one after the other.
 #
 # More files at the same time than there are files gain nothing more, and somewhere the network, the store or the processor becomes the limit. The model gives every request its own bandwidth; a real link is shared (tensorflow issue 26309 has a reader with 512 files at once that starts fast and then crawls).
 #
@@ -148,21 +148,21 @@ local = compare(on_disk, rounds=4)
 local
 
 # %% [markdown]
-# Where opening takes microseconds, there is no wait to overlap. Expect little or no gain, or even a loss: the hand-over between threads costs as much as the read. Course notes contradict each other about interleave: useless on a local disk, a large gain in a demonstration that sleeps at every open. Both are right, each for its own storage.
+# Where opening takes microseconds, there is no wait to overlap. Expect little or no gain, or even a loss: the hand-over between threads can cost as much as the read. (If your table says *faster*, this disk has waits to overlap, or spare cores share the work.) Course notes contradict each other about interleave: useless on a local disk, a large gain in a demonstration that sleeps at every open. Both are right, each for its own storage.
 #
 # What runs under the two words?
 
 # %%
 for name in ("parallel, cycle 16", "num_parallel_reads=16"):
-    nodes = labkit.recorder.graph(epochs(on_disk[name]))
-    print(name, "→", [node.rpartition("::")[2] for node in nodes if node.endswith(("V2", "V4")) and "Par" in node])
+    nodes = [node.rpartition("::")[2] for node in labkit.recorder.graph(epochs(on_disk[name]))]
+    print(name, "→", [node for node in nodes if "Interleave" in node and node.endswith(("V2", "V4"))])
 
 # %% [markdown]
 # `num_parallel_reads=n` *is* an interleave with a cycle of n and a block of one, in an older node. It is shorter. `interleave` can do more: a function of your own that opens the file, a block length, `deterministic` and autotuning.
 #
 # ## One slow shard
 #
-# Now one shard of 16 streams ten times slower, as from a busy server. Four are open at a time, and the accelerator is a little slower than before.
+# Now one shard of 16 streams ten times slower, as from a busy server. Four are open at a time, and the accelerator takes 10 ms for a step.
 
 # %%
 busy = storage.Storage("busy server", 30, 8.5, source="a tenth of the object store's bandwidth")
@@ -170,8 +170,9 @@ slow_path = packed.paths[3]
 
 
 def open_shard(path):
-    slow, nothing, everything = path == slow_path, tf.constant(0, tf.int64), tf.constant(-1, tf.int64)
-    usual = store.records(path).take(tf.where(slow, nothing, everything))  # take nothing: it is not even opened
+    slow = path == slow_path
+    nothing, everything = tf.constant(0, tf.int64), tf.constant(-1, tf.int64)  # take(0) does not even open the shard
+    usual = store.records(path).take(tf.where(slow, nothing, everything))
     return usual.concatenate(busy.records(path).take(tf.where(slow, everything, nothing)))
 
 # %%
@@ -195,7 +196,7 @@ busiest = {lane.name for lane in sorted(lanes, key=lambda lane: lane.share)[-6:]
 labkit.compare(ordered, free, labels=("in order", "any order"), steps=epoch, lanes=busiest)
 
 # %% [markdown]
-# In order, every fourth record has to come from the slow shard as long as it is open. The other three fill their small buffers and then wait for their turn: one slow server makes four slow. With `deterministic=False` whoever is ready goes first. The slow shard is not faster; it only holds nobody up. An epoch still cannot end before its last record, so the gain is largest while there is other work to do, and zero when the straggler comes last.
+# Look for the lane that reads for longest without a break: that is the slow shard. In order, every fourth record has to come from it as long as it is open. The other three fill their small buffers and then wait for their turn: one slow server makes four slow. With `deterministic=False` whoever is ready goes first. The slow shard is not faster; it only holds nobody up, and the other lanes read on. If the table sees no difference, its interval says how wide the noise is. An epoch still cannot end before its last record, so the gain is largest while there is other work to do, and zero when the straggler comes last.
 #
 # The price is the order. Ask both twice:
 
@@ -229,7 +230,7 @@ labels = dict(x_label="threads of the pool", y_label="photos/s", title="Parallel
 charts.lines([2, 4, 8, 16], rates, **labels, note=f"16 parallel calls in all runs; {store.describe()}")
 
 # %% [markdown]
-# All four ask for 16 calls at once; the pool decides how many can wait at once. On a machine with two cores the default is the first row. If your code reads *inside a map function* from something distant, set `options.threading.private_threadpool_size`. Such a pool costs some memory and no processor time while its threads sleep. For decoding it would gain nothing: that needs cores (notebook 04).
+# All four ask for 16 calls at once; the pool decides how many can wait at once. So the line should climb with the pool, although no core was added. On a machine with two cores the default is the first row. If your code reads *inside a map function* from something distant, set `options.threading.private_threadpool_size`. Such a pool costs some memory and no processor time while its threads sleep. For decoding it would gain nothing: that needs cores (notebook 04).
 
 # %%
 folder.cleanup()

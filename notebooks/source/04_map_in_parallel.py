@@ -86,7 +86,7 @@ near = max(2, min(calls, key=lambda n: abs(n - cores())))
 print(f"predicted {my_prediction:.2f}, {near} calls on {cores()} cores: {result.speedup(names[near])}")
 
 # %% [markdown]
-# Up to the number of cores, images per second should grow; beyond it they should stay about where they are. On one core nothing is gained at all: there is nobody to share the work with. Two cores seldom give exactly twice as much: the batch copies on one thread, cores share memory and clock, other programs want them, too, and two "cores" of a cloud machine may be two threads of one real core.
+# Up to the number of cores, images per second should grow; beyond it they should stay about where they are. On one core nothing is gained at all: there is nobody to share the work with. Two cores seldom give twice as much: the batch copies on one thread, cores share memory and clock, other programs want them, and two "cores" of a cloud machine may be two threads of one real core.
 #
 # ## The timeline
 
@@ -96,9 +96,9 @@ labkit.compare(result.trace("1 call"), result.trace("2 calls"), labels=("1 call"
 # %% [markdown]
 # ## Explain
 #
-# Above, one photo is in work at any time; below, two. Each photo takes as long as before: parallel calls do not make a photo faster, they make more of them at once.
+# Above, one worker has one photo in work at a time; below, two workers have one each. No photo becomes faster: parallel calls only work on more of them at once.
 #
-# What happens with more calls than cores? Look at the thread time per photo, from the same recordings:
+# What happens with more calls than cores? Look at the thread time per photo, from the same recordings (*map* is all work but reading, decoding and resizing):
 
 # %% tags=["nbval-ignore-output"]
 spent = [labkit.Timeline(result.trace(names[n])).per_image_ms for n in calls]
@@ -109,7 +109,7 @@ charts.lines(
 )
 
 # %% [markdown]
-# The work per photo is the same in every column, and yet its time grows once there are more calls than cores: the operating system gives each thread a turn, and a thread that waits for its turn is still "decoding". The same happens when another program takes the cores. So a long decode time in a timeline has two possible reasons, heavy work or crowded cores, and only the number of busy threads tells which.
+# The work per photo is the same in every run, and yet its time should grow once there are more calls than cores: the operating system gives each thread a turn, and a thread that waits for its turn is still "decoding". The same happens when another program takes the cores. So a long decode time in a timeline has two possible reasons, heavy work or crowded cores, and only the number of busy threads tells which.
 #
 # ## Order
 #
@@ -122,7 +122,7 @@ some_file = str(album.paths[0])
 
 def slow_fourth(i):
     read = tf.cond(i % 4 == 0, lambda: delay.read(some_file), lambda: tf.io.read_file(some_file))
-    return i + 0 * tf.cast(tf.strings.length(read), tf.int64)
+    return i + 0 * tf.cast(tf.strings.length(read), tf.int64)  # adds nothing, but has to wait for the read
 
 
 def numbered(keep):
@@ -138,11 +138,11 @@ print([int(i) for i in numbered(keep=False)])
 print(sorted(int(i) for i in numbered(keep=False)) == list(range(16)))
 
 # %% [markdown]
-# With `deterministic=False` the quick ones overtake; run the second cell again and the order may be another. No element is lost or repeated. Keeping order has a price: a finished photo holds its place among the calls until its turn comes, so a few more calls than cores can still help. Give the order up where you shuffle anyway; keep it where a run must be repeatable. It is the data that tells: no speed table shows in which order elements came.
+# With `deterministic=False` the quick ones overtake; run the second cell again and the order may be another. No element is lost or repeated. Keeping order has a price: a finished photo holds its place among the calls until its turn comes, so a few more calls than cores can still help. Give the order up where you shuffle anyway; keep it where a run must be repeatable.
 #
 # ## Cold files
 #
-# A known measurement (the talk that this lab grew from) flushes the page cache, raises the number of I/O worker threads, sees the average time to fetch and preprocess an image fall, and concludes: the CPU is the bottleneck. Repeat it. Beside the cold files run the warm ones, which need no device, and a modelled hard disk, which serves one request at a time.
+# A known measurement (from the talk behind this lab) flushes the page cache, raises the number of I/O worker threads, sees the average time to fetch and preprocess an image fall, and concludes: the CPU is the bottleneck. Repeat it. Beside the cold files run the warm ones, which need no device, and a modelled hard disk, which serves one request at a time (there the photos are only decoded and resized).
 
 # %%
 few = album.take(128)
@@ -182,7 +182,7 @@ charts.lines(
 # %% [markdown]
 # If much was still in memory, eviction is not possible here (macOS, Windows, a folder in memory) and *cold* is a second *warm*. If nothing was and both lines are alike, the disk is fast, or a cache outside the virtual machine answers: then a fast disk changes little.
 #
-# Does the line fall because the CPU was the bottleneck? Compare *cold* with *warm*. Where they fall together, yes: the threads share out decoding. Where *cold* starts higher and comes down to *warm* as threads are added, the threads hid the waiting for a device that can serve many requests. The modelled disk falls once, as decoding hides behind reading, and then stays: it has one arm, and no number of threads moves it faster. A falling line alone proves none of these; the second line beside it does.
+# Does the line fall because the CPU was the bottleneck? Compare *cold* with *warm*. Where they fall together, yes: the threads share out decoding. Where *cold* starts higher and comes down to *warm* as threads are added, the threads hid the waiting for a device that can serve many requests. The modelled disk falls as decoding hides behind reading, but never below what one read takes: it has one arm, and no number of threads moves it faster. A falling line alone proves none of these; the second line beside it does.
 #
 # ## Python in the map
 #
@@ -247,7 +247,7 @@ charts.bars(
 #
 # ## The autotune lens
 #
-# In practice nobody sweeps by hand: `AUTOTUNE` sets the calls and the buffers while the job runs. It shows its choice nowhere. TensorFlow keeps a model of the running pipeline, though, and `labkit.diagnosis` reads it after every step. This job is as it comes, with all of tf.data's rewriting:
+# In practice nobody sweeps by hand: `AUTOTUNE` sets the calls and the buffers while the job runs. It shows its choice nowhere. TensorFlow keeps a model of the running pipeline, though (`tf.data.experimental.get_model_proto`), and `labkit.diagnosis` reads it after every step. This job is as it comes, with tf.data's rewriting:
 
 # %%
 tuned = files.map(load, num_parallel_calls=tf.data.AUTOTUNE).batch(32).prefetch(tf.data.AUTOTUNE)
@@ -267,9 +267,9 @@ print(lens.chosen)
 knobs.draw(lens)
 
 # %% [markdown]
-# Parallelism goes from 1 to the number of worker threads, the buffer from 0 as far as the memory budget allows. TensorFlow tunes within milliseconds, then ever more rarely, up to once a minute, so a flat line is normal. *Holds* is what waits in a node now, and its memory as TensorFlow counts it.
+# The line is the choice, dashes its upper bound, the shaded part what the buffer held. Parallelism goes from 1 to the number of worker threads, the buffer from 0 as far as the memory budget allows. TensorFlow tunes within milliseconds, then ever more rarely, up to once a minute, so a flat line is normal. *Holds* in the table is what waits in a node now, and its memory as TensorFlow counts it.
 #
-# Below the table stands the longest *line of work*: the own times of all nodes that share a thread, added up, and divided by the parallelism where there is one. It points at the node to improve, with care: own time is wall time and swells on crowded cores, as you saw, so trust the order rather than the milliseconds. Plant a bottleneck and see whether it is found: a hard disk, one call at a time, before a parallel decode. Fusing is off here, so that reading and decoding keep their own rows.
+# Below the table stands that no node limits, or the longest *line of work*: the own times of all nodes that share a thread, added up, and divided by the parallelism. It points at the node to improve. Own time is wall time and swells on crowded cores, so trust the order rather than the milliseconds. Plant a bottleneck and see whether it is found: a hard disk, one call at a time, before a parallel decode. Fusing is off here, so that reading and decoding keep their own rows.
 
 # %%
 def decode(data, label):
@@ -278,7 +278,7 @@ def decode(data, label):
 
 options = tf.data.Options()
 options.experimental_optimization.apply_default_optimizations = False
-fetched = files.map(lambda path, label: (disk.read(path), label), name="fetch")
+fetched = files.map(lambda path, label: (disk.read(path), label))
 planted = fetched.map(decode, num_parallel_calls=tf.data.AUTOTUNE).batch(16).with_options(options)
 
 # %% tags=["nbval-ignore-output"]
@@ -287,7 +287,7 @@ print(found.limit)
 found
 
 # %% [markdown]
-# The *Map* that waits for the disk leads; more calls for `ParallelMapV2` would change nothing. Without tuning there is no model to read, and the lens says so:
+# The *Map* that waits for the disk should lead (unless your cores decode slower than this disk reads); then more calls for `ParallelMapV2` change nothing. Without tuning there is no model to read, and the lens says so:
 
 # %%
 try:
@@ -342,7 +342,7 @@ labkit.check("04.3", best_gain)
 # %% [markdown]
 # ## Recap
 #
-# You raised the number of calls until the cores were full, and saw throughput stop and the time of one image grow. You gave the order up and got all elements back. You repeated a known measurement and saw what it proves and what not. You met the lock that keeps Python from scaling, counted the cores that an accelerator eats, and looked at AUTOTUNE while it worked.
+# You raised the number of calls until the cores were full, and looked at where throughput stops and the time of one image grows. You gave the order up and got all elements back. You repeated a known measurement and saw what it proves and what not. You met the lock that keeps Python from scaling, counted the cores that an accelerator eats, and looked at AUTOTUNE while it worked.
 #
 # ## In practice
 #

@@ -18,7 +18,7 @@ from labkit import accelerators, charts, checks, memory, photos, storage
 # %% [markdown]
 # ## The job in four stages
 #
-# The chain is cut where a cache could stand: bytes of the file, decoded image, image resized to 224×224 (still whole numbers, one byte each), and float32. Resizing computes in float; `round` and a cast bring it back to bytes, which moves a pixel by up to half a step of 255.
+# The chain is cut where a cache could stand: bytes of the file, decoded image, image resized to 224×224 (still whole numbers, one byte each), and float32. Resizing computes in float; `round` and a cast bring it back to bytes, which changes a value by at most half a step of 255.
 
 # %%
 def read(path, label):
@@ -105,7 +105,7 @@ cached = plain(after(resized.cache()))
 # %% [markdown]
 # ## Run
 #
-# First one recording over three epochs, to see the cache being filled.
+# First one recording over three epochs, to see the cache being filled (batch 1, the warm-up, is left out).
 
 # %% tags=["nbval-ignore-output"]
 filling = labkit.record(cached, quick, steps=3 * steps - 1, warmup=1, name="cached")
@@ -114,11 +114,11 @@ first_ms, later_ms = sorted(waits[: steps - 1])[steps // 2], sorted(waits[steps:
 print(f"wait per batch: first epoch {first_ms:.0f} ms, later epochs {later_ms:.0f} ms")
 charts.lines(
     list(range(2, 3 * steps + 1)), {"wait": waits.tolist()},
-    x_label=f"batch ({steps} an epoch)", y_label="wait for the batch (ms)", title="Three epochs with a cache",
+    x_label=f"batch ({steps} per epoch)", y_label="wait for the batch (ms)", title="Three epochs with a cache",
 )
 
 # %% [markdown]
-# The first epoch costs what it cost before, and sometimes a little more, for the copy. Then the waits drop. The cache belongs to the dataset, not to the iterator: another loop over `cached` finds it full. So `labkit.measure`, which starts a new iterator each round, now measures later epochs:
+# The first epoch costs what it cost before, and sometimes a little more, for the copy. Then the waits drop, by as much as the work before the cache had cost. The cache belongs to the dataset, not to the iterator: another loop over `cached` finds it full. So `labkit.measure`, which starts a new iterator each round, now measures later epochs:
 
 # %% tags=["nbval-ignore-output"]
 later = labkit.measure({"no cache": uncached, "memory cache": cached}, quick, steps=2 * steps, warmup=1, repeats=5)
@@ -170,6 +170,7 @@ placed = labkit.measure(places, quick, steps=steps, warmup=1, repeats=4)
 placed
 
 # %% tags=["nbval-ignore-output"]
+print("float32 over resized uint8:", placed.speedup("float32", over="resized uint8"))
 rates = {name: [m.images_per_s for m in placed[name]] for name in tails}
 middle = {name: sorted(rounds)[len(rounds) // 2] for name, rounds in rates.items()}
 charts.points(
@@ -178,7 +179,7 @@ charts.points(
 )
 
 # %% [markdown]
-# Caching the JPEG bytes hardly helps while the operating system keeps the files in memory anyway. After decoding, the gain is there, and most of it comes with *resized uint8*. Float32 takes four times that memory to save one cheap conversion; see whether its verdict was worth it on your machine.
+# Good places are at the top left: many images a second for little memory. Caching the JPEG bytes should hardly help while the operating system keeps the files in memory anyway. A cache after decoding saves the decoding; one after resizing saves the resize, too, and is smaller. Float32 takes four times the memory of uint8 to save one conversion; the line above the picture says whether it gained anything on your machine.
 #
 # ## The cache you have already
 #
@@ -199,7 +200,7 @@ print(f"{memory.size(dropped)} had been thrown out")
 #
 # ## What goes wrong, 1: frozen augmentation
 #
-# Move the cache one word to the right, behind the augmentation. It is faster still, no error appears, and every epoch shows the model the same pictures. Speed cannot tell; data can:
+# Move the cache one word to the right, behind the augmentation. It does even less work per epoch, no error appears, and every epoch shows the model the same pictures. Speed cannot tell; data can:
 
 # %%
 frozen = floats.map(augment).cache().batch(32)
@@ -232,7 +233,7 @@ print("take(40).cache():", computed(lambda d: d.take(40).cache()))
 #
 # ## What goes wrong, 3: a file cache slower than none
 #
-# `cache(path)` writes to disk, survives the program, and needs no RAM of its own, although the page cache may hold it, too. But what was a small JPEG becomes a large tensor, and reading it back has to be faster than decoding. Somebody's epochs took longer with it than without (tensorflow issue 44050). First the writing, then later epochs, with the pages of all files in memory and with all of them thrown out:
+# `cache(path)` writes to disk, survives the program, and needs no RAM of its own, although the page cache may hold it, too. But what was a small JPEG becomes a large tensor, and reading it back has to be faster than decoding. Somebody's epochs took longer with it than without (tensorflow issue 44050). First the writing, then later epochs, with the pages of all files in memory and with all of them thrown out. (`memory.cache` is `cache` with a look at the free space, see below.)
 
 # %%
 scratch = tempfile.TemporaryDirectory()
@@ -256,12 +257,14 @@ cold = {name: [] for name in variants}
 for _ in range(3):
     for name, dataset in variants.items():
         storage.evict(cache_files + paths)
+        left = storage.resident(cache_files + paths)
         trace = labkit.record(dataset, quick, steps=steps - 1, warmup=1)
         cold[name].append(trace.meta["repeats"][0]["images_per_s"])
-charts.bars(cold, unit="images/s", title="Nothing in the page cache")
+note = f"{left:.0%} of the bytes were still in memory after eviction"
+charts.bars(cold, unit="images/s", title="After throwing all files out of the page cache", note=note)
 
 # %% [markdown]
-# Warm, a file cache is a memory cache with a detour. Cold, float32 has to fetch four times the bytes of uint8. On a fast drive it may still beat decoding. Now put both the photos and the cached floats on a disk that gives 50 MB/s, the best of the hard disks in the paper above (15 to 50 MB/s, table 3). The disk is modelled; one file per element stands in for the cache file:
+# Warm, a file cache is a memory cache with a detour. Cold (if the note says near 0 %), float32 has to fetch four times the bytes of uint8. On a fast drive it may still beat decoding. Now put both the photos and the cached floats on a disk that gives 50 MB/s, the best of the hard disks in the paper above (15 to 50 MB/s, table 3). The disk is modelled; one file per element stands in for the cache file:
 
 # %%
 disk = storage.Storage("slow disk", 1, 50, source="50 MB/s: DS-Analyzer, table 3; latency assumed", shared="bandwidth")
@@ -282,12 +285,12 @@ def from_cache(photo, kept):
 # %% tags=["nbval-ignore-output"]
 slow_disk = {"no cache": plain(both.map(from_jpeg).batch(32)), "cached floats": plain(both.map(from_cache).batch(32))}
 slow = labkit.measure(slow_disk, quick, steps=3, warmup=1, repeats=4)
-del on_disk, variants, warm
+del on_disk, variants, warm  # closes the cache files before they are deleted
 scratch.cleanup()
 slow
 
 # %% [markdown]
-# Nothing is decoded in the second row, and yet it should be the slower one: 600 kB have to come through where a JPEG of a fraction of that did. (If it is not, this machine needs longer to decode than such a disk to deliver.) The rule is arithmetic: a file cache gains if its extra bytes, divided by the speed of the disk, take less time than the work that it saves.
+# Nothing is decoded in the second row, and yet it should be the slower one: 603 kB have to come through where a much smaller JPEG did. (If it is not, this machine needs longer to decode than such a disk to deliver.) The rule is arithmetic: a file cache gains if its extra bytes, divided by the speed of the disk, take less time than the work that it saves.
 
 # %% [markdown]
 # ## What goes wrong, 4: out of memory

@@ -176,7 +176,7 @@ print(f"predicted {my_prediction:.1f}, formula {formula:.1f}, measured {gain}")
 print("tf.map_fn over 4 parallel calls:", tiny.speedup("tf.map_fn on a batch", over="one by one, 4 calls"))
 
 # %% [markdown]
-# The measured gain may be far above the formula, which knows the overhead of *one* operation. The augmentation consists of many, and each is started again for every tile. Batching saves that as well, and compiling makes the work itself smaller. If a wide interval allows no verdict, the machine was busy: run the cells again.
+# The measured gain may be far above the formula, which knows the overhead of *one* operation. The augmentation has many, each started again for every tile. Batching saves that, too, and compiling shrinks the work itself. If a wide interval allows no verdict, the machine was busy: run the cells again.
 
 # %% [markdown]
 # ## The timeline
@@ -190,7 +190,7 @@ labkit.compare(one, many, labels=("one by one", "compiled, on a batch"), steps=1
 #
 # Above, one step is 128 calls of several operations each, and the lanes are nearly empty all the same: each call is a thin line of *other map work*, and the time lies *between* the lines, where calls are set up, scheduled and handed over. Below, the batch is made first, and a single kernel is one short span. (Notes under the table may say that recording distorts: the profiler, too, pays for each operation. Without it the rows of many operations are somewhat faster.)
 #
-# Do four parallel calls help? Handing a tile to another thread costs about as much as working on it, so on few cores expect little or nothing; even on many, not four times.
+# Do four parallel calls help? Handing a tile to another thread costs time, too, so on few cores expect little or nothing.
 #
 # Where do the times lie, per image?
 
@@ -200,7 +200,7 @@ cost |= {name: us_per_image(tiny, name, 128) for name in on_tiles}
 charts.bars(cost, unit="µs per image", title="32×32 tiles: what one image costs", note="Waits for a batch of 128.")
 
 # %% [markdown]
-# `tf.map_fn` is no vectorisation: it is a loop inside one call, with its own book-keeping for each turn. It may run some of its turns at the same time, so it may come near a parallel map (the second line above the picture compares them), but it cannot do what a batch does. Look at *plain ops*, too: the batch saves the calls, but the saving may be lost again, for a reason that the photos show below.
+# `tf.map_fn` is no vectorisation: it is a loop inside one call, with its own book-keeping for each turn. Some of its turns may run at the same time, so it may come near a parallel map (compared above), not near a real batch. Look at *plain ops*, too: the batch saves the calls, but the saving may be lost again; the photos show why.
 #
 # ## Parsing vectorises
 #
@@ -272,7 +272,7 @@ workers = [lane.name for lane in labkit.Timeline(fast).lanes if "worker" in lane
 labkit.compare(slow, fast, labels=("plain ops", "compiled"), lanes=workers)
 
 # %% [markdown]
-# Above, look for long spans of *other map work*: the plain ops of one batch, for which the next step waits. Then read *map* in the lines over the picture, and compare *plain ops* with *one by one*. Which operations of the batch take the time?
+# Above, look for long spans of *other map work*: the plain ops of one batch, for which the step waits. Then compare *map* of *plain ops* and *one by one* in the lines over the picture. Which operations take the time?
 
 # %% tags=["nbval-ignore-output"]
 spans = slow.where(slow.select(category="map"))
@@ -290,7 +290,7 @@ for operation, ms in sorted(totals.items(), key=lambda item: -item[1])[:6]:
 #
 # `tf.map_fn` over paths decodes one photo per turn, as a map does. On top of that it waits for the last photo of each batch before it begins the next, and copies all results together. Nothing of the decoding is vectorised.
 #
-# And *decode*? It is the same work in all five rows. Where its time differs, more threads shared the cores (notebook 04); nothing was vectorised. Most of what is left is decoding, so even a float stage that costs nothing gains only what it used to cost. In the lower timeline, decoding goes on nearly all the time, and the kernel of a batch is a short span beside it. If the verdict of *compiled* says "no measurable difference" here, the saved part is small beside the decoding on your machine, or the rounds differ too much to tell.
+# And *decode*? It is the same work in all five rows. Where its time differs, more threads shared the cores (notebook 04); nothing was vectorised. Most of what is left is decoding, so even a float stage that costs nothing gains only what it used to cost. In the lower timeline, decoding goes on nearly all the time, and the kernel of a batch is a short span beside it. If *compiled* has the verdict "no measurable difference", the saved part is small beside the decoding on your machine, or the rounds differ too much.
 #
 # ## Why decoding cannot be batched
 #
@@ -311,9 +311,9 @@ for name, attempt in attempts.items():
         print(name, "→", text[max(text.find("Shape must"), text.find("Shapes are"), 0) :][:70])
 
 # %% [markdown]
-# `decode_jpeg` takes one string. That is no oversight. A JPEG is one chain of codes of varying length: where a code begins is known only when the one before it is read. Thirty-two photos are thirty-two chains, each with its own length and branches; there is no common instruction for them. Cores can share them (notebook 04), a batch cannot.
+# `decode_jpeg` takes one string. That is no oversight. A JPEG is one chain of codes of varying length: where a code begins is known only when the one before it is read. Thirty-two photos are thirty-two chains, with no common instruction for them. Cores can share them (notebook 04).
 #
-# If your photos differ in size, the second attempt fails as well (equal ones pass, as in many prepared sets). `padded_batch` and `ragged_batch` accept them. The first fills up with zeros, and the float stage would work on those, too. The second keeps each size, but then the batch is no block of one shape, which a single kernel needs.
+# If your photos differ in size, the second attempt fails as well (equal ones pass, as in many prepared sets). `padded_batch` and `ragged_batch` accept them. The first fills up with zeros, and the float stage would work on those, too. The second keeps each size, but a single kernel needs a block of one shape.
 
 # %% tags=["nbval-ignore-output"]
 padded = next(iter(decoded.padded_batch(16)))

@@ -101,7 +101,7 @@ except ValueError as error:
 # %% [markdown]
 # ### How many shards?
 #
-# A rule of thumb from a lecture: ten shards for each server that reads, and 10 MB a shard, better 100. Its example is 30 GB and 8 servers; then your photos, for one server and for eight:
+# A rule of thumb from a lecture (Protopapas and Jayaram, *Productionizing AI*, 7): ten shards for each server that reads, and 10 MB a shard, better 100. Its example is 30 GB and 8 servers; then your photos, for one server and for eight:
 
 # %%
 print(records.plan(30e9, servers=8))
@@ -201,7 +201,7 @@ charts.points(
 #
 # ### Two sources that contradict each other
 #
-# One set of slides reports that TFRecords *save* 45 % of the disk, and pickles 28 %. A lecture says that they take *more*. The two columns settle it. Each is a comparison with something else: nearly everything is smaller than decoded pixels, and decoded pixels are larger than JPEG files, in whatever container. The container itself adds a few dozen bytes a photo. The percentage belongs to the *content* and to the *base*, not to TFRecord or pickle; a figure without its base says nothing.
+# One set of slides (Sachin, *Input Data Pipeline Analysis*) reports that TFRecords *save* 45 % of the disk, and pickles 28 %. The lecture above says that they take *more*. The two columns settle it. Each is a comparison with something else: nearly everything is smaller than decoded pixels, and decoded pixels are larger than JPEG files, in whatever container. The container itself adds a few dozen bytes a photo. The percentage belongs to the *content* and to the *base*, not to TFRecord or pickle; a figure without its base says nothing.
 #
 # GZIP and ZLIB are the same algorithm in two wrappers. On JPEG bytes they find nothing left to squeeze. On pixels they save what the picture allows, far less than JPEG, and unpacking costs time in every epoch. The same slides offer *snappy*; the Python API does not:
 
