@@ -37,28 +37,28 @@ def draw(
         From top to bottom.
     title : str
     window_ms : float, optional
-        The first so many milliseconds of each run's window; the longest that all runs have by default, three steps
-        of the slowest one at most.
+        The first so many milliseconds of each run; by default three steps of the slowest one, or all of the longest
+        run if that is less. A row ends where its run ends.
     theme : {"light", "dark"}, optional
 
     Raises
     ------
     ValueError
-        If there is no run, more than `MOST`, a run without a step, or `window_ms` is longer than a run.
+        If there is no run, more than `MOST`, a run without a step, or `window_ms` is longer than every run.
     """
     if not runs or len(runs) > MOST:
         raise ValueError(f"runs has {len(runs)} entries; allowed: 1 to {MOST}")
     lines = {name: run if isinstance(run, Timeline) else Timeline(run) for name, run in runs.items()}
     if empty := [name for name, line in lines.items() if not line.steps]:
         raise ValueError(f"run {empty[0]!r} has no train step, so there is nothing to draw")
-    common = min(line.span_ns for line in lines.values())
+    longest = max(line.span_ns for line in lines.values())
     if window_ms is None:
-        window = min(common, int(3e6 * max(line.step_ms for line in lines.values())))
+        window = min(longest, int(3e6 * max(line.step_ms for line in lines.values())))
     else:
         window = round(1e6 * window_ms)
-        if not 0 < window <= common:
+        if not 0 < window <= longest:
             raise ValueError(
-                f"window_ms is {window_ms!r}; allowed: above 0, up to {common / 1e6:.6g}, the shortest run"
+                f"window_ms is {window_ms!r}; allowed: above 0, up to {longest / 1e6:.6g}, the longest run"
             )
     return Picture(
         lambda look: _figure(lines, title, window, look),
@@ -80,7 +80,12 @@ def _text(lines: Mapping[str, Timeline], title: str, window: int) -> str:
         for name, line in lines.items()
     ]
     return "\n".join(
-        [title, f"  {window / 1e6:,.0f} ms of each run shown; figures of the whole run", *rows, _origin(lines)]
+        [
+            title,
+            f"  the first {window / 1e6:,.0f} ms shown, or all of a shorter run; figures of the whole run",
+            *rows,
+            _origin(lines),
+        ]
     )
 
 
@@ -118,7 +123,7 @@ def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme)
         FigureCanvasAgg(figure)
         words: dict[str, Any] = {"family": "DejaVu Sans", "parse_math": False, "va": "center"}
         figure.text(0.015, 1 - 0.2 / height, title, fontsize=12, weight="bold", color=look.ink, **words)
-        key = "blocks: the accelerator trains; empty: it waits; thin band: threads of the pipeline work"
+        key = "blocks: the accelerator trains; empty: it waits; thin band: the pipeline works; a row ends with its run"
         figure.text(0.015, 1 - 0.45 / height, key, fontsize=9, color=look.muted, **words)
         span = _WIDTH - _LEFT - _RIGHT
         axes = figure.add_axes((_LEFT / _WIDTH, below / height, span / _WIDTH, body / height), facecolor="none")
@@ -130,7 +135,8 @@ def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme)
         axes.set_xlabel("milliseconds from the start of each run's window", color=look.muted, fontsize=9)
         pixel = int(window / (span * DPI))
         for row, (name, line) in enumerate(lines.items()):
-            axes.broken_barh([(0, window / 1e6)], (row + 0.12, 0.74), color=look.lane, linewidth=0)
+            own = min(window, line.span_ns) / 1e6
+            axes.broken_barh([(0, own)], (row + 0.12, 0.74), color=look.lane, linewidth=0)
             work = _cut(line.accelerator.busy, window, 0)
             axes.broken_barh(work, (row + 0.12, 0.52), facecolor=look.fill["train"], edgecolor=look.lane, linewidth=0.6)
             band = _cut(_pipeline(line), window, pixel)

@@ -39,13 +39,21 @@ def test_the_text_holds_the_figures_of_every_run():
     assert "slow 25%, fast 50%" in picture.alt
 
 
-def test_all_rows_show_the_same_time_which_every_run_has():
+def test_the_axis_holds_three_steps_of_the_slowest_or_the_longest_run():
     long, short = run(30, 10, steps=10), run(10, 10, steps=2)
-    assert "40 ms of each run" in stack.draw({"long": long, "short": short}, title="T").text
-    assert "120 ms of each run" in stack.draw({"a": long, "b": run(10, 10, steps=30)}, title="T").text
-    assert "25 ms of each run" in stack.draw({"a": long, "b": short}, title="T", window_ms=25).text
-    with pytest.raises(ValueError, match="window_ms is 41; allowed: above 0, up to 40, the shortest run"):
-        stack.draw({"a": long, "b": short}, title="T", window_ms=41)
+    assert "first 120 ms" in stack.draw({"long": long, "short": short}, title="T").text
+    assert "first 80 ms" in stack.draw({"a": run(30, 10, steps=2), "b": short}, title="T").text
+    assert "first 25 ms" in stack.draw({"a": long, "b": short}, title="T", window_ms=25).text
+    with pytest.raises(ValueError, match="window_ms is 401; allowed: above 0, up to 400, the longest run"):
+        stack.draw({"a": long, "b": short}, title="T", window_ms=401)
+
+
+def test_a_row_ends_with_its_run():
+    figure = stack.draw({"long": run(30, 10), "short": run(10, 10, steps=2)}, title="T").figure("light")
+    beds = [c for c in figure.axes[0].collections if len(c.get_paths()) == 1 and c.get_linewidth()[0] == 0]
+    ends = sorted(bed.get_paths()[0].vertices[:, 0].max() for bed in beds)
+    assert 40 in ends, "two steps of 20 ms"
+    assert ends[-1] == 120
 
 
 def test_blocks_are_cut_at_the_window_and_neighbours_closer_than_a_pixel_become_one():

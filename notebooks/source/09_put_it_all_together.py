@@ -84,15 +84,8 @@ my_prediction = 1.1  # times faster than the guide's recipe
 def shrink(jpeg):
     return tf.image.resize(decode(jpeg), [224, 224])  # grey levels 0 to 255, not rounded
 
-
-def load_uint8(file, u):
-    return jitter(shrink(tf.io.read_file(file[0])) / 255, u), file[1]
-
-
-resized = endless(files).map(load_uint8, num_parallel_calls=AUTO).batch(32).prefetch(AUTO)
-
 # %% [markdown]
-# Next, the float stage works on whole batches and is compiled, so that scaling, flip, brightness, saturation and clip become one pass (notebook 06). Saturation needs no trip to HSV and back: with $V$ the largest and $m$ the smallest of the three channels, each channel $x$ becomes $V - \min(s, \tfrac{V}{V-m})\,(V-x)$. Take $V$ and $m$ from whole channels, as in notebook 06.
+# With it, the float stage works on whole batches and is compiled, so that scaling, flip, brightness, saturation and clip become one pass (notebook 06). Saturation needs no trip to HSV and back: with $V$ the largest and $m$ the smallest of the three channels, each channel $x$ becomes $V - \min(s, \tfrac{V}{V-m})\,(V-x)$. Take $V$ and $m$ from whole channels, as in notebook 06.
 
 # %%
 @tf.function(jit_compile=True)
@@ -147,7 +140,7 @@ best = in_memory.with_options(options)
 # Same numbers in, same pixels out? The tolerance is a quarter of a grey level, 1/1000:
 
 # %%
-same = {"resize uint8": resized, "compiled": compiled, "float16": smaller, "in memory": in_memory}
+same = {"compiled": compiled, "float16": smaller, "in memory": in_memory}
 for name, dataset in same.items():
     difference = tf.reduce_max(tf.abs(next(iter(guide))[0] - next(iter(dataset))[0]))
     print(f"{name:<12} within 1/1000 of the guide's pixels: {bool(difference < 1e-3)}")
@@ -158,11 +151,10 @@ for name, dataset in same.items():
 # First each choice for itself: every pipeline has one choice more than the one above it, and the consumer takes next to no time.
 
 # %% tags=["nbval-ignore-output"]
-choices = {"guide": guide, "resize uint8": resized, "compiled": compiled, "float16": smaller}
-choices |= {"in memory": in_memory, "threads": best}
+choices = {"guide": guide, "compiled": compiled, "float16": smaller, "in memory": in_memory, "threads": best}
 ladder.fill(in_memory, album)  # the first epoch fills the memory, for both
 instant = accelerators.modelled(step_ms=1)
-steps = labkit.measure(choices, instant, steps=4, repeats=6)
+steps = labkit.measure(choices, instant, steps=4, repeats=5)
 steps
 
 # %% tags=["nbval-ignore-output"]
@@ -172,7 +164,7 @@ for before, after in zip(names, names[1:]):
 print(f"you predicted {my_prediction:.2f} times, measured {steps.speedup('threads')}")
 
 # %% [markdown]
-# Read the second list line by line. Expect most of the gain from the first two, which make fewer passes over memory. Where a line says "no measurable difference", that choice buys nothing *here*: a memory with bandwidth to spare does not mind float32, and warm files are read nearly as quickly as bytes that are there already. On a cold disk or a remote store (notebook 03) the line *in memory* would matter most. All choices stay in here, since another machine may need them. Leave out what never shows on yours: it only makes your pipeline longer.
+# Read the second list line by line. Expect most of the gain from the first, which makes fewer passes over memory: one resize without a float copy, and one compiled stage. Where a line says "no measurable difference", that choice buys nothing *here*: a memory with bandwidth to spare does not mind float32, and warm files are read nearly as quickly as bytes that are there already. On a cold disk or a remote store (notebook 03) the line *in memory* would matter most. All choices stay in here, since another machine may need them. Leave out what never shows on yours: it only makes your pipeline longer.
 #
 # How far is that from the end? A pipeline that only reads and decodes, and throws the pixels away, is the limit of this approach. One short run tells roughly where it lies:
 
@@ -198,7 +190,7 @@ stack.draw({name: board.trace(name) for name in board}, title="The ladder, rung 
 # %% [markdown]
 # ## Explain
 #
-# Each row is one pipeline over the same stretch of time: a block is a train step, white between blocks is waiting, and the band below shows when the pipeline worked. The faster the pipeline, the closer the blocks.
+# Each row is one pipeline, all on one axis: a block is a train step, empty space is waiting, and the band below shows when the pipeline worked. All rows have the same number of steps, so the shorter a row, the faster its pipeline.
 #
 # - *Prefetch* and *interleave* only overlap. Where loading takes several times as long as training, there is little to hide behind, and warm local files are not worth reading many at once.
 # - *Parallel map* uses the other cores. If gaps remain after it, the cores are the limit, and from here on only less work helps. If none remain, you have cores enough, and the rows below cannot gain more.
@@ -264,7 +256,7 @@ runs = {name: [] for name in jobs}
 for number in range(3):
     epoch.assign(number)
     for name, dataset in jobs.items():
-        runs[name].append(labkit.record(dataset, trainers[name], steps=14, warmup=2, name=name))
+        runs[name].append(labkit.record(dataset, trainers[name], steps=15, warmup=2, name=name))
 training = labkit.measures.Measures.from_traces(runs)
 training
 
