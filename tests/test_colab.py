@@ -206,4 +206,10 @@ FAST_TESTS = (
     "test_accelerators.py",
     "test_recorder.py",
     "test_grading.py",
+    "test_charts.py",
+    "test_stack.py",
+    "test_records.py",
+    "test_damage.py",
+    "test_augment.py",
+    "test_diagnosis.py",
 )
