@@ -30,7 +30,9 @@ def random_ops(dataset: Any) -> tuple[str, ...]:
             if graph is None:
                 continue
             inside = graph.as_graph_def()
-            ops = [n.op for n in inside.node] + [n.op for f in inside.library.function for n in f.node_def]
+            library = {field.name: value for field, value in inside.ListFields()}.get("library")
+            ops = [n.op for n in inside.node]
+            ops += [n.op for f in (library.function if library else ()) for n in f.node_def]
             found |= {op for op in ops if op.startswith(("Random", "StatelessRandom", "Stateful", "Multinomial"))}
     helpers = ("GetKeyCounter", "GetAlg", "PartitionedCall", "IndexShuffle")
     return tuple(sorted(op for op in found if not op.endswith(helpers)))

@@ -281,7 +281,7 @@ def augment(image, label):
 
 # %%
 def rotate_as_found(image):
-    return rotate(image, tf.constant((np.random.rand() - 0.5) * math.pi / 18, tf.float32))  # noqa: NPY002
+    return rotate(image, tf.constant((np.random.rand() - 0.5) * math.pi / 18, tf.float32))
 
 
 def cutout_as_found(image, size=8):
