@@ -143,9 +143,8 @@ def _sum(data: bytes) -> bytes:
 
 def compression(path: str | os.PathLike[str]) -> str:
     """Return how a file is compressed, from its first bytes: ``""``, ``"GZIP"`` or ``"ZLIB"``."""
-    with open(path, "rb") as file:
-        start = file.read(12)
-    if len(start) == 12 and _sum(start[:8]) == start[8:]:
+    start = _start(path)
+    if _announces(start):
         return ""
     if start[:2] == b"\x1f\x8b":
         return "GZIP"
@@ -172,7 +171,7 @@ def scan(path: str | os.PathLike[str], compressed: str | None = None) -> Iterato
     size, is_ = path.stat().st_size, compression(path)
     if size and compressed is not None and compressed != is_:
         names = {"": "an uncompressed file", "GZIP": "a GZIP file", "ZLIB": "a ZLIB file"}
-        wrong = f"not {names[compressed]}" + (f" but {names[is_]}" if is_ or _begins_well(path) else "")
+        wrong = f"not {names[compressed]}" + (f" but {names[is_]}" if is_ or _announces(_start(path)) else "")
         yield Record(0, 0, b"", wrong)
         return
     with open(path, "rb") as file:
@@ -185,9 +184,13 @@ def scan(path: str | os.PathLike[str], compressed: str | None = None) -> Iterato
             yield from _records(_Deflated(file, gzip=is_ == "GZIP"), size * _DEFLATE_LIMIT)
 
 
-def _begins_well(path: Path) -> bool:
+def _start(path: str | os.PathLike[str]) -> bytes:
     with open(path, "rb") as file:
-        start = file.read(12)
+        return file.read(12)
+
+
+def _announces(start: bytes) -> bool:
+    """Return whether these bytes are the head of a record."""
     return len(start) == 12 and _sum(start[:8]) == start[8:]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,3 +37,14 @@ def album():
     from labkit import photos
 
     return photos.load(scale="tiny", progress=False)
+
+
+@pytest.fixture
+def on_small_disk(tmp_path):
+    """Return the words before a command that runs it with `tmp_path` on a disk of 3 MB."""
+    mount = 'mount -t tmpfs -o size=3m none "$1" && shift && exec "$@"'
+    namespace = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--mount"]
+    inside = [*namespace, "sh", "-c", mount, "sh", str(tmp_path)]
+    if not shutil.which("unshare") or subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount a small disk to fill")
+    return inside
