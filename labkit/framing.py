@@ -147,10 +147,17 @@ def compression(path: str | os.PathLike[str]) -> str:
     if _announces(start):
         return ""
     if start[:2] == b"\x1f\x8b":
-        return "GZIP"
-    if len(start) > 1 and start[0] & 15 == 8 and int.from_bytes(start[:2], "big") % 31 == 0:
-        return "ZLIB"
-    return ""
+        guess = "GZIP"
+    elif len(start) > 1 and start[0] & 15 == 8 and int.from_bytes(start[:2], "big") % 31 == 0:
+        guess = "ZLIB"
+    else:
+        return ""
+    with open(path, "rb") as file:
+        if _announces(_Deflated(file, gzip=guess == "GZIP").get(0, 12)):
+            return guess
+        # A damaged length can look like the start of a compressed file; then whole records follow it as they are.
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
+            return guess if _next(_Plain(whole), 0, len(whole)) is None else ""
 
 
 def scan(path: str | os.PathLike[str], compressed: str | None = None) -> Iterator[Record]:
