@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import sys
 from pathlib import Path
 
@@ -30,6 +31,11 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+VIEW = "application/vnd.jupyter.widget-view+json"
+#: What is left of a widget where it cannot live.
+PICTURES = {"image/png", "image/jpeg", "image/svg+xml"}
+#: What tqdm writes, with and without a total.
+BAR = re.compile(r"%\||\[\d+:\d\d[,<]")
 
 
 def build(source: Path, solved: bool = False) -> NotebookNode:
@@ -91,23 +97,38 @@ def with_outputs(notebook: NotebookNode, old: NotebookNode) -> NotebookNode:
 
 
 def tidy(notebook: NotebookNode) -> NotebookNode:
-    """Drop what must not be stored: widget state, progress bars, timings of cells, unstable metadata."""
+    """Drop what must not be stored: views of widgets, their state, progress bars, timings of cells, unstable metadata.
+
+    A view refers to a model that no reader of the file has: JupyterLab would show an error in place of the picture
+    beside it, and GitHub would refuse the whole notebook for its state.
+
+    Raises
+    ------
+    ValueError
+        If a widget was shown with no picture beside it: nothing would be left of it.
+    """
     notebook.metadata = nbformat.from_dict(METADATA)
-    for cell in notebook.cells:
+    for number, cell in enumerate(notebook.cells):
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k == "tags"})
         if cell.cell_type != "code":
             continue
-        outputs = []
+        cell.outputs = [output for output in cell.outputs if not _is_progress(output)]
         for output in cell.outputs:
-            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
-            bar_only = output.output_type == "stream" and output.name == "stderr"
-            if bar_only or (
-                output.output_type == "display_data" and set(output.data) <= {"text/plain"} and "%|" in str(output.data)
-            ):
-                continue
-            outputs.append(output)
-        cell.outputs = outputs
+            data = output.get("data", {})
+            if VIEW in data and not set(data) & PICTURES:
+                what = str(data.get("text/plain", "a widget")).splitlines()[0]
+                raise ValueError(f"cell {number} shows {what!r:.80}, a widget without an image/png beside it")
+            data.pop(VIEW, None)
+            output.get("metadata", {}).pop(VIEW, None)
     return notebook
+
+
+def _is_progress(output: NotebookNode) -> bool:
+    """Say whether an output is a progress bar, in whatever form."""
+    if output.output_type == "stream":
+        return output.name == "stderr"
+    data = output.get("data", {})
+    return output.output_type == "display_data" and set(data) <= {VIEW, "text/plain"} and bool(BAR.search(str(data)))
 
 
 def text(notebook: NotebookNode) -> str:

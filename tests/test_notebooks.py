@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -24,6 +25,15 @@ each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 def cells(path, kind=None):
     return [c for c in nbformat.read(path, as_version=4).cells if kind is None or c.cell_type == kind]
+
+
+@pytest.fixture(scope="module")
+def builder():
+    """The build as a module."""
+    spec = importlib.util.spec_from_file_location("notebooks_build", ROOT / "notebooks" / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def build(*arguments, cwd=ROOT):
@@ -148,6 +158,54 @@ def test_nothing_is_stored_that_breaks_elsewhere(path):
     assert path.stat().st_size <= 400_000, f"{path.stat().st_size:,} bytes"
     assert not [o for c in cells(path, "code") for o in c.outputs if o.output_type == "error"]
     assert not [o for c in cells(path, "code") for o in c.outputs if o.get("name") == "stderr"]
+
+
+@each
+def test_every_stored_picture_has_its_words(path):
+    """What nobody can see can be read: alternative text in the metadata, the numbers beside the picture."""
+    for cell in cells(path, "code"):
+        for output in cell.outputs:
+            data = output.get("data", {})
+            if "image/png" in data:
+                assert len(output.metadata["image/png"]["alt"]) > 20
+                assert len(data["text/plain"].splitlines()) > 1
+                assert "at 0x" not in data["text/plain"]
+
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def shown(builder, *outputs, kind="display_data"):
+    """Return what the build stores of a cell with these outputs."""
+    cell = nbformat.v4.new_code_cell("x", outputs=[nbformat.v4.new_output(kind, **o) for o in outputs])
+    state = {"widgets": {"application/vnd.jupyter.widget-state+json": {"version_major": 2}}}
+    notebook = nbformat.v4.new_notebook(cells=[cell], metadata=state)
+    tidied = builder.tidy(notebook)
+    nbformat.validate(tidied)
+    assert "widget" not in builder.text(tidied), "GitHub and a trusting JupyterLab fail on what has no model"
+    return tidied.cells[0].outputs
+
+
+def test_of_a_widget_the_build_keeps_picture_alt_and_text(builder):
+    view = {"model_id": "0" * 32, "version_major": 2}
+    data = {VIEW: view, "image/png": "iVBORw0KGgo=", "text/plain": "Timeline\nbusy 40 %"}
+    metadata = {"image/png": {"alt": "a timeline"}, VIEW: {"colab": {"custom_widget_manager": {"url": "https://x"}}}}
+    for kind in ("display_data", "execute_result"):
+        (output,) = shown(builder, {"data": dict(data), "metadata": dict(metadata)}, kind=kind)
+        assert output.data == {k: data[k] for k in ("image/png", "text/plain")}
+        assert output.metadata == {"image/png": {"alt": "a timeline"}}
+
+
+@pytest.mark.parametrize("text", ["recording:  40%|████      | 8/20", "recording: 7step [00:02,  3.1step/s]"])
+def test_of_a_progress_bar_the_build_keeps_nothing(builder, text):
+    assert shown(builder, {"data": {VIEW: {"model_id": "1"}, "text/plain": text}}) == []
+    assert shown(builder, {"data": {"text/plain": text}}) == []
+
+
+def test_a_widget_without_a_picture_is_refused(builder):
+    """Of a slider alone a reader of the stored notebook would see nothing."""
+    with pytest.raises(ValueError, match=r"cell 0 shows 'IntSlider\(value=3\)', a widget without an image/png"):
+        shown(builder, {"data": {VIEW: {"model_id": "1"}, "text/plain": "IntSlider(value=3)"}})
 
 
 @each
