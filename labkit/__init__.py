@@ -27,6 +27,7 @@ _ROOMS = (
     "notebook",
     "photos",
     "perfetto",
+    "predictions",
     "recorder",
     "records",
     "stack",

@@ -30,8 +30,9 @@ MAY_IMPORT = {
     "wire": set(),
     "xplane": {"trace", "wire"},
     "session": {"trace", "work", "xplane"},
+    "live": {"session", "trace", "widget"},
     "measures": {"intervals", "trace", "work"},
-    "recorder": {"measures", "notebook", "session", "trace", "xplane"},
+    "recorder": {"live", "measures", "notebook", "session", "trace", "xplane"},
     # what TensorFlow's tuning chose, and which node limits
     "nodes": set(),
     "diagnosis": {"nodes", "session"},
@@ -45,6 +46,7 @@ MAY_IMPORT = {
     "page": {"intervals", "lanes", "palette", "picture", "timeline", "trace", "wording"},
     "view": {"lanes", "page", "palette", "picture", "timeline", "trace", "wording"},
     "charts": {"palette", "picture"},
+    "predictions": {"charts", "measures", "photos", "picture", "trace"},
     "stack": {"intervals", "palette", "picture", "timeline", "trace", "wording"},
     "perfetto": {"intervals", "trace"},
     # what readers and maintainers hold in their hands
