@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from labkit import live as live_view
 from labkit import measures, xplane
 from labkit.notebook import POOL, cores
-from labkit.session import Drive, RecordingError, drive, known_steps
-from labkit.trace import CATEGORIES, Thread, Trace
+from labkit.session import Drive, RecordingError, consumer, drive, known_steps
+from labkit.trace import Trace
 
 __all__ = ["RecordingError", "graph", "measure", "options", "record"]
 
@@ -43,6 +44,7 @@ def record(
     name: str | None = None,
     max_events: int = 500_000,
     progress: bool | None = None,
+    live: bool = False,
 ) -> Trace:
     """Drive `dataset` into `accelerator` under the profiler and return what happened.
 
@@ -67,6 +69,9 @@ def record(
         knows how many there are), and ``meta["profiler"]["note"]`` says so.
     progress : bool, optional
         A progress bar: True, False, or by default one that shows up when it takes long.
+    live : bool
+        In a notebook, show the consumer's waits and train steps while the job runs, and the whole trace in their
+        place at the end; see `labkit.live` for what that costs. Elsewhere it shows nothing.
 
     Returns
     -------
@@ -89,9 +94,16 @@ def record(
     plan = _Plan(accelerator, steps, warmup, max_events)
     label = plan.check(dataset, name)
     repeats = _whole("repeats", repeats)
-    with _bar(progress, plan.total([dataset], repeats), name or "recording") as tick:
-        traces = [plan.trace(dataset, name, label, tick) for _ in range(repeats)]
-    return _median(traces)
+    if not isinstance(live, bool):
+        raise TypeError(f"live is {live!r:.60}; allowed: True or False")
+    with live_view.watch(live, {"name": name, "accelerator": plan.facts()}) as view:
+        # One of the two is enough to look at.
+        shown = False if progress is None and view.shown else progress
+        with _bar(shown, plan.total([dataset], repeats), name or "recording") as tick:
+            traces = [plan.trace(dataset, name, label, tick, view) for _ in range(repeats)]
+        chosen = _median(traces)
+        view.end(chosen)
+    return chosen
 
 
 def measure(
@@ -227,29 +239,38 @@ class _Plan:
         known = [known_steps(d, self.steps, self.warmup) or self.steps for d in datasets]
         return None if None in known else sum(known) * repeats
 
-    def trace(self, dataset: Any, name: str | None, label: str, tick: Callable[[], Any] | None = None) -> Trace:
+    def facts(self) -> dict[str, str]:
+        """Return what a trace says about its accelerator."""
+        one = self.accelerator
+        return {"name": one.name, "kind": one.kind, "source": one.source, "describe": one.describe()}
+
+    def trace(
+        self,
+        dataset: Any,
+        name: str | None,
+        label: str,
+        tick: Callable[[], Any] | None = None,
+        view: live_view.View | None = None,
+    ) -> Trace:
         """Record one repeat."""
         import tensorflow as tf
 
+        seen = None if view is None else view.begin()
+        limit = self.max_events
         run = drive(
-            dataset, self.accelerator, self.steps, self.warmup, label=label, max_events=self.max_events, tick=tick
+            dataset, self.accelerator, self.steps, self.warmup, label=label, max_events=limit, tick=tick, seen=seen
         )
         if run.spans is None:
             raise RecordingError(f"{label} ended after {run.steps} steps, before those that were to be recorded")
         stamps = _unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
         window = int(stamps[0, 0]), int(stamps[-1, 2])
-        seen = run.spans.where(~run.spans.select(kind="consumer"))
-        trace = Trace.merge(_consumer(stamps), seen).slice(*window)
+        watched = run.spans.where(~run.spans.select(kind="consumer"))
+        trace = Trace.merge(consumer(stamps), watched).slice(*window)
         used = {trace.names[i] for i in np.unique(trace.name).tolist()}
-        events, accelerator = run.spans.meta["profiler"]["events"], self.accelerator
+        events = run.spans.meta["profiler"]["events"]
         trace.meta.update(
             name=name,
-            accelerator={
-                "name": accelerator.name,
-                "kind": accelerator.kind,
-                "source": accelerator.source,
-                "describe": accelerator.describe(),
-            },
+            accelerator=self.facts(),
             storage="modelled" if any(map(xplane.held, used)) else None,
             batch_size=run.batch_size,
             steps=len(stamps),
@@ -278,23 +299,6 @@ def _unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:
     """Move stamps of ``perf_counter_ns`` to the Unix clock, which may be slewed meanwhile: in between, by a line."""
     (start, offset), (end, last_offset) = clock
     return stamps + offset + (last_offset - offset) * (stamps - start) // max(1, end - start)
-
-
-def _consumer(stamps: np.ndarray) -> Trace:
-    """Return the waits and train steps as a trace; `stamps` has three columns, see `Drive`."""
-    steps = np.arange(len(stamps), dtype=np.int32)
-    what = np.repeat(np.int8([CATEGORIES.index("wait"), CATEGORIES.index("train")]), len(stamps))
-    return Trace(
-        start_ns=np.r_[stamps[:, 0], stamps[:, 1]],
-        duration_ns=np.r_[stamps[:, 1] - stamps[:, 0], stamps[:, 2] - stamps[:, 1]],
-        name=np.repeat(np.int32([0, 1]), len(stamps)),
-        thread=np.zeros(2 * len(stamps), np.int32),
-        category=what,
-        step=np.r_[steps, steps],
-        names=("wait for batch", "train step"),
-        threads=(Thread("consumer", "consumer"),),
-        meta={"origin": "measured"},
-    )
 
 
 def _notes(run: Drive, trace: Trace, events: int, steps: int | None) -> Iterator[str]:

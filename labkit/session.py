@@ -18,8 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from labkit import xplane
-from labkit.trace import Trace
+from labkit.trace import CATEGORIES, Thread, Trace
 from labkit.work import Tally, count_images
 
 #: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
@@ -164,6 +166,7 @@ def drive(
     label: str = "the pipeline",
     max_events: int | None = 500_000,
     tick: Callable[[], Any] | None = None,
+    seen: Callable[[int, int, int], Any] | None = None,
 ) -> Drive:
     """Drive `dataset` into `accelerator`: the first batch, the rest of the warm-up, then the steps.
 
@@ -182,6 +185,8 @@ def drive(
         Events that the profiler may hold; None drives without the profiler.
     tick : callable, optional
         Called after every step after the warm-up.
+    seen : callable, optional
+        Called before `tick` with the three stamps of the step: see `Drive`.
 
     Raises
     ------
@@ -201,11 +206,34 @@ def drive(
             size = driver.warm_up(warmup, total or steps, max_events)
             # The watched window ends the job where the end is known: writing the profile then disturbs no step.
             first = max(0, (total or 0) - size)
-            driver.window(steps, warmup, first, first + size, tick or (lambda: None))
+            driver.window(steps, warmup, first, first + size, tick or (lambda: None), seen)
         finally:
             # A traceback that somebody keeps must not keep the iterator, whose threads would go on.
             driver.iterator = None
     return driver.run
+
+
+def consumer(stamps: np.ndarray) -> Trace:
+    """Return the waits and train steps of the consumer as a trace.
+
+    Parameters
+    ----------
+    stamps : ndarray of int64, shape (steps, 3)
+        See `Drive`; on the clock that the trace shall have.
+    """
+    steps = np.arange(len(stamps), dtype=np.int32)
+    what = np.repeat(np.int8([CATEGORIES.index("wait"), CATEGORIES.index("train")]), len(stamps))
+    return Trace(
+        start_ns=np.r_[stamps[:, 0], stamps[:, 1]],
+        duration_ns=np.r_[stamps[:, 1] - stamps[:, 0], stamps[:, 2] - stamps[:, 1]],
+        name=np.repeat(np.int32([0, 1]), len(stamps)),
+        thread=np.zeros(2 * len(stamps), np.int32),
+        category=what,
+        step=np.r_[steps, steps],
+        names=("wait for batch", "train step"),
+        threads=(Thread("consumer", "consumer"),),
+        meta={"origin": "measured"},
+    )
 
 
 def known_steps(dataset: Any, steps: int | None, warmup: int) -> int | None:
@@ -283,7 +311,15 @@ class _Driver:
         self.train(self.accelerator.step, batch, f"warm-up step {warmup - 1}")
         return max(1, max_events // max(1, per_step)) if watched else 0
 
-    def window(self, steps: int | None, warmup: int, first: int, last: int, tick: Callable[[], Any]) -> None:
+    def window(
+        self,
+        steps: int | None,
+        warmup: int,
+        first: int,
+        last: int,
+        tick: Callable[[], Any],
+        seen: Callable[[int, int, int], Any] | None,
+    ) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
         run, clock, cpu, tally = self.run, time.perf_counter_ns, time.process_time_ns, Tally(self.dataset)
         number = most_bytes = 0
@@ -314,6 +350,8 @@ class _Driver:
                 run.window_images += images
                 if number == last or _memory_bytes() > most_bytes:
                     pause = self.finish()
+            if seen is not None:
+                seen(start, taken, end[0])
             tick()
         run.steps, run.ended, run.work = number, number != steps and steps is not None, tally.work()
         if number == 0:

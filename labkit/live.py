@@ -1,0 +1,157 @@
+"""A timeline that grows while the job runs: `labkit.record` with ``live=True``.
+
+TensorFlow's profiler gives its spans when it stops, and not before. Until then the view shows what the loop itself
+knows: when the consumer waited and when it trained, for the last steps. At the end the whole trace takes
+its place, in the same widget and the same output of the cell.
+
+Looking must not change what is looked at. The view is drawn between two steps, in the thread of the loop,
+never more often than ten times per second, and it then rests for a hundred times as long as
+drawing took: it takes at most one percent of the job. Whatever fails in drawing ends the view, not the recording.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from labkit.session import consumer
+from labkit.trace import Trace
+
+#: Steps that the view shows while the job runs: its cost must not grow with the job.
+LAST = 200
+
+#: Shortest time from one drawing to the next: a notebook server drops what comes in more than 1,000 messages per second.
+PERIOD_NS = 100_000_000
+
+#: Share of the loop's time that may go into drawing.
+SHARE = 0.01
+
+#: What a drawing is taken to cost until one was timed.
+GUESS_NS = 5_000_000
+
+
+def in_notebook() -> bool:
+    """Say whether this is the kernel of a notebook, where a widget can be shown."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def watch(live: bool, facts: dict[str, Any]) -> View:
+    """Return a view for one recording, shown only if `live` is true and there is a notebook to show it in.
+
+    Parameters
+    ----------
+    live : bool
+    facts : dict
+        ``name`` and ``accelerator`` as in `Trace.meta`.
+    """
+    return View(facts, live and in_notebook())
+
+
+class View:
+    """The view of one recording; leaving its block completes the output of the cell, however the recording ended.
+
+    Parameters
+    ----------
+    facts : dict
+        What the traces that are drawn say about themselves.
+    shown : bool
+        Without, nothing is drawn and nothing imported.
+    """
+
+    def __init__(self, facts: dict[str, Any], shown: bool) -> None:
+        self.shown, self.updates = shown, 0
+        self._facts, self._widget, self._id = facts, None, uuid.uuid4().hex
+        self._stamps: deque[tuple[int, int, int]] = deque(maxlen=LAST)
+        self._count, self._cost_ns, self._next_ns, self._over = 0, GUESS_NS, 0, False
+
+    def __enter__(self) -> View:
+        """Show the widget, still without a step."""
+        if self.shown:
+            self._safely(self._open)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Leave a picture, if the recording broke off: of the steps that it came to."""
+        if self.shown and not self._over:
+            self._safely(lambda: self._close(self.trace()))
+
+    def begin(self) -> Callable[[int, int, int], None] | None:
+        """Start over with the next drive; return what to call after each step with its stamps, or None."""
+        self._stamps.clear()
+        self._count = self._next_ns = 0
+        return self.see if self.shown else None
+
+    def see(self, start_ns: int, taken_ns: int, end_ns: int) -> None:
+        """Take the stamps of one step, see `labkit.session.Drive`, and draw if it is time."""
+        self._stamps.append((start_ns, taken_ns, end_ns))
+        self._count += 1
+        now = time.perf_counter_ns()
+        if not self._next_ns:
+            self._next_ns = start_ns + self._rest_ns()
+        if self.shown and now >= self._next_ns:
+            self._safely(self._draw)
+            self._cost_ns = time.perf_counter_ns() - now
+            self._next_ns = now + self._rest_ns()
+
+    def end(self, trace: Trace) -> None:
+        """Put the whole trace in the place of what was drawn so far."""
+        if self.shown:
+            self._safely(lambda: self._close(trace))
+
+    def trace(self) -> Trace:
+        """Return the last steps as a trace."""
+        stamps = np.array(self._stamps, np.int64).reshape(-1, 3)
+        found = consumer(stamps + (time.time_ns() - time.perf_counter_ns()))
+        found.step[:] += np.int32(self._count - len(stamps))
+        name = self._facts.get("name") or "recording"
+        so_far = f"step {self._count - 1}" if self._count else "warm-up"
+        return Trace(
+            **{c: getattr(found, c) for c in Trace._DTYPES},
+            names=found.names,
+            threads=found.threads,
+            meta={**found.meta, **self._facts, "name": f"{name}, running: {so_far}"},
+        )
+
+    # -- what may fail -----------------------------------------------------------------
+
+    def _rest_ns(self) -> int:
+        return max(PERIOD_NS, round(self._cost_ns / SHARE))
+
+    def _safely(self, does: Callable[[], None]) -> None:
+        try:
+            does()
+        except Exception as error:
+            self.shown, self._widget = False, None
+            sentence = f"the live view ended, the recording goes on: {type(error).__name__}: {error}"
+            warnings.warn(sentence, RuntimeWarning, stacklevel=4)
+
+    def _open(self) -> None:
+        from anywidget import AnyWidget
+        from IPython.display import display
+
+        from labkit.widget import TimelineWidget
+
+        self._widget = TimelineWidget(self.trace())
+        # The picture that goes with a widget takes its time, and nobody would see this one.
+        data, metadata = AnyWidget._repr_mimebundle_(self._widget)
+        display(data, metadata=metadata, raw=True, display_id=self._id)
+
+    def _draw(self) -> None:
+        self._widget.update(self.trace())
+        self.updates += 1
+
+    def _close(self, trace: Trace) -> None:
+        from IPython.display import display
+
+        self._over = True
+        self._widget.update(trace)
+        data, metadata = self._widget._repr_mimebundle_()
+        display(data, metadata=metadata, raw=True, display_id=self._id, update=True)
