@@ -27,7 +27,7 @@ from labkit.trace import Trace
 #: Steps that the view shows while the job runs: its cost must not grow with the job.
 LAST = 200
 
-#: Shortest time from one drawing to the next: a notebook server drops what comes in more than 1,000 messages per second.
+#: Shortest time between two drawings: a notebook server drops what comes in more than 1,000 messages per second.
 PERIOD_NS = 100_000_000
 
 #: Share of the loop's time that may go into drawing.

@@ -15,6 +15,7 @@ from labkit import notebook
 notebook.prepare()
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))  # the modules that tests share
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +49,30 @@ def on_small_disk(tmp_path):
     if not shutil.which("unshare") or subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody mount a small disk to fill")
     return inside
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser for the tests of one file: two at a time in one process do not go together."""
+    from browser import CHROMIUM, QUIET_FLAGS
+
+    if CHROMIUM is None:
+        if os.environ.get("LABKIT_REQUIRE_BROWSER"):
+            pytest.fail("no Chromium on this machine, and LABKIT_REQUIRE_BROWSER is set")
+        pytest.skip("NO CHROMIUM HERE: THE BROWSER TEST DID NOT RUN (apt install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """A JupyterLab with copies of the notebooks, for all tests."""
+    from browser import Lab
+
+    lab = Lab(tmp_path_factory.mktemp("lab"))
+    yield lab
+    lab.stop()

@@ -1,0 +1,150 @@
+"""A real JupyterLab and a real Chromium, for the tests that need eyes and hands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+ROOT = Path(__file__).resolve().parent.parent
+SHOTS = ROOT / "build" / "screenshots"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
+QUIET_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+class Lab:
+    """A JupyterLab of its own: own settings, own folder with copies of the notebooks, no announcements."""
+
+    def __init__(self, home, notebooks=None):
+        self.home = home
+        for path in notebooks if notebooks is not None else (ROOT / "notebooks").glob("*.ipynb"):
+            shutil.copy(path, home)
+        env = {
+            **os.environ,
+            "LABKIT_DATA": os.environ.get("LABKIT_DATA", str(ROOT / "build" / "data")),
+            "LABKIT_SCALE": "tiny",
+            "PYTHONPATH": str(ROOT),
+            **{f"JUPYTER_{k}_DIR": str(home / f".{k.lower()}") for k in ("CONFIG", "DATA", "RUNTIME")},
+            "JUPYTERLAB_SETTINGS_DIR": str(home / ".settings"),
+            "JUPYTERLAB_WORKSPACES_DIR": str(home / ".workspaces"),
+        }
+        quiet = home / ".settings" / "@jupyterlab" / "apputils-extension"
+        quiet.mkdir(parents=True)
+        (quiet / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--port=0"]
+        command += ["--ServerApp.token=t", f"--ServerApp.root_dir={home}"]
+        with (home / "log").open("w") as log:
+            self.server = subprocess.Popen(command, cwd=home, env=env, stdout=subprocess.DEVNULL, stderr=log)
+        try:
+            self.url = self._address()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self):
+        self.server.terminate()
+        try:
+            self.server.wait(20)
+        except subprocess.TimeoutExpired:
+            self.server.kill()
+
+    def _address(self):
+        """Wait until the server says where it listens and answers there."""
+        for _ in range(600):
+            assert self.server.poll() is None, (self.home / "log").read_text()[-2000:]
+            for file in (self.home / ".runtime").glob("jpserver-*.json"):
+                try:
+                    url = json.loads(file.read_text())["url"]
+                    urllib.request.urlopen(f"{url}api/status?token=t", timeout=5).close()
+                    return url
+                except (OSError, ValueError):
+                    pass
+            time.sleep(0.2)
+        raise AssertionError("JupyterLab does not answer:\n" + (self.home / "log").read_text()[-2000:])
+
+    def api(self, path, method="GET"):
+        """Ask the server itself, as in ``api("kernels")``."""
+        request = urllib.request.Request(
+            f"{self.url}api/{path}", method=method, headers={"Authorization": "token t", "Content-Type": "text/plain"}
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            raw = answer.read()
+        return json.loads(raw) if raw else None
+
+    def end_sessions(self):
+        """End every kernel: what a page shows from here on, it shows without one."""
+        for session in self.api("sessions"):
+            self.api(f"sessions/{session['id']}", "DELETE")
+
+    def open(self, chromium, name, theme="light", height=1600):
+        """Open a notebook in a fresh page of the given theme; return the page and the set of hosts it talks to."""
+        folder = self.home / ".settings" / "@jupyterlab" / "apputils-extension"
+        (folder / "themes.jupyterlab-settings").write_text(json.dumps({"theme": f"JupyterLab {theme.capitalize()}"}))
+        page = chromium.new_page(viewport={"width": 1280, "height": height}, color_scheme=theme, accept_downloads=True)
+        hosts = set()
+        page.on("request", lambda request: hosts.add(host(request.url)))
+        page.goto(f"{self.url}lab/tree/{name}?token=t&reset", wait_until="domcontentloaded")
+        page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+        page.wait_for_function(
+            f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'", timeout=30_000
+        )
+        return page, hosts
+
+
+def host(url):
+    """Return who is asked; the picture of the badge, which offline readers do without, counts as nobody."""
+    return "nobody" if url == BADGE or not url.startswith("http") else urlsplit(url).hostname
+
+
+def run_all(page, total, seconds=300):
+    """Restart the kernel, run every cell, and wait until the last of `total` code cells has its number."""
+    page.locator(".jp-Notebook").first.click(position={"x": 5, "y": 5})
+    page.get_by_role("menuitem", name="Kernel").first.click()
+    page.get_by_text("Restart Kernel and Run All Cells").first.click()
+    page.get_by_role("button", name="Restart").first.click()
+    deadline = time.monotonic() + seconds
+    counts: set[int] = set()
+    while total not in counts and time.monotonic() < deadline:
+        page.wait_for_timeout(500)
+        page.locator(".jp-WindowedPanel-outer").first.evaluate("e => e.scrollTo(0, e.scrollHeight)")
+        prompts = page.locator(".jp-InputPrompt").all_inner_texts()
+        if "[*]:" not in prompts:
+            counts |= {int(t.strip("[]: ")) for t in prompts if t.strip("[]: ").isdigit()}
+        assert page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']").count() == 0
+    assert total in counts, "Run All did not reach the last cell"
+
+
+def walk(page, name):
+    """Scroll through the notebook, keep one screenshot per screen, and return what the pictures looked like."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    for old in SHOTS.glob(f"{name}-[0-9]*.png"):
+        old.unlink()
+    pictures = {}
+    box = page.locator(".jp-WindowedPanel-outer").first
+    for number in range(60):
+        page.wait_for_timeout(700)
+        for image in page.query_selector_all(".jp-OutputArea-output img"):
+            size = image.evaluate("i => [i.src.length, i.naturalWidth, i.clientWidth, i.parentElement.clientWidth]")
+            pictures[size[0]] = size
+        page.screenshot(path=SHOTS / f"{name}-{number:02}.png")
+        moved = box.evaluate(
+            "e => { const y = e.scrollTop; e.scrollBy(0, e.clientHeight - 80); return e.scrollTop > y; }"
+        )
+        if not moved:
+            break
+    return list(pictures.values())
