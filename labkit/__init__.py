@@ -30,6 +30,7 @@ _ROOMS = (
     "predictions",
     "recorder",
     "records",
+    "scale",
     "stack",
     "storage",
     "timeline",

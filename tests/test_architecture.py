@@ -47,6 +47,7 @@ MAY_IMPORT = {
     "view": {"lanes", "page", "palette", "picture", "timeline", "trace", "wording"},
     "charts": {"palette", "picture"},
     "predictions": {"charts", "measures", "photos", "picture", "trace"},
+    "scale": {"accelerators", "charts", "picture"},
     "stack": {"intervals", "palette", "picture", "timeline", "trace", "wording"},
     "perfetto": {"intervals", "trace"},
     # what readers and maintainers hold in their hands
