@@ -31,6 +31,7 @@ _ROOMS = (
     "recorder",
     "records",
     "scale",
+    "simulate",
     "stack",
     "storage",
     "timeline",

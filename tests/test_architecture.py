@@ -40,7 +40,9 @@ MAY_IMPORT = {
     # right of Trace: lanes and gaps, words, pictures
     "lanes": {"intervals", "trace"},
     "wording": {"lanes", "timeline"},
-    "timeline": {"intervals", "lanes", "trace", "wording"},
+    "simulate": {"trace"},
+    "timeline": {"causes", "intervals", "lanes", "trace", "wording"},
+    "causes": {"intervals", "lanes", "timeline", "trace", "wording"},
     "palette": set(),
     "picture": {"palette", "trace"},
     "page": {"intervals", "lanes", "palette", "picture", "timeline", "trace", "wording"},
@@ -64,8 +66,8 @@ MAY_IMPORT = {
 # To the right of Trace nobody knows TensorFlow; below the views nobody draws.
 NO_TENSORFLOW = {
     *("trace", "intervals", "wire", "xplane", "measures", "work", "colab", "tour", "cli", "framing", "damage"),
-    *("lanes", "wording", "timeline", "palette", "picture", "page", "view", "charts", "perfetto"),
-    *("nodes", "knobs", "stack"),
+    *("lanes", "wording", "causes", "timeline", "palette", "picture", "page", "view", "charts", "perfetto"),
+    *("nodes", "knobs", "stack", "simulate"),
 }
 NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view", "charts", "knobs", "stack"}
 

@@ -1,0 +1,76 @@
+"""Prediction: stage costs and knobs become an ordinary `Trace`, labelled as modelled, without running anything.
+
+    costs = simulate.Costs(open=2, read=1, map={"decode": 3, "resize": 1}, batch=1, train=60)
+    trace = simulate.run(costs, simulate.Knobs(map_calls=4, prefetch=2))
+
+A model fitted to one recorded run answers what another pipeline or machine would do::
+
+    model = simulate.fit(trace)
+    print(model.predict(map_calls=4, prefetch=2))
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+from labkit.simulate.costs import Costs, Knobs, exponential, lognormal, stragglers, uniform
+from labkit.simulate.spans import simulated
+from labkit.trace import Trace
+
+__all__ = ["Costs", "Knobs", "exponential", "lognormal", "run", "stragglers", "uniform"]
+
+
+def run(
+    costs: Costs,
+    knobs: Knobs | None = None,
+    steps: int = 20,
+    seed: int = 0,
+    *,
+    warmup: int = 0,
+    name: str | None = None,
+) -> Trace:
+    """Simulate a training job and return what would happen.
+
+    Parameters
+    ----------
+    costs : Costs
+    knobs : Knobs, optional
+        By default a naive pipeline on two cores.
+    steps : int
+        Train steps in the window.
+    seed : int
+        Equal arguments give equal traces, on every platform. Costs that are drawn do not depend on the knobs.
+    warmup : int
+        Steps before the window. With 0 the window begins with the wait for the first batch.
+    name : str, optional
+        What views call the pipeline.
+
+    Returns
+    -------
+    Trace
+        Modelled; its clock starts at 0. ``meta`` is the recorder's as far as it applies: ``name``, ``accelerator``,
+        ``storage``, ``batch_size`` (of all accelerators together), ``steps``, ``warmup``, ``images``,
+        ``first_batch_ns``, ``window_ns``, ``graph``, ``host``; and ``assumptions``, ``costs_ms``, ``knobs``, ``seed``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is not what it must be.
+    """
+    if not isinstance(costs, Costs):
+        raise TypeError(f"costs is a {type(costs).__name__}; allowed: simulate.Costs(…)")
+    knobs = Knobs() if knobs is None else knobs
+    if not isinstance(knobs, Knobs):
+        raise TypeError(f"knobs is a {type(knobs).__name__}; allowed: simulate.Knobs(…)")
+    steps, warmup = _whole("steps", steps, 1), _whole("warmup", warmup, 0)
+    return simulated(costs, knobs, steps, warmup, _whole("seed", seed, 0), name, _STATED)
+
+
+_STATED = {"accelerator": "train step", "source": "stated by the reader"}
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name} is {value!r}; allowed: a whole number of {least} or more")
+    return int(value)

@@ -1,0 +1,62 @@
+"""What a simulation takes for granted, in sentences: they travel with every modelled trace."""
+
+from __future__ import annotations
+
+from labkit.simulate.costs import Costs, Knobs
+from labkit.simulate.pipeline import AHEAD
+
+
+def assumptions(costs: Costs, knobs: Knobs) -> list[str]:
+    """Return one sentence for each assumption that these costs and knobs rest on."""
+    asleep = [name for name in ("open", "read", *costs.operations, "batch") if costs.asleep(name)]
+    found = [
+        f"{knobs.cores:g} cores: work on more threads than that at one instant is slowed down equally; "
+        "moving between cores, memory bandwidth and other programs cost nothing.",
+        f"{_and([*asleep, 'copy', 'train'])} leave the cores alone; everything else is work on a core.",
+        "A cost does not depend on the other knobs, and one image tells nothing about the next.",
+        "An image that is slow in one map operation is slow in the others, if their values are sorted.",
+        "Copying to the accelerator and the train step take turns; both are costs per batch, whatever its size.",
+        "The first batch costs what the others cost: nothing is traced, compiled or shuffled before it.",
+    ]
+    if knobs.cycle_length > 1:
+        found.append(
+            f"{knobs.cycle_length} threads open and read, one image at a time each, and keep {AHEAD} ready; "
+            "images are spread over files evenly."
+        )
+    else:
+        found.append("Opening and reading are done by the thread that runs the map function.")
+    if knobs.map_calls > 1:
+        found.append(
+            f"{knobs.pool} threads run {knobs.map_calls} map calls at once; started calls and finished images "
+            f"together are {knobs.map_calls} at most."
+        )
+    if knobs.prefetch:
+        found.append(
+            f"The prefetch has a thread of its own and starts a batch when fewer than {knobs.prefetch} are ready."
+        )
+    else:
+        found.append("Without prefetch, the consumer makes each batch when it asks for it.")
+    if knobs.cache_hit:
+        found.append(
+            f"{knobs.cache_hit:.0%} of the images, drawn at random, are in memory as bytes: not opened and not read, "
+            "yet mapped; looking them up costs nothing."
+        )
+    if knobs.bandwidth_mb_s is not None:
+        found.append(
+            f"Storage moves {knobs.bandwidth_mb_s:g} MB/s in all, shared equally by the reads of an instant; "
+            f"every file has {knobs.image_kb:g} kB."
+        )
+    if knobs.accelerators > 1:
+        found.append(
+            f"{knobs.accelerators} accelerators take a batch each and wait for each other at every step; "
+            "exchanging gradients is part of the train step, and each has a link of its own."
+        )
+    if not knobs.deterministic:
+        found.append("Images that are ready overtake others, in the interleave and in the map.")
+    return found
+
+
+def _and(words: list[str]) -> str:
+    *first, last = words
+    text = f"{', '.join(first)} and {last}" if first else last
+    return text[0].upper() + text[1:]

@@ -1,0 +1,287 @@
+"""What a pipeline's stages cost, and how it is put together: the two things that a simulation is made of."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+#: Stages in the order in which data passes them. Open, read and map are paid per image, the others per batch.
+STAGES = ("open", "read", "map", "batch", "copy", "train")
+_PER_IMAGE = STAGES[:3]
+_MOST_MS = 3_600_000
+_VALUES = 2000  # equally likely values that stand for a distribution
+
+Cost = Any  # a number, or the equally likely values of a distribution
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Time of each stage in milliseconds: what it takes alone, on one core or asleep.
+
+    Parameters
+    ----------
+    open, read : cost
+        Per image: opening its file, and reading it. `Knobs.latency_ms` and `Knobs.bandwidth_mb_s` come on top.
+    map : cost, or dict of name to cost
+        Per image. A dict names the operations in their order, as ``{"decode": 4, "resize": 1, "augment": 3}``.
+    batch : cost
+        Per batch: copying its images together, and whatever is mapped over whole batches.
+    copy : cost
+        Per batch: from host to accelerator, in turn with the train step.
+    train : cost
+        Per batch: the step of the accelerator.
+    sleeps : tuple of str
+        Stages and map operations that wait for something else and leave the cores alone. Copy and train always do.
+
+    A cost is a number, or an array of equally likely values: times taken from a trace, or a distribution
+    such as `lognormal`. Map operations of one image are drawn together: an image in the slowest tenth of one
+    operation is in the slowest tenth of another whose values are sorted, too.
+
+    Raises
+    ------
+    ValueError
+        If a cost is negative, not finite, above an hour or empty, all are 0, or `sleeps` names what is not there.
+    """
+
+    open: Cost = 0.0
+    read: Cost = 0.0
+    map: Cost | Mapping[str, Cost] = 0.0
+    batch: Cost = 0.0
+    copy: Cost = 0.0
+    train: Cost = 0.0
+    sleeps: tuple[str, ...] = ("open", "read")
+
+    def __post_init__(self) -> None:
+        """Check every cost and turn it into an array."""
+        for stage in STAGES:
+            given = getattr(self, stage)
+            if stage == "map" and isinstance(given, Mapping):
+                if not given or not all(isinstance(name, str) and name.strip() for name in given):
+                    raise ValueError(f"cost map is {dict(given)!r:.80}; allowed: a dict of operation name to cost")
+                given = {name: _values(f"map[{name!r}]", cost) for name, cost in given.items()}
+                double = sorted(set(given) & (set(STAGES) - {"map"}))
+                if double:
+                    raise ValueError(f"map has an operation {double[0]!r}; allowed: a name that is no stage's")
+            else:
+                given = _values(stage, given)
+            object.__setattr__(self, stage, given)
+        if isinstance(self.sleeps, str) or not isinstance(self.sleeps, Iterable):
+            raise ValueError(f"sleeps is {self.sleeps!r}; allowed: a tuple of names of stages and map operations")
+        object.__setattr__(self, "sleeps", tuple(self.sleeps))
+        allowed = ("open", "read", *self.operations, "batch")
+        for name in self.sleeps:
+            if name not in allowed and name != "map":
+                raise ValueError(f"sleeps names {name!r}; allowed: {', '.join(allowed)}")
+        if not any(np.any(cost) for cost in self._all.values()):
+            raise ValueError("costs are all 0; allowed: at least one above 0")
+
+    @property
+    def operations(self) -> dict[str, np.ndarray]:
+        """Map operations by name, in their order; one called "map" where they have no names."""
+        return dict(self.map) if isinstance(self.map, Mapping) else {"map": self.map}
+
+    @property
+    def _all(self) -> dict[str, np.ndarray]:
+        return {
+            "open": self.open,
+            "read": self.read,
+            **self.operations,
+            "batch": self.batch,
+            "copy": self.copy,
+            "train": self.train,
+        }
+
+    @property
+    def mean_ms(self) -> dict[str, float]:
+        """Mean of every stage and map operation in milliseconds, in order."""
+        return {name: float(cost.mean()) for name, cost in self._all.items()}
+
+    def asleep(self, name: str) -> bool:
+        """Tell whether a stage or map operation leaves the cores alone."""
+        return name in self.sleeps or name in ("copy", "train") or (name in self.operations and "map" in self.sleeps)
+
+    def __repr__(self) -> str:
+        """Return means and spreads on one line."""
+        shown = (f"{name} {_words(cost)}" for name, cost in self._all.items() if np.any(cost))
+        return f"Costs({', '.join(shown)} ms)"
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """How the pipeline is put together, and the machine that it runs on.
+
+    Parameters
+    ----------
+    batch_size : int
+        Images in a batch; each accelerator takes a batch per step.
+    cores : float
+        Work on more threads than that slows each thread down. Need not be whole: two hyper-threads may do the
+        work of 1.3 cores.
+    map_calls : int
+        Calls of the map function at once; 1 is a sequential map, without threads of its own.
+    cycle_length : int
+        Files that a parallel interleave opens and reads at once, each on its own thread, two images ahead;
+        with 1, opening and reading are part of the map function.
+    threads : int or None
+        Threads that run map calls; None for as many as cores, as tf.data has.
+    prefetch : int
+        Batches that are kept ready; 0 for none: the consumer then makes each batch itself.
+    cache_hit : float
+        Share of images, 0 to 1, whose bytes are in memory: neither opened nor read. The cache comes before the map.
+    latency_ms : float
+        Added to each opening that is not a hit, asleep.
+    bandwidth_mb_s : float or None
+        Of the storage, shared equally by the reads of one instant; None for no limit.
+    image_kb : float
+        Size of a file in kB (1000 bytes); matters with a bandwidth only.
+    accelerator_speed : float
+        The train step takes its cost divided by this.
+    accelerators : int
+        Consumers that share the pipeline and step together, each with a batch of its own.
+    deterministic : bool
+        Whether images keep their order; if not, those that are ready overtake.
+
+    Raises
+    ------
+    ValueError
+        If a knob is out of range; the sentence names it.
+    """
+
+    batch_size: int = 32
+    cores: float = 2
+    map_calls: int = 1
+    cycle_length: int = 1
+    threads: int | None = None
+    prefetch: int = 0
+    cache_hit: float = 0.0
+    latency_ms: float = 0.0
+    bandwidth_mb_s: float | None = None
+    image_kb: float = 100.0
+    accelerator_speed: float = 1.0
+    accelerators: int = 1
+    deterministic: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every knob."""
+        for name, least, most in (
+            ("batch_size", 1, 65536), ("map_calls", 1, 4096), ("cycle_length", 1, 4096), ("threads", 1, 4096),
+            ("prefetch", 0, 65536), ("accelerators", 1, 4096),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if name == "threads" and value is None:
+                continue
+            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+            if not whole or not least <= value <= most:
+                or_none = ", or None for as many as cores" if name == "threads" else ""
+                raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most}{or_none}")
+            object.__setattr__(self, name, int(value))
+        for name, least, most in (
+            ("cores", 0.1, 65536), ("cache_hit", 0, 1), ("latency_ms", 0, _MOST_MS), ("bandwidth_mb_s", 1e-3, math.inf),
+            ("image_kb", 1e-3, 1e9), ("accelerator_speed", 1e-6, 1e6),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if name == "bandwidth_mb_s" and value is None:
+                continue
+            real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+            if not real or not least <= value <= most:
+                or_none = ", or None for no limit" if name == "bandwidth_mb_s" else ""
+                raise ValueError(f"{name} is {value!r}; allowed: a number from {least} to {most}{or_none}")
+        if not isinstance(self.deterministic, (bool, np.bool_)):
+            raise ValueError(f"deterministic is {self.deterministic!r}; allowed: True or False")
+
+    @property
+    def pool(self) -> int:
+        """Threads that run map calls."""
+        return min(self.map_calls, self.threads or max(1, math.ceil(self.cores)))
+
+    def changed(self, **changes: Any) -> Knobs:
+        """Return these knobs with some changed.
+
+        Raises
+        ------
+        ValueError
+            If there is no such knob, or its value is out of range.
+        """
+        known = [f.name for f in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise ValueError(f"there is no knob {name!r}; allowed: {', '.join(known)}")
+        return Knobs(**{name: getattr(self, name) for name in known} | changes)
+
+
+def lognormal(mean_ms: float, spread: float) -> np.ndarray:
+    """Return a lognormal distribution as its equally likely values, shape (2000,), rising, in milliseconds.
+
+    Parameters
+    ----------
+    mean_ms : float
+    spread : float
+        Standard deviation over mean, from 0 to 5; photos from cameras vary by about 0.3, their decoding too.
+
+    Raises
+    ------
+    ValueError
+        If a figure is out of range.
+    """
+    mean_ms, spread = _number("mean_ms", mean_ms, 0, _MOST_MS), _number("spread", spread, 0, 5)
+    sigma = math.sqrt(math.log1p(spread * spread))
+    normal = NormalDist()
+    values = np.array([math.exp(sigma * normal.inv_cdf((i + 0.5) / _VALUES)) for i in range(_VALUES)])
+    return values * (mean_ms / values.mean())
+
+
+def exponential(mean_ms: float) -> np.ndarray:
+    """Return an exponential distribution as its equally likely values, shape (2000,), rising, in milliseconds."""
+    mean_ms = _number("mean_ms", mean_ms, 0, _MOST_MS)
+    values = np.array([-math.log1p(-(i + 0.5) / _VALUES) for i in range(_VALUES)])
+    return values * (mean_ms / values.mean())
+
+
+def uniform(low_ms: float, high_ms: float) -> np.ndarray:
+    """Return a uniform distribution as its equally likely values, shape (2000,), rising, in milliseconds."""
+    low_ms = _number("low_ms", low_ms, 0, _MOST_MS)
+    high_ms = _number("high_ms", high_ms, low_ms, _MOST_MS)
+    return low_ms + (high_ms - low_ms) * (np.arange(_VALUES) + 0.5) / _VALUES
+
+
+def stragglers(typical_ms: float, slow_ms: float, share: float) -> np.ndarray:
+    """Return a cost of `typical_ms` that is `slow_ms` in a `share` of cases, as its equally likely values."""
+    typical_ms, slow_ms = (_number(n, v, 0, _MOST_MS) for n, v in (("typical_ms", typical_ms), ("slow_ms", slow_ms)))
+    slow = round(_number("share", share, 0, 1) * _VALUES)
+    return np.sort(np.r_[np.full(_VALUES - slow, typical_ms), np.full(slow, slow_ms)])
+
+
+def _number(name: str, value: Any, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= value <= most:
+        raise ValueError(f"{name} is {value!r}; allowed: a number from {least:g} to {most:g}")
+    return float(value)
+
+
+def _values(name: str, cost: Any) -> np.ndarray:
+    """Return a cost as a checked array of its equally likely values."""
+    try:
+        values = np.atleast_1d(np.asarray(cost, np.float64))
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    good = not isinstance(cost, (bool, str)) and values.ndim == 1 and values.size
+    if not good or not ((values >= 0) & (values <= _MOST_MS)).all():
+        raise ValueError(
+            f"cost {name} is {cost!r:.60}; allowed: milliseconds from 0 to {_MOST_MS}, "
+            "or a one-dimensional array of them"
+        )
+    values = values.copy()
+    values.flags.writeable = False
+    return values
+
+
+def _words(cost: np.ndarray) -> str:
+    """Return a cost in words: its value, or mean and spread."""
+    mean = float(cost.mean())
+    spread = float(cost.std()) / mean if mean else 0.0
+    return f"{mean:.3g}" if spread < 1e-9 else f"{mean:.3g} (±{spread:.0%})"
