@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labkit.intervals import complement, covered_until, intersection, union
+from labkit.causes import CAUSES, Causes, Stalls, find, stalls
+from labkit.intervals import Intervals, complement, covered_until, intersection, union
 from labkit.lanes import WORK, Lane, bins, build, cut, lod
 from labkit.trace import CATEGORIES, Trace
 from labkit.wording import describe, milliseconds
 
-__all__ = ["GAP_KINDS", "Gap", "Gaps", "Lane", "Timeline", "bins", "lod"]
+__all__ = ["CAUSES", "GAP_KINDS", "Gap", "Gaps", "Lane", "Timeline", "bins", "lod"]
 
 #: Why the accelerator is idle. ``start``: before its first work in the window; ``wait``: the consumer waits for
 #: a batch; ``inside``: within a train step, between kernels; ``host``: the consumer does something else;
@@ -191,6 +192,23 @@ class Timeline:
     def step_ms(self) -> float:
         """Median time from the end of a train step to the end of the next, in milliseconds; 0 without steps."""
         return float(np.median(np.diff(self._trains.end, prepend=0))) / 1e6 if self.steps else 0.0
+
+    # -- what it waited for ----------------------------------------------------
+
+    @property
+    def waits(self) -> Intervals:
+        """When the consumer waits for a batch, in window time."""
+        return union(self._waits.start, self._waits.end)
+
+    @cached_property
+    def causes(self) -> Causes:
+        """What each of `gaps` waited for, in their order; see `labkit.causes`."""
+        return find(self)
+
+    @cached_property
+    def stalls(self) -> Stalls:
+        """Shares of the window by cause, the op to blame, and what to change."""
+        return stalls(self)
 
     # -- images and the work on them -------------------------------------------
 

@@ -68,7 +68,7 @@ def lane_note(lane: Lane) -> str:
 
 
 def describe(timeline: Timeline) -> str:
-    """Return what a timeline holds as at most 25 lines of text."""
+    """Return what a timeline holds as at most 30 lines of text."""
     meta = timeline.meta
     stated = (meta.get("accelerator") or {}).get("describe")
     name = f" of {meta['name']!r}" if meta.get("name") else ""
@@ -91,6 +91,8 @@ def describe(timeline: Timeline) -> str:
     gaps = timeline.gaps.largest(_GAPS)
     more = f" (of {len(timeline.gaps):,})" if len(timeline.gaps) > len(gaps) else ""
     lines.append(_row("largest gaps", (" · ".join(map(str, gaps)) or "none") + more))
+    if timeline.steps and timeline.span_ns:
+        lines += _stalls(timeline)
     if timeline.span_ns:
         share = {who: percent(ns / timeline.span_ns) for who, ns in timeline.overlap_ns.items()}
         lines.append(
@@ -107,6 +109,18 @@ def describe(timeline: Timeline) -> str:
 def _row(label: str, text: str) -> str:
     """Return a labelled row, broken where a notebook or a terminal would break it less well."""
     return textwrap.fill(f"  {label:<17} {text}", _WIDTH, subsequent_indent=" " * 20, break_long_words=False)
+
+
+def _stalls(timeline: Timeline) -> list[str]:
+    """Return what the accelerator waited for, in shares of the window, what is to blame, and what to change."""
+    stalls = timeline.stalls
+    always = ("fetch", "prep")
+    parts = [f"{cause} {percent(share)}" for cause, share in stalls.shares.items() if share or cause in always]
+    lines = [_row("stalls", " · ".join(parts) + " of the window")]
+    if stalls.cause:
+        op = f": {stalls.blame}, {percent(stalls.blamed_share)} of the window" if stalls.blame else ""
+        lines.append(_row("to blame", f"{stalls.cause}{op}"))
+    return [*lines, _row("what to change", stalls.advice)]
 
 
 def _images(timeline: Timeline) -> str:
@@ -138,6 +152,22 @@ def _lanes(lanes: tuple[Lane, ...]) -> list[str]:
         noun = "lane" if len(rest) == 1 else "lanes"
         lines.append(f"    {len(rest)} more {noun}, {percent(min(shares))} to {percent(max(shares))} busy")
     return lines
+
+
+def short_op(name: str) -> str:
+    """Return an op or a node by the one word that readers know it by.
+
+    >>> short_op("decode/DecodeJpeg:DecodeJpeg"), short_op("Iterator::Root::Prefetch::BatchV2"), short_op("my map")
+    ('DecodeJpeg', 'BatchV2', 'my map')
+    >>> short_op("SingleElementIterator::FiniteTake::Sleep")
+    'modelled storage'
+    """
+    if name.startswith("SingleElementIterator::") and name.endswith("::Sleep"):
+        return "modelled storage"
+    if name.startswith("Iterator::"):
+        return name.rpartition("::")[2]
+    node, colon, op = name.rpartition(":")
+    return op.strip() if node and colon and op.strip().isidentifier() else name
 
 
 def elide(text: str, width: int) -> str:
