@@ -40,7 +40,7 @@ MAY_IMPORT = {
     # right of Trace: lanes and gaps, words, pictures
     "lanes": {"intervals", "trace"},
     "wording": {"lanes", "timeline"},
-    "simulate": {"trace"},
+    "simulate": {"timeline", "trace"},
     "timeline": {"causes", "intervals", "lanes", "trace", "wording"},
     "causes": {"intervals", "lanes", "timeline", "trace", "wording"},
     "palette": set(),
@@ -50,6 +50,7 @@ MAY_IMPORT = {
     "charts": {"palette", "picture"},
     "predictions": {"charts", "measures", "photos", "picture", "trace"},
     "scale": {"accelerators", "charts", "picture"},
+    "explorers": {"picture", "scale", "simulate", "timeline", "trace", "view", "widget", "wording"},
     "stack": {"intervals", "palette", "picture", "timeline", "trace", "wording"},
     "perfetto": {"intervals", "trace"},
     # what readers and maintainers hold in their hands

@@ -15,10 +15,23 @@ import numbers
 from typing import Any
 
 from labkit.simulate.costs import Costs, Knobs, exponential, lognormal, stragglers, uniform
-from labkit.simulate.spans import simulated
+from labkit.simulate.fitting import fitted
+from labkit.simulate.model import Model, Prediction, limits
 from labkit.trace import Trace
 
-__all__ = ["Costs", "Knobs", "exponential", "lognormal", "run", "stragglers", "uniform"]
+__all__ = [
+    "Costs",
+    "Knobs",
+    "Model",
+    "Prediction",
+    "exponential",
+    "fit",
+    "limits",
+    "lognormal",
+    "run",
+    "stragglers",
+    "uniform",
+]
 
 
 def run(
@@ -64,10 +77,41 @@ def run(
     if not isinstance(knobs, Knobs):
         raise TypeError(f"knobs is a {type(knobs).__name__}; allowed: simulate.Knobs(…)")
     steps, warmup = _whole("steps", steps, 1), _whole("warmup", warmup, 0)
-    return simulated(costs, knobs, steps, warmup, _whole("seed", seed, 0), name, _STATED)
+    return Model(costs, knobs, name).run(steps, _whole("seed", seed, 0), warmup=warmup)
 
 
-_STATED = {"accelerator": "train step", "source": "stated by the reader"}
+def fit(trace: Trace, *, cores: float | None = None) -> Model:
+    """Take the costs and knobs out of one recorded run.
+
+    Parameters
+    ----------
+    trace : Trace
+        From `labkit.record`, or a modelled one.
+    cores : float, optional
+        Of the machine that it ran on; by default what the recorder noted. Cores that are hyper-threads, or
+        shared with other programs, do the work of fewer; see `capacity`.
+
+    Returns
+    -------
+    Model
+        Its knobs are those of the run as far as a trace tells: threads that worked at once, batches that ran ahead.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is nothing to fit.
+    """
+    if not isinstance(trace, Trace):
+        raise TypeError(f"trace is a {type(trace).__name__}; allowed: a Trace")
+    found, accelerator = fitted(trace, cores), trace.meta.get("accelerator") or {}
+    return Model(
+        found.costs,
+        found.knobs,
+        trace.meta.get("name"),
+        accelerator.get("name") or "train step",
+        accelerator.get("source") or "as recorded",
+        found.notes,
+    )
 
 
 def _whole(name: str, value: Any, least: int) -> int:

@@ -55,7 +55,7 @@ class _Table:
 def category(name: str) -> str:
     """Return the category of a stage or of a map operation, by its name, as the recorder does."""
     lower = name.lower()
-    if lower in ("open", "read"):
+    if lower == "open" or lower.startswith("read"):
         return "read"
     if lower == OVERHEAD:
         return "iterator"
@@ -103,6 +103,7 @@ def simulated(
         host={"cpus": knobs.cores},
         costs_ms=costs.mean_ms,
         knobs=asdict(knobs),
+        sleeps=list(costs.sleeps),
         seed=seed,
         assumptions=assumptions(costs, knobs),
     )

@@ -1,0 +1,170 @@
+"""A fitted model: the costs and knobs of a recorded run, and what it says about other knobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from labkit.simulate.assumptions import assumptions
+from labkit.simulate.costs import STAGES, Costs, Knobs
+from labkit.simulate.spans import simulated
+from labkit.timeline import Timeline
+from labkit.trace import Trace
+
+_STEPS = 24
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Figures of a modelled run in steady state.
+
+    Parameters
+    ----------
+    step_ms, wait_ms, train_ms : float
+        Mean time from one train step's end to the next one's, and of its two parts.
+    images_per_s : float
+    busy : float
+        Share of the time in which the accelerators work, 0 to 1.
+    limit : str
+        What the speed is bounded by first; see `limits`.
+    """
+
+    step_ms: float
+    wait_ms: float
+    train_ms: float
+    images_per_s: float
+    busy: float
+    limit: str
+
+    def __str__(self) -> str:
+        """Return the figures on one line."""
+        return (
+            f"predicted: step {self.step_ms:.1f} ms, {self.images_per_s:,.0f} images/s, "
+            f"accelerator busy {self.busy:.0%}, limited by {self.limit}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Costs and knobs of a run; make one with `labkit.simulate.fit`, or from figures of your own.
+
+    Parameters
+    ----------
+    costs : Costs
+    knobs : Knobs
+        Those of the run.
+    name : str or None
+    accelerator, source : str
+        What views call the accelerator, and where its time comes from.
+    notes : list of str
+        How the costs were found.
+    """
+
+    costs: Costs
+    knobs: Knobs
+    name: str | None = None
+    accelerator: str = "train step"
+    source: str = "stated by the reader"
+    notes: list[str] = field(default_factory=list)
+
+    def changed(self, **changes: Any) -> Model:
+        """Return the model of another pipeline or machine.
+
+        Parameters
+        ----------
+        **changes
+            Knobs by name, as ``map_calls=4``, and costs by name, as ``train=30`` or ``read=0.1``. Another
+            ``batch_size`` changes the costs per batch in proportion, unless they are given, too.
+
+        Raises
+        ------
+        ValueError
+            If there is no such knob or cost, or its value is out of range.
+        """
+        known = [f.name for f in fields(Knobs)]
+        for name in changes:
+            if name not in known and name not in (*STAGES, "sleeps"):
+                raise ValueError(f"there is no knob or cost {name!r}; allowed: {', '.join([*known, *STAGES])}")
+        knobs = self.knobs.changed(**{n: v for n, v in changes.items() if n in known})
+        grown = knobs.batch_size / self.knobs.batch_size
+        costs = {n: getattr(self.costs, n) * grown for n in ("batch", "copy", "train")} if grown != 1 else {}
+        costs |= {n: v for n, v in changes.items() if n not in known}
+        return replace(self, costs=replace(self.costs, **costs) if costs else self.costs, knobs=knobs)
+
+    def run(self, steps: int = 20, seed: int = 0, *, warmup: int = 0, **changes: Any) -> Trace:
+        """Return the modelled trace of the pipeline with some knobs or costs changed; see `changed`."""
+        model = self.changed(**changes)
+        labels = {"accelerator": self.accelerator, "source": self.source}
+        return simulated(model.costs, model.knobs, steps, warmup, seed, self.name, labels)
+
+    def predict(self, *, steps: int = _STEPS, seed: int = 0, **changes: Any) -> Prediction:
+        """Return step time, speed and busy share in steady state with some knobs or costs changed; see `changed`."""
+        model = self.changed(**changes)
+        trace = self.run(steps, seed, warmup=min(model.knobs.prefetch, 8) + 3, **changes)
+        timeline = Timeline(trace)
+        bounds = limits(model.costs, model.knobs)
+        return Prediction(
+            step_ms=timeline.span_ns / 1e6 / steps,
+            wait_ms=float((timeline._waits.end - timeline._waits.start).mean()) / 1e6,
+            train_ms=float((timeline._trains.end - timeline._trains.start).mean()) / 1e6,
+            images_per_s=float(timeline.images_per_s or np.inf),
+            busy=timeline.busy,
+            limit=min(bounds, key=lambda b: bounds[b]) if model.knobs.prefetch else "taking turns",
+        )
+
+    def __str__(self) -> str:
+        """Return costs, knobs and every assumption as some lines of text."""
+        title = "Model" if self.name is None else f"Model of {self.name!r}"
+        knobs = ", ".join(f"{f.name} {getattr(self.knobs, f.name)}" for f in fields(Knobs))
+        lines = [f"{title}: what follows is modelled, not measured", f"  {self.costs}", f"  knobs: {knobs}"]
+        lines += [f"  found: {note}" for note in self.notes]
+        lines += ["  assumed:", *(f"    - {text}" for text in assumptions(self.costs, self.knobs))]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def limits(costs: Costs, knobs: Knobs) -> dict[str, float]:
+    """Return what bounds the speed, each in images per second, inf where there is no bound.
+
+    The speed of a pipeline with enough buffers is the least of these, speed = min(F, P, G) (Mohan et al., VLDB 2021):
+    ``fetch`` and ``storage`` bound F, ``prep``, ``cores`` and ``batching`` P, and ``accelerator`` G.
+
+    Parameters
+    ----------
+    costs : Costs
+    knobs : Knobs
+
+    Returns
+    -------
+    dict of str to float
+        ``storage`` : its bandwidth. ``fetch`` : the threads that open and read. ``prep`` : the threads that map.
+        ``batching`` : the thread that makes batches. ``cores`` : all work on them. ``accelerator`` : copy and train.
+    """
+    mean, miss = costs.mean_ms, 1.0 - knobs.cache_hit
+    size, transfer = knobs.batch_size, 0.0
+    if knobs.bandwidth_mb_s:
+        transfer = knobs.image_kb / knobs.bandwidth_mb_s
+    fetch = miss * (mean["open"] + mean["read"] + knobs.latency_ms + transfer)
+    prepare = sum(mean[name] for name in costs.operations)
+    batch = mean["batch"] / size
+    work = sum(mean[n] for n in costs.operations if not costs.asleep(n))
+    work += miss * sum(mean[n] for n in ("open", "read") if not costs.asleep(n))
+    work += 0.0 if costs.asleep("batch") else batch
+    apart, mapped = knobs.cycle_length > 1, knobs.map_calls > 1
+    inline = prepare if apart else fetch + prepare
+    step = mean["copy"] + mean["train"] / knobs.accelerator_speed
+
+    def rate(many: float, ms: float) -> float:
+        return many * 1e3 / ms if ms > 0 else float("inf")
+
+    return {
+        "storage": rate(1, miss * transfer),
+        "fetch": rate(knobs.cycle_length, fetch) if apart else float("inf"),
+        "prep": rate(knobs.pool if mapped else 1, inline),
+        "batching": rate(1, batch + (0.0 if mapped else inline)),
+        "cores": rate(knobs.cores, work),
+        "accelerator": rate(knobs.accelerators * size, step),
+    }
