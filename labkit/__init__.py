@@ -19,6 +19,7 @@ _ROOMS = (
     "damage",
     "diagnosis",
     "exercises",
+    "explorers",
     "grading",
     "knobs",
     "ladder",

@@ -150,26 +150,28 @@ class Plan:
     __repr__ = __str__
 
     def sweep(self) -> list[Plan]:
-        """Return plans for 1, 2, 4, … accelerators up to this one's; hosts grow with them, the service does not."""
-        most, per_host = self.setting.accelerators, self.setting.accelerators / self.setting.hosts
-        counts = [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
+        """Return plans from 1 accelerator to four times this one's, two for each doubling; hosts grow with them."""
+        s = self.setting
+        most, per_host = 4 * s.accelerators, s.accelerators / s.hosts
+        counts = sorted({s.accelerators, most, *(round(2 ** (i / 2)) for i in range(2 * most.bit_length()))})
+        counts = [n for n in counts if n <= most]
         hosts = (min(n, max(1, math.ceil(n / per_host - 1e-9))) for n in counts)
         return [
-            _solve(replace(self.setting, accelerators=n, hosts=h), self.name, self.source)
+            _solve(replace(s, accelerators=n, hosts=h), self.name, self.source)
             for n, h in zip(counts, hosts, strict=True)
         ]
 
     def limits(self) -> Picture:
-        """Draw how busy each resource would let the accelerators be, against their number; the lowest line limits."""
-        plans = self.sweep()
-        series = {}
-        for i, resource in enumerate(self.resources[1:], start=1):
-            shares = [100 * min(1.0, p.resources[0].seconds / p.resources[i].seconds)
-                      if p.resources[i].seconds else 100.0 for p in plans]  # fmt: skip
-            if resource.name == self.bottleneck or min(shares) < 99.95:
+        """Draw how busy each resource would let the accelerators be, against their number; the lowest line limits.
+
+        A resource that never limits, up to four times the accelerators, has no line.
+        """
+        plans, series = self.sweep(), {}
+        for i, resource in enumerate(self.resources):
+            shares = [100 / max(1.0, p.resources[i].seconds / p.resources[0].seconds) for p in plans]
+            if i == 0 or min(shares) < 99.95:
                 series[resource.name] = shares
-        series["accelerators busy"] = [100 * p.busy for p in plans]
-        return self._against(plans, series, "accelerators busy, as far as each resource lets them (%)", "what limits")
+        return self._against(plans, series, "busy as each lets them be (%)", "what limits")
 
     def stall(self) -> Picture:
         """Draw how many accelerators are bought and how many of them work, against their number: the cost of stall."""
@@ -178,17 +180,17 @@ class Plan:
             "bought": [float(p.setting.accelerators) for p in plans],
             "at work": [p.setting.accelerators * p.busy for p in plans],
         }
-        return self._against(plans, series, "accelerators' worth of time", "the cost of the stall")
+        return self._against(plans, series, "accelerators", "the cost of the stall")
 
     def _against(self, plans: list[Plan], series: dict[str, list[float]], y_label: str, what: str) -> Picture:
         chart = charts.lines(
             [p.setting.accelerators for p in plans],
             series,
-            x_label="accelerators (as many per host, one storage service)",
+            x_label="accelerators (as many on each host, one storage service)",
             y_label=y_label,
             title=f"{self.name}: {what}",
             note=f"Modelled. {self.headline()}",
-            log_x=len(plans) > 1,
+            log_x=True,
         )
         return Picture(lambda look: chart.figure(look.name), chart.title, f"{self.headline()} {chart.alt}", str(self))
 

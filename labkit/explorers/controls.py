@@ -1,0 +1,103 @@
+"""Sliders and buttons as plain data: what may be chosen, in which unit, and what a choice means."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from labkit.simulate import Costs, Knobs
+
+_ONE = {word + ending: word for word, ending in (
+    ("thread", "s"), ("batch", "es"), ("image", "s"), ("file", "s"), ("call", "s"), ("core", "s"),
+)}  # fmt: skip
+
+Value = Any  # a number, or a word where there is no unit
+
+
+@dataclass(frozen=True)
+class Control:
+    """One slider.
+
+    Parameters
+    ----------
+    name, label : str
+        The word for code, and the words for people.
+    values : tuple of number, or of str
+        What may be chosen, rising.
+    default : number or str
+    unit : str
+        Written behind the value; none for words.
+    """
+
+    name: str
+    label: str
+    values: tuple[Value, ...]
+    default: Value
+    unit: str = ""
+
+    @property
+    def in_words(self) -> bool:
+        """Whether it chooses between words."""
+        return isinstance(self.default, str)
+
+    def text(self, value: Value) -> str:
+        """Return a value with its unit."""
+        if self.in_words:
+            return value
+        if self.unit == "%":
+            return f"{100 * value:g} %"
+        number = "no limit" if math.isinf(value) else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+        unit = _ONE.get(self.unit, self.unit) if value == 1 else self.unit
+        return number if math.isinf(value) else f"{number} {unit}".strip()
+
+    def check(self, value: Value) -> Value:
+        """Return a value that may be chosen; a number between two of the list is fine.
+
+        Raises
+        ------
+        ValueError
+            If it is none.
+        """
+        if self.in_words:
+            if value not in self.values:
+                raise ValueError(f"{self.name} is {value!r}; allowed: {', '.join(self.values)}")
+            return value
+        low, high = min(self.values), max(self.values)
+        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        whole = all(isinstance(v, int) for v in self.values)
+        if not real or not low <= value <= high or (whole and value != int(value)):
+            what = "a whole number" if whole else "a number"
+            raise ValueError(
+                f"{self.name} is {value!r}; allowed: {what} from {low:g} to {high:g}"
+                f"{f' ({self.unit})' if self.unit and self.unit != '%' else ''}"
+            )
+        return int(value) if whole else float(value)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One explorer on paper: its controls, its named positions, and how a position becomes costs and knobs.
+
+    Parameters
+    ----------
+    name, title, question : str
+        Number of the notebook; heading; what to look for, one or two sentences.
+    controls : tuple of Control
+    build : callable
+        Takes a position, a dict of control name to value, and returns costs, knobs and one sentence or "".
+    positions : dict of str to dict
+        Buttons: the label, and what it sets. The first is where the explorer stands, and what it compares with.
+    from_model : callable
+        Takes the costs and knobs fitted to a trace and returns the positions that they stand for.
+    """
+
+    name: str
+    title: str
+    question: str
+    controls: tuple[Control, ...]
+    build: Callable[[Mapping[str, Value]], tuple[Costs, Knobs, str]]
+    positions: Mapping[str, Mapping[str, Value]]
+    from_model: Callable[[Costs, Knobs], Mapping[str, Value]] = field(default=lambda costs, knobs: {})
