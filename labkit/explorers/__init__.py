@@ -21,6 +21,7 @@ from labkit.explorers.sheets import SHEETS
 from labkit.explorers.shown import Shown
 from labkit.timeline import Timeline
 from labkit.trace import Trace
+from labkit.wording import percent
 
 __all__ = [
     "SHEETS",
@@ -84,9 +85,20 @@ class Explorer(Shown):
         return self.answer()
 
     @cached_property
+    def others(self) -> dict[str, Answer]:
+        """The answers of the buttons, by label, from where the explorer was opened."""
+        return {label: self.answer(label) for label in self.sheet.positions}
+
+    @cached_property
     def picture(self) -> view.Picture:
-        """The static picture of that position; its text holds the headline and the assumptions, too."""
-        drawn = view.draw(self.first.timeline, title=self.sheet.title)
+        """The static picture: where the explorer was opened, above the next button of its own."""
+        here = self.words(self.start)
+        later = [(k, self.start | dict(p)) for k, p in self.sheet.positions.items()]
+        place = next((i for i, (_, p) in enumerate(later) if p == self.start), -1)
+        ahead = [label for label, p in later[place + 1 :] + later[:place] if self.words(p) != here]
+        labels = (later[place][0] if place >= 0 else "as opened", ahead[0])
+        pair = (self.first.timeline, self.others[ahead[0]].timeline)
+        drawn = view.compare(*pair, labels=labels, title=self.sheet.title)
         alt = f"{self.first.headline} {drawn.alt}"
         return view.Picture(lambda look: drawn.figure(look.name), drawn.title, alt, str(self))
 
@@ -101,12 +113,26 @@ class Explorer(Shown):
             self.sheet.question,
             f"Sliders: {self.words(self.start)}.",
             self.first.headline,
+            *self._table(),
             "Assumptions:",
             *(f"- {line}" for line in self.first.trace.meta["assumptions"]),
         ]
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _table(self) -> list[str]:
+        """Return the buttons and what they lead to, a line each."""
+        rows = [("button", "busy", "step ms", "images/s", "ideal")]
+        for label, a in self.others.items():
+            t = a.timeline
+            figures = (percent(t.busy), f"{t.step_ms:,.1f}", f"{t.images_per_s:,.1f}", f"{a.ideal.rate:,.1f}")
+            rows.append((label, *figures))
+        wide = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        return [
+            "  " + "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, wide, strict=True)))
+            for row in rows
+        ]
 
     @cached_property
     def panel(self) -> Any:

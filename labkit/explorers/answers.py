@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from labkit import simulate
@@ -25,15 +25,15 @@ class Ideal:
     prep_by : str
         What limits the preparation: cores, calls, or the thread that makes batches.
     together : float
-        What the calls of a map deliver that opens and reads, too: there fetch and preparation do not overlap. Infinite
-        where an interleave fetches on threads of its own.
+        A closer bound: less than the least of the three where the calls of a map open and read, too, so that fetch and
+        preparation do not overlap, or share cores.
     """
 
     fetch: float
     prep: float
     train: float
     prep_by: str
-    together: float = math.inf
+    together: float
 
     @property
     def rate(self) -> float:
@@ -51,35 +51,22 @@ class Ideal:
 def ideal(costs: Costs, knobs: Knobs) -> Ideal:
     """Return the closed form of speed = min(F, P, G) for a pipeline whose parts overlap perfectly.
 
-    It is an upper bound. Where one thing waits for another, as without a prefetch, less is reached.
+    It is an upper bound. Where one thing waits for another, as without a prefetch, less is reached. F is what would be
+    fetched if nothing had to be prepared, P what would be prepared if everything were there; see `simulate.limits`.
     """
-    mean, miss = costs.mean_ms, 1 - knobs.cache_hit
-    stages = ("open", "read")
-    transfer = 0.0 if knobs.bandwidth_mb_s is None else miss * knobs.image_kb / knobs.bandwidth_mb_s
-    fetch_ms = miss * (knobs.latency_ms + sum(mean[s] for s in stages)) + transfer
-    map_ms, batch_ms = sum(mean[name] for name in costs.operations), mean["batch"] / knobs.batch_size
-    core_ms = miss * sum(mean[s] for s in stages if not costs.asleep(s))
-    core_ms += sum(mean[n] for n in costs.operations if not costs.asleep(n))
-    core_ms += 0.0 if costs.asleep("batch") else batch_ms
-    prep = {"cores": _rate(knobs.cores, core_ms)}
+    nothing = dict.fromkeys(costs.operations, 0.0)
+    fetched = simulate.limits(replace(costs, map=nothing, batch=0.0, train=1.0), knobs)
+    here = knobs.changed(latency_ms=0.0, bandwidth_mb_s=None)
+    prepared = simulate.limits(replace(costs, open=0.0, read=0.0, train=1.0), here)
+    prep = {"cores": prepared["cores"]}
     if knobs.map_calls == 1:
-        calls = 1
-        prep["one thread"] = _rate(1, map_ms + batch_ms)  # it maps and makes batches, in turn
+        prep["one thread"] = prepared["batching"]  # it maps and makes batches, in turn
     else:
-        calls = knobs.pool
-        prep["calls"], prep["one thread that makes batches"] = _rate(calls, map_ms), _rate(1, batch_ms)
-    inline = knobs.cycle_length == 1
-    fetch = min(_rate(calls if inline else knobs.cycle_length, fetch_ms), _rate(1, transfer))
+        prep |= {"calls": prepared["prep"], "one thread that makes batches": prepared["batching"]}
     by = min(prep, key=prep.__getitem__)
-    step_ms = mean["train"] / knobs.accelerator_speed + mean["copy"]
-    train = _rate(knobs.batch_size * knobs.accelerators, step_ms)
-    held_ms = fetch_ms + map_ms + (batch_ms if knobs.map_calls == 1 else 0.0)
-    return Ideal(fetch, prep[by], train, by, _rate(calls, held_ms) if inline else math.inf)
-
-
-def _rate(many: float, each_ms: float) -> float:
-    """Return how many a second, if `many` at once take `each_ms`."""
-    return many / each_ms * 1e3 if each_ms > 0 else math.inf
+    every = simulate.limits(costs, knobs)
+    fetch = min(fetched[bound] for bound in ("storage", "fetch", "prep"))
+    return Ideal(fetch, prep[by], every["accelerator"], by, min(every.values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +113,7 @@ class Answer:
             f"Ideal: min({', '.join(parts)}) = {_images(best.rate)} images/s, limited by {best.limit}."
         )
         if best.together < 0.98 * best.rate:
-            text += f" The same threads fetch and prepare, in turn: at most {_images(best.together)} images/s."
+            text += f" The same threads or cores fetch and prepare: at most {_images(best.together)} images/s."
         return f"{text} {self.note}".strip()
 
     def faster_than(self, other: Answer) -> float:

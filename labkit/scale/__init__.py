@@ -153,8 +153,9 @@ class Plan:
         """Return plans from 1 accelerator to four times this one's, two for each doubling; hosts grow with them."""
         s = self.setting
         most, per_host = 4 * s.accelerators, s.accelerators / s.hosts
-        counts = sorted({s.accelerators, most, *(round(2 ** (i / 2)) for i in range(2 * most.bit_length()))})
-        counts = [n for n in counts if n <= most]
+        steps = (round(2 ** (i / 2)) for i in range(2 * most.bit_length()))
+        near = (n for n in steps if n <= most and abs(n - s.accelerators) > 0.1 * s.accelerators)
+        counts = sorted({s.accelerators, most, *near})
         hosts = (min(n, max(1, math.ceil(n / per_host - 1e-9))) for n in counts)
         return [
             _solve(replace(s, accelerators=n, hosts=h), self.name, self.source)
