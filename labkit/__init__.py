@@ -31,6 +31,7 @@ _ROOMS = (
     "predictions",
     "recorder",
     "records",
+    "scene",
     "scale",
     "simulate",
     "stack",
@@ -38,6 +39,7 @@ _ROOMS = (
     "timeline",
     "trace",
     "view",
+    "widget",
     "xplane",
 )
 #: The names a notebook uses, and the room each lives in.
@@ -48,6 +50,7 @@ _NAMES = {
     "Trace": "trace",
     "draw": "view",
     "compare": "view",
+    "show": "widget",
     "check": "grading",
     "setup": "notebook",
 }

@@ -53,6 +53,8 @@ MAY_IMPORT = {
     "explorers": {"picture", "scale", "simulate", "timeline", "trace", "view", "widget", "wording"},
     "stack": {"intervals", "palette", "picture", "timeline", "trace", "wording"},
     "perfetto": {"intervals", "trace"},
+    "scene": {"causes", "intervals", "lanes", "palette", "perfetto", "timeline", "trace", "wording"},
+    "widget": {"palette", "scene", "timeline", "trace", "view"},
     # what readers and maintainers hold in their hands
     "grading": {"exercises"},
     "exercises": {"grading"},

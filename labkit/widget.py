@@ -1,0 +1,225 @@
+"""The interactive timeline: an anywidget around one ES module, and a picture wherever a widget cannot live.
+
+The module needs no kernel: everything it draws is in one block of bytes (`labkit.scene`). What a notebook stores is
+therefore not a view of a model that is gone when the kernel is, but a page of its own: block, module and picture in
+one piece of HTML. A widget that is updated, or is part of other widgets, is a view of a model, as widgets are.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+from collections.abc import Container, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from labkit.palette import theme as theme_of
+from labkit.scene import Scene
+from labkit.timeline import Timeline
+from labkit.trace import Trace
+from labkit.view import Picture, compare, draw
+
+MODULE = Path(__file__).resolve().parent / "static" / "timeline.js"
+
+#: Bytes of a scene that a notebook may store, compressed and as text; a larger one is sent to the page only.
+STORED = 1_500_000
+
+_PAGE = """<div class="{name}"><img src="data:image/png;base64,{png}" alt="{alt}" style="max-width:100%"></div>
+<script type="module">
+{module}
+for (const el of document.querySelectorAll("div.{name}:not([data-shown])")) {{
+  el.dataset.shown = "";
+  mount(el, "{block}", {look}).catch((error) => console.warn(`the picture stays: ${{error}}`));
+}}
+</script>"""
+
+_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+class TimelineWidget(anywidget.AnyWidget):
+    """One or two timelines to zoom, to point at and to search; `show` makes one.
+
+    Parameters
+    ----------
+    timeline, after : Timeline or Trace
+    labels, theme, title, height
+        See `show`.
+    live : bool
+        Whether it will be updated: it is then displayed as a widget from the start, and not as a page of its own.
+
+    Attributes
+    ----------
+    scene : bytes
+        What is drawn; see `labkit.scene`.
+    look : dict
+        ``theme`` and ``height``, None where the page decides.
+    """
+
+    _esm = MODULE
+    scene = traitlets.Bytes().tag(sync=True)
+    look = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        timeline: Timeline | Trace,
+        after: Timeline | Trace | None = None,
+        *,
+        labels: Sequence[str] = ("before", "after"),
+        theme: str | None = None,
+        title: str | None = None,
+        height: int | None = None,
+        live: bool = False,
+    ) -> None:
+        if height is not None and (isinstance(height, bool) or not isinstance(height, int) or height < 100):
+            raise ValueError(f"height is {height!r}; allowed: 100 pixels or more, or None for as high as the lanes")
+        self._theme = None if theme is None else theme_of(theme).name
+        self._labels = (labels,) if isinstance(labels, str) else tuple(labels)
+        if len(self._labels) != 2:
+            raise ValueError(f"labels are {self._labels!r}; allowed: two texts, for before and after")
+        self._title, self._live, self._displays = title, live, 0
+        block = self._build(timeline, after)
+        super().__init__(scene=block, look={"theme": self._theme, "height": height})
+
+    def update(self, timeline: Timeline | Trace, after: Timeline | Trace | None = None) -> None:
+        """Swap what is shown, in place; the part of the time axis that is seen stays where it still exists.
+
+        Raises
+        ------
+        TypeError
+            If something is neither a Trace nor a Timeline.
+        """
+        self.scene = self._build(timeline, after)
+        self._live = True
+
+    def _build(self, timeline: Timeline | Trace, after: Timeline | Trace | None) -> bytes:
+        given = [timeline] if after is None else [timeline, after]
+        self._made = Scene(given, [""] if after is None else self._labels, self._title)
+        self._picture: Picture | None = None
+        return self._made.encode()
+
+    @property
+    def alt(self) -> str:
+        """The numbers in one or two sentences."""
+        return self._made.alt
+
+    @property
+    def picture(self) -> Picture:
+        """The static picture of the same timelines, made when it is first asked for."""
+        if self._picture is None:
+            timelines = self._made.timelines
+            if len(timelines) == 1:
+                self._picture = draw(timelines[0], title=self._made.title, theme=self._theme)
+            else:
+                self._picture = compare(*timelines, labels=self._labels, title=self._made.title, theme=self._theme)
+        return self._picture
+
+    def __str__(self) -> str:
+        """Return the text equivalent."""
+        runs = self._made.header["runs"]
+        return "\n".join(f"{run['label']}:\n{run['text']}" if run["label"] else run["text"] for run in runs)
+
+    __repr__ = __str__
+
+    # -- display --------------------------------------------------------------------------
+
+    def _repr_mimebundle_(
+        self, include: Container[str] | None = None, exclude: Container[str] | None = None, **_: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what a notebook shows and stores: the timeline, a picture of it, and its numbers."""
+        data, metadata = self.picture._repr_mimebundle_()
+        data["text/plain"] = str(self)
+        data |= self._interactive(data["image/png"])
+        wanted = {m: d for m, d in data.items() if (not include or m in include) and not (exclude and m in exclude)}
+        return wanted, {m: d for m, d in metadata.items() if m in wanted}
+
+    def _ipython_display_(self) -> None:
+        """Publish the same: ipywidgets 7 asks for this, and knows nothing of the other."""
+        from IPython.display import publish_display_data
+
+        self._connect()
+        publish_display_data(*self._repr_mimebundle_())
+
+    def _interactive(self, png: str) -> dict[str, Any]:
+        """Return a view of a model, or a page of its own where that is small enough to be stored."""
+        page = None if self._live else self._page(png)
+        if page is not None:
+            return {"text/html": page}
+        return {_VIEW: {"version_major": 2, "version_minor": 0, "model_id": self.model_id}}
+
+    def _page(self, png: str) -> str | None:
+        """Return block, module and picture as HTML, or None if that is too much to store.
+
+        Where scripts do not run (a notebook that is not trusted, GitHub), the picture is what remains.
+        """
+        block = base64.b64encode(gzip.compress(self.scene, 6, mtime=0)).decode()
+        if len(block) > STORED:
+            return None
+        name = f"labkit-{hashlib.sha256(self.scene).hexdigest()[:12]}"
+        return _PAGE.format(
+            name=name, png=png, alt=html.escape(self.alt), module=_module(), block=block, look=json.dumps(self.look)
+        )
+
+    def _connect(self) -> None:
+        """Let Colab load what is no widget of its own."""
+        if not self._live:
+            return
+        try:
+            from google.colab import output  # only there
+        except ImportError:
+            return
+        output.enable_custom_widget_manager()
+
+
+@lru_cache(maxsize=1)
+def _module() -> str:
+    """Return the module as the text of a script: without exports, and without the end of a script in it."""
+    lines = MODULE.read_text(encoding="utf-8").splitlines()
+    plain = [line.removeprefix("export ") for line in lines if not line.startswith("export default")]
+    return "\n".join(plain).replace("</script", "<\\/script")
+
+
+def show(
+    timeline: Timeline | Trace,
+    after: Timeline | Trace | None = None,
+    *,
+    labels: Sequence[str] = ("before", "after"),
+    theme: str | None = None,
+    title: str | None = None,
+    height: int | None = None,
+) -> TimelineWidget:
+    """Show one timeline, or two on one time axis, to zoom, to point at and to search.
+
+    Parameters
+    ----------
+    timeline : Trace or Timeline
+    after : Trace or Timeline, optional
+        A second run, below the first or woven into it, on the same axis.
+    labels : pair of str
+        What the two are called.
+    theme : {"light", "dark"}, optional
+        As the page by default.
+    title : str, optional
+        The name of the run, or both labels, by default.
+    height : int, optional
+        Pixels of the lanes with the axis, 100 or more; lanes beyond are scrolled to.
+
+    Returns
+    -------
+    TimelineWidget
+        The last expression of a cell shows it. ``print`` gives its numbers, ``.picture`` the static picture.
+
+    Raises
+    ------
+    ValueError
+        If there is no such theme, labels are not two, or `height` is too small.
+    TypeError
+        If something is neither a Trace nor a Timeline.
+    """
+    return TimelineWidget(timeline, after, labels=labels, theme=theme, title=title, height=height)
