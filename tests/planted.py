@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from labkit import accelerators, ladder, recorder, storage
-from labkit.trace import CATEGORIES, Span, Thread, Trace
+from labkit.trace import Span, Trace
 
 BATCH = 8
 
@@ -92,7 +92,7 @@ def slow_read(files: Files) -> Trace:
     """Bytes arrive at 2 MB/s over one link."""
     thin = storage.Storage("planted: slow read", 0, 2, "planted", "bandwidth")
     data = paths(files.small).map(lambda path: quick(thin.read(path)), num_parallel_calls=2)
-    return run(data.batch(BATCH).prefetch(2), 8)
+    return run(data.batch(BATCH).prefetch(2), 8, steps=6)
 
 
 def slow_decode(files: Files) -> Trace:
@@ -113,51 +113,45 @@ def one_thread_map(files: Files) -> Trace:
         image = tf.zeros([320, 320, 3]) + tf.cast(tf.strings.length(path), tf.float32) / 100
         return tf.image.random_saturation(tf.image.random_hue(image, 0.2), 0.5, 1.5)
 
-    return run(paths(files.small).map(work).batch(BATCH).prefetch(2), 4)
+    return run(paths(files.small).map(work).batch(BATCH).prefetch(2), 2, steps=20)
 
 
 def tiny_prefetch(files: Files) -> Trace:
     """Every fifth batch takes 90 ms, the others nothing: 18 ms on average for steps of 30 ms, and a buffer of one."""
+    import tensorflow as tf
+
     slow = storage.Storage("planted: burst", 90, float("inf"), "planted")
 
     def batch(number: Any, path: Any) -> Any:
-        import tensorflow as tf
-
         jpeg = tf.cond(number % 5 == 0, lambda: slow.read(path), lambda: tf.io.read_file(path))
         return tf.tile(quick(jpeg)[None], [BATCH, 1])
-
-    import tensorflow as tf
 
     numbered = tf.data.Dataset.zip(tf.data.Dataset.range(10**9), paths(files.small))
     return run(numbered.map(batch).prefetch(1), 30, steps=20)
 
 
 def straggler(files: Files) -> Trace:
-    """Four shards are read at once and in turn; each record of one of them takes 20 ms."""
+    """Four shards are read at once and in turn; each record of the first arrives at 1 MB/s, of the others at once."""
     import tensorflow as tf
 
-    far = storage.Storage("planted: straggler", 0, 0.7, "planted")
+    far = storage.Storage("planted: straggler", 0, 1, "planted")
+    near = storage.Storage("planted: near", 0, 1000, "planted")
 
     def shard(number: Any) -> Any:
-        path = tf.gather(files.shards, number)
-        near = tf.data.TFRecordDataset(path).repeat()
-        return tf.data.Dataset.range(1).flat_map(lambda _: far.records(path).repeat()) if False else (
-            near if number is None else near
-        )
+        paths, zero, neg = tf.constant(files.shards), tf.constant(0, tf.int64), tf.constant(-1, tf.int64)
+        slow, quick = far.records(paths[0]).take(tf.where(number == 0, neg, zero)), near.records(paths[number])
+        return slow.concatenate(quick.take(tf.where(number == 0, zero, neg))).repeat()
 
-    slow = far.records(files.shards[0]).repeat()
-    rest = [tf.data.TFRecordDataset(p).repeat() for p in files.shards[1:]]
-    both = tf.data.Dataset.from_tensor_slices([slow, *rest])
-    data = both.interleave(lambda one: one, cycle_length=4, num_parallel_calls=4, deterministic=True)
-    return run(data.map(quick).batch(BATCH).prefetch(2), 5, steps=12)
+    data = tf.data.Dataset.range(4).interleave(shard, cycle_length=4, num_parallel_calls=4, deterministic=True)
+    return run(data.map(quick).batch(BATCH).prefetch(2), 5, steps=10)
 
 
 def slow_batch(files: Files) -> Trace:
-    """Elements of 8 MB, which are ready at once: putting them together is all the work."""
+    """Elements of 4 MB, which are ready at once: putting them together is all the work."""
     import tensorflow as tf
 
-    big = tf.data.Dataset.from_tensors(np.ones((8 << 20,), np.uint8)).repeat()
-    return run(big.batch(BATCH).prefetch(1), 3)
+    big = tf.data.Dataset.from_tensors(np.ones((4 << 20,), np.uint8)).repeat()
+    return run(big.batch(2 * BATCH).prefetch(1), 1, steps=30)
 
 
 def shuffle_fill(files: Files) -> Trace:
@@ -240,16 +234,22 @@ def none(files: Files) -> Trace:
 
 
 PLANTS = (
-    Plant("slow open", "fetch", slow_open, ("storage", "ReadFile"), ("interleave", "reads")),
-    Plant("slow read", "fetch", slow_read, ("storage", "ReadFile"), ()),
-    Plant("slow decode", "prep", slow_decode, ("DecodeJpeg",), ()),
+    Plant("slow open", "fetch", slow_open, ("storage", "ReadFile"), ("reads at once",)),
+    Plant("slow read", "fetch", slow_read, ("storage", "ReadFile"), ("reads at once",)),
+    Plant("slow decode", "prep", slow_decode, ("DecodeJpeg",), ("less work",)),
     Plant("one-thread map", "prep", one_thread_map, (), ("num_parallel_calls",)),
     Plant("tiny prefetch", "fetch", tiny_prefetch, (), ("prefetch",)),
     Plant("straggler shard", "fetch", straggler, (), ("straggler",)),
-    Plant("slow batch", "batch", slow_batch, ("Batch",), ()),
+    Plant("slow batch", "batch", slow_batch, ("Batch",), ("copy into a batch",)),
     Plant("shuffle fill", "start", shuffle_fill, ("Shuffle",), ("shuffle",)),
     Plant("slow epoch restart", "start", epoch_restart, ("Repeat",), ("repeat",)),
     Plant("Python map", "prep", python_map, ("PyFunc",), ("Python",)),
-    Plant("slow copy", "copy", slow_copy, ("MemcpyH2D",), ()),
-    Plant("none", None, none),
+    Plant("slow copy", "copy", slow_copy, ("MemcpyH2D",), ("next batch while",)),
+    Plant("none", None, none, (), ("nothing",)),
 )
+
+
+def verdict(plant: Plant, stalls: Any) -> tuple[bool, bool]:
+    """Return whether the cause (and the op, where only one is right) was named, and whether the advice fits."""
+    named = stalls.cause == plant.cause and (not plant.op or any(word in (stalls.blame or "") for word in plant.op))
+    return named, not plant.advice or any(word in stalls.advice for word in plant.advice)

@@ -10,7 +10,7 @@ import numpy as np
 from labkit.causes.table import CAUSES
 from labkit.intervals import Intervals, covered_until, union
 from labkit.trace import CATEGORIES
-from labkit.wording import short_op
+from labkit.wording import percent, short_op
 
 if TYPE_CHECKING:
     from labkit.timeline import Timeline
@@ -86,10 +86,12 @@ def _nobody(timeline: Timeline, shares: dict[str, float]) -> str:
         return "nothing can be said: the trace holds no train step."
     rest = max(("framework", "unknown"), key=lambda cause: shares[cause])
     if shares[rest] < LEAST:
-        return "nothing: the accelerator is the limit, the input pipeline is good enough."
+        if sum(shares.values()) < 2 * LEAST:
+            return "nothing: the accelerator is the limit, the input pipeline is good enough."
+        return f"nothing single: no cause takes {percent(LEAST)} of the window; more steps tell more."
     if rest == "unknown":
         return "nothing yet: nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
-    return "larger batches, so that handing over a batch and the Python between steps count less."
+    return "larger batches or fewer other programs: batches are handed over late, or Python works between steps."
 
 
 def _advice(timeline: Timeline, cause: str, blame: str | None) -> str:
@@ -170,10 +172,12 @@ def _within(work: Intervals, start: np.ndarray, end: np.ndarray) -> int:
 
 
 def _straggles(timeline: Timeline) -> bool:
-    """Tell whether the reads that were waited for take many times what reads usually take."""
-    code = CATEGORIES.index("read")
-    length = np.concatenate([np.zeros(0, np.int64), *(lane.self_ns[lane.category == code] for lane in timeline.lanes)])
+    """Tell whether the reads that were waited for take many times what the same op usually takes."""
     causes = timeline.causes
-    waited = (causes.end_ns - causes.start_ns)[causes.kind == CAUSES.index("fetch")]
-    length = length[length > 0]
-    return bool(len(waited) and len(length) and np.median(waited) >= _STRAGGLER * np.median(length))
+    fetch = causes.kind == CAUSES.index("fetch")
+    for op in np.unique(causes.op[fetch & (causes.op >= 0)]).tolist():
+        usual = np.concatenate([(lane.end_ns - lane.start_ns)[lane.name_id == op] for lane in timeline.lanes])
+        waited = (causes.end_ns - causes.start_ns)[fetch & (causes.op == op)]
+        if 2 * len(waited) > fetch.sum() and np.median(waited) >= _STRAGGLER * np.median(usual):
+            return True
+    return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from labkit.causes.table import BATCH, COPY, FETCH, FRAMEWORK, PREP, UNKNOWN
-from labkit.intervals import union
+from labkit.intervals import Intervals, union
 from labkit.lanes import Lane
 from labkit.trace import CATEGORIES
 
@@ -20,7 +20,7 @@ LONGER, LEAST_START_NS = 2, 500_000
 class Track:
     """A lane made ready for walking: each piece with its cause and op, and where the walk has to stop and think."""
 
-    def __init__(self, lane: Lane, index: int, names: tuple[str, ...], paths: Paths) -> None:
+    def __init__(self, lane: Lane, index: int, paths: Paths) -> None:
         self.lane, self.index = lane, index
         owner = lane.pieces.owner
         self.start, self.end = lane.pieces.start, lane.pieces.end
@@ -100,3 +100,15 @@ def _starts(lane: Lane, paths: Paths) -> list[tuple[int, int, int]]:
             new = several & long
             found += zip(start[new].tolist(), end[new].tolist(), [node] * int(new.sum()), strict=True)
     return found
+
+
+def at_least(works: list[Intervals], count: int) -> Intervals:
+    """Return when at least `count` of several sets of disjoint intervals are open at once."""
+    nothing = np.zeros(0, np.int64)
+    starts = np.concatenate([nothing, *(w.start for w in works)])
+    ends = np.concatenate([nothing, *(w.end for w in works)])
+    at, change = np.r_[starts, ends], np.r_[np.ones(len(starts), np.int64), np.full(len(ends), -1, np.int64)]
+    order = np.lexsort((change, at))
+    at, open_ = at[order], np.cumsum(change[order])
+    enough = np.flatnonzero(open_[:-1] >= count)
+    return union(at[enough], at[enough + 1])

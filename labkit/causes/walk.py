@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from labkit.causes.table import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, UNKNOWN, Causes
-from labkit.causes.tracks import LEAST_START_NS, LONGER, Paths, Track
+from labkit.causes.tracks import LEAST_START_NS, LONGER, Paths, Track, at_least
 from labkit.intervals import Intervals, complement, covered_until, intersection, union
 from labkit.lanes import Lane
 from labkit.trace import CATEGORIES
-from labkit.wording import percent, short_op
 
 if TYPE_CHECKING:
-    from labkit.timeline import Timeline
+    from labkit.timeline import Gap, Timeline
 
 # Nobody schedules for longer than that: if nothing was seen to run, nobody knows.
 _FRAMEWORK_NS = 1_000_000
-_WORDS = (
-    "fetch", "prep", "batching", "copying to the device", "start-up of an epoch or a buffer",
-    "framework overhead", "nobody knows what",
-)  # fmt: skip
+# Index into `labkit.timeline.GAP_KINDS`, which cannot be imported from here.
+GAP_INSIDE = 2
 
 
 def find(timeline: Timeline) -> Causes:
@@ -34,27 +31,21 @@ def find(timeline: Timeline) -> Causes:
         Of a measured trace, with ``Iterator::…`` spans, or of a modelled one without.
     """
     gaps, walk = timeline.gaps, _Walk(timeline)
-    rows = [walk.gap(i) for i in range(len(gaps))]
-    parts = np.array([row.parts for row in rows], np.int64).reshape(len(rows), len(CAUSES))
-    columns = {
-        name: np.array([getattr(row, name) for row in rows], dtype)
-        for name, dtype in (("kind", np.int8), ("op", np.int32), ("lane", np.int32), ("start_ns", np.int64),
-                            ("end_ns", np.int64))
-    }  # fmt: skip
-    by_op = {(CAUSES[kind], op): ns for (kind, op), ns in sorted(walk.total.items(), key=lambda x: (-x[1], x[0]))}
-    return Causes(**columns, parts_ns=parts, texts=tuple(row.text for row in rows), by_op=by_op)
-
-
-class _Found(NamedTuple):
-    """What `_Walk.gap` returns: a row of `Causes`."""
-
-    kind: int
-    op: int
-    lane: int
-    start_ns: int
-    end_ns: int
-    parts: np.ndarray
-    text: str
+    n, ends = len(gaps), gaps.start_ns + gaps.length_ns
+    kind = np.where(gaps.length_ns < _FRAMEWORK_NS, FRAMEWORK, UNKNOWN).astype(np.int8)
+    op, lane = (np.full(n, -1, np.int32) for _ in range(2))
+    start_ns, end_ns = (np.full(n, -1, np.int64) for _ in range(2))
+    parts = np.zeros((n, len(CAUSES)), np.int64)
+    parts[np.arange(n), kind] = gaps.length_ns
+    # Between two kernels of one step there is nothing to follow, and there may be very many such gaps.
+    told = np.zeros(n, bool)
+    for what in (walk.waits, walk.copies, walk.python):
+        told |= covered_until(what, ends) > covered_until(what, gaps.start_ns)
+    for i in np.flatnonzero(told | (gaps.kind != GAP_INSIDE)).tolist():
+        kind[i], op[i], lane[i], start_ns[i], end_ns[i], parts[i] = walk.gap(gaps[i])
+    by_op = {(CAUSES[c], o): ns for (c, o), ns in sorted(walk.total.items(), key=lambda x: (-x[1], x[0]))}
+    names = tuple(shown.name for shown in timeline.lanes)
+    return Causes(kind, op, lane, start_ns, end_ns, parts, by_op, gaps, timeline.names, names)
 
 
 class _Walk:
@@ -64,10 +55,19 @@ class _Walk:
         self.timeline, self.names = timeline, timeline.names
         self.paths = Paths(self.names)
         shown = [i for i, lane in enumerate(timeline.lanes) if lane.kind in ("pipeline", "stream") and len(lane)]
-        self.tracks = {i: Track(timeline.lanes[i], i, self.names, self.paths) for i in shown}
+        self.tracks = {i: Track(timeline.lanes[i], i, self.paths) for i in shown}
         code = CATEGORIES.index("copy")
         self.copies = self._covered(lambda lane: lane.category == code)
+        columns = [np.zeros((0, 4), np.int64)]
+        for i, track in self.tracks.items():
+            one, m = track.lane, (track.lane.category == code) & (track.lane.end_ns > track.lane.start_ns)
+            columns.append(np.stack([one.start_ns[m], one.end_ns[m], one.name_id[m], np.full(m.sum(), i)], axis=1))
+        rows = np.concatenate(columns)
+        self.copy_rows = rows[np.argsort(rows[:, 1], kind="stable")]  # start, end, op, lane, by their end
+        self.copy_from = np.minimum.accumulate(self.copy_rows[::-1, 0])[::-1]  # no later row starts before that
         self.python = self._covered(lambda lane: np.isin(lane.name_id, self.paths.python))
+        self.full = complement(self.python, 0, timeline.span_ns)
+        self.full = intersection(self.full, self._full()) if len(self.full.start) else self.full
         rows = [
             (lane.end_ns[keep], np.full(int(keep.sum()), i), lane.name_id[keep], lane.step[keep])
             for i in shown
@@ -79,16 +79,23 @@ class _Walk:
         )
         order = np.argsort(ends, kind="stable")
         self.ends, self.end_lane, self.end_name, self.end_step = (c[order] for c in (ends, lane, name, step))
-        self.contexts: dict[int, np.ndarray] = {}
+        self.contexts: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.total: dict[tuple[int, int], int] = {}
-        waits = timeline.waits
-        self.first = self._first(waits)
+        self.waits = timeline.waits
+        self.first = self._first(self.waits)
+        self.here: set[int] = set()
 
     def _covered(self, of: Callable[[Lane], np.ndarray]) -> Intervals:
         """Return when any span was open that `of` selects in its lane."""
         nothing = [np.zeros(0, np.int64)] * 2
         both = [(t.lane.start_ns[m], t.lane.end_ns[m]) for t in self.tracks.values() for m in [of(t.lane)]]
         return union(*(np.concatenate(column) for column in zip(nothing, *both, strict=True)))
+
+    def _full(self) -> Intervals:
+        """Return when prep ran in as many threads as there are cores, so that others may have had to wait for one."""
+        cores = (self.timeline.meta.get("host") or {}).get("cpus") or len(self.tracks) + 1
+        works = [union(t.start[m], t.end[m]) for t in self.tracks.values() for m in [t.cause == PREP]]
+        return at_least(works, cores)
 
     def _first(self, waits: Intervals) -> bool:
         """Tell whether the first wait is for a pipeline that still had to start."""
@@ -99,71 +106,62 @@ class _Walk:
 
     # -- one gap -------------------------------------------------------------------
 
-    def gap(self, index: int) -> _Found:
-        """Charge each instant of a gap."""
-        gap = self.timeline.gaps[index]
+    def gap(self, gap: Gap) -> tuple[int, int, int, int, int, np.ndarray]:
+        """Charge each instant of a gap; return cause, op, lane, start and end of the span waited for, and all parts."""
         first, last = gap.start_ns, gap.start_ns + gap.length_ns
         self.parts = np.zeros(len(CAUSES), np.int64)
         self.ops: dict[tuple[int, int], int] = {}
         self.path: list[tuple[Track, int, int]] = []
-        waits = intersection(self.timeline.waits, Intervals(np.array([first]), np.array([last])))
+        self.single: list[tuple[int, int, int, int, int]] = []
         if self.first and gap.kind == "start":
             self.parts[START] = gap.length_ns
-        else:
-            for start, end in _pairs(waits):
-                self._wait(start, end, gap.step)
-            # Outside of a wait, the device gets its batch, or Python is on its way.
-            outside = complement(waits, first, last)
-            copied = intersection(self.copies, outside)
-            self._charge(COPY, copied.total_ns)
+            return START, -1, -1, -1, -1, self.parts
+        waits = _inside(self.waits, first, last)
+        for start, end in _pairs(waits):
+            self._wait(start, end, gap.step)
+        # Outside of a wait, the device gets its batch, or Python is on its way.
+        for start, end in _pairs(complement(waits, first, last)):
+            copied = _inside(self.copies, start, end)
             self._copied(copied)
-            for start, end in _pairs(intersection(complement(self.copies, first, last), outside)):
-                self._rest(start, end)
-        return self._found(gap)
+            for rest in _pairs(complement(copied, start, end)):
+                self._rest(*rest)
+        for key, ns in self.ops.items():
+            self.total[key] = self.total.get(key, 0) + ns
+        return (*self._longest(), self.parts)
 
     def _charge(self, cause: int, ns: int, op: int = -1) -> None:
         if ns > 0:
             self.parts[cause] += ns
-            if op >= 0:
+            if op >= 0 and cause not in (FRAMEWORK, UNKNOWN):
                 self.ops[cause, op] = self.ops.get((cause, op), 0) + int(ns)
 
     def _copied(self, copied: Intervals) -> None:
-        """Name the copies outside of waits."""
-        code = CATEGORIES.index("copy")
-        for track in self.tracks.values():
-            for start, end in zip(copied.start.tolist(), copied.end.tolist(), strict=True):
-                a, b = np.searchsorted(track.end, start, "right"), np.searchsorted(track.start, end, "left")
-                for piece in range(a, b):
-                    if track.lane.category[track.lane.pieces.owner[piece]] == code:
-                        ns = min(int(track.end[piece]), end) - max(int(track.start[piece]), start)
-                        key = (COPY, int(track.op[piece]))
-                        self.ops[key] = self.ops.get(key, 0) + ns
-                        self.path.append((track, piece, piece + 1))
+        """Charge copies outside of waits, from the last to the first; of two at once, the one that ends last."""
+        for start, end in _pairs(copied):
+            now = end
+            a = np.searchsorted(self.copy_rows[:, 1], start, side="right")
+            b = np.searchsorted(self.copy_from, end, side="left")
+            for row in self.copy_rows[a:b][::-1].tolist():
+                begin = max(row[0], start)
+                if begin < now:
+                    self._charge(COPY, now - begin, row[2])
+                    self.single.append((row[2], now - begin, row[3], row[0], row[1]))
+                    now = begin
+                if now == start:
+                    break
 
-    def _found(self, gap: object) -> _Found:
+    def _longest(self) -> tuple[int, int, int, int, int]:
+        """Return the main cause, its main op, and the longest span of that op on the path with its lane."""
         kind = int(np.argmax(self.parts))
-        for key, ns in self.ops.items():
-            self.total[key] = self.total.get(key, 0) + ns
         mine = {op: ns for (cause, op), ns in self.ops.items() if cause == kind}
         op = max(mine, key=lambda o: (mine[o], -o)) if mine else -1
-        lane, start, end, longest = -1, -1, -1, -1
+        found = [(length, lane, start, end) for o, length, lane, start, end in self.single if o == op]
         for track, a, b in self.path if op >= 0 else ():
-            length = np.where((track.op[a:b] == op), track.end[a:b] - track.start[a:b], -1)
-            best = int(np.argmax(length)) if len(length) else 0
-            if len(length) and length[best] > longest:
-                longest, lane = int(length[best]), track.index
-                start, end = track.span_of(a + best)
-        return _Found(kind, op, lane, start, end, self.parts, self._text(gap, kind, op, lane))
-
-    def _text(self, gap: object, kind: int, op: int, lane: int) -> str:
-        what = _WORDS[kind]
-        if op >= 0:
-            where = self.timeline.lanes[lane].name if lane >= 0 else ""
-            what += f": {short_op(self.names[op])}" + (f" in {where}" if where else "")
-        share = [(CAUSES[i], int(ns)) for i, ns in enumerate(self.parts) if i != kind and ns * 20 >= gap.length_ns]
-        rest = ", ".join(f"{word} {percent(ns / gap.length_ns)}" for word, ns in sorted(share, key=lambda s: -s[1]))
-        main = percent(int(self.parts[kind]) / gap.length_ns)
-        return f"{gap}: {main} {what}" + (f"; also {rest}." if rest else ".")
+            length = np.where(track.op[a:b] == op, track.end[a:b] - track.start[a:b], -1)
+            best = int(np.argmax(length))
+            if length[best] > 0:
+                found.append((int(length[best]), track.index, *track.span_of(a + best)))
+        return kind, op, *max(found, default=(-1, -1, -1, -1))[1:]
 
     # -- the walk --------------------------------------------------------------------
 
@@ -174,19 +172,25 @@ class _Walk:
             self._rest(first, now)
             return
         end, lane = found
-        self._rest(end, now)
-        now, context = end, -1
+        self._rest(end, now, handed_over=True)
+        now, context, self.here = end, -1, {lane}
         while now > first:
+            before = now
             now, lane, context = self._hop(lane, now, first, context)
+            self.here = {lane} if now < before else self.here | {lane}
 
-    def _rest(self, start: int, end: int) -> None:
-        """Charge time in which nothing ran on the path: to Python where it holds the GIL, to overhead where short."""
-        before, after = covered_until(self.python, np.array([start, end]))
-        held = int(after - before)
-        if held:
-            self._charge(PREP, held, int(self.paths.python[0]))
-        ns = end - start - held
-        self._charge(FRAMEWORK if ns < _FRAMEWORK_NS else UNKNOWN, ns)
+    def _rest(self, start: int, end: int, handed_over: bool = False) -> None:
+        """Charge time in which nothing ran on the path: to what held the GIL or all cores, else to overhead.
+
+        Where nobody knows what the path is, only a short time is overhead.
+        """
+        for held, op in ((self.python, int(self.paths.python[0]) if len(self.paths.python) else -1), (self.full, -1)):
+            before, after = covered_until(held, np.array([start, end]))
+            if end - start < _FRAMEWORK_NS and op < 0:
+                break
+            self._charge(PREP, int(after - before), op)
+            start += int(after - before)
+        self._charge(FRAMEWORK if handed_over or end - start < _FRAMEWORK_NS else UNKNOWN, end - start)
 
     def _delivered(self, first: int, now: int, step: int) -> tuple[int, int] | None:
         """Return when and where the batch was ready: at the root of tf.data, or else where a span ended last."""
@@ -198,18 +202,20 @@ class _Walk:
         if not len(rows):  # nothing ended, but something may be running through the whole wait
             return self._running(first, now)
         mine = rows[self.end_step[rows] == step] if step >= 0 else rows[:0]
-        last = self._best(mine if len(mine) else rows)
+        mine = mine if len(mine) else rows
+        last = self._best(mine[self.ends[mine] == self.ends[mine[-1]]].tolist())
         return int(self.ends[last]), int(self.end_lane[last])
 
-    def _best(self, rows: np.ndarray) -> int:
-        """Return the row that ended last; of several at one time, the one that stands furthest down the pipeline."""
-        tied = rows[self.ends[rows] == self.ends[rows[-1]]]
-        rank = [self.tracks[int(self.end_lane[r])] for r in tied]
-        kinds = [
-            int(t.cause[np.searchsorted(t.end, self.ends[r], "right") - 1]) for t, r in zip(rank, tied, strict=True)
-        ]
+    def _best(self, rows: Iterable[int]) -> int:
+        """Return the row, of several that ended at one time, that stands furthest down the pipeline."""
         order = {COPY: 3, BATCH: 2, PREP: 1, FETCH: 0}
-        return int(max(zip(tied, kinds, strict=True), key=lambda x: (order.get(x[1], -1), x[0]))[0])
+
+        def place(row: int) -> tuple[int, int]:
+            track = self.tracks[int(self.end_lane[row])]
+            cause = int(track.cause[np.searchsorted(track.end, self.ends[row], "right") - 1])
+            return order.get(cause, -1), row
+
+        return max(rows, key=place)
 
     def _running(self, first: int, now: int) -> tuple[int, int] | None:
         for track in self.tracks.values():
@@ -227,51 +233,53 @@ class _Walk:
         if track.fresh[piece]:
             at = int(np.searchsorted(track.starts.start, track.start[piece], side="right")) - 1
             begin = max(int(track.starts.start[at]), first)
-            self._charge(START, now - begin, self._starting(track, begin, now))
-            self.path.append((track, piece, piece + 1))
+            call = self._starting(track, begin, now)
+            self._charge(START, now - begin, call[2])
+            self.single.append((call[2], now - begin, lane, call[0], call[1]))
             return begin, lane, context
         if track.node[piece]:
             context = int(track.op[piece])
             low = max(int(track.start[piece]), first)
-            found = self._ended(low, now, lane, context)
+            found = self._ended(low, now, context)
             if found is None:
                 self._rest(low, now)
                 return low, lane, context
-            self._rest(found[0], now)
+            self._rest(found[0], now, handed_over=True)
             return found[0], found[1], context
         return self._chain(track, piece, now, first), lane, context
 
     def _rested(self, track: Track, piece: int, now: int, first: int, context: int) -> tuple[int, int, int]:
         """Go from a thread that had nothing to do to the span that ended last before it got something."""
         low = max(int(track.end[piece]) if piece >= 0 else first, first)
-        found = self._ended(low, now, track.index, context)
+        found = self._ended(low, now, context)
         if found is None:
             self._rest(low, now)
             return low, track.index, context
         self._rest(found[0], now)
         return found[0], found[1], context
 
-    def _ended(self, low: int, now: int, lane: int, context: int) -> tuple[int, int] | None:
-        """Return time and lane of the last span, of another lane, that ended after `low` and not after `now`."""
+    def _ended(self, low: int, now: int, context: int) -> tuple[int, int] | None:
+        """Return time and lane of the last span that ended after `low` and not after `now`, in a lane not just left."""
         if context not in self.contexts:
-            allowed = np.ones(len(self.names), bool) if context < 0 else self.paths.below(context)
-            self.contexts[context] = np.flatnonzero(allowed[self.end_name]) if len(self.ends) else np.zeros(0, int)
-        rows = self.contexts[context]
-        ends = self.ends[rows]
-        a, b = np.searchsorted(ends, [low, now], side="right")
-        for at in range(int(b) - 1, int(a) - 1, -1):
-            row = rows[at]
-            if self.end_lane[row] != lane:
-                same = rows[a:b][(ends[a:b] == ends[at]) & (self.end_lane[rows[a:b]] != lane)]
+            rows = np.arange(len(self.ends))
+            if context >= 0:
+                rows = rows[self.paths.below(context)[self.end_name]]
+            self.contexts[context] = rows, self.ends[rows]
+        rows, ends = self.contexts[context]
+        at = int(np.searchsorted(ends, now, side="right")) - 1
+        while at >= 0 and ends[at] > low:
+            if int(self.end_lane[rows[at]]) not in self.here:
+                first = int(np.searchsorted(ends, ends[at], side="left"))
+                same = [row for row in rows[first : at + 1].tolist() if int(self.end_lane[row]) not in self.here]
                 return int(ends[at]), int(self.end_lane[self._best(same)])
+            at -= 1
         return None
 
-    def _starting(self, track: Track, begin: int, now: int) -> int:
-        """Return the node that started between two instants: the innermost of those that took most of the time."""
-        share = {node: 0 for *_, node in track.fresh_calls}
-        for start, end, node in track.fresh_calls:
-            share[node] += max(min(end, now) - max(start, begin), 0)
-        return max((n for n in share if 2 * share[n] >= now - begin), key=lambda n: len(self.names[n]))
+    def _starting(self, track: Track, begin: int, now: int) -> tuple[int, int, int]:
+        """Return start, end and node of the call that took most of the time; the innermost that took half of it."""
+        share = {call: max(min(call[1], now) - max(call[0], begin), 0) for call in track.fresh_calls}
+        half = [call for call in share if 2 * share[call] >= now - begin]
+        return max(half, key=lambda c: len(self.names[c[2]])) if half else max(share, key=lambda c: share[c])
 
     def _chain(self, track: Track, piece: int, now: int, first: int) -> int:
         """Charge a run of pieces that follow each other in one thread; return when it began."""
@@ -285,6 +293,12 @@ class _Walk:
         self._charge(FRAMEWORK, now - begin - int(length.sum()))
         self.path.append((track, a, piece + 1))
         return begin
+
+
+def _inside(intervals: Intervals, first: int, last: int) -> Intervals:
+    """Return the parts of disjoint intervals within ``[first, last)``."""
+    a, b = np.searchsorted(intervals.end, first, side="right"), np.searchsorted(intervals.start, last, side="left")
+    return Intervals(np.maximum(intervals.start[a:b], first), np.minimum(intervals.end[a:b], last))
 
 
 def _pairs(intervals: Intervals) -> Iterator[tuple[int, int]]:
