@@ -12,6 +12,8 @@ from labkit.timeline import Timeline
 from labkit.trace import Trace
 from labkit.wording import percent
 
+_STEPS, _FEWEST, _IMAGES = 16, 4, 1500
+
 
 @dataclass(frozen=True)
 class Ideal:
@@ -121,10 +123,15 @@ class Answer:
         return (self.timeline.images_per_s or 0.0) / (other.timeline.images_per_s or math.inf)
 
 
-def answer(title: str, costs: Costs, knobs: Knobs, note: str = "", steps: int = 16) -> Answer:
-    """Simulate one position of the sliders, in steady state: the window begins when every buffer had time to fill."""
-    trace = simulate.run(costs, knobs, steps=steps, warmup=2 + knobs.prefetch, name=title)
-    return Answer(title, costs, knobs, trace, note)
+def answer(title: str, costs: Costs, knobs: Knobs, note: str = "") -> Answer:
+    """Simulate one position of the sliders, in steady state: the window begins when every buffer had time to fill.
+
+    16 steps are enough for a picture; fewer where a step takes many images, so that the answer comes at once.
+    """
+    each = knobs.batch_size * knobs.accelerators
+    steps = min(_STEPS, max(_FEWEST, _IMAGES // each))
+    warmup = 2 + math.ceil(knobs.prefetch / knobs.accelerators)
+    return Answer(title, costs, knobs, simulate.run(costs, knobs, steps=steps, warmup=warmup, name=title), note)
 
 
 def _images(rate: float) -> str:

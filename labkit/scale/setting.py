@@ -93,7 +93,7 @@ class Setting:
             fits = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
             if not fits or not least <= value <= most:
                 what = "a whole number" if whole else "a number"
-                raise ValueError(f"{name} is {value!r}; allowed: {what} from {least:,g} to {most:,g} ({unit})")
+                raise ValueError(f"{name} is {value!r}; allowed: {what} from {least:,.10g} to {most:,.10g} ({unit})")
         _ = self.rate
         if self.hosts > self.accelerators:
             raise ValueError(
