@@ -13,13 +13,12 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from labkit import view
+from labkit import simulate, view
 from labkit.explorers.answers import Answer, Ideal, answer, ideal
 from labkit.explorers.controls import Control, Sheet
 from labkit.explorers.planning import ScaleExplorer, scale
 from labkit.explorers.sheets import SHEETS
 from labkit.explorers.shown import Shown
-from labkit.timeline import Timeline
 from labkit.trace import Trace
 from labkit.wording import percent
 
@@ -142,14 +141,14 @@ class Explorer(Shown):
         return Panel(self).box
 
 
-def explore(name: str, trace: Trace | Timeline | None = None, *, position: str | None = None, **start: Any) -> Explorer:
+def explore(name: str, trace: Trace | None = None, *, position: str | None = None, **start: Any) -> Explorer:
     """Return the explorer of a notebook.
 
     Parameters
     ----------
     name : str
         Number of the notebook, "00" to "07".
-    trace : Trace or Timeline, optional
+    trace : Trace, optional
         A recorded run: the costs in it are where the sliders begin.
     position : str, optional
         The label of the button that it begins with; the first by default.
@@ -160,6 +159,8 @@ def explore(name: str, trace: Trace | Timeline | None = None, *, position: str |
     ------
     ValueError
         If there is no such explorer, position or slider, a value is out of range, or the trace holds no costs.
+    TypeError
+        If `trace` is none.
 
     Examples
     --------
@@ -174,9 +175,9 @@ def explore(name: str, trace: Trace | Timeline | None = None, *, position: str |
     opened = {control.name: control.default for control in sheet.controls}
     opened |= sheet.positions[position or next(iter(sheet.positions))]
     if trace is not None:
-        from labkit import simulate
-
-        model = simulate.fit(trace.trace if isinstance(trace, Timeline) else trace)
+        if not isinstance(trace, Trace):
+            raise TypeError(f"trace is a {type(trace).__name__}; allowed: the Trace that labkit.record returns")
+        model = simulate.fit(trace)
         measured = sheet.from_model(model.costs, model.knobs)
         sheet = _widened(sheet, measured)
         opened |= measured
