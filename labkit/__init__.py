@@ -14,10 +14,12 @@ __version__ = "0.1.0"
 _ROOMS = (
     "accelerators",
     "augment",
+    "causes",
     "checks",
     "charts",
     "damage",
     "diagnosis",
+    "differential",
     "exercises",
     "explorers",
     "grading",

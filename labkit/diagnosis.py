@@ -3,6 +3,7 @@
 TensorFlow tunes the parallelism and the buffers of a pipeline while it runs, and shows its choice nowhere; people
 ask for it again and again (tensorflow issues 58819, 62690, 62821 and 72369).
 `autotune` drives a pipeline and asks again and again; `read` asks once, about an iterator of the reader's own.
+`differential` (`labkit.differential`) tells from three runs what fetching and preparing cost.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from functools import cached_property
 from typing import Any
 
 from labkit import nodes
+from labkit.differential import Differential, differential
 from labkit.nodes import Line, Node, Reading
 from labkit.session import drive
 
-__all__ = ["Lens", "Line", "Node", "Reading", "autotune", "read"]
+__all__ = ["Differential", "Lens", "Line", "Node", "Reading", "autotune", "differential", "read"]
 
 #: Where the consumer waits for a smaller share of its time, no node of the pipeline is said to limit the job.
 LEAST_WAIT = 0.05

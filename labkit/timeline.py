@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labkit.causes import CAUSES, Causes, Stalls, find, stalls
+from labkit.causes import CAUSES, Causes, Split, Stalls, find, split, stalls
 from labkit.intervals import Intervals, complement, covered_until, intersection, union
 from labkit.lanes import WORK, Lane, bins, build, cut, lod
 from labkit.trace import CATEGORIES, Trace
@@ -209,6 +209,11 @@ class Timeline:
     def stalls(self) -> Stalls:
         """Shares of the window by cause, the op to blame, and what to change."""
         return stalls(self)
+
+    @cached_property
+    def split(self) -> Split:
+        """Fetch stall and prep stall as the differential method defines them, estimated from this one run."""
+        return split(self)
 
     # -- images and the work on them -------------------------------------------
 

@@ -112,11 +112,18 @@ def _row(label: str, text: str) -> str:
 
 
 def _stalls(timeline: Timeline) -> list[str]:
-    """Return what the accelerator waited for, in shares of the window, what is to blame, and what to change."""
-    stalls = timeline.stalls
-    always = ("fetch", "prep")
-    parts = [f"{cause} {percent(share)}" for cause, share in stalls.shares.items() if share or cause in always]
-    lines = [_row("stalls", " · ".join(parts) + " of the window")]
+    """Return fetch stall and prep stall, what the gaps waited for, what is to blame, and what to change."""
+    stalls, split = timeline.stalls, timeline.split
+    lines = [
+        _row(
+            "stalls",
+            f"fetch stall {percent(split.fetch_stall)}, prep stall {percent(split.prep_stall)} of the time: "
+            "what reading from memory would save, and then data that are ready",
+        )
+    ]
+    shares = sorted(stalls.shares.items(), key=lambda item: -item[1])
+    parts = [f"{cause} {percent(share)}" for cause, share in shares if share]
+    lines.append(_row("gaps wait for", (" · ".join(parts) or "nothing") + " of the window"))
     if stalls.cause:
         op = f": {stalls.blame}, {percent(stalls.blamed_share)} of the window" if stalls.blame else ""
         lines.append(_row("to blame", f"{stalls.cause}{op}"))

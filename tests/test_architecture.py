@@ -35,7 +35,8 @@ MAY_IMPORT = {
     "recorder": {"live", "measures", "notebook", "session", "trace", "xplane"},
     # what TensorFlow's tuning chose, and which node limits
     "nodes": set(),
-    "diagnosis": {"nodes", "session"},
+    "diagnosis": {"differential", "nodes", "session"},
+    "differential": {"causes", "recorder", "storage", "timeline", "wording"},
     "knobs": {"diagnosis", "palette", "picture"},
     # right of Trace: lanes and gaps, words, pictures
     "lanes": {"intervals", "trace"},

@@ -241,7 +241,7 @@ def test_the_text_names_shares_blame_and_change():
         wait(0, 10), train(10, 20), ("worker", "x:DecodeJpeg", "decode", 0, 9), ("worker", "r", "read", 9, 10)
     )
     text = str(timeline)
-    assert "stalls            fetch 5.0 % · prep 45.0 % of the window" in text
+    assert "gaps wait for     prep 45.0 % · fetch 5.0 % of the window" in text
     assert "to blame          prep: DecodeJpeg, 45.0 % of the window" in text
     assert "what to change    prefetch(AUTOTUNE) as the last step" in text
 

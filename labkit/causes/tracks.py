@@ -40,6 +40,10 @@ class Track:
                 np.clip(np.searchsorted(lane.start_ns[python], self.start, "right") - 1, 0, None)
             ]
             self.op, self.cause = np.where(inside, one, self.op), np.where(inside, np.int8(PREP), self.cause)
+        # Of the time between two pieces: what belongs to both goes on, a read is over when somebody has its bytes, and
+        # anything else is handed over.
+        same = (self.cause[1:] == self.cause[:-1]) | (self.cause[:-1] == FETCH)
+        self.between = np.where(same, self.cause[:-1], np.int8(FRAMEWORK))
         self.fresh_calls = _starts(lane, paths)
         self.starts = union(*(np.array([c[k] for c in self.fresh_calls], np.int64) for k in (0, 1)))
         node = (category == _ITERATOR) & (self.end - self.start >= _NODE_NS)

@@ -30,7 +30,7 @@ def find(timeline: Timeline) -> Causes:
     timeline : Timeline
         Of a measured trace, with ``Iterator::…`` spans, or of a modelled one without.
     """
-    gaps, walk = timeline.gaps, _Walk(timeline)
+    gaps, walk = timeline.gaps, Walk(timeline)
     n, ends = len(gaps), gaps.start_ns + gaps.length_ns
     kind = np.where(gaps.length_ns < _FRAMEWORK_NS, FRAMEWORK, UNKNOWN).astype(np.int8)
     op, lane = (np.full(n, -1, np.int32) for _ in range(2))
@@ -48,7 +48,7 @@ def find(timeline: Timeline) -> Causes:
     return Causes(kind, op, lane, start_ns, end_ns, parts, by_op, gaps, timeline.names, names)
 
 
-class _Walk:
+class Walk:
     """The walk back through the gaps of one timeline."""
 
     def __init__(self, timeline: Timeline) -> None:
@@ -57,7 +57,7 @@ class _Walk:
         shown = [i for i, lane in enumerate(timeline.lanes) if lane.kind in ("pipeline", "stream") and len(lane)]
         self.tracks = {i: Track(timeline.lanes[i], i, self.paths) for i in shown}
         code = CATEGORIES.index("copy")
-        self.copies = self._covered(lambda lane: lane.category == code)
+        self.copies = self.covered(lambda lane: lane.category == code)
         columns = [np.zeros((0, 4), np.int64)]
         for i, track in self.tracks.items():
             one, m = track.lane, (track.lane.category == code) & (track.lane.end_ns > track.lane.start_ns)
@@ -65,7 +65,7 @@ class _Walk:
         rows = np.concatenate(columns)
         self.copy_rows = rows[np.argsort(rows[:, 1], kind="stable")]  # start, end, op, lane, by their end
         self.copy_from = np.minimum.accumulate(self.copy_rows[::-1, 0])[::-1]  # no later row starts before that
-        self.python = self._covered(lambda lane: np.isin(lane.name_id, self.paths.python))
+        self.python = self.covered(lambda lane: np.isin(lane.name_id, self.paths.python))
         self.full = complement(self.python, 0, timeline.span_ns)
         self.full = intersection(self.full, self._full()) if len(self.full.start) else self.full
         rows = [
@@ -85,7 +85,7 @@ class _Walk:
         self.first = self._first(self.waits)
         self.here: set[int] = set()
 
-    def _covered(self, of: Callable[[Lane], np.ndarray]) -> Intervals:
+    def covered(self, of: Callable[[Lane], np.ndarray]) -> Intervals:
         """Return when any span was open that `of` selects in its lane."""
         nothing = [np.zeros(0, np.int64)] * 2
         both = [(t.lane.start_ns[m], t.lane.end_ns[m]) for t in self.tracks.values() for m in [of(t.lane)]]
@@ -106,13 +106,22 @@ class _Walk:
 
     # -- one gap -------------------------------------------------------------------
 
+    def path(self, first: int, last: int) -> np.ndarray:
+        """Return what is on the critical path of the batch that is in hand at `last`, back to `first`, by cause."""
+        self._begin()
+        self._wait(first, last, -1)
+        return self.parts
+
+    def _begin(self) -> None:
+        self.parts = np.zeros(len(CAUSES), np.int64)
+        self.ops: dict[tuple[int, int], int] = {}
+        self.chains: list[tuple[Track, int, int]] = []
+        self.single: list[tuple[int, int, int, int, int]] = []
+
     def gap(self, gap: Gap) -> tuple[int, int, int, int, int, np.ndarray]:
         """Charge each instant of a gap; return cause, op, lane, start and end of the span waited for, and all parts."""
         first, last = gap.start_ns, gap.start_ns + gap.length_ns
-        self.parts = np.zeros(len(CAUSES), np.int64)
-        self.ops: dict[tuple[int, int], int] = {}
-        self.path: list[tuple[Track, int, int]] = []
-        self.single: list[tuple[int, int, int, int, int]] = []
+        self._begin()
         if self.first and gap.kind == "start":
             self.parts[START] = gap.length_ns
             return START, -1, -1, -1, -1, self.parts
@@ -156,7 +165,7 @@ class _Walk:
         mine = {op: ns for (cause, op), ns in self.ops.items() if cause == kind}
         op = max(mine, key=lambda o: (mine[o], -o)) if mine else -1
         found = [(length, lane, start, end) for o, length, lane, start, end in self.single if o == op]
-        for track, a, b in self.path if op >= 0 else ():
+        for track, a, b in self.chains if op >= 0 else ():
             length = np.where(track.op[a:b] == op, track.end[a:b] - track.start[a:b], -1)
             best = int(np.argmax(length))
             if length[best] > 0:
@@ -253,7 +262,10 @@ class _Walk:
         low = max(int(track.end[piece]) if piece >= 0 else first, first)
         found = self._ended(low, now, context)
         if found is None:
-            self._rest(low, now)
+            if 0 <= piece < len(track.between) and now - low < _FRAMEWORK_NS:
+                self._charge(int(track.between[piece]), now - low)
+            else:
+                self._rest(low, now)
             return low, track.index, context
         self._rest(found[0], now)
         return found[0], found[1], context
@@ -290,8 +302,11 @@ class _Walk:
         for k in np.unique(key).tolist():
             self._charge(k // width, int(length[key == k].sum()), k % width)
         begin = int(start[0])
-        self._charge(FRAMEWORK, now - begin - int(length.sum()))
-        self.path.append((track, a, piece + 1))
+        rest = start[1:] - end[:-1]
+        cause = track.between[a:piece]
+        for c in np.unique(cause).tolist():
+            self._charge(c, int(rest[cause == c].sum()))
+        self.chains.append((track, a, piece + 1))
         return begin
 
 
