@@ -2,7 +2,7 @@
 
 The module needs no kernel: everything it draws is in one block of bytes (`labkit.scene`). What a notebook stores is
 therefore not a view of a model that is gone when the kernel is, but a page of its own: block, module and picture in
-one piece of HTML. A widget that is updated, or is part of other widgets, is a view of a model, as widgets are.
+one piece of HTML. As a part of other widgets it is a view of a model, as all of them are.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import html
 import json
+import uuid
 from collections.abc import Container, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -51,8 +52,6 @@ class TimelineWidget(anywidget.AnyWidget):
     timeline, after : Timeline or Trace
     labels, theme, title, height
         See `show`.
-    live : bool
-        Whether it will be updated: it is then displayed as a widget from the start, and not as a page of its own.
 
     Attributes
     ----------
@@ -75,7 +74,6 @@ class TimelineWidget(anywidget.AnyWidget):
         theme: str | None = None,
         title: str | None = None,
         height: int | None = None,
-        live: bool = False,
     ) -> None:
         if height is not None and (isinstance(height, bool) or not isinstance(height, int) or height < 100):
             raise ValueError(f"height is {height!r}; allowed: 100 pixels or more, or None for as high as the lanes")
@@ -83,7 +81,8 @@ class TimelineWidget(anywidget.AnyWidget):
         self._labels = (labels,) if isinstance(labels, str) else tuple(labels)
         if len(self._labels) != 2:
             raise ValueError(f"labels are {self._labels!r}; allowed: two texts, for before and after")
-        self._title, self._live, self._displays = title, live, 0
+        self._title = title
+        self._pages: list[str] = []
         block = self._build(timeline, after)
         super().__init__(scene=block, look={"theme": self._theme, "height": height})
 
@@ -96,7 +95,8 @@ class TimelineWidget(anywidget.AnyWidget):
             If something is neither a Trace nor a Timeline.
         """
         self.scene = self._build(timeline, after)
-        self._live = True
+        for display_id in self._pages:
+            self._publish(display_id, update=True)
 
     def _build(self, timeline: Timeline | Trace, after: Timeline | Trace | None) -> bytes:
         given = [timeline] if after is None else [timeline, after]
@@ -135,23 +135,33 @@ class TimelineWidget(anywidget.AnyWidget):
         """Return what a notebook shows and stores: the timeline, a picture of it, and its numbers."""
         data, metadata = self.picture._repr_mimebundle_()
         data["text/plain"] = str(self)
-        data |= self._interactive(data["image/png"])
+        page = self._page(data["image/png"])
+        if page is None:
+            view, more = self._view()
+            data, metadata = data | view, metadata | more
+        else:
+            data["text/html"] = page
         wanted = {m: d for m, d in data.items() if (not include or m in include) and not (exclude and m in exclude)}
-        return wanted, {m: d for m, d in metadata.items() if m in wanted}
+        return wanted, {m: d for m, d in metadata.items() if m in wanted or m not in data}
 
     def _ipython_display_(self) -> None:
         """Publish the same: ipywidgets 7 asks for this, and knows nothing of the other."""
+        display_id = uuid.uuid4().hex
+        if "text/html" in self._publish(display_id):
+            self._pages.append(display_id)
+
+    def _publish(self, display_id: str, update: bool = False) -> dict[str, Any]:
         from IPython.display import publish_display_data
 
-        self._connect()
-        publish_display_data(*self._repr_mimebundle_())
+        data, metadata = self._repr_mimebundle_()
+        publish_display_data(data, metadata, transient={"display_id": display_id}, update=update)
+        return data
 
-    def _interactive(self, png: str) -> dict[str, Any]:
-        """Return a view of a model, or a page of its own where that is small enough to be stored."""
-        page = None if self._live else self._page(png)
-        if page is not None:
-            return {"text/html": page}
-        return {_VIEW: {"version_major": 2, "version_minor": 0, "model_id": self.model_id}}
+    def _view(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the view of a model, and where Colab finds the widgets that it did not bring itself."""
+        found = super()._repr_mimebundle_()
+        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
+        return {m: d for m, d in data.items() if m == _VIEW}, metadata or {}
 
     def _page(self, png: str) -> str | None:
         """Return block, module and picture as HTML, or None if that is too much to store.
@@ -162,19 +172,8 @@ class TimelineWidget(anywidget.AnyWidget):
         if len(block) > STORED:
             return None
         name = f"labkit-{hashlib.sha256(self.scene).hexdigest()[:12]}"
-        return _PAGE.format(
-            name=name, png=png, alt=html.escape(self.alt), module=_module(), block=block, look=json.dumps(self.look)
-        )
-
-    def _connect(self) -> None:
-        """Let Colab load what is no widget of its own."""
-        if not self._live:
-            return
-        try:
-            from google.colab import output  # only there
-        except ImportError:
-            return
-        output.enable_custom_widget_manager()
+        look = json.dumps({**self.look, "key": self.model_id})
+        return _PAGE.format(name=name, png=png, alt=html.escape(self.alt), module=_module(), block=block, look=look)
 
 
 @lru_cache(maxsize=1)

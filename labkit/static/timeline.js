@@ -96,17 +96,18 @@ export function columns(series, first, last, width, narrow) {
     }
     if (c === width - 1) edge = last;
     let j = i + 1;
+    share[c] += to - from;
     if (j < n && end[j] <= edge) { // all that end in this column, at once; steps double until one does not
       let step = 1;
       while (j + step < n && end[j + step] <= edge) { j += step; step *= 2; }
       j = above(end, edge, j, Math.min(j + step + 1, n));
     }
     if (narrow < pixel) { // some inside one column may still be wide enough
-      for (let k = i; k < j; k++) {
+      for (let k = i + 1; k < j; k++) {
         if (end[k] - start[k] >= narrow) wide.push(k);
-        else share[c] += end[k] - Math.max(start[k], first);
+        else share[c] += end[k] - start[k];
       }
-    } else share[c] += total[j] - total[i] - (from - start[i]);
+    } else share[c] += total[j] - total[i + 1];
     i = j;
   }
   for (let c = 0; c < width; c++) share[c] /= pixel;
@@ -425,6 +426,7 @@ export class View {
     this.measured = null; // {a, b}
     this.matches = null;
     this.undo = []; // what destroy() undoes
+    this.seen = {}; // the part of the axis that is seen, if it is not all
     this.build();
     this.update(data);
   }
@@ -432,6 +434,12 @@ export class View {
   listen(target, type, handler, options) {
     target.addEventListener(type, handler, options);
     this.undo.push(() => target.removeEventListener(type, handler, options));
+  }
+
+  // What outlives the view must not keep it: a page that is written anew calls no clean-up.
+  weakly(method) {
+    const view = new WeakRef(this);
+    return (event) => view.deref()?.[method](event);
   }
 
   build() {
@@ -500,22 +508,24 @@ export class View {
     this.listen(this.overview, "pointerup", () => { this.grip = null; });
     this.listen(this.overview, "pointercancel", () => { this.grip = null; });
     // JupyterLab would swallow its own Ctrl+S, too, on an element that keeps single keys to itself.
-    this.listen(window, "keydown", (e) => {
-      const mine = e.target;
-      if (!(mine instanceof Element) || !root.contains(mine) || !(e.ctrlKey || e.metaKey || e.altKey)) return;
-      if (!mine.hasAttribute("data-lm-suppress-shortcuts") || /^(control|meta|alt)$/i.test(e.key)) return;
-      mine.removeAttribute("data-lm-suppress-shortcuts");
-      setTimeout(() => mine.setAttribute("data-lm-suppress-shortcuts", "true"));
-    }, true);
-    const resized = new ResizeObserver(() => this.later());
+    this.listen(window, "keydown", this.weakly("letGo"), true);
+    const resized = new ResizeObserver(this.weakly("later"));
     resized.observe(root);
-    const observer = new MutationObserver(() => this.recolour());
+    const observer = new MutationObserver(this.weakly("recolour"));
     for (const node of [document.body, document.documentElement]) {
       observer.observe(node, { attributes: true, attributeFilter: ["data-jp-theme-light", "theme", "data-theme", "class", "data-vscode-theme-kind"] });
     }
     const scheme = matchMedia("(prefers-color-scheme: dark)");
-    this.listen(scheme, "change", () => this.recolour());
+    this.listen(scheme, "change", this.weakly("recolour"));
     this.undo.push(() => { resized.disconnect(); observer.disconnect(); cancelAnimationFrame(this.frame); });
+  }
+
+  letGo(event) {
+    const mine = event.target;
+    if (!(mine instanceof Element) || !this.root.contains(mine) || !(event.ctrlKey || event.metaKey || event.altKey)) return;
+    if (!mine.hasAttribute("data-lm-suppress-shortcuts") || /^(control|meta|alt)$/i.test(event.key)) return;
+    mine.removeAttribute("data-lm-suppress-shortcuts");
+    setTimeout(() => mine.setAttribute("data-lm-suppress-shortcuts", "true"));
   }
 
   destroy() {
@@ -531,12 +541,11 @@ export class View {
   update(data) {
     const scene = parse(data);
     if (!scene) return;
-    const whole = !this.scene || (this.first <= 0 && this.last >= this.span);
+    const kept = { ...this.seen };
     this.scene = scene;
     this.span = Math.max(scene.span_ns, 1);
-    const kept = whole ? null : [this.first, this.last];
     [this.first, this.last] = [0, this.span];
-    if (kept && kept[0] < this.span) [this.first, this.last] = [kept[0], Math.min(kept[1], this.span)];
+    this.keep(kept);
     this.selected = this.target = null;
     if (scene.runs.length < 2) this.mode = "stacked";
     this.overlayButton.hidden = scene.runs.length < 2;
@@ -552,13 +561,26 @@ export class View {
     this.recolour(true);
   }
 
+  // The part of the axis that was seen before, if it was a part and is still there.
+  keep({ first, last }) {
+    if (first === undefined || first >= this.span) return;
+    [this.first, this.last] = [first, Math.min(last, this.span)];
+    this.note();
+  }
+
+  note() {
+    const whole = this.first <= 0 && this.last >= this.span;
+    Object.assign(this.seen, whole ? { first: undefined, last: undefined } : { first: this.first, last: this.last });
+  }
+
   get layoutNow() { return this.scene.layouts[this.mode]; }
 
   layout() { this.places = this.layoutNow.items.map((item) => ({ ...item, lane: this.scene.runs[item.run].lanes[item.lane] })); }
 
   recolour(force) {
+    if (this.gone) return;
     const name = this.look.theme ?? themeOf();
-    if (!force && name === this.themeName) return;
+    if (force !== true && name === this.themeName) return;
     this.themeName = name;
     const look = this.colours = this.scene.themes[name];
     for (const [key, value] of [["--bg", look.background], ["--ink", look.ink], ["--muted", look.muted], ["--line", look.line], ["--bed", look.lane], ["--focus", look.fill[1]]]) {
@@ -883,6 +905,7 @@ export class View {
     const middle = (first + last) / 2;
     this.first = Math.min(Math.max(middle - size / 2, 0), this.span - size);
     this.last = this.first + size;
+    this.note();
     this.describe(quiet ? null : `${duration(this.first)} to ${duration(this.last)}`);
     this.later();
   }
@@ -1395,7 +1418,10 @@ export async function mount(el, text, look = {}) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const block = await new Response(stream).arrayBuffer();
   el.replaceChildren(); // the picture, which stays where scripts do not run
-  return new View(el, block, look);
+  const view = new View(el, block, look), seen = globalThis.labkitSeen ??= new Map();
+  if (seen.has(look.key)) { view.keep(seen.get(look.key)); view.describe(null); } // the page that this one takes the place of
+  if (look.key) seen.set(look.key, view.seen);
+  return view;
 }
 
 // anywidget.
