@@ -15,7 +15,7 @@ import numbers
 from typing import Any
 
 from labkit.simulate.costs import Costs, Knobs, exponential, lognormal, stragglers, uniform
-from labkit.simulate.fitting import fitted
+from labkit.simulate.fitting import CORE_GAIN, fitted
 from labkit.simulate.model import Model, Prediction, limits
 from labkit.trace import Trace
 
@@ -80,16 +80,16 @@ def run(
     return Model(costs, knobs, name).run(steps, _whole("seed", seed, 0), warmup=warmup)
 
 
-def fit(trace: Trace, *, cores: float | None = None) -> Model:
+def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
     """Take the costs and knobs out of one recorded run.
 
     Parameters
     ----------
     trace : Trace
         From `labkit.record`, or a modelled one.
-    cores : float, optional
-        Of the machine that it ran on; by default what the recorder noted. Cores that are hyper-threads, or
-        shared with other programs, do the work of fewer; see `capacity`.
+    core_gain : float
+        What each further core at work adds, see `Knobs`; a trace of one thread does not tell. The default was found
+        on two-core machines for decoding and augmenting photos.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def fit(trace: Trace, *, cores: float | None = None) -> Model:
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"trace is a {type(trace).__name__}; allowed: a Trace")
-    found, accelerator = fitted(trace, cores), trace.meta.get("accelerator") or {}
+    found, accelerator = fitted(trace, core_gain), trace.meta.get("accelerator") or {}
     return Model(
         found.costs,
         found.knobs,

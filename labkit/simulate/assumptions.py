@@ -10,8 +10,8 @@ def assumptions(costs: Costs, knobs: Knobs) -> list[str]:
     """Return one sentence for each assumption that these costs and knobs rest on."""
     asleep = [name for name in ("open", "read", *costs.operations, "batch") if costs.asleep(name)]
     found = [
-        f"{knobs.cores:g} cores: work on more threads than that at one instant is slowed down equally; "
-        "moving between cores, memory bandwidth and other programs cost nothing.",
+        f"{knobs.cores} cores, of which each beyond the first adds {knobs.core_gain:g} of a core: threads at work "
+        "share them equally; moving between cores and other programs cost nothing.",
         f"{_and([*asleep, 'copy', 'train'])} leave the cores alone; everything else is work on a core.",
         "A cost does not depend on the other knobs, and one image tells nothing about the next.",
         "An image that is slow in one map operation is slow in the others, if their values are sorted.",

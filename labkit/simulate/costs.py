@@ -120,9 +120,11 @@ class Knobs:
     ----------
     batch_size : int
         Images in a batch; each accelerator takes a batch per step.
-    cores : float
-        Work on more threads than that slows each thread down. Need not be whole: two hyper-threads may do the
-        work of 1.3 cores.
+    cores : int
+        Work on more threads than that at one instant slows each thread down.
+    core_gain : float
+        What each core at work beyond the first adds, 0 to 1. Cores share memory and caches, and two hyper-threads
+        share one core: then it is less than 1, and work on several threads slows each down a little.
     map_calls : int
         Calls of the map function at once; 1 is a sequential map, without threads of its own.
     cycle_length : int
@@ -154,7 +156,8 @@ class Knobs:
     """
 
     batch_size: int = 32
-    cores: float = 2
+    cores: int = 2
+    core_gain: float = 1.0
     map_calls: int = 1
     cycle_length: int = 1
     threads: int | None = None
@@ -170,8 +173,8 @@ class Knobs:
     def __post_init__(self) -> None:
         """Check every knob."""
         for name, least, most in (
-            ("batch_size", 1, 65536), ("map_calls", 1, 4096), ("cycle_length", 1, 4096), ("threads", 1, 4096),
-            ("prefetch", 0, 65536), ("accelerators", 1, 4096),
+            ("batch_size", 1, 65536), ("cores", 1, 65536), ("map_calls", 1, 4096), ("cycle_length", 1, 4096),
+            ("threads", 1, 4096), ("prefetch", 0, 65536), ("accelerators", 1, 4096),
         ):  # fmt: skip
             value = getattr(self, name)
             if name == "threads" and value is None:
@@ -182,7 +185,7 @@ class Knobs:
                 raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most}{or_none}")
             object.__setattr__(self, name, int(value))
         for name, least, most in (
-            ("cores", 0.1, 65536), ("cache_hit", 0, 1), ("latency_ms", 0, _MOST_MS), ("bandwidth_mb_s", 1e-3, math.inf),
+            ("core_gain", 0, 1), ("cache_hit", 0, 1), ("latency_ms", 0, _MOST_MS), ("bandwidth_mb_s", 1e-3, math.inf),
             ("image_kb", 1e-3, 1e9), ("accelerator_speed", 1e-6, 1e6),
         ):  # fmt: skip
             value = getattr(self, name)
@@ -198,7 +201,11 @@ class Knobs:
     @property
     def pool(self) -> int:
         """Threads that run map calls."""
-        return min(self.map_calls, self.threads or max(1, math.ceil(self.cores)))
+        return min(self.map_calls, self.threads or self.cores)
+
+    def capacity(self, threads: int) -> float:
+        """Return how many cores' worth of work so many threads get done together."""
+        return 1.0 + self.core_gain * (min(threads, self.cores) - 1) if threads else 0.0
 
     def changed(self, **changes: Any) -> Knobs:
         """Return these knobs with some changed.

@@ -6,24 +6,29 @@ of a core; what a stage costs is the time that it really worked, so wall time is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.spans import OVERHEAD
-from labkit.timeline import Timeline
+from labkit.timeline import Lane, Timeline
 from labkit.trace import CATEGORIES, Trace
 
 #: Operations below this share of the map are shown as one.
 _SMALL = 0.02
 #: A pause of a worker between two operations that is shorter than this belongs to the call, in nanoseconds.
 _PAUSE_NS = 200_000
+#: What tf.data itself takes for an image whose read is not held, in nanoseconds: 0.08 ms on two-core machines.
+_HAND_OVER_NS = 80_000
+#: What a second core adds where both decode and augment photos: 0.6 to 0.8 on two-core machines.
+CORE_GAIN = 0.7
+_READ = CATEGORIES.index("read")
 
 
 class Fitted(NamedTuple):
-    """Costs and knobs out of a trace, and what was assumed to get them."""
+    """Costs and knobs out of a trace, and how they were found."""
 
     costs: Costs
     knobs: Knobs
@@ -31,38 +36,52 @@ class Fitted(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """Own time of spans of one name: one value per span in nanoseconds, and the kinds of lanes that they are on."""
+    """Own times of all spans of one name in nanoseconds: on a core of its own, or asleep."""
 
     ns: np.ndarray
     category: str
     asleep: bool
-    inline: bool
 
 
-def fitted(trace: Trace, cores: float | None = None) -> Fitted:
+class _Run(NamedTuple):
+    """What is asked of a trace again and again."""
+
+    timeline: Timeline
+    own: dict[str, _Own]
+    images: float  # made in the window, which may differ from those that were consumed
+    batches: float
+    parallel: bool  # a parallel map
+    interleaved: bool
+    ahead: bool  # a prefetch
+    waits: np.ndarray  # length of each, ns
+
+
+def fitted(trace: Trace, core_gain: float) -> Fitted:
     """Take costs and knobs out of a trace; see `labkit.simulate.fit`."""
     timeline = Timeline(trace)
     if not timeline.steps or not timeline.images:
         raise ValueError("the trace holds no train step or does not say how many images it trained on: nothing to fit")
-    nodes = timeline.meta.get("graph") or []
-    cores = float(cores or (timeline.meta.get("host") or {}).get("cpus") or 1)
-    own = _own_times(timeline, cores, trace)
-    leaves = {node: node.rpartition("::")[2] for node in nodes}
-    parallel = any(leaf.startswith(("ParallelMap", "MapAndBatch", "ParallelBatch")) for leaf in leaves.values())
-    interleaved = any(leaf.startswith("ParallelInterleave") for leaf in leaves.values())
-    ahead = any(leaf.startswith("Prefetch") for leaf in leaves.values())
-    each = int(timeline.meta.get("knobs", {}).get("accelerators", 1))
-    batch_size = max(1, round(timeline.images / timeline.steps / each))
-    made, batches = _made(own, timeline)
-    costs, notes = _costs(timeline, own, made, batches, parallel)
+    host = Knobs(cores=int((trace.meta.get("host") or {}).get("cpus") or 1), core_gain=core_gain)
+    own = _own_times(timeline, host)
+    leaves = [node.rpartition("::")[2] for node in trace.meta.get("graph") or []]
+
+    def has(*words: str) -> bool:
+        return any(leaf.startswith(words) for leaf in leaves)
+
+    waits = trace.duration_ns[trace.select("wait", kind="consumer")]
+    parallel = has("ParallelMap", "MapAndBatch", "ParallelBatch")
+    run = _Run(
+        timeline, own, *_made(own, timeline), parallel, has("ParallelInterleave"), has("Prefetch"), waits
+    )  # fmt: skip
+    costs, notes = _costs(run)
+    each = int((trace.meta.get("knobs") or {}).get("accelerators", 1))
     workers = _workers(timeline) if parallel else 1
-    knobs = Knobs(
-        batch_size=batch_size,
-        cores=cores,
+    knobs = host.changed(
+        batch_size=max(1, round(timeline.images / timeline.steps / each)),
         map_calls=workers,
-        threads=workers if workers > cores else None,
-        cycle_length=_readers(timeline) if interleaved else 1,
-        prefetch=_lead(timeline) if ahead else 0,
+        threads=workers if workers > host.cores else None,
+        cycle_length=_readers(timeline) if run.interleaved else 1,
+        prefetch=_lead(trace) if run.ahead else 0,
         accelerators=each,
     )
     return Fitted(costs, knobs, notes)
@@ -71,46 +90,49 @@ def fitted(trace: Trace, cores: float | None = None) -> Fitted:
 # -- own times --------------------------------------------------------------------
 
 
-def _own_times(timeline: Timeline, cores: float, trace: Trace) -> dict[str, _Own]:
+def _own_times(timeline: Timeline, host: Knobs) -> dict[str, _Own]:
     """Return the own times of every name on pipeline threads, on a core of its own or asleep."""
     stated = set(timeline.meta.get("sleeps", ()))
-    lanes = [lane for lane in timeline.lanes if lane.kind == "pipeline"]
-    names = np.array(timeline.names, object)
-    sleeping = np.array([n in stated or n.endswith("::Sleep") for n in timeline.names], bool)
+    sleeping = np.array([name in stated or name.endswith("::Sleep") for name in timeline.names], bool)
     iterator = CATEGORIES.index("iterator")
+    lanes = _pipeline(timeline)
     works = [
         (lane.category[lane.pieces.owner] != iterator) & ~sleeping[lane.name_id[lane.pieces.owner]] for lane in lanes
     ]
-    starts = np.concatenate(
-        [np.zeros(0, np.int64), *(lane.pieces.start[w] for lane, w in zip(lanes, works, strict=True))]
+    none = np.zeros(0, np.int64)
+    clock = _fair(
+        np.concatenate([none, *(lane.pieces.start[work] for lane, work in zip(lanes, works, strict=True))]),
+        np.concatenate([none, *(lane.pieces.end[work] for lane, work in zip(lanes, works, strict=True))]),
+        host,
     )
-    ends = np.concatenate([np.zeros(0, np.int64), *(lane.pieces.end[w] for lane, w in zip(lanes, works, strict=True))])
-    clock = _fair(starts, ends, cores)
-    found: dict[str, list[Any]] = {}
-    for lane, at_work in zip(lanes, works, strict=True):
+    found: dict[int, list[tuple[np.ndarray, str]]] = {}
+    for lane, work in zip(lanes, works, strict=True):
         start, end, owner = lane.pieces.start, lane.pieces.end, lane.pieces.owner
-        got = np.where(at_work, clock(end) - clock(start), end - start)
+        got = np.where(work, clock(end) - clock(start), end - start)
         ns = np.bincount(owner, weights=got, minlength=len(lane))
-        inline = bool(np.isin(lane.category, [iterator, CATEGORIES.index("batch")]).any())
-        for name_id in np.unique(lane.name_id).tolist():
-            mask = lane.name_id == name_id
-            code = CATEGORIES[lane.category[mask][0]]
-            found.setdefault(str(names[name_id]), []).append((ns[mask], code, bool(sleeping[name_id]), inline))
+        for number in np.unique(lane.name_id).tolist():
+            mask = lane.name_id == number
+            found.setdefault(number, []).append((ns[mask], CATEGORIES[lane.category[mask][0]]))
     return {
-        name: _Own(np.concatenate([p[0] for p in parts]), parts[0][1], parts[0][2], all(p[3] for p in parts))
-        for name, parts in found.items()
+        timeline.names[number]: _Own(np.concatenate([part[0] for part in parts]), parts[0][1], bool(sleeping[number]))
+        for number, parts in found.items()
     }
 
 
-def _fair(start: np.ndarray, end: np.ndarray, cores: float) -> Any:
-    """Return a clock that runs at the speed of each of the threads that are at work: 1, or less where they share."""
+def _pipeline(timeline: Timeline, word: str = "") -> list[Lane]:
+    """Return the lanes of the pipeline's threads whose name holds a word."""
+    return [lane for lane in timeline.lanes if lane.kind == "pipeline" and word in lane.name.lower()]
+
+
+def _fair(start: np.ndarray, end: np.ndarray, host: Knobs) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a clock that runs at the speed of each of the threads at work: 1, or less where they share the cores."""
     if not len(start):
         return lambda at: at.astype(np.float64)
     edges = np.concatenate([start, end])
     order = np.argsort(edges, kind="stable")
-    change = np.repeat(np.int64([1, -1]), len(start))[order]
-    edges, running = edges[order], np.cumsum(change)
-    speed = np.minimum(1.0, cores / np.maximum(running, 1))
+    edges, running = edges[order], np.cumsum(np.repeat(np.int64([1, -1]), len(start))[order])
+    speeds = np.array([1.0, *(host.capacity(n) / n for n in range(1, int(running.max()) + 1))])
+    speed = speeds[running]
     done = np.concatenate([[0.0], np.cumsum(np.diff(edges) * speed[:-1])])
 
     def clock(at: np.ndarray) -> np.ndarray:
@@ -132,60 +154,58 @@ def _made(own: Mapping[str, _Own], timeline: Timeline) -> tuple[float, float]:
     return float(made), float(max(copied)) if copied else float(batches)
 
 
-def _costs(
-    timeline: Timeline, own: Mapping[str, _Own], made: float, batches: float, parallel: bool
-) -> tuple[Costs, list[str]]:
-    notes = []
+def _costs(run: _Run) -> tuple[Costs, list[str]]:
+    """Return what every stage costs, and how what has no span of its own was found."""
     per_image: dict[str, float] = {}
-    spread: dict[str, np.ndarray] = {}
-    per_batch = 0.0
-    opens, reads, read_work = np.zeros(1), np.zeros(1), 0.0
-    for name, o in own.items():
-        total = float(o.ns.sum())
-        if o.category == "iterator":
+    values: dict[str, np.ndarray] = {}
+    per_batch = work = 0.0
+    held = np.zeros(0)
+    for name, own in run.own.items():
+        total = float(own.ns.sum())
+        if own.category == "iterator":
             continue
-        if o.category == "batch":
-            per_batch += total / batches
-        elif len(o.ns) <= max(1.5 * batches, 1) and batches * 4 < made:
-            per_batch += total / batches
-        elif o.category == "read" and o.asleep:
-            opens, reads = _asleep(o.ns, made)
-        elif o.category == "read":
-            read_work += total / made
+        if own.category == "batch" or (len(own.ns) <= 1.5 * run.batches and 4 * run.batches < run.images):
+            per_batch += total / run.batches
+        elif own.category == "read" and own.asleep:
+            held = np.concatenate([held, own.ns])
+        elif own.category == "read":
+            work += total / run.images
         else:
             label = name.rpartition(":")[2]
-            per_image[label] = per_image.get(label, 0.0) + total / made
-            if len(o.ns) >= 0.9 * made:
-                spread[label] = o.ns
-    if timeline.origin == "measured":
-        overhead = _overhead(timeline, own, made, parallel)
-        if overhead > 0:
-            per_image[OVERHEAD] = overhead
-            notes.append(f"tf.data's own work and hand-overs: {overhead / 1e6:.3f} ms per image.")
-    limit = _SMALL * sum(per_image.values())
-    operations = {n: v for n, v in per_image.items() if v >= limit or n == OVERHEAD}
-    if rest := sum(v for n, v in per_image.items() if n not in operations):
-        operations["other"] = rest
-    sleeps = []
-    if opens.any() or reads.any():
-        sleeps = ["open", "read"]
-        if read_work:
-            operations = {"read file": read_work, **operations}
+            per_image[label] = per_image.get(label, 0.0) + total / run.images
+            if len(own.ns) >= 0.9 * run.images:
+                values[label] = own.ns
+    notes = []
+    prepare = sum(per_image.values())
+    extra = max(0.0, _extra(run, prepare + work + held.sum() / run.images, per_batch))
+    if held.any():
+        # Beside the time that it states, a held read needs a thread to fall asleep and wake up. Inside a map function,
+        # that is work of a function of its own; a thread that reads records is only late.
+        late = 0.0 if run.interleaved or run.parallel else max(0.0, extra - _HAND_OVER_NS)
+        in_map = any((lane.category == _READ).any() for lane in _pipeline(run.timeline, "worker"))
+        opening, reading = np.array([work + late * in_map]), _spread_out(held, run.images) + late * (not in_map)
+        extra, sleeps = extra - late, ("read",)
     else:
-        reads = np.array([read_work])
-    shaped = {
-        name: _shaped(mean, spread.get(name)) if name != OVERHEAD else mean / 1e6 for name, mean in operations.items()
-    }
-    waits, trains = timeline._waits, timeline._trains
-    hand_over = float(np.median(trains.start - waits.end)) if len(waits.start) == len(trains.start) else 0.0
+        opening, reading, sleeps = np.zeros(1), np.array([work]), ()
+    if extra:
+        notes.append(f"tf.data's own work on an image and hand-overs between threads: {extra / 1e6:.3f} ms")
+    operations = {n: ns for n, ns in per_image.items() if ns >= _SMALL * prepare}
+    if rest := prepare - sum(operations.values()):
+        operations["other"] = rest
+    shaped = {name: _shaped(ns, values.get(name)) for name, ns in operations.items()}
+    if extra:
+        shaped[OVERHEAD] = extra / 1e6
+    taking = _taking_ns(run)
+    if taking:
+        notes.append(f"handing a batch to the consumer: {taking / 1e6:.2f} ms, counted as copy")
     costs = Costs(
-        open=np.sort(opens) / 1e6,
-        read=np.sort(reads) / 1e6,
+        open=opening / 1e6,
+        read=reading / 1e6,
         map=shaped or 0.0,
         batch=per_batch / 1e6,
-        copy=max(0.0, hand_over) / 1e6,
-        train=timeline.train_ms,
-        sleeps=tuple(sleeps),
+        copy=taking / 1e6,
+        train=run.timeline.train_ms,
+        sleeps=sleeps,
     )
     return costs, notes
 
@@ -197,29 +217,57 @@ def _shaped(mean_ns: float, values: np.ndarray | None) -> np.ndarray | float:
     return np.sort(values) * (mean_ns / values.mean()) / 1e6
 
 
-def _asleep(ns: np.ndarray, made: float) -> tuple[np.ndarray, np.ndarray]:
-    """Split held reads into openings and reads: where there are more of them than images, the longest are openings."""
-    extra = len(ns) - round(made)
-    if not 0 < extra < made:
-        return np.zeros(1), ns * (len(ns) / made if extra > 0 else 1.0)
-    ordered = np.sort(ns)
-    return np.r_[np.zeros(round(made) - extra), ordered[-extra:]], ordered[:-extra]
+def _spread_out(held: np.ndarray, images: float) -> np.ndarray:
+    """Return what is held per image; where reads are more than images, the longest open files and come on top."""
+    ordered = np.sort(held)
+    opened = len(held) - round(images)
+    if not 0 < opened < images:
+        return ordered * (len(held) / images)
+    reads = ordered[:-opened].copy()
+    place = (np.arange(opened) * len(reads)) // opened
+    reads[place] += ordered[-opened:]
+    return np.sort(reads)
 
 
-def _overhead(timeline: Timeline, own: Mapping[str, _Own], made: float, parallel: bool) -> float:
-    """Return nanoseconds per image that pass in a map function beside its operations."""
-    workers = [lane for lane in timeline.lanes if lane.kind == "pipeline" and "worker" in lane.name]
-    if not parallel:
-        # The own time of the map's node is a wait for the pool's thread that runs its function.
-        calls = [name for name, o in own.items() if name.endswith("::Map") and len(o.ns) >= 0.6 * made and o.inline]
-        if calls:
-            inside = sum(lane.busy.total_ns for lane in workers)
-            return max(0.0, (float(own[min(calls, key=len)].ns.sum()) - inside) / made)
-    pauses = 0.0
-    for lane in workers:
-        pause = lane.busy.start[1:] - lane.busy.end[:-1]
-        pauses += float(pause[pause < _PAUSE_NS].sum())
-    return pauses / made
+def _extra(run: _Run, image_ns: float, batch_ns: float) -> float:
+    """Return nanoseconds per image that pass on the way of an image beside what has a span of its own."""
+    if run.timeline.origin == "modelled":
+        return 0.0
+    makers = [lane for lane in _pipeline(run.timeline) if (lane.category == CATEGORIES.index("batch")).any()]
+    if run.parallel or not makers:
+        # Short pauses of a worker are between the operations of a call, or between a call and the next.
+        pauses = [lane.busy.start[1:] - lane.busy.end[:-1] for lane in _pipeline(run.timeline, "worker")]
+        return sum(float(pause[pause < _PAUSE_NS].sum()) for pause in pauses) / run.images
+    maker = makers[0]
+    if not run.interleaved:
+        top = (maker.depth == 0) & np.isin(maker.category, [CATEGORIES.index(c) for c in ("batch", "iterator")])
+        spent = float((maker.end_ns[top] - maker.start_ns[top]).sum())
+        return (spent - batch_ns * run.batches) / run.images - image_ns
+    # The node of the map waits for the thread that runs its function; that of the interleave may wait for a reader.
+    mapped = sum(
+        ns
+        for lane in _pipeline(run.timeline, "worker")
+        for category, ns in lane.by_category.items()
+        if category not in ("read", "iterator")
+    )
+    extra = -float(mapped)
+    for number in np.unique(maker.name_id[maker.category == CATEGORIES.index("iterator")]).tolist():
+        own = maker.self_ns[maker.name_id == number]
+        waits = run.timeline.names[number].rpartition("::")[2].startswith("ParallelInterleave")
+        extra += float(np.quantile(own, 0.25) * len(own) if waits else own.sum())
+    return extra / run.images
+
+
+def _taking_ns(run: _Run) -> float:
+    """Return what taking a batch costs the consumer beside waiting for tf.data, and what comes before its step."""
+    lanes = _pipeline(run.timeline, "consumer")
+    if run.timeline.origin == "modelled" or not lanes:
+        copies = [lane.self_ns for lane in run.timeline.lanes if lane.kind == "stream" and "copy" in lane.name]
+        return float(copies[0].mean()) if copies and run.timeline.origin == "modelled" else 0.0
+    inside = float((lanes[0].end_ns - lanes[0].start_ns)[lanes[0].depth == 0].sum())
+    trained = run.timeline.train_ms * 1e6 * run.timeline.steps
+    between = max(0.0, run.timeline.span_ns - float(run.waits.sum()) - trained)
+    return (max(0.0, float(run.waits.sum()) - inside) + between) / run.timeline.steps
 
 
 # -- knobs ---------------------------------------------------------------------------
@@ -227,23 +275,21 @@ def _overhead(timeline: Timeline, own: Mapping[str, _Own], made: float, parallel
 
 def _workers(timeline: Timeline) -> int:
     """Return how many threads run map calls: those with a fair part of the work."""
-    busy = [lane.busy.total_ns for lane in timeline.lanes if lane.kind == "pipeline" and "worker" in lane.name]
+    busy = [lane.busy.total_ns for lane in _pipeline(timeline, "worker")]
     return max(2, sum(ns >= 0.1 * max(busy) for ns in busy)) if busy else 2
 
 
 def _readers(timeline: Timeline) -> int:
     """Return how many threads of an interleave read at once: those with a fair part of its spans."""
-    spans = [len(lane) for lane in timeline.lanes if "interleave" in lane.name.lower()]
+    spans = [len(lane) for lane in _pipeline(timeline, "interleave")]
     return max(2, sum(n >= 0.3 * max(spans) for n in spans)) if spans else 2
 
 
-def _lead(timeline: Timeline) -> int:
+def _lead(trace: Trace) -> int:
     """Return how far the batches that were made ran ahead of those that were taken; 1 at least."""
-    batch = CATEGORIES.index("batch")
-    ends = [lane.end_ns[lane.category == batch] for lane in timeline.lanes if lane.kind == "pipeline"]
-    made = np.sort(np.concatenate([np.zeros(0, np.int64), *ends]))
-    taken = timeline._waits.end
+    made = np.sort(trace.end_ns[trace.select("batch", kind="pipeline")])
+    taken = np.sort(trace.end_ns[trace.select("wait", kind="consumer")])
     if not len(made) or not len(taken):
         return 1
     lead = np.searchsorted(made, taken, side="right") - np.arange(1, len(taken) + 1)
-    return int(max(1, lead.max() - lead.min() + 1)) if len(lead) else 1
+    return int(lead.max() - lead.min() + 1)

@@ -8,7 +8,7 @@ read off one rising *work clock*, so that an event costs a step of a heap, howev
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from heapq import heappop, heappush
 
 import numpy as np
@@ -25,8 +25,8 @@ class Machine:
 
     Parameters
     ----------
-    cores : float
-        Processes at work beyond that slow each other down.
+    capacity : callable
+        How many cores' worth of work so many processes get done together; see `labkit.simulate.costs.Knobs.capacity`.
 
     Attributes
     ----------
@@ -34,8 +34,8 @@ class Machine:
         Nanoseconds since the start.
     """
 
-    def __init__(self, cores: float) -> None:
-        self.cores = cores
+    def __init__(self, capacity: Callable[[int], float]) -> None:
+        self.capacity = capacity
         self.now = 0.0
         self.ready: deque[Process] = deque()
         self._times, self._works = [0.0], [0.0]
@@ -54,8 +54,9 @@ class Machine:
         RuntimeError
             If all wait for each other.
         """
-        ready, cores = self.ready, self.cores
-        times, works = self._times, self._works
+        ready, times, works = self.ready, self._times, self._works
+        # How much slower one of so many is than alone.
+        slowness = [1.0]
         asleep: list[tuple[float, int, Process]] = []
         working: list[tuple[float, int, Process]] = []
         moving: list[tuple[float, int, Process]] = []
@@ -83,7 +84,9 @@ class Machine:
                     number += 1
                     heappush(moving, (moved + amount, number, process))
             count, share = len(working), len(moving)
-            slow = count / cores if count > cores else 1.0
+            while count >= len(slowness):
+                slowness.append(len(slowness) / self.capacity(len(slowness)))
+            slow = slowness[count]
             at, source = asleep[0][0] if asleep else float("inf"), asleep
             if count and (end := now + (working[0][0] - work) * slow) <= at:
                 at, source = end, working

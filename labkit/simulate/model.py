@@ -107,8 +107,8 @@ class Model:
         bounds = limits(model.costs, model.knobs)
         return Prediction(
             step_ms=timeline.span_ns / 1e6 / steps,
-            wait_ms=float((timeline._waits.end - timeline._waits.start).mean()) / 1e6,
-            train_ms=float((timeline._trains.end - timeline._trains.start).mean()) / 1e6,
+            wait_ms=_mean_ms(trace, "wait"),
+            train_ms=_mean_ms(trace, "train"),
             images_per_s=float(timeline.images_per_s or np.inf),
             busy=timeline.busy,
             limit=min(bounds, key=lambda b: bounds[b]) if model.knobs.prefetch else "taking turns",
@@ -124,6 +124,10 @@ class Model:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _mean_ms(trace: Trace, category: str) -> float:
+    return float(trace.duration_ns[trace.select(category, kind="consumer")].mean()) / 1e6
 
 
 def limits(costs: Costs, knobs: Knobs) -> dict[str, float]:
@@ -165,6 +169,6 @@ def limits(costs: Costs, knobs: Knobs) -> dict[str, float]:
         "fetch": rate(knobs.cycle_length, fetch) if apart else float("inf"),
         "prep": rate(knobs.pool if mapped else 1, inline),
         "batching": rate(1, batch + (0.0 if mapped else inline)),
-        "cores": rate(knobs.cores, work),
+        "cores": rate(knobs.capacity(knobs.cores), work),
         "accelerator": rate(knobs.accelerators * size, step),
     }

@@ -18,6 +18,7 @@ from labkit.simulate.machine import MOVE, SLEEP, WAIT, WORK, Machine, Process
 
 #: Images that each thread of a parallel interleave keeps ready, as tf.data does.
 AHEAD = 2
+_BLOCK = 256
 
 
 @dataclass
@@ -63,7 +64,11 @@ class Draws:
 
     def __init__(self, costs: Costs, knobs: Knobs, images: int, batches: int, seed: int) -> None:
         def places(stream: int, count: int) -> np.ndarray:
-            return np.random.Generator(np.random.PCG64([seed, stream])).random(count)
+            # In each block of images every part of a distribution occurs once, in a random order: means are right
+            # after a few batches, and a block does not depend on how many follow.
+            blocks = -(-count // _BLOCK)
+            chance = np.random.Generator(np.random.PCG64([seed, stream])).random((blocks, 2, _BLOCK))
+            return ((np.argsort(chance[:, 0], kind="stable") + chance[:, 1]) / _BLOCK).ravel()[:count]
 
         def drawn(cost: np.ndarray, place: np.ndarray) -> np.ndarray:
             # Whole nanoseconds: the last bits of a logarithm differ between platforms.
@@ -124,7 +129,7 @@ class Pipeline:
 
     def __init__(self, knobs: Knobs, draws: Draws, steps: int) -> None:
         self.knobs, self.draws, self.steps = knobs, draws, steps
-        self.machine = Machine(knobs.cores)
+        self.machine = Machine(knobs.capacity)
         self.images = len(draws.map[0].asked)
         self.batches = self.images // knobs.batch_size
         self.reader, self.worker = [-1] * self.images, [-1] * self.images
