@@ -64,24 +64,29 @@ class View:
         What the traces that are drawn say about themselves.
     shown : bool
         Without, nothing is drawn and nothing imported.
+
+    Attributes
+    ----------
+    updates, spent_ns : int
+        Drawings between steps so far, and the nanoseconds that they took.
     """
 
     def __init__(self, facts: dict[str, Any], shown: bool) -> None:
-        self.shown, self.updates = shown, 0
+        self.shown, self.updates, self.spent_ns = shown, 0, 0
         self._facts, self._widget, self._id = facts, None, uuid.uuid4().hex
         self._stamps: deque[tuple[int, int, int]] = deque(maxlen=LAST)
-        self._count, self._cost_ns, self._next_ns, self._over = 0, GUESS_NS, 0, False
+        self._count, self._cost_ns, self._next_ns, self._over = 0, GUESS_NS, 0, not shown
 
     def __enter__(self) -> View:
         """Show the widget, still without a step."""
         if self.shown:
-            self._safely(self._open)
+            self._over = not self._safely(self._open)
         return self
 
     def __exit__(self, *_: Any) -> None:
         """Leave a picture, if the recording broke off: of the steps that it came to."""
-        if self.shown and not self._over:
-            self._safely(lambda: self._close(self.trace()))
+        if not self._over:
+            self._safely(lambda: self.end(self.trace(over=True)))
 
     def begin(self) -> Callable[[int, int, int], None] | None:
         """Start over with the next drive; return what to call after each step with its stamps, or None."""
@@ -99,25 +104,30 @@ class View:
         if self.shown and now >= self._next_ns:
             self._safely(self._draw)
             self._cost_ns = time.perf_counter_ns() - now
+            self.spent_ns += self._cost_ns
             self._next_ns = now + self._rest_ns()
 
     def end(self, trace: Trace) -> None:
-        """Put the whole trace in the place of what was drawn so far."""
-        if self.shown:
-            self._safely(lambda: self._close(trace))
+        """Put the whole trace in the place of what was drawn so far; only the first call does."""
+        if not self._over:
+            self._over = True
+            if not self._safely(lambda: self._close(trace)):
+                # A widget without a picture must not be all that is kept of the output.
+                self._safely(lambda: self._replace({"text/plain": repr(trace)}, {}))
 
-    def trace(self) -> Trace:
-        """Return the last steps as a trace."""
+    def trace(self, over: bool = False) -> Trace:
+        """Return the last steps as a trace; its name says how far the job has come, or had when it was `over`."""
         stamps = np.array(self._stamps, np.int64).reshape(-1, 3)
         found = consumer(stamps + (time.time_ns() - time.perf_counter_ns()))
         found.step[:] += np.int32(self._count - len(stamps))
         name = self._facts.get("name") or "recording"
         so_far = f"step {self._count - 1}" if self._count else "warm-up"
+        so_far = f"broken off after {so_far}" if over else f"running: {so_far}"
         return Trace(
             **{c: getattr(found, c) for c in Trace._DTYPES},
             names=found.names,
             threads=found.threads,
-            meta={**found.meta, **self._facts, "name": f"{name}, running: {so_far}"},
+            meta={**found.meta, **self._facts, "name": f"{name}, {so_far}"},
         )
 
     # -- what may fail -----------------------------------------------------------------
@@ -125,13 +135,15 @@ class View:
     def _rest_ns(self) -> int:
         return max(PERIOD_NS, round(self._cost_ns / SHARE))
 
-    def _safely(self, does: Callable[[], None]) -> None:
+    def _safely(self, does: Callable[[], None]) -> bool:
         try:
             does()
+            return True
         except Exception as error:
-            self.shown, self._widget = False, None
+            self.shown = False
             sentence = f"the live view ended, the recording goes on: {type(error).__name__}: {error}"
             warnings.warn(sentence, RuntimeWarning, stacklevel=4)
+            return False
 
     def _open(self) -> None:
         from anywidget import AnyWidget
@@ -149,9 +161,10 @@ class View:
         self.updates += 1
 
     def _close(self, trace: Trace) -> None:
+        self._widget.update(trace)
+        self._replace(*self._widget._repr_mimebundle_())
+
+    def _replace(self, data: dict[str, Any], metadata: dict[str, Any]) -> None:
         from IPython.display import display
 
-        self._over = True
-        self._widget.update(trace)
-        data, metadata = self._widget._repr_mimebundle_()
         display(data, metadata=metadata, raw=True, display_id=self._id, update=True)

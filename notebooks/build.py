@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import html
 import re
 import sys
 from pathlib import Path
@@ -97,10 +98,10 @@ def with_outputs(notebook: NotebookNode, old: NotebookNode) -> NotebookNode:
 
 
 def tidy(notebook: NotebookNode) -> NotebookNode:
-    """Drop what must not be stored: views of widgets, their state, progress bars, timings of cells, unstable metadata.
+    """Drop what must not be stored: widgets, progress bars, scripts, timings of cells, unstable metadata.
 
-    A view refers to a model that no reader of the file has: JupyterLab would show an error in place of the picture
-    beside it, and GitHub would refuse the whole notebook for its state.
+    The view of a widget refers to a model that no reader of the file has: JupyterLab would show an error in place of
+    the picture beside it, and GitHub would refuse the whole notebook for its state.
 
     Raises
     ------
@@ -120,7 +121,18 @@ def tidy(notebook: NotebookNode) -> NotebookNode:
                 raise ValueError(f"cell {number} shows {what!r:.80}, a widget without an image/png beside it")
             data.pop(VIEW, None)
             output.get("metadata", {}).pop(VIEW, None)
+            if "image/png" in data and "<script" in data.get("text/html", ""):
+                data["text/html"] = _still(data["image/png"], output.metadata["image/png"]["alt"])
     return notebook
+
+
+def _still(png: str, alt: str) -> str:
+    """Return HTML of a picture: nbconvert and JupyterLab take it, and its words, rather than the image beside it.
+
+    The script that drew the view from the same output is left out: every timeline would store it once more.
+    """
+    source = "".join(png.split())
+    return f'<img src="data:image/png;base64,{source}" alt="{html.escape(alt)}" style="max-width:100%">'
 
 
 def _is_progress(output: NotebookNode) -> bool:

@@ -47,7 +47,8 @@ class Lab:
         quiet.mkdir(parents=True)
         (quiet / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--port=0"]
-        command += ["--ServerApp.token=t", f"--ServerApp.root_dir={home}"]
+        command += ["--ServerApp.token=t", f"--ServerApp.root_dir={home}", "--LabApp.expose_app_in_browser=True"]
+        self.env = env
         with (home / "log").open("w") as log:
             self.server = subprocess.Popen(command, cwd=home, env=env, stdout=subprocess.DEVNULL, stderr=log)
         try:
@@ -86,6 +87,11 @@ class Lab:
             raw = answer.read()
         return json.loads(raw) if raw else None
 
+    def trust(self, path):
+        """Trust a notebook, as its reader would."""
+        command = [sys.executable, "-m", "jupyter", "trust", str(path)]
+        subprocess.run(command, env=self.env, check=True, capture_output=True)
+
     def end_sessions(self):
         """End every kernel: what a page shows from here on, it shows without one."""
         for session in self.api("sessions"):
@@ -111,22 +117,30 @@ def host(url):
     return "nobody" if url == BADGE or not url.startswith("http") else urlsplit(url).hostname
 
 
-def run_all(page, total, seconds=300):
-    """Restart the kernel, run every cell, and wait until the last of `total` code cells has its number."""
+#: What a notebook's own model says of its code cells: their numbers, what failed, whether the kernel rests.
+STATE = """() => { const panel = window.jupyterapp.shell.currentWidget, m = panel.content.model.cells;
+  const code = [...Array(m.length).keys()].map(i => m.get(i)).filter(c => c.type === 'code');
+  const errors = code.flatMap(c => c.outputs.toJSON()).filter(o => o.output_type === 'error').map(o => o.evalue);
+  return [code.map(c => c.executionCount), errors, panel.sessionContext.session?.kernel?.status]; }"""
+
+
+def run_all(page, seconds=300):
+    """Restart the kernel, run every cell by the menu, and wait until the last one has run; return the error, if any."""
+    # A kernel that is still starting would forget what it was asked to run.
+    page.wait_for_function(f"({STATE})()[2] === 'idle'", timeout=60_000)
     page.locator(".jp-Notebook").first.click(position={"x": 5, "y": 5})
     page.get_by_role("menuitem", name="Kernel").first.click()
-    page.get_by_text("Restart Kernel and Run All Cells").first.click()
-    page.get_by_role("button", name="Restart").first.click()
-    deadline = time.monotonic() + seconds
-    counts: set[int] = set()
-    while total not in counts and time.monotonic() < deadline:
-        page.wait_for_timeout(500)
-        page.locator(".jp-WindowedPanel-outer").first.evaluate("e => e.scrollTo(0, e.scrollHeight)")
-        prompts = page.locator(".jp-InputPrompt").all_inner_texts()
-        if "[*]:" not in prompts:
-            counts |= {int(t.strip("[]: ")) for t in prompts if t.strip("[]: ").isdigit()}
-        assert page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']").count() == 0
-    assert total in counts, "Run All did not reach the last cell"
+    page.locator(".lm-Menu-item", has_text="Restart Kernel and Run All Cells").click()
+    page.locator(".jp-Dialog button.jp-mod-accept").click()
+    page.wait_for_timeout(1_000)
+    deadline, numbers = time.monotonic() + seconds, []
+    while time.monotonic() < deadline:
+        page.wait_for_timeout(300)
+        numbers, errors, status = page.evaluate(STATE)
+        assert not errors, errors
+        if numbers == list(range(1, len(numbers) + 1)) and status == "idle":
+            return
+    raise AssertionError(f"Run All did not reach the last cell: {numbers}")
 
 
 def walk(page, name):

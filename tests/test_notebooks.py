@@ -27,13 +27,17 @@ def cells(path, kind=None):
     return [c for c in nbformat.read(path, as_version=4).cells if kind is None or c.cell_type == kind]
 
 
-@pytest.fixture(scope="module")
-def builder():
-    """The build as a module."""
+def load_build():
+    """Return the build as a module."""
     spec = importlib.util.spec_from_file_location("notebooks_build", ROOT / "notebooks" / "build.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def builder():
+    return load_build()
 
 
 def build(*arguments, cwd=ROOT):
@@ -194,6 +198,19 @@ def test_of_a_widget_the_build_keeps_picture_alt_and_text(builder):
         (output,) = shown(builder, {"data": dict(data), "metadata": dict(metadata)}, kind=kind)
         assert output.data == {k: data[k] for k in ("image/png", "text/plain")}
         assert output.metadata == {"image/png": {"alt": "a timeline"}}
+
+
+def test_of_a_view_that_draws_itself_the_build_keeps_a_picture_with_its_words(builder):
+    page = "<div><img src='data:,'></div><script type='module'>draw()</script>"
+    data = {"text/html": page, "image/png": "iVBO\nRw0=\n", "text/plain": "Timeline\nbusy 40 %"}
+    (output,) = shown(builder, {"data": dict(data), "metadata": {"image/png": {"alt": 'a <timeline> "40 %"'}}})
+    assert output.data.keys() == data.keys()
+    kept = output.data["text/html"]
+    assert "<script" not in kept
+    assert 'src="data:image/png;base64,iVBORw0="' in kept
+    assert 'alt="a &lt;timeline&gt; &quot;40 %&quot;"' in kept
+    (table,) = shown(builder, {"data": {"text/html": "<table></table>", "text/plain": "t"}})
+    assert table.data["text/html"] == "<table></table>", "what runs no script stays as it is"
 
 
 @pytest.mark.parametrize("text", ["recording:  40%|████      | 8/20", "recording: 7step [00:02,  3.1step/s]"])
