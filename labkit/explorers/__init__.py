@@ -103,7 +103,7 @@ class Explorer(Shown):
 
     def words(self, position: Mapping[str, Any]) -> str:
         """Return a position in words: every slider with its value and unit."""
-        return ", ".join(f"{c.label} {c.text(position[c.name])}" for c in self.sheet.controls)
+        return "; ".join(f"{c.label}: {c.text(position[c.name])}" for c in self.sheet.controls)
 
     def __str__(self) -> str:
         """Return title, sliders, headline and assumptions as text: the same for equal positions."""

@@ -49,6 +49,8 @@ class Control:
             return value
         if self.unit == "%":
             return f"{100 * value:g} %"
+        if self.unit == "MB/s" and 1000 <= value < math.inf:  # a slider has room for ten signs
+            return f"{value / 1000:,.4g} GB/s"
         number = "no limit" if math.isinf(value) else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
         unit = _ONE.get(self.unit, self.unit) if value == 1 else self.unit
         return number if math.isinf(value) else f"{number} {unit}".strip()

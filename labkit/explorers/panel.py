@@ -12,7 +12,7 @@ import ipywidgets
 from labkit import scale
 from labkit.explorers.controls import Control
 
-_WIDE = {"description_width": "13em"}
+_WIDE = {"description_width": "11.5em"}
 
 
 class Controls:
@@ -40,13 +40,14 @@ class Controls:
             slider.observe(self._moved, "value")
         self.buttons = []
         for label, position in positions.items():
-            words = ", ".join(f"{c.label} {c.text(position[c.name])}" for c in controls if c.name in position)
+            words = "; ".join(f"{c.label}: {c.text(position[c.name])}" for c in controls if c.name in position)
             layout = ipywidgets.Layout(width="auto")
             button = ipywidgets.Button(description=label, tooltip=words, layout=layout)
             button.on_click(lambda _, position=position: self.go(position))
             self.buttons.append(button)
-        wrap = ipywidgets.Layout(flex_flow="row wrap")
-        self.box = ipywidgets.VBox([ipywidgets.HBox(self.buttons, layout=wrap), *self.sliders.values()])
+        rows = (self.buttons, list(self.sliders.values()))  # sliders in two columns, where the page is wide enough
+        wrapped = [ipywidgets.Box(r, layout=ipywidgets.Layout(display="flex", flex_flow="row wrap")) for r in rows]
+        self.box = ipywidgets.VBox(wrapped)
 
     @property
     def position(self) -> dict[str, Any]:
@@ -71,7 +72,7 @@ class Controls:
 def _slider(control: Control, value: Any, positions: Mapping[str, Mapping[str, Any]]) -> Any:
     """Return the widget of a control: it reads its value with its unit, and takes the arrow keys."""
     options = [(control.text(v), v) for v in _reachable(control, value, positions)]
-    style, layout = dict(_WIDE), ipywidgets.Layout(width="36em", max_width="100%")
+    style, layout = dict(_WIDE), ipywidgets.Layout(width="32em", max_width="100%")
     kind = ipywidgets.Dropdown if control.in_words else ipywidgets.SelectionSlider
     return kind(options=options, value=value, description=control.label, style=style, layout=layout)
 
@@ -104,10 +105,10 @@ class Panel:
         )  # fmt: skip
         self.compare.observe(lambda _: self._answer(self.controls.position), "value")
         self.headline = ipywidgets.HTML(live(explorer.first.headline))
-        self.timeline = TimelineWidget(explorer.first.timeline, title=sheet.title)
+        self.timeline = TimelineWidget(explorer.first.timeline, labels=("as opened", "now"), title=sheet.title)
         self.box = ipywidgets.VBox(
             [
-                ipywidgets.HTML(f"<h3>{escape(sheet.title)}</h3><p>{escape(sheet.question)}</p>"),
+                heading(sheet.title, sheet.question),
                 self.controls.box,
                 self.compare,
                 self.headline,
@@ -119,8 +120,11 @@ class Panel:
         explorer = self._explorer
         now = explorer.answer(**position)
         words = now.headline
-        if position != explorer.start:
-            words += f" {now.faster_than(explorer.first):.2f} times the images/s of the opening position."
+        moved = [c for c in explorer.sheet.controls if position[c.name] != explorer.start[c.name]]
+        if moved:
+            gain = now.faster_than(explorer.first)
+            changes = "; ".join(f"{c.label}: {c.text(position[c.name])}" for c in moved)
+            words += f" {gain:,.3g} times the images/s of the opening position. Changed: {changes}."
         self.headline.value = live(words)
         if self.compare.value:
             self.timeline.update(explorer.first.timeline, now.timeline)
@@ -144,7 +148,10 @@ class PlanPanel:
         layout = ipywidgets.Layout(max_width="100%")
         self.limits, self.stall = (ipywidgets.HTML(layout=layout) for _ in range(2))
         self._show(explorer.start)
-        self.box = ipywidgets.VBox([self.controls.box, self.headline, self.limits, self.stall, self.details])
+        head = heading(
+            "Plan on paper", "What feeds so many accelerators, what limits first, and what does the stall cost?"
+        )
+        self.box = ipywidgets.VBox([head, self.controls.box, self.headline, self.limits, self.stall, self.details])
 
     def _answer(self, position: dict[str, Any]) -> None:
         try:
@@ -156,12 +163,19 @@ class PlanPanel:
 
     def _show(self, plan: scale.Plan) -> None:
         self.headline.value = live(f"{plan.headline()} {plan.advice}")
-        self.details.value = f"<pre>{escape(str(plan))}</pre>"
+        self.details.value = (
+            f'<pre style="white-space: pre-wrap; line-height: 1.4; color: inherit">{escape(str(plan))}</pre>'
+        )
         for place, picture in ((self.limits, plan.limits()), (self.stall, plan.stall())):
             data = base64.b64encode(picture.png()).decode("ascii")
             place.value = (
                 f'<img style="max-width: 100%" alt="{escape(picture.alt)}" src="data:image/png;base64,{data}">'
             )
+
+
+def heading(title: str, question: str) -> ipywidgets.HTML:
+    """Return title and question of an explorer."""
+    return ipywidgets.HTML(f'<h3 style="margin: 0.4em 0">{escape(title)}</h3><div>{escape(question)}</div>')
 
 
 def live(words: str) -> str:

@@ -146,7 +146,7 @@ NOTEBOOK_02 = Sheet(
     "With equal batches a depth of 1 is enough. Let the images vary, and look which depth closes the gaps again.",
     (
         _PREFETCH,
-        Control("spread", "variation of the images' cost", (0, 0.3, 0.6, 1, 2, 3), 0.0, "%"),
+        Control("spread", "variation of images", (0, 0.3, 0.6, 1, 2, 3), 0.0, "%"),
         _WORK,
         Control("train_ms", "train step", _TRAIN, 20, "ms"),
         Control("batch_size", "batch size", _BATCH.values, 4, "images"),
@@ -186,9 +186,9 @@ NOTEBOOK_03 = Sheet(
     (
         Control("cycle_length", "cycle length", (1, 2, 4, 8, 16, 32), 1, "files"),
         Control("latency_ms", "wait to open a file", (0, 0.1, 1, 5, 10, 30, 60, 100), 30, "ms"),
-        Control("bandwidth_mb_s", "bandwidth of the storage", _MB_S, 85, "MB/s"),
+        Control("bandwidth_mb_s", "storage bandwidth", _MB_S, 85, "MB/s"),
         Control("threads", "map threads", _POWERS, 2, "threads"),
-        Control("straggler", "one file in 16 is slower", (1, 2, 5, 10), 1, "times"),
+        Control("straggler", "1 file in 16 is slower", (1, 2, 5, 10), 1, "times"),
         Control("order", "order of images", ("in order", "any order"), "in order"),
         Control("train_ms", "train step", _TRAIN, 20, "ms"),
         _BATCH,
@@ -350,7 +350,7 @@ NOTEBOOK_07 = Sheet(
     "Pixels need no decoder and many more bytes. At which bandwidth do they stop being a bargain?",
     (
         Control("image_kb", "stored size of an image", (3, 10, 50, 115, 200, 300, 450, 690, 1000), 115, "kB"),
-        Control("bandwidth_mb_s", "bandwidth of the storage", _MB_S, 3000, "MB/s"),
+        Control("bandwidth_mb_s", "storage bandwidth", _MB_S, 3000, "MB/s"),
         Control("decode_ms", "decode per image", (0, 0.5, 1, 2, 3, 4, 8), 2, "ms"),
         Control("open_ms", "open per image", _MS, 0.1, "ms"),
         Control("train_ms", "train step", _TRAIN, 10, "ms"),
