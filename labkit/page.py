@@ -21,7 +21,7 @@ from labkit.intervals import union
 from labkit.lanes import Lane, lod
 from labkit.palette import LEGEND, Theme, text_on
 from labkit.picture import DPI, plain_style
-from labkit.timeline import Timeline
+from labkit.timeline import CAUSES, Timeline
 from labkit.trace import CATEGORIES
 from labkit.wording import elide, milliseconds, percent
 
@@ -335,9 +335,9 @@ def _outlines(axes: Axes, start: np.ndarray, end: np.ndarray, y: float, high: fl
 def _gaps(
     sheet: _Sheet, axes: Axes, panel: Panel, y: float, high: float, place: tuple[float, float, float, int]
 ) -> None:
-    """Outline the idle times of the accelerator and write their length: inside, or in the strip above."""
+    """Outline the idle times of the accelerator and write their length and cause: inside, or in the strip above."""
     look, (left, width, top, span) = sheet.look, place
-    gaps = panel.timeline.gaps.where(panel.shown)
+    gaps, causes = panel.timeline.gaps.where(panel.shown), panel.timeline.causes
     start = np.maximum(gaps.start_ns, panel.first_ns)
     end = np.minimum(gaps.start_ns + gaps.length_ns, panel.last_ns)
     inches = (end - start) / span * width
@@ -345,12 +345,17 @@ def _gaps(
     _outlines(axes, start[seen], end[seen], y, high, look)
     taken: list[tuple[float, float]] = []
     for i in seen[np.argsort(-gaps.length_ns[seen], kind="stable")][:200].tolist():
-        words = f"{milliseconds(int(gaps.length_ns[i]))} ms"
-        need = _measure(words, _SMALL) + 0.1
+        length, cause = f"{milliseconds(int(gaps.length_ns[i]))} ms", CAUSES[causes.kind[panel.shown[i]]]
+        lines = [length] if cause == "unknown" else [f"{length} {cause}"]
+        if cause != "unknown" and _measure(lines[0], _SMALL) + 0.18 > inches[i]:  # in two lines, or without the cause
+            lines = [length, cause] if _measure(cause, _SMALL) + 0.18 <= inches[i] else [length]
+        need = _measure(length, _SMALL) + 0.1
         x = left + (start[i] + end[i] - 2 * panel.first_ns) / 2 / span * width
-        box = {"facecolor": look.background, "edgecolor": "none", "pad": 1.5}
+        box = {"facecolor": look.background, "edgecolor": "none", "pad": 0.5 if len(lines) > 1 else 1.5}
         if need + 0.08 <= inches[i]:
-            sheet.write(x, top + y + high / 2, words, _SMALL, ha="center", bbox=box)
+            for k, words in enumerate(lines):
+                middle = top + y + high / 2 + (k - (len(lines) - 1) / 2) * 0.17
+                sheet.write(x, middle, words, _SMALL, ha="center", bbox=box)
         else:
             x = min(max(x, left + need / 2), left + width - need / 2)
             if all(x + need / 2 <= a or x - need / 2 >= b for a, b in taken):
@@ -358,7 +363,7 @@ def _gaps(
                 at = (start[i] + end[i]) / 2e6
                 tick = LineCollection([((at, y - 0.02), (at, y + 0.03))], colors=look.ink, linewidths=0.8, zorder=3)
                 axes.add_collection(tick, autolim=False)
-                sheet.write(x, top + y - 0.1, words, _SMALL, ha="center")
+                sheet.write(x, top + y - 0.1, length, _SMALL, ha="center")
 
 
 # -- legend ------------------------------------------------------------------------------
@@ -373,7 +378,7 @@ def _legend(panels: list[Panel], pixel: float, room: float) -> list[list[tuple[s
         quiet |= lane.kind in ("pipeline", "host") and bool((lane.category == CATEGORIES.index("iterator")).any())
     found = [(c, words) for c, (words, _) in LEGEND.items() if CATEGORIES.index(c) in codes]
     if any(len(p.timeline.gaps) for p in panels):
-        found.append(("gap", "accelerator idle, with its length"))
+        found.append(("gap", "accelerator idle: how long, for what"))
     if quiet:
         found.append(("node", "tf.data node open: waits or keeps books"))
     if any(_steps_apart(p, pixel) for p in panels):

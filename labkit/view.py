@@ -209,6 +209,8 @@ def _figures(timeline: Timeline) -> str:
         parts.append(f"{timeline.images_per_s:,.1f} images/s")
     count = len(timeline.gaps)
     parts.append(f"idle {milliseconds(timeline.idle_ns)} ms in {count:,} gap{'s' * (count != 1)}")
+    if timeline.steps and timeline.stalls.cause:
+        parts.append(f"waits mostly for {timeline.stalls.blame or timeline.stalls.cause}")
     return " · ".join(parts)
 
 
@@ -217,12 +219,12 @@ def _range(first: int, last: int) -> str:
 
 
 def _shown_gaps(panel: Panel) -> list[str]:
-    gaps = panel.timeline.gaps.where(panel.shown)
-    if not len(gaps):
+    timeline, shown = panel.timeline, panel.shown
+    if not len(shown):
         return []
-    longest = gaps.largest(8)
-    more = f" (the longest of {len(gaps):,})" if len(gaps) > len(longest) else ""
-    return ["gaps shown: " + " · ".join(map(str, sorted(longest))) + more]
+    longest = shown[np.argsort(-timeline.gaps.length_ns[shown], kind="stable")[:8]]
+    more = f" (the longest of {len(shown):,})" if len(shown) > len(longest) else ""
+    return [f"gaps shown{more}:", *(f"  {timeline.causes[i].text}" for i in np.sort(longest).tolist())]
 
 
 def _verdict(labels: tuple[str, ...], panels: list[Panel], count: int) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from labkit.timeline import Timeline
 
 _WIDTH = 100
-_LANES = 12
+_LINES, _LANES = 30, 6
 _GAPS = 3
 
 
@@ -103,7 +103,8 @@ def describe(timeline: Timeline) -> str:
             )
         )
     lines += _work(timeline)
-    return "\n".join([*lines, *_lanes(timeline.lanes)])
+    text = "\n".join(lines)
+    return "\n".join([text, *_lanes(timeline.lanes, _LINES - text.count("\n") - 3)])
 
 
 def _row(label: str, text: str) -> str:
@@ -117,8 +118,8 @@ def _stalls(timeline: Timeline) -> list[str]:
     lines = [
         _row(
             "stalls",
-            f"fetch stall {percent(split.fetch_stall)}, prep stall {percent(split.prep_stall)} of the time: "
-            "what reading from memory would save, and then data that are ready",
+            f"fetch stall {percent(split.fetch_stall)}, prep stall {percent(split.prep_stall)}: "
+            "what each adds to the run",
         )
     ]
     shares = sorted(stalls.shares.items(), key=lambda item: -item[1])
@@ -147,9 +148,9 @@ def _work(timeline: Timeline) -> list[str]:
     return [_row(label, f"{parts} · together {sum(ns for _, ns in work) / unit:,.2f} ms of thread time")]
 
 
-def _lanes(lanes: tuple[Lane, ...]) -> list[str]:
-    """Return one line per lane; threads beyond the first dozen become one line."""
-    shown, rest = lanes[:_LANES], lanes[_LANES:]
+def _lanes(lanes: tuple[Lane, ...], room: int) -> list[str]:
+    """Return one line per lane, as many as there is room for; the threads beyond become one line."""
+    shown, rest = lanes[: max(room, _LANES)], lanes[max(room, _LANES) :]
     width = min(max([len(_short(lane.name)) for lane in shown]), 44)
     lines = ["  busy share of each lane"]
     for lane in shown:

@@ -110,12 +110,13 @@ class Walk:
         """Return what is on the critical path of the batch that is in hand at `last`, back to `first`, by cause."""
         self._begin()
         self._wait(first, last, -1)
+        self._settle()
         return self.parts
 
     def _begin(self) -> None:
         self.parts = np.zeros(len(CAUSES), np.int64)
         self.ops: dict[tuple[int, int], int] = {}
-        self.chains: list[tuple[Track, int, int]] = []
+        self.chains: dict[int, list[tuple[int, int, int, int]]] = {}
         self.single: list[tuple[int, int, int, int, int]] = []
 
     def gap(self, gap: Gap) -> tuple[int, int, int, int, int, np.ndarray]:
@@ -134,9 +135,33 @@ class Walk:
             self._copied(copied)
             for rest in _pairs(complement(copied, start, end)):
                 self._rest(*rest)
+        pieces = self._settle()
         for key, ns in self.ops.items():
             self.total[key] = self.total.get(key, 0) + ns
-        return (*self._longest(), self.parts)
+        return (*self._longest(pieces), self.parts)
+
+    def _settle(self) -> dict[int, np.ndarray]:
+        """Charge the runs of pieces that the walk went through, all at once; return the pieces by lane."""
+        pieces, width = {}, len(self.names)
+        for index, chains in self.chains.items():
+            track = self.tracks[index]
+            a, b, first, last = np.array(chains, np.int64).T
+            size = b - a
+            at = np.repeat(a - np.cumsum(size) + size, size) + np.arange(int(size.sum()))
+            start = np.maximum(track.start[at], np.repeat(first, size))
+            end = np.minimum(track.end[at], np.repeat(last, size))
+            key = track.cause[at].astype(np.int64) * width + track.op[at]
+            # Sums in floating point are exact up to 2^53 ns, which are a hundred days.
+            ns = np.bincount(key, weights=end - start).astype(np.int64)
+            for k in np.flatnonzero(ns).tolist():
+                self._charge(k // width, int(ns[k]), k % width)
+            inner = np.ones(len(at), bool)
+            inner[np.cumsum(size) - 1] = False
+            inner = np.flatnonzero(inner)
+            rest = np.bincount(track.between[at[inner]], weights=start[inner + 1] - end[inner], minlength=len(CAUSES))
+            self.parts += rest.astype(np.int64)
+            pieces[index] = at
+        return pieces
 
     def _charge(self, cause: int, ns: int, op: int = -1) -> None:
         if ns > 0:
@@ -159,17 +184,18 @@ class Walk:
                 if now == start:
                     break
 
-    def _longest(self) -> tuple[int, int, int, int, int]:
+    def _longest(self, pieces: dict[int, np.ndarray]) -> tuple[int, int, int, int, int]:
         """Return the main cause, its main op, and the longest span of that op on the path with its lane."""
         kind = int(np.argmax(self.parts))
         mine = {op: ns for (cause, op), ns in self.ops.items() if cause == kind}
         op = max(mine, key=lambda o: (mine[o], -o)) if mine else -1
         found = [(length, lane, start, end) for o, length, lane, start, end in self.single if o == op]
-        for track, a, b in self.chains if op >= 0 else ():
-            length = np.where(track.op[a:b] == op, track.end[a:b] - track.start[a:b], -1)
-            best = int(np.argmax(length))
-            if length[best] > 0:
-                found.append((int(length[best]), track.index, *track.span_of(a + best)))
+        for index, at in pieces.items() if op >= 0 else ():
+            track = self.tracks[index]
+            at = at[track.op[at] == op]
+            if len(at):
+                best = int(at[np.argmax(track.end[at] - track.start[at])])
+                found.append((int(track.end[best] - track.start[best]), index, *track.span_of(best)))
         return kind, op, *max(found, default=(-1, -1, -1, -1))[1:]
 
     # -- the walk --------------------------------------------------------------------
@@ -193,13 +219,17 @@ class Walk:
 
         Where nobody knows what the path is, only a short time is overhead.
         """
-        for held, op in ((self.python, int(self.paths.python[0]) if len(self.paths.python) else -1), (self.full, -1)):
-            before, after = covered_until(held, np.array([start, end]))
-            if end - start < _FRAMEWORK_NS and op < 0:
-                break
-            self._charge(PREP, int(after - before), op)
-            start += int(after - before)
+        if len(self.python.start):
+            start += self._held(self.python, start, end, int(self.paths.python[0]))
+        if end - start >= _FRAMEWORK_NS and len(self.full.start):
+            start += self._held(self.full, start, end, -1)
         self._charge(FRAMEWORK if handed_over or end - start < _FRAMEWORK_NS else UNKNOWN, end - start)
+
+    def _held(self, held: Intervals, start: int, end: int, op: int) -> int:
+        """Charge the part of a time in which Python, or work on all cores, kept others from running; return it."""
+        before, after = covered_until(held, np.array([start, end]))
+        self._charge(PREP, int(after - before), op)
+        return int(after - before)
 
     def _delivered(self, first: int, now: int, step: int) -> tuple[int, int] | None:
         """Return when and where the batch was ready: at the root of tf.data, or else where a span ended last."""
@@ -236,7 +266,7 @@ class Walk:
     def _hop(self, lane: int, now: int, first: int, context: int) -> tuple[int, int, int]:
         """Charge what a lane did just before `now`, and return where the walk goes on: time, lane, node waited at."""
         track = self.tracks[lane]
-        piece = int(np.searchsorted(track.start, now, side="left")) - 1
+        piece = int(track.start.searchsorted(now)) - 1
         if piece < 0 or track.end[piece] < now:
             return self._rested(track, piece, now, first, context)
         if track.fresh[piece]:
@@ -278,10 +308,12 @@ class Walk:
                 rows = rows[self.paths.below(context)[self.end_name]]
             self.contexts[context] = rows, self.ends[rows]
         rows, ends = self.contexts[context]
-        at = int(np.searchsorted(ends, now, side="right")) - 1
+        at = int(ends.searchsorted(now, "right")) - 1
         while at >= 0 and ends[at] > low:
             if int(self.end_lane[rows[at]]) not in self.here:
-                first = int(np.searchsorted(ends, ends[at], side="left"))
+                if at == 0 or ends[at - 1] < ends[at]:
+                    return int(ends[at]), int(self.end_lane[rows[at]])
+                first = int(ends.searchsorted(ends[at]))
                 same = [row for row in rows[first : at + 1].tolist() if int(self.end_lane[row]) not in self.here]
                 return int(ends[at]), int(self.end_lane[self._best(same)])
             at -= 1
@@ -294,19 +326,12 @@ class Walk:
         return max(half, key=lambda c: len(self.names[c[2]])) if half else max(share, key=lambda c: share[c])
 
     def _chain(self, track: Track, piece: int, now: int, first: int) -> int:
-        """Charge a run of pieces that follow each other in one thread; return when it began."""
-        a = max(int(track.back[piece]), int(np.searchsorted(track.end, first, side="right")))
-        start, end = np.maximum(track.start[a : piece + 1], first), np.minimum(track.end[a : piece + 1], now)
-        length, width = end - start, len(self.names)
-        key = track.cause[a : piece + 1].astype(np.int64) * width + track.op[a : piece + 1]
-        for k in np.unique(key).tolist():
-            self._charge(k // width, int(length[key == k].sum()), k % width)
-        begin = int(start[0])
-        rest = start[1:] - end[:-1]
-        cause = track.between[a:piece]
-        for c in np.unique(cause).tolist():
-            self._charge(c, int(rest[cause == c].sum()))
-        self.chains.append((track, a, piece + 1))
+        """Note a run of pieces that follow each other in one thread, for `_settle`; return when it began."""
+        a = int(track.back[piece])
+        if track.start[a] < first:
+            a = max(a, int(track.end.searchsorted(first, "right")))
+        begin = max(int(track.start[a]), first)
+        self.chains.setdefault(track.index, []).append((a, piece + 1, begin, now))
         return begin
 
 
