@@ -126,6 +126,12 @@ def test_a_speedup_of_one_round_has_no_spread():
     assert shown.verdict == "too low"
 
 
+def test_a_spread_that_holds_nearly_everything_is_called_wide():
+    predictions.commit("02.gain", 1.3)
+    assert "wide" in str(predictions.review("02.gain", measured=Speedup(1.5, 0.8, 3.4, "no difference", 3)))
+    assert "wide" not in str(predictions.review("02.gain", measured=Speedup(1.4, 1.2, 1.6, "faster", 3)))
+
+
 def test_a_share_is_told_in_percent_and_in_points():
     predictions.commit("00.busy", 0.75, unit="share")
     text = str(predictions.review("00.busy", model=0.5, measured=0.5))

@@ -178,7 +178,9 @@ def explore(name: str, trace: Trace | None = None, *, position: str | None = Non
         if not isinstance(trace, Trace):
             raise TypeError(f"trace is a {type(trace).__name__}; allowed: the Trace that labkit.record returns")
         model = simulate.fit(trace)
-        measured = sheet.from_model(model.costs, model.knobs)
+        # Three digits, as the sliders show them: what is read is what is simulated.
+        found = sheet.from_model(model.costs, model.knobs)
+        measured = {k: v if isinstance(v, int) else float(f"{v:.3g}") for k, v in found.items()}
         sheet = _widened(sheet, measured)
         opened |= measured
         opened |= sheet.positions[position] if position else {}

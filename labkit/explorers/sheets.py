@@ -94,7 +94,9 @@ def _naive(p: Position) -> tuple[Costs, Knobs, str]:
     costs = Costs(open=p["open_ms"], read=p["read_ms"], map=maps, batch=0.03 * p["batch_size"], train=p["train_ms"])
     image = p["open_ms"] + p["read_ms"] + sum(maps.values()) + 0.03
     busy = p["train_ms"] / (p["train_ms"] + image * p["batch_size"])
-    note = f"One after the other: {image * p['batch_size']:,.0f} ms load + {p['train_ms']:g} ms train, busy {busy:.0%}."
+    note = (
+        f"One after the other: {image * p['batch_size']:,.0f} ms load + {p['train_ms']:,.3g} ms train, busy {busy:.0%}."
+    )
     return costs, Knobs(p["batch_size"], cores=2), note.replace("%.", " %.")
 
 
@@ -136,7 +138,7 @@ def _overlap(p: Position) -> tuple[Costs, Knobs, str]:
     costs = Costs(map=parts, batch=0.03 * p["batch_size"], train=p["train_ms"])
     load = (p["work_ms"] + 0.03) * p["batch_size"]
     bound = (load + p["train_ms"]) / max(load, p["train_ms"])
-    note = f"Load {load:,.3g} ms, train {p['train_ms']:g} ms: overlap gains at most {bound:.2f} times."
+    note = f"Load {load:,.3g} ms, train {p['train_ms']:,.3g} ms: overlap gains at most {bound:.2f} times."
     return costs, Knobs(p["batch_size"], cores=2, prefetch=p["prefetch"]), note
 
 

@@ -10,6 +10,9 @@ from labkit import charts
 from labkit.picture import Picture
 from labkit.predictions.figures import CLOSE, RIGHT, Figure, Prediction, percent, unit_word
 
+#: A spread whose ends differ by this factor tells little.
+_WIDE = 1.5
+
 
 class Review(Picture):
     """Prediction, model and measurement as three bars with their errors; made by `review`.
@@ -58,7 +61,9 @@ def _spread(f: Figure) -> tuple[float, ...]:
 def _sentence(p: Prediction) -> str:
     """Return the verdict in one sentence."""
     if p.verdict == RIGHT[0]:
-        return "Your number lies inside the spread of the measurement: right."
+        wide = p.measured.high > _WIDE * max(p.measured.low, 1e-300)
+        more = " The spread is wide, so that nearly any number would be; measure again on a quieter machine."
+        return "Your number lies inside the spread of the measurement: right." + more * wide
     if p.error is None:
         return "Nothing was measured but 0, of which no error in percent can be told."
     if p.verdict == RIGHT[1]:
