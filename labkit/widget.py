@@ -168,6 +168,8 @@ class TimelineWidget(anywidget.AnyWidget):
 
         Where scripts do not run (a notebook that is not trusted, GitHub), the picture is what remains.
         """
+        if len(self.scene) > 8 * STORED:  # spans do not become that small; trying takes its time
+            return None
         block = base64.b64encode(gzip.compress(self.scene, 6, mtime=0)).decode()
         if len(block) > STORED:
             return None
@@ -178,10 +180,10 @@ class TimelineWidget(anywidget.AnyWidget):
 
 @lru_cache(maxsize=1)
 def _module() -> str:
-    """Return the module as the text of a script: without exports, and without the end of a script in it."""
-    lines = MODULE.read_text(encoding="utf-8").splitlines()
-    plain = [line.removeprefix("export ") for line in lines if not line.startswith("export default")]
-    return "\n".join(plain).replace("</script", "<\\/script")
+    """Return the module as the text of a script: without exports, remarks, margins, and the end of a script in it."""
+    lines = [line.strip() for line in MODULE.read_text(encoding="utf-8").splitlines()]
+    plain = [line.removeprefix("export ") for line in lines if not line.startswith(("export default", "//"))]
+    return "\n".join(filter(None, plain)).replace("</script", "<\\/script")
 
 
 def show(

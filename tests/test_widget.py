@@ -36,7 +36,7 @@ def test_show_takes_one_or_two_timelines_or_traces():
     one = labkit.show(job())
     two = labkit.show(Timeline(job()), job(wait=1), labels=("slow", "quick"), title="A pair")
     assert one.scene == Scene([job()]).encode()
-    assert two.scene == Scene([job(), job(wait=1)], ("slow", "quick"), "A pair").encode()
+    assert two.scene == Scene([Timeline(job()), job(wait=1)], ("slow", "quick"), "A pair").encode()
     assert "slow" in two.alt
     assert isinstance(one, widget.TimelineWidget)
 

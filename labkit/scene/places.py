@@ -32,18 +32,19 @@ def stacked(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def overlaid(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Put lanes of one kind and place of the two runs right below each other, each a little lower than alone."""
+    """Put lanes of one kind and name right below each other, each a little lower than alone.
+
+    A lane that the other run lacks stands alone, after the others of its kind.
+    """
     if len(runs) == 1:
         return stacked(runs)
-    places: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    places: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for r, run in enumerate(runs):
-        seen = dict.fromkeys(LANE_KINDS, 0)
         for k, lane in enumerate(run["lanes"]):
             if lane["shown"]:
-                places.setdefault((LANE_KINDS.index(lane["kind"]), seen[lane["kind"]]), []).append((r, k))
-                seen[lane["kind"]] += 1
+                places.setdefault((LANE_KINDS.index(lane["kind"]), lane["name"]), []).append((r, k))
     items, y = [], 0.0
-    for place in sorted(places):
+    for place in sorted(places, key=lambda place: place[0]):  # stable: names stay in their order
         for r, k in places[place]:
             items.append({"run": r, "lane": k, "y": y, "scale": _LOWER})
             y += runs[r]["lanes"][k]["height"] * _LOWER + 1

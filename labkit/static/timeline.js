@@ -511,13 +511,15 @@ export class View {
     this.listen(window, "keydown", this.weakly("letGo"), true);
     const resized = new ResizeObserver(this.weakly("later"));
     resized.observe(root);
+    const seen = new IntersectionObserver(this.weakly("later"));
+    seen.observe(root);
     const observer = new MutationObserver(this.weakly("recolour"));
     for (const node of [document.body, document.documentElement]) {
       observer.observe(node, { attributes: true, attributeFilter: ["data-jp-theme-light", "theme", "data-theme", "class", "data-vscode-theme-kind"] });
     }
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     this.listen(scheme, "change", this.weakly("recolour"));
-    this.undo.push(() => { resized.disconnect(); observer.disconnect(); cancelAnimationFrame(this.frame); });
+    this.undo.push(() => { resized.disconnect(); seen.disconnect(); observer.disconnect(); cancelAnimationFrame(this.frame); });
   }
 
   letGo(event) {
@@ -598,7 +600,8 @@ export class View {
 
   // Draw now; returns milliseconds.
   redraw() {
-    if (this.gone || !this.scene) return 0;
+    // Out of the page, as the cells that JupyterLab has scrolled away: drawn when it is seen again.
+    if (this.gone || !this.scene || !this.root.clientWidth) return 0;
     const began = performance.now();
     this.width = Math.max(this.root.clientWidth - 16, 120);
     const ratio = window.devicePixelRatio || 1;
@@ -641,8 +644,10 @@ export class View {
     for (const p of visible) {
       const y = top + p.y - scroll, h = p.lane.height * p.scale, bold = p.lane.kind === "accelerator";
       pen.rect(left, y, Math.max(Math.min(this.x(this.scene.runs[p.run].span_ns), right) - left, 0), h, colours.lane);
-      const run = this.scene.runs[p.run], prefix = this.mode === "overlaid" && run.label ? `${run.label}: ` : "";
-      pen.text(left - 6, y + h / 2, elide(prefix + p.lane.name, left - 12, 12, bold), 12, colours.ink, "right", bold);
+      const whose = this.mode === "overlaid" ? elide(this.scene.runs[p.run].label, (left - 12) * 0.4, 11) : "";
+      const taken = whose ? textWidth(whose, 11) + 8 : 0;
+      if (whose) pen.text(left - 6, y + h / 2, whose, 11, colours.muted, "right");
+      pen.text(left - 6 - taken, y + h / 2, elide(p.lane.name, left - 12 - taken, 12, bold), 12, colours.ink, "right", bold);
       if (right < width - 20) pen.text(right + 6, y + h / 2, p.lane.busy, 12, colours.ink, "left", bold);
     }
     pen.clip(left, top, right - left, height - AXIS);
@@ -796,7 +801,7 @@ export class View {
     const { colours, left, right } = this, unit = this.last - this.first < 2e4 ? 1e3 : 1e6;
     pen.line(left, y + 0.5, right, y + 0.5, colours.muted);
     const { step, at } = ticks(this.first / unit, this.last / unit, (right - left) / 85), digits = decimals(step);
-    let free = -Infinity;
+    let free = left - 26;
     for (const t of at) {
       const x = this.x(t * unit), words = grouped(t, digits), half = textWidth(words, 11) / 2;
       pen.line(x, y, x, y + 4, colours.muted);
@@ -805,7 +810,7 @@ export class View {
       free = where + half + 8;
       pen.text(where, y + 12, words, 11, colours.muted, "center");
     }
-    pen.text(left - 6, y + 12, unit === 1e6 ? "ms" : "µs", 11, colours.muted, "right");
+    pen.text(left - 30, y + 12, unit === 1e6 ? "ms" : "µs", 11, colours.muted, "right");
   }
 
   paintMeasure(pen, top, below) {
@@ -1137,7 +1142,7 @@ export class View {
     const head = `Gap ${(k + 1).toLocaleString("en-US")} of ${gap.start.length.toLocaleString("en-US")}${run.label ? `, ${run.label}` : ""}: ${duration(gap.length[k])}`;
     const lines = [`${head}, ${(gap.start[k] / 1e6).toFixed(3)} to ${((gap.start[k] + gap.length[k]) / 1e6).toFixed(3)} ms`];
     lines.push(run.gaps.texts[k] ?? [`${duration(gap.length[k])} ${kind}`, gap.for_name[k] >= 0 ? run.names[gap.for_name[k]] : ""].filter(Boolean).join(": "));
-    if (run.gaps.parts[k]) lines.push(run.gaps.parts[k]);
+    if (run.gaps.parts[k]) lines.push(`of which ${run.gaps.parts[k]}`);
     if (gap.for_start[k] >= 0 && gap.for_lane[k] >= 0) {
       const name = gap.for_name[k] >= 0 ? run.names[gap.for_name[k]] : "span";
       lines.push(`Waited for ${name} on ${run.lanes[gap.for_lane[k]].name}, ${(gap.for_start[k] / 1e6).toFixed(3)} to ${(gap.for_end[k] / 1e6).toFixed(3)} ms (outlined).`);
@@ -1229,7 +1234,7 @@ export class View {
         idle += Math.max(Math.min(gap.start[i] + gap.length[i], b) - Math.max(gap.start[i], a), 0);
       }
       for (let i = 1; i < run.edge.length; i++) if (run.edge[i] > a && run.edge[i] <= b) steps++;
-      if (end > a) lines.push(`${run.label ? `${run.label}: ` : ""}accelerator idle ${duration(idle)} (${percent(idle / (end - a))}), ${steps} step${steps === 1 ? "" : "s"} end here`);
+      if (end > a) lines.push(`${run.label ? `${run.label}: ` : ""}accelerator idle ${duration(idle)} (${percent(idle / (end - a))}), ${steps} step${steps === 1 ? " ends" : "s end"} here`);
     }
     return lines;
   }
