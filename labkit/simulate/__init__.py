@@ -11,9 +11,6 @@ A model fitted to one recorded run answers what another pipeline or machine woul
 
 from __future__ import annotations
 
-import numbers
-from typing import Any
-
 from labkit.simulate.costs import Costs, Knobs, exponential, lognormal, stragglers, uniform
 from labkit.simulate.fitting import CORE_GAIN, fitted
 from labkit.simulate.model import Model, Prediction, limits
@@ -76,8 +73,7 @@ def run(
     knobs = Knobs() if knobs is None else knobs
     if not isinstance(knobs, Knobs):
         raise TypeError(f"knobs is a {type(knobs).__name__}; allowed: simulate.Knobs(…)")
-    steps, warmup = _whole("steps", steps, 1), _whole("warmup", warmup, 0)
-    return Model(costs, knobs, name).run(steps, _whole("seed", seed, 0), warmup=warmup)
+    return Model(costs, knobs, name).run(steps, seed, warmup=warmup)
 
 
 def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
@@ -112,9 +108,3 @@ def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
         accelerator.get("source") or "as recorded",
         found.notes,
     )
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number of {least} or more")
-    return int(value)

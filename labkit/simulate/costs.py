@@ -270,6 +270,19 @@ def _number(name: str, value: Any, least: float, most: float) -> float:
     return float(value)
 
 
+def whole(name: str, value: Any, least: int) -> int:
+    """Return `value` if it is a whole number of `least` or more.
+
+    Raises
+    ------
+    ValueError
+        If it is not; the sentence names it.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name} is {value!r}; allowed: a whole number of {least} or more")
+    return int(value)
+
+
 def _values(name: str, cost: Any) -> np.ndarray:
     """Return a cost as a checked array of its equally likely values."""
     try:

@@ -61,7 +61,10 @@ def fitted(trace: Trace, core_gain: float) -> Fitted:
     timeline = Timeline(trace)
     if not timeline.steps or not timeline.images:
         raise ValueError("the trace holds no train step or does not say how many images it trained on: nothing to fit")
-    host = Knobs(cores=int((trace.meta.get("host") or {}).get("cpus") or 1), core_gain=core_gain)
+    stated = trace.meta.get("knobs") or {}
+    host = Knobs(
+        cores=int((trace.meta.get("host") or {}).get("cpus") or 1), core_gain=stated.get("core_gain", core_gain)
+    )
     own = _own_times(timeline, host)
     leaves = [node.rpartition("::")[2] for node in trace.meta.get("graph") or []]
 
@@ -74,7 +77,10 @@ def fitted(trace: Trace, core_gain: float) -> Fitted:
         timeline, own, *_made(own, timeline), parallel, has("ParallelInterleave"), has("Prefetch"), waits
     )  # fmt: skip
     costs, notes = _costs(run)
-    each = int((trace.meta.get("knobs") or {}).get("accelerators", 1))
+    accelerator = trace.meta.get("accelerator") or {}
+    if accelerator.get("kind") == "real" and not trace.select(kind="device").any():
+        notes.append("the train step ran on the cores of the pipeline; a model takes it as an accelerator of its own")
+    each = int(stated.get("accelerators", 1))
     workers = _workers(timeline) if parallel else 1
     knobs = host.changed(
         batch_size=max(1, round(timeline.images / timeline.steps / each)),
@@ -83,6 +89,7 @@ def fitted(trace: Trace, core_gain: float) -> Fitted:
         cycle_length=_readers(timeline) if run.interleaved else 1,
         prefetch=_lead(trace) if run.ahead else 0,
         accelerators=each,
+        deterministic=(trace.meta.get("options") or {}).get("deterministic") != "False",
     )
     return Fitted(costs, knobs, notes)
 
@@ -96,9 +103,11 @@ def _own_times(timeline: Timeline, host: Knobs) -> dict[str, _Own]:
     sleeping = np.array([name in stated or name.endswith("::Sleep") for name in timeline.names], bool)
     iterator = CATEGORIES.index("iterator")
     lanes = _pipeline(timeline)
-    works = [
-        (lane.category[lane.pieces.owner] != iterator) & ~sleeping[lane.name_id[lane.pieces.owner]] for lane in lanes
-    ]
+    own_work = np.array([name == OVERHEAD for name in timeline.names], bool)
+    works = []
+    for lane in lanes:
+        category, name = lane.category[lane.pieces.owner], lane.name_id[lane.pieces.owner]
+        works.append(((category != iterator) | own_work[name]) & ~sleeping[name])
     none = np.zeros(0, np.int64)
     clock = _fair(
         np.concatenate([none, *(lane.pieces.start[work] for lane, work in zip(lanes, works, strict=True))]),
@@ -148,8 +157,9 @@ def _fair(start: np.ndarray, end: np.ndarray, host: Knobs) -> Callable[[np.ndarr
 def _made(own: Mapping[str, _Own], timeline: Timeline) -> tuple[float, float]:
     """Return how many images and batches the pipeline made in the window, which may differ from what was consumed."""
     images, batches = timeline.images, timeline.steps
-    often = [o for o in own.values() if 0.6 * images <= len(o.ns) <= 1.6 * images and o.category != "iterator"]
-    made = len(max(often, key=lambda o: o.ns.sum()).ns) if often else images
+    # Nearly every pipeline does something once to every image; what is done to some only is done less often.
+    often = [len(o.ns) for o in own.values() if 0.6 * images <= len(o.ns) <= 1.4 * images and o.category != "iterator"]
+    made = max(often, default=images)
     copied = [len(o.ns) for o in own.values() if o.category == "batch"]
     return float(made), float(max(copied)) if copied else float(batches)
 
@@ -162,7 +172,7 @@ def _costs(run: _Run) -> tuple[Costs, list[str]]:
     held = np.zeros(0)
     for name, own in run.own.items():
         total = float(own.ns.sum())
-        if own.category == "iterator":
+        if own.category == "iterator" and name != OVERHEAD:
             continue
         if own.category == "batch" or (len(own.ns) <= 1.5 * run.batches and 4 * run.batches < run.images):
             per_batch += total / run.batches

@@ -38,7 +38,7 @@ class Machine:
         self.capacity = capacity
         self.now = 0.0
         self.ready: deque[Process] = deque()
-        self._times, self._works = [0.0], [0.0]
+        self._times, self._works = [0.0], [0.0]  # the work clock, bent at every event
 
     def wake(self, waiting: list[Process]) -> None:
         """Resume everybody who waits in a list, in the order in which they came."""

@@ -63,7 +63,7 @@ class Model:
     """
 
     costs: Costs
-    knobs: Knobs
+    knobs: Knobs = field(default_factory=Knobs)
     name: str | None = None
     accelerator: str = "train step"
     source: str = "stated by the reader"

@@ -79,11 +79,14 @@ class Draws:
         self.batch_ns = drawn(costs.batch, places(4, batches))
         self.copy_ns = drawn(costs.copy, places(5, batches))
         self.train_ns = np.rint(drawn(costs.train, places(6, batches)) / knobs.accelerator_speed)
+        latency = np.rint(knobs.latency_ms * 1e6) * miss
         opening = drawn(costs.open, places(1, images)) * miss
+        if costs.asleep("open"):
+            opening, latency = opening + latency, 0 * latency
         reading = drawn(costs.read, places(2, images)) * miss
         stages = [("open", opening), ("read", reading)]
         fetch = _segments(costs, [s for s in stages if s[1].any()])
-        extra = [(SLEEP, "open", np.rint(knobs.latency_ms * 1e6) * miss)]
+        extra = [(SLEEP, "open", latency)]
         if knobs.bandwidth_mb_s is not None:
             extra.append((MOVE, "read", np.rint(knobs.image_kb * 1e6 / knobs.bandwidth_mb_s) * miss))
         added = [Segment(kind, [name], ns[None]) for kind, name, ns in extra if ns.any()]
@@ -142,7 +145,7 @@ class Pipeline:
         self.wait_end: list[float] = []
         self.train_start: list[float] = []
         self.train_end: list[float] = []
-        self._turn = self._taken = 0
+        self._turn = self._taken = self._wanted = 0
         self._inline = _joined([*draws.fetch, *draws.map]) if knobs.cycle_length == 1 else draws.map
         #: Segments that were really run: where a thread fetches and maps in one go, both are one.
         self.segments = self._inline if knobs.cycle_length == 1 else [*draws.fetch, *draws.map]
@@ -198,6 +201,7 @@ class Pipeline:
                     image = self._read[number].popleft()
                     self.machine.wake(self._room[number])
                     return image
+            self._wanted = turn % cycle
             yield WAIT, self._got
 
     # -- threads -------------------------------------------------------------------
@@ -217,7 +221,8 @@ class Pipeline:
             self.reader[image] = number
             yield from self._work(image, segments)
             mine.append(image)
-            machine.wake(self._got)
+            if number == self._wanted or not self.knobs.deterministic:
+                machine.wake(self._got)
 
     def _runner(self) -> Process:
         """Be the thread of a parallel map that starts its calls."""
@@ -234,14 +239,16 @@ class Pipeline:
     def _working(self, number: int) -> Process:
         """Be a thread of the pool that runs map calls."""
         calls, idle, machine, segments = self._calls, self._idle, self.machine, self._inline
+        results, finished, any_order = self._results, self._finished, not self.knobs.deterministic
         while True:
             while not calls:
                 yield WAIT, idle
             image = calls.popleft()
             self.worker[image] = number
             yield from self._work(image, segments)
-            self._finished[image] = 1
-            machine.wake(self._done)
+            finished[image] = 1
+            if finished[results[0]] or any_order:
+                machine.wake(self._done)
 
     def _mapped(self) -> Generator[tuple, None, int]:
         """Return the next image that the parallel map hands out."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from labkit.simulate.assumptions import assumptions
-from labkit.simulate.costs import Costs, Knobs
-from labkit.simulate.machine import MOVE, SLEEP
+from labkit.simulate.costs import Costs, Knobs, whole
+from labkit.simulate.machine import SLEEP
 from labkit.simulate.pipeline import AHEAD, Draws, Pipeline, Segment
 from labkit.trace import CATEGORIES, Thread, Trace
 
@@ -41,14 +41,19 @@ class _Table:
         """Return the number of a thread."""
         return self.threads.setdefault(thread, len(self.threads))
 
-    def trace(self, **meta: Any) -> Trace:
-        """Return the trace."""
+    def trace(self, window: list[int], **meta: Any) -> Trace:
+        """Return the trace of a window; spans are cut to it as `Trace.slice` does."""
         types = (np.int64, np.int64, np.int32, np.int32, np.int8, np.int32)
         columns = [
             np.concatenate([row[i] for row in self.rows]).astype(dtype, copy=False) for i, dtype in enumerate(types)
         ]
-        order = np.lexsort((-columns[1], columns[0]))
-        columns = [column[order] for column in columns]
+        first, last = window
+        start, end = columns[0], columns[0] + columns[1]
+        inside = np.flatnonzero((start < last) & ((end > first) | (start >= first)))
+        start = np.maximum(start[inside], first)
+        length = np.minimum(end[inside], last) - start
+        order = np.lexsort((-length, start))
+        columns = [start[order], length[order], *(column[inside[order]] for column in columns[2:])]
         return Trace(*columns, names=tuple(self.names), threads=tuple(self.threads), meta=meta)
 
 
@@ -70,6 +75,7 @@ def simulated(
     costs: Costs, knobs: Knobs, steps: int, warmup: int, seed: int, name: str | None, labels: dict[str, str]
 ) -> Trace:
     """Run the pipeline and return its trace, the window after `warmup` steps; see `labkit.simulate.run`."""
+    steps, warmup, seed = whole("steps", steps, 1), whole("warmup", warmup, 0), whole("seed", seed, 0)
     every = steps + warmup
     # What runs ahead of the consumer at the end must find images, too.
     ahead = knobs.map_calls + (AHEAD + 1) * knobs.cycle_length
@@ -83,7 +89,8 @@ def simulated(
         _operations(table, run, segment)
     window = [round(run.wait_start[warmup]), round(run.train_end[-1])]
     each = knobs.batch_size * knobs.accelerators
-    trace = table.trace(
+    return table.trace(
+        window,
         origin="modelled",
         name=name,
         accelerator={
@@ -107,7 +114,6 @@ def simulated(
         seed=seed,
         assumptions=assumptions(costs, knobs),
     )
-    return trace.slice(*window)
 
 
 def _step_words(costs: Costs, knobs: Knobs) -> str:
@@ -158,10 +164,11 @@ def _making(knobs: Knobs) -> Thread:
 def _operations(table: _Table, run: Pipeline, segment: Segment) -> None:
     """Add a span for each stage and operation of each image in a segment, as far as the run got."""
     start, end = np.array(segment.start), np.array(segment.end)
-    rows = np.flatnonzero(end >= 0)
+    rows = np.flatnonzero(start >= 0)
     if not len(rows):
         return
-    knobs, start, end = run.knobs, start[rows], end[rows]
+    # What is still going on when the run ends has a span as far as it got.
+    knobs, start, end = run.knobs, start[rows], np.where(end < 0, run.machine.now, end)[rows]
     fetched = knobs.cycle_length > 1 and any(segment is s for s in run.draws.fetch)
     threads, label = (run.reader, "tf.data interleave") if fetched else (run.worker, "tf.data worker")
     if fetched or knobs.map_calls > 1:
@@ -176,10 +183,9 @@ def _operations(table: _Table, run: Pipeline, segment: Segment) -> None:
         done = done + parts[i]
         if i == len(segment.names) - 1:
             until = end
-        elif segment.kind == SLEEP or segment.kind == MOVE:
-            until = start + done
         else:
-            until = np.minimum(np.maximum(run.machine.when(start, done), begin), end)
-        some = parts[i] > 0
+            reached = start + done if segment.kind == SLEEP else run.machine.when(start, done)
+            until = np.minimum(np.maximum(reached, begin), end)
+        some = (parts[i] > 0) & ((until > begin) | (end < run.machine.now))
         table.add(begin[some], until[some], np.broadcast_to(thread, some.shape)[some], name, category(name))
         begin = until
