@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import planted
 import pytest
 import tensorflow as tf
 from hypothesis import given
 from test_causes import many, traces, train, wait, walk
 
-from labkit import accelerators, diagnosis, ladder, storage
+from labkit import accelerators, diagnosis, ladder, simulate, storage
 from labkit.differential import AGREE, Differential
 from labkit.timeline import Timeline
 
@@ -64,6 +65,36 @@ def test_prep_in_a_thread_of_its_own_stays_when_the_reads_are_gone():
 
 def test_a_run_of_one_step_is_not_split():
     assert vars(walk(wait(0, 1), train(1, 2)).split) == {"ingestion": 1.0, "prep_stall": 0.0, "fetch_stall": 0.0}
+
+
+COSTS = simulate.Costs(open=1, read=1, map={"decode": 4, "resize": 1}, batch=2, copy=1, train=40)
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {},
+        {"prefetch": 2},
+        {"prefetch": 2, "map_calls": 2},
+        {"prefetch": 2, "map_calls": 2, "latency_ms": 5.0},
+        {"prefetch": 2, "map_calls": 8, "latency_ms": 5.0, "threads": 16},
+        {"prefetch": 2, "map_calls": 8, "cores": 8, "latency_ms": 30.0},
+        {"prefetch": 4, "map_calls": 8, "cores": 16},
+    ],
+)
+def test_one_modelled_run_and_three_agree_where_nothing_is_noise(knobs):
+    def step_ns(costs, **changes):
+        return np.diff(Timeline(simulate.run(costs, simulate.Knobs(**{**knobs, **changes}), steps=30))._trains.end)[
+            5:
+        ].mean()
+
+    stages = {"open": 0, "read": 0, "map": COSTS.map, "batch": 2, "copy": 1, "train": 40}
+    cold = step_ns(COSTS)
+    warm = step_ns(simulate.Costs(**stages), latency_ms=0.0)
+    fast = step_ns(simulate.Costs(**stages | {"map": 0, "batch": 0}), latency_ms=0.0)
+    three = (fast / cold, (warm - fast) / cold, (cold - warm) / cold)
+    one = Timeline(simulate.run(COSTS, simulate.Knobs(**knobs), steps=30)).split
+    assert tuple(vars(one).values()) == pytest.approx(three, abs=AGREE)
 
 
 # -- three runs --------------------------------------------------------------------------

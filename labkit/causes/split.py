@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from labkit.causes.table import BATCH, FETCH, PREP
+from labkit.causes.tracks import at_least
 from labkit.causes.walk import Walk
-from labkit.intervals import covered_until
+from labkit.intervals import complement, covered_until, intersection, union
 
 if TYPE_CHECKING:
     from labkit.timeline import Timeline
@@ -26,8 +27,8 @@ class Split:
     Parameters
     ----------
     ingestion : float
-        The accelerator at work, and what handing over a batch takes that is ready: how long the run would take if data
-        were there at once.
+        Train steps, and what handing over a batch takes that is ready, its copy into the device included: how long the
+        run would take if data were there at once.
     prep_stall : float
         What is added if data are in memory, and have to be prepared.
     fetch_stall : float
@@ -54,11 +55,14 @@ def split(timeline: Timeline) -> Split:
         return Split(1.0, 0.0, 0.0)
     first, last = waits.end[:-1], waits.end[1:]
     whole = last - first
-    busy = covered_until(timeline.accelerator.busy, last) - covered_until(timeline.accelerator.busy, first)
+    # What keeps the interpreter from starting the next step is prep; all else outside of a wait is the job's own.
+    held = complement(waits, 0, timeline.span_ns)
+    held = intersection(held, walk.python)
+    own = waits.start[1:] - first - (covered_until(held, last) - covered_until(held, first))
     pairs = zip(first.tolist(), last.tolist(), strict=True)
     fetch = np.array([walk.path(start, end)[FETCH] for start, end in pairs], np.int64)
     lost = _handing_over(timeline, walk)[1:]
-    least = np.minimum(busy + int(np.median(lost)), whole)
+    least = np.minimum(own + int(np.median(lost)), whole)
     ingestion, everything = int(least.sum()), int(whole.sum())
     warm = int(np.maximum(least, whole - fetch).sum())
     warm = min(max(warm, _work(timeline, walk, int(first[0]), int(last[-1]))), everything)
@@ -80,9 +84,11 @@ def _handing_over(timeline: Timeline, walk: Walk) -> np.ndarray:
 def _work(timeline: Timeline, walk: Walk, first: int, last: int) -> int:
     """Return the least time that the work without reads takes between two instants: by thread, and by cores."""
     cores = (timeline.meta.get("host") or {}).get("cpus") or len(walk.tracks) or 1
-    found = [0]
+    works = []
     for track in walk.tracks.values():
         mine = np.isin(track.cause, (PREP, BATCH))
-        length = np.minimum(track.end[mine], last) - np.maximum(track.start[mine], first)
-        found.append(int(np.maximum(length, 0).sum()))
-    return max(max(found), sum(found) // cores)
+        start, end = np.maximum(track.start[mine], first), np.minimum(track.end[mine], last)
+        works.append(union(start, end))
+    # Spans of threads that share a core are longer than their work: no more than all cores work at any time.
+    shared = sum(at_least(works, level).total_ns for level in range(1, min(cores, len(works)) + 1)) // cores
+    return max([shared, *(work.total_ns for work in works)])

@@ -297,7 +297,7 @@ class Walk:
             else:
                 self._rest(low, now)
             return low, track.index, context
-        self._rest(found[0], now)
+        self._rest(found[0], now, handed_over=context >= 0)
         return found[0], found[1], context
 
     def _ended(self, low: int, now: int, context: int) -> tuple[int, int] | None:
