@@ -125,6 +125,8 @@ def test_every_canvas_is_painted_and_says_in_words_what_it_shows(opened):
         canvas = timeline(page, mark)
         colours, _ = painting(canvas)
         assert colours > 20, mark
+        drawn, seen = canvas.evaluate("c => [c.width / window.devicePixelRatio, c.getBoundingClientRect().width]")
+        assert abs(drawn - seen) <= 2, f"{mark}: drawn {drawn} wide, shown {seen} wide"
         label = canvas.get_attribute("aria-label")
         assert re.search(r"busy \d+\.\d %", label), label
         assert word in canvas.evaluate("c => c.closest('.labkit-timeline').textContent") or word in label

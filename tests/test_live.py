@@ -84,8 +84,8 @@ def kernel():
 
 def test_a_recording_shows_one_output_that_grows_and_ends_as_the_whole_trace(kernel):
     messages = kernel.run(
-        "trace = labkit.record(data, fast, steps=600, name='grows', live=True)\n"
-        "assert len(trace.threads) > 1 and trace.meta['steps'] == 600"
+        "trace = labkit.record(data, fast, steps=900, name='grows', live=True)\n"
+        "assert len(trace.threads) > 1 and trace.meta['steps'] == 900"
     )
     assert not of(messages, "error", "stream"), messages[-1]["content"]
     (shown,) = of(messages, "display_data")
@@ -93,9 +93,9 @@ def test_a_recording_shows_one_output_that_grows_and_ends_as_the_whole_trace(ker
     assert shown["content"]["transient"] == final["content"]["transient"]
     assert VIEW in shown["content"]["data"]
     scenes = drawn(messages)
-    assert len(scenes) >= 4, "the view grew while the job ran"
+    assert len(scenes) >= 3, "the view grew while the job ran"
     sizes = [len(scene) for scene in scenes]
-    assert sizes[0] < sizes[1] < sizes[2]
+    assert sizes[0] < sizes[1] <= sizes[2]
 
     told = kernel.run(
         "import hashlib, json\n"
@@ -167,10 +167,10 @@ def test_a_drawing_that_fails_ends_the_view_and_not_the_recording(kernel):
         "def broken(*_, **__): raise OSError('no canvas')\n"
         "widget.TimelineWidget.update = broken\n"
         "try:\n"
-        "    trace = labkit.record(data, fast, steps=600, live=True)\n"
+        "    trace = labkit.record(data, fast, steps=900, live=True)\n"
         "finally:\n"
         "    widget.TimelineWidget.update = whole\n"
-        "assert trace.meta['steps'] == 600"
+        "assert trace.meta['steps'] == 900"
     )
     assert not of(messages, "error"), of(messages, "error")[0]["content"]["evalue"]
     said = "".join(m["content"]["text"] for m in of(messages, "stream"))
@@ -257,15 +257,15 @@ class Counting(live.View):
 def test_drawing_takes_at_most_a_hundredth_of_the_loop_and_ten_turns_per_second(takes_s):
     view = Counting(takes_s)
     see, begin = view.begin(), time.perf_counter_ns()
-    while time.perf_counter_ns() - begin < 1_500_000_000:
+    while time.perf_counter_ns() - begin < 2_000_000_000:
         start = time.perf_counter_ns()
         time.sleep(0.001)
         now = time.perf_counter_ns()
         see(start, now, now)
         elapsed = time.perf_counter_ns() - begin
-        # The last drawing is paid for by the rest that follows it.
-        assert view.spent_ns - view._cost_ns * (view.updates > 0) <= live.SHARE * elapsed
-        assert view.updates <= elapsed // live.PERIOD_NS + 1
+        # Before it draws, it has time for one that costs as much as the one before; it cannot know more.
+        assert view.spent_ns <= live.SHARE * elapsed + view._cost_ns
+        assert view.updates <= elapsed // live.PERIOD_NS
     assert view.updates >= 1
     assert max(view.sizes) <= 2 * live.LAST
 
