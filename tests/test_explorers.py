@@ -54,6 +54,25 @@ def test_a_pipeline_is_never_faster_than_the_ideal(place):
         assert answer.timeline.images_per_s <= 1.1 * best.together
 
 
+@pytest.mark.parametrize(
+    ("changes", "fetch", "prep", "train", "limit"),
+    [
+        ({}, 500, 200, 400, "preparation (P), its one thread"),
+        ({"map_calls": 2, "cycle_length": 8}, 4000, 500, 400, "the accelerator (G)"),
+        ({"map_calls": 2, "cycle_length": 8, "accelerators": 4}, 4000, 500, 1600, "preparation (P), its calls"),
+        ({"map_calls": 2, "cycle_length": 8, "bandwidth_mb_s": 10.0}, 100, 500, 400, "fetch (F)"),
+        ({"map_calls": 8, "threads": 8, "accelerators": 4}, 4000, 1000, 1600, "its one thread that makes batches"),
+        ({"map_calls": 8, "cores": 1, "accelerators": 4}, 500, 200, 1600, "preparation (P), its cores"),
+        ({"cache_hit": 1.0}, float("inf"), 200, 400, "preparation (P), its one thread"),
+    ],
+)
+def test_the_three_rates_are_those_on_paper(changes, fetch, prep, train, limit):
+    costs = simulate.Costs(open=1.0, read=1.0, map={"decode": 3.0, "resize": 1.0}, batch=16.0, train=40.0)
+    best = explorers.ideal(costs, simulate.Knobs(**{"batch_size": 16, "cores": 16} | changes))
+    assert (best.fetch, best.prep, best.train) == pytest.approx((fetch, prep, train))
+    assert limit in best.limit
+
+
 @pytest.mark.parametrize(("name", "label"), BUTTONS)
 def test_every_button_leads_to_a_modelled_run_and_its_figures_in_words(name, label):
     answer = explorers.explore(name).answer(label)
@@ -146,6 +165,14 @@ def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
     assert spoken(panel.headline.value) == explorer.first.headline, "and back again"
 
 
+def test_a_button_that_moves_several_sliders_answers_once():
+    panel = Panel(explorers.explore("00"))
+    answers = []
+    panel.headline.observe(answers.append, "value")
+    panel.controls.buttons[-1].click()
+    assert len(answers) == 1
+
+
 def test_the_opening_position_can_be_shown_above_the_current_one():
     explorer = explorers.explore("02")
     panel = Panel(explorer)
@@ -223,6 +250,17 @@ def test_a_measured_run_sets_the_sliders():
     with pytest.raises(TypeError, match=r"trace is a Timeline; allowed: the Trace that labkit\.record returns"):
         explorers.explore("01", trace=measured)
     assert explorers.explore("01", trace=trace, train_ms=5).start["train_ms"] == 5
+
+
+def test_a_run_beyond_the_sliders_makes_them_longer():
+    costs = simulate.Costs(map={"decode": 44.0}, train=900.0)
+    trace = simulate.run(costs, simulate.Knobs(batch_size=96), steps=4)
+    explorer = explorers.explore("02", trace=trace)
+    opened = {name: explorer.start[name] for name in ("batch_size", "train_ms", "work_ms")}
+    assert opened == pytest.approx({"batch_size": 96, "train_ms": 900, "work_ms": 44})
+    assert explorer.answer(**opened).headline == explorer.first.headline
+    with pytest.raises(ValueError, match="train_ms is 1000; allowed: a number from 1 to 900"):
+        explorer.answer(train_ms=1000)
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
