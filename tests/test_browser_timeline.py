@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ElementTree
 
 import nbformat
 import pytest
-from browser import ROOT, SHOTS, run_all
+from browser import SHOTS, run_all, walk
 from PIL import Image
 
 pytestmark = pytest.mark.browser
@@ -117,6 +117,15 @@ def middle_of_gap(canvas, number):
     )
     box = canvas.bounding_box()
     return box["x"] + x, box["y"] + y
+
+
+def download(canvas, kind, folder):
+    """Press a button of the timeline; return the file that the browser keeps."""
+    button = canvas.locator("xpath=ancestor::*[contains(@class,'labkit-timeline')]").get_by_text(kind, exact=True)
+    with canvas.page.expect_download() as info:
+        button.click()
+    info.value.save_as(folder / info.value.suggested_filename)
+    return folder / info.value.suggested_filename
 
 
 def test_every_canvas_is_painted_and_says_in_words_what_it_shows(opened):
@@ -232,23 +241,17 @@ def test_every_download_is_what_it_says(opened, tmp_path):
     canvas = timeline(page, "one")
     canvas.focus()
     page.keyboard.press("0")
-    got = {}
-    for kind in ("PNG", "SVG", "CSV", "Perfetto"):
-        button = canvas.locator("xpath=ancestor::*[contains(@class,'labkit-timeline')]").get_by_text(kind, exact=True)
-        with page.expect_download() as info:
-            button.click()
-        got[kind] = (tmp_path / kind, info.value.suggested_filename)
-        info.value.save_as(tmp_path / kind)
-    image = Image.open(got["PNG"][0])
+    got = {kind: download(canvas, kind, tmp_path) for kind in ("PNG", "SVG", "CSV", "Perfetto")}
+    image = Image.open(got["PNG"])
     image.load()
     assert image.width > 800
     assert len(image.convert("RGB").getcolors(1 << 24)) > 20
-    assert ElementTree.parse(got["SVG"][0]).getroot().tag.endswith("svg")
-    rows = list(csv.DictReader(io.StringIO(got["CSV"][0].read_text(encoding="utf-8"))))
-    events = json.loads(got["Perfetto"][0].read_text(encoding="utf-8"))["traceEvents"]
+    assert ElementTree.parse(got["SVG"]).getroot().tag.endswith("svg")
+    rows = list(csv.DictReader(io.StringIO(got["CSV"].read_text(encoding="utf-8"))))
+    events = json.loads(got["Perfetto"].read_text(encoding="utf-8"))["traceEvents"]
     spans = [event for event in events if event["ph"] == "X"]
     assert len(rows) == len(spans) > 50
-    assert {got[k][1].rsplit(".", 1)[1] for k in got} == {"png", "svg", "csv", "json"}
+    assert [path.suffix for path in got.values()] == [".png", ".svg", ".csv", ".json"]
 
 
 def test_the_theme_of_the_lab_is_followed(opened):
@@ -275,9 +278,9 @@ WIDTHS = """() => {
     .concat(all('.labkit-timeline[data-painted] canvas.lt-lanes').map(c => c.width)); }"""
 
 
-def save(page, lab, name):
+def save(page, lab, name, canvas):
     """Save with the keyboard, the timeline having the focus; return the notebook as it lies on the disk."""
-    timeline(page, "one").focus()
+    canvas.focus()
     page.keyboard.press("Control+s")
     page.wait_for_function("!window.jupyterapp.shell.currentWidget.context.model.dirty", timeout=20_000)
     page.wait_for_timeout(500)
@@ -287,7 +290,7 @@ def save(page, lab, name):
 def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, chromium, lab, made):
     """As the reader saved it, trusted; as the build stores it, trusted and not."""
     page, _ = opened
-    saved = save(page, lab, made)
+    saved = save(page, lab, made, timeline(page, "one"))
     outputs = [o for c in saved.cells if c.cell_type == "code" for o in c.outputs if "image/png" in o.get("data", {})]
     assert len(outputs) == 3, "live, one and two"
     assert all(len(o.metadata["image/png"]["alt"]) > 40 for o in outputs)
@@ -314,7 +317,7 @@ def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, chromium,
 
 
 def test_as_a_web_page_it_is_a_picture_with_words(opened, lab, made, tmp_path):
-    save(opened[0], lab, made)
+    save(opened[0], lab, made, timeline(opened[0], "one"))
     command = [sys.executable, "-m", "nbconvert", "--to", "html", "--output-dir", str(tmp_path), str(lab.home / made)]
     subprocess.run(command, check=True, capture_output=True)
     text = (tmp_path / "timeline.html").read_text(encoding="utf-8")
@@ -328,24 +331,35 @@ def test_no_request_left_the_machine(opened):
     assert opened[1] - {"nobody"} == {"localhost"}
 
 
-def test_notebook_02_runs_to_its_end_and_answers_to_keys(chromium, lab):
+def test_notebook_02_is_run_touched_saved_and_reopened(chromium, lab, tmp_path):
+    """A reader's way through one notebook of the course, from Run All to the next day."""
     name = "02_overlap_with_prefetch.ipynb"
-    code = [c for c in nbformat.read(ROOT / "notebooks" / name, as_version=4).cells if c.cell_type == "code"]
     page, hosts = lab.open(chromium, name, height=1200)
     run_all(page)
     assert page.get_by_text(ERROR).count() == 0
-    if any("labkit.show(" in c.source for c in code):
-        canvas = page.locator(LANES).first
+    assert len(walk(page, "run-all")) + page.locator(LANES).count() >= 2
+    canvas, before = page.locator(LANES).first, cells_of(page)
+    if "labkit.show(" in "".join(before):
         canvas.scroll_into_view_if_needed()
-        before = cells_of(page)
         canvas.focus()
+        page.keyboard.press("0")
         whole = painting(canvas)
         assert whole[0] > 20
         for key in ("w", "b", "d", "d"):
             page.keyboard.press(key)
         assert painting(canvas)[1] != whole[1]
         assert cells_of(page) == before
-        page.keyboard.press("n")
-        assert detail(canvas).startswith("Gap ")
-    assert hosts - {"nobody"} == {"localhost"}
+        page.keyboard.press("0")
+        page.mouse.click(*middle_of_gap(canvas, 1))
+        assert detail(canvas).startswith("Gap 2 of ")
+        image = Image.open(download(canvas, "PNG", tmp_path))
+        assert len(image.convert("RGB").getcolors(1 << 24)) > 20
+        assert save(page, lab, name, canvas).cells[-1].cell_type == "markdown"
+    page.close()
+    lab.end_sessions()
+    page, more = lab.open(chromium, name, height=1200)
+    lab.end_sessions()
+    assert len(walk(page, "next-day")) + page.locator(LANES).count() >= 2
+    assert page.get_by_text(ERROR).count() == 0
+    assert (hosts | more) - {"nobody"} == {"localhost"}
     page.close()

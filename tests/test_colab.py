@@ -197,6 +197,49 @@ def test_photos_serve_files_where_tfds_is_broken_and_say_why(colab_python, root,
     assert "protobuf" in done.stdout.split("NOTE")[1]
 
 
+#: A kernel of its own, as Colab has it; what a cell publishes is printed.
+PUBLISHED = """
+import json
+from jupyter_client.manager import start_new_kernel
+manager, client = start_new_kernel(kernel_name="python3")
+code = '''
+from labkit.trace import Span, Trace
+import labkit
+spans = [Span("consumer", n, c, 10_000_000 * i + a, 4_000_000, i)
+         for i in range(9) for n, c, a in (("wait for batch", "wait", 0), ("train step", "train", 5_000_000))]
+trace = Trace.from_spans(spans, kinds={"consumer": "consumer"}, name="nine", images=9)
+labkit.show(trace, trace)
+'''
+wanted, found = client.execute(code), []
+while True:
+    message = client.get_iopub_msg(timeout=90)
+    if message["parent_header"].get("msg_id") == wanted:
+        if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+            break
+        if message["msg_type"] in ("display_data", "execute_result", "error", "stream"):
+            found.append([message["msg_type"], message["content"]])
+manager.shutdown_kernel(now=True)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.colab
+def test_a_timeline_is_published_with_its_picture_under_colabs_widgets(colab_python, root, tmp_path):
+    """ipywidgets 7.7.1 and IPython 7.34 lose the picture beside a widget, unless the widget publishes itself."""
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [colab_python, "-c", PUBLISHED], capture_output=True, text=True, check=False, env=env, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    ((kind, content),) = json.loads(done.stdout)
+    assert kind in ("display_data", "execute_result"), content
+    data = content["data"]
+    assert data["image/png"].startswith("iVBOR")
+    assert "busy" in data["text/plain"]
+    assert "busy" in content["metadata"]["image/png"]["alt"]
+    assert {"application/vnd.jupyter.widget-view+json", "text/html"} & set(data), "nothing to touch"
+
+
 #: Fast, and together they touch every room that a notebook uses.
 FAST_TESTS = (
     "test_timeline.py",
@@ -205,6 +248,11 @@ FAST_TESTS = (
     "test_measures.py",
     "test_accelerators.py",
     "test_recorder.py",
+    "test_live.py",
+    "test_scene.py",
+    "test_causes.py",
+    "test_predictions.py",
+    "test_simulate.py",
     "test_grading.py",
     "test_charts.py",
     "test_stack.py",

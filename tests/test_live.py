@@ -224,14 +224,12 @@ def test_in_a_terminal_it_prints_nothing_and_loads_no_widget():
     assert done.stdout == done.stderr == ""
 
 
-def test_what_is_no_answer_to_live_is_refused():
-    import tensorflow as tf
-
-    import labkit
-    from labkit import accelerators
-
-    with pytest.raises(TypeError, match=r"live is 'yes'; allowed: True or False"):
-        labkit.record(tf.data.Dataset.range(9).batch(1), accelerators.modelled(step_ms=1), live="yes")
+def test_what_is_no_answer_to_live_is_refused(kernel):
+    messages = kernel.run("labkit.record(data, fast, live='yes')")
+    (error,) = of(messages, "error")
+    assert error["content"]["ename"] == "TypeError"
+    assert error["content"]["evalue"] == "live is 'yes'; allowed: True or False"
+    assert not of(messages, "display_data")
 
 
 # -- the budget, without a notebook ------------------------------------------------------
