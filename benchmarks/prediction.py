@@ -35,20 +35,21 @@ class Case(NamedTuple):
     changes: dict[str, Any]
 
 
-AHEAD = {"map_calls": 1, "cycle_length": 1, "prefetch": 2}
+#: Those named as in `labkit.ladder` are its rungs; the others are written out below.
 CASES = (
     Case("naive, slow accelerator", "naive", {"train": SLOW_MS}),
-    Case("prefetch", "naive", {"prefetch": 2}),
-    Case("prefetch, slow accelerator", "naive", {"prefetch": 2, "train": SLOW_MS}),
+    Case("prefetch(AUTOTUNE)", "naive", {"prefetch": 2}),
+    Case("prefetch(AUTOTUNE), slow accelerator", "naive", {"prefetch": 2, "train": SLOW_MS}),
     Case("map ×2, prefetch", "naive", {"map_calls": 2, "prefetch": 2}),
     Case("naive", "map ×2, prefetch", {"map_calls": 1, "prefetch": 0}),
-    Case("parallel interleave (ladder)", "naive", {"cycle_length": 8, "prefetch": 2}),
+    Case("prefetch(1)", "naive", {"prefetch": 1}),
+    Case("parallel interleave", "naive", {"cycle_length": 8, "prefetch": 2}),
     Case("batch first, prefetch", "batch first", {"prefetch": 2}),
     Case("batch first, map ×2, prefetch", "batch first", {"map_calls": 2, "prefetch": 2}),
     Case("naive, far storage", "naive", {"latency_ms": LATENCY_MS}),
     Case("prefetch, far storage", "naive, far storage", {"prefetch": 2}),
     Case("map ×8, prefetch, far storage", "naive, far storage", {"map_calls": 8, "threads": 8, "prefetch": 2}),
-    Case("prefetch", "naive, far storage", {"cache_hit": 1.0, "prefetch": 2}),
+    Case("prefetch(AUTOTUNE)", "naive, far storage", {"cache_hit": 1.0, "prefetch": 2}),
     Case("shards, interleave ×4, prefetch, far storage", "shards, far storage", {"cycle_length": 4, "prefetch": 2}),
 )
 
@@ -85,20 +86,20 @@ def pipelines(album: Any) -> dict[str, tuple[Any, float]]:
         options.threading.private_threadpool_size = threads
         return plain(dataset).with_options(options)
 
-    naive = plain(files.map(ladder.prepare).batch(32))
-    ahead = plain(files.map(ladder.prepare).batch(32).prefetch(2))
+    wanted = ("naive", "prefetch(1)", "prefetch(AUTOTUNE)", "parallel interleave")
+    rungs = {rung.name: rung.build(album) for rung in ladder.RUNGS if rung.name in wanted}
+    naive, ahead = rungs["naive"], rungs["prefetch(AUTOTUNE)"]
     two = plain(files.map(ladder.prepare, num_parallel_calls=2).batch(32).prefetch(2))
     first = files.map(small).batch(32, drop_remainder=True).map(augment.fresh)
     first_two = files.map(small, num_parallel_calls=2).batch(32, drop_remainder=True).map(augment.fresh)
     return {
         "naive": (naive, FAST_MS),
         "naive, slow accelerator": (naive, SLOW_MS),
-        "prefetch": (ahead, FAST_MS),
-        "prefetch, slow accelerator": (ahead, SLOW_MS),
+        "prefetch(AUTOTUNE)": (ahead, FAST_MS),
+        "prefetch(AUTOTUNE), slow accelerator": (ahead, SLOW_MS),
         "map ×2, prefetch": (two, FAST_MS),
-        "parallel interleave (ladder)": (
-            next(r for r in ladder.RUNGS if r.name == "parallel interleave").build(album), FAST_MS,
-        ),
+        "prefetch(1)": (rungs["prefetch(1)"], FAST_MS),
+        "parallel interleave": (rungs["parallel interleave"], FAST_MS),
         "batch first": (plain(first), FAST_MS),
         "batch first, prefetch": (plain(first.prefetch(2)), FAST_MS),
         "batch first, map ×2, prefetch": (plain(first_two.prefetch(2)), FAST_MS),
@@ -122,7 +123,7 @@ def machine(cores: int, folder: Path, seconds: float) -> None:
 
     labkit.setup()
     best: dict[str, Any] = {}
-    rounds = 0
+    rounds, before = 0, _processor_seconds()
     known = pipelines(photos.load(scale="tiny"))
     end = time.monotonic() + seconds
     longest = 0.0
@@ -136,9 +137,19 @@ def machine(cores: int, folder: Path, seconds: float) -> None:
                 best[name] = trace
         rounds += 1
         longest = max(longest, time.monotonic() - begin)
+    own, every = (now - then for now, then in zip(_processor_seconds(), before, strict=True))
     for number, trace in enumerate(best.values()):
+        trace.meta["others"] = max(0.0, every - own) / max(every, 1e-9)
         trace.meta["rounds"] = rounds
         trace.save(folder / f"{cores}-{number}.json")
+
+
+def _processor_seconds() -> tuple[float, float]:
+    """Return the processor time of this process and that of all programs on the machine, in seconds."""
+    own = os.times()
+    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    idle = ticks[3] + ticks[4]
+    return own.user + own.system, (sum(ticks[:8]) - idle) / os.sysconf("SC_CLK_TCK")
 
 
 def _step_ms(trace: Any) -> float:
@@ -175,7 +186,10 @@ def report(folder: Path, settings: list[int]) -> None:
     for cores in settings:
         found = [Trace.load(path) for path in folder.glob(f"{cores}-*.json")]
         traces = {t.meta["name"]: t for t in found}
-        print(f"{cores} {'core' if cores == 1 else 'cores'}; the fastest of {found[0].meta['rounds']} rounds")
+        print(
+            f"{cores} {'core' if cores == 1 else 'cores'}; the fastest of {found[0].meta['rounds']} rounds; "
+            f"other programs took {found[0].meta.get('others', 0.0):.0%} of the processor time"
+        )
         print(f"  {'pipeline':46s}{'fitted on':24s}{'measured':>10s}{'predicted':>11s}{'error':>9s}")
         for case in CASES:
             model = simulate.fit(traces[case.fitted_on])
