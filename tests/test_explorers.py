@@ -294,6 +294,7 @@ def test_the_planning_explorer_shows_what_plan_says(preset):
     panel.controls.buttons[list(scale.PRESETS).index(preset)].click()
     plan = scale.plan(preset)
     assert spoken(panel.headline.value) == f"{plan.headline()} {plan.advice}"
+    assert plan.source in spoken(panel.details.value), "a button of a preset shows its sources"
     for picture in (panel.limits, panel.stall):
         assert 'alt="' in picture.value
         assert "data:image/png;base64," in picture.value

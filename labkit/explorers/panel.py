@@ -163,9 +163,8 @@ class PlanPanel:
 
     def _show(self, plan: scale.Plan) -> None:
         self.headline.value = live(f"{plan.headline()} {plan.advice}")
-        self.details.value = (
-            f'<pre style="white-space: pre-wrap; line-height: 1.4; color: inherit">{escape(str(plan))}</pre>'
-        )
+        style = "white-space: pre-wrap; word-break: normal; line-height: 1.4; color: inherit"
+        self.details.value = f'<pre style="{style}">{escape(str(plan))}</pre>'
         for place, picture in ((self.limits, plan.limits()), (self.stall, plan.stall())):
             data = base64.b64encode(picture.png()).decode("ascii")
             place.value = (

@@ -90,8 +90,15 @@ class ScaleExplorer(Shown):
         changed = {k: v for k, v in position.items() if v != opened[k]}
         if not changed:
             return self.start
-        rest = asdict(self.start.setting) | {k: position[k] for k in changed}
-        return scales.plan(**rest)
+        made = scales.plan(**asdict(self.start.setting) | changed)
+        # What is just a preset keeps its name and its sources.
+        known = (scales.plan(name) for name in scales.PRESETS)
+        return next((p for p in known if _same(p.setting, made.setting)), made)
+
+
+def _same(one: scales.Setting, other: scales.Setting) -> bool:
+    """Tell whether two settings are the same plan: "V100" is its images per second, too."""
+    return asdict(one) | {"accelerator": one.rate} == asdict(other) | {"accelerator": other.rate}
 
 
 def scale(preset: str | None = None, **changes: Any) -> ScaleExplorer:
