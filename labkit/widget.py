@@ -180,10 +180,10 @@ class TimelineWidget(anywidget.AnyWidget):
 
 @lru_cache(maxsize=1)
 def _module() -> str:
-    """Return the module as the text of a script: without exports, remarks, margins, and the end of a script in it."""
+    """Return the module as the text of a script: without exports, remarks and margins."""
     lines = [line.strip() for line in MODULE.read_text(encoding="utf-8").splitlines()]
     plain = [line.removeprefix("export ") for line in lines if not line.startswith(("export default", "//"))]
-    return "\n".join(filter(None, plain)).replace("</script", "<\\/script")
+    return "\n".join(filter(None, plain))
 
 
 def show(

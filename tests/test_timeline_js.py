@@ -198,6 +198,20 @@ def test_the_pixels_of_the_accelerator_are_its_busy_share(show, theme):
             assert true - 0.13 < painted < true + 0.02, (theme, trace, share, painted, true)
 
 
+def test_categories_stand_on_each_other_and_have_their_share_of_the_pixels(show):
+    trace = crowd(30_000)
+    page, lane = show(trace), Timeline(trace).lanes[3]
+    pixels = page.evaluate("""() => { const p = view.places[3], r = devicePixelRatio, left = Math.ceil(view.left);
+      const width = Math.floor(view.right) - left, d = view.canvas.getContext('2d')
+        .getImageData(left * r, p.y * r, width * r, p.lane.height * r); return [...d.data]; }""")
+    pixels = np.array(pixels, np.uint8).reshape(-1, 4)[:, :3].astype(int)
+    for category, own_ns in lane.by_category.items():
+        fill = THEMES["light"].fill[category]
+        distance = np.abs(pixels - [int(fill[i : i + 2], 16) for i in (1, 3, 5)]).sum(axis=1)
+        # Edges between two colours are blended, and count for neither.
+        assert own_ns / lane.window_ns - 0.08 < (distance < 40).mean() < own_ns / lane.window_ns + 0.02, category
+
+
 def test_texts_never_overlap_and_stay_inside(show):
     long = job(name="a name that is much longer than any line of the page could ever hold " * 3)
     renamed = Trace(**{c: getattr(long, c) for c in Trace._DTYPES}, names=tuple(n * 9 for n in long.names),

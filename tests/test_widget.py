@@ -93,6 +93,7 @@ SESSION = """
 from IPython.testing.globalipapp import start_ipython
 from IPython.display import display
 shell = start_ipython()
+shell.display_formatter.ipython_display_formatter.enabled = True  # as in the kernel of a notebook
 out = []
 class Pub(type(shell.display_pub)):
     def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **_):

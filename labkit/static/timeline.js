@@ -669,9 +669,11 @@ export class View {
     for (const run of this.scene.runs) {
       const n = run.edge.length, mine = visible.filter((p) => p.run === run.index);
       if (n < 2 || (run.edge[n - 1] - run.edge[0]) / (n - 1) < 12 * pixel || !mine.length) continue;
-      const from = Math.min(...mine.map((p) => p.y)), to = Math.max(...mine.map((p) => p.y + p.lane.height * p.scale));
+      const ends = mine.map((p) => [p.y, p.y + p.lane.height * p.scale]); // woven lanes: each run's lines in its own
+      const whole = [[ends[0][0], ends[ends.length - 1][1]]];
       for (let i = above(run.edge, this.first); i < n && run.edge[i] < this.last; i++) {
-        pen.line(this.x(run.edge[i]), top + from, this.x(run.edge[i]), top + to, this.colours.line, 0.8);
+        const x = this.x(run.edge[i]);
+        for (const [from, to] of this.mode === "stacked" ? whole : ends) pen.line(x, top + from, x, top + to, this.colours.line, 0.8);
       }
     }
   }
