@@ -153,6 +153,12 @@ class Knobs:
     ------
     ValueError
         If a knob is out of range; the sentence names it.
+
+    Notes
+    -----
+    At constant costs more of a resource is never slower in the long run, but for some per cent where threads
+    that share cores fall into another rhythm. With costs that vary, one more call or thread may change which image
+    waits for which, and single steps may be later.
     """
 
     batch_size: int = 32

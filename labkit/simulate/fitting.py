@@ -87,7 +87,7 @@ def fitted(trace: Trace, core_gain: float) -> Fitted:
         map_calls=workers,
         threads=workers if workers > host.cores else None,
         cycle_length=_readers(timeline) if run.interleaved else 1,
-        prefetch=_lead(trace) if run.ahead else 0,
+        prefetch=_lead(trace, each) if run.ahead else 0,
         accelerators=each,
         deterministic=(trace.meta.get("options") or {}).get("deterministic") != "False",
     )
@@ -295,11 +295,11 @@ def _readers(timeline: Timeline) -> int:
     return max(2, sum(n >= 0.3 * max(spans) for n in spans)) if spans else 2
 
 
-def _lead(trace: Trace) -> int:
+def _lead(trace: Trace, each: int) -> int:
     """Return how far the batches that were made ran ahead of those that were taken; 1 at least."""
     made = np.sort(trace.end_ns[trace.select("batch", kind="pipeline")])
     taken = np.sort(trace.end_ns[trace.select("wait", kind="consumer")])
     if not len(made) or not len(taken):
         return 1
-    lead = np.searchsorted(made, taken, side="right") - np.arange(1, len(taken) + 1)
-    return int(lead.max() - lead.min() + 1)
+    lead = np.searchsorted(made, taken, side="right") - each * np.arange(1, len(taken) + 1)
+    return max(1, int(lead.max() - lead.min()))
