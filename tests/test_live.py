@@ -200,7 +200,7 @@ def test_an_interrupted_recording_leaves_a_picture_and_a_kernel_that_goes_on(ker
         if message["parent_header"].get("msg_id") != wanted:
             continue
         messages.append(message)
-        if len(drawn(messages)) > 2 and not stopped:
+        if len(drawn(messages)) > 1 and not stopped:
             kernel.manager.interrupt_kernel()
             stopped = True
         if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
