@@ -84,6 +84,7 @@ class TimelineWidget(anywidget.AnyWidget):
         self._title = title
         self._pages: list[str] = []
         block = self._build(timeline, after)
+        self._key = _digest(block)
         super().__init__(scene=block, look={"theme": self._theme, "height": height})
 
     def update(self, timeline: Timeline | Trace, after: Timeline | Trace | None = None) -> None:
@@ -122,8 +123,10 @@ class TimelineWidget(anywidget.AnyWidget):
 
     def __str__(self) -> str:
         """Return the text equivalent."""
-        runs = self._made.header["runs"]
-        return "\n".join(f"{run['label']}:\n{run['text']}" if run["label"] else run["text"] for run in runs)
+        texts = [str(timeline) for timeline in self._made.timelines]
+        if len(texts) == 1:
+            return texts[0]
+        return "\n".join(f"{label}:\n{text}" for label, text in zip(self._labels, texts, strict=True))
 
     __repr__ = __str__
 
@@ -173,9 +176,14 @@ class TimelineWidget(anywidget.AnyWidget):
         block = base64.b64encode(gzip.compress(self.scene, 6, mtime=0)).decode()
         if len(block) > STORED:
             return None
-        name = f"labkit-{hashlib.sha256(self.scene).hexdigest()[:12]}"
-        look = json.dumps({**self.look, "key": self.model_id})
+        name = f"labkit-{_digest(self.scene)}"
+        look = json.dumps({**self.look, "key": self._key})
         return _PAGE.format(name=name, png=png, alt=html.escape(self.alt), module=_module(), block=block, look=look)
+
+
+def _digest(block: bytes) -> str:
+    """Return a name for a block: equal runs are stored as equal pages, which a test of a notebook can compare."""
+    return hashlib.sha256(block).hexdigest()[:12]
 
 
 @lru_cache(maxsize=1)

@@ -773,6 +773,29 @@ def test_a_stored_page_is_alive_with_scripts_and_a_picture_without(chromium, tmp
         context.close()
 
 
+def test_a_page_in_the_place_of_another_keeps_the_zoom_and_one_beside_it_does_not(chromium):
+    made = labkit.show(job())
+    page = chromium.new_page()
+    put = """([html, replace]) => { const place = document.createElement('div'); place.innerHTML = html;
+      if (replace) document.body.replaceChildren(); document.body.append(place);
+      const old = place.querySelector('script'), now = document.createElement('script');
+      now.type = 'module'; now.textContent = old.textContent; old.replaceWith(now); return place; }"""
+
+    def shown(replace):
+        page.evaluate(put, [made._repr_mimebundle_()[0]["text/html"], replace])
+        page.wait_for_selector("body > div:last-child .labkit-timeline[data-painted]")
+        view = "[...document.querySelectorAll('.labkit-timeline')].at(-1).timeline"
+        return page.evaluate(f"[{view}.first, {view}.last]")
+
+    assert shown(True) == [0, 54 * MS]
+    page.evaluate("document.querySelector('.labkit-timeline').timeline.show(1e7, 3e7)")
+    assert shown(False) == [0, 54 * MS], "beside it"
+    page.evaluate("[...document.querySelectorAll('.labkit-timeline')].at(-1).timeline.show(1e7, 2e7)")
+    made.update(job(steps=9))
+    assert shown(True) == [10 * MS, 20 * MS], "in its place, with other spans"
+    page.close()
+
+
 @pytest.mark.parametrize("theme", sorted(THEMES))
 def test_screenshots_are_kept_to_be_looked_at(show, theme):
     SHOTS.mkdir(parents=True, exist_ok=True)

@@ -62,6 +62,10 @@ def test_a_notebook_stores_a_page_of_its_own_a_picture_and_words_but_no_view_of_
     assert set(made._repr_mimebundle_(include={"image/png"})[0]) == {"image/png"}
 
 
+def test_equal_runs_are_stored_as_equal_pages():
+    assert labkit.show(job())._repr_mimebundle_() == labkit.show(job())._repr_mimebundle_()
+
+
 def test_words_of_a_trace_are_never_markup():
     data, _ = labkit.show(job(name='</script><img src=x onerror="alert(1)">'))._repr_mimebundle_()
     page = data["text/html"]

@@ -28,7 +28,7 @@ from labkit.scene.places import OVERVIEW, overlaid, stacked, strip
 from labkit.scene.threads import Threads
 from labkit.timeline import Timeline
 from labkit.trace import CATEGORIES, Trace
-from labkit.wording import accelerator, percent, provenance
+from labkit.wording import percent, provenance
 
 __all__ = ["OVERVIEW", "SENTENCES", "VERSION", "Scene", "Series", "timeline_of"]
 
@@ -173,11 +173,8 @@ class Scene:
             "label": label,
             "name": str(timeline.meta.get("name") or ""),
             "origin": timeline.origin,
-            "accelerator": accelerator(timeline.meta),
             "headline": provenance(timeline.meta),
             "figures": words.figures(timeline),
-            "text": str(timeline),
-            "busy": timeline.busy,
             "span_ns": timeline.span_ns,
             "start_ns": str(timeline.start_ns),
             "images": timeline.images,
@@ -209,7 +206,7 @@ class Scene:
             rows[-1]["h"] += _ROW - y
             y = _ROW
         return {
-            "name": " ".join(lane.name.split()), "kind": lane.kind, "spans": len(lane), "share": lane.share,
+            "name": " ".join(lane.name.split()), "kind": lane.kind, "spans": len(lane),
             "busy": percent(lane.share), "note": words.note(lane), "height": y, "rows": rows,
             # Kernels are seen twice, on their stream and on the accelerator; they are exported once.
             "export": not kernels, "shown": True,
@@ -255,7 +252,7 @@ class Scene:
             steps = self._steps_of(trace.step[rows][mine])
             series.append([CATEGORIES.index("train"), thread, self._count, int(mine.sum()), steps])
             self._keep(start[mine], (end - start)[mine], trace.name[rows][mine])
-        return [{"name": "train steps", "kind": "host", "spans": len(rows), "share": 0.0, "busy": "", "note": "",
+        return [{"name": "train steps", "kind": "host", "spans": len(rows), "busy": "", "note": "",
                  "height": 0, "rows": [{"y": 0, "h": 0, "series": series}],
                  "export": True, "shown": False}]  # fmt: skip
 

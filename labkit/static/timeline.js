@@ -1425,9 +1425,12 @@ export async function mount(el, text, look = {}) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const block = await new Response(stream).arrayBuffer();
   el.replaceChildren(); // the picture, which stays where scripts do not run
-  const view = new View(el, block, look), seen = globalThis.labkitSeen ??= new Map();
-  if (seen.has(look.key)) { view.keep(seen.get(look.key)); view.describe(null); } // the page that this one takes the place of
-  if (look.key) seen.set(look.key, view.seen);
+  const view = new View(el, block, look), shown = globalThis.labkitShown ??= new Map(), before = shown.get(look.key);
+  if (before && !before.root.deref()?.isConnected) { // this page takes the place of that one
+    view.keep(before.seen);
+    view.describe(null);
+  }
+  if (look.key) shown.set(look.key, { seen: view.seen, root: new WeakRef(view.root) });
   return view;
 }
 
