@@ -1143,7 +1143,7 @@ export class View {
     const run = this.scene.runs[r], { gap } = run, kind = run.gaps.kinds[gap.kind[k]];
     const head = `Gap ${(k + 1).toLocaleString("en-US")} of ${gap.start.length.toLocaleString("en-US")}${run.label ? `, ${run.label}` : ""}: ${duration(gap.length[k])}`;
     const lines = [`${head}, ${(gap.start[k] / 1e6).toFixed(3)} to ${((gap.start[k] + gap.length[k]) / 1e6).toFixed(3)} ms`];
-    lines.push(run.gaps.texts[k] ?? [`${duration(gap.length[k])} ${kind}`, gap.for_name[k] >= 0 ? run.names[gap.for_name[k]] : ""].filter(Boolean).join(": "));
+    lines.push(run.gaps.texts[k] ?? `Mostly ${kind}${gap.for_name[k] >= 0 ? `: ${run.names[gap.for_name[k]]}` : ""}.`);
     if (run.gaps.parts[k]) lines.push(`of which ${run.gaps.parts[k]}`);
     if (gap.for_start[k] >= 0 && gap.for_lane[k] >= 0) {
       const name = gap.for_name[k] >= 0 ? run.names[gap.for_name[k]] : "span";
