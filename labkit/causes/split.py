@@ -56,8 +56,8 @@ def split(timeline: Timeline) -> Split:
     first, last = waits.end[:-1], waits.end[1:]
     whole = last - first
     # What keeps the interpreter from starting the next step is prep; all else outside of a wait is the job's own.
-    held = complement(waits, 0, timeline.span_ns)
-    held = intersection(held, walk.python)
+    work = union(np.r_[waits.start, timeline.accelerator.busy.start], np.r_[waits.end, timeline.accelerator.busy.end])
+    held = intersection(complement(work, 0, timeline.span_ns), walk.python)
     own = waits.start[1:] - first - (covered_until(held, last) - covered_until(held, first))
     pairs = zip(first.tolist(), last.tolist(), strict=True)
     fetch = np.array([walk.path(start, end)[FETCH] for start, end in pairs], np.int64)
