@@ -1,4 +1,4 @@
-// The interactive timeline. It draws what labkit/scene.py computed, needs no kernel and no network, and is one plain
+// The interactive timeline. It draws what labkit.scene computed, needs no kernel and no network, and is one plain
 // ES module: anywidget calls the default export, a saved page calls mount(). Times are nanoseconds since the start of
 // the window, in float64, which holds each of them exactly.
 
