@@ -337,7 +337,7 @@ def test_notebook_02_is_run_touched_saved_and_reopened(chromium, lab, tmp_path):
     page, hosts = lab.open(chromium, name, height=1200)
     run_all(page)
     assert page.get_by_text(ERROR).count() == 0
-    assert len(walk(page, "run-all")) + page.locator(LANES).count() >= 2
+    assert len(walk(page, "run-all")) + page.locator(LANES).count() >= 1
     canvas, before = page.locator(LANES).first, cells_of(page)
     if "labkit.show(" in "".join(before):
         canvas.scroll_into_view_if_needed()
@@ -359,7 +359,7 @@ def test_notebook_02_is_run_touched_saved_and_reopened(chromium, lab, tmp_path):
     lab.end_sessions()
     page, more = lab.open(chromium, name, height=1200)
     lab.end_sessions()
-    assert len(walk(page, "next-day")) + page.locator(LANES).count() >= 2
+    assert len(walk(page, "next-day")) + page.locator(LANES).count() >= 1
     assert page.get_by_text(ERROR).count() == 0
     assert (hosts | more) - {"nobody"} == {"localhost"}
     page.close()
