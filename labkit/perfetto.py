@@ -17,7 +17,7 @@ from labkit.intervals import tracks
 from labkit.trace import CATEGORIES, Trace, write_aside
 
 #: Processes in the order in which they are listed; each kind of thread is one.
-_PROCESSES = {
+PROCESSES = {
     "consumer": "consumer: waits and train steps",
     "device": "accelerator",
     "pipeline": "input pipeline",
@@ -73,7 +73,7 @@ def _assign(trace: Trace) -> np.ndarray:
 
 def _ids(trace: Trace, track: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return process id, first track id and number of tracks of every thread; a thread without spans has none."""
-    kinds = list(_PROCESSES)
+    kinds = list(PROCESSES)
     pid = np.array([kinds.index(t.kind) + 1 for t in trace.threads], np.int64)
     count = np.zeros(len(trace.threads), np.int64)
     np.maximum.at(count, trace.thread, track + 1)
@@ -89,7 +89,7 @@ def _metadata(trace: Trace, track: np.ndarray) -> list[str]:
         events.append(json.dumps({"ph": "M", "name": what, "pid": process, "tid": thread, "args": args}))
 
     used = {int(p) for p, n in zip(pid, count, strict=True) if n}
-    for number, name in enumerate(_PROCESSES.values(), start=1):
+    for number, name in enumerate(PROCESSES.values(), start=1):
         if number in used:
             add("process_name", number, 0, name=f"{name} ({trace.meta['origin']})")
             add("process_sort_index", number, 0, sort_index=number)

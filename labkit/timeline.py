@@ -107,6 +107,8 @@ class Timeline:
 
     Attributes
     ----------
+    trace : Trace
+        What it was made from.
     origin : str
         "measured" or "modelled".
     span_ns : int
@@ -130,6 +132,7 @@ class Timeline:
             raise TypeError(f"a Timeline is made from a Trace, got {type(trace).__name__}")
         if min_gap_ns < 0:
             raise ValueError(f"min_gap_ns is {min_gap_ns}; allowed: 0 or more")
+        self.trace = trace
         self.meta: dict[str, Any] = dict(trace.meta)
         self.origin: str = self.meta["origin"]
         self.names = trace.names

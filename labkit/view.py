@@ -18,7 +18,7 @@ from labkit.palette import THEMES, use_theme
 from labkit.picture import Picture
 from labkit.timeline import Timeline
 from labkit.trace import CATEGORIES, Trace
-from labkit.wording import milliseconds, percent, provenance
+from labkit.wording import figures, milliseconds, provenance
 
 __all__ = ["THEMES", "Picture", "compare", "draw", "use_theme"]
 
@@ -202,16 +202,11 @@ def _headline(meta: dict[str, Any], words: str) -> str:
 
 
 def _figures(timeline: Timeline) -> str:
-    parts = [f"accelerator busy {percent(timeline.busy)}"]
-    if timeline.steps:
-        parts.append(f"step time {timeline.step_ms:,.1f} ms")
-    if timeline.images_per_s:
-        parts.append(f"{timeline.images_per_s:,.1f} images/s")
-    count = len(timeline.gaps)
-    parts.append(f"idle {milliseconds(timeline.idle_ns)} ms in {count:,} gap{'s' * (count != 1)}")
-    if timeline.steps and timeline.stalls.cause:
-        parts.append(f"waits mostly for {timeline.stalls.blame or timeline.stalls.cause}")
-    return " · ".join(parts)
+    stalls = timeline.stalls
+    if not timeline.steps or not stalls.cause:
+        return figures(timeline)
+    what = "the start of an epoch" if stalls.cause == "start" else stalls.blame or stalls.cause
+    return f"{figures(timeline)} · waits mostly for {what}"
 
 
 def _range(first: int, last: int) -> str:

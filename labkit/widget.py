@@ -50,7 +50,7 @@ class TimelineWidget(anywidget.AnyWidget):
     Parameters
     ----------
     timeline, after : Timeline or Trace
-    labels, theme, title, height
+    labels, theme, title, height, steps
         See `show`.
 
     Attributes
@@ -58,7 +58,7 @@ class TimelineWidget(anywidget.AnyWidget):
     scene : bytes
         What is drawn; see `labkit.scene`.
     look : dict
-        ``theme`` and ``height``, None where the page decides.
+        ``theme`` and ``height``, None where the page decides; ``last``, the nanosecond up to which it shows at first.
     """
 
     _esm = MODULE
@@ -74,6 +74,7 @@ class TimelineWidget(anywidget.AnyWidget):
         theme: str | None = None,
         title: str | None = None,
         height: int | None = None,
+        steps: int | None = None,
     ) -> None:
         if height is not None and (isinstance(height, bool) or not isinstance(height, int) or height < 100):
             raise ValueError(f"height is {height!r}; allowed: 100 pixels or more, or None for as high as the lanes")
@@ -81,11 +82,11 @@ class TimelineWidget(anywidget.AnyWidget):
         self._labels = (labels,) if isinstance(labels, str) else tuple(labels)
         if len(self._labels) != 2:
             raise ValueError(f"labels are {self._labels!r}; allowed: two texts, for before and after")
-        self._title = title
+        self._title, self._steps = title, steps
         self._pages: list[str] = []
         block = self._build(timeline, after)
         self._key = _digest(block)
-        super().__init__(scene=block, look={"theme": self._theme, "height": height})
+        super().__init__(scene=block, look={"theme": self._theme, "height": height, "last": self._last()})
 
     def update(self, timeline: Timeline | Trace, after: Timeline | Trace | None = None) -> None:
         """Swap what is shown, in place; the part of the time axis that is seen stays where it still exists.
@@ -105,6 +106,13 @@ class TimelineWidget(anywidget.AnyWidget):
         self._picture: Picture | None = None
         return self._made.encode()
 
+    def _last(self) -> int | None:
+        """Return where the steps end that are in view at first, in nanoseconds of the window."""
+        if self._steps is None:
+            return None
+        _ = self.picture  # it refuses steps that there are not
+        return max(int(timeline.step_edges_ns[self._steps]) for timeline in self._made.timelines)
+
     @property
     def alt(self) -> str:
         """The numbers in one or two sentences."""
@@ -116,9 +124,10 @@ class TimelineWidget(anywidget.AnyWidget):
         if self._picture is None:
             timelines = self._made.timelines
             if len(timelines) == 1:
-                self._picture = draw(timelines[0], title=self._made.title, theme=self._theme)
+                self._picture = draw(timelines[0], title=self._made.title, theme=self._theme, steps=self._steps)
             else:
-                self._picture = compare(*timelines, labels=self._labels, title=self._made.title, theme=self._theme)
+                words = {"labels": self._labels, "title": self._made.title, "theme": self._theme}
+                self._picture = compare(*timelines, **words, steps=self._steps)
         return self._picture
 
     def __str__(self) -> str:
@@ -202,6 +211,7 @@ def show(
     theme: str | None = None,
     title: str | None = None,
     height: int | None = None,
+    steps: int | None = None,
 ) -> TimelineWidget:
     """Show one timeline, or two on one time axis, to zoom, to point at and to search.
 
@@ -218,6 +228,9 @@ def show(
         The name of the run, or both labels, by default.
     height : int, optional
         Pixels of the lanes with the axis, 100 or more; lanes beyond are scrolled to.
+    steps : int, optional
+        Begin with the first so many steps in view, the rest a key away; by default with all. The static picture
+        shows as many, or four.
 
     Returns
     -------
@@ -227,8 +240,8 @@ def show(
     Raises
     ------
     ValueError
-        If there is no such theme, labels are not two, or `height` is too small.
+        If there is no such theme or step, labels are not two, or `height` is too small.
     TypeError
         If something is neither a Trace nor a Timeline.
     """
-    return TimelineWidget(timeline, after, labels=labels, theme=theme, title=title, height=height)
+    return TimelineWidget(timeline, after, labels=labels, theme=theme, title=title, height=height, steps=steps)

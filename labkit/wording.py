@@ -58,6 +58,17 @@ def accelerator(meta: dict[str, Any]) -> str:
     return " ".join(str(word) for word in (stated.get("kind"), "accelerator", stated.get("name")) if word)
 
 
+def figures(timeline: Timeline) -> str:
+    """Return the figures of a run on one line."""
+    parts = [f"accelerator busy {percent(timeline.busy)}"]
+    if timeline.steps:
+        parts.append(f"step time {timeline.step_ms:,.1f} ms")
+    if timeline.images_per_s:
+        parts.append(f"{timeline.images_per_s:,.1f} images/s")
+    count = len(timeline.gaps)
+    return " · ".join([*parts, f"idle {milliseconds(timeline.idle_ns)} ms in {count:,} gap{'s' * (count != 1)}"])
+
+
 def lane_note(lane: Lane) -> str:
     """Return what a lane worked on most, in percent of the window; "" for a lane that is one thing only."""
     if lane.kind not in ("pipeline", "host") or not lane.window_ns:

@@ -28,7 +28,7 @@ from labkit.scene.places import OVERVIEW, overlaid, stacked, strip
 from labkit.scene.threads import Threads
 from labkit.timeline import Timeline
 from labkit.trace import CATEGORIES, Trace
-from labkit.wording import percent, provenance
+from labkit.wording import figures, percent, provenance
 
 __all__ = ["OVERVIEW", "SENTENCES", "VERSION", "Scene", "Series", "timeline_of"]
 
@@ -101,15 +101,12 @@ class Scene:
         if len(given) != len(labels) or len(given) not in (1, 2):
             raise ValueError(f"labels are {labels!r}; allowed: one text for each of the {len(given)} timelines")
         self.timelines = [timeline_of(each) for each in given]
-        traces = [each if isinstance(each, Trace) else getattr(each, "trace", None) for each in given]
         self.columns: dict[str, np.ndarray] = {}
         self._spans: list[tuple[np.ndarray, ...]] = []
         self._steps: list[np.ndarray] = []
         self._count = 0
-        runs = [
-            self._run(i, timeline, trace, label)
-            for i, (timeline, trace, label) in enumerate(zip(self.timelines, traces, labels, strict=True))
-        ]
+        pairs = zip(self.timelines, labels, strict=True)
+        runs = [self._run(i, timeline, label) for i, (timeline, label) in enumerate(pairs)]
         self._join()
         name = self.timelines[0].meta.get("name")
         self.title = title or (" and ".join(labels) if len(runs) == 2 else str(name or "Timeline"))
@@ -150,10 +147,10 @@ class Scene:
 
     # -- one run --------------------------------------------------------------------------
 
-    def _run(self, i: int, timeline: Timeline, trace: Trace | None, label: str) -> dict[str, Any]:
-        threads, names = Threads(trace), timeline.names
-        shown = [self._lane(lane, threads, timeline, trace) for lane in timeline.lanes]
-        shown += self._unseen(timeline, trace, threads)
+    def _run(self, i: int, timeline: Timeline, label: str) -> dict[str, Any]:
+        threads, names = Threads(timeline), timeline.names
+        shown = [self._lane(lane, threads) for lane in timeline.lanes]
+        shown += self._unseen(timeline)
         gaps = timeline.gaps
         self.columns |= {
             f"gap{i}": gaps.start_ns.astype(np.float64),
@@ -174,13 +171,13 @@ class Scene:
             "name": str(timeline.meta.get("name") or ""),
             "origin": timeline.origin,
             "headline": provenance(timeline.meta),
-            "figures": words.figures(timeline),
+            "figures": figures(timeline),
             "span_ns": timeline.span_ns,
             "start_ns": str(timeline.start_ns),
             "images": timeline.images,
             "own_ns": list(own.values()),
             "idle_ns": timeline.idle_ns,
-            "processes": perfetto._PROCESSES,
+            "processes": perfetto.PROCESSES,
             "threads": threads.table,
             "names": list(names),
             "perfetto": words.about(timeline),
@@ -188,8 +185,8 @@ class Scene:
             "gaps": self._causes(i, timeline),
         }
 
-    def _lane(self, lane: Lane, threads: Threads, timeline: Timeline, trace: Trace | None) -> dict[str, Any]:
-        thread = threads.of(lane, timeline, trace)
+    def _lane(self, lane: Lane, threads: Threads) -> dict[str, Any]:
+        thread = threads.of(lane)
         kernels = lane.kind == "accelerator" and bool((lane.category == CATEGORIES.index("kernel")).any())
         accelerator = lane.kind == "accelerator"
         rows, y = [], 0
@@ -238,10 +235,9 @@ class Scene:
         self._spans.append(columns)
         self._count += len(columns[0])
 
-    def _unseen(self, timeline: Timeline, trace: Trace | None, threads: Threads) -> list[dict[str, Any]]:
+    def _unseen(self, timeline: Timeline) -> list[dict[str, Any]]:
         """Keep train steps for the downloads where kernels are the accelerator: no lane shows them."""
-        if trace is None:
-            return []
+        trace = timeline.trace
         rows = np.flatnonzero(trace.select("train", kind="consumer"))
         if not (timeline.accelerator.category == CATEGORIES.index("kernel")).any() or not len(rows):
             return []

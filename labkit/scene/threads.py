@@ -6,20 +6,22 @@ import numpy as np
 
 from labkit.lanes import Lane, cut
 from labkit.timeline import Timeline
-from labkit.trace import CATEGORIES, Trace
+from labkit.trace import CATEGORIES
 
 _KINDS = {"accelerator": "consumer", "wait": "consumer", "stream": "device", "pipeline": "pipeline", "host": "host"}
 
 
 class Threads:
-    """The threads of a run as the downloads name them: those of the trace, or else one per lane."""
+    """The threads of a run as the downloads name them: those of its trace."""
 
-    def __init__(self, trace: Trace | None) -> None:
-        self.table: list[list[str]] = [list(thread) for thread in trace.threads] if trace is not None else []
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.table: list[list[str]] = [list(thread) for thread in timeline.trace.threads]
 
-    def of(self, lane: Lane, timeline: Timeline, trace: Trace | None) -> np.ndarray:
+    def of(self, lane: Lane) -> np.ndarray:
         """Return the thread of each span of a lane, int32, shape (n,)."""
-        if trace is not None and lane.kind in ("accelerator", "wait"):
+        timeline, trace = self._timeline, self._timeline.trace
+        if lane.kind in ("accelerator", "wait"):
             category = "wait" if lane.kind == "wait" else CATEGORIES[lane.category[0]] if len(lane) else "train"
             mask = trace.select(category, kind="device" if category == "kernel" else "consumer")
             return trace.thread[cut(trace, np.flatnonzero(mask), timeline.start_ns, timeline.span_ns)[2]]

@@ -9,7 +9,7 @@ from labkit.lanes import WORK, Lane
 from labkit.palette import LEGEND, THEMES, text_on
 from labkit.timeline import Timeline
 from labkit.trace import CATEGORIES
-from labkit.wording import milliseconds, percent
+from labkit.wording import milliseconds
 
 #: What the view says of a category: the words of the legend, and two that pictures leave out.
 LABELS = {**{c: words for c, (words, _) in LEGEND.items()}, "iterator": "tf.data node", "wait": "wait for a batch"}
@@ -27,17 +27,6 @@ def note(lane: Lane) -> str:
     """Return what a lane worked on most."""
     work = sorted(((ns, c) for c, ns in lane.by_category.items() if c in WORK), reverse=True)[:4]
     return ", ".join(f"{LABELS[c]} {milliseconds(ns)} ms" for ns, c in work)
-
-
-def figures(timeline: Timeline) -> str:
-    """Return the figures of a run on one line."""
-    parts = [f"accelerator busy {percent(timeline.busy)}"]
-    if timeline.steps:
-        parts.append(f"step time {timeline.step_ms:,.1f} ms")
-    if timeline.images_per_s:
-        parts.append(f"{timeline.images_per_s:,.1f} images/s")
-    count = len(timeline.gaps)
-    return " · ".join([*parts, f"idle {milliseconds(timeline.idle_ns)} ms in {count:,} gap{'s' * (count != 1)}"])
 
 
 def alt(title: str, runs: list[dict[str, Any]]) -> str:

@@ -22,8 +22,9 @@ _SMALL = 0.02
 _PAUSE_NS = 200_000
 #: What tf.data itself takes for an image whose read is not held, in nanoseconds: 0.08 ms on two-core machines.
 _HAND_OVER_NS = 80_000
-#: What a second core adds where both decode and augment photos: 0.6 to 0.8 on two-core machines.
-CORE_GAIN = 0.7
+#: What a second core adds where both decode and augment photos: 0.95 on a quiet machine with two real cores, 0.6 to 0.8
+#: where other programs or two threads of one core share them; this is between.
+CORE_GAIN = 0.85
 _READ = CATEGORIES.index("read")
 
 

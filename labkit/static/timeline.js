@@ -426,7 +426,7 @@ export class View {
     this.measured = null; // {a, b}
     this.matches = null;
     this.undo = []; // what destroy() undoes
-    this.seen = {}; // the part of the axis that is seen, if it is not all
+    this.seen = look.last ? { first: 0, last: look.last } : {}; // the part of the axis that is seen, if it is not all
     this.build();
     this.update(data);
   }

@@ -9,7 +9,7 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, photos, storage
+from labkit import accelerators, explorers, photos, predictions, simulate, storage
 
 # %% [markdown]
 # ## Extract, transform, load
@@ -35,7 +35,7 @@ print(album.summary())
 import matplotlib.pyplot as plt
 # %config InlineBackend.figure_formats = ["jpeg"]
 
-fig, axes = plt.subplots(2, 5, figsize=(9, 4), dpi=70, layout="constrained")
+fig, axes = plt.subplots(2, 5, figsize=(9, 4), dpi=60, layout="constrained")
 for number, ax in enumerate(axes.flat):
     path = album.paths[list(album.labels).index(number)]
     ax.imshow(tf.io.decode_jpeg(tf.io.read_file(path), channels=3))
@@ -71,10 +71,10 @@ print(f"example {image.numpy().nbytes:>9,} bytes, {image.shape}, {image.dtype.na
 # %% [markdown]
 # ## Predict
 #
-# Suppose that loading one batch takes 60 ms and training on it takes 60 ms. First the one, then the other, then the next batch. From here on, *loading a batch* is short for everything that happens before the accelerator has it: extract and transform. For what share of the time is the accelerator busy? Commit yourself: write a number before you run on.
+# Suppose that loading one batch takes 60 ms and training on it takes 60 ms. First the one, then the other, then the next batch. From here on, *loading a batch* is short for everything that happens before the accelerator has it: extract and transform. For what share of the time is the accelerator busy? Commit yourself: write a share from 0 to 1 in place of this one before you run on.
 
-# %%
-my_prediction = 0.75  # share of time that the accelerator is busy, 0 to 1
+# %% tags=["nbval-ignore-output"]
+predictions.commit("00.busy", 0.75, unit="share")
 
 # %% [markdown]
 # ## Build
@@ -120,10 +120,10 @@ trace
 # %% [markdown]
 # ## The timeline
 #
-# One row, or *lane*, per thread, time to the right. The accelerator is on top.
+# One row, or *lane*, per thread, time to the right. The accelerator is on top. Click into the picture to zoom (W, S) and to move (A, D); click a gap to read what the accelerator waited for; `?` lists all keys.
 
 # %% tags=["nbval-ignore-output"]
-labkit.draw(trace, title="Sequential: load, then train")
+labkit.show(trace, title="Sequential: load, then train", steps=4)
 
 # %% [markdown]
 # ## Explain
@@ -140,8 +140,12 @@ labkit.draw(trace, title="Sequential: load, then train")
 timeline = labkit.Timeline(trace)
 print(timeline)
 
+# %% [markdown]
+# And the number that you committed, beside the measured one and that of a *model*: a simulation of the job, made of the costs of the probe.
+
 # %% tags=["nbval-ignore-output"]
-print(f"you predicted {my_prediction:.0%} busy, measured {timeline.busy:.0%}")
+model = simulate.fit(probe).predict(train=load_ms)
+predictions.review("00.busy", model=model.busy, measured=timeline.busy)
 
 # %% [markdown]
 # With equal times the answer is one half: 60 of 120 ms. If the measured share is off, loading took longer or shorter than in the probe. Notebook 01 asks how much such numbers vary.
@@ -154,13 +158,19 @@ print(f"you predicted {my_prediction:.0%} busy, measured {timeline.busy:.0%}")
 # %% tags=["nbval-ignore-output"]
 pipelined = plain(files.map(load).batch(16).prefetch(1))
 pipelined_trace = labkit.record(pipelined, accelerator, steps=10, name="pipelined")
-labkit.compare(trace, pipelined_trace, labels=("sequential", "pipelined"))
+labkit.show(trace, pipelined_trace, labels=("sequential", "pipelined"), steps=4)
 
 # %% [markdown]
 # Both pictures share one time axis and show the same number of steps, so a shorter picture is a faster job. In the lower one a lane called *Prefetch* appears: the producer. It and the workers are busy *under* the train steps, and the gaps shrink or vanish.
 #
 # A gap remains where a batch took longer to load than the step before it took to train. Overlap hides the shorter of the two times behind the longer one; it makes neither of them shorter.
 #
+# More threads, and more accelerators, are the next two steps. You need not own them to see what they do: this explorer *simulates* the job. Press its buttons from left to right, then move a slider and guess first.
+
+# %% tags=["nbval-ignore-output"]
+explorers.explore("00")
+
+# %% [markdown]
 # ## Fetch stall or prep stall?
 #
 # A gap tells *that* the accelerator waits. For *what*, the lanes below the gap tell:
@@ -185,7 +195,7 @@ slow_disk = plain(files.map(load_from_disk).batch(16))
 
 # %% tags=["nbval-ignore-output"]
 disk_trace = labkit.record(slow_disk, accelerator, steps=6, name="slow disk")
-labkit.draw(disk_trace, title="The same job with a slow disk (modelled HDD)", steps=2)
+labkit.show(disk_trace, title="The same job with a slow disk (modelled HDD)", steps=2)
 
 # %% [markdown]
 # Same chain, same accelerator, another cause: now reading takes most of each gap. Ask for the milliseconds instead of guessing from the colours:

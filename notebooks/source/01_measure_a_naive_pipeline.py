@@ -9,7 +9,7 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, photos, storage
+from labkit import accelerators, explorers, photos, predictions, simulate, storage
 
 # %% [markdown]
 # ## The job
@@ -75,25 +75,27 @@ for option, value in naive_trace.meta["options"].items():
 # %% [markdown]
 # ## Predict
 #
-# The V100 trains 328 images a second. A naive pipeline opens, reads, decodes and trains in turn. For what share of the time will this V100 be busy, fed by this machine? Write your number.
+# The V100 trains 328 images a second. A naive pipeline opens, reads, decodes and trains in turn. For what share of the time will this V100 be busy, fed by this machine? Write your share, 0 to 1, in place of this one.
 
-# %%
-my_prediction = 0.9  # busy share, 0 to 1
+# %% tags=["nbval-ignore-output"]
+predictions.commit("01.busy", 0.9, unit="share")
 
 # %% [markdown]
 # ## Run
 #
-# The recording is already there: it is the one whose options you just read.
+# The recording is already there: it is the one whose options you just read. The *model* beside it comes from another run, before an accelerator of one millisecond: it takes the costs of loading from there, and the published train step.
 
 # %% tags=["nbval-ignore-output"]
 timeline = labkit.Timeline(naive_trace)
-print(f"you predicted {my_prediction:.0%} busy, measured {timeline.busy:.0%}")
+probe = labkit.record(naive, accelerators.modelled(step_ms=1), steps=6)
+model = simulate.fit(probe).predict(train=v100.step_ns(32) / 1e6)
+predictions.review("01.busy", model=model.busy, measured=timeline.busy)
 
 # %% [markdown]
 # ## The timeline
 
 # %% tags=["nbval-ignore-output"]
-labkit.draw(naive_trace, title="Naive: open, read, decode, train, in turn", steps=3)
+labkit.show(naive_trace, title="Naive: open, read, decode, train, in turn", steps=3)
 
 # %% [markdown]
 # ## Explain
@@ -106,6 +108,12 @@ labkit.draw(naive_trace, title="Naive: open, read, decode, train, in turn", step
 for kind in ("read", "decode", "resize", "map", "batch"):
     per_image = timeline.per_image_ms[kind]
     print(f"{kind:<8} {per_image:6.2f} ms  {'#' * round(per_image * 20)}")
+
+# %% [markdown]
+# What would have to change? The explorer begins with the costs of your recording. Move one at a time:
+
+# %% tags=["nbval-ignore-output"]
+explorers.explore("01", trace=naive_trace)
 
 # %% [markdown]
 # On a quiet machine decoding usually leads, and *map* follows: float conversion, flip, brightness, saturation, clip. Reading is nearly free while the operating system still holds the files in memory, the *page cache*. A photo set larger than memory has no such luck. Throw it out of the cache and look again:

@@ -9,7 +9,7 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, photos, storage
+from labkit import accelerators, explorers, photos, predictions, simulate, storage
 
 # %% [markdown]
 # ## The job so far
@@ -58,12 +58,12 @@ print(f"load {load_ms:.0f} ms, train {train_ms:.0f} ms per batch of 32")
 #
 # Commit yourself before you compute it:
 
-# %%
-my_prediction = 1.3  # times faster with prefetch
+# %% tags=["nbval-ignore-output"]
+predictions.commit("02.gain", 1.3, unit="times")
 
 # %% tags=["nbval-ignore-output"]
 bound = (load_ms + train_ms) / max(load_ms, train_ms)
-print(f"you predict {my_prediction:.2f} times, the formula allows {bound:.2f} times")
+print(f"the formula allows {bound:.2f} times")
 
 # %% [markdown]
 # ## Build
@@ -86,13 +86,15 @@ result
 
 # %% tags=["nbval-ignore-output"]
 gain = result.speedup("prefetch(1)")
-print(f"predicted {my_prediction:.2f}, formula {bound:.2f}, measured {gain}")
+fitted = simulate.fit(probe)  # the costs of the probe; nothing of the two runs above
+before, ahead = fitted.predict(train=train_ms), fitted.predict(train=train_ms, prefetch=1)
+predictions.review("02.gain", model=ahead.images_per_s / before.images_per_s, measured=gain)
 
 # %% [markdown]
 # ## The timeline
 
 # %% tags=["nbval-ignore-output"]
-labkit.compare(result.trace("naive"), result.trace("prefetch(1)"), labels=("naive", "prefetch(1)"))
+labkit.show(result.trace("naive"), result.trace("prefetch(1)"), labels=("naive", "prefetch(1)"), steps=4)
 
 # %% [markdown]
 # ## Explain
@@ -129,7 +131,13 @@ fast
 #
 # ## How deep a buffer?
 #
-# Does a buffer of two, or eight, gain more than one? If every batch takes the same time, no: a producer that is too slow leaves any buffer empty, and one that is fast enough fills any buffer. Depth is for *variation*. Let every eighth batch take much longer to load, as a busy disk might. A stand-in for a batch is enough here: one file read, 32 numbers out, no decoding. On average it is fast enough (150 ms shared by eight batches is less than 30 ms each); otherwise no depth would help.
+# Does a buffer of two, or eight, gain more than one? Ask the model first:
+
+# %% tags=["nbval-ignore-output"]
+explorers.explore("02", position="prefetch(1), images vary")
+
+# %% [markdown]
+# If every batch takes the same time, no: a producer that is too slow leaves any buffer empty, and one that is fast enough fills any buffer. Depth is for *variation*. Let every eighth batch take much longer to load, as a busy disk might. A stand-in for a batch is enough here: one file read, 32 numbers out, no decoding. On average it is fast enough (150 ms shared by eight batches is less than 30 ms each); otherwise no depth would help.
 
 # %%
 busy_disk = storage.Storage("busy disk", 150, 1000, source="made up for this lesson")  # ms, MB/s
@@ -153,7 +161,7 @@ depths
 
 # %% tags=["nbval-ignore-output"]
 shallow, deep = depths.trace("prefetch(1)"), depths.trace("prefetch(8)")
-labkit.compare(shallow, deep, labels=("prefetch(1)", "prefetch(8)"), steps=16)
+labkit.show(shallow, deep, labels=("prefetch(1)", "prefetch(8)"), steps=16)
 
 # %% [markdown]
 # ## AUTOTUNE

@@ -10,7 +10,7 @@
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import time
 import tensorflow as tf
-from labkit import accelerators, charts, diagnosis, knobs, photos, storage
+from labkit import accelerators, charts, diagnosis, explorers, knobs, photos, predictions, simulate, storage
 from labkit.notebook import cores
 
 # %% [markdown]
@@ -47,8 +47,8 @@ print(f"this process may use {cores()} cores")
 #
 # Photos do not depend on each other, so several calls of `load` can run at once. How many times faster will this machine be with as many calls as it has cores, compared with one call at a time?
 
-# %%
-my_prediction = 1.5  # times faster
+# %% tags=["nbval-ignore-output"]
+predictions.commit("04.gain", 1.5, unit="times")
 
 # %% [markdown]
 # ## Build
@@ -83,15 +83,17 @@ result
 
 # %% tags=["nbval-ignore-output"]
 near = max(2, min(calls, key=lambda n: abs(n - cores())))
-print(f"predicted {my_prediction:.2f}, {near} calls on {cores()} cores: {result.speedup(names[near])}")
+one = simulate.fit(result.trace("1 call"))
+base, more = (one.predict(map_calls=n, threads=n).images_per_s for n in (1, near))
+predictions.review("04.gain", model=more / base, measured=result.speedup(names[near]))
 
 # %% [markdown]
-# Up to the number of cores, images per second should grow; beyond it they should stay about where they are. On one core nothing is gained at all: there is nobody to share the work with. Two cores seldom give twice as much: the batch copies on one thread, cores share memory and clock, other programs want them, and two "cores" of a cloud machine may be two threads of one real core.
+# Up to the number of cores, images per second should grow; beyond it they should stay about where they are. On one core nothing is gained at all: there is nobody to share the work with. Two cores seldom give twice as much: the batch copies on one thread, cores share memory and clock, and two "cores" of a cloud machine may be two threads of one real core.
 #
 # ## The timeline
 
 # %% tags=["nbval-ignore-output"]
-labkit.compare(result.trace("1 call"), result.trace("2 calls"), labels=("1 call", "2 calls"), steps=3)
+labkit.show(result.trace("1 call"), result.trace("2 calls"), labels=("1 call", "2 calls"), steps=3)
 
 # %% [markdown]
 # ## Explain
@@ -245,6 +247,12 @@ charts.bars(
 # %% [markdown]
 # For comparison: on V100 servers, DS-Analyzer (VLDB 2021, section 4.3.3, figure 5) found 3 to 24 cores per GPU, 3 to 4 for ResNet-50 and 12 to 24 for ResNet-18 and AlexNet, which train more images a second. Your cores, photos and chain give other numbers by the same rule: the more images a second, the more cores.
 #
+# More calls or cores? The explorer starts from your recording:
+
+# %% tags=["nbval-ignore-output"]
+explorers.explore("04", trace=result.trace("1 call"), train_ms=98)
+
+# %% [markdown]
 # ## The autotune lens
 #
 # In practice nobody sweeps by hand: `AUTOTUNE` sets the calls and the buffers while the job runs. It shows its choice nowhere. TensorFlow keeps a model of the running pipeline, though (`tf.data.experimental.get_model_proto`), and `labkit.diagnosis` reads it after every step. This job is as it comes, with tf.data's rewriting:

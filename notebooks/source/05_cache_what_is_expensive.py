@@ -13,7 +13,7 @@ import tempfile
 import time
 
 import tensorflow as tf
-from labkit import accelerators, charts, checks, memory, photos, storage
+from labkit import accelerators, charts, checks, explorers, memory, photos, predictions, storage
 
 # %% [markdown]
 # ## The job in four stages
@@ -84,10 +84,11 @@ for side, width, kind in ((224, 1, "uint8"), (224, 4, "float32")):
 # %% [markdown]
 # ## Predict
 #
-# Put the cache after resizing, and the augmentation behind it. From epoch 2 on, nothing is read, decoded or resized. How many times faster will a later epoch be than the same pipeline without a cache?
+# Put the cache after resizing, and the augmentation behind it. From epoch 2 on, nothing is read, decoded or resized. How many times faster will a later epoch be than the same pipeline without a cache? Commit yourself; the explorer below it has other places, too:
 
-# %%
-my_prediction = 4.0  # times faster, from epoch 2 on
+# %% tags=["nbval-ignore-output"]
+print(predictions.commit("05.gain", 4.0, unit="times"))
+explorers.explore("05")
 
 # %% [markdown]
 # ## Build
@@ -125,13 +126,16 @@ later = labkit.measure({"no cache": uncached, "memory cache": cached}, quick, st
 later
 
 # %% tags=["nbval-ignore-output"]
-print(f"you predicted {my_prediction:.1f} times, measured {later.speedup('memory cache')}")
+spent = labkit.Timeline(later.trace("no cache")).per_image_ms
+whole = sum(spent.values()) + quick.step_ns(32) / 32e6
+model = whole / (whole - spent["read"] - spent["decode"] - spent["resize"])
+predictions.review("05.gain", model=model, measured=later.speedup("memory cache"))
 
 # %% [markdown]
 # ## The timeline
 
 # %% tags=["nbval-ignore-output"]
-labkit.draw(filling, title="The epoch that fills the cache, and one that uses it", steps=2 * steps - 1)
+labkit.show(filling, title="The epoch that fills the cache, and one that uses it", steps=2 * steps - 1)
 
 # %% [markdown]
 # ## Explain

@@ -9,7 +9,7 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, charts, photos
+from labkit import accelerators, charts, explorers, photos, predictions
 
 # %% [markdown]
 # ## The job
@@ -82,8 +82,9 @@ print(f"calling a function that does next to nothing: about {overhead_us:.0f} µ
 #
 # The work matters: beside a JPEG decode of a millisecond or more (notebook 01 measured yours) the overhead is nothing. How many times faster will the augmentation of *32×32 tiles* become?
 
-# %%
-my_prediction = 3.0  # times faster
+# %% tags=["nbval-ignore-output"]
+print(predictions.commit("06.gain", 3.0, unit="times"))
+explorers.explore("06", overhead_us=round(min(320, max(1, overhead_us))))
 
 # %% [markdown]
 # ## Build
@@ -172,8 +173,8 @@ tiny
 alone_us = min(us_per_image(tiny, "one by one", 128))
 formula = alone_us / (overhead_us / 128 + max(alone_us - overhead_us, 0.1))
 gain = tiny.speedup("compiled, on a batch")
-print(f"predicted {my_prediction:.1f}, formula {formula:.1f}, measured {gain}")
 print("tf.map_fn over 4 parallel calls:", tiny.speedup("tf.map_fn on a batch", over="one by one, 4 calls"))
+predictions.review("06.gain", model=formula, measured=gain)
 
 # %% [markdown]
 # The measured gain may be far above the formula, which knows the overhead of *one* operation. The augmentation has many, each started again for every tile. Batching saves that, too, and compiling shrinks the work itself. If a wide interval allows no verdict, the machine was busy: run the cells again.
@@ -183,7 +184,7 @@ print("tf.map_fn over 4 parallel calls:", tiny.speedup("tf.map_fn on a batch", o
 
 # %% tags=["nbval-ignore-output"]
 one, many = tiny.trace("one by one"), tiny.trace("compiled, on a batch")
-labkit.compare(one, many, labels=("one by one", "compiled, on a batch"), steps=1)
+labkit.show(one, many, labels=("one by one", "compiled, on a batch"), steps=1)
 
 # %% [markdown]
 # ## Explain

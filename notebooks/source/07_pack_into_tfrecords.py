@@ -19,15 +19,16 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from labkit import accelerators, charts, checks, damage, photos, records, storage
+from labkit import accelerators, charts, checks, damage, explorers, photos, predictions, records, storage
 
 # %% [markdown]
 # ## Predict
 #
-# A TFRecord can hold a photo as the bytes of its JPEG file, or as decoded pixels, one byte a value. Decoded pixels need no decoding again. How many times the disk space do they take? Commit yourself:
+# A TFRecord can hold a photo as the bytes of its JPEG file, or as decoded pixels, one byte a value. Decoded pixels need no decoding again. How many times the disk space do they take? Commit yourself, then look in the explorer at which bandwidth more bytes cost more time than decoding:
 
-# %%
-my_prediction = 2.0  # times the size of the JPEG files
+# %% tags=["nbval-ignore-output"]
+print(predictions.commit("07.space", 2.0, unit="times"))
+explorers.explore("07")
 
 # %% [markdown]
 # ## Build
@@ -188,16 +189,18 @@ for name, size in sizes.items():
     low, middle, high = rounds[name][0], statistics.median(rounds[name]), rounds[name][-1]
     change = f"{size / decoded - 1:+10.0%} {size / sizes['JPEG files'] - 1:+9.0%}"
     print(f"{name:20}{size / 1e6:6.1f} {change}  {middle:.2f} [{low:.2f}–{high:.2f}]")
-ratio = sizes["records, raw"] / sizes["JPEG files"]
-print(f"pixels take {ratio:.1f} times the space of the JPEG files, you predicted {my_prediction:.1f}")
 charts.points(
     {name: (size / 1e6, statistics.median(rounds[name])) for name, size in sizes.items()},
     x_label="disk space [MB]", y_label="read and decode [ms per image]",
     title="What each form costs", note="64 photos in a warm page cache; left and low is good",
 )
 
+# %% tags=["nbval-ignore-output"]
+ratio = sizes["records, raw"] / sizes["JPEG files"]
+predictions.review("07.space", model=decoded / sizes["JPEG files"], measured=ratio)
+
 # %% [markdown]
-# In the picture, the content decides how far right a form lies; within a column, height is the cost of unpacking it. Where points lie close, look at the lowest and highest round before you choose.
+# In the picture of space and time, the content decides how far right a form lies; within a column, height is the cost of unpacking it. Where points lie close, look at the lowest and highest round before you choose.
 #
 # ### Two sources that contradict each other
 #
@@ -215,7 +218,7 @@ except ValueError as error:
 # ## The timeline
 
 # %% tags=["nbval-ignore-output"]
-labkit.compare(result.trace("records, jpeg"), result.trace("records, raw"), labels=("records, jpeg", "records, raw"))
+labkit.show(result.trace("records, jpeg"), result.trace("records, raw"), labels=("records, jpeg", "records, raw"), steps=3)
 
 # %% [markdown]
 # ## Explain
@@ -252,7 +255,7 @@ def parse_small(record):
     image = tf.reshape(tf.io.decode_raw(pixels, tf.uint8), [32, 32, 3])
     return tf.image.convert_image_dtype(image, tf.float32), label
 
-# %%
+
 def rotate(image, radians):
     cos, sin, middle = tf.cos(radians), tf.sin(radians), 15.5  # the centre lies between pixels 15 and 16
     x, y = middle * (1 - cos + sin), middle * (1 - sin - cos)
@@ -261,14 +264,14 @@ def rotate(image, radians):
         fill_value=0, interpolation="BILINEAR", fill_mode="REFLECT",
     )[0]  # fmt: skip
 
-
+# %%
 def cutout(image, size=8):
     top, left = tf.unstack(tf.random.uniform([2], 0, 32 - size + 1, tf.int32))
     row, column = tf.range(32)[:, None], tf.range(32)
     hole = (row >= top) & (row < top + size) & (column >= left) & (column < left + size)
     return tf.where(hole[..., None], 0.0, image)
 
-# %%
+
 def augment(image, label):
     image = tf.pad(image, [[4, 4], [4, 4], [0, 0]], mode="REFLECT")
     image = tf.image.random_crop(image, [32, 32, 3])

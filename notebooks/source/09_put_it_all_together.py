@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
-from labkit import accelerators, ladder, photos, records, stack
+from labkit import accelerators, explorers, ladder, photos, predictions, records, stack
 
 # %% [markdown]
 # ## The job
@@ -72,8 +72,8 @@ guide = endless(files).map(load, num_parallel_calls=AUTO).batch(32).prefetch(AUT
 #
 # The guide's recipe keeps all cores busy. How many times faster can a pipeline be that still decodes every photo in every epoch, and delivers the same pixels? Commit yourself:
 
-# %%
-my_prediction = 1.1  # times faster than the guide's recipe
+# %% tags=["nbval-ignore-output"]
+predictions.commit("09.gain", 1.1, unit="times")
 
 # %% [markdown]
 # ## Build
@@ -161,7 +161,7 @@ steps
 names = list(steps)
 for before, after in zip(names, names[1:]):
     print(f"{before:>13} → {after:<13} {steps.speedup(after, over=before)}")
-print(f"you predicted {my_prediction:.2f} times, measured {steps.speedup('threads')}")
+predictions.review("09.gain", measured=steps.speedup("threads"))
 
 # %% [markdown]
 # Read the second list line by line. Expect most of the gain from the first, which makes fewer passes over memory: one resize without a float copy, and one compiled stage. Where a line says "no measurable difference", that choice buys nothing *here*: a memory with bandwidth to spare does not mind float32, and warm files are read nearly as quickly as bytes that are there already. On a cold disk or a remote store (notebook 03) the line *in memory* would matter most. All choices stay in here, since another machine may need them. Leave out what never shows on yours: it only makes your pipeline longer.
@@ -201,7 +201,7 @@ stack.draw({name: board.trace(name) for name in board}, title="The ladder, rung 
 
 # %% tags=["nbval-ignore-output"]
 labels = ("naive", "best, cache of pixels")
-labkit.compare(board.trace(labels[0]), board.trace(labels[1]), labels=labels, steps=3)
+labkit.show(board.trace(labels[0]), board.trace(labels[1]), labels=labels, steps=3)
 
 # %% [markdown]
 # ## Your own photos
@@ -272,13 +272,27 @@ chance = 2 * (2 * middle * (1 - middle) / len(held_out)) ** 0.5
 print(f"they differ by {abs(right['naive'] - right['best']):.1%}; up to {chance:.1%} is chance with so few photos")
 
 # %% tags=["nbval-ignore-output"]
-labkit.compare(training.trace("naive"), training.trace("best"), labels=("naive", "best"), steps=4)
+labkit.show(training.trace("naive"), training.trace("best"), labels=("naive", "best"), steps=4)
 
 # %% [markdown]
 # The training is short and the accuracies are modest. What matters is that they are alike: same pixels, same training. Rounding differs in the fourth digit, and training amplifies it, so a small difference is chance: the last line says how much. A pipeline that changed the data would show here, long after its speed looked fine.
 #
 # Without a GPU the gain is smaller than on the scoreboard: the training step needs the cores, too, and the pipeline must share them. The blocks of the lower picture are longer for that reason.
 #
+# ## From one machine to many
+#
+# The same rule plans a cluster: the slowest of storage, processors and accelerators sets the pace. On paper, with the assumptions listed; try the presets, then your own plans:
+
+# %% tags=["nbval-ignore-output"]
+explorers.scale("DGX-2")
+
+# %% [markdown]
+# And how good have your predictions been, over all notebooks that you ran here?
+
+# %% tags=["nbval-ignore-output"]
+predictions.summary()
+
+# %% [markdown]
 # ## Exercises
 #
 # **09.1** Write `busy(fetch, prep, train)`: three rates in images per second that storage, processor and accelerator reach alone. All three overlap perfectly. Return the busy share of the accelerator, 0 to 1. One line.
