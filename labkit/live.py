@@ -5,8 +5,8 @@ knows: when the consumer waited and when it trained, for the last steps. At the 
 its place, in the same widget and the same output of the cell.
 
 Looking must not change what is looked at. The view is drawn between two steps, in the thread of the loop, never more
-often than ten times per second, and only when the job has run for a hundred times as long as all drawings
-together took: one percent is all they get. Whatever fails in drawing ends the view, not the recording.
+often than ten times per second, and only while all drawings together take less than three percent of the time that
+the job has run. Whatever fails in drawing ends the view, not the recording.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LAST = 200
 PERIOD_NS = 100_000_000
 
 #: Share of the loop's time that may go into drawing.
-SHARE = 0.01
+SHARE = 0.03
 
 #: What a drawing is taken to cost until one was timed; 4 to 12 ms were measured on a two-core machine.
 GUESS_NS = 10_000_000

@@ -24,7 +24,7 @@ import tensorflow as tf
 from labkit import accelerators
 
 def work(i):
-    x = tf.random.uniform([96, 96]) + tf.cast(i, tf.float32)
+    x = tf.random.uniform([256, 256]) + tf.cast(i, tf.float32)
     for _ in range(6):
         x = x @ x / 1e3
     return x
@@ -36,7 +36,7 @@ stand_in = accelerators.modelled(step_ms=20, name="stand-in")"""
 #: Its cells, as a reader would write them; the marks of the tests are in their first lines.
 CELLS = [
     RECORD,
-    "# live\nlive = labkit.record(slow, stand_in, steps=90, name='live job', live=True)",
+    "# live\nlive = labkit.record(slow, stand_in, steps=60, name='live job', live=True)",
     "# one\nbefore = labkit.record(slow, stand_in, steps=6, name='one after the other')\nlabkit.show(before)",
     "# two\nafter = labkit.record(fast, stand_in, steps=6, name='overlapped')\nlabkit.show(before, after)",
     "# words\nprint('\\n'.join(str(gap) for gap in labkit.Timeline(before).gaps.largest(3)))",
