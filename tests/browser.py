@@ -144,12 +144,13 @@ def run_all(page, seconds=300):
 
 
 def walk(page, name):
-    """Scroll through the notebook, keep one screenshot per screen, and return what the pictures looked like."""
+    """Scroll through the notebook from its top, keep one screenshot per screen, and return what the pictures looked like."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     for old in SHOTS.glob(f"{name}-[0-9]*.png"):
         old.unlink()
     pictures = {}
     box = page.locator(".jp-WindowedPanel-outer").first
+    box.evaluate("e => e.scrollTo(0, 0)")
     for number in range(60):
         page.wait_for_timeout(700)
         for image in page.query_selector_all(".jp-OutputArea-output img"):

@@ -47,6 +47,9 @@ _HIGHEST = 120
 #: a start that is not a short time after that of the span before it.
 _LONG = 2**32 - 1
 
+#: A row whose spans work for a smaller share of their time is as thin as one of nodes.
+_OWN = 0.2
+
 _QUIET = [CATEGORIES.index(category) for category in ("iterator", "wait")]
 
 
@@ -191,7 +194,7 @@ class Scene:
         accelerator = lane.kind == "accelerator"
         rows, y = [], 0
         groups = self._series(lane, thread)
-        thick = [accelerator or any(s.category not in _QUIET for s in series) for series in groups] or [True]
+        thick = [accelerator or works for works in _rows_that_work(lane)] or [True]
         tall = _TALL if accelerator else _ROW
         if tall * sum(thick) > _HIGHEST:
             tall = max(_HIGHEST // sum(thick), 5)
@@ -285,6 +288,21 @@ class Scene:
             "step": np.concatenate(self._steps or nothing).astype(np.int32),
         }
         self._spans, self._steps = [], []
+
+
+def _rows_that_work(lane: Lane) -> list[bool]:
+    """Return for each nesting depth whether its spans work themselves, or are open while others work or wait.
+
+    A batch is open as long as its images are made, and works only when it copies them.
+    """
+    if not len(lane):
+        return []
+    work = ~np.isin(lane.category, _QUIET)
+    whole, own = (
+        np.bincount(lane.depth[work], ns[work], minlength=int(lane.depth.max()) + 1)
+        for ns in (lane.end_ns - lane.start_ns, lane.self_ns)
+    )
+    return ((own >= _OWN * whole) & (np.bincount(lane.depth[work], minlength=len(whole)) > 0)).tolist()
 
 
 def timeline_of(given: Timeline | Trace) -> Timeline:
