@@ -324,20 +324,31 @@ function tracks(spans) {
   });
 }
 
-export function toPerfetto(scene, r) {
+// One file for all runs: the processes of the second stand below those of the first. A page may save but one file a click.
+export function toPerfetto(scene) {
+  const runs = scene.runs.map((_, r) => eventsOf(scene, r)), two = runs.length > 1;
+  const about = Object.assign({}, ...runs.map(({ about }, r) => !two ? about
+    : Object.fromEntries(Object.entries(about).map(([key, value]) => [`${scene.runs[r].label}: ${key}`, value]))));
+  const events = runs.flatMap(({ events }) => events.map((e) => JSON.stringify(e)));
+  return `{"displayTimeUnit":"ms","otherData":${JSON.stringify(about)},"traceEvents":[\n${events.join(",\n")}\n]}\n`;
+}
+
+function eventsOf(scene, r) {
   const run = scene.runs[r], spans = ordered(scene, run), kinds = Object.keys(run.processes);
   const track = new Map(), count = run.threads.map(() => 0);
   run.threads.forEach((_, t) => {
     const mine = spans.filter((s) => s.thread === t);
     tracks(mine).forEach((place, k) => { track.set(mine[k], place); count[t] = Math.max(count[t], place + 1); });
   });
-  const pid = run.threads.map(([, kind]) => kinds.indexOf(kind) + 1), tid = [];
+  const below = r * kinds.length, whose = scene.runs.length > 1 ? `${run.label}: ` : "";
+  const pid = run.threads.map(([, kind]) => below + kinds.indexOf(kind) + 1), tid = [];
   count.reduce((sum, n, t) => { tid[t] = sum + 1; return sum + n; }, 0);
   const events = [], add = (name, p, t, args) => events.push({ ph: "M", name, pid: p, tid: t, args });
   kinds.forEach((kind, k) => {
-    if (!pid.some((p, t) => p === k + 1 && count[t])) return;
-    add("process_name", k + 1, 0, { name: `${run.processes[kind]} (${run.origin})` });
-    add("process_sort_index", k + 1, 0, { sort_index: k + 1 });
+    const number = below + k + 1;
+    if (!pid.some((p, t) => p === number && count[t])) return;
+    add("process_name", number, 0, { name: `${whose}${run.processes[kind]} (${run.origin})` });
+    add("process_sort_index", number, 0, { sort_index: number });
   });
   run.threads.forEach(([name], t) => {
     for (let extra = 0; extra < count[t]; extra++) {
@@ -352,7 +363,7 @@ export function toPerfetto(scene, r) {
       ts: (s.start - zero) / 1e3, dur: (s.end - s.start) / 1e3, args: { category, step: s.step, origin: run.origin } });
   }
   const about = { ...run.perfetto, "labkit-start-ns": spans.length ? String(BigInt(run.start_ns) + BigInt(zero)) : "0" };
-  return `{"displayTimeUnit":"ms","otherData":${JSON.stringify(about)},"traceEvents":[\n${events.map((e) => JSON.stringify(e)).join(",\n")}\n]}\n`;
+  return { about, events };
 }
 
 // -- the look -------------------------------------------------------------------------------------------------------
@@ -1390,14 +1401,16 @@ export class View {
     return pen.toString(this.scene.title, this.scene.alt);
   }
 
-  async png() {
+  // At once, not with toBlob: a browser may drop a download that comes after the click.
+  png() {
     const canvas = document.createElement("canvas"), scale = Math.max(window.devicePixelRatio || 1, 2);
     this.sheet(new CanvasPen(canvas, this.width, this.sheet(null), scale));
-    return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+    const bytes = Uint8Array.from(atob(canvas.toDataURL("image/png").split(",")[1]), (c) => c.charCodeAt(0));
+    return new Blob([bytes], { type: "image/png" });
   }
 
-  file(ending, label = "") {
-    const name = [this.scene.title, label].filter(Boolean).join(" ").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 60);
+  file(ending) {
+    const name = this.scene.title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 60);
     return `${name || "timeline"}${ending}`;
   }
 
@@ -1411,10 +1424,10 @@ export class View {
     this.say(`saved ${name}`);
   }
 
-  async savePng() { this.save(this.file(".png"), await this.png(), "image/png"); }
+  savePng() { this.save(this.file(".png"), this.png(), "image/png"); }
   saveSvg() { this.save(this.file(".svg"), this.svg(), "image/svg+xml"); }
   saveCsv() { this.save(this.file(".csv"), toCsv(this.scene), "text/csv"); }
-  savePerfetto() { this.scene.runs.forEach((run, r) => this.save(this.file(".json", run.label), toPerfetto(this.scene, r), "application/json")); }
+  savePerfetto() { this.save(this.file(".json"), toPerfetto(this.scene), "application/json"); }
 }
 
 // -- two doors ------------------------------------------------------------------------------------------------------
