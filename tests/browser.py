@@ -144,7 +144,7 @@ def run_all(page, seconds=300):
 
 
 def walk(page, name):
-    """Scroll through the notebook from its top, keep one screenshot per screen, and return what the pictures looked like."""
+    """Scroll through the notebook from its top, keep a screenshot of each screen, return how the pictures looked."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     for old in SHOTS.glob(f"{name}-[0-9]*.png"):
         old.unlink()
