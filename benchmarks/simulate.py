@@ -4,7 +4,8 @@
 
 Settings as the explorers of the notebooks offer them, in turn, round by round: from costs and knobs to the finished
 Trace. The last line is one JSON object: ``spans_per_s`` of the settings of a notebook together (median of rounds, spans
-of all settings over the time of all), and ``notebook_ms``, the slowest of them.
+of all settings over the time of all), ``notebook_ms``, the slowest of them, and ``explorer_ms``, the slowest answer
+of an explorer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import json
 import statistics
 import time
 
-from labkit import Timeline, simulate
+from labkit import Timeline, explorers, simulate
+from labkit.scene import Scene
 
 COSTS = simulate.Costs(
     open=2,
@@ -65,11 +67,32 @@ def main() -> None:
         )
     rounds = [sum(times) for times in zip(*seconds.values(), strict=True)]
     single = {name: statistics.median(times) for name, times in seconds.items() if "accelerators" not in name}
+    answers = explorer_ms(given.rounds)
+    slowest = max(answers, key=lambda name: answers[name])
+    print(
+        f"explorers, from a button to the bytes that the page draws: {len(answers)} buttons, medians"
+        f" of {given.rounds} rounds"
+    )
+    print(f"  median {statistics.median(answers.values()):.1f} ms, slowest {answers[slowest]:.1f} ms ({slowest})")
     figures = {
         "spans_per_s": round(sum(spans.values()) / statistics.median(rounds)),
         "notebook_ms": round(max(single.values()) * 1e3, 1),
+        "explorer_ms": round(answers[slowest], 1),
     }
     print(json.dumps(figures))
+
+
+def explorer_ms(rounds: int) -> dict[str, float]:
+    """Return the median time of each button of each notebook's explorer: simulation, lanes, gaps, causes, scene."""
+    times: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for number in explorers.SHEETS:
+            explorer = explorers.explore(number)
+            for label in explorer.sheet.positions:
+                begin = time.perf_counter()
+                Scene([explorer.answer(label).timeline]).encode()
+                times.setdefault(f"{number}: {label}", []).append((time.perf_counter() - begin) * 1e3)
+    return {name: statistics.median(each) for name, each in times.items()}
 
 
 if __name__ == "__main__":

@@ -100,7 +100,8 @@ class Differential:
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Return the table: what, share by three runs, by one run, and what the gaps waited for."""
         w = self.waited
-        gaps = (1 - sum(w.shares.values()) + w.framework, sum(w.shares.values()) - w.fetch - w.framework, w.fetch)
+        taken = w.framework + w.copy  # synthetic batches are handed over and copied, too
+        gaps = (1 - sum(w.shares.values()) + taken, sum(w.shares.values()) - w.fetch - taken, w.fetch)
         words = ("ingestion", "prep stall", "fetch stall")
         both = zip(words, vars(self.three).values(), vars(self.one).values(), gaps, strict=True)
         return [(word, percent(a), percent(b), percent(c)) for word, a, b, c in both]

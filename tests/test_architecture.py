@@ -41,7 +41,7 @@ MAY_IMPORT = {
     # right of Trace: lanes and gaps, words, pictures
     "lanes": {"intervals", "trace"},
     "wording": {"lanes", "timeline"},
-    "simulate": {"timeline", "trace"},
+    "simulate": {"intervals", "timeline", "trace"},
     "timeline": {"causes", "intervals", "lanes", "trace", "wording"},
     "causes": {"intervals", "lanes", "timeline", "trace", "wording"},
     "palette": set(),

@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import labkit
@@ -222,6 +222,8 @@ def test_a_faster_accelerator_trains_in_a_part_of_the_time():
 @given(some_costs, some_knobs, st.sampled_from(["prefetch", "cores", "accelerator_speed", "cache_hit", "core_gain"]))
 @settings(max_examples=80, deadline=None)
 def test_more_of_a_resource_is_never_slower_in_the_long_run(costs, knobs, name):
+    # Without a buffer, parallel calls and the consumer can lock into a rhythm that costs half a step; see `Knobs`.
+    assume(knobs.prefetch or knobs.map_calls == 1 or name == "prefetch")
     more = {"prefetch": knobs.prefetch + 1, "cores": knobs.cores + 1, "accelerator_speed": 2.0, "cache_hit": 1.0}
     changed = knobs.changed(**{name: more.get(name, 1.0)})
     # Threads that share cores may fall into another rhythm: some per cent, either way.
@@ -410,6 +412,10 @@ def test_a_recorded_run_predicts_a_parallel_one():
     measured = Timeline(labkit.record(crew, fast, steps=8, progress=False)).step_ms
     assert 0.4 < predicted / measured < 2.5
     assert predicted < 0.5 * model.predict().step_ms
+    one = labkit.record(plain(files.map(small, num_parallel_calls=1).batch(8)), fast, steps=4, progress=False)
+    model = simulate.fit(one)
+    assert model.knobs.map_calls == 1, "a parallel map of one call is not two"
+    assert 0.6 < model.predict().step_ms / Timeline(one).step_ms < 1.5
 
 
 # -- errors -----------------------------------------------------------------------------------

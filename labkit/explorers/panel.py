@@ -158,6 +158,7 @@ class PlanPanel:
             plan = self._explorer.answer(position)
         except ValueError as error:  # two sliders that do not fit together, as more hosts than accelerators
             self.headline.value = live(f"No plan: {error}.")
+            self.limits.value = self.stall.value = self.details.value = ""
             return
         self._show(plan)
 

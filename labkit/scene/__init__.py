@@ -1,8 +1,9 @@
 """What the interactive view draws: lanes, rows, gaps, steps and words of one or two timelines, as one block of bytes.
 
-All geometry is decided here. Spans are sorted into *series*: one category of one nesting depth of one lane, whose
-spans never overlap. A series is therefore its own level of detail: with the sum of all lengths before each span, the
-time covered between any two instants is two look-ups, at every zoom and without asking Python again.
+Lanes, rows, gaps and their causes are decided here; the page draws them, and looks up how much of a pixel is covered.
+Spans are sorted into *series*: one category of one nesting depth of one lane, whose spans never overlap. A series is
+therefore its own level of detail: with the sum of all lengths before each span, the time covered between any two
+instants is two look-ups, at every zoom and without asking Python again.
 
 The block is a header (JSON) and the columns it names, little endian, each at a multiple of 8 bytes::
 

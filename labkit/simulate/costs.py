@@ -156,8 +156,9 @@ class Knobs:
 
     Notes
     -----
-    At constant costs more of a resource is never slower in the long run, but for some per cent where threads
-    that share cores fall into another rhythm. With costs that vary, one more call or thread may change which image
+    At constant costs and with a buffer, more of a resource is never slower in the long run, but for some per cent
+    where threads that share cores fall into another rhythm. Without a prefetch, parallel calls and the consumer can
+    lock into one that costs half a step. With costs that vary, one more call or thread may change which image
     waits for which, and single steps may be later.
     """
 

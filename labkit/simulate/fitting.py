@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from labkit.intervals import union
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.spans import OVERHEAD
 from labkit.timeline import Lane, Timeline
@@ -88,7 +89,8 @@ def fitted(trace: Trace, core_gain: float) -> Fitted:
         map_calls=workers,
         threads=workers if workers > host.cores else None,
         cycle_length=_readers(timeline) if run.interleaved else 1,
-        prefetch=_lead(trace, each) if run.ahead else 0,
+        # A parallel map of one call runs ahead of the consumer, as a buffer does; a sequential one does not.
+        prefetch=_lead(trace, each) if run.ahead or (parallel and workers == 1) else 0,
         accelerators=each,
         deterministic=(trace.meta.get("options") or {}).get("deterministic") != "False",
     )
@@ -286,8 +288,14 @@ def _taking_ns(run: _Run) -> float:
 
 def _workers(timeline: Timeline) -> int:
     """Return how many threads run map calls: those with a fair part of the work."""
-    busy = [lane.busy.total_ns for lane in _pipeline(timeline, "worker")]
-    return max(2, sum(ns >= 0.1 * max(busy) for ns in busy)) if busy else 2
+    lanes = [lane.busy for lane in _pipeline(timeline, "worker")]
+    if not lanes:
+        return 1
+    busy = [own.total_ns for own in lanes]
+    together = union(np.concatenate([own.start for own in lanes]), np.concatenate([own.end for own in lanes]))
+    if sum(busy) < 1.1 * together.total_ns:  # one call at a time, which hops from thread to thread
+        return 1
+    return sum(ns >= 0.1 * max(busy) for ns in busy)
 
 
 def _readers(timeline: Timeline) -> int:

@@ -11,7 +11,7 @@ const KEYS = [
   ["0", "everything"], ["f", "fit what is selected or measured"], ["n, p", "next, previous gap of the accelerator"],
   ["/", "search operations; Enter goes on"], ["m", "measure: drag over the lanes"], ["o", "two runs: stacked or overlaid"],
   ["t", "tables"], ["Esc", "clear, then leave"], ["?", "this list"],
-  ["mouse", "drag moves; the wheel zooms once the timeline has the focus, or with Ctrl; double click zooms in"],
+  ["mouse", "drag moves; the wheel zooms once the timeline has the focus; double click zooms in"],
 ];
 
 // -- the block of bytes ---------------------------------------------------------------------------------------------
@@ -536,9 +536,12 @@ export class View {
   letGo(event) {
     const mine = event.target;
     if (!(mine instanceof Element) || !this.root.contains(mine) || !(event.ctrlKey || event.metaKey || event.altKey)) return;
-    if (!mine.hasAttribute("data-lm-suppress-shortcuts") || /^(control|meta|alt)$/i.test(event.key)) return;
-    mine.removeAttribute("data-lm-suppress-shortcuts");
-    setTimeout(() => mine.setAttribute("data-lm-suppress-shortcuts", "true"));
+    if (/^(control|meta|alt)$/i.test(event.key)) return;
+    for (let node = mine; node && this.root.contains(node); node = node.parentElement) { // the Lab looks at all of them
+      if (!node.hasAttribute("data-lm-suppress-shortcuts")) continue;
+      node.removeAttribute("data-lm-suppress-shortcuts");
+      setTimeout(() => node.setAttribute("data-lm-suppress-shortcuts", "true"));
+    }
   }
 
   destroy() {
@@ -559,7 +562,7 @@ export class View {
     this.span = Math.max(scene.span_ns, 1);
     [this.first, this.last] = [0, this.span];
     this.keep(kept);
-    this.selected = this.target = null;
+    this.selected = this.target = this.measured = null;
     if (scene.runs.length < 2) this.mode = "stacked";
     this.overlayButton.hidden = scene.runs.length < 2;
     this.title.textContent = scene.title;
@@ -994,7 +997,7 @@ export class View {
   lanesBy(pixels) { this.scroll += pixels; this.later(); }
 
   wheel(event) {
-    if (document.activeElement !== this.canvas && !event.ctrlKey) return; // the page scrolls
+    if (document.activeElement !== this.canvas || event.ctrlKey) return; // the page scrolls, or the browser zooms
     event.preventDefault();
     const unit = event.deltaMode ? 30 : 1;
     if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((event.deltaX || event.deltaY) * unit / 1000);
@@ -1437,8 +1440,9 @@ export async function mount(el, text, look = {}) {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const block = await new Response(stream).arrayBuffer();
-  el.replaceChildren(); // the picture, which stays where scripts do not run
+  const picture = [...el.childNodes]; // it stays where scripts do not run, or this one fails
   const view = new View(el, block, look), shown = globalThis.labkitShown ??= new Map(), before = shown.get(look.key);
+  picture.forEach((node) => node.remove());
   if (before && !before.root.deref()?.isConnected) { // this page takes the place of that one
     view.keep(before.seen);
     view.describe(null);

@@ -120,7 +120,7 @@ trace
 # %% [markdown]
 # ## The timeline
 #
-# One row, or *lane*, per thread, time to the right. The accelerator is on top. Click into the picture to zoom (W, S) and to move (A, D); click a gap to read what the accelerator waited for; `?` lists all keys.
+# One row, or *lane*, per thread, time to the right. The accelerator is on top. In a running notebook, click into it to zoom (W, S) and move (A, D), or click a gap to read its cause; `?` lists all keys.
 
 # %% tags=["nbval-ignore-output"]
 labkit.show(trace, title="Sequential: load, then train", steps=4)

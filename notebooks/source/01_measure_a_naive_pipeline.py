@@ -68,8 +68,8 @@ for node in labkit.recorder.graph(naive):
 # Now the graph that runs is the graph that was written. (A node that had nothing to do meanwhile, such as the full list of names, is not shown.) A recording keeps the options that it ran with, so that nobody has to remember them:
 
 # %%
-naive_trace = labkit.record(naive, v100, steps=12, name="naive")
-for option, value in naive_trace.meta["options"].items():
+probe = labkit.record(naive, accelerators.modelled(step_ms=1), steps=6, name="naive")
+for option, value in probe.meta["options"].items():
     print(option, "=", value)
 
 # %% [markdown]
@@ -83,11 +83,11 @@ predictions.commit("01.busy", 0.9, unit="share")
 # %% [markdown]
 # ## Run
 #
-# The recording is already there: it is the one whose options you just read. The *model* beside it comes from another run, before an accelerator of one millisecond: it takes the costs of loading from there, and the published train step.
+# Now before the V100. The *model* beside the measurement knows nothing of this run: it takes the costs of loading from the short one above, whose step took a millisecond, and the train step from the publication.
 
 # %% tags=["nbval-ignore-output"]
+naive_trace = labkit.record(naive, v100, steps=12, name="naive")
 timeline = labkit.Timeline(naive_trace)
-probe = labkit.record(naive, accelerators.modelled(step_ms=1), steps=6)
 model = simulate.fit(probe).predict(train=v100.step_ns(32) / 1e6)
 predictions.review("01.busy", model=model.busy, measured=timeline.busy)
 

@@ -45,7 +45,7 @@ print(f"this process may use {cores()} cores")
 # %% [markdown]
 # ## Predict
 #
-# Photos do not depend on each other, so several calls of `load` can run at once. How many times faster will this machine be with as many calls as it has cores, compared with one call at a time?
+# Photos do not depend on each other, so several calls of `load` can run at once. How many times faster is this machine with as many calls as cores (the nearest power of two) than with one? Your number:
 
 # %% tags=["nbval-ignore-output"]
 predictions.commit("04.gain", 1.5, unit="times")
@@ -247,7 +247,7 @@ charts.bars(
 # %% [markdown]
 # For comparison: on V100 servers, DS-Analyzer (VLDB 2021, section 4.3.3, figure 5) found 3 to 24 cores per GPU, 3 to 4 for ResNet-50 and 12 to 24 for ResNet-18 and AlexNet, which train more images a second. Your cores, photos and chain give other numbers by the same rule: the more images a second, the more cores.
 #
-# More calls or cores? The explorer starts from your recording:
+# More calls or cores? From your costs, before a V100:
 
 # %% tags=["nbval-ignore-output"]
 explorers.explore("04", trace=result.trace("1 call"), train_ms=98)

@@ -70,7 +70,7 @@ guide = endless(files).map(load, num_parallel_calls=AUTO).batch(32).prefetch(AUT
 #
 # ## Predict
 #
-# The guide's recipe keeps all cores busy. How many times faster can a pipeline be that still decodes every photo in every epoch, and delivers the same pixels? Commit yourself:
+# The guide's recipe keeps all cores busy. How many times faster can a pipeline be that still decodes every photo in every epoch, and delivers the same pixels? Put in your number:
 
 # %% tags=["nbval-ignore-output"]
 predictions.commit("09.gain", 1.1, unit="times")
