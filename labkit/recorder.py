@@ -12,6 +12,7 @@ import numbers
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -348,6 +349,22 @@ def _bar(progress: bool | None, total: int | None, title: str) -> Iterator[Calla
 
     class Bar(tqdm):
         monitor_interval = 0  # no thread of its own
+        _shown: Any = None
+
+        def display(self, *args: Any, check_delay: bool = True, **words: Any) -> None:
+            """Show the bar of a notebook in an output that can be emptied: tqdm would leave a view without a model."""
+            if check_delay and not self.displayed and time.time() - self.start_t >= delay_s:
+                from IPython.display import display
+
+                self.displayed, self._shown = True, display(self.container, display_id=True)
+            super().display(*args, check_delay=False, **words)
+
+        def close(self) -> None:
+            """End the bar; of a notebook's nothing is left, not even for the day when no kernel runs."""
+            super().close()
+            if self._shown is not None:
+                self._shown.update({"text/plain": ""}, raw=True)
+                self._shown = None
 
     if progress is None:
         watched = sys.stderr.isatty() or "ipykernel" in sys.modules
@@ -355,5 +372,6 @@ def _bar(progress: bool | None, total: int | None, title: str) -> Iterator[Calla
     else:
         hidden = not progress
     delay_s = 3 if progress is None else 0
-    with Bar(total=total, desc=title, unit="step", disable=hidden, delay=delay_s, leave=False) as bar:
+    # A delay of nothing would have tqdm show the bar itself.
+    with Bar(total=total, desc=title, unit="step", disable=hidden, delay=delay_s or 1e-9, leave=False) as bar:
         yield bar.update

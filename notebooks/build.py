@@ -145,7 +145,9 @@ def _is_progress(output: NotebookNode) -> bool:
     if output.output_type == "stream":
         return output.name == "stderr"
     data = output.get("data", {})
-    return output.output_type == "display_data" and set(data) <= {VIEW, "text/plain"} and bool(BAR.search(str(data)))
+    if output.output_type != "display_data" or not set(data) <= {VIEW, "text/plain"}:
+        return False
+    return data == {"text/plain": ""} or bool(BAR.search(str(data)))  # one that has ended is empty
 
 
 def text(notebook: NotebookNode) -> str:

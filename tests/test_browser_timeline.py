@@ -24,12 +24,15 @@ import tensorflow as tf
 from labkit import accelerators
 
 def work(i):
-    x = tf.random.uniform([256, 256]) + tf.cast(i, tf.float32)
+    x = tf.random.uniform([192, 192]) + tf.cast(i, tf.float32)
     for _ in range(6):
         x = x @ x / 1e3
     return x
 
-slow = tf.data.Dataset.range(10_000).map(work).batch(16)
+options = tf.data.Options()
+options.experimental_optimization.apply_default_optimizations = False
+options.autotune.enabled = False
+slow = tf.data.Dataset.range(10_000).map(work).batch(16).with_options(options)
 fast = slow.prefetch(2)
 stand_in = accelerators.modelled(step_ms=20, name="stand-in")"""
 

