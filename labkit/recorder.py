@@ -351,13 +351,15 @@ def _bar(progress: bool | None, total: int | None, title: str) -> Iterator[Calla
         monitor_interval = 0  # no thread of its own
         _shown: Any = None
 
-        def display(self, *args: Any, check_delay: bool = True, **words: Any) -> None:
+        def display(self, *args: Any, check_delay: bool = True, **words: Any) -> Any:
             """Show the bar of a notebook in an output that can be emptied: tqdm would leave a view without a model."""
+            if not hasattr(self, "container"):  # in a terminal
+                return super().display(*args, **words)
             if check_delay and not self.displayed and time.time() - self.start_t >= delay_s:
                 from IPython.display import display
 
                 self.displayed, self._shown = True, display(self.container, display_id=True)
-            super().display(*args, check_delay=False, **words)
+            return super().display(*args, check_delay=False, **words)
 
         def close(self) -> None:
             """End the bar; of a notebook's nothing is left, not even for the day when no kernel runs."""
@@ -372,6 +374,7 @@ def _bar(progress: bool | None, total: int | None, title: str) -> Iterator[Calla
     else:
         hidden = not progress
     delay_s = 3 if progress is None else 0
-    # A delay of nothing would have tqdm show the bar itself.
-    with Bar(total=total, desc=title, unit="step", disable=hidden, delay=delay_s or 1e-9, leave=False) as bar:
+    # In a notebook, tqdm shows a bar without a delay itself.
+    least_s = 1e-9 if live_view.in_notebook() else 0
+    with Bar(total=total, desc=title, unit="step", disable=hidden, delay=max(delay_s, least_s), leave=False) as bar:
         yield bar.update
