@@ -299,6 +299,21 @@ class Timeline:
     __repr__ = __str__
 
 
+def timeline_of(given: Timeline | Trace, verb: str) -> Timeline:
+    """Return a timeline as it is, or that of a trace; `verb` says in an error what was to be done with it.
+
+    Raises
+    ------
+    TypeError
+        If it is neither a Trace nor a Timeline.
+    """
+    if isinstance(given, Timeline):
+        return given
+    if isinstance(given, Trace):
+        return Timeline(given)
+    raise TypeError(f"a Trace or a Timeline can be {verb}, got {type(given).__name__}")
+
+
 def _window(trace: Trace) -> tuple[int, int]:
     """Return start and length of the window in nanoseconds."""
     window = trace.meta.get("window_ns")

@@ -16,7 +16,7 @@ from labkit.lanes import Lane
 from labkit.page import Panel, page
 from labkit.palette import THEMES, use_theme
 from labkit.picture import Picture
-from labkit.timeline import Timeline
+from labkit.timeline import Timeline, timeline_of
 from labkit.trace import CATEGORIES, Trace
 from labkit.wording import figures, milliseconds, provenance
 
@@ -57,7 +57,7 @@ def draw(
     ValueError
         If there is no such theme, step or lane.
     """
-    timeline = _timeline(timeline)
+    timeline = timeline_of(timeline, "drawn")
     title = title or timeline.meta.get("name") or "Timeline"
     first, last, words = _zoom(timeline, steps)
     panel = _panel(timeline, first, last, lanes, _LANES[1], (_headline(timeline.meta, words), _figures(timeline)))
@@ -94,7 +94,7 @@ def compare(
     ValueError
         If there is no such theme, step or lane, or `labels` are not two.
     """
-    pair = (_timeline(before), _timeline(after))
+    pair = (timeline_of(before, "drawn"), timeline_of(after, "drawn"))
     labels = tuple(labels) if not isinstance(labels, str) else (labels,)
     if len(labels) != 2:
         raise ValueError(f"labels are {labels!r}; allowed: two texts, for before and after")
@@ -123,14 +123,6 @@ def compare(
 
 
 # -- what to show ------------------------------------------------------------------
-
-
-def _timeline(given: Trace | Timeline) -> Timeline:
-    if isinstance(given, Timeline):
-        return given
-    if isinstance(given, Trace):
-        return Timeline(given)
-    raise TypeError(f"a Trace or a Timeline can be drawn, got {type(given).__name__}")
 
 
 def _zoom(timeline: Timeline, steps: Steps) -> tuple[int, int, str]:

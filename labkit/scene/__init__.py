@@ -27,11 +27,11 @@ from labkit.palette import LEGEND, THEMES
 from labkit.scene import words
 from labkit.scene.places import OVERVIEW, overlaid, stacked, strip
 from labkit.scene.threads import Threads
-from labkit.timeline import Timeline
+from labkit.timeline import Timeline, timeline_of
 from labkit.trace import CATEGORIES, Trace
 from labkit.wording import figures, percent, provenance
 
-__all__ = ["OVERVIEW", "SENTENCES", "VERSION", "Scene", "Series", "timeline_of"]
+__all__ = ["OVERVIEW", "SENTENCES", "VERSION", "Scene", "Series"]
 
 VERSION = 1
 
@@ -104,7 +104,7 @@ class Scene:
         given, labels = list(timelines), [str(label) for label in labels]
         if len(given) != len(labels) or len(given) not in (1, 2):
             raise ValueError(f"labels are {labels!r}; allowed: one text for each of the {len(given)} timelines")
-        self.timelines = [timeline_of(each) for each in given]
+        self.timelines = [timeline_of(each, "shown") for each in given]
         self.columns: dict[str, np.ndarray] = {}
         self._spans: list[tuple[np.ndarray, ...]] = []
         self._steps: list[np.ndarray] = []
@@ -304,21 +304,6 @@ def _rows_that_work(lane: Lane) -> list[bool]:
         for ns in (lane.end_ns - lane.start_ns, lane.self_ns)
     )
     return ((own >= _OWN * whole) & (np.bincount(lane.depth[work], minlength=len(whole)) > 0)).tolist()
-
-
-def timeline_of(given: Timeline | Trace) -> Timeline:
-    """Return a timeline of what can be shown.
-
-    Raises
-    ------
-    TypeError
-        If it is neither a Trace nor a Timeline.
-    """
-    if isinstance(given, Timeline):
-        return given
-    if isinstance(given, Trace):
-        return Timeline(given)
-    raise TypeError(f"a Trace or a Timeline can be shown, got {type(given).__name__}")
 
 
 def _little(column: np.ndarray) -> np.ndarray:
