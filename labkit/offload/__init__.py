@@ -1,0 +1,1 @@
+"""Preprocessing beside the CPU: OpenCL devices, the lab's kernels on them, and a model of a SmartSSD."""

@@ -1,0 +1,151 @@
+"""OpenCL drivers: which may be loaded beside TensorFlow, where they keep compiled kernels, and one that needs a word.
+
+Everything here happens before the first OpenCL call of a process, which loads every driver it finds. A driver
+that links LLVM as a shared library kills a process in which TensorFlow brings another LLVM. Such drivers are left
+out, unless the process says that it is `alone`, as the card's daemon and the child that tries a kernel are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from labkit import photos
+
+#: Where Linux keeps the list of its OpenCL drivers: one small file each, with the path of a library.
+VENDORS = Path("/etc/OpenCL/vendors")
+
+#: Shared libraries that clash with the LLVM inside TensorFlow.
+CLASHING = ("libLLVM", "libclang-cpp")
+
+#: What LLVM 14 may call a processor that it does not know, by the flags of the processor: the best comes first.
+MODELS = (
+    ("skylake-avx512", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+    ("haswell", {"avx2", "fma", "bmi1", "bmi2", "f16c"}),
+    ("nehalem", {"sse4_2", "popcnt"}),
+    ("x86-64", set()),
+)
+
+_prepared: set[str] = set()
+_keep: list[ctypes.Array[ctypes.c_char]] = []
+
+
+def prepare(alone: bool = False) -> None:
+    """Set the stage for OpenCL in this process; the second call does nothing.
+
+    Parameters
+    ----------
+    alone : bool
+        True where TensorFlow never comes into this process: every driver may be loaded.
+    """
+    if _prepared:
+        return
+    _prepared.add("alone" if alone else "shared")
+    home = photos.home().parent / "opencl"
+    if not alone:
+        os.environ["OCL_ICD_VENDORS"] = str(_vendors(home))
+    os.environ.setdefault("POCL_CACHE_DIR", str(home / "kernels"))
+    # pyopencl would keep compiled programs a second time, and hand a damaged one to the driver unseen.
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    Path(os.environ["POCL_CACHE_DIR"]).mkdir(parents=True, exist_ok=True)
+    name_processor()
+
+
+def _vendors(home: Path) -> Path:
+    """Return a folder that lists the drivers of this machine which may live beside TensorFlow."""
+    folder = home / "drivers"
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {entry.name: entry.read_text() for entry in installed() if not clashes(entry)}
+    for entry in folder.glob("*.icd"):
+        if entry.name not in wanted:
+            entry.unlink(missing_ok=True)
+    for name, text in wanted.items():
+        aside = folder / f"{name}.{os.getpid()}.part"
+        aside.write_text(text)
+        aside.replace(folder / name)
+    return folder
+
+
+def installed() -> list[Path]:
+    """Return the entries of the drivers that the system lists, or those of OCL_ICD_VENDORS where the reader set it."""
+    given = os.environ.get("OCL_ICD_VENDORS")
+    folder = Path(given) if given else VENDORS
+    return sorted(folder.glob("*.icd")) if folder.is_dir() else []
+
+
+@lru_cache
+def clashes(entry: Path) -> bool:
+    """Say whether the driver behind `entry` would kill a process that holds TensorFlow, too."""
+    library = entry.read_text().strip()
+    try:
+        if not os.path.isabs(library):
+            known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False, timeout=20)
+            places = [line.split(" => ")[1] for line in known.stdout.splitlines() if line.split()[:1] == [library]]
+            folders = [Path(f) / library for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
+            library = next((str(p) for p in [*folders, *map(Path, places)] if p.is_file()), "")
+        told = subprocess.run(["ldd", library], capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    # What cannot be looked into is not loaded.
+    return told.returncode != 0 or any(name in told.stdout for name in CLASHING)
+
+
+def bundled() -> Path | None:
+    """Return the library of the PoCL that pip put beside pyopencl, or None."""
+    spec = importlib.util.find_spec("pyopencl")
+    if spec is None or spec.origin is None:
+        return None
+    return next(iter(sorted((Path(spec.origin).parent / ".libs").glob("libpocl-*.so"))), None)
+
+
+def name_processor() -> str | None:
+    """Give pip's PoCL a name for a processor that its LLVM does not know; return the name that holds now.
+
+    PoCL 3.0 asks LLVM 14 what this processor is. For one that is younger, AMD's Zen 4 and 5 for example, the answer
+    is "generic", which PoCL hands on as a target, and LLVM's own front end refuses it: no kernel compiles
+    (pocl issue 1049). The function that asks is exported, so it is made to answer in its place, in the
+    memory of this process alone: with an older model whose instructions this processor has.
+    """
+    library = bundled()
+    if library is None or sys.platform != "linux" or platform.machine() != "x86_64":
+        return None
+    ask = ctypes.CDLL(str(library)).pocl_get_llvm_cpu_name
+    ask.restype = ctypes.c_char_p
+    said = (ask() or b"").decode()
+    if said != "generic":
+        return said
+    flags = _flags()
+    _answer(ask, next(name for name, needs in MODELS if needs <= flags))
+    return (ask() or b"").decode()
+
+
+def _flags() -> set[str]:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("flags"):
+            return set(line.split(":", 1)[1].split())
+    return set()
+
+
+def _answer(function: ctypes._CFuncPtr, text: str) -> None:
+    """Make a C function of no arguments return a fresh copy of `text`: strdup(text), in machine code for x86-64."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    copy = ctypes.create_string_buffer(text.encode())
+    _keep.append(copy)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    strdup = ctypes.cast(libc.strdup, ctypes.c_void_p).value
+    code = b"\x48\xbf" + ctypes.addressof(copy).to_bytes(8, "little")  # mov rdi, text
+    code += b"\x48\xb8" + strdup.to_bytes(8, "little") + b"\xff\xe0"  # mov rax, strdup; jmp rax
+    page = os.sysconf("SC_PAGESIZE")
+    start = address // page * page
+    length = (address + len(code) - start + page - 1) // page * page
+    for rights in (7, 5):  # read, write, execute; then without write
+        if libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(length), rights) != 0:
+            raise OSError(ctypes.get_errno(), "PoCL cannot be told what this processor is: memory is protected")
+        if rights == 7:
+            ctypes.memmove(address, code, len(code))
