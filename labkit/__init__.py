@@ -28,6 +28,7 @@ _ROOMS = (
     "measures",
     "memory",
     "notebook",
+    "offload",
     "photos",
     "perfetto",
     "predictions",

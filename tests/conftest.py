@@ -18,6 +18,20 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))  # the modules that tests share
 
 
+def pytest_runtest_setup(item):
+    """A test that is marked `opencl` needs a device: without one it is skipped on a laptop and fails in CI."""
+    if item.get_closest_marker("opencl") is None:
+        return
+    from labkit.offload import NoDevice, choose
+
+    try:
+        choose()
+    except NoDevice as error:
+        if os.environ.get("LABKIT_REQUIRE_OPENCL"):
+            pytest.fail(f"{error}, and LABKIT_REQUIRE_OPENCL is set", pytrace=False)
+        pytest.skip(f"NO OPENCL HERE: THIS TEST DID NOT RUN ({error})")
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     return ROOT

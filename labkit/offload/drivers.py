@@ -149,3 +149,10 @@ def _answer(function: ctypes._CFuncPtr, text: str) -> None:
             raise OSError(ctypes.get_errno(), "PoCL cannot be told what this processor is: memory is protected")
         if rights == 7:
             ctypes.memmove(address, code, len(code))
+
+
+def remedy() -> str:
+    """Return what to do on this kind of machine to have an OpenCL device."""
+    if sys.platform == "linux" and platform.machine() == "x86_64":
+        return "pip install 'labkit[opencl]' brings one that works on every processor"
+    return "PoCL has no wheel for this kind of machine: conda install -c conda-forge pyopencl pocl brings one"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from labkit import shipped
-from labkit.offload import drivers
+from labkit.offload import spans
+from labkit.offload.devices import choose
+from labkit.trace import Trace
 
 
 class Noted(NamedTuple):
@@ -17,49 +22,205 @@ class Noted(NamedTuple):
     event: Any
 
 
+class BuildError(ValueError):
+    """A kernel does not compile; `log` is what the compiler says."""
+
+    def __init__(self, sentence: str, log: str) -> None:
+        super().__init__(sentence)
+        self.log = log
+
+
 class Engine:
-    """A device with a context and a queue.
+    """A device with a context and a queue, for one thread at a time; see `labkit.offload.Pool` for more.
+
+    Commands run in the order in which they are enqueued. An engine does not survive a fork: its process owns it.
 
     Parameters
     ----------
-    device : pyopencl.Device, optional
-        By default the first device of kind CPU.
+    device : Device or pyopencl.Device, optional
+        By default the first of `labkit.offload.devices`.
 
     Attributes
     ----------
     device, context, queue
         Of pyopencl. The queue notes when each command started and ended, on the device's clock.
     noted : list of Noted
-        Commands so far, in the order in which they were enqueued.
+        Commands that are not yet folded into the spans of `trace`, in the order in which they were enqueued.
+
+    Raises
+    ------
+    NoDevice
+        If there is no device.
     """
 
     def __init__(self, device: Any = None) -> None:
-        drivers.prepare()
+        if device is None:
+            device = choose()
+        self.device = getattr(device, "opencl", device)
         import pyopencl as cl
 
-        if device is None:
-            device = cl.get_platforms()[0].get_devices()[0]
-        self.device = device
-        self.context = cl.Context([device])
+        self._owner = os.getpid()
+        self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self.noted: list[Noted] = []
+        self._spans = spans.Spans()
         self._programs: dict[tuple[str, str], Any] = {}
+
+    def __repr__(self) -> str:
+        """Return the device and its platform."""
+        return f"Engine({self.device.name.strip()!r} of {self.device.platform.name.strip()!r})"
+
+    # -- kernels -----------------------------------------------------------------
 
     def kernel(self, name: str, file: str | None = None, options: str = "") -> Any:
         """Return the kernel function `name` of ``kernels/<file>.cl`` (by default the file of its name).
 
         A new object at each call: setting arguments on one does not disturb another.
+
+        Raises
+        ------
+        ValueError
+            If there is no such file, or no such kernel in it.
+        BuildError
+            If the file does not compile.
         """
         import pyopencl as cl
 
+        self._mine()
         key = file or name.removesuffix("_task"), options
         if key not in self._programs:
-            source = (shipped.folder("kernels") / f"{key[0]}.cl").read_text(encoding="utf-8")
-            self._programs[key] = cl.Program(self.context, source).build(options.split())
-        return cl.Kernel(self._programs[key], name)
+            folder = shipped.folder("kernels")
+            path = folder / f"{key[0]}.cl"
+            if not path.is_file():
+                there = ", ".join(sorted(p.stem for p in folder.glob("*.cl")))
+                raise ValueError(f"there is no kernel file {key[0]!r}; there are: {there}")
+            self._programs[key] = self.build(path.read_text(encoding="utf-8"), path.name, options)
+        program = self._programs[key]
+        if name not in program.kernel_names.split(";"):
+            raise ValueError(f"{key[0]}.cl has no kernel {name!r}; it has: {program.kernel_names.replace(';', ', ')}")
+        return cl.Kernel(program, name)
+
+    def build(self, source: str, title: str = "the kernel", options: str = "") -> Any:
+        """Return the program of `source`, compiled for this device.
+
+        Raises
+        ------
+        BuildError
+            If it does not compile.
+        """
+        import pyopencl as cl
+
+        self._mine()
+        program = cl.Program(self.context, source)
+        try:
+            return program.build(options.split())
+        except cl.Error as error:
+            log = "\n".join(program.get_build_info(d, cl.program_build_info.LOG) for d in [self.device]).strip()
+            first = next((line for line in log.splitlines() if "error" in line), str(error).splitlines()[0])
+            raise BuildError(f"{title} does not compile: {first.strip()}", log) from None
 
     def run(self, kernel: Any, size: Sequence[int], *arguments: Any, local: Sequence[int] | None = None) -> Any:
         """Enqueue `kernel` over `size` work-items and note it; return its event."""
+        self._mine()
         event = kernel(self.queue, tuple(size), None if local is None else tuple(local), *arguments)
-        self.noted.append(Noted(kernel.function_name, "kernel", event))
+        return self._note(kernel.function_name, "kernel", event)
+
+    # -- memory of the device ------------------------------------------------------
+
+    def empty(self, nbytes: int) -> Any:
+        """Return a buffer of `nbytes` on the device; what it holds is not defined.
+
+        OpenCL knows no buffer of 0 bytes: one of 1 byte stands for it.
+
+        Raises
+        ------
+        ValueError
+            If `nbytes` is negative, or more than the device allows in one buffer.
+        """
+        import pyopencl as cl
+
+        self._mine()
+        most = self.device.max_mem_alloc_size
+        if not 0 <= nbytes <= most:
+            raise ValueError(f"nbytes is {nbytes}; allowed on {self.device.name.strip()}: 0 to {most}")
+        return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(1, int(nbytes)))
+
+    def upload(self, array: np.ndarray) -> Any:
+        """Copy `array` into a new buffer on the device, note the copy, and return the buffer.
+
+        Done when it returns: `array` may change afterwards.
+        """
+        import pyopencl as cl
+
+        array = np.ascontiguousarray(array)
+        buffer = self.empty(array.nbytes)
+        if array.nbytes:
+            self._note("upload", "copy", cl.enqueue_copy(self.queue, buffer, array, is_blocking=True))
+        return buffer
+
+    def download(self, buffer: Any, array: np.ndarray) -> np.ndarray:
+        """Wait for what was enqueued, copy the first bytes of `buffer` into `array`, note the copy, return `array`.
+
+        Raises
+        ------
+        ValueError
+            If `array` is not contiguous, or larger than the buffer.
+        """
+        import pyopencl as cl
+
+        self._mine()
+        if not array.flags.c_contiguous or not array.flags.writeable:
+            raise ValueError(f"array of shape {array.shape} must be contiguous and writable to be downloaded into")
+        if array.nbytes > buffer.size:
+            raise ValueError(f"array takes {array.nbytes} bytes, the buffer holds {buffer.size}")
+        if array.nbytes:
+            self._note("download", "copy", cl.enqueue_copy(self.queue, array, buffer, is_blocking=True))
+        return array
+
+    def finish(self) -> None:
+        """Wait until everything that was enqueued is done."""
+        self._mine()
+        self.queue.finish()
+
+    # -- what happened ---------------------------------------------------------------
+
+    def trace(self, name: str | None = None) -> Trace:
+        """Wait for the device and return what it did so far, on the host's clock.
+
+        Parameters
+        ----------
+        name : str, optional
+            What a picture of it is called.
+
+        Returns
+        -------
+        Trace
+            One thread of kind ``device``, with spans of category ``kernel`` and ``copy`` that never overlap. ``meta`` says
+            which device measured it: on PoCL the times are those of this CPU and say nothing about an FPGA.
+        """
+        self.finish()
+        self._spans.fold(self.queue, self.noted)
+        self.noted.clear()
+        return self._spans.trace(self.device, name)
+
+    def forget(self) -> None:
+        """Drop what `trace` would return, so that the next trace begins here."""
+        self.finish()
+        self.noted.clear()
+        self._spans = spans.Spans()
+
+    def _note(self, name: str, category: str, event: Any) -> Any:
+        self.noted.append(Noted(name, category, event))
+        # An event keeps memory of the driver alive: a long run is folded into plain numbers as it goes.
+        if len(self.noted) >= spans.FOLD:
+            self.queue.finish()
+            self._spans.fold(self.queue, self.noted)
+            self.noted.clear()
         return event
+
+    def _mine(self) -> None:
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                f"this engine belongs to process {self._owner}, and this is {os.getpid()}, forked from it: OpenCL does "
+                "not survive a fork; make the engine after it, in a process that is spawned"
+            )

@@ -1,0 +1,173 @@
+"""The OpenCL devices of this machine: in an order that does not depend on which driver answers first."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from labkit.offload import drivers
+
+#: What a device can be.
+KINDS = ("cpu", "gpu", "accelerator", "custom")
+
+#: Whose PoCL a driver is: pip's comes first because TensorFlow can live beside it, and because it is always the same.
+OWNERS = ("pip", "conda", "system")
+
+_POCL = "Portable Computing Language"
+
+
+class NoDevice(RuntimeError):
+    """No OpenCL device here answers; the sentence says what to install."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One OpenCL device.
+
+    Parameters
+    ----------
+    number : int
+        Its place in `devices`, which is the same in every process of this machine.
+    platform, name : str
+        As the driver writes them.
+    kind : str
+        One of `KINDS`.
+    version : str
+        Of OpenCL and of the driver.
+    compute_units : int
+    memory_bytes : int
+        Global memory.
+    owner : str
+        Who installed the driver: one of `OWNERS`.
+    """
+
+    number: int
+    platform: str
+    name: str
+    kind: str
+    version: str
+    compute_units: int
+    memory_bytes: int
+    owner: str = "system"
+    _opencl: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def opencl(self) -> Any:
+        """The ``pyopencl.Device``."""
+        return self._opencl
+
+    def __str__(self) -> str:
+        """Return what a list of devices says of it, on one line."""
+        size = f"{self.compute_units} compute units, {self.memory_bytes / 2**30:.1f} GiB"
+        return f"{self.number}: {self.name} ({self.kind}, {self.platform} from {self.owner}, {size})"
+
+
+def devices() -> tuple[Device, ...]:
+    """Return every OpenCL device that this process may use: the one to take by default first.
+
+    The order: PoCL before all others (pip's, then conda's, then the system's), then CPUs, GPUs, accelerators; equal
+    ones by the names of platform and device. An empty tuple where no driver answers.
+
+    Raises
+    ------
+    NoDevice
+        If pyopencl is not installed.
+    """
+    drivers.prepare()
+    try:
+        import pyopencl as cl
+    except ImportError as error:
+        raise NoDevice(f"pyopencl is not installed here; {drivers.remedy()}") from error
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:  # PLATFORM_NOT_FOUND: no driver at all
+        return ()
+    found = []
+    for platform in platforms:
+        owner = _owner(platform)
+        try:
+            answered = platform.get_devices()
+        except cl.Error:
+            continue
+        for device in answered:
+            kind = next((k for k in KINDS if device.type & getattr(cl.device_type, k.upper())), KINDS[-1])
+            found.append((platform.name.strip(), device.name.strip(), kind, owner, device))
+    found.sort(key=_rank)
+    return tuple(
+        Device(i, platform, name, kind, device.version.strip(), device.max_compute_units, device.global_mem_size, owner, device)
+        for i, (platform, name, kind, owner, device) in enumerate(found)
+    )  # fmt: skip
+
+
+def _rank(row: tuple[str, str, str, str, Any]) -> tuple[Any, ...]:
+    platform, name, kind, owner, _ = row
+    return platform != _POCL, OWNERS.index(owner), KINDS.index(kind), platform, name
+
+
+def choose(name: str | None = None, kind: str | None = None) -> Device:
+    """Return the first of `devices` that fits.
+
+    Parameters
+    ----------
+    name : str, optional
+        A part of the name of the device or of its platform, in upper or lower case.
+    kind : str, optional
+        One of `KINDS`.
+
+    Raises
+    ------
+    ValueError
+        If none fits; the sentence lists what there is.
+    NoDevice
+        If there is no device at all.
+    """
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; allowed: {', '.join(KINDS)}")
+    there = devices()
+    if not there:
+        raise NoDevice(f"no OpenCL device here; {drivers.remedy()}")
+    for device in there:
+        named = name is None or name.lower() in f"{device.name}\n{device.platform}".lower()
+        if named and kind in (None, device.kind):
+            return device
+    wanted = " and ".join(f"{word} {value!r}" for word, value in (("name", name), ("kind", kind)) if value is not None)
+    raise ValueError(f"no OpenCL device with {wanted}; there are: {'; '.join(map(str, there))}")
+
+
+def _owner(platform: Any) -> str:
+    """Return who installed the driver of a platform, judged by the folder of its library."""
+    library = _library(platform)
+    bundled = drivers.bundled()
+    if bundled is not None and os.path.basename(library) == bundled.name:
+        return "pip"
+    return "conda" if library.startswith(os.path.join(sys.prefix, "lib", "")) else "system"
+
+
+class _Symbol(ctypes.Structure):
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("at", ctypes.c_void_p),
+    )
+
+
+def _library(platform: Any) -> str:
+    """Return the path of the library behind a platform, "" where that cannot be told.
+
+    The first word of a platform is the address of its driver's table of functions (cl_khr_icd); the dynamic
+    linker knows to which library the first of them belongs.
+    """
+    if sys.platform != "linux":
+        return ""
+    try:
+        table = ctypes.c_void_p.from_address(platform.int_ptr).value
+        function = ctypes.c_void_p.from_address(table).value if table else None
+        told = _Symbol()
+        found = ctypes.CDLL(None).dladdr(ctypes.c_void_p(function), ctypes.byref(told)) if function else 0
+    except (AttributeError, OSError, TypeError):
+        return ""
+    return os.path.realpath(os.fsdecode(told.file)) if found and told.file else ""
