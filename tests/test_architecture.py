@@ -62,7 +62,7 @@ MAY_IMPORT = {
     "notebook": {"photos", "shipped"},
     "colab": {"trace"},
     "doctor": {"notebook", "photos", "shipped"},
-    "offload": {"photos", "shipped", "trace"},
+    "offload": {"charts", "photos", "picture", "reference", "shipped", "simulate", "trace"},
     "augment": set(),
     "ladder": {"augment", "memory", "notebook", "photos", "records", "recorder"},
     "tour": {"accelerators", "ladder", "notebook", "photos", "stack", "trace", "view"},
