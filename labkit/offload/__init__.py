@@ -35,7 +35,7 @@ __all__ = sorted(_NAMES)
 
 
 class _Offload(ModuleType):
-    """This package, where a file never hides the function of its name: ``devices()``, ``preprocess(...)``."""
+    """The package, in which no file hides the function of its name: ``devices()``, ``preprocess(...)``."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Importing a file makes it an attribute of its package.

@@ -75,8 +75,11 @@ def devices() -> tuple[Device, ...]:
     ------
     NoDevice
         If pyopencl is not installed.
+    RuntimeError
+        If this process was forked from one in which OpenCL was in use, or if the drivers crash.
     """
     drivers.prepare()
+    drivers.claim()
     try:
         import pyopencl as cl
     except ImportError as error:
@@ -97,9 +100,9 @@ def devices() -> tuple[Device, ...]:
             found.append((platform.name.strip(), device.name.strip(), kind, owner, device))
     found.sort(key=_rank)
     return tuple(
-        Device(i, platform, name, kind, device.version.strip(), device.max_compute_units, device.global_mem_size, owner, device)
-        for i, (platform, name, kind, owner, device) in enumerate(found)
-    )  # fmt: skip
+        Device(i, platform, name, kind, own.version.strip(), own.max_compute_units, own.global_mem_size, owner, own)
+        for i, (platform, name, kind, owner, own) in enumerate(found)
+    )
 
 
 def _rank(row: tuple[str, str, str, str, Any]) -> tuple[Any, ...]:

@@ -8,15 +8,18 @@ out, unless the process says that it is `alone`, as the card's daemon and the ch
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import importlib.util
 import os
 import platform
 import subprocess
 import sys
+import warnings
 from functools import lru_cache
 from pathlib import Path
 
-from labkit import photos
+from labkit import shipped
+from labkit.offload import cache
 
 #: Where Linux keeps the list of its OpenCL drivers: one small file each, with the path of a library.
 VENDORS = Path("/etc/OpenCL/vendors")
@@ -25,58 +28,131 @@ VENDORS = Path("/etc/OpenCL/vendors")
 CLASHING = ("libLLVM", "libclang-cpp")
 
 #: What LLVM 14 may call a processor that it does not know, by the flags of the processor: the best comes first.
+#: The flags are those of instructions that LLVM may emit for the model, in the words of /proc/cpuinfo.
+_HASWELL = {"sse4_2", "ssse3", "popcnt", "cx16", "avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe", "xsave"}
 MODELS = (
-    ("skylake-avx512", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
-    ("haswell", {"avx2", "fma", "bmi1", "bmi2", "f16c"}),
-    ("nehalem", {"sse4_2", "popcnt"}),
+    ("skylake-avx512", {*_HASWELL, "adx", "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+    ("haswell", _HASWELL),
+    ("nehalem", {"sse4_2", "ssse3", "popcnt", "cx16"}),
     ("x86-64", set()),
 )
 
+#: What OCL_ICD_VENDORS was before the lab set it, for children: they may take another choice.
+_GIVEN = "LABKIT_OPENCL_GIVEN"
+
 _prepared: set[str] = set()
+_used_by: set[int] = set()
 _keep: list[ctypes.Array[ctypes.c_char]] = []
 
 
 def prepare(alone: bool = False) -> None:
     """Set the stage for OpenCL in this process; the second call does nothing.
 
+    It chooses the drivers, sees to a folder for compiled kernels (`labkit.offload.cache`), and gives pip's PoCL a name
+    for a processor that it does not know. A POCL_CACHE_DIR of the reader's is respected, and so is OCL_ICD_VENDORS: the
+    drivers it names are taken, except those that would kill the process.
+
     Parameters
     ----------
     alone : bool
         True where TensorFlow never comes into this process: every driver may be loaded.
+
+    Raises
+    ------
+    RuntimeError
+        If the drivers crash or hang; a child has tried.
     """
     if _prepared:
         return
     _prepared.add("alone" if alone else "shared")
-    home = photos.home().parent / "opencl"
-    if not alone:
-        os.environ["OCL_ICD_VENDORS"] = str(_vendors(home))
-    os.environ.setdefault("POCL_CACHE_DIR", str(home / "kernels"))
     # pyopencl would keep compiled programs a second time, and hand a damaged one to the driver unseen.
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
-    Path(os.environ["POCL_CACHE_DIR"]).mkdir(parents=True, exist_ok=True)
-    name_processor()
+    if sys.platform == "linux":
+        os.environ.setdefault(_GIVEN, os.environ.get("OCL_ICD_VENDORS", ""))
+        os.environ["OCL_ICD_VENDORS"] = str(_vendors(alone))
+    try:
+        name_processor()
+    except OSError as error:
+        warnings.warn(str(error), stacklevel=2)
+    own = os.environ.get("POCL_CACHE_DIR")
+    if own and own != os.environ.get(cache.SOUND):
+        os.environ["POCL_CACHE_DIR"] = str(cache.writable(Path(own)))
+    else:
+        try:
+            cache.ready(Path(own) if own else home() / "kernels", _key(), alone)
+        except RuntimeError:
+            _prepared.clear()
+            raise
 
 
-def _vendors(home: Path) -> Path:
-    """Return a folder that lists the drivers of this machine which may live beside TensorFlow."""
-    folder = home / "drivers"
+def claim() -> None:
+    """Say that OpenCL is used in this process from now on.
+
+    Raises
+    ------
+    RuntimeError
+        If it was used before the fork that made this process: it would hang.
+    """
+    _used_by.add(os.getpid())
+    if len(_used_by) > 1:
+        raise RuntimeError(
+            f"OpenCL was in use before this process ({os.getpid()}) was forked, and would hang in it: start processes "
+            "with the method 'spawn', or use OpenCL only after the fork"
+        )
+
+
+@lru_cache
+def home() -> Path:
+    """Return where drivers are listed and kernels kept: ``build/opencl`` of a checkout, else in the user's cache."""
+    import platformdirs
+
+    own = Path(platformdirs.user_cache_dir("labkit", appauthor=False)) / "opencl"
+    root = shipped.checkout()
+    places = [root / "build" / "opencl", own] if root else [own]
+    for place in places[:-1]:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(place, os.W_OK):
+            return place
+    return cache.writable(places[-1])
+
+
+def _vendors(alone: bool) -> Path:
+    """Return a folder that lists the drivers of this machine which may be loaded in this process."""
+    wanted = {entry.name: entry.read_text().strip() for entry in installed() if alone or not clashes(entry)}
+    library = bundled()
+    # pip's pyopencl has a loader of its own that knows the PoCL beside it; conda's or Debian's has to be told.
+    if library is not None and not any(library.parent.glob("libOpenCL*")):
+        wanted["labkit-pocl.icd"] = str(library)
+    key = hashlib.sha256(repr(sorted(wanted.items())).encode()).hexdigest()[:12]
+    folder = home() / f"drivers-{key}"
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = {entry.name: entry.read_text() for entry in installed() if not clashes(entry)}
-    for entry in folder.glob("*.icd"):
-        if entry.name not in wanted:
-            entry.unlink(missing_ok=True)
     for name, text in wanted.items():
-        aside = folder / f"{name}.{os.getpid()}.part"
-        aside.write_text(text)
-        aside.replace(folder / name)
+        if not (folder / name).is_file():
+            aside = folder / f"{name}.{os.getpid()}.part"
+            aside.write_text(text + "\n")
+            aside.replace(folder / name)
     return folder
 
 
 def installed() -> list[Path]:
-    """Return the entries of the drivers that the system lists, or those of OCL_ICD_VENDORS where the reader set it."""
-    given = os.environ.get("OCL_ICD_VENDORS")
-    folder = Path(given) if given else VENDORS
-    return sorted(folder.glob("*.icd")) if folder.is_dir() else []
+    """Return the entries of this machine's drivers, or those of OCL_ICD_VENDORS where the reader set it."""
+    given = os.environ.get(_GIVEN, os.environ.get("OCL_ICD_VENDORS", ""))
+    if given and Path(given).is_file():
+        return [Path(given)]
+    # conda's loader knows its own folder only, pip's that of the system only.
+    folders = [Path(given)] if given else [Path(sys.prefix) / "etc" / "OpenCL" / "vendors", VENDORS]
+    found = {entry.name: entry for folder in reversed(folders) if folder.is_dir() for entry in folder.glob("*.icd")}
+    return [found[name] for name in sorted(found)]
+
+
+def _key() -> str:
+    """Return what the drivers of this process are: after a change of it they are tried anew."""
+    library = bundled()
+    stamp = f"{library} {library.stat().st_size}" if library else ""
+    return f"{platform.machine()} {os.environ.get('OCL_ICD_VENDORS', '')} {stamp}"
 
 
 @lru_cache
@@ -144,10 +220,10 @@ def _answer(function: ctypes._CFuncPtr, text: str) -> None:
     page = os.sysconf("SC_PAGESIZE")
     start = address // page * page
     length = (address + len(code) - start + page - 1) // page * page
-    for rights in (7, 5):  # read, write, execute; then without write
+    for rights in (3, 5):  # read and write; then read and execute
         if libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(length), rights) != 0:
             raise OSError(ctypes.get_errno(), "PoCL cannot be told what this processor is: memory is protected")
-        if rights == 7:
+        if rights == 3:
             ctypes.memmove(address, code, len(code))
 
 

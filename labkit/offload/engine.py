@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from labkit import shipped
-from labkit.offload import spans
+from labkit.offload import drivers, spans
 from labkit.offload.devices import choose
 from labkit.trace import Trace
 
@@ -33,7 +32,7 @@ class BuildError(ValueError):
 class Engine:
     """A device with a context and a queue, for one thread at a time; see `labkit.offload.Pool` for more.
 
-    Commands run in the order in which they are enqueued. An engine does not survive a fork: its process owns it.
+    Commands run in the order in which they are enqueued. It does not survive a fork.
 
     Parameters
     ----------
@@ -51,15 +50,17 @@ class Engine:
     ------
     NoDevice
         If there is no device.
+    RuntimeError
+        Here and in every method: if OpenCL was in use before a fork made this process.
     """
 
     def __init__(self, device: Any = None) -> None:
         if device is None:
             device = choose()
-        self.device = getattr(device, "opencl", device)
         import pyopencl as cl
 
-        self._owner = os.getpid()
+        drivers.claim()
+        self.device = getattr(device, "opencl", device)
         self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self.noted: list[Noted] = []
@@ -86,7 +87,7 @@ class Engine:
         """
         import pyopencl as cl
 
-        self._mine()
+        drivers.claim()
         key = file or name.removesuffix("_task"), options
         if key not in self._programs:
             folder = shipped.folder("kernels")
@@ -110,7 +111,7 @@ class Engine:
         """
         import pyopencl as cl
 
-        self._mine()
+        drivers.claim()
         program = cl.Program(self.context, source)
         try:
             return program.build(options.split())
@@ -121,7 +122,7 @@ class Engine:
 
     def run(self, kernel: Any, size: Sequence[int], *arguments: Any, local: Sequence[int] | None = None) -> Any:
         """Enqueue `kernel` over `size` work-items and note it; return its event."""
-        self._mine()
+        drivers.claim()
         event = kernel(self.queue, tuple(size), None if local is None else tuple(local), *arguments)
         return self._note(kernel.function_name, "kernel", event)
 
@@ -139,7 +140,7 @@ class Engine:
         """
         import pyopencl as cl
 
-        self._mine()
+        drivers.claim()
         most = self.device.max_mem_alloc_size
         if not 0 <= nbytes <= most:
             raise ValueError(f"nbytes is {nbytes}; allowed on {self.device.name.strip()}: 0 to {most}")
@@ -168,7 +169,7 @@ class Engine:
         """
         import pyopencl as cl
 
-        self._mine()
+        drivers.claim()
         if not array.flags.c_contiguous or not array.flags.writeable:
             raise ValueError(f"array of shape {array.shape} must be contiguous and writable to be downloaded into")
         if array.nbytes > buffer.size:
@@ -179,7 +180,7 @@ class Engine:
 
     def finish(self) -> None:
         """Wait until everything that was enqueued is done."""
-        self._mine()
+        drivers.claim()
         self.queue.finish()
 
     # -- what happened ---------------------------------------------------------------
@@ -195,8 +196,8 @@ class Engine:
         Returns
         -------
         Trace
-            One thread of kind ``device``, with spans of category ``kernel`` and ``copy`` that never overlap. ``meta`` says
-            which device measured it: on PoCL the times are those of this CPU and say nothing about an FPGA.
+            One thread of kind ``device``, with spans of category ``kernel`` and ``copy`` that never overlap. ``meta``
+            says which device it was: on PoCL the times are those of this CPU and say nothing about an FPGA.
         """
         self.finish()
         self._spans.fold(self.queue, self.noted)
@@ -217,10 +218,3 @@ class Engine:
             self._spans.fold(self.queue, self.noted)
             self.noted.clear()
         return event
-
-    def _mine(self) -> None:
-        if os.getpid() != self._owner:
-            raise RuntimeError(
-                f"this engine belongs to process {self._owner}, and this is {os.getpid()}, forked from it: OpenCL does "
-                "not survive a fork; make the engine after it, in a process that is spawned"
-            )

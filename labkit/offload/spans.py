@@ -24,9 +24,9 @@ _MARKERS = 16
 class Spans:
     """What one queue did: names, categories, and times that are moved from the device's clock to the host's.
 
-    OpenCL's clock of a device counts nanoseconds from no particular moment. A marker is enqueued between two stamps of the
-    host's clock (``time.time_ns``): the difference of the two clocks then lies between two bounds. The host's clock may be
-    slewed in a long run, so this is done at each fold, and in between the difference changes along a line.
+    OpenCL's clock of a device counts nanoseconds from no particular moment. A marker is enqueued between two stamps
+    of the host's clock (``time.time_ns``): the difference of the two clocks then lies between two bounds. The host's
+    clock may be slewed in a long run, so this is done at each fold, and in between the difference follows a line.
     """
 
     def __init__(self) -> None:
