@@ -20,6 +20,7 @@ _ROOMS = (
     "damage",
     "diagnosis",
     "differential",
+    "discrepancy",
     "exercises",
     "explorers",
     "grading",

@@ -52,6 +52,7 @@ MAY_IMPORT = {
     "predictions": {"charts", "measures", "photos", "picture", "trace"},
     "scale": {"accelerators", "charts", "picture"},
     "explorers": {"picture", "scale", "simulate", "timeline", "trace", "view", "widget", "wording"},
+    "discrepancy": {"palette", "picture"},
     "stack": {"intervals", "palette", "picture", "timeline", "trace", "wording"},
     "perfetto": {"intervals", "trace"},
     "scene": {"causes", "intervals", "lanes", "palette", "perfetto", "timeline", "trace", "wording"},
@@ -74,7 +75,7 @@ NO_TENSORFLOW = {
     *("lanes", "wording", "causes", "timeline", "palette", "picture", "page", "view", "charts", "perfetto"),
     *("nodes", "knobs", "stack", "simulate"),
 }
-NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view", "charts", "knobs", "stack"}
+NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view", "charts", "discrepancy", "knobs", "stack"}
 
 
 def imports(paths):
