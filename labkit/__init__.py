@@ -35,6 +35,7 @@ _ROOMS = (
     "predictions",
     "recorder",
     "records",
+    "reference",
     "scene",
     "scale",
     "simulate",

@@ -41,7 +41,7 @@ for platform in cl.get_platforms():
         given = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=pixels)
         result = np.empty(256, np.float32)
         taken = cl.Buffer(context, flags.WRITE_ONLY, result.nbytes)
-        program.normalize_clip(queue, (256,), None, given, taken, np.float32(0.25))
+        program.normalize_clip(queue, (256,), None, given, taken, np.float32(0.25), np.int32(256))
         cl.enqueue_copy(queue, result, taken)
         truth = np.clip(pixels.astype(np.float32) / np.float32(255) + np.float32(0.25), 0, 1)
         right = bool(np.abs(result - truth).max() < 1e-6)

@@ -1,0 +1,341 @@
+"""The whole work item on a device: JPEG bytes in, a batch of augmented squares out.
+
+`Preprocessor` strings the lab's kernels together. On the ``exact`` path images become RGB bytes, bit by bit those of
+``tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")``, and are then resized and augmented in one pass. On the ``planes``
+path there is no RGB image: chroma is upsampled, resized and turned into RGB at the positions of the output alone.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from labkit import augment as ranges
+from labkit.offload.engine import Engine
+from labkit.offload.tables import Tables
+from labkit.reference import random
+
+SIZES = (1, 4096)
+DTYPES = ("float32", "uint8")
+PATHS = ("exact", "planes")
+
+#: How far a float32 value of the exact path may lie from ``tf.image``'s, given the same random numbers: rounding alone.
+TOLERANCE = 1e-5
+#: How far a uint8 value without augmentation may lie from ``tf.round(tf.image.resize(...))``: where the sum is a
+#: half but for its last bit, the other order of the same sum may round to the other side.
+TOLERANCE_LEVELS = 1
+
+
+class Preprocessed:
+    """A batch of images that went through the device.
+
+    Attributes
+    ----------
+    images : ndarray of float32 in [0, 1] or of uint8, shape (n, size, size, 3)
+        A failed image is all zeros. The memory is used again as soon as nothing refers to it.
+    status : list of labkit.offload.jpeg.Status
+        One an image; empty for images that were given as pixels.
+    draws : labkit.reference.random.Draws or None
+        What was drawn for each image: flip, delta, factor. None without augmentation.
+    counter : int
+        With which they were drawn.
+    """
+
+    def __init__(self, images: np.ndarray, status: list[Any], draws: random.Draws | None, counter: int) -> None:
+        self.images = images
+        self.status = status
+        self.draws = draws
+        self.counter = counter
+
+    @property
+    def failed(self) -> int:
+        """Images that are all zeros, since they could not be decoded."""
+        return sum(not status.ok for status in self.status)
+
+    @property
+    def fallbacks(self) -> int:
+        """Images that the host decoded, since the device's decoder does not support them."""
+        return sum(status.where == "host" for status in self.status)
+
+    def __repr__(self) -> str:
+        """Return how many images there are, of which kind, and what became of them."""
+        count, size = self.images.shape[:2]
+        told = f"{count} images of {size}×{size}, {self.images.dtype}"
+        told += ", augmented" if self.draws is not None else ""
+        return f"Preprocessed({told}; {self.fallbacks} decoded by the host, {self.failed} failed)"
+
+
+class Preprocessor:
+    """Decodes, resizes and augments batches of JPEGs on an OpenCL device; a callable for a dataset.
+
+    Parameters
+    ----------
+    engine : Engine, optional
+        By default one of its own, on the first device.
+    size : int
+        Side of the square output, pixels, 1 to 4096.
+    dtype : {"float32", "uint8"}
+        float32: shares of full brightness in [0, 1]. uint8: grey levels, rounded to the nearest, halves to even, as
+        ``tf.round`` does.
+    path : {"exact", "planes"}
+        See the top of this file, and `labkit.offload.preprocess.TOLERANCE_PLANES`.
+    augment : bool
+        Random flip, brightness (±32/255) and saturation (0.5 to 1.5), drawn on the device.
+    seed : int
+        Key of the generator, 0 to 2**64 - 1.
+    counter : int
+        Number of the first batch; each call takes the next one. The same seed and counter draw the same numbers.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not possible.
+
+    Notes
+    -----
+    Calls from several threads take turns. Buffers are kept from one batch to the next.
+    """
+
+    def __init__(
+        self, engine: Engine | None = None, size: int = 224, dtype: str = "float32", path: str = "exact",
+        augment: bool = False, seed: int = 0, counter: int = 0,
+    ) -> None:  # fmt: skip
+        if not SIZES[0] <= size <= SIZES[1]:
+            raise ValueError(f"size {size} is not possible: a side has {SIZES[0]} to {SIZES[1]} pixels")
+        if str(dtype) not in DTYPES:
+            raise ValueError(f"dtype {dtype!r} is not possible: images are {' or '.join(DTYPES)}")
+        if path not in PATHS:
+            raise ValueError(f"path {path!r} is not possible: there are {' and '.join(PATHS)}")
+        random.halves(seed, "seed")
+        random.halves(counter, "counter")
+        self.engine = engine or Engine()
+        self.size, self.dtype, self.path = int(size), np.dtype(dtype), path
+        self.augment, self.seed, self.counter = bool(augment), seed, counter
+        self._tables = Tables(self.engine, self.size)
+        self._results = Results(self.engine)
+        self._kernels: dict[str, Any] = {}
+        self._decoder: Any = None
+        self._turn = threading.Lock()
+
+    def __repr__(self) -> str:
+        """Return what it makes, and on which device."""
+        augmented = f", augment=True, seed={self.seed}" if self.augment else ""
+        return (
+            f"Preprocessor({self.engine!r}, size={self.size}, dtype={self.dtype.name!r}, path={self.path!r}{augmented})"
+        )
+
+    def __call__(self, images: Sequence[bytes], counter: int | None = None) -> Preprocessed:
+        """Preprocess a batch of JPEGs.
+
+        Parameters
+        ----------
+        images : sequence of bytes
+            Whole JPEG files.
+        counter : int, optional
+            Number of this batch; by default one more than the last one's.
+
+        Returns
+        -------
+        Preprocessed
+        """
+        with self._turn:
+            if self._decoder is None:
+                from labkit.offload.decoder import Decoder
+
+                self._decoder = Decoder(self.engine)
+            decoded = self._decoder.planes(images) if self.path == "planes" else self._decoder.rgb(images)
+            layout = np.empty((len(images), 32), np.int32)
+            self.engine.download(decoded.layout, layout)
+            if self.path == "planes" and not all(map(separable, layout)):
+                decoded = self._decoder.rgb(images)
+                self.engine.download(decoded.layout, layout)
+                return self._finish("preprocess", decoded, layout, list(decoded.status), counter)
+            kernel = "preprocess_planes" if self.path == "planes" else "preprocess"
+            return self._finish(kernel, decoded, layout, list(decoded.status), counter)
+
+    def pixels(self, images: Sequence[np.ndarray], counter: int | None = None) -> Preprocessed:
+        """Preprocess images that are decoded already.
+
+        Parameters
+        ----------
+        images : sequence of ndarray of uint8, shape (h, w, 3)
+            RGB; each may have its own size.
+        counter : int, optional
+            As for JPEGs.
+
+        Raises
+        ------
+        ValueError
+            If an image has another shape or dtype.
+        """
+        with self._turn:
+            batch = gather(self.engine, images)
+            return self._finish("preprocess", batch, batch.rows, [], counter)
+
+    def _finish(
+        self, kernel: str, batch: Any, layout: np.ndarray, status: list[Any], counter: int | None
+    ) -> Preprocessed:
+        count = len(layout)
+        if counter is None:
+            counter, self.counter = self.counter, self.counter + 1
+        words = (np.array(random.halves(n, name), np.uint32) for n, name in ((self.seed, "seed"), (counter, "counter")))
+        result = self._results.take((count, self.size, self.size, 3), self.dtype)
+        if count:
+            name = kernel if self.dtype == np.float32 else f"{kernel}_bytes"
+            if name not in self._kernels:
+                self._kernels[name] = self.engine.kernel(name, kernel)
+            limits = np.array([ranges.BRIGHTNESS, *ranges.SATURATION, 0], np.float32)
+            jobs = self._tables.jobs(layout, chroma=kernel == "preprocess_planes")
+            scalars = (np.int32(count), np.int32(self.size), np.int32(self.augment), *words, limits)
+            buffers = (batch.pixels, batch.layout, jobs, self._tables.first, self._tables.share, result.buffer)
+            # One work-item a group: its private rows would otherwise be made for all of a group at once.
+            self.engine.run(self._kernels[name], (self.size, count), *buffers, *scalars, local=(1, 1))
+            result.fetch(self.engine)
+        draws = random.draws(count, self.seed, counter, ranges.BRIGHTNESS, ranges.SATURATION) if self.augment else None
+        return Preprocessed(result.array[:], status, draws, counter)
+
+
+def separable(row: np.ndarray) -> bool:
+    """Say whether the kernel of the planes path fits the image of this layout row.
+
+    The first component must have a sample for each pixel, the others the same sampling as each other, at most halved.
+    """
+    if row[0] == 0 or row[2] == 1:
+        return True
+    hmax, vmax = row[6:8]
+    sampling = [tuple(row[8 + 8 * c + 4 : 8 + 8 * c + 6]) for c in range(3)]
+    return (
+        sampling[0] == (hmax, vmax)
+        and sampling[1] == sampling[2]
+        and hmax in (sampling[1][0], 2 * sampling[1][0])
+        and vmax in (sampling[1][1], 2 * sampling[1][1])
+    )
+
+
+class Gathered:
+    """Decoded images on the device, one after the other: `pixels`, `layout` as a decoder makes them, `rows` on the host."""
+
+    def __init__(self, pixels: Any, layout: Any, rows: np.ndarray) -> None:
+        self.pixels, self.layout, self.rows = pixels, layout, rows
+
+
+def gather(engine: Engine, images: Sequence[np.ndarray]) -> Gathered:
+    """Copy decoded images to the device. Raises ValueError for what is no RGB image of bytes."""
+    layout = np.zeros((len(images), 32), np.int32)
+    offset = 0
+    for row, image in zip(layout, images, strict=True):
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+            raise ValueError(f"an image is {image.dtype} of shape {image.shape}: allowed is uint8, (height, width, 3)")
+        height, width, _ = image.shape
+        row[:6] = width, height, 3, 0, offset, 3 * width
+        offset += image.size
+        if offset > np.iinfo(np.int32).max:
+            raise ValueError(f"{len(images)} images are more than {np.iinfo(np.int32).max} bytes: take fewer at once")
+    joined = np.concatenate([image.reshape(-1) for image in images]) if len(images) else np.zeros(1, np.uint8)
+    return Gathered(engine.upload(joined), engine.upload(layout), layout)
+
+
+class Results:
+    """Memory for batches that are done: handed out, and handed out again when nobody refers to it any more.
+
+    Where the device is the processor itself, the kernel writes straight into it.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        import pyopencl as cl
+
+        self._context = engine.context
+        self._shared = bool(engine.device.type & cl.device_type.CPU)
+        self._kept: list[Result] = []
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Result:
+        """Return a result of this shape that nobody else holds."""
+        for result in self._kept:
+            if result.array.shape == shape and result.array.dtype == dtype and result.free():
+                return result
+        self._kept = [r for r in self._kept if not r.free() or r.array.shape == shape][-8:]
+        result = Result(self._context, shape, dtype, self._shared)
+        self._kept.append(result)
+        return result
+
+
+class Result:
+    """An array of the host and the buffer that a kernel writes for it."""
+
+    def __init__(self, context: Any, shape: tuple[int, ...], dtype: np.dtype, shared: bool) -> None:
+        import pyopencl as cl
+
+        room = max(1, int(np.prod(shape)) * dtype.itemsize)
+        # TensorFlow takes an array without copying it where it begins at a multiple of 64 bytes.
+        memory = np.empty(room + 64, np.uint8)
+        start = -memory.ctypes.data % 64
+        self.owner = memory
+        self.array = memory[start : start + int(np.prod(shape)) * dtype.itemsize].view(dtype).reshape(shape)
+        self.shared = shared
+        if shared:
+            flags = cl.mem_flags.WRITE_ONLY | cl.mem_flags.USE_HOST_PTR
+            self.buffer = cl.Buffer(context, flags, hostbuf=memory[start : start + room])
+        else:
+            self.buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, room)
+        del memory
+        # NumPy makes every view refer to the memory itself: as many references as now mean that no view is left.
+        self._alone = sys.getrefcount(self.owner)
+
+    def free(self) -> bool:
+        """Say whether nobody outside holds the array or a part of it."""
+        return sys.getrefcount(self.owner) <= self._alone
+
+    def fetch(self, engine: Engine) -> None:
+        """Wait for the device and make what it wrote visible in `array`."""
+        import pyopencl as cl
+
+        if self.shared:
+            mapped, _ = cl.enqueue_map_buffer(
+                engine.queue, self.buffer, cl.map_flags.READ, 0, self.array.shape, self.array.dtype
+            )
+            mapped.base.release(engine.queue)
+            engine.queue.finish()
+        else:
+            engine.download(self.buffer, self.array)
+
+
+@lru_cache(maxsize=1)
+def _own_engine() -> Engine:
+    return Engine()
+
+
+@lru_cache(maxsize=8)
+def _kept(engine: Engine, size: int, dtype: str, path: str, augment: bool, seed: int) -> Preprocessor:
+    return Preprocessor(engine, size, dtype, path, augment, seed)
+
+
+def preprocess(
+    images: Sequence[bytes], size: int = 224, dtype: str = "uint8", engine: Engine | None = None, path: str = "exact",
+    augment: bool = False, seed: int = 0, counter: int = 0,
+) -> Preprocessed:  # fmt: skip
+    """Decode, resize and, where asked for, augment JPEGs in one call; for many batches keep a `Preprocessor`.
+
+    Parameters
+    ----------
+    images : sequence of bytes
+        Whole JPEG files.
+    size, dtype, engine, path, augment, seed
+        As for `Preprocessor`; the engine is by default one that all calls share.
+    counter : int
+        Number of the batch.
+
+    Returns
+    -------
+    Preprocessed
+
+    Raises
+    ------
+    ValueError
+        If an argument is not possible.
+    """
+    return _kept(engine or _own_engine(), size, str(np.dtype(dtype)), path, augment, seed)(images, counter)
