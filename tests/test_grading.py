@@ -11,18 +11,20 @@ from labkit import grading
 from labkit.grading import check
 
 # Right shape, wrong idea: what students really hand in, and a word of the hint that must come back.
-WRONG = {
-    number: cases
-    for path in sorted((Path(__file__).parent / "wrong_answers").glob("notebook_*.py"))
-    for number, cases in runpy.run_path(str(path))["WRONG"].items()
-}
+_FILES = [runpy.run_path(str(p)) for p in sorted((Path(__file__).parent / "wrong_answers").glob("notebook_*.py"))]
+WRONG = {number: cases for found in _FILES for number, cases in found["WRONG"].items()}
+NEEDS_OPENCL = set().union(*(found.get("NEEDS_OPENCL", ()) for found in _FILES))
+
+
+def case(number, *values):
+    return pytest.param(number, *values, marks=[pytest.mark.opencl] * (number in NEEDS_OPENCL))
 
 
 def test_every_exercise_has_its_wrong_answers():
     assert set(WRONG) == set(grading.numbers())
 
 
-@pytest.mark.parametrize(("number", "answer", "word"), [(n, f, w) for n, cases in WRONG.items() for f, w in cases])
+@pytest.mark.parametrize(("number", "answer", "word"), [case(n, f, w) for n, cases in WRONG.items() for f, w in cases])
 def test_a_plausible_wrong_answer_fails_with_the_hint_that_fits(number, answer, word):
     result = check(number, answer)
     assert result.status == grading.FAILED

@@ -1,0 +1,63 @@
+"""Right shape, wrong idea: what students hand in for notebook 08, and a word of the hint that must come back."""
+
+#: Exercises whose answers run on an OpenCL device.
+NEEDS_OPENCL = {"08.1", "08.2"}
+
+
+def clip(body):
+    arguments = "__global const float *in, __global float *out, const float low, const float high"
+    return f"__kernel void clip_values({arguments}) {{ const int i = get_global_id(0); {body} }}"
+
+
+def resize(place, mix="a + (b - a) * sx + ((c + (d - c) * sx) - (a + (b - a) * sx)) * sy", clamped=True):
+    """Return a kernel; `place` is the position for output x, input length n and output length m."""
+    cut = "p = clamp(p, 0.0f, (float)(n - 1));" if clamped else ""
+    return f"""
+    float at(int x, int n, int m) {{ float p = {place}; {cut} return p; }}
+    __kernel void resize(__global const float *in, __global float *out, const int in_height, const int in_width,
+                         const int out_height, const int out_width)
+    {{
+        const int x = get_global_id(0), y = get_global_id(1);
+        const float px = at(x, in_width, out_width), py = at(y, in_height, out_height);
+        const int left = max((int)floor(px), 0), top = max((int)floor(py), 0);
+        const int right = min(left + 1, in_width - 1), bottom = min(top + 1, in_height - 1);
+        const float sx = px - floor(px), sy = py - floor(py);
+        const float a = in[top * in_width + left], b = in[top * in_width + right];
+        const float c = in[bottom * in_width + left], d = in[bottom * in_width + right];
+        out[y * out_width + x] = {mix};
+    }}"""
+
+
+HALF = "(x + 0.5f) * n / m - 0.5f"
+
+WRONG = {
+    "08.1": [
+        (clip("out[i] = in[i];"), "nothing is clipped"),
+        (clip("out[i] = fmax(in[i], low);"), "upper end"),
+        (clip("out[i] = fmin(in[i], high);"), "lower end"),
+        (clip("out[i] = clamp(in[i], 0.0f, 1.0f);"), "arguments"),
+        (clip("out[i] = in[i] < low ? high : in[i] > high ? low : in[i];"), "swapped"),
+        (clip("if (i % 64) out[i] = clamp(in[i], low, high);"), "never written"),
+        (clip("out[i] = clamp(in[i], low, high) * 0.5f;"), "expected"),
+        (clip("out[i] = clamp(in[i], low, high)"), "error"),
+        (clip("out[i] = clamp(in[i], low, high);").replace("clip_values", "clip"), "no kernel called clip_values"),
+        (lambda values, low, high: values, "as a text"),
+    ],
+    "08.2": [
+        (resize("(float)x * n / m"), "one half"),
+        (resize("m > 1 ? (float)x * (n - 1) / (m - 1) : 0.0f"), "corners"),
+        (resize(HALF, mix="a"), "one pixel of the four"),
+        (resize(HALF, clamped=False), "does not exist"),
+        (resize(HALF, mix="in[(int)(py + 0.5f) * in_width + (int)(px + 0.5f)]"), "nearest"),
+        (resize(HALF).replace("y * out_width + x", "x * out_height + y"), "expected"),
+        (resize(HALF).replace("__kernel void resize", "__kernel void scale"), "no kernel called resize"),
+    ],
+    "08.3": [
+        (lambda photo, gb_s, cycles, clock: (clock * 1e6 / cycles) / (gb_s * 1e9 / photo), "inverse"),
+        (lambda photo, gb_s, cycles, clock: (gb_s * 1e9 / photo) // (clock * 1e6 / cycles), "rounded down"),
+        (lambda photo, gb_s, cycles, clock: (gb_s * 1e9 / photo) / (clock * 1e6 / cycles), "round up"),
+        (lambda photo, gb_s, cycles, clock: gb_s * 1e9 / photo, "divide it"),
+        (lambda photo, gb_s, cycles, clock: clock * 1e6 / cycles, "divide the link"),
+        (lambda photo, gb_s, cycles, clock: (gb_s * 1e6 / photo) / (clock * 1e6 / cycles), "10^9"),
+    ],
+}
