@@ -36,9 +36,10 @@ _OLD_S = 3600.0
 
 #: What the child does: load what is not known, then have a small kernel compiled, kept and run.
 _PROBE = """
-import ctypes, json, os, sys
+import ctypes, json, sys
 for path in json.load(sys.stdin):
-    ctypes.CDLL(path, os.RTLD_NOW) if path.endswith(".so") else None
+    if path.endswith(".so"):
+        ctypes.CDLL(path)
 from labkit.offload import Engine, drivers, NoDevice
 drivers.prepare(alone=sys.argv[1] == "alone")
 import numpy as np
@@ -117,7 +118,7 @@ def probe(folder: Path, alone: bool) -> str | None:
     """Use `folder` in a child; return what went wrong, or None."""
     known, _ = _ledger(folder)
     unknown = [str(folder / name) for name in _files(folder) if name not in known]
-    env = {**os.environ, "POCL_CACHE_DIR": str(folder), SOUND: str(folder)}
+    env = {**environment(), "POCL_CACHE_DIR": str(folder), SOUND: str(folder)}
     command = [sys.executable, "-c", _PROBE, "alone" if alone else "shared"]
     try:
         child = subprocess.run(
@@ -130,6 +131,11 @@ def probe(folder: Path, alone: bool) -> str | None:
     if child.returncode:
         return f"said: {(child.stderr.strip().splitlines() or ['nothing'])[-1]}"
     return None
+
+
+def environment() -> dict[str, str]:
+    """Return the environment for a child that finds the modules which this process finds."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
 
 
 def empty(folder: Path) -> None:

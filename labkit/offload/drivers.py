@@ -85,6 +85,11 @@ def prepare(alone: bool = False) -> None:
             raise
 
 
+def mode() -> str:
+    """Return ``alone`` or ``shared``, as this process was prepared."""
+    return next(iter(_prepared), "shared")
+
+
 def claim() -> None:
     """Say that OpenCL is used in this process from now on.
 

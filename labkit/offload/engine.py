@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -38,6 +40,8 @@ class Engine:
     ----------
     device : Device or pyopencl.Device, optional
         By default the first of `labkit.offload.devices`.
+    lane : str
+        Goes behind the device's name in a picture, to tell several engines apart.
 
     Attributes
     ----------
@@ -54,7 +58,7 @@ class Engine:
         Here and in every method: if OpenCL was in use before a fork made this process.
     """
 
-    def __init__(self, device: Any = None) -> None:
+    def __init__(self, device: Any = None, lane: str = "") -> None:
         if device is None:
             device = choose()
         import pyopencl as cl
@@ -64,8 +68,10 @@ class Engine:
         self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self.noted: list[Noted] = []
+        self._lane = lane
         self._spans = spans.Spans()
         self._programs: dict[tuple[str, str], Any] = {}
+        self._prebuilt: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         """Return the device and its platform."""
@@ -88,6 +94,8 @@ class Engine:
         import pyopencl as cl
 
         drivers.claim()
+        if name in self._prebuilt and not options:
+            return cl.Kernel(self._prebuilt[name], name)
         key = file or name.removesuffix("_task"), options
         if key not in self._programs:
             folder = shipped.folder("kernels")
@@ -101,6 +109,10 @@ class Engine:
             raise ValueError(f"{key[0]}.cl has no kernel {name!r}; it has: {program.kernel_names.replace(';', ', ')}")
         return cl.Kernel(program, name)
 
+    def take(self, program: Any) -> None:
+        """Have `kernel` take the kernels of this program instead of compiling them; see `load_binary`."""
+        self._prebuilt.update({name: program for name in program.kernel_names.split(";") if name})
+
     def build(self, source: str, title: str = "the kernel", options: str = "") -> Any:
         """Return the program of `source`, compiled for this device.
 
@@ -112,13 +124,24 @@ class Engine:
         import pyopencl as cl
 
         drivers.claim()
+        # A remark of the compiler is no news to who did not write the kernel; `log` of a trial holds it.
+        warnings.filterwarnings("ignore", category=cl.CompilerWarning)
         program = cl.Program(self.context, source)
         try:
             return program.build(options.split())
         except cl.Error as error:
-            log = "\n".join(program.get_build_info(d, cl.program_build_info.LOG) for d in [self.device]).strip()
-            first = next((line for line in log.splitlines() if "error" in line), str(error).splitlines()[0])
-            raise BuildError(f"{title} does not compile: {first.strip()}", log) from None
+            log = self.log(program, title)
+            lines = log.splitlines() or str(error).splitlines()
+            first = next((line for line in lines if "error" in line), lines[0])
+            first = re.sub(rf"{re.escape(title)}:(\d+):(\d+):", r"line \1, column \2:", first)
+            raise BuildError(f"{title} does not compile: {first.strip().removeprefix('error: ')}", log) from None
+
+    def log(self, program: Any, title: str = "kernel.cl") -> str:
+        """Return what the compiler said about a program, with `title` for the name of its temporary file."""
+        import pyopencl as cl
+
+        said = program.get_build_info(self.device, cl.program_build_info.LOG)
+        return re.sub(r"[^\s:]*\.cl:(\d+)", rf"{title}:\1", said.strip())
 
     def run(self, kernel: Any, size: Sequence[int], *arguments: Any, local: Sequence[int] | None = None) -> Any:
         """Enqueue `kernel` over `size` work-items and note it; return its event."""
@@ -202,7 +225,7 @@ class Engine:
         self.finish()
         self._spans.fold(self.queue, self.noted)
         self.noted.clear()
-        return self._spans.trace(self.device, name)
+        return self._spans.trace(self.device, name, self._lane)
 
     def forget(self) -> None:
         """Drop what `trace` would return, so that the next trace begins here."""

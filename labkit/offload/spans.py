@@ -44,7 +44,7 @@ class Spans:
         self._count += len(noted)
         self._offsets.append(calibrate(queue))
 
-    def trace(self, device: Any, name: str | None) -> Trace:
+    def trace(self, device: Any, name: str | None, lane: str = "") -> Trace:
         """Return the spans so far as a trace of one thread of kind ``device``."""
         label = device.name.strip()
         names = tuple(dict.fromkeys(row[0] for row in self._rows))
@@ -70,7 +70,7 @@ class Spans:
             category=np.array([CATEGORIES.index(row[1]) for row in self._rows], np.int8),
             step=np.full(len(self._rows), -1, np.int32),
             names=names,
-            threads=(Thread(f"OpenCL {label}", "device"),),
+            threads=(Thread(f"OpenCL {label} {lane}".rstrip(), "device"),),
             meta=meta,
         )
 
