@@ -1,0 +1,333 @@
+"""JPEG files decoded on an OpenCL device: bit for bit what ``tf.image.decode_jpeg(dct_method="INTEGER_ACCURATE")`` gives.
+
+Baseline and extended files of 8 bits: grey, YCbCr and RGB, chroma whole or halved across, down or both. Whatever else calls
+itself JPEG is decoded on the host and counted. A damaged file gets a status and harms no other. The orientation that EXIF
+names is ignored, as TensorFlow ignores it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from labkit.offload import frames, host, huffman, jpeg
+from labkit.offload.engine import Engine
+from labkit.offload.jpeg import Damaged, Frame, Status, Unsupported
+
+#: Blocks of 64 coefficients decoded at a time on a CPU: they stay in its cache. Elsewhere many more.
+CPU_BLOCKS, OTHER_BLOCKS = 1 << 16, 1 << 22
+
+#: What the code of jpeg_entropy.cl means.
+_FAULTS = {
+    1: ("truncated", "the data end before the image does"),
+    2: ("data", "bits that are no Huffman code"),
+    3: ("data", "a run of zeros leaves its block"),
+    4: ("data", "data are left over after the last block"),
+    5: ("data", "a mean value beyond 16 bits"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Planes:
+    """A batch on the device, decoded up to the inverse DCT; valid until the decoder's next batch.
+
+    Parameters
+    ----------
+    pixels : pyopencl.Buffer
+        uint8 planes, one for each component of each image.
+    layout : pyopencl.Buffer
+        int32 (n, 32), see `labkit.offload.frames`; width 0 where an image failed or is not on the device.
+    status : list of Status
+        ``where`` is ``none`` and ``ok`` False, too, for files that only the host decodes.
+    frames : list of Frame or None
+    """
+
+    pixels: Any
+    layout: Any
+    status: list[Status]
+    frames: list[Frame | None]
+
+
+class Pixels(Planes):
+    """The same with one interleaved RGB image each, uint8, rows without gaps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """A batch of images on the host.
+
+    Parameters
+    ----------
+    images : list of ndarray of uint8, shape (height, width, 3), or None
+        None where the file could not be decoded.
+    status : list of Status
+    """
+
+    images: list[np.ndarray | None]
+    status: list[Status]
+
+    @property
+    def fallbacks(self) -> int:
+        """How many files the host decoded."""
+        return sum(s.where == "host" for s in self.status)
+
+    def __repr__(self) -> str:
+        """Return the counts, and a line for each file that the device did not decode."""
+        count = Counter(s.where for s in self.status)
+        text = f"{len(self.status)} files: {count['device']} decoded on the device, {count['host']} on the host"
+        lines = [f"{text}, {count['none']} not decoded"]
+        lines += [f"  {i}: {s}" for i, s in enumerate(self.status) if s.where != "device"]
+        return "\n".join(lines)
+
+
+def decode(images: Sequence[bytes], engine: Engine | None = None) -> Decoded:
+    """Decode JPEG files on a device: ``Decoder(engine).decode(images)``."""
+    return Decoder(engine).decode(images)
+
+
+class Decoder:
+    """A device that decodes batches of JPEG files, one batch at a time; its buffers are kept from batch to batch.
+
+    Parameters
+    ----------
+    engine : Engine, optional
+        By default one on the first device.
+    limit_pixels : int
+        A file of more is not decoded at all.
+    task : bool
+        Launch the single-work-item variants of the kernels: the same result, for a device that pipelines.
+    """
+
+    def __init__(self, engine: Engine | None = None, limit_pixels: int = jpeg.LIMIT_PIXELS, task: bool = False) -> None:
+        if limit_pixels < 1:
+            raise ValueError(f"limit_pixels is {limit_pixels}; 1 is the least")
+        import pyopencl as cl
+
+        self.engine = Engine() if engine is None else engine
+        self.limit_pixels, self.task = limit_pixels, task
+        ending = "_task" if task else ""
+        self._kernels = {n: self.engine.kernel(n + ending) for n in ("jpeg_entropy", "jpeg_idct", "jpeg_color")}
+        self._cpu = bool(self.engine.device.type & cl.device_type.CPU)
+        self._buffers: dict[str, Any] = {}
+
+    def decode(self, images: Sequence[bytes]) -> Decoded:
+        """Decode a batch of files.
+
+        Parameters
+        ----------
+        images : sequence of bytes
+            Whole files.
+
+        Returns
+        -------
+        Decoded
+            One entry for each file, in order.
+
+        Raises
+        ------
+        TypeError
+            If an entry is not bytes.
+        ValueError
+            If the batch decoded takes more than 2 GB.
+        """
+        found, records, states = self._prepare(images, together=False)
+        result: list[np.ndarray | None] = [None] * len(images)
+        if records is not None:
+            self._launch(records, found, rgb=True)
+            pixels = self.engine.download(self._buffers["rgb"], np.empty(records.rgb_bytes, np.uint8))
+            self._judge(images, found, records, states)
+            for i, frame, row in zip(found.kept, found.frames, records.layout.tolist(), strict=True):
+                if states[i].ok:
+                    shape = frame.height, frame.width, 3
+                    result[i] = pixels[row[4] : row[4] + 3 * frame.height * frame.width].reshape(shape)
+        for i, state in enumerate(states):
+            if state.where == "host":
+                result[i], states[i] = host.decode(images[i], state)
+        return Decoded(result, states)
+
+    def planes(self, images: Sequence[bytes]) -> Planes:
+        """Decode a batch up to the inverse DCT and leave its planes on the device; see `Planes`."""
+        return self._stay(images, rgb=False)
+
+    def rgb(self, images: Sequence[bytes]) -> Pixels:
+        """Decode a batch and leave its RGB images on the device; see `Pixels`."""
+        return self._stay(images, rgb=True)
+
+    # -- from files to records ---------------------------------------------------
+
+    def _prepare(self, images: Sequence[bytes], together: bool) -> tuple[_Found, frames.Records | None, list[Status]]:
+        found, states = _Found(), []
+        for number, data in enumerate(images):
+            if not isinstance(data, bytes):
+                raise TypeError(f"file {number} is {type(data).__name__}; a decoder takes bytes")
+            try:
+                found.add(number, data, jpeg.parse(data, self.limit_pixels))
+                states.append(Status(True, where="device"))
+            except Unsupported as error:
+                where = "none" if error.code == "large" else "host"
+                states.append(Status(False, error.code, error.text, error.byte, where))
+            except Damaged as error:
+                states.append(Status(False, error.code, error.text, error.byte))
+        if not found.kept:
+            return found, None, states
+        size = CPU_BLOCKS if self._cpu else OTHER_BLOCKS
+        return found, frames.lay_out(found.frames, np.array(found.numbers, np.int32), size, together), states
+
+    # -- on the device -------------------------------------------------------------
+
+    def _launch(self, records: frames.Records, found: _Found, rgb: bool) -> None:
+        """Enqueue everything for a batch."""
+        streams = self._pack(found)
+        lookups, codes = (self._put(n, a) for n, a in zip(("lookups", "codes"), found.codes(), strict=True))
+        quantisers = self._put("quantisers", found.steps())
+        table = np.array(found.intervals, np.int32)
+        intervals = self._put("intervals", table)
+        frame, layout = self._put("frames", records.frames), self._put("layout", records.layout)
+        coefficients = self._room("coefficients", records.blocks * 128)
+        masks, results = self._room("masks", records.blocks), self._room("results", table.shape[0] * 32)
+        planes = self._room("planes", records.plane_bytes)
+        pixels = self._room("rgb", records.rgb_bytes) if rgb else None
+        bounds = np.searchsorted(table[:, 0], np.arange(len(records.frames) + 1)).tolist()
+        for begin, end in records.chunks:
+            first, jobs, count = bounds[begin], bounds[end] - bounds[begin], end - begin
+            arguments = streams, lookups, codes, frame, intervals, coefficients, masks, results
+            self._run("jpeg_entropy", (jobs,), *arguments, first, jobs)
+            rows = int((records.layout[begin:end, [11, 19, 27]].max() + 7) // 8)
+            arguments = coefficients, masks, quantisers, frame, layout, planes
+            self._run("jpeg_idct", (rows, 3 * count), *arguments, begin, count, rows)
+            if rgb:
+                strips = int((records.layout[begin:end, 1].max() + 7) // 8)
+                self._run("jpeg_color", (strips, count), planes, layout, pixels, begin, count, strips)
+
+    def _judge(
+        self, images: Sequence[bytes], found: _Found, records: frames.Records, states: list[Status]
+    ) -> np.ndarray:
+        """Read what the entropy kernel says; set the status of damaged files; return their indices in the records."""
+        results = self.engine.download(self._buffers["results"], np.empty((len(found.intervals), 8), np.int32))
+        owner = np.array([row[0] for row in found.intervals])
+        bad: dict[int, tuple[str, str, int]] = {}
+        for i in np.flatnonzero(results[:, 0])[::-1].tolist():  # the first fault of a file is the one to tell
+            code, text = _FAULTS[int(results[i, 0])]
+            _, first, end, mcu, _, _, _, _ = found.intervals[i]
+            n = int(owner[i])
+            at = int(results[i, 1]) - found.offsets[n] + found.frames[n].start
+            data = images[found.kept[n]]
+            if code == "truncated" and at + 1 < len(data):
+                code, text = "data", "a marker stands where the image still wants data"
+            bad[n] = code, f"{text}, in unit {mcu + int(results[i, 3])} of {math.prod(found.frames[n].mcus)}", at
+        ends = np.flatnonzero(np.diff(owner, append=len(found.kept)))
+        for n, at in enumerate(results[ends, 1].tolist()):
+            data, frame = images[found.kept[n]], found.frames[n]
+            at += frame.start - found.offsets[n]
+            if n not in bad and data[at : at + 2] != b"\xff\xd9":
+                try:
+                    jpeg.finish(data, at)
+                except Damaged as error:
+                    bad[n] = error.code, error.text, error.byte
+        for n, (code, text, at) in bad.items():
+            states[found.kept[n]] = Status(False, code, text, at)
+        return np.array(sorted(bad), np.int64)
+
+    def _stay(self, images: Sequence[bytes], rgb: bool) -> Any:
+        found, records, states = self._prepare(images, together=not rgb)
+        layout = np.zeros((max(1, len(images)), frames.LAYOUT), np.int32)
+        if records is not None:
+            self._launch(records, found, rgb)
+            bad = self._judge(images, found, records, states)
+            records.layout[bad] = 0
+            layout[found.kept] = records.layout
+        kept: list[Frame | None] = [None] * len(images)
+        for i, frame in zip(found.kept, found.frames, strict=True):
+            kept[i] = frame
+        pixels = self._buffers["rgb" if rgb else "planes"] if records is not None else self._room("planes", 1)
+        return (Pixels if rgb else Planes)(pixels, self._put("out_layout", layout), states, kept)
+
+    def _run(self, name: str, size: tuple[int, ...], *arguments: Any) -> None:
+        given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
+        if self.task:
+            self.engine.run(self._kernels[name], (1,), *given, local=(1,))
+        else:
+            # One work-item is enough work for a core; a GPU chooses for itself.
+            self.engine.run(self._kernels[name], size, *given, local=(1,) * len(size) if self._cpu else None)
+
+    def _room(self, name: str, nbytes: int) -> Any:
+        """Return the buffer of this name, a larger one where it is too small."""
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.size < nbytes:
+            self._buffers[name] = buffer = self.engine.empty(max(256, nbytes + nbytes // 4))
+        return buffer
+
+    def _put(self, name: str, array: np.ndarray) -> Any:
+        """Copy an array into the buffer of this name."""
+        import pyopencl as cl
+
+        buffer = self._room(name, array.nbytes)
+        self.engine._note("upload", "copy", cl.enqueue_copy(self.engine.queue, buffer, array, is_blocking=False))
+        return buffer
+
+    def _pack(self, found: _Found) -> Any:
+        """Copy the scans of all files to the device, one after the other."""
+        return self._put("streams", np.frombuffer(b"".join(found.scans), np.uint8))
+
+
+class _Found:
+    """What the files of a batch that the device decodes have in common: tables, streams, intervals."""
+
+    def __init__(self) -> None:
+        self.kept: list[int] = []
+        self.frames: list[Frame] = []
+        self.scans: list[memoryview] = []
+        self.offsets: list[int] = []
+        self.intervals: list[tuple[int, ...]] = []
+        self.numbers: list[list[tuple[int, int, int]]] = []
+        self.quantisers: dict[bytes, int] = {}
+        self._tables: dict[tuple[bytes, bool], int] = {}
+        self._bytes = 0
+
+    def add(self, number: int, data: bytes, frame: Frame) -> None:
+        """Take in one file; raises Damaged where its tables or restart markers are."""
+        stretches = jpeg.intervals(data, frame)
+        for part in frame.components:
+            for table, is_dc in ((part.dc, True), (part.ac, False)):
+                fault = huffman.fault(table, is_dc)
+                if fault:
+                    raise Damaged("table", f"a Huffman table is none: {fault}", frame.start)
+        numbers = [
+            (
+                self._tables.setdefault((part.dc, True), len(self._tables)),
+                self._tables.setdefault((part.ac, False), len(self._tables)),
+                self.quantisers.setdefault(part.quantiser, len(self.quantisers)),
+            )
+            for part in frame.components
+        ]
+        move, n = self._bytes - frame.start, len(self.kept)
+        for begin, end, mcu, mcus in stretches:
+            self.intervals.append((n, begin + move, end + move, mcu, mcus, 0, 0, 0))
+        self.kept.append(number)
+        self.frames.append(frame)
+        self.scans.append(memoryview(data)[frame.start :])
+        self.offsets.append(self._bytes)
+        self.numbers.append(numbers + [(0, 0, 0)] * (3 - len(numbers)))
+        self._bytes += len(data) - frame.start
+
+    def codes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the look-ups and codes of all Huffman tables."""
+        return huffman.build(list(self._tables))
+
+    def steps(self) -> np.ndarray:
+        """Return the quantisation tables, uint16 (n, 64), in natural order."""
+        return np.stack([natural(table) for table in self.quantisers])
+
+
+@lru_cache(1024)
+def natural(table: bytes) -> np.ndarray:
+    """Return a quantisation table of 64 or 128 bytes, in zigzag order, as 64 uint16 row by row."""
+    values = np.zeros(64, np.uint16)
+    values[huffman.ZIGZAG] = np.frombuffer(table, np.uint8 if len(table) == 64 else ">u2")
+    return values

@@ -1,0 +1,61 @@
+"""Huffman tables of JPEG files as the kernels read them: one look-up for what 11 bits say, canonical limits beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+#: Bits that one look-up takes.
+LOOK = 11
+
+#: The zigzag order: where in a block, row by row, value k stands.
+ZIGZAG = np.array(sorted(range(64), key=lambda p: (s := p // 8 + p % 8, p % 8 if s % 2 == 0 else p // 8)))
+
+#: Numbers of a table in `codes`: 16 limits, 16 offsets, 256 symbols.
+CODES = 288
+
+
+def fault(table: bytes, is_dc: bool) -> str | None:
+    """Return what is wrong with a table, 16 counts and then symbols, or None.
+
+    libjpeg's rules: no code of ones alone, no more codes than bits allow, DC sizes up to 15.
+    """
+    code = 0
+    for length, count in enumerate(table[:16], 1):
+        code = (code << 1) + count
+        if count and code >= 1 << length:
+            return f"it has more codes of {length} bits than there can be"
+    if is_dc and any(symbol > 15 for symbol in table[16:]):
+        return "it has a DC symbol above 15"
+    return None
+
+
+def build(tables: Sequence[tuple[bytes, bool]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return `lookups`, uint16 (n, 2048), and `codes`, int32 (n, 288), of tables and whether each is for DC.
+
+    A word of `lookups` is ``run << 9 | size << 5 | bits of the code and of the value behind it``; 0 where the code is
+    longer than 11 bits. ``run`` is 127 for the end of the block. A row of `codes` holds, for each length of code 1
+    to 16, the least 16 bits that belong to no such or shorter code, and the symbol's index less the code; then symbols.
+    """
+    lookups = np.zeros((len(tables), 1 << LOOK), np.uint16)
+    codes = np.zeros((len(tables), CODES), np.int32)
+    for n, (table, is_dc) in enumerate(tables):
+        counts = np.frombuffer(table, np.uint8, 16).astype(np.int64)
+        symbols = np.frombuffer(table, np.uint8, offset=16).astype(np.int64)
+        code = index = 0
+        for length, count in enumerate(table[:16], 1):
+            codes[n, 15 + length] = index - code
+            code += count
+            index += count
+            codes[n, length - 1] = code << (16 - length)
+            code <<= 1
+        codes[n, 32 : 32 + len(symbols)] = symbols
+        lengths = np.repeat(np.arange(1, 17), counts)
+        size = symbols & 15
+        run = np.zeros_like(size) if is_dc else np.where((size == 0) & (symbols != 0xF0), 127, symbols >> 4)
+        word = run << 9 | size << 5 | (lengths + size)
+        short = lengths <= LOOK
+        filled = np.repeat(word[short], 1 << (LOOK - lengths[short]))
+        lookups[n, : len(filled)] = filled
+    return lookups, codes

@@ -1,0 +1,458 @@
+"""The header of a JPEG file: what its segments say, and whether the kernels can decode what follows.
+
+Nothing is allocated here by what a header claims. Segments, tables and limits follow ITU T.81; where the standard leaves
+room, libjpeg-turbo's decisions hold (colour model, missing Huffman tables, which oddities are errors).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: More pixels than that are not decoded, whatever the file says; 64 megapixels, in pixels.
+LIMIT_PIXELS = 1 << 26
+
+#: libjpeg's longest side, in pixels.
+LIMIT_SIDE = 65500
+
+#: Huffman tables of ITU T.81 annex K, which Motion JPEG leaves out: 16 counts by length of code, then symbols.
+_LATER = bytes.fromhex(
+    "35363738393a434445464748494a535455565758595a636465666768696a737475767778797a838485868788898a"
+    "92939495969798999aa2a3a4a5a6a7a8a9aab2b3b4b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9da"
+)
+STANDARD_DC = (
+    bytes.fromhex("00010501010101010100000000000000") + bytes(range(12)),
+    bytes.fromhex("00030101010101010101010000000000") + bytes(range(12)),
+)
+STANDARD_AC = (
+    bytes.fromhex(
+        "0002010303020403050504040000017d01020300041105122131410613516107227114328191a1082342b1c11552d1f0"
+        "2433627282090a161718191a25262728292a34"
+    )
+    + _LATER
+    + bytes.fromhex("e1e2e3e4e5e6e7e8e9eaf1f2f3f4f5f6f7f8f9fa"),
+    bytes.fromhex(
+        "00020102040403040705040400010277000102031104052131061241510761711322328108144291a1b1c109233352f0"
+        "156272d10a162434e125f11718191a262728292a"
+    )
+    + _LATER
+    + bytes.fromhex("e2e3e4e5e6e7e8e9eaf2f3f4f5f6f7f8f9fa"),
+)
+
+_PROCESSES = {
+    0xC2: "progressive",
+    0xC3: "lossless",
+    0xC5: "hierarchical",
+    0xC6: "hierarchical progressive",
+    0xC7: "hierarchical lossless",
+    0xC9: "arithmetic-coded",
+    0xCA: "arithmetic-coded progressive",
+    0xCB: "arithmetic-coded lossless",
+    0xCD: "arithmetic-coded hierarchical",
+    0xCE: "arithmetic-coded hierarchical progressive",
+    0xCF: "arithmetic-coded hierarchical lossless",
+}
+_BARE = {0x01, *range(0xD0, 0xD8)}  # TEM and restart markers: no length follows
+_SKIPPED = {0xDC, 0xFE, *range(0xE0, 0xF0)}  # DNL, a comment, application data
+_KNOWN = {0xC4, 0xCC, 0xDA, 0xDB, 0xDD, *_SKIPPED}
+_MARKER = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
+_RESTART = re.compile(rb"\xff[\xd0-\xd7]")
+
+
+class Unsupported(ValueError):
+    """A JPEG file of a kind that the kernels do not decode, and that says so in its header.
+
+    Parameters
+    ----------
+    code : str
+        One word: ``progressive``, ``lossless``, ``arithmetic``, ``hierarchical``, ``precision``, ``components``,
+        ``sampling``, ``scans`` or ``large``.
+    text : str
+        One sentence.
+    byte : int
+        Where in the file it says so.
+    pixels : int
+        Width times height, as the header has it.
+    """
+
+    def __init__(self, code: str, text: str, byte: int, pixels: int = 0) -> None:
+        super().__init__(text)
+        self.code, self.text, self.byte, self.pixels = code, text, byte, pixels
+
+
+class Damaged(ValueError):
+    """A file that is no JPEG file, or not a whole one.
+
+    Parameters
+    ----------
+    code : str
+        One word: ``signature``, ``truncated``, ``segment``, ``table``, ``size``, ``marker`` or ``data``.
+    text : str
+        One sentence.
+    byte : int
+        Where in the file.
+    """
+
+    def __init__(self, code: str, text: str, byte: int) -> None:
+        super().__init__(text)
+        self.code, self.text, self.byte = code, text, byte
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What became of one file of a batch.
+
+    Parameters
+    ----------
+    ok : bool
+        There is an image, and it is the one TensorFlow gives.
+    code : str
+        ``fine``, or the code of an `Unsupported` or a `Damaged`.
+    text : str
+        One sentence; empty where the device decoded the file.
+    byte : int
+        Where in the file the sentence applies; -1 without.
+    where : str
+        Who decoded it: ``device``, ``host`` or ``none``.
+    """
+
+    ok: bool
+    code: str = "fine"
+    text: str = ""
+    byte: int = -1
+    where: str = "none"
+
+    def __str__(self) -> str:
+        """Return one line: who decoded it, or what is wrong and where."""
+        if self.where == "device":
+            return "decoded on the device"
+        place = f" (byte {self.byte})" if self.byte >= 0 else ""
+        return f"{'decoded on the host' if self.ok else 'not decoded'}: {self.text}{place}"
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One component of a frame: `h` and `v`, its sampling factors; its three tables, as the file has them."""
+
+    h: int
+    v: int
+    quantiser: bytes
+    dc: bytes
+    ac: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the header of a file says that the kernels decode.
+
+    Parameters
+    ----------
+    width, height : int
+        In pixels.
+    components : tuple of Component
+        One (grey) or three.
+    transform : int
+        1: the components are Y, Cb and Cr. 0: they are grey, or R, G and B.
+    start : int
+        The first byte of the entropy-coded data, counted in the file.
+    restart : int
+        MCUs between restart markers; 0 without.
+    """
+
+    width: int
+    height: int
+    components: tuple[Component, ...]
+    transform: int
+    start: int
+    restart: int
+
+    @property
+    def hmax(self) -> int:
+        """The largest horizontal sampling factor."""
+        return self.components[0].h
+
+    @property
+    def vmax(self) -> int:
+        """The largest vertical sampling factor."""
+        return self.components[0].v
+
+    @property
+    def mcus(self) -> tuple[int, int]:
+        """Minimum coded units across and down."""
+        return -(-self.width // (8 * self.hmax)), -(-self.height // (8 * self.vmax))
+
+
+def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
+    """Read the header of a JPEG file.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+    limit_pixels : int
+        More are refused.
+
+    Raises
+    ------
+    Unsupported, Damaged
+    """
+    size = len(data)
+    if data[:2] != b"\xff\xd8":
+        raise Damaged("signature", "the file does not begin with the two bytes of a JPEG file, FF D8", 0)
+    at = 2
+    quantisers: dict[int, bytes] = {}
+    tables: dict[int, bytes] = {}  # by class and number: 0x00.. for DC, 0x10.. for AC
+    shape: tuple[int, int, int, int, bytes] | None = None
+    restart, jfif, adobe = 0, False, None
+    while True:
+        if at + 1 >= size:
+            raise Damaged("truncated", f"the file ends after {size} bytes, inside its header", size)
+        if data[at] != 0xFF or data[at + 1] == 0:
+            raise Damaged("segment", f"byte {at} is {data[at]:02X}, where a marker should begin", at)
+        marker = data[at + 1]
+        if marker == 0xFF:
+            at += 1
+            continue
+        if marker in _BARE:
+            at += 2
+            continue
+        if marker == 0xD9:
+            raise Damaged("marker", f"the file ends at byte {at} without an image", at)
+        if marker == 0xD8:
+            raise Damaged("marker", f"a second file begins at byte {at}, inside the header", at)
+        begin = at + 4
+        if begin > size:
+            raise Damaged("truncated", f"the file ends after {size} bytes, inside its header", size)
+        length = data[at + 2] << 8 | data[at + 3]
+        end = at + 2 + length
+        if length < 2:
+            raise Damaged(
+                "segment", f"the segment {marker:02X} at byte {at} has the length {length}; 2 is the least", at
+            )
+        if end > size:
+            raise Damaged("truncated", f"the file ends after {size} bytes, inside segment {marker:02X}", size)
+        if marker == 0xDB:
+            _quantisers(data, at, begin, end, quantisers)
+        elif marker == 0xC4:
+            _huffman(data, at, begin, end, tables)
+        elif marker == 0xDD:
+            if length != 4:
+                raise Damaged("segment", f"the restart interval at byte {at} has the length {length}; it is 4", at)
+            restart = data[begin] << 8 | data[begin + 1]
+        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            if shape is not None:
+                raise Damaged("marker", f"a second frame begins at byte {at}", at)
+            shape = _shape(data, at, begin, end, limit_pixels)
+        elif marker == 0xE0:
+            jfif = jfif or (length >= 16 and data[begin : begin + 5] == b"JFIF\0")
+        elif marker == 0xEE:
+            if length >= 14 and data[begin : begin + 5] == b"Adobe":
+                adobe = data[begin + 11]
+        elif marker == 0xDA:
+            if shape is None:
+                raise Damaged("marker", f"the scan at byte {at} comes before its frame", at)
+            break
+        elif marker not in _KNOWN:
+            raise Damaged("marker", f"byte {at} begins a segment {marker:02X}, which no JPEG decoder knows", at)
+        at = end
+    found = _components(data, at, begin, end, shape, quantisers, tables)
+    ids = shape[4][::3]
+    if len(found) == 1:
+        transform = 0
+    elif jfif or (adobe is None and ids != b"RGB"):
+        transform = 1
+    else:
+        transform = 0 if adobe in (None, 0) else 1
+    _fits(size - end, shape, found)
+    return Frame(shape[0], shape[1], found, transform, end, restart)
+
+
+def _quantisers(data: bytes, at: int, begin: int, end: int, quantisers: dict[int, bytes]) -> None:
+    while begin < end:
+        wide, number = data[begin] >> 4, data[begin] & 15
+        stop = begin + 1 + (128 if wide else 64)
+        if wide > 1 or number > 3 or stop > end:
+            raise Damaged("table", f"the quantisation tables at byte {at} are not whole", begin)
+        quantisers[number] = data[begin + 1 : stop]
+        begin = stop
+
+
+def _huffman(data: bytes, at: int, begin: int, end: int, tables: dict[int, bytes]) -> None:
+    while begin < end:
+        number = data[begin]
+        counts = data[begin + 1 : begin + 17]
+        stop = begin + 17 + sum(counts)
+        if number & 0xEF > 3 or stop > end or sum(counts) > 256:
+            raise Damaged("table", f"the Huffman tables at byte {at} are not whole", begin)
+        tables[number] = data[begin + 1 : stop]
+        begin = stop
+
+
+def _shape(data: bytes, at: int, begin: int, end: int, limit: int) -> tuple[int, int, int, int, bytes]:
+    """Return width, height, pixels, where the frame begins, and three bytes for each component."""
+    if end - begin < 6 or end - begin != 6 + 3 * data[begin + 5]:
+        raise Damaged("segment", f"the frame at byte {at} has {end - begin} bytes, not 6 and 3 for each component", at)
+    height, width = data[begin + 1] << 8 | data[begin + 2], data[begin + 3] << 8 | data[begin + 4]
+    parts = data[begin + 6 : end]
+    pixels, count = width * height, len(parts) // 3
+    if not pixels or not count:
+        raise Damaged("size", f"the frame at byte {at} is {width}×{height} pixels in {count} components", at)
+    if max(width, height) > LIMIT_SIDE:
+        raise Damaged("size", f"the frame at byte {at} is {width}×{height} pixels; a side has {LIMIT_SIDE} at most", at)
+    if any(not (1 <= s >> 4 <= 4 and 1 <= s & 15 <= 4) for s in parts[1::3]):
+        raise Damaged("segment", f"the frame at byte {at} has a sampling factor that is not 1 to 4", at)
+    # The poorest code is one bit for each block of 64 values; a tenth of that is generous to arithmetic coding.
+    most = 64 * 8 * max(h >> 4 for h in parts[1::3]) * max(v & 15 for v in parts[1::3]) * len(data)
+    if pixels > most * (10 if data[at + 1] >= 0xC9 else 1):
+        raise Damaged("size", f"the frame at byte {at} is {width}×{height}, more than {len(data)} bytes can hold", at)
+    if pixels > limit:
+        raise Unsupported("large", f"{width}×{height} pixels are more than the limit of {limit:,}", at, pixels)
+    process = _PROCESSES.get(data[at + 1])
+    if process:
+        raise Unsupported(process.split()[0].removesuffix("-coded"), f"{process} JPEG", at, pixels)
+    if data[begin] != 8:
+        raise Unsupported("precision", f"{data[begin]} bits for each sample; the kernels decode 8", at, pixels)
+    if count not in (1, 3):
+        kind = "CMYK or YCCK" if count == 4 else f"{count} components"
+        raise Unsupported("components", f"{kind}; the kernels decode grey, YCbCr and RGB", at, pixels)
+    return width, height, pixels, at, parts
+
+
+def _components(
+    data: bytes,
+    at: int,
+    begin: int,
+    end: int,
+    shape: tuple[int, int, int, int, bytes],
+    quantisers: dict[int, bytes],
+    tables: dict[int, bytes],
+) -> tuple[Component, ...]:
+    """Return the components in the order of the frame, with the tables that the scan names."""
+    parts, pixels = shape[4], shape[2]
+    count = data[begin] if begin < end else 0
+    if not 1 <= count <= 4 or end - begin != 4 + 2 * count:
+        raise Damaged("segment", f"the scan at byte {at} has {end - begin} bytes for {count} components", at)
+    named, ids = data[begin + 1 : begin + 1 + 2 * count], parts[::3]
+    if any(i not in ids for i in named[::2]):
+        raise Damaged("segment", f"the scan at byte {at} names a component that the frame does not have", at)
+    if named[::2] != ids:
+        raise Unsupported("scans", "components in several scans, or in another order than the frame's", at, pixels)
+    if len(set(ids)) < len(ids):
+        raise Unsupported("scans", "two components of one name", at, pixels)
+    factors = [(s >> 4, s & 15) for s in parts[1::3]]
+    if len(factors) == 1:
+        factors = [(1, 1)]  # alone in its scan: one block is one unit, whatever the factors say
+    (h, v), others = factors[0], factors[1:]
+    if sum(a * b for a, b in factors) > 10:
+        raise Damaged("segment", f"the scan at byte {at} has more than 10 blocks in a unit", at)
+    if others and (others[0] != others[1] or (h / others[0][0], v / others[0][1]) not in _RATIOS):
+        said = ", ".join(f"{a}x{b}" for a, b in factors)
+        raise Unsupported(
+            "sampling", f"sampling factors {said}; chroma may be halved across, down, or both", at, pixels
+        )
+    found = []
+    for number, (a, b) in enumerate(factors):
+        chosen, dc, ac = parts[3 * number + 2], named[2 * number + 1] >> 4, named[2 * number + 1] & 15
+        if chosen not in quantisers:
+            raise Damaged("table", f"component {ids[number]} wants quantisation table {chosen}: there is none", at)
+        kept = [tables.get(dc), tables.get(0x10 | ac) if ac < 16 else None]
+        for place, (slot, standard) in enumerate(((dc, STANDARD_DC), (ac, STANDARD_AC))):
+            if kept[place] is None and slot < 2:
+                kept[place] = standard[slot]  # as libjpeg-turbo does for Motion JPEG
+            if kept[place] is None or slot > 3:
+                raise Damaged("table", f"component {ids[number]} wants Huffman table {slot}: there is none", at)
+        found.append(Component(a, b, quantisers[chosen], *kept))
+    return tuple(found)
+
+
+_RATIOS = {(1, 1), (2, 1), (1, 2), (2, 2)}
+
+
+def _fits(size: int, shape: tuple[int, int, int, int, bytes], parts: tuple[Component, ...]) -> None:
+    """Refuse a frame with more blocks than `size` bytes can hold: each takes two codes of one bit at least."""
+    width, height, _, at, _ = shape
+    units = -(-width // (8 * parts[0].h)) * -(-height // (8 * parts[0].v))
+    blocks = units * sum(part.h * part.v for part in parts)
+    if 2 * blocks > 8 * size:
+        raise Damaged(
+            "truncated" if size < 64 else "size",
+            f"{width}×{height} pixels are {blocks:,} blocks, more than the {size:,} bytes of the scan can hold",
+            at,
+        )
+
+
+def intervals(data: bytes, frame: Frame) -> list[tuple[int, int, int, int]]:
+    """Return the independent stretches of the scan: first byte, end byte, first MCU, MCUs.
+
+    Raises
+    ------
+    Damaged
+        A restart marker is missing, or not the one whose turn it is.
+    """
+    across, down = frame.mcus
+    total = across * down
+    if not frame.restart or frame.restart >= total:
+        return [(frame.start, len(data), 0, total)]
+    following = _MARKER.search(data, frame.start)
+    stop = following.start() if following else len(data)
+    wanted = -(-total // frame.restart) - 1
+    marks = [m.start() for m in _RESTART.finditer(data, frame.start, stop)][:wanted]
+    for number, mark in enumerate(marks):
+        if data[mark + 1] != 0xD0 + number % 8:
+            raise Damaged("marker", f"restart marker {data[mark + 1] & 7} where {number % 8} is due", mark)
+    if len(marks) < wanted:
+        code = "marker" if following else "truncated"
+        raise Damaged(code, f"{len(marks)} restart markers of {wanted} before the scan ends at byte {stop}", stop)
+    starts = [frame.start, *(mark + 2 for mark in marks)]
+    firsts = range(0, total, frame.restart)
+    return [
+        (start, end, first, min(frame.restart, total - first))
+        for start, end, first in zip(starts, [*marks, len(data)], firsts, strict=True)
+    ]
+
+
+def finish(data: bytes, at: int) -> None:
+    """Walk from `at`, where the data of the last scan end, to the end-of-image marker.
+
+    Raises
+    ------
+    Damaged
+        There is none, or something stands in between that is no segment.
+    """
+    size = len(data)
+    while at + 1 < size:
+        marker = data[at + 1]
+        if data[at] != 0xFF or marker == 0:
+            raise Damaged("data", f"bytes that belong to no segment begin at byte {at}", at)
+        if marker == 0xD9:
+            return
+        if marker == 0xFF:
+            at += 1
+        elif marker in _BARE:
+            at += 2
+        elif marker in _KNOWN and marker != 0xDA and at + 4 <= size:
+            at += 2 + max(2, data[at + 2] << 8 | data[at + 3])
+        else:
+            raise Damaged("marker", f"byte {at} begins {marker:02X}, where the image should end", at)
+    raise Damaged("truncated", f"the file ends after {size} bytes without an end-of-image marker", size)
+
+
+def walk(data: bytes, at: int) -> None:
+    """Walk over all scans and segments from `at`, where one begins, to the end-of-image marker: for the host's decoder.
+
+    Raises
+    ------
+    Damaged
+        The file ends before.
+    """
+    size = len(data)
+    while at + 1 < size:
+        if data[at + 1] == 0xD9:
+            return
+        if at + 4 <= size and data[at + 1] not in _BARE:
+            at += 2 + (data[at + 2] << 8 | data[at + 3])
+        following = _MARKER.search(data, min(at, size))
+        if following is None:
+            break
+        at = following.end() - 2
+    raise Damaged("truncated", f"the file ends after {size} bytes without an end-of-image marker", size)
