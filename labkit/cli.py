@@ -84,5 +84,52 @@ def colab(
         typer.echo(f"  rewrote {path}")
 
 
+cards = typer.Typer(no_args_is_help=True, help="Start, stop and list cards: processes that serve smartssd://.")
+app.add_typer(cards, name="card")
+_CardName = Annotated[str, typer.Argument(help="as in smartssd://card0/...")]
+
+
+@cards.command("start")
+def card_start(
+    root: Annotated[Path, typer.Argument(help="the folder that it serves")],
+    name: _CardName = "card0",
+    device: Annotated[str | None, typer.Option(help="part of the name of an OpenCL device")] = None,
+) -> None:
+    """Start a card that runs until it is stopped."""
+    from labkit import card
+
+    try:
+        card.start(root, name, device)
+        for running in card.status():
+            typer.echo(running)
+    except (ValueError, OSError, RuntimeError) as error:
+        raise _fail(error) from None
+
+
+@cards.command("stop")
+def card_stop(name: _CardName = "card0") -> None:
+    """Stop a card, whoever started it."""
+    from labkit import card
+
+    try:
+        card.stop(name)
+    except (ValueError, OSError, RuntimeError) as error:
+        raise _fail(error) from None
+    typer.echo(f"{name} is stopped")
+
+
+@cards.command("status")
+def card_status() -> None:
+    """List the cards that run, one a line; what dead ones left is removed."""
+    from labkit import card
+
+    try:
+        running = card.status()
+    except (ValueError, OSError) as error:
+        raise _fail(error) from None
+    for line in running or ["no card runs"]:
+        typer.echo(line)
+
+
 if __name__ == "__main__":
     app()

@@ -62,13 +62,14 @@ MAY_IMPORT = {
     "exercises": {"grading", "offload", "reference"},
     "notebook": {"photos", "shipped"},
     "colab": {"trace"},
-    "doctor": {"notebook", "photos", "shipped"},
+    "doctor": {"notebook", "offload", "photos"},
     "reference": set(),
     "offload": {"augment", "charts", "photos", "picture", "reference", "shipped", "simulate", "trace"},
     "augment": set(),
     "ladder": {"augment", "memory", "notebook", "photos", "records", "recorder"},
+    "card": {"framing", "offload", "photos", "trace"},
     "tour": {"accelerators", "ladder", "notebook", "photos", "stack", "trace", "view"},
-    "cli": {"colab", "doctor", "notebook", "photos", "tour"},
+    "cli": {"card", "colab", "doctor", "notebook", "photos", "tour"},
 }
 # To the right of Trace nobody knows TensorFlow; below the views nobody draws.
 NO_TENSORFLOW = {

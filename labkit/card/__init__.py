@@ -1,0 +1,46 @@
+"""The card: a process that owns an OpenCL device and serves files, and images preprocessed, as ``smartssd://``.
+
+    from labkit import card
+
+    card.register()                                        # once in a process, before smartssd:// is read
+    with card.Card("photos") as ssd:
+        names = tf.data.Dataset.list_files(ssd.uri("*/*.jpg", size=224))
+        images = names.map(lambda name: tf.io.decode_raw(tf.io.read_file(name), tf.uint8))
+
+A name is ``smartssd://<card>/<path>?<parameters>``. Without parameters it stands for the bytes of the file. With
+``size=224`` it stands for ``224·224·3`` numbers, raw: uint8, or float32 from 0 to 1 with ``dtype=float32``; what
+``tf.io.decode_raw`` and a reshape to ``(224, 224, 3)`` take. A ``.tfrecord`` file with a size holds the same examples,
+with these pixels where the JPEG was. The other parameters: ``path`` (exact or planes, as of `labkit.offload`),
+``augment=1`` with a ``seed`` (the same image and seed give the same numbers: let the seed change with the epoch),
+``feature`` (which one of a record holds the JPEG; ``image``), and ``timeout`` (seconds, all tries together).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+#: The names on offer, and the file each lives in.
+_NAMES = {
+    "Card": "process",
+    "METHODS": "methods",
+    "Method": "methods",
+    "NoCompiler": "filesystem",
+    "Running": "process",
+    "register": "filesystem",
+    "start": "process",
+    "status": "process",
+    "stop": "process",
+    "uri": "process",
+}
+__all__ = sorted(_NAMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"labkit.card.{_NAMES[name]}"), name)
+    raise AttributeError(f"labkit.card has no {name!r}; it offers: {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

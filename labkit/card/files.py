@@ -1,0 +1,185 @@
+"""The folder that a card serves: names from outside become files inside it, and nothing else on the disk.
+
+A name is a path from the root of the card, with ``/`` between its parts. No name leads out: not by ``..``, not by
+being absolute, and not through a symbolic link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from labkit.card.protocol import Code, Refused
+
+
+class Entry(NamedTuple):
+    """What is known about a file or folder; `length` is 0 for a folder."""
+
+    length: int
+    mtime_ns: int
+    folder: bool
+
+
+class Root:
+    """A folder as a boundary.
+
+    Parameters
+    ----------
+    folder : path
+
+    Raises
+    ------
+    ValueError
+        If there is no such folder.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        given = Path(folder).expanduser()
+        if not given.is_dir():
+            raise ValueError(f"the root of a card is {str(folder)!r}; allowed: a folder that exists")
+        self.folder = os.path.realpath(given)
+
+    def locate(self, name: str) -> str:
+        """Return the real path of a file or folder inside.
+
+        Raises
+        ------
+        Refused
+            If it is not there, or not inside.
+        """
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        if ".." in parts or "\0" in name:
+            raise Refused(Code.PERMISSION_DENIED, f"{name!r} leads out of the card; allowed: a path without '..'")
+        try:
+            real = os.path.realpath(os.path.join(self.folder, *parts), strict=True)
+        except NotADirectoryError:
+            raise Refused(Code.FAILED_PRECONDITION, f"a part of {name!r} is a file, not a folder") from None
+        except FileNotFoundError:
+            raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card") from None
+        except OSError as error:  # a loop of links, a name that is too long
+            raise Refused(Code.FAILED_PRECONDITION, f"{name!r} cannot be opened: {error.strerror}") from None
+        if not self._holds(real):
+            raise Refused(Code.PERMISSION_DENIED, f"{name!r} is a link that leads out of the card")
+        return real
+
+    def _holds(self, real: str) -> bool:
+        return real == self.folder or real.startswith(os.path.join(self.folder, ""))
+
+    def stat(self, name: str) -> Entry:
+        """Return what is known about a file or folder; see `locate` for what is refused."""
+        try:
+            found = os.stat(self.locate(name))
+        except OSError as error:
+            raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: {error.strerror}") from None
+        folder = stat.S_ISDIR(found.st_mode)
+        return Entry(0 if folder else found.st_size, found.st_mtime_ns, folder)
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[int]:
+        """Open a regular file for reading and give its number; see `locate` for what is refused."""
+        real = self.locate(name)
+        try:
+            # Without waiting: a pipe that somebody put there would never open.
+            handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            code = Code.PERMISSION_DENIED if isinstance(error, PermissionError) else Code.NOT_FOUND
+            raise Refused(code, f"{name!r} cannot be opened: {error.strerror}") from None
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise Refused(Code.FAILED_PRECONDITION, f"{name!r} is not a file; allowed: files, to be read")
+            yield handle
+        finally:
+            os.close(handle)
+
+    def read(self, name: str, offset: int = 0, count: int | None = None) -> bytes:
+        """Return `count` bytes of a file from `offset`, fewer at its end; all of them by default."""
+        with self.open(name) as handle:
+            left = os.fstat(handle).st_size - offset
+            left = max(left if count is None else min(count, left), 0)
+            pieces = []
+            try:
+                while left and (piece := os.pread(handle, min(left, 1 << 30), offset)):
+                    pieces.append(piece)
+                    offset, left = offset + len(piece), left - len(piece)
+            except OSError as error:
+                raise Refused(Code.DATA_LOSS, f"{name!r} cannot be read: {error.strerror}") from None
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def list(self, name: str) -> list[str]:
+        """Return the names in a folder, sorted; links that lead out are left out."""
+        real = self.locate(name)
+        try:
+            with os.scandir(real) as entries:
+                return sorted(entry.name for entry in entries if self._reaches(entry))
+        except NotADirectoryError:
+            raise Refused(Code.FAILED_PRECONDITION, f"{name!r} is a file; allowed: a folder, to be listed") from None
+        except OSError as error:
+            raise Refused(Code.PERMISSION_DENIED, f"{name!r} cannot be listed: {error.strerror}") from None
+
+    def _reaches(self, entry: os.DirEntry[str]) -> bool:
+        return not entry.is_symlink() or (os.path.exists(entry.path) and self._holds(os.path.realpath(entry.path)))
+
+    def glob(self, pattern: str) -> list[tuple[str, bool]]:
+        """Return (name, is a folder) of everything that matches, sorted.
+
+        As in TensorFlow, ``*`` stands for any characters but ``/``, ``?`` for one, ``[a-z]`` for one of some, ``[^a]``
+        or ``[!a]`` for one of the others, and a backslash takes the meaning from what follows.
+        """
+        found = [""]
+        for part in (part for part in pattern.split("/") if part not in ("", ".")):
+            after = []
+            plain = re.sub(r"\\(.)", r"\1", part) if not re.search(r"(?<!\\)[*?\[]", part) else None
+            wanted = None if plain is not None else matcher(part)
+            for base in found:
+                join = f"{base}/" if base else ""
+                try:
+                    names = [plain] if plain is not None else self.list(base)
+                    here = [join + name for name in names if wanted is None or wanted.match(name)]
+                    after += [name for name in here if plain is None or self.stat(name)]
+                except Refused as refusal:
+                    if refusal.code == Code.PERMISSION_DENIED and plain == "..":
+                        raise
+            found = after
+        result = []
+        for name in found:
+            with contextlib.suppress(Refused):  # gone meanwhile
+                result.append((name, self.stat(name).folder))
+        return sorted(result)
+
+
+def matcher(part: str) -> re.Pattern[str]:
+    """Return the expression for one part of a pattern.
+
+    Raises
+    ------
+    Refused
+        If a bracket is not closed.
+    """
+    text, at = "", 0
+    while at < len(part):
+        sign, at = part[at], at + 1
+        if sign == "*":
+            text += ".*"
+        elif sign == "?":
+            text += "."
+        elif sign == "\\" and at < len(part):
+            text, at = text + re.escape(part[at]), at + 1
+        elif sign == "[":
+            end = part.find("]", at + 1 + (part[at : at + 1] in ("^", "!")))
+            if end < 0:
+                raise Refused(Code.INVALID_ARGUMENT, f"the pattern {part!r} has a [ without a ]")
+            inside, at = part[at:end], end + 1
+            turned = inside[:1] in ("^", "!")
+            body = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[turned:])
+            text += f"[{'^' if turned else ''}{body}]"
+        else:
+            text += re.escape(sign)
+    try:
+        return re.compile(rf"(?s:{text})\Z")
+    except re.error:
+        raise Refused(Code.INVALID_ARGUMENT, f"the pattern {part!r} has a range that runs backwards") from None

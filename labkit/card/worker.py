@@ -1,0 +1,142 @@
+"""The one thread of a card that works with its device: whatever waits goes as one batch.
+
+While the device is busy with one batch, requests pile up; they are the next one. Nobody waits for a batch to fill.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from labkit.card.protocol import Code, Recipe, Refused
+
+#: Images in one batch, and bytes of pixels that come out of it, unless one image alone has more.
+BATCH_IMAGES = 64
+BATCH_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Job:
+    """One image that somebody waits for; `counter` is what its random numbers are drawn with, beside the seed."""
+
+    image: bytes
+    recipe: Recipe
+    counter: int = 0
+    done: Future[memoryview] = field(default_factory=Future)
+
+
+class Worker:
+    """A thread that preprocesses.
+
+    Parameters
+    ----------
+    engine : labkit.offload.Engine
+        Used by this thread only.
+
+    Attributes
+    ----------
+    images, batches, largest : int
+        Preprocessed so far, in how many batches, and the images of the largest one.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.images = self.batches = self.largest = 0
+        self._waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._held: Job | None = None
+        threading.Thread(target=self._work, name="device", daemon=True).start()
+
+    def submit(self, image: bytes, recipe: Recipe, counter: int = 0) -> Future[memoryview]:
+        """Return a future of the bytes of one preprocessed image; it raises `Refused` where that failed."""
+        job = Job(image, recipe, counter)
+        self._waiting.put(job)
+        return job.done
+
+    def _work(self) -> None:
+        while True:
+            batch = self._gather()
+            groups: dict[Recipe, list[Job]] = {}
+            for job in batch:
+                groups.setdefault(job.recipe, []).append(job)
+            for recipe, jobs in groups.items():
+                self._serve(recipe, jobs)
+
+    def _gather(self) -> list[Job]:
+        """Return what waits, in order: one job at least, and no more than the limits allow."""
+        first, self._held = self._held or self._waiting.get(), None
+        batch, nbytes = [first], first.recipe.nbytes
+        while len(batch) < BATCH_IMAGES:
+            try:
+                job = self._waiting.get_nowait()
+            except queue.Empty:
+                break
+            nbytes += job.recipe.nbytes
+            if nbytes > BATCH_BYTES:
+                self._held = job
+                break
+            batch.append(job)
+        return batch
+
+    def _serve(self, recipe: Recipe, jobs: Sequence[Job]) -> None:
+        """Preprocess jobs that ask for the same; where that fails as a whole, each alone: one must not fail others."""
+        try:
+            outcomes = serve(self.engine, [job.image for job in jobs], recipe, [job.counter for job in jobs])
+        except Exception as error:
+            if len(jobs) > 1:
+                for job in jobs:
+                    self._serve(recipe, [job])
+                return
+            outcomes = [Refused(Code.INTERNAL, f"the device failed: {type(error).__name__}: {error}")]
+        self.batches += 1
+        self.images += len(jobs)
+        self.largest = max(self.largest, len(jobs))
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if isinstance(outcome, Refused):
+                job.done.set_exception(outcome)
+            else:
+                job.done.set_result(outcome)
+
+
+def serve(engine: Any, images: Sequence[bytes], recipe: Recipe, counters: Sequence[int]) -> list[memoryview | Refused]:
+    """Return the bytes of each preprocessed image, or why there are none.
+
+    Images that are varied at random go one by one: each has random numbers of its own, whoever it shares a batch with.
+    """
+    from labkit import offload
+
+    if recipe.augment and len(images) > 1:
+        pairs = zip(images, counters, strict=True)
+        return [serve(engine, [image], recipe, [counter])[0] for image, counter in pairs]
+    done = offload.preprocess(
+        images,
+        size=recipe.size,
+        dtype=recipe.dtype,
+        engine=engine,
+        path=recipe.path,
+        augment=recipe.augment,
+        seed=recipe.seed,
+        counter=counters[0] if recipe.augment else 0,
+    )
+    outcomes: list[memoryview | Refused] = []
+    for image, status in zip(done.images, done.status, strict=True):
+        if status.ok:
+            outcomes.append(memoryview(np.ascontiguousarray(image)).cast("B"))
+        else:
+            outcomes.append(Refused(Code.DATA_LOSS, f"the JPEG is damaged: {status}"))
+    return outcomes
+
+
+def counter(name: str, number: int = 0) -> int:
+    """Return what an image's random numbers are drawn with: always the same for one image, whoever asks and when.
+
+    A hash of 64 bits of its path and, in a shard, the number of its record.
+    """
+    text = f"{name}\0{number}".encode("utf-8", "surrogateescape")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
