@@ -28,8 +28,8 @@
  * counter    input      uint2         ()                    64 bits, the lower half first: number of the batch
  * ranges     input      float4        ()                    brightness; low and high factor of saturation; unused
  *
- * Launch     preprocess, preprocess_bytes: global size (size, n), a work-item makes a row of the output;
- *            their _task: global size 1.
+ * Launch     preprocess, preprocess_bytes: global size (size, n), local size (1, 1), a work-item makes a row of the
+ *            output; their _task: global and local size (1, 1).
  * Pipelined  two rows of the input in on-chip memory and a pixel of the output per clock: the resize, the generator's ten
  *            rounds and the division of the saturation are stages of one pipeline, nothing returns to memory in between.
  *
@@ -66,7 +66,8 @@ static float3 drawn(const uint image, const uint2 seed, const uint2 counter, con
 /* Resize columns begin..end of a row: pixel x becomes mixed[4 * (x - begin)] to [4 * (x - begin) + 2]. */
 static void resize_tile(__global const uchar *restrict above, __global const uchar *restrict below, const float down,
                         __global const int *restrict first, __global const float *restrict share, const int begin,
-                        const int end, const int width, float *restrict mixed)
+                        const int end, const int width, const int flip, float *restrict one,
+                        float *restrict two, float *restrict three)
 {
     float row[ROW + 8];
     const int from = 3 * first[begin];
@@ -80,17 +81,20 @@ static void resize_tile(__global const uchar *restrict above, __global const uch
     for (int i = 0; i < 8; i++)
         row[count + i] = 0.0f;
     for (int x = begin; x < end; x++) {
-        const int at = 3 * first[x] - from;
-        const float4 a = vload4(0, row + at), b = vload4(0, row + at + 3);
-        vstore4(a + (b - a) * share[x], x - begin, mixed);
+        const int at = 3 * first[x] - from, to = flip ? end - 1 - x : x - begin;
+        const float4 a = vload4(0, row + at), b = vload4(0, row + at + 3), both = a + (b - a) * share[x];
+        one[to] = both.x;
+        two[to] = both.y;
+        three[to] = both.z;
     }
 }
 
-/* Brightness, saturation, clip: count pixels of four lanes, in place. */
-static void colour(float *restrict mixed, const int count, const float delta, const float factor)
+/* Brightness, saturation, clip, in place. */
+static void colour(float *restrict one, float *restrict two, float *restrict three, const int count, const float delta,
+                   const float factor)
 {
     for (int x = 0; x < count; x++) {
-        const float red = mixed[4 * x] + delta, green = mixed[4 * x + 1] + delta, blue = mixed[4 * x + 2] + delta;
+        const float red = one[x] + delta, green = two[x] + delta, blue = three[x] + delta;
         float largest = red > green ? red : green, smallest = red < green ? red : green;
         largest = largest > blue ? largest : blue;
         smallest = smallest < blue ? smallest : blue;
@@ -103,9 +107,9 @@ static void colour(float *restrict mixed, const int count, const float delta, co
         r = r > 0.0f ? r : 0.0f;
         g = g > 0.0f ? g : 0.0f;
         b = b > 0.0f ? b : 0.0f;
-        mixed[4 * x] = r < 255.0f ? r : 255.0f;
-        mixed[4 * x + 1] = g < 255.0f ? g : 255.0f;
-        mixed[4 * x + 2] = b < 255.0f ? b : 255.0f;
+        one[x] = r < 255.0f ? r : 255.0f;
+        two[x] = g < 255.0f ? g : 255.0f;
+        three[x] = b < 255.0f ? b : 255.0f;
     }
 }
 
@@ -115,7 +119,7 @@ static void make_row(__global const uchar *restrict rgb, __global const int *res
                      __global const float *restrict share, __global float *restrict out, __global uchar *restrict bytes,
                      const int y, const int size, const int augment, const float3 draws)
 {
-    float mixed[4 * TILE];
+    float one[TILE], two[TILE], three[TILE];
     const int width = layout[0], height = layout[1], stride = layout[5];
     if (width < 1) {
         for (int i = 0; i < 3 * size; i++)
@@ -133,20 +137,23 @@ static void make_row(__global const uchar *restrict rgb, __global const int *res
     for (int begin = 0; begin < size; begin += job[6]) {
         const int end = begin + job[6] < size ? begin + job[6] : size, count = end - begin;
         resize_tile(above, below, down, first + (size_t)job[0] * size, share + (size_t)job[0] * size, begin, end, width,
-                    mixed);
+                    flip, one, two, three);
         if (augment)
-            colour(mixed, count, draws.y, draws.z);
+            colour(one, two, three, count, draws.y, draws.z);
         const int start = flip ? size - end : begin;
-        for (int i = 0; i < count; i++) {
-            const int x = flip ? count - 1 - i : i;
-            for (int c = 0; c < 3; c++)
-                if (out) {
-                    const float value = mixed[4 * x + c] * (1.0f / 255.0f);
-                    out[3 * (start + i) + c] = value < 1.0f ? value : 1.0f;
-                } else {
-                    /* Adding 2^23 leaves no bit below 1: the sum is rounded, and its last bits are the number. */
-                    bytes[3 * (start + i) + c] = (uchar)as_uint(mixed[4 * x + c] + 8388608.0f);
-                }
+        for (int x = 0; x < count; x++) {
+            const int at = 3 * (start + x);
+            if (out) {
+                const float r = one[x] * (1.0f / 255.0f), g = two[x] * (1.0f / 255.0f), b = three[x] * (1.0f / 255.0f);
+                out[at] = r < 1.0f ? r : 1.0f;
+                out[at + 1] = g < 1.0f ? g : 1.0f;
+                out[at + 2] = b < 1.0f ? b : 1.0f;
+            } else {
+                /* Adding 2^23 leaves no bit below 1: the sum is rounded, and its last bits are the number. */
+                bytes[at] = (uchar)as_uint(one[x] + 8388608.0f);
+                bytes[at + 1] = (uchar)as_uint(two[x] + 8388608.0f);
+                bytes[at + 2] = (uchar)as_uint(three[x] + 8388608.0f);
+            }
         }
     }
 }

@@ -23,6 +23,8 @@ from labkit.reference import random
 SIZES = (1, 4096)
 DTYPES = ("float32", "uint8")
 PATHS = ("exact", "planes")
+#: Bytes of decoded images in a batch: what an int32 can count.
+MOST_BYTES = 2**31 - 1
 
 #: How far a float32 value of the exact path may lie from ``tf.image``'s, given the same random numbers: rounding alone.
 TOLERANCE = 1e-5
@@ -118,6 +120,7 @@ class Preprocessor:
         self.augment, self.seed, self.counter = bool(augment), seed, counter
         self._tables = Tables(self.engine, self.size)
         self._results = Results(self.engine)
+        self._given = Gathered(self.engine)
         self._kernels: dict[str, Any] = {}
         self._decoder: Any = None
         self._turn = threading.Lock()
@@ -174,8 +177,8 @@ class Preprocessor:
             If an image has another shape or dtype.
         """
         with self._turn:
-            batch = gather(self.engine, images)
-            return self._finish("preprocess", batch, batch.rows, [], counter)
+            given = self._given.take(images)
+            return self._finish("preprocess", given, given.rows, [], counter)
 
     def _finish(
         self, kernel: str, batch: Any, layout: np.ndarray, status: list[Any], counter: int | None
@@ -218,26 +221,47 @@ def separable(row: np.ndarray) -> bool:
 
 
 class Gathered:
-    """Decoded images on the device, one after the other: `pixels`, `layout` as a decoder makes them, `rows` on the host."""
+    """Decoded images on the device, one after the other, in memory that is kept from batch to batch.
 
-    def __init__(self, pixels: Any, layout: Any, rows: np.ndarray) -> None:
-        self.pixels, self.layout, self.rows = pixels, layout, rows
+    Attributes
+    ----------
+    pixels, layout : pyopencl.Buffer
+        As a decoder makes them.
+    rows : ndarray of int32, shape (n, 32)
+        The layout, on the host.
+    """
 
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.pixels = engine.empty(1)
+        self.layout: Any = None
+        self.rows = np.zeros((0, 32), np.int32)
 
-def gather(engine: Engine, images: Sequence[np.ndarray]) -> Gathered:
-    """Copy decoded images to the device. Raises ValueError for what is no RGB image of bytes."""
-    layout = np.zeros((len(images), 32), np.int32)
-    offset = 0
-    for row, image in zip(layout, images, strict=True):
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
-            raise ValueError(f"an image is {image.dtype} of shape {image.shape}: allowed is uint8, (height, width, 3)")
-        height, width, _ = image.shape
-        row[:6] = width, height, 3, 0, offset, 3 * width
-        offset += image.size
-        if offset > np.iinfo(np.int32).max:
-            raise ValueError(f"{len(images)} images are more than {np.iinfo(np.int32).max} bytes: take fewer at once")
-    joined = np.concatenate([image.reshape(-1) for image in images]) if len(images) else np.zeros(1, np.uint8)
-    return Gathered(engine.upload(joined), engine.upload(layout), layout)
+    def take(self, images: Sequence[np.ndarray]) -> Gathered:
+        """Copy decoded images to the device. Raises ValueError for what is no RGB image of bytes."""
+        import pyopencl as cl
+
+        self.rows = np.zeros((len(images), 32), np.int32)
+        total = 0
+        for row, image in zip(self.rows, images, strict=True):
+            if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+                raise ValueError(
+                    f"an image is {image.dtype} of shape {image.shape}: allowed is uint8, (height, width, 3)"
+                )
+            if total + image.size > MOST_BYTES:
+                raise ValueError(f"{len(images)} images are more than {MOST_BYTES} bytes: take fewer at once")
+            row[:6] = image.shape[1], image.shape[0], 3, 0, total, 3 * image.shape[1]
+            total += image.size
+        if total > self.pixels.size:
+            self.pixels = self._engine.empty(total)
+        if total:
+            flags, queue = cl.map_flags.WRITE_INVALIDATE_REGION, self._engine.queue
+            mapped, _ = cl.enqueue_map_buffer(queue, self.pixels, flags, 0, (total,), np.uint8)
+            for row, image in zip(self.rows, images, strict=True):
+                mapped[row[4] : row[4] + image.size].reshape(image.shape)[:] = image
+            mapped.base.release(queue)
+        self.layout = self._engine.upload(self.rows)
+        return self
 
 
 class Results:
