@@ -14,7 +14,8 @@
  * argument   direction  type          shape                 unit
  * rgb        input      const uchar*  (bytes,)              grey levels, RGB interleaved, images one after the other
  * layout     input      const int*    (n, 32)               of an image: 0 width, 1 height (pixels), 4 where it starts in
- *                                                           rgb, 5 its stride (bytes); width 0: it failed, zeros come out
+ *                                                           rgb, 5 its stride (bytes); width 0: it failed, zeros come
+ *                                                           out; below 0: nothing is written
  * jobs       input      const int*    (n, 8)                0, 1: the rows of `first` and `share` for its columns and for its
  *                                                           rows; 6: columns of output that are made at once
  * first      input      const int*    (tables, size)        pixel to the left, at most the last but one
@@ -121,7 +122,9 @@ static void make_row(__global const uchar *restrict rgb, __global const int *res
 {
     float one[TILE], two[TILE], three[TILE];
     const int width = layout[0], height = layout[1], stride = layout[5];
-    if (width < 1) {
+    if (width < 0)
+        return;
+    if (width == 0) {
         for (int i = 0; i < 3 * size; i++)
             if (out)
                 out[i] = 0.0f;

@@ -15,7 +15,7 @@
  * layout     input      const int*    (n, 32)               of an image: 0 width, 1 height (pixels), 2 components (1 or 3),
  *                                                           3 transform (1: YCbCr), of component c at 8 + 8 c: +0 where it
  *                                                           starts, +1 its stride (bytes), +2 its width, +3 its height (samples);
- *                                                           width 0: it failed, zeros come out
+ *                                                           width 0: it failed, zeros come out; below 0: nothing is written
  * jobs       input      const int*    (n, 8)                0, 1: the rows of `first` and `share` for its columns and for its
  *                                                           rows; 2, 3: the same of chroma, three rows each; 6: columns of
  *                                                           output that are made at once
@@ -161,7 +161,9 @@ static void make_row(__global const uchar *restrict planes, __global const int *
 {
     float one[TILE], two[TILE], three[TILE];
     const int width = layout[0], height = layout[1], stride = layout[9];
-    if (width < 1) {
+    if (width < 0)
+        return;
+    if (width == 0) {
         for (int i = 0; i < 3 * size; i++)
             if (out)
                 out[i] = 0.0f;

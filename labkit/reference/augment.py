@@ -1,7 +1,7 @@
 """Augmentation, one operation at a time: flip, brightness, saturation, and bytes to floats.
 
-Images are float32 in [0, 1], shape (n, height, width, 3), unless a function says otherwise. Given the same random numbers
-each equals its sister in ``tf.image`` within the rounding of float32.
+Images are float32 in [0, 1], shape (n, height, width, 3), unless a function says otherwise. Given the same random
+numbers each equals its sister in ``tf.image`` within the rounding of float32.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def saturate(images: np.ndarray, factor: np.ndarray) -> np.ndarray:
     ``V − min(factor, V / (V − m)) · (V − x)``: in HSV, saturation is (V − m) / V, and the minimum limits it to 1.
     A grey pixel stays as it is.
 
-    Source of the formula: the definition of HSV (A. R. Smith, "Color gamut transform pairs", SIGGRAPH '78), solved for x.
+    Source of the formula: the definition of HSV (A. R. Smith, "Color gamut transform pairs", SIGGRAPH '78), solved
+    for x.
     """
     images = images.astype(np.float32)
     largest = images.max(-1, keepdims=True)

@@ -1,7 +1,7 @@
 """The whole work item after decoding: the twins of the kernels ``preprocess`` and ``preprocess_planes``.
 
-Everything is computed in grey levels, 0 to 255, and becomes a share of 1 or a whole byte at the very end: flip, resize and
-brightness do not care about the unit, and saturation multiplies all it reads by the same number.
+Everything is computed in grey levels, 0 to 255, and becomes a share of 1 or a whole byte at the very end: flip, resize
+and brightness do not care about the unit, and saturation depends on ratios alone.
 """
 
 from __future__ import annotations

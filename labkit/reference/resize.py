@@ -1,8 +1,8 @@
 """Bilinear resize with half-pixel centres, as ``tf.image.resize`` does it, and the tables that make it quick.
 
 Pixel i of a row covers the interval [i, i + 1) and its centre is at i + ½. Pixel x of an output row of n_out pixels has
-its centre at ``(x + ½) · n_in / n_out`` of the input. The two input pixels whose centres lie around it are mixed by their
-distances; beyond the first and the last centre the edge pixel counts alone. Rows are treated like columns.
+its centre at ``(x + ½) · n_in / n_out`` of the input. The two input pixels whose centres lie around it are mixed by
+their distances; beyond the first and the last centre the edge pixel counts alone. Rows are treated like columns.
 
 Which two pixels, and in which shares, depends on the two lengths alone: a table for the columns and one for
 the rows serve all rows of all images of a size.
@@ -78,8 +78,8 @@ def pairs(n_in: int, n_out: int) -> Pairs:
 def taps(n_chroma: int, factor: int, n_in: int, n_out: int, smooth: bool = True) -> Taps:
     """Return the table that upsamples a row of chroma to `n_in` pixels and resizes it to `n_out`, in one step.
 
-    Both steps are sums with weights, so one after the other is one sum with the products: at most three neighbours count.
-    What differs from doing one after the other is that nothing is rounded to whole levels in between.
+    Both steps are sums with weights, so one after the other is one sum with the products: at most three neighbours
+    count. What differs from doing one after the other is that nothing is rounded to whole levels in between.
 
     Parameters
     ----------
@@ -90,8 +90,8 @@ def taps(n_chroma: int, factor: int, n_in: int, n_out: int, smooth: bool = True)
     n_in, n_out : int
         Pixels of the image and of the output along this axis.
     smooth : bool
-        The triangle filter of libjpeg ("fancy upsampling": three parts of the nearer sample, one of the farther one), or
-        each sample repeated.
+        The triangle filter of libjpeg ("fancy upsampling": three parts of the nearer sample, one of the farther one),
+        or each sample repeated.
 
     Returns
     -------
