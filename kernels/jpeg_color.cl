@@ -24,6 +24,11 @@
 #define LAYOUT 32
 #define ROWS 8
 
+/* 16 bytes at any address, in one instruction where the device has one; vload16 is eight loads on PoCL. */
+typedef uchar16 __attribute__((aligned(1))) any16;
+#define LOAD16(p) (*(__global const any16 *)(p))
+#define STORE16(v, p) (*(__global any16 *)(p) = (v))
+
 /* Even columns a and odd columns b, in turn. */
 static inline void zip(const short16 a, const short16 b, uchar16 *low, uchar16 *high)
 {
@@ -31,15 +36,15 @@ static inline void zip(const short16 a, const short16 b, uchar16 *low, uchar16 *
     *high = (uchar16)(convert_uchar8(a.hi), convert_uchar8(b.hi)).s08192a3b4c5d6e7f;
 }
 
-static inline short16 load(__global const uchar *p) { return convert_short16(vload16(0, p)); }
+static inline short16 load(__global const uchar *p) { return convert_short16(LOAD16(p)); }
 
 /* 32 chroma values at columns x..x+31 of the image, from the nearer row and the farther one. */
 static inline void upsample(__global const uchar *near, __global const uchar *far, const int x, const int across,
                             const int down, const short bias, uchar16 *low, uchar16 *high)
 {
     if (across == 1 && down == 1) {
-        *low = vload16(0, near + x);
-        *high = vload16(0, near + x + 16);
+        *low = LOAD16(near + x);
+        *high = LOAD16(near + x + 16);
     } else if (across == 1) {
         const short16 rounding = (short16)(bias);
         *low = convert_uchar16((load(near + x) * (short16)(3) + load(far + x) + rounding) >> (short16)(2));
@@ -60,20 +65,37 @@ static inline void upsample(__global const uchar *near, __global const uchar *fa
     }
 }
 
+/* floor(a k / 65536) and a k mod 65536, in 16 bits. */
+static inline short16 high(const short16 a, const short k) { return mul_hi(a, (short16)(k)); }
+static inline ushort16 low(const short16 a, const short k) { return as_ushort16(a) * (ushort16)((ushort)k); }
+
+/* The formula above in 16 bits: 91881 = 65536 + 26345, 116130 = 131072 - 14942, -46802 = 18734 - 65536, and for whole
+ * numbers floor((a + 32768) / 65536) = floor((floor(a / 32768) + 1) / 2). Halves of the low words of G's two
+ * products are exact, as both are even, and their sum fits. */
 static inline void convert(const uchar16 luma, const uchar16 blue, const uchar16 red, uchar16 *r, uchar16 *g, uchar16 *b)
 {
-    const int16 y = convert_int16(luma), cb = convert_int16(blue) - 128, cr = convert_int16(red) - 128;
-    *r = convert_uchar16_sat(y + ((cr * 91881 + 32768) >> 16));
-    *g = convert_uchar16_sat(y + ((cb * -22554 + cr * -46802 + 32768) >> 16));
-    *b = convert_uchar16_sat(y + ((cb * 116130 + 32768) >> 16));
+    const short16 y = convert_short16(luma);
+    const short16 cb = convert_short16(blue) - (short16)(128), cr = convert_short16(red) - (short16)(128);
+    const short16 one = (short16)(1);
+    const short16 red_part = cr + ((high(cr + cr, 26345) + one) >> one);
+    const short16 blue_part = cb + cb + ((high(cb + cb, -14942) + one) >> one);
+    const ushort16 halves = (low(cb, -22554) >> (ushort16)(1)) + (low(cr, 18734) >> (ushort16)(1));
+    const ushort16 carry = ((halves >> (ushort16)(1)) + (ushort16)(8192)) >> (ushort16)(14);
+    const short16 green_part = high(cb, -22554) + high(cr, 18734) + as_short16(carry) - cr;
+    *r = convert_uchar16_sat(y + red_part);
+    *g = convert_uchar16_sat(y + green_part);
+    *b = convert_uchar16_sat(y + blue_part);
 }
 
-/* 16 pixels: three vectors of one colour become three of whole pixels. */
+/* 16 pixels: three vectors of one colour become three of whole pixels; of each, every third byte is taken. */
 static inline void weave(const uchar16 r, const uchar16 g, const uchar16 b, uchar16 *out)
 {
-    out[0] = (uchar16)(r.s0, g.s0, b.s0, r.s1, g.s1, b.s1, r.s2, g.s2, b.s2, r.s3, g.s3, b.s3, r.s4, g.s4, b.s4, r.s5);
-    out[1] = (uchar16)(g.s5, b.s5, r.s6, g.s6, b.s6, r.s7, g.s7, b.s7, r.s8, g.s8, b.s8, r.s9, g.s9, b.s9, r.sa, g.sa);
-    out[2] = (uchar16)(b.sa, r.sb, g.sb, b.sb, r.sc, g.sc, b.sc, r.sd, g.sd, b.sd, r.se, g.se, b.se, r.sf, g.sf, b.sf);
+    const uchar16 m0 = (uchar16)(255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255);
+    const uchar16 m1 = (uchar16)(0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0);
+    const uchar16 m2 = (uchar16)(0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0);
+    out[0] = (r.s0001112223334445 & m0) | (g.s0001112223334445 & m1) | (b.s0001112223334445 & m2);
+    out[1] = (r.s55666777888999aa & m2) | (g.s55566677788999aa & m0) | (b.s55566677788899aa & m1);
+    out[2] = (r.sbbbcccdddeeeffff & m1) | (g.sbbbcccdddeeeffff & m2) | (b.saaabbbcccdddeeef & m0);
 }
 
 static void strip(const int image, const int number, __global const uchar *restrict planes,
@@ -102,7 +124,7 @@ static void strip(const int image, const int number, __global const uchar *restr
             cr_far = narrow ? cr : planes + (size_t)where[24] + (size_t)far * where[25];
         }
         for (int x = 0; x < width; x += 32) {
-            uchar16 y0 = vload16(0, luma + x), y1 = vload16(0, luma + x + 16);
+            uchar16 y0 = LOAD16(luma + x), y1 = LOAD16(luma + x + 16);
             uchar16 out[6];
             if (components == 1) {
                 weave(y0, y0, y0, out);
@@ -110,8 +132,8 @@ static void strip(const int image, const int number, __global const uchar *restr
             } else {
                 uchar16 b0, b1, r0, r1, g0, g1;
                 if (narrow) { /* four columns at most */
-                    b0 = vload16(0, cb).s0011223344556677;
-                    r0 = vload16(0, cr).s0011223344556677;
+                    b0 = LOAD16(cb).s0011223344556677;
+                    r0 = LOAD16(cr).s0011223344556677;
                     b1 = b0;
                     r1 = r0;
                 } else {
@@ -137,7 +159,7 @@ static void strip(const int image, const int number, __global const uchar *restr
             int rest = min(96, 3 * (width - x)), j = 0;
             __global uchar *here = to + 3 * x;
             for (; rest >= 16; rest -= 16, ++j)
-                vstore16(out[j], j, here);
+                STORE16(out[j], here + 16 * j);
             if (rest > 0) {
                 uchar tail[16];
                 vstore16(out[j], 0, tail);

@@ -36,6 +36,9 @@ __constant uchar ZIGZAG[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 1
                                41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
                                30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
+/* Four bytes at any address, and 16 coefficients where they are aligned, in one instruction each. */
+typedef uchar4 __attribute__((aligned(1))) any4;
+
 /* The next bits, left-aligned. `zeros` of the `count` bits are made up: they follow the end of the data. */
 typedef struct {
     ulong bits;
@@ -49,7 +52,7 @@ typedef struct {
 static inline void refill(__global const uchar *restrict streams, Reader *r)
 {
     if (r->at + 4 <= r->end) {
-        const uchar4 b = vload4(0, streams + r->at);
+        const uchar4 b = *(__global const any4 *)(streams + r->at);
         const uint word = (uint)b.s0 << 24 | (uint)b.s1 << 16 | (uint)b.s2 << 8 | (uint)b.s3;
         if (((~word - 0x01010101u) & word & 0x80808080u) == 0) { /* no byte is 255 */
             r->bits |= (ulong)word << (32 - r->count);
@@ -130,7 +133,7 @@ static void interval(const int i, __global const uchar *restrict streams, __glob
             __global short *out = coefficients + (size_t)block[j] * 64;
             __global const ushort *table = lookups + (dc[j] << LOOK);
             for (int line = 0; line < 4; ++line)
-                vstore16((short16)(0), line, out);
+                ((__global short16 *)out)[line] = (short16)(0);
             if (r.count < 32)
                 refill(streams, &r);
             uint entry = table[r.bits >> (64 - LOOK)];

@@ -23,6 +23,11 @@
 #define FRAME 64
 #define LAYOUT 32
 
+/* Eight values at once: rows of a block lie at multiples of 16 bytes, rows of pixels anywhere. */
+typedef uchar8 __attribute__((aligned(1))) any8;
+#define ROW(p, j) (((__global const ushort8 *)(p))[j])
+#define STORE8(v, p) (*(__global any8 *)(p) = (v))
+
 static inline int8 wide(const short8 a) { return convert_int8(a); }
 static inline short8 plus(const short8 a, const short8 b) { return as_short8(as_ushort8(a) + as_ushort8(b)); }
 static inline short8 minus(const short8 a, const short8 b) { return as_short8(as_ushort8(a) - as_ushort8(b)); }
@@ -93,7 +98,7 @@ static void block_row(const int image, const int component, const int row, __glo
     const int blocks = (width + 7) / 8;
     short8 quantiser[8];
     for (int j = 0; j < 8; ++j)
-        quantiser[j] = as_short8(vload8(j, quantisers + part[7] * 64));
+        quantiser[j] = as_short8(ROW(quantisers + part[7] * 64, j));
 
     for (int b = 0; b < blocks; ++b) {
         __global const short *in = coefficients + (start + b) * 64;
@@ -101,12 +106,12 @@ static void block_row(const int image, const int component, const int row, __glo
         const int mask = masks[start + b];
         short8 v[8];
         int8 x[8];
-        v[0] = as_short8(vload8(0, (__global const ushort *)in) * as_ushort8(quantiser[0]));
+        v[0] = as_short8(ROW(in, 0) * as_ushort8(quantiser[0]));
         if (mask == 0) { /* one grey value */
             const short kept = (short)(v[0].s0 << 2);
             const uchar8 flat = as_uchar8(convert_char8_sat((int8)((kept + 16) >> 5))) ^ (uchar8)(128);
             for (int j = 0; j < 8; ++j)
-                vstore8(flat, 0, to + (size_t)j * stride);
+                STORE8(flat, to + (size_t)j * stride);
             continue;
         }
         if ((mask & 0x38) == 0) { /* values in the first row only: every column is flat */
@@ -115,7 +120,7 @@ static void block_row(const int image, const int component, const int row, __glo
                 v[j] = kept;
         } else {
             for (int j = 1; j < 8; ++j)
-                v[j] = as_short8(vload8(j, (__global const ushort *)in) * as_ushort8(quantiser[j]));
+                v[j] = as_short8(ROW(in, j) * as_ushort8(quantiser[j]));
             transform(v, x);
             for (int j = 0; j < 8; ++j)
                 v[j] = convert_short8_sat((x[j] + (1 << 10)) >> 11);
@@ -126,7 +131,7 @@ static void block_row(const int image, const int component, const int row, __glo
             v[j] = convert_short8_sat((x[j] + (1 << 17)) >> 18);
         transpose(v);
         for (int j = 0; j < 8; ++j)
-            vstore8(as_uchar8(convert_char8_sat(v[j])) ^ (uchar8)(128), 0, to + (size_t)j * stride);
+            STORE8(as_uchar8(convert_char8_sat(v[j])) ^ (uchar8)(128), to + (size_t)j * stride);
     }
     for (int j = 0; j < 8; ++j) { /* the edges, for the upsampling */
         __global uchar *line = out + (size_t)j * stride;

@@ -1,15 +1,16 @@
-"""JPEG files decoded on an OpenCL device: bit for bit what ``tf.image.decode_jpeg(dct_method="INTEGER_ACCURATE")`` gives.
+"""JPEG files decoded on an OpenCL device, bit for bit as ``tf.image.decode_jpeg(dct_method="INTEGER_ACCURATE")`` does.
 
-Baseline and extended files of 8 bits: grey, YCbCr and RGB, chroma whole or halved across, down or both. Whatever else calls
-itself JPEG is decoded on the host and counted. A damaged file gets a status and harms no other. The orientation that EXIF
-names is ignored, as TensorFlow ignores it.
+Baseline and extended files of 8 bits: grey, YCbCr and RGB, chroma whole or halved across, down or both. Whatever else
+calls itself JPEG is decoded on the host and counted. A damaged file gets a status and harms no other. The orientation
+that EXIF names is ignored, as TensorFlow ignores it.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -140,12 +141,14 @@ class Decoder:
         result: list[np.ndarray | None] = [None] * len(images)
         if records is not None:
             self._launch(records, found, rgb=True)
-            pixels = self.engine.download(self._buffers["rgb"], np.empty(records.rgb_bytes, np.uint8))
             self._judge(images, found, records, states)
-            for i, frame, row in zip(found.kept, found.frames, records.layout.tolist(), strict=True):
-                if states[i].ok:
-                    shape = frame.height, frame.width, 3
-                    result[i] = pixels[row[4] : row[4] + 3 * frame.height * frame.width].reshape(shape)
+            with self._mapped("rgb", records.rgb_bytes, write=False) as pixels:
+                for i, frame, row in zip(found.kept, found.frames, records.layout.tolist(), strict=True):
+                    if states[i].ok:
+                        # An array for each image: a process keeps memory of this size, that of a batch it gives back.
+                        image = np.empty((frame.height, frame.width, 3), np.uint8)
+                        image.reshape(-1)[:] = pixels[row[4] : row[4] + image.size]
+                        result[i] = image
         for i, state in enumerate(states):
             if state.where == "host":
                 result[i], states[i] = host.decode(images[i], state)
@@ -214,7 +217,7 @@ class Decoder:
         bad: dict[int, tuple[str, str, int]] = {}
         for i in np.flatnonzero(results[:, 0])[::-1].tolist():  # the first fault of a file is the one to tell
             code, text = _FAULTS[int(results[i, 0])]
-            _, first, end, mcu, _, _, _, _ = found.intervals[i]
+            mcu = found.intervals[i][3]
             n = int(owner[i])
             at = int(results[i, 1]) - found.offsets[n] + found.frames[n].start
             data = images[found.kept[n]]
@@ -272,8 +275,27 @@ class Decoder:
         return buffer
 
     def _pack(self, found: _Found) -> Any:
-        """Copy the scans of all files to the device, one after the other."""
-        return self._put("streams", np.frombuffer(b"".join(found.scans), np.uint8))
+        """Write the scans of all files into the device's memory, one after the other."""
+        buffer = self._room("streams", found.nbytes)
+        with self._mapped("streams", found.nbytes, write=True) as place:
+            for begin, scan in zip(found.offsets, found.scans, strict=True):
+                place[begin : begin + len(scan)] = scan
+        return buffer
+
+    @contextmanager
+    def _mapped(self, name: str, nbytes: int, write: bool) -> Iterator[np.ndarray]:
+        """Lend a buffer's memory to the host, uint8 (nbytes,): where they share memory, nothing is copied."""
+        import pyopencl as cl
+
+        flag = cl.map_flags.WRITE_INVALIDATE_REGION if write else cl.map_flags.READ
+        place, event = cl.enqueue_map_buffer(
+            self.engine.queue, self._buffers[name], flag, 0, (nbytes,), np.uint8, is_blocking=True
+        )
+        self.engine._note("upload" if write else "download", "copy", event)
+        try:
+            yield place
+        finally:
+            place.base.release(self.engine.queue)
 
 
 class _Found:
@@ -282,13 +304,13 @@ class _Found:
     def __init__(self) -> None:
         self.kept: list[int] = []
         self.frames: list[Frame] = []
-        self.scans: list[memoryview] = []
+        self.scans: list[np.ndarray] = []
         self.offsets: list[int] = []
         self.intervals: list[tuple[int, ...]] = []
         self.numbers: list[list[tuple[int, int, int]]] = []
         self.quantisers: dict[bytes, int] = {}
         self._tables: dict[tuple[bytes, bool], int] = {}
-        self._bytes = 0
+        self.nbytes = 0
 
     def add(self, number: int, data: bytes, frame: Frame) -> None:
         """Take in one file; raises Damaged where its tables or restart markers are."""
@@ -306,15 +328,15 @@ class _Found:
             )
             for part in frame.components
         ]
-        move, n = self._bytes - frame.start, len(self.kept)
+        move, n = self.nbytes - frame.start, len(self.kept)
         for begin, end, mcu, mcus in stretches:
             self.intervals.append((n, begin + move, end + move, mcu, mcus, 0, 0, 0))
         self.kept.append(number)
         self.frames.append(frame)
-        self.scans.append(memoryview(data)[frame.start :])
-        self.offsets.append(self._bytes)
+        self.scans.append(np.frombuffer(data, np.uint8, offset=frame.start))
+        self.offsets.append(self.nbytes)
         self.numbers.append(numbers + [(0, 0, 0)] * (3 - len(numbers)))
-        self._bytes += len(data) - frame.start
+        self.nbytes += len(data) - frame.start
 
     def codes(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the look-ups and codes of all Huffman tables."""

@@ -7,11 +7,12 @@
 
 ``layout``, int32 (n, 32), one row for each image:
 
-    0 width, 1 height, 2 components, 3 transform (1 YCbCr, 0 as it is), 4 first byte of its RGB pixels, 5 bytes from one RGB
-    row to the next, 6 hmax, 7 vmax, and for component c from 8 + 8 c on:
+    0 width, 1 height, 2 components, 3 transform (1 YCbCr, 0 as it is), 4 first byte of its RGB pixels, 5 bytes from one
+    RGB row to the next, 6 hmax, 7 vmax, and for component c from 8 + 8 c on:
     +0 first byte of its plane, +1 bytes from row to row, +2 width, +3 height (both in samples), +4 h, +5 v
 
-A plane's rows have 16 bytes before their first sample and at least 48 after the last. The row of an image that failed is 0.
+A plane's rows have 16 bytes before their first sample and at least 48 after the last. The row of an image that failed
+is 0.
 """
 
 from __future__ import annotations

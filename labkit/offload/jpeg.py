@@ -1,7 +1,7 @@
 """The header of a JPEG file: what its segments say, and whether the kernels can decode what follows.
 
-Nothing is allocated here by what a header claims. Segments, tables and limits follow ITU T.81; where the standard leaves
-room, libjpeg-turbo's decisions hold (colour model, missing Huffman tables, which oddities are errors).
+Nothing is allocated here by what a header claims. Segments, tables and limits follow ITU T.81; where the standard
+leaves room, libjpeg-turbo's decisions hold (colour model, missing Huffman tables, which oddities are errors).
 """
 
 from __future__ import annotations
