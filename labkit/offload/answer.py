@@ -107,7 +107,7 @@ class Answer:
         if self.accelerator is not None and cpu >= self.accelerator:
             return f"Does not pay: {self.cores} cores feed the accelerator already ({cpu:,.0f} images/s)."
         if self.gain <= 1 + ERROR:
-            return f"Does not pay: x{self.gain:.2f} is no gain, or within the model's error of {ERROR:.0%}."
+            return f"Does not pay: x{self.gain:.2f} is no gain, or within the model's error of {100 * ERROR:.0f} %."
         return f"Pays: x{self.gain:.1f}, from {cpu:,.0f} images/s to {cpu * self.gain:,.0f}."
 
     def picture(self) -> Picture:
@@ -138,7 +138,7 @@ class Answer:
         lines = [
             f"{card}",
             f"  {self.photos} photos of {self.photo_bytes / 1e3:,.0f} kB on average; decode rates are good to "
-            f"{ERROR:.0%} near the calibrated picture (512x512)",
+            f"{100 * ERROR:.0f} % near the calibrated picture (512x512)",
             f"  one decoder      {self.per_instance:10,.0f} images/s "
             f"({(1 - ERROR) * self.per_instance:,.0f} to {(1 + ERROR) * self.per_instance:,.0f})",
             *(f"  {name:<17}{rate:10,.0f} images/s" for name, rate in self.rates.items()),

@@ -91,16 +91,17 @@ class Calibration:
                 f"{key} {rate:6,.0f} ({round(100 * (rate / published - 1)) + 0:+d} %)" for key, rate in modelled.items()
             )
             lines.append(f"  {name:<12}published {published:6,.0f}   {each}")
-        lines.append(
-            "  The lab's card counts per block: right for 512x512 by construction, and good to 20 % for "
-            "photos like it; for the two others it is too slow."
-        )
+        lines += [
+            "  The lab's card counts per block: right for 512x512 by construction, good to 20 % for photos like it;",
+            "  for the two others it is too slow.",
+        ]
         if self.tokens is not None:
-            lines.append(
-                f"  Huffman part, 300 MHz, one token a cycle: {self.tokens:,} tokens in {self.bytes:,} bytes of your "
-                f"photo at 512x512 ({self.where}): {300e6 / self.tokens:,.0f} images/s, published "
-                f"{VENDOR[0].huffman_per_s:,.0f} ({100 * self.huffman_error:+.0f} %)"
-            )
+            lines += [
+                f"  Huffman part, 300 MHz, one token a cycle: your photo at 512x512, {self.bytes:,} bytes, has "
+                f"{self.tokens:,} tokens",
+                f"  (counted by {self.where}): {300e6 / self.tokens:,.0f} images/s, published "
+                f"{VENDOR[0].huffman_per_s:,.0f} for another picture of that size ({100 * self.huffman_error:+.0f} %)",
+            ]
         return "\n".join(lines)
 
     __repr__ = __str__

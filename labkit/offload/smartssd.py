@@ -282,7 +282,7 @@ class SmartSSD:
         if photo_bytes is not None:
             rate = self.bandwidth_gb_s(photo_bytes)
             best = max(self.p2p.values())
-            said = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {rate / best:.0%} of the best."
+            said = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {100 * rate / best:.0f} % of the best."
         chart = charts.lines(
             [size / 1024 for size in table],
             {"P2P read": list(table.values())},
@@ -308,9 +308,10 @@ class SmartSSD:
         """Return the figures on one line."""
         reads = "a photo a read" if self.read_bytes is None else f"reads of {self.read_bytes / 1024:,.0f} KB"
         many = f"{self.decoders} decoder{'s' * (self.decoders > 1)}"
+        every = f"{self.initiation_interval:g} cycle{'s' * (self.initiation_interval != 1)} a token"
         call = f", {self.call_cycles:,.0f} cycles a photo" if self.call_cycles else ""
         return (
-            f"SmartSSD (modelled): {many} at {self.clock_mhz:g} MHz, {self.initiation_interval:g} cycles a token, "
+            f"SmartSSD (modelled): {many} at {self.clock_mhz:g} MHz, {every}, "
             f"{self.idct_cycles_per_block:g} cycles a block{call}; {reads}; {self.output} pictures of "
             f"{self.picture_bytes:,} bytes at {self.output_gb_s:g} GB/s"
         )

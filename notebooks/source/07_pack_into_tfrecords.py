@@ -448,4 +448,4 @@ labkit.check("07.3", cut)
 # - Keep a count and a checksum for each shard, and compare. Use `ignore_errors` only with a count behind it.
 # - Probe every random step once, before a long job.
 #
-# **Next:** [09 Put it all together](09_put_it_all_together.ipynb): every technique on one scoreboard, and what a real model gains.
+# **Next:** [08 Offload to an FPGA](08_offload_to_an_fpga.ipynb): the work that is left, done beside the disk.
