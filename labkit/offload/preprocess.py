@@ -7,7 +7,6 @@ path there is no RGB image: chroma is upsampled, resized and turned into RGB at 
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from labkit import augment as ranges
+from labkit.offload.batches import Gathered, Result, Results
 from labkit.offload.engine import Engine
 from labkit.offload.tables import Tables
 from labkit.reference import random
@@ -23,8 +23,6 @@ from labkit.reference import random
 SIZES = (1, 4096)
 DTYPES = ("float32", "uint8")
 PATHS = ("exact", "planes")
-#: Bytes of decoded images in a batch: what an int32 can count.
-MOST_BYTES = 2**31 - 1
 
 #: How far a float32 value of the exact path may lie from ``tf.image``'s, given the same random numbers: rounding alone.
 TOLERANCE = 1e-5
@@ -36,7 +34,7 @@ TOLERANCE_LEVELS = 1
 #: blue) and then RGB (half a level); this path rounds neither. Where Y, Cb and Cr of a pixel name a colour outside
 #: 0 to 255, as they do at sharp edges of vivid colours, the exact path limits it before the resize and this one after
 #: it: they may differ by as much more as that colour is out of range. On the lab's photos the mean is 0.33 of a level,
-#: 1 value in 1,000 is more than 10 levels off, and the worst about 30. Augmentation makes at most four times as much of it.
+#: 1 value in 1,000 is more than 10 levels off, and the worst about 30. Augmentation makes at most four times as much.
 TOLERANCE_PLANES = 1.4 / 255
 #: The mean over a batch of photos.
 TOLERANCE_PLANES_MEAN = 0.5 / 255
@@ -255,124 +253,6 @@ def separable(row: np.ndarray) -> bool:
         and hmax in (sampling[1][0], 2 * sampling[1][0])
         and vmax in (sampling[1][1], 2 * sampling[1][1])
     )
-
-
-class Gathered:
-    """Decoded images on the device, one after the other, in memory that is kept from batch to batch.
-
-    Attributes
-    ----------
-    pixels, layout : pyopencl.Buffer
-        As a decoder makes them.
-    rows : ndarray of int32, shape (n, 32)
-        The layout, on the host.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.pixels = engine.empty(1)
-        self.layout: Any = None
-        self.rows = np.zeros((0, 32), np.int32)
-
-    def take(self, images: Sequence[np.ndarray | None]) -> Gathered:
-        """Copy decoded images to the device; None leaves the place of an image in the result as it is.
-
-        Raises
-        ------
-        ValueError
-            If one is no RGB image of bytes, or they are too many.
-        """
-        import pyopencl as cl
-
-        self.rows = np.zeros((len(images), 32), np.int32)
-        self.rows[:, 0] = -1
-        total = 0
-        for row, image in zip(self.rows, images, strict=True):
-            if image is None:
-                continue
-            if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
-                raise ValueError(
-                    f"an image is {image.dtype} of shape {image.shape}: allowed is uint8, (height, width, 3)"
-                )
-            if total + image.size > MOST_BYTES:
-                raise ValueError(f"{len(images)} images are more than {MOST_BYTES} bytes: take fewer at once")
-            row[:6] = image.shape[1], image.shape[0], 3, 0, total, 3 * image.shape[1]
-            total += image.size
-        if total > self.pixels.size:
-            self.pixels = self._engine.empty(total)
-        if total:
-            flags, queue = cl.map_flags.WRITE_INVALIDATE_REGION, self._engine.queue
-            mapped, _ = cl.enqueue_map_buffer(queue, self.pixels, flags, 0, (total,), np.uint8)
-            for row, image in zip(self.rows, images, strict=True):
-                if image is not None:
-                    mapped[row[4] : row[4] + image.size].reshape(image.shape)[:] = image
-            mapped.base.release(queue)
-        self.layout = self._engine.upload(self.rows)
-        return self
-
-
-class Results:
-    """Memory for batches that are done: handed out, and handed out again when nobody refers to it any more.
-
-    Where the device is the processor itself, the kernel writes straight into it.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        import pyopencl as cl
-
-        self._context = engine.context
-        self._shared = bool(engine.device.type & cl.device_type.CPU)
-        self._kept: list[Result] = []
-
-    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Result:
-        """Return a result of this shape that nobody else holds."""
-        for result in self._kept:
-            if result.array.shape == shape and result.array.dtype == dtype and result.free():
-                return result
-        self._kept = [r for r in self._kept if not r.free() or r.array.shape == shape][-8:]
-        result = Result(self._context, shape, dtype, self._shared)
-        self._kept.append(result)
-        return result
-
-
-class Result:
-    """An array of the host and the buffer that a kernel writes for it."""
-
-    def __init__(self, context: Any, shape: tuple[int, ...], dtype: np.dtype, shared: bool) -> None:
-        import pyopencl as cl
-
-        room = max(1, int(np.prod(shape)) * dtype.itemsize)
-        # TensorFlow takes an array without copying it where it begins at a multiple of 64 bytes.
-        memory = np.empty(room + 64, np.uint8)
-        start = -memory.ctypes.data % 64
-        self.owner = memory
-        self.array = memory[start : start + int(np.prod(shape)) * dtype.itemsize].view(dtype).reshape(shape)
-        self.shared = shared
-        if shared:
-            flags = cl.mem_flags.WRITE_ONLY | cl.mem_flags.USE_HOST_PTR
-            self.buffer = cl.Buffer(context, flags, hostbuf=memory[start : start + room])
-        else:
-            self.buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, room)
-        del memory
-        # NumPy makes every view refer to the memory itself: as many references as now mean that no view is left.
-        self._alone = sys.getrefcount(self.owner)
-
-    def free(self) -> bool:
-        """Say whether nobody outside holds the array or a part of it."""
-        return sys.getrefcount(self.owner) <= self._alone
-
-    def fetch(self, engine: Engine) -> None:
-        """Wait for the device and make what it wrote visible in `array`."""
-        import pyopencl as cl
-
-        if self.shared:
-            mapped, _ = cl.enqueue_map_buffer(
-                engine.queue, self.buffer, cl.map_flags.READ, 0, self.array.shape, self.array.dtype
-            )
-            mapped.base.release(engine.queue)
-            engine.queue.finish()
-        else:
-            engine.download(self.buffer, self.array)
 
 
 @lru_cache(maxsize=1)

@@ -19,6 +19,7 @@ _NAMES = {
     "random_brightness_per_pixel": "augment",
     "random_saturation": "augment",
     "normalize_clip": "augment",
+    "jpeg_tokens": "tokens",
     "preprocess": "fused",
     "preprocess_planes": "fused",
 }
