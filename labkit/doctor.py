@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from labkit import shipped
 from labkit.notebook import ENVIRONMENT, cores
+from labkit.offload import drivers
 
 #: What the default photos and a recording need, in bytes; below it a reader is warned first.
 DISK_BYTES = 2 * 10**9
@@ -25,28 +26,30 @@ import json, tensorflow as tf
 devices = [d.name.split(":", 1)[1] for d in tf.config.list_physical_devices()]
 print(json.dumps({"version": tf.__version__, "devices": devices}))
 """
+#: What a child lists: every device that may be used in its process.
 _OPENCL = """
 import json, os, sys
-folder = os.environ.get("LABKIT_KERNELS")
+from labkit.offload import devices, drivers
+drivers.prepare(alone=sys.argv[1] == "alone")
+print(json.dumps([[d.platform, d.name, d.owner, d.kind, d.compute_units] for d in devices()]))
+"""
+#: Another child for each device: it compiles and runs a kernel there, and compares.
+_KERNEL = """
+import json, sys
+from labkit.offload import Engine, devices, drivers
+drivers.prepare(alone=sys.argv[1] == "alone")
 import numpy as np, pyopencl as cl
-source = open(os.path.join(folder, "normalize_clip.cl")).read()
-found = []
-for platform in cl.get_platforms():
-    for device in platform.get_devices():
-        context = cl.Context([device])
-        queue = cl.CommandQueue(context)
-        program = cl.Program(context, source).build()
-        pixels = np.arange(256, dtype=np.uint8)
-        flags = cl.mem_flags
-        given = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=pixels)
-        result = np.empty(256, np.float32)
-        taken = cl.Buffer(context, flags.WRITE_ONLY, result.nbytes)
-        program.normalize_clip(queue, (256,), None, given, taken, np.float32(0.25), np.int32(256))
-        cl.enqueue_copy(queue, result, taken)
-        truth = np.clip(pixels.astype(np.float32) / np.float32(255) + np.float32(0.25), 0, 1)
-        right = bool(np.abs(result - truth).max() < 1e-6)
-        found.append([platform.name.strip(), device.name.strip(), right])
-print(json.dumps(found))
+wanted = tuple(json.loads(sys.argv[2]))
+engine = Engine(next(d for d in devices() if (d.platform, d.name, d.owner) == wanted))
+source = "kernel void prove(global const uchar *in, global float *out, const float delta)"
+source += "{ size_t i = get_global_id(0); out[i] = clamp(in[i] / 255.0f + delta, 0.0f, 1.0f); }"
+pixels = np.arange(256, dtype=np.uint8)
+taken = engine.empty(1024)
+kernel = cl.Kernel(engine.build(source, "the doctor's kernel"), "prove")
+engine.run(kernel, (256,), engine.upload(pixels), taken, np.float32(0.25))
+result = engine.download(taken, np.empty(256, np.float32))
+truth = np.clip(pixels.astype(np.float32) / np.float32(255) + np.float32(0.25), 0, 1)
+print(json.dumps(bool(np.abs(result - truth).max() < 1e-6)))
 """
 _TFDS = """
 import importlib.metadata, json, tensorflow_datasets as tfds
@@ -75,7 +78,8 @@ def examine() -> Iterator[Finding]:
     reply = _ask(_TENSORFLOW)
     yield _tensorflow(reply)
     yield _devices([] if isinstance(reply, str) else reply["devices"])
-    for look in (_opencl, _tfds, _disk, _memory):
+    yield from _opencl()
+    for look in (_tfds, _disk, _memory):
         yield look()
 
 
@@ -100,24 +104,30 @@ def _devices(names: list[str]) -> Finding:
     return Finding("devices", bool(names), text)
 
 
-def _opencl() -> Finding:
-    remedy = "only the offload notebook needs it: pip install 'labkit[opencl]', or conda install pyopencl pocl"
-    reply = _ask(_OPENCL, LABKIT_KERNELS=str(shipped.folder("kernels")))
-    if isinstance(reply, str) and "unknown target CPU" in reply:
-        # PoCL 3.0 from pip compiles with LLVM 14, which predates, for example, AMD's Zen 5.
-        reason = f"the driver's compiler is older than this processor ({reply})"
-        remedy = "only the offload notebook needs it: conda install pyopencl pocl brings a newer one"
-        return Finding("OpenCL", False, f"{reason}; {remedy}", required=False)
-    if isinstance(reply, str):
-        return Finding("OpenCL", False, f"{reply}; {remedy}", required=False)
-    if not reply:
-        return Finding("OpenCL", False, f"no platform; {remedy}", required=False)
-    wrong = [name for name, _, right in reply if not right]
-    if wrong:
-        return Finding(
-            "OpenCL", False, f"{', '.join(wrong)} computes a wrong result: use another driver", required=False
-        )
-    return Finding("OpenCL", True, "; ".join(f"{platform} ({device})" for platform, device, _ in reply))
+def _opencl() -> Iterator[Finding]:
+    """Yield one line for each device of each platform; one that only the card's own process can use says so."""
+    remedy = f"only the offload notebook needs it: {drivers.remedy()}"
+    shared = _ask(_OPENCL, "shared")
+    # A driver that clashes with TensorFlow's LLVM is asked where TensorFlow is not.
+    alone = _ask(_OPENCL, "alone")
+    if isinstance(shared, str) and isinstance(alone, str):
+        yield Finding("OpenCL", False, f"{shared}; {remedy}", required=False)
+        return
+    beside = [] if isinstance(shared, str) else shared
+    for row in [*beside, *([] if isinstance(alone, str) else [row for row in alone if row not in beside])]:
+        platform_name, name, owner, kind, units = row
+        proved = _ask(_KERNEL, "shared" if row in beside else "alone", json.dumps([platform_name, name, owner]))
+        text = f"{name} ({kind}, {units} compute units, {platform_name} from {owner})"
+        if row not in beside:
+            text += ": for the card only, its driver clashes with the LLVM inside TensorFlow"
+        if isinstance(proved, str):
+            text += f": a kernel there failed: {proved}"
+        elif not proved:
+            text += ": it computes a wrong result, choose another"
+        yield Finding("OpenCL", proved is True, text, required=False)
+    if not beside:
+        reason = shared if isinstance(shared, str) else "no device that can be used beside TensorFlow"
+        yield Finding("OpenCL", False, f"{reason}; {remedy}", required=False)
 
 
 def _tfds() -> Finding:
@@ -159,12 +169,12 @@ def _memory() -> Finding:
     )
 
 
-def _ask(code: str, **environment: str) -> Any:
+def _ask(code: str, *words: str) -> Any:
     """Run `code` in a child and return what it prints as JSON, or one line that says how it failed."""
-    env = {**os.environ, **ENVIRONMENT, **environment}
+    env = {**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
     try:
         child = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env, check=False
+            [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120, env=env, check=False
         )
     except subprocess.TimeoutExpired:
         return "no answer within 120 s"
@@ -174,4 +184,5 @@ def _ask(code: str, **environment: str) -> Any:
         return f"crashed with signal {-child.returncode} while loading"
     lines = child.stderr.strip().splitlines() or ["no message"]
     told = next((line for line in reversed(lines) if "error:" in line.lower()), lines[-1])
+    told = re.sub(r"^[\w.]*(RuntimeError|NoDevice): ", "", told)
     return told if len(told) < 200 else told[:197] + "..."

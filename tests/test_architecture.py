@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "intervals": set(),
     # left of Trace: data, pipelines' ends, the recorder
     "shipped": set(),
+    "bars": set(),
     "photo_files": {"shipped"},
     "photo_folder": {"photo_files"},
     "tfds_sets": {"photo_files", "shipped", "trace"},
@@ -64,7 +65,7 @@ MAY_IMPORT = {
     "colab": {"trace"},
     "doctor": {"notebook", "offload", "photos"},
     "reference": set(),
-    "offload": {"augment", "charts", "photos", "picture", "reference", "shipped", "simulate", "trace"},
+    "offload": {"augment", "bars", "charts", "picture", "reference", "shipped", "simulate", "trace"},
     "augment": set(),
     "ladder": {"augment", "memory", "notebook", "photos", "records", "recorder"},
     "card": {"framing", "offload", "photos", "trace"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -14,11 +15,17 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from labkit import doctor
+from labkit import doctor, offload
 from labkit.cli import app
 from labkit.notebook import execute
+from labkit.offload import drivers
 
 TOPICS = ["Python", "TensorFlow", "devices", "OpenCL", "tfds", "disk", "memory"]
+
+
+def topics(lines):
+    """Return the topics in their order, one for all its lines: OpenCL has one for each device."""
+    return [topic for topic, _ in itertools.groupby(line.split()[1] for line in lines)]
 
 
 def labkit(*arguments, **environment):
@@ -31,21 +38,40 @@ def labkit(*arguments, **environment):
     )
 
 
-def test_doctor_reports_every_topic_on_one_line_each():
+def test_doctor_reports_every_topic_in_lines():
     done = labkit("doctor")
     lines = done.stdout.splitlines()
-    assert [line.split()[1] for line in lines] == TOPICS
+    assert topics(lines) == TOPICS
     assert all(line.startswith(("ok  ", "note", "FAIL")) for line in lines)
     assert done.returncode == int(any(line.startswith("FAIL") for line in lines))
     assert re.search(r"ok +TensorFlow +2\.\d+", done.stdout)
 
 
-def test_opencl_is_proved_by_running_a_kernel():
-    """Where a driver answers, its result was compared; where none does, the line says what to do."""
-    finding = doctor._opencl()
-    if os.environ.get("LABKIT_REQUIRE_OPENCL"):
-        assert finding.ok, finding
-    assert finding.ok or "only the offload notebook needs it" in finding.text
+@pytest.mark.opencl
+def test_every_device_is_listed_and_proved_by_a_kernel():
+    """Those that cannot be used beside TensorFlow are listed with the word that says so."""
+    found = list(doctor._opencl())
+    assert found[0].ok, found[0]
+    for device, finding in zip(offload.devices(), found, strict=False):
+        assert finding.text.startswith(device.name)
+        assert "for the card only" not in finding.text
+    more = found[len(offload.devices()) :]
+    assert all("for the card only" in finding.text for finding in more)
+    assert len(more) >= sum(map(drivers.clashes, drivers.installed()))
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize(
+    ("result", "words"), [("result * 2", "computes a wrong result"), ("1 / 0", "a kernel there failed: .*division")]
+)
+def test_a_device_that_fails_is_named(monkeypatch, result, words):
+    spoilt = doctor._KERNEL.replace("abs(result - truth)", f"abs(({result}) - truth)")
+    assert spoilt != doctor._KERNEL
+    monkeypatch.setattr(doctor, "_KERNEL", spoilt)
+    finding = next(iter(doctor._opencl()))
+    assert not finding.ok
+    assert not finding.required
+    assert re.search(words, finding.text)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +94,8 @@ def test_doctor_says_what_to_do_about_what_is_missing(tmp_path, module, topic, w
 def test_a_crash_while_loading_is_a_line_not_a_crash(tmp_path):
     (tmp_path / "pyopencl.py").write_text("import os; os.kill(os.getpid(), 11)")
     done = labkit("doctor", PYTHONPATH=str(tmp_path))
-    assert "crashed with signal 11" in done.stdout
-    assert [line.split()[1] for line in done.stdout.splitlines()] == TOPICS
+    assert re.search("OpenCL .*(killed by|crashed with) signal 11", done.stdout)
+    assert topics(done.stdout.splitlines()) == TOPICS
 
 
 def test_an_empty_tfds_is_recognised(tmp_path):

@@ -30,7 +30,6 @@ _NAMES = {
     "save_binary": "binaries",
     "SmartSSD": "smartssd",
 }
-_FILES = ("binaries", "cache", "decoder", "drivers", "engine", "jpeg", "pool", "smartssd", "spans", "watched")
 __all__ = sorted(_NAMES)
 
 
@@ -49,8 +48,6 @@ sys.modules[__name__].__class__ = _Offload
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return getattr(importlib.import_module(f"labkit.offload.{_NAMES[name]}"), name)
-    if name in _FILES:
-        return importlib.import_module(f"labkit.offload.{name}")
     raise AttributeError(f"labkit.offload has no {name!r}; it offers: {', '.join(__all__)}")
 
 

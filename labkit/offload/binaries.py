@@ -11,6 +11,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,9 @@ def save_binary(program: Any, path: str | os.PathLike[str]) -> Path:
     import pyopencl as cl
 
     try:
-        binaries = program.get_info(cl.program_info.BINARIES)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pyopencl's, about a program that is not built
+            binaries = program.get_info(cl.program_info.BINARIES)
     except (cl.Error, AttributeError) as error:
         raise ValueError(f"the program cannot be saved: {str(error).splitlines()[0]}") from None
     if len(binaries) != 1 or not binaries[0]:
@@ -128,12 +132,13 @@ def _tried(path: Path, engine: Engine) -> str | None:
     mine = next((d for d in devices() if d.opencl == engine.device), None)
     wanted = json.dumps((mine.platform, mine.name, mine.owner) if mine else ("", "", ""))
     command = [sys.executable, "-c", _PROBE, str(path), drivers.mode(), wanted]
-    try:
-        child = subprocess.run(
-            command, capture_output=True, text=True, env=cache.environment(), timeout=LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"its driver did not answer within {LIMIT_S:.0f} s"
+    # PoCL unpacks a binary among its compiled kernels: half of one must not stay there.
+    with tempfile.TemporaryDirectory(prefix="labkit-opencl-") as folder:
+        env = {**cache.environment(), "POCL_CACHE_DIR": folder, cache.SOUND: folder}
+        try:
+            child = subprocess.run(command, capture_output=True, text=True, env=env, timeout=LIMIT_S, check=False)
+        except subprocess.TimeoutExpired:
+            return f"its driver did not answer within {LIMIT_S:.0f} s"
     if child.returncode < 0:
         return f"its driver crashed on it (signal {-child.returncode})"
     if child.returncode:

@@ -34,6 +34,8 @@ LIMIT_S = 60.0
 #: PoCL leaves an empty file behind for each process; one of a process that is gone may be deleted.
 _OLD_S = 3600.0
 
+_DOCTOR = "`labkit doctor` says more"
+
 #: What the child does: load what is not known, then have a small kernel compiled, kept and run.
 _PROBE = """
 import ctypes, json, sys
@@ -91,11 +93,13 @@ def ready(folder: Path, key: str, alone: bool) -> Path:
     elif key in keys and set(there) <= set(known):
         return folder
     if reason := probe(folder, alone):
+        # Is it this folder, or does the driver crash anywhere?
+        with tempfile.TemporaryDirectory(prefix="labkit-opencl-") as fresh:
+            if probe(Path(fresh), alone):
+                del os.environ[SOUND]
+                raise RuntimeError(f"OpenCL cannot be used here: a child that tried it {reason}; {_DOCTOR}")
+        warnings.warn(f"compiled kernels in {folder} are damaged: all are compiled anew", stacklevel=3)
         empty(folder)
-        if reason := probe(folder, alone):
-            del os.environ[SOUND]
-            raise RuntimeError(f"OpenCL cannot be used here: a child that tried it {reason}; `labkit doctor` says more")
-        warnings.warn(f"compiled kernels in {folder} were damaged and are compiled anew", stacklevel=3)
     seal(folder, key)
     return folder
 

@@ -74,7 +74,7 @@ def devices() -> tuple[Device, ...]:
     Raises
     ------
     NoDevice
-        If pyopencl is not installed.
+        If pyopencl cannot be imported.
     RuntimeError
         If this process was forked from one in which OpenCL was in use, or if the drivers crash.
     """
@@ -83,7 +83,7 @@ def devices() -> tuple[Device, ...]:
     try:
         import pyopencl as cl
     except ImportError as error:
-        raise NoDevice(f"pyopencl is not installed here; {drivers.remedy()}") from error
+        raise NoDevice(f"pyopencl cannot be imported here ({error}); {drivers.remedy()}") from error
     try:
         platforms = cl.get_platforms()
     except cl.Error:  # PLATFORM_NOT_FOUND: no driver at all

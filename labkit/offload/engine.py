@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -97,17 +98,40 @@ class Engine:
         if name in self._prebuilt and not options:
             return cl.Kernel(self._prebuilt[name], name)
         key = file or name.removesuffix("_task"), options
-        if key not in self._programs:
-            folder = shipped.folder("kernels")
-            path = folder / f"{key[0]}.cl"
-            if not path.is_file():
-                there = ", ".join(sorted(p.stem for p in folder.glob("*.cl")))
-                raise ValueError(f"there is no kernel file {key[0]!r}; there are: {there}")
-            self._programs[key] = self.build(path.read_text(encoding="utf-8"), path.name, options)
-        program = self._programs[key]
+        program = self._programs.get(key) or self.compile(*key)
         if name not in program.kernel_names.split(";"):
             raise ValueError(f"{key[0]}.cl has no kernel {name!r}; it has: {program.kernel_names.replace(';', ', ')}")
         return cl.Kernel(program, name)
+
+    def compile(self, file: str, options: str = "") -> Any:
+        """Return the program of ``kernels/<file>.cl``, compiled once; errors as in `kernel`."""
+        key = file, options
+        if key not in self._programs:
+            folder = shipped.folder("kernels")
+            path = folder / f"{file}.cl"
+            if not path.is_file():
+                there = ", ".join(sorted(p.stem for p in folder.glob("*.cl")))
+                raise ValueError(f"there is no kernel file {file!r}; there are: {there}")
+            self._programs[key] = self.build(path.read_text(encoding="utf-8"), path.name, options)
+        return self._programs[key]
+
+    def warm_up(self, progress: bool = True) -> None:
+        """Compile every kernel of the lab, and launch once what a work item needs; quick where that was done before.
+
+        PoCL compiles twice: a file when it is built, and each kernel of it when it is first launched.
+
+        Parameters
+        ----------
+        progress : bool
+            Show a bar, which is gone afterwards; LABKIT_FAST silences it too.
+        """
+        from labkit.offload import warming
+
+        warming.warm_up(self, progress and not os.environ.get("LABKIT_FAST"))
+
+    def compiled(self) -> list[str]:
+        """Return the files of the kernels that are compiled for this engine, without ``.cl``, sorted."""
+        return sorted({file for file, _ in self._programs})
 
     def take(self, program: Any) -> None:
         """Have `kernel` take the kernels of this program instead of compiling them; see `load_binary`."""

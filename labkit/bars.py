@@ -1,0 +1,51 @@
+"""A progress bar that leaves nothing behind, in a terminal and in a notebook."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.0) -> Iterator[Callable[[], Any]]:
+    """Give a function to call after each step.
+
+    Parameters
+    ----------
+    total : int or None
+        Steps; None where nobody knows.
+    title : str
+    hidden : bool
+        Show nothing.
+    delay_s : float
+        Seconds until there is somebody to wait: what is over before shows no bar.
+    """
+    from tqdm.auto import tqdm
+
+    class Bar(tqdm):
+        monitor_interval = 0  # no thread of its own
+        _shown: Any = None
+
+        def display(self, *args: Any, check_delay: bool = True, **words: Any) -> Any:
+            """Show the bar of a notebook in an output that can be emptied: tqdm would leave a view without a model."""
+            if not hasattr(self, "container"):  # in a terminal
+                return super().display(*args, **words)
+            if check_delay and not self.displayed and time.time() - self.start_t >= delay_s:
+                from IPython.display import display
+
+                self.displayed, self._shown = True, display(self.container, display_id=True)
+            return super().display(*args, check_delay=False, **words)
+
+        def close(self) -> None:
+            """End the bar; of a notebook's nothing is left, not even for the day when no kernel runs."""
+            super().close()
+            if self._shown is not None:
+                self._shown.update({"text/plain": ""}, raw=True)
+                self._shown = None
+
+    # In a notebook, tqdm shows a bar that has no delay by itself, before this class could keep hold of it.
+    delay = max(delay_s, 1e-9)
+    with Bar(total=total, desc=title, unit="step", disable=hidden, delay=delay, leave=False) as shown:
+        yield shown.update
