@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -344,12 +343,4 @@ class _Found:
 
     def steps(self) -> np.ndarray:
         """Return the quantisation tables, uint16 (n, 64), in natural order."""
-        return np.stack([natural(table) for table in self.quantisers])
-
-
-@lru_cache(1024)
-def natural(table: bytes) -> np.ndarray:
-    """Return a quantisation table of 64 or 128 bytes, in zigzag order, as 64 uint16 row by row."""
-    values = np.zeros(64, np.uint16)
-    values[huffman.ZIGZAG] = np.frombuffer(table, np.uint8 if len(table) == 64 else ">u2")
-    return values
+        return np.stack([huffman.natural(table) for table in self.quantisers])

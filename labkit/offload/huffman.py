@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -59,3 +60,11 @@ def build(tables: Sequence[tuple[bytes, bool]]) -> tuple[np.ndarray, np.ndarray]
         filled = np.repeat(word[short], 1 << (LOOK - lengths[short]))
         lookups[n, : len(filled)] = filled
     return lookups, codes
+
+
+@lru_cache(1024)
+def natural(table: bytes) -> np.ndarray:
+    """Return a quantisation table of 64 or 128 bytes, in zigzag order, as 64 uint16 row by row."""
+    values = np.zeros(64, np.uint16)
+    values[ZIGZAG] = np.frombuffer(table, np.uint8 if len(table) == 64 else ">u2")
+    return values

@@ -20,6 +20,9 @@ _NAMES = {
     "random_saturation": "augment",
     "normalize_clip": "augment",
     "jpeg_tokens": "tokens",
+    "jpeg_entropy": "jpeg",
+    "jpeg_idct": "jpeg",
+    "jpeg_color": "jpeg",
     "preprocess": "fused",
     "preprocess_planes": "fused",
 }
