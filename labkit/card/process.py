@@ -295,7 +295,7 @@ class Card:
         with client.Client(folder() / f"{self.name}.sock") as asked:
             return Running(**json.loads(asked.ask(Op.STATUS).payload))
 
-    def uri(self, path: str | os.PathLike[str] = "", **parameters: Any) -> str:
+    def uri(self, path: str | os.PathLike[str] = "", /, **parameters: Any) -> str:
         """Return the name under which TensorFlow reads a file, a folder, or a pattern through this card.
 
         Parameters
@@ -303,31 +303,31 @@ class Card:
         path : str or path
             From the root of the card, or an absolute path inside the root.
         **parameters
-            ``size``, ``dtype``, ``path``... as in ``uri("a.jpg", size=224, dtype="float32")``. `protocol.PARAMETERS`.
+            What is to become of an image: ``size=224, dtype="float32"`` and so on, see `labkit.card`.
 
         Raises
         ------
         ValueError
-            For a parameter that no card knows, or a value that is not allowed.
+            For a parameter that no card knows, a value that is not allowed, or a path outside the root.
         """
-        return uri(path, self.name, root=self.root, **parameters)
+        inside = os.fspath(path)
+        if os.path.isabs(inside):
+            try:
+                inside = str(Path(inside).relative_to(self.root.absolute()))
+            except ValueError:
+                raise ValueError(f"{inside} is not in {self.root}, the folder that the card serves") from None
+        return uri(self.name, inside, **parameters)
 
 
-def uri(path: str | os.PathLike[str], name: str = "card0", *, root: Path | None = None, **parameters: Any) -> str:
-    """Return ``smartssd://<name>/<path>?<parameters>``; see `Card.uri`."""
-    inside = os.fspath(path)
-    if os.path.isabs(inside) and root is not None:
-        try:
-            inside = str(Path(inside).relative_to(root.absolute()))
-        except ValueError:
-            raise ValueError(f"{inside} is not in {root}, the folder that the card serves") from None
+def uri(name: str, path: str = "", /, **parameters: Any) -> str:
+    """Return ``smartssd://<name>/<path>?<parameters>``; `path` begins at the root of the card, see `Card.uri`."""
     given = {key: str(int(value)) if isinstance(value, bool) else str(value) for key, value in parameters.items()}
     query = "&".join(f"{key}={value}" for key, value in given.items())
     try:
         protocol.recipe(query)
     except Refused as refusal:
         raise ValueError(str(refusal)) from None
-    return f"{protocol.SCHEME}{protocol.check_card(name)}/{inside.lstrip('/')}{'?' if query else ''}{query}"
+    return f"{protocol.SCHEME}{protocol.check_card(name)}/{path.lstrip('/')}{'?' if query else ''}{query}"
 
 
 def _forget(name: str) -> None:

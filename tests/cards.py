@@ -1,0 +1,44 @@
+"""What the tests of the card share: a folder of small images whose pixels are known, and a place for sockets."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import numpy as np
+import psutil
+from PIL import Image
+
+SIZE = 8
+
+
+def jpeg(number: int, width: int = 24, height: int = 16) -> bytes:
+    """Return a small JPEG unlike that of any other number below 4096."""
+    rng = np.random.default_rng(number)
+    colours = rng.integers(0, 256, (2, 3, 3), np.uint8)
+    file = io.BytesIO()
+    image = Image.fromarray(colours).resize((width, height), Image.BILINEAR)
+    image.save(file, "JPEG", quality=90, subsampling=number % 3)
+    return file.getvalue()
+
+
+def expected(data: bytes, size: int = SIZE) -> np.ndarray:
+    """Return what TensorFlow makes of a JPEG: float32 of shape (size, size, 3), not rounded."""
+    import tensorflow as tf
+
+    return tf.image.resize(tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"), (size, size)).numpy()
+
+
+def processes(folder) -> list[int]:
+    """Return the processes that are cards with their sockets in a folder, however they were started."""
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline", "status"]):
+        words = process.info["cmdline"] or []
+        if "labkit.card.daemon" in words and str(folder) in words[-1] and process.info["status"] != "zombie":
+            found.append(process.info["pid"])
+    return found
+
+
+def sockets(folder) -> list[str]:
+    """Return the sockets in a folder."""
+    return sorted(name for name in os.listdir(folder) if name.endswith((".sock", ".new")))
