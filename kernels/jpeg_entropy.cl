@@ -176,7 +176,7 @@ static void interval(const int i, __global const uchar *restrict streams, __glob
                 value = (int)((tail >> 1) >> (63 - size)) + (~(int)((long)tail >> 63) & (1 - (1 << size)));
                 const int place = ZIGZAG[k];
                 out[place] = (short)value;
-                mask |= place;
+                mask |= size == 0 ? 0 : place; /* 16 zeros are a token, too */
             } while (k < 63);
             masks[block[j]] = (uchar)mask;
             if (k > 63 && k < 128)

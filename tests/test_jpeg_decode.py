@@ -140,7 +140,7 @@ def test_values_beyond_what_an_encoder_writes_wrap_and_saturate_alike(decoder):
             blocks = [rng.integers(-top, top + 1, (4, 4, 64)) * (rng.random((4, 4, 64)) < d) for d in (0.05, 0.3, 1.0)]
             blocks[1][:, :, 8:] = 0  # the first row alone
             image = np.zeros((32, 32, 3))
-            files.append(corpus.encode(image, "444", blocks=blocks, quantiser=steps, wide=True))
+            files.append(corpus.encode(image, "rgb", blocks=blocks, quantiser=steps, wide=True))
     assert differing(decoder, files) == []
 
 
