@@ -297,3 +297,38 @@ def test_cards_are_compared_by_their_figures():
     assert len({SmartSSD(), SmartSSD(), SmartSSD(decoders=2)}) == 2
     assert dataclasses.asdict(SmartSSD())["clock_mhz"] == 243
     assert smartssd.SmartSSD is SmartSSD
+
+
+# -- the twins in the kernels' place ---------------------------------------------------------------------
+
+
+@pytest.mark.opencl
+def test_the_twins_give_the_bytes_of_the_device():
+    from labkit import offload
+    from labkit.offload import twins
+
+    images = [jpeg(w, h, seed=w, **o) for o in KINDS.values() for w, h in ((17, 9), (65, 33))]
+    images += [jpeg(64, 64, progressive=True), images[1][:-60], b"no JPEG"]
+    theirs, ours = offload.decode(images), twins.decode(images)
+    assert [s.ok for s in ours.status] == [s.ok for s in theirs.status]
+    assert sum(s.text == twins.TWIN for s in ours.status) == sum(s.where == "device" for s in theirs.status) == 12
+    for a, b in zip(ours.images, theirs.images, strict=True):
+        assert (a is None and b is None) or np.array_equal(a, b)
+    for options in ({}, {"dtype": "float32", "augment": True, "seed": 8, "counter": 3}):
+        a, b = (module.preprocess(images, size=32, **options) for module in (twins, offload))
+        assert np.array_equal(a.images, b.images)
+    assert ours.images[-1] is None
+    assert not a.images[-1].any()
+
+
+def test_a_machine_without_pyopencl_has_no_device(tmp_path):
+    """In a process of its own: OpenCL that is missing stays missing."""
+    import os
+    import subprocess
+    import sys
+
+    (tmp_path / "pyopencl.py").write_text("raise ImportError('none here')")
+    code = "from labkit.offload import twins; print(twins.has_device())"
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True)
+    assert done.stdout.strip() == b"False", done.stderr
