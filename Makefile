@@ -11,10 +11,10 @@ export TF_CPP_MIN_LOG_LEVEL = 2
 export TF_ENABLE_ONEDNN_OPTS = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test lab data doctor notebooks lint fix bench constraints chromium clean
+.PHONY: help tour test test-kernels-oclgrind lab data doctor notebooks lint fix bench constraints chromium oclgrind clean
 
 help: ## list the verbs
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, write build/tour/index.html
 	@$(BIN)/labkit tour
@@ -23,6 +23,9 @@ test: $(READY) chromium ## run everything: unit tests, every notebook under nbva
 	@$(BIN)/labkit data --scale tiny
 	@$(BIN)/python -m pytest
 	@$(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
+
+test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgrind, and five planted bugs
+	@$(BIN)/python tests/oclgrind.py
 
 lab: $(READY) ## open JupyterLab on notebook 00
 	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_read_a_timeline.ipynb
@@ -73,4 +76,15 @@ chromium:
 	  echo "WARNING: chromium could not be installed" >&2; \
 	else \
 	  echo "WARNING: no Chromium here and no right to install it: THE BROWSER TEST WILL BE SKIPPED (apt install chromium)" >&2; \
+	fi
+
+# Oclgrind is Debian's, too.
+oclgrind:
+	@command -v oclgrind >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing oclgrind"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends oclgrind >/dev/null || \
+	  echo "WARNING: oclgrind could not be installed" >&2; \
+	else \
+	  echo "WARNING: no Oclgrind here and no right to install it (apt install oclgrind)" >&2; \
 	fi

@@ -311,6 +311,7 @@ def test_a_folder_of_the_readers_is_used_and_never_emptied(home, tmp_path):
     assert any(own.rglob("triple.so"))
 
 
+@pytest.mark.opencl
 def test_a_driver_that_crashes_everywhere_is_a_sentence_and_empties_nothing(filled, home, tmp_path):
     shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
     (tmp_path / "pyopencl.py").write_text("import os; os.kill(os.getpid(), 11)")
@@ -321,6 +322,7 @@ def test_a_driver_that_crashes_everywhere_is_a_sentence_and_empties_nothing(fill
     assert sorted(tmp_path.rglob("*.so")) == before
 
 
+@pytest.mark.opencl
 def test_length_of_bitcode_and_libraries_is_read_from_their_headers(filled):
     for path in [*filled.rglob("*.so"), *filled.rglob("*.bc")]:
         assert cache.whole(path)

@@ -130,9 +130,11 @@ class _Parameter:
         self.constant = bool(kernel.get_arg_info(place, info.TYPE_QUALIFIER) & cl.kernel_arg_type_qualifier.CONST)
         self.constant |= where == cl.kernel_arg_address_qualifier.CONSTANT
         base = text.rstrip("*").strip()
-        self.type = _LONG.get(base, base) + "*" * self.pointer
-        # A vector of four floats is an array of floats four times as long.
-        self.dtype = TYPES.get(re.sub(r"\d+$", "", _LONG.get(base, base)))
+        base = _LONG.get(base, base)
+        self.type = base + "*" * self.pointer
+        # A pointer to vectors of four floats takes an array of floats, and such a vector an array of four.
+        kind, self.width = re.fullmatch(r"(.*?)(\d*)", base).groups()
+        self.dtype = TYPES.get(kind)
 
     def value(self, value: Any, engine: Any) -> _Given:
         """Return what to pass for `value`."""
@@ -144,6 +146,14 @@ class _Parameter:
         if self.dtype is None:
             raise Refused(f"{told}, which this trial cannot pass; allowed: {', '.join(TYPES)} and pointers to them")
         wanted = np.dtype(self.dtype)
+        if not self.pointer and self.width:
+            if not isinstance(value, np.ndarray) or value.dtype != wanted or value.size != int(self.width):
+                got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)
+                raise Refused(f"{told} and needs an array of {self.width} {wanted}, got {got}")
+            # A vector of three takes the room of four.
+            padded = np.zeros(4 if self.width == "3" else value.size, wanted)
+            padded[: value.size] = value.ravel()
+            return _Given(padded)
         if not self.pointer:
             if isinstance(value, np.ndarray) and value.ndim:
                 raise Refused(f"{told}, a number, and got an array of {value.dtype} {value.shape}")
