@@ -270,7 +270,6 @@ class Card:
     def stop(self) -> None:
         """Stop the card; a second call, or one after its process was killed, tidies up."""
         self._tidy(sweep=True)
-        _forget(self.name)
 
     def _tidy(self, *, sweep: bool) -> None:
         if self._finalizer is not None:
@@ -352,6 +351,7 @@ def _end(child: subprocess.Popen[bytes], name: str, owner: int, *, sweep: bool =
         with contextlib.suppress(OSError), _locked(name) as mine:
             if mine:
                 _sweep(name)
+        _forget(name)
 
 
 def _line(child: subprocess.Popen[bytes], limit_s: float) -> dict[str, Any]:

@@ -574,30 +574,43 @@ void Open(const TF_Filesystem*, const char* uri, TF_RandomAccessFile* file, TF_S
   });
 }
 
-void CloseRegion(TF_ReadOnlyMemoryRegion* region) { delete static_cast<std::string*>(region->plugin_memory_region); }
+// A file as memory. TensorFlow uses it as the memory of a tensor, which must begin at a multiple of 64 bytes.
+struct Region {
+  static constexpr size_t kAlignment = 64;
+  std::unique_ptr<char, decltype(&free)> data{nullptr, &free};
+  uint64_t size = 0;
+};
+
+void CloseRegion(TF_ReadOnlyMemoryRegion* region) { delete static_cast<Region*>(region->plugin_memory_region); }
 const void* RegionData(const TF_ReadOnlyMemoryRegion* region) {
-  return static_cast<std::string*>(region->plugin_memory_region)->data();
+  return static_cast<Region*>(region->plugin_memory_region)->data.get();
 }
 uint64_t RegionLength(const TF_ReadOnlyMemoryRegion* region) {
-  return static_cast<std::string*>(region->plugin_memory_region)->size();
+  return static_cast<Region*>(region->plugin_memory_region)->size;
 }
 
 void OpenRegion(const TF_Filesystem*, const char* uri, TF_ReadOnlyMemoryRegion* region, TF_Status* status) {
   Guard<int>(status, 0, [&] {
     File file;
     if (!Parse(uri, &file.name, status)) return 0;
-    auto whole = std::make_unique<std::string>();
+    std::string whole;
     std::vector<char> part(1 << 20);
     do {
-      const int64_t count = ReadAt(&file, whole->size(), part.size(), part.data(), status);
-      whole->append(part.data(), count);
+      const int64_t count = ReadAt(&file, whole.size(), part.size(), part.data(), status);
+      whole.append(part.data(), count);
     } while (TF_GetCode(status) == TF_OK);
     if (TF_GetCode(status) != TF_OUT_OF_RANGE) return 0;
-    if (whole->empty()) {
+    if (whole.empty()) {
       Fail(status, TF_INVALID_ARGUMENT, std::string(uri) + " is empty");
       return 0;
     }
-    region->plugin_memory_region = whole.release();
+    auto kept = std::make_unique<Region>();
+    void* room = nullptr;
+    if (posix_memalign(&room, Region::kAlignment, whole.size()) != 0) throw std::bad_alloc();
+    kept->data.reset(static_cast<char*>(room));
+    kept->size = whole.size();
+    memcpy(room, whole.data(), whole.size());
+    region->plugin_memory_region = kept.release();
     TF_SetStatus(status, TF_OK, "");
     return 0;
   });

@@ -1,0 +1,350 @@
+"""The life of a card: started, asked, killed, left behind; nothing of it stays. Real processes, no TensorFlow."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import cards
+import numpy as np
+import psutil
+import pytest
+
+from labkit import card
+from labkit.card import client, process, protocol
+from labkit.card.protocol import Code, Malformed, Op, Refused
+
+COUNT = 24
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A place of its own for the sockets of each test, empty again at its end."""
+    place = tmp_path / "c"
+    monkeypatch.setenv("LABKIT_CARDS", str(place))
+    yield place
+    if place.exists():
+        assert not cards.sockets(place)
+        assert not cards.processes(place)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A folder of a few images, one of them damaged, and a text."""
+    place = tmp_path_factory.mktemp("images")
+    for i in range(COUNT):
+        (place / f"{i}.jpg").write_bytes(cards.jpeg(i))
+    (place / "damaged.jpg").write_bytes(cards.jpeg(1)[:-60])
+    (place / "a.txt").write_text("words")
+    return place
+
+
+def command(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "labkit.cli", "card", *words], capture_output=True, text=True, check=False
+    )
+
+
+def ask(name="card0"):
+    return client.Client(process.folder() / f"{name}.sock")
+
+
+def gone(pid, limit_s=20.0):
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+opencl = pytest.mark.opencl
+
+
+# -- started and stopped -----------------------------------------------------------------
+
+
+@opencl
+def test_a_card_lives_as_long_as_its_block(root, folder):
+    with card.Card(root) as running:
+        pid = running.pid
+        assert repr(running) == "Card(card0, running)"
+        assert psutil.pid_exists(pid)
+        assert os.stat(folder).st_mode & 0o777 == 0o700
+        (told,) = card.status()
+        assert (told.name, told.pid, told.root) == ("card0", pid, os.path.realpath(root))
+        assert str(told).startswith(f"card0: {os.path.realpath(root)} on ")
+        # It never holds TensorFlow: its own drivers would not go with it.
+        assert "tensorflow" not in open(f"/proc/{pid}/maps").read()
+    assert repr(running) == "Card(card0, stopped)"
+    assert not psutil.pid_exists(pid)
+    assert card.status() == []
+    running.stop()
+
+
+@opencl
+def test_a_card_ends_with_its_block_when_that_fails(root):
+    running = card.Card(root)
+    pids = []
+    with pytest.raises(KeyError), running:
+        pids.append(running.pid)
+        {}["a mistake in the block"]
+    assert not psutil.pid_exists(*pids)
+
+
+@opencl
+def test_a_name_is_taken_once(root):
+    with card.Card(root) as running:
+        words = rf"a card called card0 runs already \(process {running.pid}\): stop it with `labkit card stop card0`"
+        with pytest.raises(ValueError, match=words):
+            card.Card(root).start()
+        with pytest.raises(ValueError, match="the card card0 runs already"):
+            running.start()
+        assert ask().ask(Op.STAT, "a.txt")
+        with card.Card(root, name="card1"):
+            assert [told.name for told in card.status()] == ["card0", "card1"]
+        assert [told.name for told in card.status()] == ["card0"]
+
+
+@opencl
+def test_a_killed_card_leaves_a_socket_that_the_next_one_replaces(root, folder):
+    with card.Card(root) as running:
+        running.kill()
+        assert cards.sockets(folder) == ["card0.sock"]
+        assert not running.running
+        with pytest.raises(ConnectionRefusedError):
+            ask()
+        running.start()
+        assert ask().read("a.txt") == b"words"
+        running.kill()
+        # Anybody who looks tidies up.
+        assert card.status() == []
+        assert cards.sockets(folder) == []
+
+
+@opencl
+def test_a_card_dies_with_the_process_that_keeps_it_however_that_dies(root):
+    code = (
+        "import sys, time, threading; from labkit import card\n"
+        "def work():\n"
+        "    kept.append(card.Card(sys.argv[1], name=sys.argv[2]).start()); print(kept[0].pid, flush=True)\n"
+        "kept = []\n"
+        "if sys.argv[3] == 'main': work()\n"
+        "else: thread = threading.Thread(target=work); thread.start(); thread.join()\n"
+        "time.sleep(1000)\n"
+    )
+    # In a thread that ends at once the kernel's own signal would come too early, so the card must live without it.
+    keepers = [
+        subprocess.Popen([sys.executable, "-c", code, str(root), f"kept{i}", where], stdout=subprocess.PIPE, text=True)
+        for i, where in enumerate(["main", "thread"])
+    ]
+    pids = [int(keeper.stdout.readline()) for keeper in keepers]
+    time.sleep(1)
+    assert sorted(told.pid for told in card.status()) == sorted(pids)
+    for keeper in keepers:
+        keeper.kill()
+        keeper.wait()
+        keeper.stdout.close()
+    assert all(gone(pid) for pid in pids)
+
+
+@opencl
+def test_a_fork_that_ends_leaves_the_card_of_its_parent_alone(root):
+    with card.Card(root) as running:
+        pid = os.fork()
+        if pid == 0:
+            running.stop()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert ask().read("a.txt") == b"words"
+        assert running.running
+
+
+@opencl
+def test_the_words_on_the_command_line(root):
+    assert command("status").stdout == "no card runs\n"
+    started = command("start", str(root))
+    assert started.returncode == 0, started.stderr
+    assert started.stdout.startswith(f"card0: {os.path.realpath(root)} on ")
+    try:
+        again = command("start", str(root))
+        assert (again.returncode, again.stdout) == (1, "")
+        assert again.stderr.startswith("labkit: a card called card0 runs already (process ")
+        assert command("status").stdout.startswith("card0: ")
+        assert ask().read("a.txt") == b"words"
+        (told,) = card.status()
+    finally:
+        assert command("stop").stdout == "card0 is stopped\n"
+    assert gone(told.pid)
+    twice = command("stop")
+    assert (twice.returncode, twice.stderr) == (1, "labkit: no card called card0 runs; running: none\n")
+
+
+@opencl
+def test_a_card_that_does_not_listen_to_a_polite_word_is_killed(root, monkeypatch):
+    monkeypatch.setattr(process, "STOP_S", 0.3)
+    child = card.start(root)
+    os.kill(child.pid, signal.SIGSTOP)
+    card.stop()
+    assert child.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"root": "nope"}, ValueError, "the root of a card is 'nope'; allowed: a folder that exists"),
+        ({"name": "a b"}, ValueError, "the name of a card is 'a b'; allowed: up to 32 letters"),
+        ({"device": "no such thing"}, RuntimeError, "the card card0 did not start: .*no such thing|No|no OpenCL"),
+    ],
+)
+def test_what_cannot_be_a_card_gets_a_sentence(root, settings, error, words):
+    with pytest.raises(error, match=words):
+        card.Card(**{"root": root, **settings}).start()
+
+
+def test_a_socket_needs_a_short_path_of_ones_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("LABKIT_CARDS", str(tmp_path / ("x" * 90)))
+    with pytest.raises(ValueError, match="has no room for the socket of a card; set LABKIT_CARDS to a path up to"):
+        card.status()
+    monkeypatch.delenv("LABKIT_CARDS")
+    with tempfile.TemporaryDirectory() as short:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        assert process.folder() == Path(short) / f"labkit-{os.getuid()}"
+    long = tmp_path / ("z" * 80)
+    long.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    assert len(str(process.folder())) < 70
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LABKIT_CARDS", str(tmp_path / "file"))
+    with pytest.raises(PermissionError, match="is not a folder of yours"):
+        process.folder()
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "wanted"),
+    [
+        ("a.jpg", {}, "smartssd://card0/a.jpg"),
+        ("/a.jpg", {"size": 8}, None),
+        ("", {}, "smartssd://card0/"),
+        ("*/*.jpg", {"size": 8, "dtype": "float32"}, "smartssd://card0/*/*.jpg?size=8&dtype=float32"),
+        ("a.jpg", {"size": 8, "augment": True, "seed": np.int64(3)}, "smartssd://card0/a.jpg?size=8&augment=1&seed=3"),
+        ("a.jpg", {"size": 8, "path": "planes"}, "smartssd://card0/a.jpg?size=8&path=planes"),
+    ],
+)
+def test_a_name_is_put_together(root, path, parameters, wanted):
+    if wanted is None:
+        with pytest.raises(ValueError, match=r"/a\.jpg is not in .*, the folder that the card serves"):
+            card.Card(root).uri(path, **parameters)
+        return
+    assert card.Card(root).uri(path, **parameters) == wanted
+    assert card.Card(root).uri(root / "in" / "a.jpg") == "smartssd://card0/in/a.jpg"
+
+
+def test_a_name_with_a_wrong_parameter_is_not_put_together(root):
+    with pytest.raises(ValueError, match="size is '0'; allowed: a whole number from 1 to 4096"):
+        card.Card(root).uri("a.jpg", size=0)
+    with pytest.raises(ValueError, match="the parameter 'sise=8' is unknown"):
+        card.uri("card0", "a.jpg", sise=8)
+
+
+# -- asked -----------------------------------------------------------------------------------
+
+
+@opencl
+def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(root):
+    from labkit import offload
+
+    wanted = offload.preprocess([cards.jpeg(i) for i in range(COUNT)], size=cards.SIZE).images
+    together = threading.Barrier(COUNT)
+
+    def one(i):
+        with ask() as asked:
+            together.wait()
+            got = [asked.read(f"{i}.jpg?size={cards.SIZE}") for _ in range(5)]
+        assert all(data == wanted[i].tobytes() for data in got)
+
+    with card.Card(root) as running, concurrent.futures.ThreadPoolExecutor(COUNT) as pool:
+        list(pool.map(one, range(COUNT)))
+        told = running.status()
+        assert told.images == 5 * COUNT + 1
+        assert told.batches < told.images
+        assert 1 < told.largest <= 64
+
+
+@opencl
+def test_one_damaged_image_harms_no_other_of_its_batch(root):
+    names = [f"{i}.jpg?size=8" for i in range(6)] + ["damaged.jpg?size=8"]
+    together = threading.Barrier(len(names))
+
+    def one(name):
+        with ask() as asked:
+            together.wait()
+            try:
+                return len(asked.read(name))
+            except Refused as refused:
+                return refused
+
+    with card.Card(root), concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+        *good, bad = pool.map(one, names)
+    assert good == [192] * 6
+    assert bad.code == Code.DATA_LOSS
+    assert "the JPEG is damaged" in str(bad)
+
+
+@opencl
+def test_a_client_that_talks_nonsense_or_leaves_harms_nobody(root):
+    with card.Card(root) as running:
+        path = str(process.folder() / "card0.sock")
+        honest = ask()
+        request = protocol.pack_request(protocol.Request(Op.READ, 1, "1.jpg?size=64", 0, 1))
+        nonsense = [b"GET / HTTP/1.1\r\n" * 9, b"\0" * 500, request[:20], request[:-3], request * 40,
+                    protocol.REQUEST.pack(protocol.ASKS, 99, 0, 1, 0, 0),
+                    protocol.REQUEST.pack(protocol.ASKS, 2, 2**31, 1, 0, 0),
+                    protocol.REQUEST.pack(protocol.ASKS, 2, 0, 1, 2**63, 2**63)]  # fmt: skip
+        for data in nonsense * 5:
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.connect(path)
+                peer.sendall(data)
+        assert honest.read("a.txt") == b"words"
+        with ask() as asked:
+            asked._socket.sendall(protocol.REQUEST.pack(protocol.ASKS, 99, 0, 5, 0, 0))
+            head = asked._receive(protocol.REPLY.size)
+            reply = protocol.check_reply(head, asked._receive(protocol.reply_head(head)[-1]))
+        assert reply.code == Code.INVALID_ARGUMENT
+        assert reply.payload == b"the operation is 99; allowed: STATUS, READ, STAT, LIST, GLOB"
+        assert running.running
+        honest.close()
+
+
+@opencl
+def test_a_card_speaks_through_python_as_well(root):
+    with card.Card(root), ask() as asked:
+        assert asked.read("a.txt", 1, 3) == b"ord"
+        assert json.loads(asked.ask(Op.STATUS).payload)["name"] == "card0"
+        assert protocol.STATISTICS.unpack(asked.ask(Op.STAT, "a.txt").payload)[0] == 5
+        assert asked.ask(Op.LIST).payload.split(b"\0")[:2] == [b"0.jpg", b"1.jpg"]
+        with pytest.raises(Refused, match="'nope' is not on the card"):
+            asked.read("nope")
+
+
+def test_a_client_believes_no_answer_to_another_question(folder):
+    place = process.folder() / "card0.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        with ask() as asked:
+            peer, _ = listener.accept()
+            with peer:
+                peer.sendall(b"".join(protocol.pack_reply(2**40, 0, [b"x"])))
+                with pytest.raises(Malformed, match="the reply is to question"):
+                    asked.read("a.txt")
+    place.unlink()
