@@ -32,11 +32,10 @@ h100 = accelerators.modelled("H100")
 # %% [markdown]
 # ## Predict
 #
-# A published study of this job says: about half of the processor's time goes into three operations, `DecodeJpeg`, `ResizeBilinear` and `AdjustSaturation`. What share, 0 to 1, will it be here?
+# The slides that this notebook follows profiled this job: about half of the processor's time went into three operations, `DecodeJpeg`, `ResizeBilinear` and `AdjustSaturation`. What share, 0 to 1, will it be here?
 
 # %% tags=["nbval-ignore-output"]
 print(predictions.commit("08.share", 0.5, unit="share"))
-
 
 # %%
 def load(path, label):
@@ -61,7 +60,6 @@ def plain(dataset):
 def job(elements, function):
     return plain(elements.repeat().map(lambda *e: augment(*function(*e)), num_parallel_calls=4).batch(32).prefetch(2))
 
-
 # %% tags=["nbval-ignore-output"]
 on_cpu = labkit.record(job(album.files(), load), h100, steps=6, warmup=2, name="all on the CPU")
 work = {}
@@ -78,7 +76,7 @@ share = sum(work.get(name, 0) for name in ("DecodeJpeg", "ResizeBilinear", "Adju
 predictions.review("08.share", measured=share)
 
 # %% [markdown]
-# (The study's share was of all that its processor did, this one is of the pipeline's operations.) Three operations, most of the work, and each does the same simple thing to every pixel. That is what hardware is good at. The slides that this notebook follows therefore move four kernels to an FPGA beside the SSD: decode, resize, brightness, and normalise with clip.
+# (Their share was of all that the processor did, this one is of the pipeline's operations.) Three operations, most of the work, and each does the same simple thing to every pixel. That is what hardware is good at. The slides therefore move four kernels to an FPGA beside the SSD: decode, resize, brightness, and normalise with clip.
 #
 # ## Build: a kernel
 #
@@ -120,7 +118,6 @@ print(attempt(scale.replace("out[i]", "out[i + 100000000]")))
 #
 # Each has a twin in NumPy, `labkit.reference`, to read and to test against. The judge is TensorFlow, given the same random numbers.
 
-
 # %%
 def by_tensorflow(data, flip, delta, factor):
     image = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
@@ -128,7 +125,6 @@ def by_tensorflow(data, flip, delta, factor):
     image = tf.image.flip_left_right(image) if flip else image
     image = tf.image.adjust_saturation(tf.image.adjust_brightness(image, delta), factor)
     return tf.clip_by_value(image, 0, 1)
-
 
 # %% tags=["nbval-ignore-output"]
 ours = kernels.decode(files)
@@ -274,7 +270,6 @@ charts.bars(rates, unit="images per second", title="Raw JPEG, and the same photo
 #
 # TensorFlow opens files through a *filesystem*, chosen by the prefix of the name: `gs://`, `s3://`, `hdfs://`. Whoever registers a new prefix can compute while it reads. `smartssd://` does: a small C++ plugin asks a process of its own, the card, which runs the kernels. The pipeline is plain `tf.data`, and the name says what is wanted:
 
-
 # %%
 def through_the_card():
     root = Path(album.paths[0]).parent.parent
@@ -284,7 +279,6 @@ def through_the_card():
         read = tf.data.Dataset.from_tensor_slices(uris).map(tf.io.read_file, num_parallel_calls=4)
         arrived = [np.frombuffer(data, np.uint8).reshape(224, 224, 3) for data in read.as_numpy_iterator()]
     return np.array_equal(np.stack(arrived), ready)
-
 
 # %% tags=["nbval-ignore-output"]
 try:
@@ -423,17 +417,15 @@ labkit.check("08.2", resize_source)
 # %% [markdown]
 # **08.3** Write `decoders(photo_bytes, gb_s, cycles, clock_mhz)`: how many decoders use up a link of `gb_s` (10⁹ bytes a second), if one needs `cycles` for a photo. Two lines.
 
-
 # %% tags=["stub"]
-def decoders(photo_bytes, gb_s, cycles, clock_mhz): ...  # your code
-
+def decoders(photo_bytes, gb_s, cycles, clock_mhz):
+    ...  # your code
 
 # %% tags=["solution"]
 def decoders(photo_bytes, gb_s, cycles, clock_mhz):
     import math
 
     return math.ceil((gb_s * 1e9 / photo_bytes) / (clock_mhz * 1e6 / cycles))
-
 
 # %%
 labkit.check("08.3", decoders)
