@@ -49,7 +49,7 @@ def augment(image, label):
     image = tf.image.random_saturation(image, 0.5, 1.5)
     return tf.clip_by_value(image, 0, 1), label
 
-
+# %%
 def plain(dataset):
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
@@ -151,7 +151,7 @@ def launch(name, size, given, *scalars, shape):
     engine.run(engine.kernel(name), size, engine.upload(given), out, *scalars)
     return engine.download(out, np.empty(shape, np.float32))
 
-
+# %%
 def by_kernel(plane, shares, i=np.int32, f=np.float32):
     (h, w), pixels, seed, step = plane.shape, shares[..., 0].size, np.uint32([8, 0]), np.uint32([0, 0])
     sides = i(h), i(w), i(224), i(224), f(h / 224), f(w / 224)

@@ -39,7 +39,7 @@ WRONG = {
         (clip("out[i] = in[i] < low ? high : in[i] > high ? low : in[i];"), "swapped"),
         (clip("if (i % 64) out[i] = clamp(in[i], low, high);"), "never written"),
         (clip("out[i] = clamp(in[i], low, high) * 0.5f;"), "expected"),
-        (clip("out[i] = clamp(in[i], low, high)"), "error"),
+        (clip("out[i] = clamp(in[i], low, high)"), "does not compile"),
         (clip("out[i] = clamp(in[i], low, high);").replace("clip_values", "clip"), "no kernel called clip_values"),
         (lambda values, low, high: values, "as a text"),
     ],
