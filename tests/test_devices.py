@@ -231,7 +231,8 @@ def filled(tmp_path_factory):
 
 @pytest.mark.opencl
 @pytest.mark.parametrize(
-    ("suffix", "how"), [*((".so", how) for how in DAMAGE), (".bc", "cut"), (".bc", "zeroed in the middle")]
+    ("suffix", "how"),
+    [(".so", "cut"), (".so", "empty"), (".so", "zeroed in the middle"), (".bc", "cut by one"), (".bc", "zeroed")],
 )
 def test_a_damaged_kernel_is_compiled_again(filled, home, tmp_path, suffix, how):
     shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
@@ -298,6 +299,19 @@ def test_a_folder_that_nobody_can_write_to_is_replaced_by_a_temporary_one_with_a
     assert said == "sum 135"
     assert "cannot be written to" in done.stderr
     assert not Path(place).exists(), "it goes with the process"
+
+
+@pytest.mark.opencl
+def test_a_machine_where_nothing_can_be_written_works_from_temporary_folders(tmp_path):
+    (tmp_path / "file").write_text("")
+    code = "from labkit import shipped; shipped.checkout = lambda: None\n" + KERNEL
+    code += "from labkit.offload import try_kernel\nprint(try_kernel('kernel void f() {}', 'f', [], 1))\n"
+    code += "import os; print(os.environ['POCL_CACHE_DIR'])"
+    done = python(code, XDG_CACHE_HOME=str(tmp_path / "file"))
+    said, tried, place = done.stdout.splitlines()
+    assert (said, tried) == ("sum 135", "f ran: nothing to write to"), done.stderr
+    assert done.stderr.count("cannot be written to") == 1
+    assert not Path(place).parent.exists()
 
 
 @pytest.mark.opencl

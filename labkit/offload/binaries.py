@@ -133,7 +133,9 @@ def _tried(path: Path, engine: Engine) -> str | None:
     wanted = json.dumps((mine.platform, mine.name, mine.owner) if mine else ("", "", ""))
     command = [sys.executable, "-c", _PROBE, str(path), drivers.mode(), wanted]
     # PoCL unpacks a binary among its compiled kernels: half of one must not stay there.
-    with tempfile.TemporaryDirectory(prefix="labkit-opencl-") as folder:
+    with tempfile.TemporaryDirectory(prefix="labkit-opencl-") as above:
+        folder = os.path.join(above, "kernels")
+        os.mkdir(folder)
         env = {**cache.environment(), "POCL_CACHE_DIR": folder, cache.SOUND: folder}
         try:
             child = subprocess.run(command, capture_output=True, text=True, env=env, timeout=LIMIT_S, check=False)

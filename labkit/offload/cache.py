@@ -8,6 +8,7 @@ files that no checksum covers, those of a process that was killed for example, a
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import json
 import os
@@ -83,19 +84,21 @@ def ready(folder: Path, key: str, alone: bool) -> Path:
     atexit.register(seal, folder, key, os.getpid())
     there = _files(folder)
     known, keys = _ledger(folder)
-    damaged = [name for name in there if name in known and known[name] != _digest(folder / name)]
+    damaged = [name for name in there if name in known and _digest(folder / name) not in (known[name], "")]
     damaged += [name for name in there if name not in known and not whole(folder / name)]
     if damaged:
         warnings.warn(f"compiled kernels in {folder} are damaged ({damaged[0]}): all are compiled anew", stacklevel=3)
         empty(folder)
-    elif sum((folder / name).stat().st_size for name in there) > MOST_BYTES:
+    elif sum((folder / name).stat().st_size for name in there if (folder / name).exists()) > MOST_BYTES:
         empty(folder)
     elif key in keys and set(there) <= set(known):
         return folder
     if reason := probe(folder, alone):
         # Is it this folder, or does the driver crash anywhere?
         with tempfile.TemporaryDirectory(prefix="labkit-opencl-") as fresh:
-            if probe(Path(fresh), alone):
+            place = Path(fresh) / folder.name
+            place.mkdir()
+            if probe(place, alone):
                 del os.environ[SOUND]
                 raise RuntimeError(f"OpenCL cannot be used here: a child that tried it {reason}; {_DOCTOR}")
         warnings.warn(f"compiled kernels in {folder} are damaged: all are compiled anew", stacklevel=3)
@@ -111,10 +114,12 @@ def writable(folder: Path) -> Path:
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except OSError as error:
-        place = Path(tempfile.mkdtemp(prefix="labkit-opencl-"))
+        above = Path(tempfile.mkdtemp(prefix="labkit-opencl-"))
+        atexit.register(_remove, above, os.getpid())
+        place = above / folder.name
+        place.mkdir()
         reason = error.strerror or error
-        warnings.warn(f"{folder} cannot be written to ({reason}): kernels are compiled into {place}", stacklevel=4)
-        atexit.register(_remove, place, os.getpid())
+        warnings.warn(f"{folder} cannot be written to ({reason}): {place} stands in for it", stacklevel=4)
         return place
 
 
@@ -146,10 +151,8 @@ def empty(folder: Path) -> None:
     """Delete what is in `folder`, at one stroke for those who look into it meanwhile."""
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.old-"))
     for entry in list(folder.iterdir()):
-        try:
+        with contextlib.suppress(OSError):  # another process was quicker
             entry.rename(aside / entry.name)
-        except OSError:  # another process was quicker
-            continue
     _list(folder).unlink(missing_ok=True)
     shutil.rmtree(aside, ignore_errors=True)
 
@@ -164,17 +167,15 @@ def seal(folder: Path, key: str, process: int | None = None) -> None:
     """
     if process not in (None, os.getpid()) or not folder.is_dir():
         return
-    now = time.time()
     for left in folder.glob("tempfile_*"):
-        if now - left.stat().st_mtime > _OLD_S:
-            left.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _OLD_S:
+                left.unlink()
     known, keys = _ledger(folder)
     lines = [f"# {each}" for each in sorted({*keys, key})]
     for name in _files(folder):
-        try:
-            lines.append(f"{known.get(name) or _digest(folder / name)}  {name}")
-        except OSError:
-            continue
+        if digest := known.get(name) or _digest(folder / name):
+            lines.append(f"{digest}  {name}")
     try:
         write_aside(_list(folder), "\n".join(lines) + "\n")
     except OSError:  # a full disk: the next process probes once more
@@ -183,7 +184,10 @@ def seal(folder: Path, key: str, process: int | None = None) -> None:
 
 def whole(path: Path) -> bool:
     """Say whether a shared library or LLVM's bitcode is as long as its own headers say."""
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError:  # another process has emptied the folder
+        return True
     if path.suffix == ".so":
         if sys.platform != "linux":
             return len(data) > 0
@@ -202,7 +206,11 @@ def _files(folder: Path) -> list[str]:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """Return the SHA-256, "" for a file that is gone: another process may empty the folder."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _list(folder: Path) -> Path:

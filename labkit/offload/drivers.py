@@ -109,6 +109,8 @@ def claim() -> None:
 @lru_cache
 def home() -> Path:
     """Return where drivers are listed and kernels kept: ``build/opencl`` of a checkout, else in the user's cache."""
+    if sound := os.environ.get(cache.SOUND):  # a child uses what its parent found
+        return Path(sound).parent
     import platformdirs
 
     own = Path(platformdirs.user_cache_dir("labkit", appauthor=False)) / "opencl"

@@ -14,8 +14,8 @@ from labkit.trace import CATEGORIES, Thread, Trace
 #: So many events are kept before they become numbers.
 FOLD = 4096
 
-#: So many spans are kept, the latest ones; 48 MB.
-MOST = 1_000_000
+#: So many spans are kept, the latest ones: some 30 MB.
+MOST = 200_000
 
 #: Markers of one calibration: the tightest of them counts.
 _MARKERS = 16
