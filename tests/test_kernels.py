@@ -39,14 +39,10 @@ def launch(engine, name, size, out, *arguments):
     return written[0]
 
 
-class Words(np.ndarray):
-    """Two words of 64 bits as a kernel's uint2: a scalar to `launch`, though NumPy calls it an array."""
-
-    ndim = 0
-
-
 def words(number):
-    return np.array(random.halves(number, "number"), np.uint32).view(Words)
+    from pyopencl import cltypes
+
+    return cltypes.make_uint2(*random.halves(number, "number"))
 
 
 def photos(shape, seed=0):
