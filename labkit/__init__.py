@@ -40,6 +40,7 @@ _ROOMS = (
     "scene",
     "scale",
     "simulate",
+    "speed",
     "stack",
     "storage",
     "timeline",

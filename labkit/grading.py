@@ -2,8 +2,8 @@
 
 An exercise is a function registered under its number. It gets the student's answer and
 returns nothing if the answer holds, or raises `Wrong` with the one hint that fits. Truth
-comes from labkit and TensorFlow, never from the student's own code, and no check looks at
-a clock: structure, data and arithmetic are the same on a slow machine.
+comes from labkit and TensorFlow, never from the student's own code. Structure, data, arithmetic and a
+simulated clock are the same on a slow machine; where something is measured at all, see `labkit.speed`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-PASSED, FAILED, OPEN = "passed", "failed", "open"
-_SIGN = {PASSED: "✓", FAILED: "✗", OPEN: "…"}
+PASSED, FAILED, OPEN, INCONCLUSIVE = "passed", "failed", "open", "inconclusive"
+_SIGN = {PASSED: "✓", FAILED: "✗", OPEN: "…", INCONCLUSIVE: "?"}
+_UNTRIED = "write your answer in the cell above"
+_LONGEST = 300  # characters of a hint: an error of TensorFlow may fill a page
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a check found: `status` is ``passed``, ``failed`` or ``open`` (not tried yet)."""
+    """What a check found.
+
+    Parameters
+    ----------
+    exercise : str
+    status : str
+        ``passed``, ``failed``, ``open`` (not tried yet), or ``inconclusive``: the machine was too noisy to tell, so
+        run the check again. It is no zero.
+    hint : str
+    """
 
     exercise: str
     status: str
@@ -30,16 +41,26 @@ class Result:
         """Whether the answer holds."""
         return self.status == PASSED
 
+    @property
+    def inconclusive(self) -> bool:
+        """Whether nobody can tell yet: the check must run again."""
+        return self.status == INCONCLUSIVE
+
     def __repr__(self) -> str:
         """Return one line, the same for the same result."""
         return f"{_SIGN[self.status]} {self.exercise} {self.status}" + (f": {self.hint}" if self.hint else "")
 
     def _repr_html_(self) -> str:
-        return f"<p><strong>{_SIGN[self.status]} {self.exercise} {self.status}</strong> {html.escape(self.hint)}</p>"
+        head = f"{_SIGN[self.status]} {html.escape(self.exercise)} {self.status}"
+        return f"<p><strong>{head}</strong> {html.escape(self.hint)}</p>"
 
 
 class Wrong(Exception):
     """An answer does not hold; the message is the hint that the student sees."""
+
+
+class Unclear(Exception):
+    """Nobody can tell whether an answer holds, and it is not the student's fault; the message says what to do."""
 
 
 Check = Callable[[Any], None]
@@ -75,32 +96,67 @@ def check(number: str, answer: Any) -> Result:
     Returns
     -------
     Result
-        Whatever the answer does, raising included, becomes a result.
-
-    Raises
-    ------
-    ValueError
-        If there is no such exercise: that is a slip in the notebook, not in the answer.
+        Whatever the answer does, raising included, becomes a result; and so does an exercise that is not there.
+        Only the reader's own interruption of the kernel is passed on.
     """
     _load()
-    if number not in _REGISTRY:
-        raise ValueError(f"there is no exercise {number!r}; there are: {', '.join(numbers())}")
+    if not isinstance(number, str) or number not in _REGISTRY:
+        return Result(str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}")
+    return judge(number, _REGISTRY[number], answer)
+
+
+def judge(name: str, test: Check, answer: Any) -> Result:
+    """Call a check of one's own on an answer, and make a result of whatever happens.
+
+    Parameters
+    ----------
+    name : str
+        What the result calls the exercise.
+    test : callable
+        Takes the answer; raises `Wrong` or `Unclear`, NotImplementedError for a stub, or returns.
+    answer : object
+        None means "not tried yet".
+
+    Returns
+    -------
+    Result
+    """
     if answer is None:
-        return Result(number, OPEN, "nothing to check yet: write your answer in the cell above")
+        return Result(name, OPEN, f"nothing to check yet: {_UNTRIED}")
     try:
-        _REGISTRY[number](answer)
+        test(answer)
     except Wrong as wrong:
-        return Result(number, FAILED, str(wrong))
+        return Result(name, FAILED, _one_line(wrong))
+    except Unclear as unclear:
+        return Result(name, INCONCLUSIVE, _one_line(unclear))
     except NotImplementedError:
-        return Result(number, OPEN, "nothing to check yet: write your answer in the cell above")
-    except Exception as error:
-        return Result(number, FAILED, f"your answer raised {type(error).__name__}: {error}")
-    return Result(number, PASSED)
+        return Result(name, OPEN, f"nothing to check yet: {_UNTRIED}")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an answer may call sys.exit(), too
+        said = _one_line(error)
+        return Result(name, FAILED, f"your answer raised {type(error).__name__}" + (f": {said}" if said else ""))
+    return Result(name, PASSED)
 
 
 def score(results: list[Result]) -> tuple[int, int]:
     """Return how many results passed, and how many there are."""
     return sum(r.passed for r in results), len(results)
+
+
+def _known(number: Any) -> str:
+    """Return the exercises that somebody may have meant: those of one notebook, or the first and the last."""
+    near = [n for n in numbers() if isinstance(number, str) and n[:2] == number[:2]]
+    return ", ".join(near or numbers())
+
+
+def _one_line(error: BaseException) -> str:
+    """Return the words of an error on one line, even of one that cannot say them."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        return ""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _load() -> None:

@@ -60,6 +60,7 @@ MAY_IMPORT = {
     "widget": {"palette", "scene", "timeline", "trace", "view"},
     # what readers and maintainers hold in their hands
     "grading": {"exercises"},
+    "speed": {"grading", "notebook", "trace"},
     "exercises": {"grading", "offload", "reference"},
     "notebook": {"photos", "shipped"},
     "colab": {"trace"},
@@ -76,7 +77,7 @@ MAY_IMPORT = {
 NO_TENSORFLOW = {
     *("trace", "intervals", "wire", "xplane", "measures", "work", "colab", "tour", "cli", "framing", "damage"),
     *("lanes", "wording", "causes", "timeline", "palette", "picture", "page", "view", "charts", "perfetto"),
-    *("nodes", "knobs", "stack", "simulate"),
+    *("nodes", "knobs", "stack", "simulate", "reference"),
 }
 NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view", "charts", "discrepancy", "knobs", "stack"}
 

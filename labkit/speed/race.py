@@ -1,0 +1,149 @@
+"""Relative measurement: pipelines in turn in one process, and what may be concluded from it.
+
+Three pipelines run in every round: the slow one of the task, the lab's own answer, and the student's. No second is
+ever compared with a number; each round gives ratios, and the lab's own answer, under the same noise, says
+whether this machine can tell the two apart at all.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+#: Rounds of one attempt, and attempts: the minimum of three, and one retry.
+ROUNDS, ATTEMPTS = 3, 2
+
+#: Share of the cores that other programs may use before the result alone decides nothing against a student.
+LOADED = 0.25
+
+PASSED, FAILED, UNCLEAR = "passed", "failed", "unclear"
+
+
+@dataclass(frozen=True)
+class Race:
+    """What was measured.
+
+    Parameters
+    ----------
+    verdict : str
+        ``passed``, ``failed`` or ``unclear``.
+    gain, control : float
+        How many times faster than the slow pipeline the student's and the lab's own were: the least time of each.
+    threshold : float
+        What `gain` had to reach.
+    rounds : int
+    load : float
+        Share of the cores, 0 to 1, that other programs took meanwhile; NaN where nobody can tell.
+    """
+
+    verdict: str
+    gain: float
+    control: float
+    threshold: float
+    rounds: int
+    load: float
+
+
+def threshold(expected: float) -> float:
+    """Return the gain that is enough where `expected` is to be had: its root, and three quarters of it at most."""
+    return min(expected**0.5, 0.75 * expected)
+
+
+def run(
+    slow: Callable[[], Any], good: Callable[[], Any], mine: Callable[[], Any], train_ms: float, enough: float
+) -> Race:
+    """Let three pipelines run in turn and judge the third.
+
+    Parameters
+    ----------
+    slow, good, mine : callable
+        Return a new ``tf.data.Dataset`` of the same elements each time.
+    train_ms : float
+        How long the consumer holds each element, asleep, in milliseconds.
+    enough : float
+        The gain over `slow` that passes.
+
+    Returns
+    -------
+    Race
+
+    Notes
+    -----
+    It passes where the least times reach `enough`, and two rounds of three do. It fails only where no round
+    came near it, while the lab's own answer reached it in every round. All else is unclear. The second attempt
+    adds its rounds to those of the first.
+    """
+    times: dict[str, list[float]] = {"slow": [], "good": [], "mine": []}
+    made = {"slow": slow(), "good": good(), "mine": mine()}
+    guard = _Load()
+    for attempt in range(ATTEMPTS):
+        for number in range(ROUNDS):
+            order = list(made)
+            for name in order[number % 3 :] + order[: number % 3]:
+                times[name].append(_seconds(made[name], train_ms))
+        verdict = _judged(times, enough, guard.share(), last=attempt == ATTEMPTS - 1)
+        if verdict != UNCLEAR:
+            break
+    least = {name: min(values) for name, values in times.items()}
+    return Race(
+        verdict,
+        least["slow"] / least["mine"],
+        least["slow"] / least["good"],
+        enough,
+        len(times["mine"]),
+        guard.share(),
+    )
+
+
+def _judged(times: dict[str, list[float]], enough: float, load: float, last: bool) -> str:
+    least = {name: min(values) for name, values in times.items()}
+    pairs = [slow / mine for slow, mine in zip(times["slow"], times["mine"], strict=True)]
+    controls = [slow / good for slow, good in zip(times["slow"], times["good"], strict=True)]
+    gain = least["slow"] / least["mine"]
+    near = 1 + 0.9 * (enough - 1)
+    if gain >= enough and 3 * sum(p >= enough for p in pairs) >= 2 * len(pairs):
+        return PASSED
+    if not last:
+        return UNCLEAR
+    sure = min(controls) >= enough and least["slow"] / least["good"] >= enough
+    if sure and max(pairs) < near and gain < near:
+        return FAILED
+    # On a machine at rest the least of six is not an accident.
+    return FAILED if load < LOADED and gain < near and least["slow"] / least["good"] >= enough * 1.1 else UNCLEAR
+
+
+def _seconds(dataset: Any, train_ms: float) -> float:
+    """Return the time of an epoch, its iterator included."""
+    began = time.perf_counter()
+    for _ in dataset:
+        time.sleep(train_ms / 1e3)
+    return time.perf_counter() - began
+
+
+class _Load:
+    """The share of all cores that other programs, and the host of a virtual machine, took since it was made."""
+
+    def __init__(self) -> None:
+        self._begun = self._now()
+
+    @staticmethod
+    def _now() -> tuple[float, float, float] | None:
+        try:
+            import psutil
+
+            all_cores, own = psutil.cpu_times(), os.times()
+        except Exception:  # a system that does not say is a system without a guard
+            return None
+        idle = all_cores.idle + getattr(all_cores, "iowait", 0.0)
+        return sum(all_cores[:8]), idle, own.user + own.system + own.children_user + own.children_system
+
+    def share(self) -> float:
+        """Return it, 0 to 1, or NaN where nobody can tell."""
+        now = self._now()
+        if now is None or self._begun is None or now[0] <= self._begun[0]:
+            return float("nan")
+        whole, idle, own = (b - a for a, b in zip(self._begun, now, strict=True))
+        return min(max((whole - idle - own) / whole, 0.0), 1.0)

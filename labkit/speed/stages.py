@@ -1,0 +1,116 @@
+"""Stages with a modelled cost: what a task hands to the student's pipeline in place of reading and decoding.
+
+A stage leaves its name in the graph of whatever function calls it, so that the clock knows what each tf.data node
+costs; and when the pipeline really runs, it holds the thread for that time, asleep, whatever the machine is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import numbers
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+#: Begins the name of the op that a stage leaves in a graph.
+MARK = "labkit_stage_"
+
+_MOST_MS = 60_000
+_held_share = 1.0
+
+
+class Stage:
+    """A function for ``dataset.map`` that takes a stated time.
+
+    Parameters
+    ----------
+    name : str
+        Lower-case letters and digits, as ``"decode"``; one name, one cost.
+    ms : float
+        Milliseconds for each image, 0 to a minute.
+    function : callable, optional
+        Tensor to tensor: what it computes. The value is passed on by default.
+    call_ms : float
+        Milliseconds for each call, on top: what batching shares.
+    rank : int
+        Rank of a single image or value; a tensor of a higher rank is a batch of them.
+    asleep : bool
+        Whether it waits for something else (storage, a network) instead of working on a core.
+
+    Attributes
+    ----------
+    calls : int
+        How often it ran since `reset`.
+
+    Raises
+    ------
+    ValueError
+        If a figure is out of range or the name is no name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ms: float,
+        function: Callable[[Any], Any] | None = None,
+        *,
+        call_ms: float = 0.0,
+        rank: int = 0,
+        asleep: bool = False,
+    ) -> None:
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9]*", name):
+            raise ValueError(f"the name of a stage is {name!r}; allowed: lower-case letters and digits")
+        for what, value in (("ms", ms), ("call_ms", call_ms)):
+            real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+            if not real or not math.isfinite(value) or not 0 <= value <= _MOST_MS:
+                raise ValueError(f"{what} of stage {name!r} is {value!r}; allowed: a number from 0 to {_MOST_MS}")
+        self.name, self.ms, self.call_ms, self.asleep = name, float(ms), float(call_ms), bool(asleep)
+        self.function, self.rank = function, rank
+        self._lock, self.calls = threading.Lock(), 0
+
+    def cost_ms(self, images: int) -> float:
+        """Return what one call on so many images takes, in milliseconds."""
+        return self.call_ms + self.ms * images
+
+    def reset(self) -> None:
+        """Forget the calls."""
+        self.calls = 0
+
+    def __call__(self, value: Any) -> Any:
+        """Return what the function makes of `value`, after the time of the stage."""
+        import tensorflow as tf
+
+        made = value if self.function is None else self.function(value)
+        first = tf.convert_to_tensor(tf.nest.flatten(made)[0])
+        several = first.shape.rank is not None and first.shape.rank > self.rank
+        images = tf.shape(first, tf.int64)[0] if several else tf.constant(1, tf.int64)
+        held = tf.numpy_function(self._run, [images], tf.bool, name=MARK + self.name)
+        with tf.control_dependencies([held]):
+            return tf.nest.map_structure(tf.identity, made)
+
+    def _run(self, images: Any) -> np.bool_:
+        with self._lock:
+            self.calls += 1
+        time.sleep(self.cost_ms(int(images)) / 1e3 * _held_share)
+        return np.bool_(True)
+
+    def __repr__(self) -> str:
+        """Return name and cost, the same every time."""
+        more = f" + {self.call_ms:g} ms a call" if self.call_ms else ""
+        return f"Stage({self.name}, {self.ms:g} ms{more})"
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """Let every stage of the process take no time: for looking at data, not at speed."""
+    global _held_share
+    before, _held_share = _held_share, 0.0
+    try:
+        yield
+    finally:
+        _held_share = before
