@@ -135,9 +135,7 @@ def _scan(blocks, factors, number, tables, across, mcus, restart):
         text += "1" * (-len(text) % 8)
         data = int(text, 2).to_bytes(len(text) // 8, "big")
         out.append(data.replace(b"\xff", b"\xff\0"))
-    return b"".join(
-        part + (bytes([0xFF, 0xD0 + i % 8]) if i < len(out) - 1 else b"") for i, part in enumerate(out)
-    )
+    return b"".join(part + (bytes([0xFF, 0xD0 + i % 8]) if i < len(out) - 1 else b"") for i, part in enumerate(out))
 
 
 def _ac(block, book, bits):

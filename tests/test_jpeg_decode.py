@@ -113,7 +113,11 @@ def test_jfif_adobe_and_names_of_components_decide_the_colours_as_in_libjpeg(dec
     image = corpus.photo(20, 20)
     jfif, adobe = corpus.segment(0xE0, b"JFIF\0\1\1\0\0\1\0\1\0\0"), b"Adobe\0\x64\0\0\0\0"
     headers = [b"", jfif, *(corpus.segment(0xEE, adobe + bytes([t])) for t in (0, 1, 2))]
-    headers += [jfif + corpus.segment(0xEE, adobe + b"\0"), corpus.segment(0xEE, adobe), corpus.segment(0xE0, b"JFIF\0")]
+    headers += [
+        jfif + corpus.segment(0xEE, adobe + b"\0"),
+        corpus.segment(0xEE, adobe),
+        corpus.segment(0xE0, b"JFIF\0"),
+    ]
     files = [corpus.encode(image, "444", app=app, ids=ids) for app in headers for ids in ((1, 2, 3), (0, 1, 2), b"RGB")]
     assert differing(decoder, files) == []
     assert {jpeg.parse(f).transform for f in files} == {0, 1}
@@ -166,7 +170,12 @@ def test_buffers_are_kept_from_batch_to_batch(decoder):
 
 
 def test_planes_and_pixels_stay_on_the_device_where_the_layout_says(decoder):
-    files = [corpus.file("420", 37, 22, 90), b"no JPEG", corpus.progressive(progressive=True), corpus.file("grey", 9, 70, 90)]
+    files = [
+        corpus.file("420", 37, 22, 90),
+        b"no JPEG",
+        corpus.progressive(progressive=True),
+        corpus.file("grey", 9, 70, 90),
+    ]
     images = decoder.decode(files).images
     for way in (decoder.planes, decoder.rgb):
         found = way(files)

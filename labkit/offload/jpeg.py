@@ -444,13 +444,11 @@ def walk(data: bytes, at: int) -> None:
         The file ends before.
     """
     size = len(data)
-    while at + 1 < size:
-        if data[at + 1] == 0xD9:
+    while following := _MARKER.search(data, at):
+        mark = following.end() - 2
+        if data[mark + 1] == 0xD9:
             return
-        if at + 4 <= size and data[at + 1] not in _BARE:
-            at += 2 + (data[at + 2] << 8 | data[at + 3])
-        following = _MARKER.search(data, min(at, size))
-        if following is None:
+        if mark + 4 > size:
             break
-        at = following.end() - 2
+        at = mark + 2 + max(2, data[mark + 2] << 8 | data[mark + 3])  # always onward: no file holds the walk up
     raise Damaged("truncated", f"the file ends after {size} bytes without an end-of-image marker", size)

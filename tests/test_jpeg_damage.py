@@ -1,0 +1,168 @@
+"""Damaged JPEG files: a status for each, the others unharmed, and a clean status only with TensorFlow's pixels."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+
+import jpeg_corpus as corpus
+import numpy as np
+import pytest
+
+from labkit.offload import jpeg
+
+pytestmark = pytest.mark.opencl
+
+GOOD = corpus.file("420", 33, 45, 85)
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    from labkit.offload import Decoder
+
+    return Decoder()
+
+
+def decode_among_good(decoder, files):
+    """Decode files with a good one between each two; check the good ones; return images and status of the others."""
+    mixed = [data for file in files for data in (GOOD, file)] + [GOOD]
+    decoded = decoder.decode(mixed)
+    good = corpus.expected(GOOD)
+    for image, state in zip(decoded.images[::2], decoded.status[::2], strict=True):
+        assert state.ok and np.array_equal(image, good)
+    return decoded.images[1::2], decoded.status[1::2]
+
+
+def check_typed(files, images, states):
+    """Every status has its words; one that is clean comes with TensorFlow's pixels. Returns the counts by code."""
+    counts = {}
+    for data, image, state in zip(files, images, states, strict=True):
+        counts[state.code] = counts.get(state.code, 0) + 1
+        if state.ok:
+            want = corpus.expected(data)
+            assert want is not None, state
+            assert np.array_equal(image, want), state
+        else:
+            assert image is None
+            assert state.text and state.where == "none" and 0 <= state.byte <= len(data), state
+    return counts
+
+
+@pytest.mark.parametrize("restart", [0, 2])
+def test_a_file_cut_short_is_never_clean(decoder, restart):
+    for kind in corpus.SAMPLINGS:
+        data = corpus.file(kind, 90, 70, 92, restart)
+        start = jpeg.parse(data).start
+        cuts = [*range(start), *range(start, len(data), 97), len(data) - 3, len(data) - 2, len(data) - 1]
+        images, states = decode_among_good(decoder, [data[:cut] for cut in cuts])
+        assert not any(state.ok for state in states), kind
+        assert check_typed([data[:cut] for cut in cuts], images, states)["truncated"] > len(cuts) // 2
+
+
+def test_a_progressive_file_cut_short_is_never_clean(decoder):
+    data = corpus.progressive(90, 70, progressive=True)
+    files = [data[:cut] for cut in [*range(0, len(data), 31), len(data) - 2, len(data) - 1]]
+    _, states = decode_among_good(decoder, files)
+    assert not any(state.ok for state in states)
+
+
+def test_what_is_wrong_is_told_with_the_byte_of_the_file(decoder):
+    data = corpus.file("420", 64, 64, 90)
+    start = jpeg.parse(data).start
+    stuffed = data.index(b"\xff\x00", start)
+    middle = (start + len(data)) // 2
+    files = [
+        data[:middle],
+        data[:-2],
+        data[:-2] + b"\x12\x34\xff\xd9",
+        data[:stuffed] + b"\xff\xd9" + data[stuffed + 2 :],
+        data[:-2] + data[-2:].replace(b"\xff\xd9", b"\xff\xda"),
+    ]
+    _, states = decode_among_good(decoder, files)
+    assert [s.code for s in states] == ["truncated", "truncated", "data", "data", "marker"]
+    assert [s.byte for s in states] == [middle, len(data) - 2, len(data) - 2, stuffed, len(data) - 2]
+    assert str(states[0]).startswith("not decoded: the data end before the image does, in unit ")
+
+
+def test_a_thousand_flipped_bits_are_found_or_harmless(decoder):
+    rng = random.Random(3)
+    files = []
+    for i in range(1000):
+        kind = [*corpus.SAMPLINGS][i % len(corpus.SAMPLINGS)]
+        data = bytearray(corpus.file(kind, 40 + i % 7, 32, 80, (0, 3)[i % 2], seed=i % 5))
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        files.append(bytes(data))
+    counts = check_typed(files, *decode_among_good(decoder, files))
+    assert counts["data"] > 50 and counts["fine"] > 50 and counts["truncated"] > 2, counts
+
+
+def test_a_claim_that_a_small_file_cannot_hold_is_a_status(decoder):
+    at = GOOD.index(b"\xff\xc0")
+    files = [
+        GOOD[: at + 5] + h.to_bytes(2, "big") + w.to_bytes(2, "big") + GOOD[at + 9 :]
+        for w, h in ((65500, 65500), (65535, 65535), (33, 65500), (65500, 1), (1200, 800))
+    ]
+    _, states = decode_among_good(decoder, files)
+    assert [s.code for s in states[:3]] == ["size", "size", "size"]
+    assert not any(s.ok for s in states)
+    assert max(buffer.size for buffer in decoder._buffers.values()) < 1 << 27
+
+
+def test_headers_of_other_kinds_over_baseline_data_are_typed(decoder):
+    at = GOOD.index(b"\xff\xc0")
+    files = [GOOD[: at + 1] + bytes([m]) + GOOD[at + 2 :] for m in range(0xC0, 0xD0) if m not in (0xC4, 0xC8, 0xCC)]
+    files += [GOOD[: at + 4] + bytes([bits]) + GOOD[at + 5 :] for bits in (2, 12, 16)]
+    images, states = decode_among_good(decoder, files)
+    counts = check_typed(files, images, states)
+    assert counts.pop("fine") == 2  # baseline, extended
+    assert set(counts) == {"progressive", "lossless", "hierarchical", "arithmetic", "precision"}
+
+
+CHILD = """
+import json, random, sys, time
+sys.path.insert(0, {tests!r})
+from labkit import notebook
+notebook.prepare()
+import numpy as np
+import jpeg_corpus as corpus
+from labkit.offload import Decoder
+
+rng = random.Random({seed})
+kinds = [*corpus.SAMPLINGS]
+sources = [corpus.file(k, 24, 30, q, r) for k in kinds for q, r in ((60, 0), (95, 2))]
+sources += [corpus.progressive(progressive=True), corpus.progressive(mode="CMYK")]
+sources += [corpus.encode(corpus.photo(20, 20), "420", wide=True, huffman_tables=False)]
+decoder = Decoder()
+decoder.decode(sources)
+corpus.expected(sources[0])
+counts, slowest = {{}}, 0.0
+for number in range({count}):
+    data = corpus.mutate(rng.choice(sources), rng)
+    print(number, file=sys.stderr, flush=True)
+    begin = time.process_time()
+    decoded = decoder.decode([data])
+    slowest = max(slowest, time.process_time() - begin)
+    state, image = decoded.status[0], decoded.images[0]
+    key = state.code if not state.ok else "clean" if state.where == "device" else "host"
+    counts[key] = counts.get(key, 0) + 1
+    if state.ok:
+        want = corpus.expected(data)
+        assert want is not None and np.array_equal(image, want), (number, state)
+    else:
+        assert image is None and state.text and state.where == "none", (number, state)
+print(json.dumps([counts, slowest]))
+"""
+
+
+def test_a_thousand_mutated_files_in_a_child_crash_nothing_and_hang_nowhere(root):
+    code = CHILD.format(tests=str(root / "tests"), seed=11, count=1000)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    last = "".join(done.stderr.splitlines()[-3:])
+    assert done.returncode == 0, last
+    counts, slowest = json.loads(done.stdout.splitlines()[-1])
+    assert sum(counts.values()) == 1000
+    assert {"clean", "host", "data", "truncated", "segment", "table"} <= set(counts), counts
+    # Of processor time, which other programs do not lengthen.
+    assert slowest < 2, f"a file took {slowest:.2f} s"
