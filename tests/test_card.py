@@ -94,10 +94,16 @@ def test_a_card_lives_as_long_as_its_block(root, folder):
 @opencl
 def test_a_card_ends_with_its_block_when_that_fails(root):
     running = card.Card(root)
+
+    def fail():
+        with running:
+            assert psutil.pid_exists(running.pid)
+            pids.append(running.pid)
+            raise KeyError("a mistake in the block")
+
     pids = []
-    with pytest.raises(KeyError), running:
-        pids.append(running.pid)
-        {}["a mistake in the block"]
+    with pytest.raises(KeyError):
+        fail()
     assert not psutil.pid_exists(*pids)
 
 
@@ -223,10 +229,11 @@ def test_a_socket_needs_a_short_path_of_ones_own(monkeypatch, tmp_path):
     long.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
     assert len(str(process.folder())) < 70
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("LABKIT_CARDS", str(tmp_path / "file"))
-    with pytest.raises(PermissionError, match="is not a folder of yours"):
-        process.folder()
+    with tempfile.NamedTemporaryFile() as file:
+        monkeypatch.setenv("LABKIT_CARDS", file.name)
+        with pytest.raises(PermissionError, match="is not a folder of yours"):
+            process.folder()
+    monkeypatch.delenv("LABKIT_CARDS")
 
 
 @pytest.mark.parametrize(

@@ -211,9 +211,13 @@ def converse(card: Card, peer: socket.socket) -> None:
 
 def _send(peer: socket.socket, pieces: list[bytes | memoryview]) -> None:
     peer.settimeout(PATIENCE_S)
-    small = sum(len(piece) for piece in pieces) < 1 << 16
-    for piece in [b"".join(pieces)] if small else pieces:
-        peer.sendall(piece)
+    if len(pieces) > 500:  # one call takes 1024 at most
+        pieces = [b"".join(pieces)]
+    sent = peer.sendmsg(pieces)
+    for piece in pieces:
+        if sent < len(piece):
+            peer.sendall(memoryview(piece)[sent:])
+        sent = max(sent - len(piece), 0)
 
 
 def _receive(peer: socket.socket, count: int, patience_s: float | None = PATIENCE_S) -> bytes:

@@ -82,19 +82,33 @@ class Root:
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[int]:
         """Open a regular file for reading and give its number; see `locate` for what is refused."""
-        real = self.locate(name)
-        try:
-            # Without waiting: a pipe that somebody put there would never open.
-            handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            code = Code.PERMISSION_DENIED if isinstance(error, PermissionError) else Code.NOT_FOUND
-            raise Refused(code, f"{name!r} cannot be opened: {error.strerror}") from None
+        handle = self._open(name)
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise Refused(Code.FAILED_PRECONDITION, f"{name!r} is not a file; allowed: files, to be read")
             yield handle
         finally:
             os.close(handle)
+
+    def _open(self, name: str) -> int:
+        # Without waiting: a pipe that somebody put there would never open.
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        if ".." not in name:
+            # Linux says where an open file really lies, which is ten times as quick as following links one by one.
+            with contextlib.suppress(OSError, ValueError):
+                handle = os.open(os.path.join(self.folder, name.lstrip("/")), flags)
+                try:
+                    if self._holds(os.readlink(f"/proc/self/fd/{handle}")):
+                        return handle
+                except OSError:
+                    pass
+                os.close(handle)
+        real = self.locate(name)
+        try:
+            return os.open(real, flags)
+        except OSError as error:
+            code = Code.PERMISSION_DENIED if isinstance(error, PermissionError) else Code.NOT_FOUND
+            raise Refused(code, f"{name!r} cannot be opened: {error.strerror}") from None
 
     def read(self, name: str, offset: int = 0, count: int | None = None) -> bytes:
         """Return `count` bytes of a file from `offset`, fewer at its end; all of them by default."""

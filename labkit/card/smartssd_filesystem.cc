@@ -237,7 +237,7 @@ bool Parse(const char* uri, Name* name, TF_Status* status) {
 
 struct Reply {
   int code = 0, kind = 0;
-  uint64_t size = 0;
+  uint64_t size = 0, room = 0;
   std::unique_ptr<char[]> data;
 };
 
@@ -383,8 +383,12 @@ bool Exchange(int socket, Op op, const Name& name, uint64_t offset, uint64_t cou
     *why = "its answer had " + std::to_string(size) + " bytes, which cannot be";
     return false;
   }
+  if (size > reply->room || !reply->data) {
+    reply->room = 0;
+    reply->data.reset(new char[size]);
+    reply->room = size;
+  }
   reply->size = size;
-  reply->data.reset(new char[size]);
   if (!Receive(socket, reply->data.get(), size, until, why)) return false;
   memset(head + 8, 0, 4);
   if (kCrc32(reply->data.get(), size, kCrc32(head, sizeof(head))) != crc) {
@@ -472,7 +476,10 @@ struct File {
   Name name;
   std::mutex lock;
   uint64_t place = 0;      // of the first byte of `kept`
-  std::string kept;
+  const char* kept = nullptr;
+  uint64_t size = 0;       // bytes of `kept`
+  Reply reply;             // where they lie as the card gave them
+  std::string framed;      // where they lie between checksums
   uint64_t end = ~0ull;    // length of the file, as soon as it is known
 };
 
@@ -499,21 +506,24 @@ bool Frame(const Reply& reply, std::string* framed) {
 bool Fetch(File* file, uint64_t offset, uint64_t count, TF_Status* status) {
   count = std::min(count, kAskLimit);
   if (file->name.records) count = std::max(count, kRecordsAhead);
-  Reply reply;
-  if (!Ask(file->name, kRead, offset, count, &reply, status)) return false;
-  file->place = Get<uint64_t>(reply.data.get());
+  file->size = 0;
+  if (!Ask(file->name, kRead, offset, count, &file->reply, status)) return false;
+  file->place = Get<uint64_t>(file->reply.data.get());
   if (!file->name.records) {
-    file->kept.assign(reply.data.get() + 8, reply.size - 8);
-    if (file->name.pixels || file->kept.size() < count) file->end = file->place + file->kept.size();
+    file->kept = file->reply.data.get() + 8;
+    file->size = file->reply.size - 8;
+    if (file->name.pixels || file->size < count) file->end = file->place + file->size;
     return true;
   }
-  const bool whole = Frame(reply, &file->kept);
-  if (whole && file->kept.empty() && file->place <= offset) {
+  const bool whole = Frame(file->reply, &file->framed);
+  file->kept = file->framed.data();
+  file->size = whole ? file->framed.size() : 0;
+  if (whole && file->size == 0 && file->place <= offset) {
     file->end = file->place;
     return true;
   }
-  if (whole && file->place <= offset && offset - file->place < file->kept.size()) return true;
-  file->kept.clear();
+  if (whole && file->place <= offset && offset - file->place < file->size) return true;
+  file->size = 0;
   Fail(status, TF_INTERNAL, "the card " + file->name.card + " gave records that do not fit together");
   return false;
 }
@@ -524,7 +534,7 @@ int64_t ReadAt(File* file, uint64_t offset, size_t count, char* buffer, TF_Statu
   TF_SetStatus(status, TF_OK, "");
   while (done < count && offset + done < file->end) {
     const uint64_t at = offset + done;
-    if (at < file->place || at - file->place >= file->kept.size()) {
+    if (at < file->place || at - file->place >= file->size) {
       if (!Fetch(file, at, count - done, status)) {
         // TensorFlow throws away what comes with an error, and here those are the good records before a damaged one.
         // A short read that went well makes it ask again, and then it gets the error alone.
@@ -532,10 +542,10 @@ int64_t ReadAt(File* file, uint64_t offset, size_t count, char* buffer, TF_Statu
         if (done && (code == TF_DATA_LOSS || code == TF_INVALID_ARGUMENT)) TF_SetStatus(status, TF_OK, "");
         return static_cast<int64_t>(done);
       }
-      if (at < file->place || at - file->place >= file->kept.size()) break;
+      if (at < file->place || at - file->place >= file->size) break;
     }
-    const size_t skip = at - file->place, part = std::min(count - done, file->kept.size() - skip);
-    memcpy(buffer + done, file->kept.data() + skip, part);
+    const size_t skip = at - file->place, part = std::min<size_t>(count - done, file->size - skip);
+    memcpy(buffer + done, file->kept + skip, part);
     done += part;
   }
   if (done < count) TF_SetStatus(status, TF_OUT_OF_RANGE, "the file ends here");
