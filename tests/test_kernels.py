@@ -315,6 +315,12 @@ def test_each_file_compiles_alone(engine, sources):
         assert set(program.kernel_names.split(";")) == set(kernels_of(text)), file
 
 
+def test_every_kernel_has_a_twin(sources):
+    # Of `…_bytes` and its sister it is one: `labkit.reference.fused.as_bytes` of the same levels.
+    kernels = {re.sub("(_bytes)?(_task)?$", "", name) for text in sources.values() for name in kernels_of(text)}
+    assert kernels <= set(reference.__all__)
+
+
 def test_every_twin_is_there_and_an_unknown_one_is_told():
     assert all(callable(getattr(reference, name)) for name in reference.__all__)
     with pytest.raises(AttributeError, match=r"labkit.reference has no 'resise'; it offers: .*resize_bilinear"):

@@ -427,16 +427,20 @@ def test_the_short_form_is_the_preprocessor(engine, make):
         ({"size": 0}, "size 0 is not possible: a side has 1 to 4096 pixels"),
         ({"size": 4097}, "size 4097 is not possible"),
         ({"dtype": "float16"}, "dtype 'float16' is not possible: images are float32 or uint8"),
+        ({"dtype": "pixels"}, "dtype 'pixels' is not possible"),
         ({"path": "fast"}, "path 'fast' is not possible: there are exact and planes"),
         ({"seed": -1}, "seed -1 is not possible"),
         ({"counter": 2**64}, "counter 18446744073709551616 is not possible"),
     ],
 )
 def test_arguments_that_are_not_possible_are_told(engine, arguments, sentence):
-    from labkit.offload import Preprocessor
+    from labkit.offload import Preprocessor, preprocess
 
     with pytest.raises(ValueError, match=sentence):
         Preprocessor(engine, **arguments)
+    if "counter" not in arguments:
+        with pytest.raises(ValueError, match=sentence):
+            preprocess([], engine=engine, **arguments)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (0, 4, 3)])
