@@ -1,4 +1,4 @@
-"""JPEG files for the tests: a small baseline encoder for what others do not write, headers of other kinds, a mutator."""
+"""JPEG files for the tests: a small baseline encoder for what others do not write, and a mutator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def photo(width, height, seed=0):
 def file(kind, width, height, quality, restart=0, seed=0, **more):
     """Return a JPEG file of one of `SAMPLINGS`, by the encoder that offers what is asked for."""
     image = photo(width, height, seed)
-    if kind == "440" and restart or more:
+    if (kind == "440" and restart) or more:
         return encode(image, kind, quality, restart, **more)
     if not restart and kind != "rgb":
         if kind == "grey":

@@ -31,7 +31,8 @@ def decode_among_good(decoder, files):
     decoded = decoder.decode(mixed)
     good = corpus.expected(GOOD)
     for image, state in zip(decoded.images[::2], decoded.status[::2], strict=True):
-        assert state.ok and np.array_equal(image, good)
+        assert state.ok
+        assert np.array_equal(image, good)
     return decoded.images[1::2], decoded.status[1::2]
 
 
@@ -46,7 +47,9 @@ def check_typed(files, images, states):
             assert np.array_equal(image, want), state
         else:
             assert image is None
-            assert state.text and state.where == "none" and 0 <= state.byte <= len(data), state
+            assert state.text, state
+            assert state.where == "none", state
+            assert 0 <= state.byte <= len(data), state
     return counts
 
 
@@ -95,7 +98,7 @@ def test_a_thousand_flipped_bits_are_found_or_harmless(decoder):
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         files.append(bytes(data))
     counts = check_typed(files, *decode_among_good(decoder, files))
-    assert counts["data"] > 50 and counts["fine"] > 50 and counts["truncated"] > 2, counts
+    assert all(counts[code] > least for code, least in (("data", 50), ("fine", 50), ("truncated", 2))), counts
 
 
 def test_a_claim_that_a_small_file_cannot_hold_is_a_status(decoder):

@@ -158,7 +158,8 @@ def test_the_same_input_gives_the_same_output_in_any_company(decoder, monkeypatc
     monkeypatch.setattr(module, "CPU_BLOCKS", 40)
     few = Decoder(decoder.engine).decode(files[::-1])
     for a, b, c in zip(first.images, again.images, few.images[::-1], strict=True):
-        assert np.array_equal(a, b) and np.array_equal(a, c)
+        assert np.array_equal(a, b)
+        assert np.array_equal(a, c)
 
 
 def test_buffers_are_kept_from_batch_to_batch(decoder):
@@ -182,9 +183,11 @@ def test_planes_and_pixels_stay_on_the_device_where_the_layout_says(decoder):
         layout = decoder.engine.download(found.layout, np.empty((4, frames.LAYOUT), np.int32))
         flat = decoder.engine.download(found.pixels, np.empty(found.pixels.size, np.uint8))
         assert [bool(s.ok) for s in found.status] == [True, False, False, True]
-        assert (layout[1:3] == 0).all() and found.frames[1] is None
+        assert (layout[1:3] == 0).all()
+        assert found.frames[1] is None
         row = layout[3]
-        assert row[:3].tolist() == [9, 70, 1] and row[10:14].tolist() == [9, 70, 1, 1]
+        assert row[:3].tolist() == [9, 70, 1]
+        assert row[10:14].tolist() == [9, 70, 1, 1]
         at, stride, step = (row[8], row[9], 1) if way == decoder.planes else (row[4], row[5], 3)
         grey = np.lib.stride_tricks.as_strided(flat[at:], (70, 9), (stride, step))
         assert np.array_equal(grey, images[3][:, :, 0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 import tracemalloc
@@ -34,7 +35,8 @@ def test_a_frame_is_what_the_header_says():
     assert (frame.width, frame.height, frame.transform, frame.restart) == (41, 23, 1, 0)
     assert [(p.h, p.v) for p in frame.components] == [(2, 1), (1, 1), (1, 1)]
     assert frame.mcus == (3, 3)
-    assert frame.components[0].dc == jpeg.STANDARD_DC[0] and frame.components[2].ac == jpeg.STANDARD_AC[1]
+    assert frame.components[0].dc == jpeg.STANDARD_DC[0]
+    assert frame.components[2].ac == jpeg.STANDARD_AC[1]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,8 @@ def test_a_claim_of_four_gigapixels_allocates_nothing():
 def test_more_pixels_than_the_limit_are_refused_and_not_handed_to_the_host():
     with pytest.raises(Unsupported, match="40×24 pixels are more than the limit of 900") as raised:
         jpeg.parse(whole(), limit_pixels=900)
-    assert raised.value.code == "large" and raised.value.pixels == 960
+    assert raised.value.code == "large"
+    assert raised.value.pixels == 960
 
 
 def test_a_header_cut_anywhere_is_truncated_or_damaged_at_a_byte_of_the_file():
@@ -144,7 +147,11 @@ def test_whatever_follows_the_signature_is_a_frame_or_a_typed_error(tail):
     try:
         jpeg.parse(b"\xff\xd8" + tail)
     except (Damaged, Unsupported) as error:
-        assert error.text and 0 <= error.byte <= len(tail) + 2
+        words, byte = error.text, error.byte
+    else:
+        return
+    assert words
+    assert 0 <= byte <= len(tail) + 2
 
 
 def test_a_thousand_mutated_headers_give_a_frame_or_a_typed_error():
@@ -213,7 +220,7 @@ def test_planes_of_a_batch_never_overlap_and_a_batch_beyond_two_gigabytes_is_ref
             assert stride >= frames.BEFORE + width + frames.AFTER
             spans.append((start - frames.BEFORE, start - frames.BEFORE + stride * (-(-height // 8) * 8 + 1)))
     spans.sort()
-    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
     assert spans[-1][1] <= records.plane_bytes
     huge = jpeg.Frame(60000, 60000, some[0].components, 1, 0, 0)
     with pytest.raises(ValueError, match="give fewer images"):

@@ -1,7 +1,7 @@
 """Baseline JPEG, from bits to pixels: ITU T.81, with libjpeg's arithmetic where the standard leaves room.
 
-Three functions, one for each kernel. The fixed-point inverse DCT is the "slow integer" one of libjpeg (Loeffler, Ligtenberg
-and Moschytz 1989); upsampling is its "fancy" one. Everything is whole numbers, so that there is one right result.
+Three functions, one for each kernel. The fixed-point inverse DCT is the "slow integer" one of libjpeg (Loeffler,
+Ligtenberg and Moschytz 1989); upsampling is its "fancy" one. All numbers are whole: there is one right result.
 """
 
 from __future__ import annotations
@@ -12,44 +12,7 @@ from typing import Any
 import numpy as np
 
 #: Where in a block, row by row, the value k of the zigzag order stands.
-ZIGZAG = np.array(
-    [
-        0,
-        1,
-        8,
-        16,
-        9,
-        2,
-        3,
-        10,
-        17,
-        24,
-        32,
-        25,
-        18,
-        11,
-        4,
-        5,
-        12,
-        19,
-        26,
-        33,
-        40,
-        48,
-        41,
-        34,
-        27,
-        20,
-        13,
-        6,
-        7,
-        14,
-        21,
-        28,
-    ]
-    + [35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54]
-    + [47, 55, 62, 63]
-)
+ZIGZAG = np.array(sorted(range(64), key=lambda p: (s := p // 8 + p % 8, p % 8 if s % 2 == 0 else p // 8)))
 
 
 class _Bits:
@@ -164,7 +127,7 @@ def jpeg_idct(coefficients: np.ndarray, quantiser: np.ndarray) -> np.ndarray:
 
 
 def _transform(blocks: np.ndarray, axis: int) -> np.ndarray:
-    """Return 8-point inverse DCTs along `axis`, times 8 · 2^13 / √8 ..., before rounding."""
+    """Return 8-point inverse DCTs along `axis`, 2^13 times as large as the pass wants them, not rounded."""
     v = np.moveaxis(blocks, axis, 0)
     c = {name: round(number * 8192) for name, number in _CONSTANTS.items()}
     z = (v[2] + v[6]) * c["0.541196100"]

@@ -1,0 +1,76 @@
+"""What can become of a JPEG file: decoded, unsupported, damaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class Unsupported(ValueError):
+    """A JPEG file of a kind that the kernels do not decode, and that says so in its header.
+
+    Parameters
+    ----------
+    code : str
+        One word: ``progressive``, ``lossless``, ``arithmetic``, ``hierarchical``, ``precision``, ``components``,
+        ``sampling``, ``scans`` or ``large``.
+    text : str
+        One sentence.
+    byte : int
+        Where in the file it says so.
+    pixels : int
+        Width times height, as the header has it.
+    """
+
+    def __init__(self, code: str, text: str, byte: int, pixels: int = 0) -> None:
+        super().__init__(text)
+        self.code, self.text, self.byte, self.pixels = code, text, byte, pixels
+
+
+class Damaged(ValueError):
+    """A file that is no JPEG file, or not a whole one.
+
+    Parameters
+    ----------
+    code : str
+        One word: ``signature``, ``truncated``, ``segment``, ``table``, ``size``, ``marker`` or ``data``.
+    text : str
+        One sentence.
+    byte : int
+        Where in the file.
+    """
+
+    def __init__(self, code: str, text: str, byte: int) -> None:
+        super().__init__(text)
+        self.code, self.text, self.byte = code, text, byte
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What became of one file of a batch.
+
+    Parameters
+    ----------
+    ok : bool
+        There is an image, and it is the one TensorFlow gives.
+    code : str
+        ``fine``, or the code of an `Unsupported` or a `Damaged`.
+    text : str
+        One sentence; empty where the device decoded the file.
+    byte : int
+        Where in the file the sentence applies; -1 without.
+    where : str
+        Who decoded it: ``device``, ``host`` or ``none``.
+    """
+
+    ok: bool
+    code: str = "fine"
+    text: str = ""
+    byte: int = -1
+    where: str = "none"
+
+    def __str__(self) -> str:
+        """Return one line: who decoded it, or what is wrong and where."""
+        if self.where == "device":
+            return "decoded on the device"
+        place = f" (byte {self.byte})" if self.byte >= 0 else ""
+        return f"{'decoded on the host' if self.ok else 'not decoded'}: {self.text}{place}"
