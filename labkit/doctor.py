@@ -26,30 +26,31 @@ import json, tensorflow as tf
 devices = [d.name.split(":", 1)[1] for d in tf.config.list_physical_devices()]
 print(json.dumps({"version": tf.__version__, "devices": devices}))
 """
-#: What a child lists: every device that may be used in its process.
+#: A child lists the devices that its process may use, and proves each, or the one that is named, by a kernel.
 _OPENCL = """
-import json, os, sys
-from labkit.offload import devices, drivers
-drivers.prepare(alone=sys.argv[1] == "alone")
-print(json.dumps([[d.platform, d.name, d.owner, d.kind, d.compute_units] for d in devices()]))
-"""
-#: Another child for each device: it compiles and runs a kernel there, and compares.
-_KERNEL = """
 import json, sys
 from labkit.offload import Engine, devices, drivers
-drivers.prepare(alone=sys.argv[1] == "alone")
-import numpy as np, pyopencl as cl
-wanted = tuple(json.loads(sys.argv[2]))
-engine = Engine(next(d for d in devices() if (d.platform, d.name, d.owner) == wanted))
+mode, wanted = sys.argv[1], json.loads(sys.argv[2])
+drivers.prepare(alone=mode == "alone")
+import numpy as np
 source = "kernel void prove(global const uchar *in, global float *out, const float delta)"
 source += "{ size_t i = get_global_id(0); out[i] = clamp(in[i] / 255.0f + delta, 0.0f, 1.0f); }"
 pixels = np.arange(256, dtype=np.uint8)
-taken = engine.empty(1024)
-kernel = cl.Kernel(engine.build(source, "the doctor's kernel"), "prove")
-engine.run(kernel, (256,), engine.upload(pixels), taken, np.float32(0.25))
-result = engine.download(taken, np.empty(256, np.float32))
 truth = np.clip(pixels.astype(np.float32) / np.float32(255) + np.float32(0.25), 0, 1)
-print(json.dumps(bool(np.abs(result - truth).max() < 1e-6)))
+def prove(device):
+    import pyopencl as cl
+    engine = Engine(device)
+    taken = engine.empty(1024)
+    kernel = cl.Kernel(engine.build(source, "the doctor's kernel"), "prove")
+    engine.run(kernel, (256,), engine.upload(pixels), taken, np.float32(0.25))
+    result = engine.download(taken, np.empty(256, np.float32))
+    return bool(np.abs(result - truth).max() < 1e-6)
+found = []
+for device in devices():
+    row = [device.platform, device.name, device.owner, device.kind, device.compute_units]
+    if wanted in ("every", "none", row):
+        found.append([row, wanted == "none" or prove(device)])
+print(json.dumps(found))
 """
 _TFDS = """
 import importlib.metadata, json, tensorflow_datasets as tfds
@@ -107,27 +108,39 @@ def _devices(names: list[str]) -> Finding:
 def _opencl() -> Iterator[Finding]:
     """Yield one line for each device of each platform; one that only the card's own process can use says so."""
     remedy = f"only the offload notebook needs it: {drivers.remedy()}"
-    shared = _ask(_OPENCL, "shared")
-    # A driver that clashes with TensorFlow's LLVM is asked where TensorFlow is not.
-    alone = _ask(_OPENCL, "alone")
-    if isinstance(shared, str) and isinstance(alone, str):
-        yield Finding("OpenCL", False, f"{shared}; {remedy}", required=False)
-        return
-    beside = [] if isinstance(shared, str) else shared
-    for row in [*beside, *([] if isinstance(alone, str) else [row for row in alone if row not in beside])]:
+    beside = _proved("shared")
+    rows = [] if isinstance(beside, str) else beside
+    more: Any = []
+    if sys.platform == "linux" and any(map(drivers.clashes, drivers.installed())):
+        # A driver that clashes with TensorFlow's LLVM is asked where TensorFlow is not.
+        more = _proved("alone")
+    known = [row for row, _ in rows]
+    for row, proved in [*rows, *([] if isinstance(more, str) else [each for each in more if each[0] not in known])]:
         platform_name, name, owner, kind, units = row
-        proved = _ask(_KERNEL, "shared" if row in beside else "alone", json.dumps([platform_name, name, owner]))
         text = f"{name} ({kind}, {units} compute units, {platform_name} from {owner})"
-        if row not in beside:
+        if row not in known:
             text += ": for the card only, its driver clashes with the LLVM inside TensorFlow"
         if isinstance(proved, str):
             text += f": a kernel there failed: {proved}"
         elif not proved:
             text += ": it computes a wrong result, choose another"
         yield Finding("OpenCL", proved is True, text, required=False)
-    if not beside:
-        reason = shared if isinstance(shared, str) else "no device that can be used beside TensorFlow"
+    if not rows:
+        reason = beside if isinstance(beside, str) else "no device that can be used beside TensorFlow"
         yield Finding("OpenCL", False, f"{reason}; {remedy}", required=False)
+
+
+def _proved(mode: str) -> Any:
+    """Return each device with True, False, or how its kernel failed; one line if they cannot even be listed."""
+    reply = _ask(_OPENCL, mode, json.dumps("every"))
+    if not isinstance(reply, str):
+        return reply
+    # One of them fails, or takes the child with it: each in a child of its own.
+    listed = _ask(_OPENCL, mode, json.dumps("none"))
+    if isinstance(listed, str):
+        return listed
+    alone = [(row, _ask(_OPENCL, mode, json.dumps(row))) for row, _ in listed]
+    return [[row, told if isinstance(told, str) else told[0][1]] for row, told in alone]
 
 
 def _tfds() -> Finding:

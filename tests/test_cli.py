@@ -65,9 +65,9 @@ def test_every_device_is_listed_and_proved_by_a_kernel():
     ("result", "words"), [("result * 2", "computes a wrong result"), ("1 / 0", "a kernel there failed: .*division")]
 )
 def test_a_device_that_fails_is_named(monkeypatch, result, words):
-    spoilt = doctor._KERNEL.replace("abs(result - truth)", f"abs(({result}) - truth)")
-    assert spoilt != doctor._KERNEL
-    monkeypatch.setattr(doctor, "_KERNEL", spoilt)
+    spoilt = doctor._OPENCL.replace("abs(result - truth)", f"abs(({result}) - truth)")
+    assert spoilt != doctor._OPENCL
+    monkeypatch.setattr(doctor, "_OPENCL", spoilt)
     finding = next(iter(doctor._opencl()))
     assert not finding.ok
     assert not finding.required

@@ -159,6 +159,24 @@ def test_a_list_of_drivers_that_the_reader_set_is_respected(home, tmp_path):
     assert done.stdout.split() == ["own.icd"], done.stderr
 
 
+def test_conda_s_drivers_are_found_too_and_pips_pocl_by_a_loader_that_is_not_pips(home, tmp_path):
+    """conda's loader knows the folder of its environment only, and nothing of a library beside pyopencl."""
+    vendors = tmp_path / "etc" / "OpenCL" / "vendors"
+    vendors.mkdir(parents=True)
+    (vendors / "conda.icd").write_text(sys.executable)  # links no LLVM
+    (tmp_path / "pyopencl" / ".libs").mkdir(parents=True)
+    (tmp_path / "pyopencl" / "__init__.py").write_text("")
+    (tmp_path / "pyopencl" / ".libs" / "libpocl-0.so").write_text("")
+    code = home + f"import os, sys; sys.prefix = {str(tmp_path)!r}\n"
+    code += "for path in drivers._vendors(alone=False).iterdir(): print(path.name, path.read_text())"
+    done = python(code, PYTHONPATH=str(tmp_path))
+    said = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line)
+    assert said["conda.icd"] == sys.executable, done.stderr
+    assert said["labkit-pocl.icd"].endswith("pyopencl/.libs/libpocl-0.so")
+    (tmp_path / "pyopencl" / ".libs" / "libOpenCL-0.so").write_text("")
+    assert "labkit-pocl.icd" not in python(code, PYTHONPATH=str(tmp_path)).stdout, "pip's own loader knows it"
+
+
 # -- a processor that pip's PoCL does not know ------------------------------------------------
 
 

@@ -70,6 +70,8 @@ def prepare(alone: bool = False) -> None:
     if sys.platform == "linux":
         os.environ.setdefault(_GIVEN, os.environ.get("OCL_ICD_VENDORS", ""))
         os.environ["OCL_ICD_VENDORS"] = str(_vendors(alone))
+    elif any(_conda().glob("*.icd")):  # what pip's loader would not find; the LLVM clash is one of Linux
+        os.environ.setdefault("OCL_ICD_VENDORS", str(_conda()))
     try:
         name_processor()
     except OSError as error:
@@ -150,9 +152,13 @@ def installed() -> list[Path]:
     if given and Path(given).is_file():
         return [Path(given)]
     # conda's loader knows its own folder only, pip's that of the system only.
-    folders = [Path(given)] if given else [Path(sys.prefix) / "etc" / "OpenCL" / "vendors", VENDORS]
+    folders = [Path(given)] if given else [_conda(), VENDORS]
     found = {entry.name: entry for folder in reversed(folders) if folder.is_dir() for entry in folder.glob("*.icd")}
     return [found[name] for name in sorted(found)]
+
+
+def _conda() -> Path:
+    return Path(sys.prefix) / "etc" / "OpenCL" / "vendors"
 
 
 def _key() -> str:

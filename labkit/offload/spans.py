@@ -53,12 +53,13 @@ class Spans:
         end = self._on_host(np.array([row[3] for row in self._rows], np.int64))
         software = device.platform.name.strip() == "Portable Computing Language"
         told = f"OpenCL on {label} ({device.platform.name.strip()}, {device.version.strip()})"
+        shown = f"PoCL on {label}" if software else label
         if software:
             told += ": kernels ran on this machine's CPU; their times say nothing about an FPGA"
         meta = {
             "origin": "measured",
             "name": name,
-            "accelerator": {"kind": "real", "name": f"PoCL on {label}" if software else label, "describe": told},
+            "accelerator": {"kind": "software" if software else "real", "name": shown, "describe": told},
             "device": {"name": label, "platform": device.platform.name.strip(), "version": device.version.strip()},
             "dropped_spans": self._count - len(self._rows),
         }
