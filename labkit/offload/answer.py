@@ -137,8 +137,8 @@ class Answer:
         card, link = self.card, self.rates["link"]
         lines = [
             f"{card}",
-            f"  {self.photos} photos of {self.photo_bytes / 1e3:,.0f} kB on average; decode rates are good to "
-            f"{100 * ERROR:.0f} % near the calibrated picture (512x512)",
+            f"  {self.photos} photos of {self.photo_bytes / 1e3:,.0f} kB on average; decode rates are within "
+            f"±{100 * ERROR:.0f} % near the calibrated picture (512x512)",
             f"  one decoder      {self.per_instance:10,.0f} images/s "
             f"({(1 - ERROR) * self.per_instance:,.0f} to {(1 + ERROR) * self.per_instance:,.0f})",
             *(f"  {name:<17}{rate:10,.0f} images/s" for name, rate in self.rates.items()),

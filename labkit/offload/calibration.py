@@ -92,7 +92,7 @@ class Calibration:
             )
             lines.append(f"  {name:<12}published {published:6,.0f}   {each}")
         lines += [
-            "  The lab's card counts per block: right for 512x512 by construction, good to 20 % for photos like it;",
+            "  The lab's card counts per block: right for 512x512 by construction, ±20 % for photos like it;",
             "  for the two others it is too slow.",
         ]
         if self.tokens is not None:
