@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 _ROOMS = (
     "accelerators",
     "augment",
+    "blindfold",
     "card",
     "causes",
     "checks",
@@ -22,6 +23,7 @@ _ROOMS = (
     "diagnosis",
     "differential",
     "discrepancy",
+    "drills",
     "exercises",
     "explorers",
     "grading",
@@ -40,6 +42,7 @@ _ROOMS = (
     "scene",
     "scale",
     "simulate",
+    "sketch",
     "speed",
     "stack",
     "storage",
@@ -59,6 +62,7 @@ _NAMES = {
     "compare": "view",
     "show": "widget",
     "check": "grading",
+    "try_it": "grading",
     "setup": "notebook",
 }
 __all__ = sorted([*_ROOMS, *_NAMES])

@@ -65,6 +65,7 @@ class Unclear(Exception):
 
 Check = Callable[[Any], None]
 _REGISTRY: dict[str, Check] = {}
+_SHOWS: dict[str, Callable[[Any], Any]] = {}
 
 
 def exercise(number: str) -> Callable[[Check], Check]:
@@ -73,6 +74,19 @@ def exercise(number: str) -> Callable[[Check], Check]:
     def register(check: Check) -> Check:
         _REGISTRY[number] = check
         return check
+
+    return register
+
+
+def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Register what `show` draws of an answer, under the number of its exercise.
+
+    The function takes the answer and returns a picture or a widget; None is nothing to draw.
+    """
+
+    def register(show: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        _SHOWS[number] = show
+        return show
 
     return register
 
@@ -103,6 +117,47 @@ def check(number: str, answer: Any) -> Result:
     if not isinstance(number, str) or number not in _REGISTRY:
         return Result(str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}")
     return judge(number, _REGISTRY[number], answer)
+
+
+def show(number: str, answer: Any) -> Any:
+    """Draw one answer as a timeline; notebooks call it `labkit.try_it`.
+
+    A function that builds a pipeline is drawn as the pipeline that it builds, on the exercise's own modelled
+    stages; the number that a function returns is marked on the timeline of an example. Nothing is judged here.
+
+    Parameters
+    ----------
+    number : str
+        The exercise, as in ``"01.2"``.
+    answer : object
+        As for `check`.
+
+    Returns
+    -------
+    Picture, TimelineWidget or Result
+        The last expression of a cell shows it. Where there is nothing to draw, a result says why, on one line.
+    """
+    _load()
+    if not isinstance(number, str) or number not in _SHOWS:
+        return Result(str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}")
+    drawn: list[Any] = []
+    result = judge(number, lambda given: drawn.append(_ready(_SHOWS[number](given))), answer)
+    if result.status == OPEN:
+        return Result(number, OPEN, f"nothing to draw yet: {_UNTRIED}")
+    if not result.passed:
+        return Result(number, result.status, f"nothing to draw: {result.hint}")
+    return drawn[0]
+
+
+try_it = show
+
+
+def _ready(made: Any) -> Any:
+    """Return what can be shown, tried once: an error must come now, not when the notebook shows it."""
+    if made is None:
+        raise NotImplementedError
+    made._repr_mimebundle_()
+    return made
 
 
 def judge(name: str, test: Check, answer: Any) -> Result:

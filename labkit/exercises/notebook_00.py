@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.exercises.answers import call, number
-from labkit.grading import Wrong, exercise
+from labkit.exercises.answers import call, number, value
+from labkit.grading import Wrong, exercise, shows
 
 
 @exercise("00.1")
@@ -32,6 +32,18 @@ def busy_share(function: Any) -> None:
         number(function, (spans, window), share, hints, "")
 
 
+@shows("00.1")
+def busy_pushed_together(function: Any) -> Any:
+    """Draw two train steps in a window of 40 ms, and the same work without the gaps."""
+    from labkit.sketch import Sketch, timeline
+
+    share = value(function, [(0, 10), (20, 30)], 40)
+    together = ("without the gaps", "busy", "other", 0, 20)
+    window = ("the window", "window", "other", 0, 40)
+    made = timeline([together, window], [(0, 10), (20, 30)], "train step")
+    return Sketch(made, "Busy share of 40 ms.", share * 40, f"Yours is {share:.3g}, at {share * 40:.4g} ms.").picture()
+
+
 @exercise("00.2")
 def step_times(function: Any) -> None:
     """``step_ms(load_ms, train_ms, overlapped)``: time of one step of a long run."""
@@ -54,3 +66,15 @@ def step_times(function: Any) -> None:
             },
             " ms",
         )
+
+
+@shows("00.2")
+def one_step(function: Any) -> Any:
+    """Draw one step without overlap, loading 30 ms and training 50."""
+    from labkit.sketch import Sketch, timeline
+
+    step, other = value(function, 30, 50, False), value(function, 30, 50, True)
+    bars = [("pipeline", "load", "read", 0, 30), ("pipeline", "load", "read", 80, 110)]
+    words = f"Yours takes {step:.4g} ms, and {other:.4g} ms with overlap."
+    made = timeline(bars, [(30, 80), (110, 160)], "train step")
+    return Sketch(made, "Load 30 ms, train 50 ms, without overlap.", step, words).picture()

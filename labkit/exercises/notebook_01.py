@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.exercises.answers import call, number
-from labkit.grading import Wrong, exercise
+from labkit.exercises.answers import call, number, per, value
+from labkit.grading import Wrong, exercise, shows
 
 
 @exercise("01.1")
@@ -23,6 +23,17 @@ def ingestion_rate(function: Any) -> None:
             },
             " images/s",
         )
+
+
+@shows("01.1")
+def one_batch(function: Any) -> Any:
+    """Draw the images of one step of 100 ms, batch 32, and when that many have come at the student's rate."""
+    from labkit.sketch import Sketch, timeline
+
+    rate = value(function, 100, 32)
+    made = timeline([("images", "32 images", "other", 0, 100)], [(0, 100), (100, 200)], "train step", 32)
+    words = f"Yours is {rate:.4g} images/s: so fast, 32 images take {per(32e3, rate):.4g} ms."
+    return Sketch(made, "Steps of 100 ms, 32 images each.", per(32e3, rate), words).picture()
 
 
 @exercise("01.2")
@@ -43,6 +54,20 @@ def really_naive(function: Any) -> None:
         )
     if options.autotune.enabled is not False:
         raise Wrong("the rewrites are off, but autotuning is still on: set options.autotune.enabled")
+
+
+@shows("01.2")
+def naive_or_not(function: Any) -> Any:
+    """Draw a pipeline under the options that the student sets: tf.data's own prefetch is there, or not."""
+    from labkit import speed
+    from labkit.exercises.answers import source
+    from labkit.widget import show
+
+    read, decode = speed.Stage("read", 3, asleep=True), speed.Stage("decode", 5)
+    source = source(4, naive=False)
+    made = call(function, source.map(lambda x: decode(read(x))))
+    title = "What tf.data makes of a sequential map under your options"
+    return show(speed.simulate(made, (read, decode), 8).trace, title=title)
 
 
 @exercise("01.3")
@@ -68,3 +93,18 @@ def honest_verdict(function: Any) -> None:
                 "every round of the pair points the same way: compare round by round, not the best with the worst"
             )
         raise Wrong(f"before {before}, after {after}: images/s, so more is {expected}")
+
+
+@shows("01.3")
+def paired_rounds(function: Any) -> Any:
+    """Draw four paired rounds of 100 images each, and the student's verdict beside them."""
+    from labkit.sketch import Sketch, timeline
+
+    before, after = [100.0, 140.0, 90.0, 120.0], [120.0, 110.0, 105.0, 100.0]
+    bars, now = [], 0.0
+    for number_, rates in enumerate(zip(before, after, strict=True), 1):
+        for name, rate in zip(("before", "after"), rates, strict=True):
+            bars.append((name, f"round {number_}: {rate:g} images/s", "other", now, now + 1e5 / rate))
+            now += 1e5 / rate
+    words = f"Your verdict: {call(function, before, after)!r:.40}."
+    return Sketch(timeline(bars, [(0, now)], "100 images a round"), "Paired rounds, in turn.", None, words).picture()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.exercises.answers import call, number
-from labkit.grading import Wrong, exercise
+from labkit.exercises.answers import call, number, per, value
+from labkit.grading import Wrong, exercise, shows
 
 
 @exercise("02.1")
@@ -28,6 +28,18 @@ def prefetched(function: Any) -> None:
         raise Wrong(f"the buffer holds {'as many as tf.data likes' if depth < 0 else depth}: the task says two batches")
 
 
+@shows("02.1")
+def buffered(function: Any) -> Any:
+    """Draw batches that take 9 ms to make and 10 ms to train, behind the student's buffer."""
+    from labkit import speed
+    from labkit.exercises.answers import source
+    from labkit.widget import show
+
+    load = speed.Stage("read", 3)
+    made = call(function, source(18).map(load).batch(3))
+    return show(speed.simulate(made, (load,), 10).trace, title="Your pipeline: load 9 ms, train 10 ms a batch")
+
+
 @exercise("02.2")
 def overlap_gain(function: Any) -> None:
     """``speedup(load_ms, train_ms)``: what perfect overlap gains over none."""
@@ -44,6 +56,18 @@ def overlap_gain(function: Any) -> None:
             },
             "×",
         )
+
+
+@shows("02.2")
+def overlapped_step(function: Any) -> Any:
+    """Draw steps that overlap perfectly, and where one of 40 + 60 ms ends if it is so many times faster."""
+    from labkit.sketch import Sketch, timeline
+
+    gain = value(function, 40, 60)
+    bars = [("pipeline", "load the next batch", "read", 60 * i, 60 * i + 40) for i in range(2)]
+    words = f"Taking turns, a step takes 100 ms; {gain:.4g} times faster is {per(100, gain):.4g} ms."
+    made = timeline(bars, [(0, 60), (60, 120)], "train step")
+    return Sketch(made, "Load 40 ms, train 60 ms, overlapped.", per(100, gain), words).picture()
 
 
 @exercise("02.3")
@@ -63,6 +87,18 @@ def buffer_memory(function: Any) -> None:
             },
             " MB",
         )
+
+
+@shows("02.3")
+def filling(function: Any) -> Any:
+    """Draw how a buffer of two batches fills from storage that brings 1 MB in a millisecond."""
+    from labkit.sketch import Sketch, timeline
+
+    size, one = value(function, 2, 32, 224, 224), 32 * 224 * 224 * 12 / 1e6
+    bars = [("buffer", f"batch {i + 1}", "batch", i * one, (i + 1) * one) for i in range(2)]
+    made = timeline(bars, [(one, 2 * one), (2 * one, 3 * one)], "train step", 32)
+    words = f"Yours is {size:.5g} MB."
+    return Sketch(made, "Two batches of 32 fill a buffer, 1 MB a millisecond.", size, words).picture()
 
 
 def _prefetch_depth(dataset: Any) -> int | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.exercises.answers import call, number
-from labkit.grading import Wrong, exercise
+from labkit.exercises.answers import call, number, value
+from labkit.grading import Wrong, exercise, shows
 
 
 @exercise("03.1")
@@ -45,6 +45,28 @@ def mixed_shards(function: Any) -> None:
     raise Wrong(f"the order should begin {' '.join(want[:8])}, yours begins {' '.join(got[:8])}")
 
 
+@shows("03.1")
+def shards_in_turn(function: Any) -> Any:
+    """Draw five shards of five records, 4 ms each, as the student's pipeline reads them."""
+    import tensorflow as tf
+
+    from labkit import speed
+    from labkit.exercises.answers import options
+    from labkit.widget import show
+
+    read = speed.Stage("read", 4, asleep=True)
+
+    def open_shard(path: Any) -> Any:
+        records = tf.data.Dataset.range(5).map(read)
+        return records.map(lambda i: tf.strings.join([path, tf.strings.as_string(i)]))
+
+    made = call(function, ["a", "b", "c", "d", "e"], open_shard).with_options(options())
+    with speed.at_once():
+        order = [str(text) for text in _texts(made.take(8))]
+    trace = speed.simulate(made, (read,), 1, records=5).trace
+    return show(trace, title=f"Five shards, 4 ms a record; the order begins {' '.join(order)}")
+
+
 @exercise("03.2")
 def epoch_time(function: Any) -> None:
     """``epoch_ms(shards, at_once, open_ms, stream_ms)``: the groups that must follow each other, times one shard."""
@@ -59,6 +81,21 @@ def epoch_time(function: Any) -> None:
         }
         expected = -(-shards // at_once) * one
         number(function, (shards, at_once, open_ms, stream_ms), expected, hints, " ms")
+
+
+@shows("03.2")
+def groups(function: Any) -> Any:
+    """Draw ten shards, four at a time, in groups that follow each other."""
+    from labkit.sketch import Sketch, timeline
+
+    answer, bars, one = value(function, 10, 4, 50, 25.5), [], 75.5
+    for shard in range(10):
+        begin = shard // 4 * one
+        bars.append((f"reader {shard % 4 + 1}", "open", "other", begin, begin + 50))
+        bars.append((f"reader {shard % 4 + 1}", f"stream shard {shard + 1}", "read", begin + 50, begin + one))
+    made = timeline(bars, [(g * one, g * one + 1) for g in range(1, 4)], "train step")
+    title = "Ten shards, four at once, open 50 ms, stream 25.5 ms."
+    return Sketch(made, title, answer, f"Yours takes {answer:.5g} ms.").picture()
 
 
 @exercise("03.3")
@@ -77,6 +114,21 @@ def wide_pool(function: Any) -> None:
             raise Wrong("the pool is as small as before: set options.threading.private_threadpool_size")
         if size != threads:
             raise Wrong(f"the pool has {size} threads, asked for {threads}")
+
+
+@shows("03.3")
+def waiting_threads(function: Any) -> Any:
+    """Draw a map of 16 calls that wait 10 ms each, on as many threads as the student's pool has."""
+    import tensorflow as tf
+
+    from labkit import speed
+    from labkit.exercises.answers import source
+    from labkit.widget import show
+
+    read = speed.Stage("read", 10, asleep=True)
+    made = call(function, source(32).map(read, num_parallel_calls=tf.data.AUTOTUNE), 8).batch(8)
+    timing = speed.simulate(made, (read,), 5, cores=2)
+    return show(timing.trace, title="Eight threads asked for, two cores: calls that wait 10 ms each")
 
 
 def _in_turn(names: list[str], records: int, cycle: int, block: int) -> list[str]:

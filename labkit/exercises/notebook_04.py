@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.exercises.answers import call, number
-from labkit.grading import Wrong, exercise
+from labkit.exercises.answers import call, number, per, value
+from labkit.grading import Wrong, exercise, shows
 
 
 @exercise("04.1")
@@ -39,6 +39,19 @@ def mapped_in_parallel(function: Any) -> None:
         raise Wrong(f"the order is {kept}: the task says that it is kept in any case (deterministic)")
 
 
+@shows("04.1")
+def calls_at_once(function: Any) -> Any:
+    """Draw a map of 8 ms on four modelled cores, as the student's pipeline calls it."""
+    from labkit import speed
+    from labkit.exercises.answers import source
+    from labkit.widget import show
+
+    decode = speed.Stage("decode", 8)
+    made = call(function, source(24), decode).batch(4)
+    timing = speed.simulate(made, (decode,), 4, cores=4)
+    return show(timing.trace, title="Your map: decode 8 ms an image, four cores, batches of four")
+
+
 @exercise("04.2")
 def cores_for_a_gpu(function: Any) -> None:
     """``cores_needed(images_per_s, cpu_ms)``: cores that are busy all the time, not rounded."""
@@ -56,6 +69,19 @@ def cores_for_a_gpu(function: Any) -> None:
             },
             " cores",
         )
+
+
+@shows("04.2")
+def work_of_a_second(function: Any) -> Any:
+    """Draw the CPU work that one second of training needs, core after core."""
+    from labkit.sketch import Sketch, timeline
+
+    cores, work = value(function, 328, 4.0), 328 * 4.0
+    bars = [("CPU work", "the first core, all second", "decode", 0, 1000)]
+    bars.append(("CPU work", "more than one core", "decode", 1000, work))
+    made = timeline(bars, [(0, 1000)], "328 images")
+    words = f"Yours are {cores:.4g} cores: they do {1000 * cores:,.5g} ms of work a second."
+    return Sketch(made, "328 images a second, 4 ms of a core each.", 1000 * cores, words).picture()
 
 
 @exercise("04.3")
@@ -77,3 +103,18 @@ def gain_beside_the_gil(function: Any) -> None:
             },
             "×",
         )
+
+
+@shows("04.3")
+def beside_the_gil(function: Any) -> Any:
+    """Draw six images, 2 ms free and 4 ms with the GIL each, on eight cores."""
+    from labkit.sketch import Sketch, timeline
+
+    gain, bars = value(function, 2, 4, 8), []
+    for i in range(6):
+        bars.append((f"thread {i % 3 + 1}", "free", "decode", max(0, 4 * i - 2), max(0, 4 * i - 2) + 2))
+        bars.append((f"thread {i % 3 + 1}", "in Python", "map", 4 * i + 2, 4 * i + 6))
+    end = per(36, gain)
+    made = timeline(bars, [(4 * i + 6, 4 * i + 7) for i in range(6)], "train step")
+    words = f"One call at a time takes 36 ms; {gain:.4g} times faster is {end:.4g} ms, and 2 ms more at the start."
+    return Sketch(made, "Six images: 2 ms free, 4 ms in Python.", end + 2, words).picture()

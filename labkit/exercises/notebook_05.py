@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labkit.exercises.answers import call, number
-from labkit.grading import Wrong, exercise
+from labkit.exercises.answers import call, number, value
+from labkit.grading import Wrong, exercise, shows
 
 
 @exercise("05.1")
@@ -26,6 +26,18 @@ def cache_memory(function: Any) -> None:
             },
             " MB",
         )
+
+
+@shows("05.1")
+def filling(function: Any) -> Any:
+    """Draw how a cache of 1,280 images fills, 1 MB a millisecond."""
+    from labkit.sketch import Sketch, timeline
+
+    size, tenth = value(function, 1280, 224, 224, 1), 128 * 224 * 224 * 3 / 1e6
+    bars = [("cache", f"{128 * (i + 1):,} images", "batch", i * tenth, (i + 1) * tenth) for i in range(10)]
+    made = timeline(bars, [(10 * tenth, 11 * tenth)], "train step")
+    title = "1,280 images of 224 x 224, one byte a value, 1 MB a millisecond."
+    return Sketch(made, title, size, f"Yours is {size:,.5g} MB.").picture()
 
 
 @exercise("05.2")
@@ -55,6 +67,19 @@ def place_of_the_cache(function: Any) -> None:
         raise Wrong(f"expensive ran {int(once)} times for 4 elements in three epochs: nothing keeps its results")
 
 
+@shows("05.2")
+def two_epochs(function: Any) -> Any:
+    """Draw two epochs of the student's pipeline: 6 ms to decode, 1 ms to augment."""
+    from labkit import speed
+    from labkit.exercises.answers import source
+    from labkit.widget import show
+
+    decode, augment = speed.Stage("decode", 6), speed.Stage("augment", 1)
+    made = call(function, source(6), decode, augment).repeat(2)
+    timing = speed.simulate(made, (decode, augment), 2, steps=12)
+    return show(timing.trace, title="Two epochs of six images: decode 6 ms, augment 1 ms")
+
+
 @exercise("05.3")
 def epochs_that_pay(function: Any) -> None:
     """``epochs_until_gain(first, later, without)``: epochs until a cache has paid for its first one."""
@@ -73,6 +98,19 @@ def epochs_that_pay(function: Any) -> None:
             },
             " epochs",
         )
+
+
+@shows("05.3")
+def sums_of_epochs(function: Any) -> Any:
+    """Draw epochs with and without a cache side by side, one second as one millisecond."""
+    from labkit.sketch import Sketch, timeline
+
+    epochs, bars = value(function, 30, 2, 16), [("with the cache", "epoch 1", "decode", 0, 30)]
+    bars += [("with the cache", f"epoch {i + 2}", "read", 30 + 2 * i, 32 + 2 * i) for i in range(4)]
+    bars += [("without", f"epoch {i + 1}", "decode", 16 * i, 16 * i + 16) for i in range(4)]
+    title = "30 s, then 2 s an epoch with the cache; 16 s without. A second is drawn as a millisecond."
+    words = f"Yours are {epochs:g} epochs: without the cache they end at {16 * epochs:g}."
+    return Sketch(timeline(bars, [(0, 64)], "the job"), title, 16 * epochs, words).picture()
 
 
 def _ahead(first: int, later: int, without: int) -> float:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit.exercises.answers import call, number
-from labkit.grading import Wrong, exercise
+from labkit.exercises.answers import call, number, per, value
+from labkit.grading import Wrong, exercise, shows
 
 
 @exercise("06.1")
@@ -37,6 +37,23 @@ def batch_before_map(function: Any) -> None:
         raise Wrong(f"10 images in batches of 4 are two batches (4, 2, 2, 3); yours: {shapes}")
     if not np.array_equal(np.concatenate(got), images[:8] / 2):
         raise Wrong("the pixels are not those of scale, called once, in order")
+
+
+@shows("06.1")
+def calls_of_scale(function: Any) -> Any:
+    """Draw ten images through the student's pipeline: a call costs 3 ms, and an image 1 ms in it."""
+    import tensorflow as tf
+
+    from labkit import speed
+    from labkit.exercises.answers import options
+    from labkit.widget import show
+
+    scale = speed.Stage("scale", 1, lambda x: x / 2, call_ms=3, rank=3)
+    images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(options())
+    made = call(function, images, scale, 4)
+    return show(
+        speed.simulate(made, (scale,), 4).trace, title="Ten images: 3 ms for a call of scale, 1 ms for an image"
+    )
 
 
 @exercise("06.2")
@@ -71,6 +88,17 @@ def own_brightness(function: Any) -> None:
     raise Wrong("the pixels are not image + delta, clipped to 0 and 1")
 
 
+@shows("06.2")
+def passes(function: Any) -> Any:
+    """Draw the ops of the student's function, each a pass over memory, on a modelled clock."""
+    import tensorflow as tf
+
+    from labkit.exercises.drawn import ops
+
+    images, deltas = tf.zeros((3, 64, 64, 3)), tf.constant([0.1, -0.3, 0.5])
+    return ops(lambda a, b: call(function, a, b), (images, deltas), "Your function on three images.").picture()
+
+
 @exercise("06.3")
 def batching_gain(function: Any) -> None:
     """``gain(overhead_us, work_us, batch)``: (overhead + work) over (overhead / batch + work)."""
@@ -86,3 +114,18 @@ def batching_gain(function: Any) -> None:
         expected = (overhead + work) / new
         hints = {value: hint for value, hint in hints.items() if abs(value - expected) > 1e-6 * expected}
         number(function, (overhead, work, batch), expected, hints, " times")
+
+
+@shows("06.3")
+def shared_overhead(function: Any) -> Any:
+    """Draw ten images, one by one and as one batch: 90 us of overhead, 10 us of work."""
+    from labkit.sketch import Sketch, timeline
+
+    gain, bars = value(function, 90, 10, 10), []
+    for i in range(10):
+        bars.append(("one by one", "overhead", "other", 0.1 * i, 0.1 * i + 0.09))
+        bars.append(("one by one", "work", "map", 0.1 * i + 0.09, 0.1 * i + 0.1))
+    bars += [("one batch", "overhead", "other", 0, 0.09), ("one batch", "work", "map", 0.09, 0.19)]
+    words = f"One by one they take 1 ms; {gain:.4g} times faster is {per(1, gain):.4g} ms."
+    title = "Ten images: overhead 0.09 ms, work 0.01 ms."
+    return Sketch(timeline(bars, [(0.19, 0.24)], "train step"), title, per(1, gain), words).picture()

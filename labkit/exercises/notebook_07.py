@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit.exercises.answers import call, number
-from labkit.grading import Wrong, exercise
+from labkit.exercises.answers import call, number, value
+from labkit.grading import Wrong, exercise, shows
 
 
 @exercise("07.1")
@@ -26,6 +26,25 @@ def shard_count(function: Any) -> None:
         }
         hints.pop(float(want), None)
         number(function, (total, servers), want, hints, " shards")
+
+
+@shows("07.1")
+def servers_at_work(function: Any) -> Any:
+    """Draw eight servers that read the student's number of shards of 145 MB: 10 ms to open, 1 ms a MB."""
+    from labkit.sketch import Sketch, timeline
+
+    shards = value(function, 145, 8)
+    if not 1 <= shards <= 1000 or shards != int(shards):
+        raise Wrong(f"{shards:g} shards cannot be written; allowed here: a whole number from 1 to 1,000")
+    count, size, bars = int(shards), 145 / shards, []
+    for shard in range(count):
+        begin = shard // 8 * (10 + size)
+        bars.append((f"server {shard % 8 + 1}", "open", "other", begin, begin + 10))
+        bars.append((f"server {shard % 8 + 1}", f"shard {shard + 1}", "read", begin + 10, begin + 10 + size))
+    end = -(-count // 8) * (10 + size)
+    title = "145 MB on eight servers: 10 ms to open, 1 ms a MB."
+    words = f"Yours are {count} shards of {size:.3g} MB."
+    return Sketch(timeline(bars, [(end, end + 2)], "train step"), title, None, words).picture()
 
 
 @exercise("07.2")
@@ -52,6 +71,20 @@ def parsing(function: Any) -> None:
             raise Wrong(f"for the photo {image!r} of class {label} you return {got[0].item()!r} and {got[1]}")
 
 
+@shows("07.2")
+def parsed(function: Any) -> Any:
+    """Draw the ops of the student's function for one record, on a modelled clock."""
+    import tensorflow as tf
+
+    from labkit.exercises.drawn import ops
+
+    record = tf.train.Example()
+    record.features.feature["photo"].bytes_list.value.append(b"photo")
+    record.features.feature["class"].int64_list.value.append(3)
+    given = (tf.constant(record.SerializeToString()),)
+    return ops(lambda serialized: call(function, serialized), given, "Your function on one record.").picture()
+
+
 @exercise("07.3")
 def hole(function: Any) -> None:
     """``cut(image, top, left, size)``: the image with a black square of `size`, its corner at (top, left)."""
@@ -75,3 +108,16 @@ def hole(function: Any) -> None:
         if not np.array_equal(got, want):
             place = np.argwhere((got == 0).all(-1))[0].tolist()
             raise Wrong(f"the black square begins at {place}, expected [{top}, {left}], or pixels outside it changed")
+
+
+@shows("07.3")
+def cut_out(function: Any) -> Any:
+    """Draw the ops of the student's function for one image, on a modelled clock."""
+    import tensorflow as tf
+
+    from labkit.exercises.drawn import ops
+
+    made = call(function, tf.ones((32, 32, 3)), 20, 11, 8)
+    black = int((np.asarray(made) == 0).all(-1).sum())
+    title = f"Your function on one image, {black} of its 1,024 pixels black."
+    return ops(lambda image: call(function, image, 20, 11, 8), (tf.ones((32, 32, 3)),), title).picture()

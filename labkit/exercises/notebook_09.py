@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.exercises.answers import call, number
-from labkit.grading import Wrong, exercise
+from labkit.exercises.answers import call, number, value
+from labkit.grading import Wrong, exercise, shows
 
 
 @exercise("09.1")
@@ -26,6 +26,20 @@ def overlapped_busy(function: Any) -> None:
         }
         hints.pop(truth, None)
         number(function, (fetch, prep, train), truth, hints, "")
+
+
+@shows("09.1")
+def three_stages(function: Any) -> Any:
+    """Draw three stages that overlap: 100 images take 111 ms to fetch, 125 to prepare, 250 to train."""
+    from labkit.sketch import Sketch, timeline
+
+    share, fetch, prep, train = value(function, 300, 900, 600), 1e5 / 300, 1e5 / 900, 1e5 / 600
+    bars = [("storage", "fetch", "read", i * fetch, (i + 1) * fetch) for i in range(3)]
+    bars += [("cores", "prepare", "decode", i * fetch, i * fetch + prep) for i in range(1, 3)]
+    steps = [(i * fetch, i * fetch + train) for i in range(3)]
+    words = f"Yours is {share:.3g}: of the first step of {fetch:.4g} ms so much is work."
+    title = "Batches of 100 images: fetch 300, prepare 900, train 600 images/s."
+    return Sketch(timeline(bars, steps, "train step", 100), title, share * fetch, words).picture()
 
 
 @exercise("09.2")
@@ -76,3 +90,16 @@ def assembled(function: Any) -> None:
         raise Wrong("an element is augmented alike in both epochs: the cache stands behind augment and froze it")
     if "Prefetch" not in type(last).__name__:
         raise Wrong("the last step does not work ahead: end with prefetch")
+
+
+@shows("09.2")
+def two_epochs(function: Any) -> Any:
+    """Draw two epochs of the student's pipeline: 6 ms to decode an image, 4 ms to augment a batch."""
+    from labkit import speed
+    from labkit.exercises.answers import source
+    from labkit.widget import show
+
+    decode, augment = speed.Stage("decode", 6), speed.Stage("augment", 0.5, call_ms=2)
+    made = call(function, source(12), decode, augment)
+    timing = speed.simulate(made, (decode, augment), 10, steps=6)
+    return show(timing.trace, title="Your pipeline: decode 6 ms an image, augment 4 ms a batch, train 10 ms")

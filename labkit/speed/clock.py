@@ -88,7 +88,7 @@ def run(
     pipeline = built(chain.nodes, chain.elements, world, INLINE)
     if chain.rewritten and chain.nodes[-1].kind != "Prefetch":
         pipeline = Prefetch(None, pipeline, world, PREFETCH, AHEAD, True)
-    spans, now, step = [], 0.0, 0
+    spans, now, step, images = [], 0.0, 0, 0
     while steps is None or step < steps:
         got = pipeline.next(now)
         if got is None:
@@ -96,7 +96,7 @@ def run(
         spans.append(_span(CONSUMER, "wait for batch", "wait", now, got[0], step))
         now = got[0] + train_ms
         spans.append(_span(CONSUMER, "train step", "train", got[0], now, step))
-        step += 1
+        step, images = step + 1, images + got[1]
         if step > MOST:
             raise Endless("the pipeline never ends")
     if not step:
@@ -114,10 +114,10 @@ def run(
             "source": "stated by the exercise",
             "describe": f"modelled train step: {train_ms:g} ms (source: stated by the exercise)",
         },
-        batch_size=max(1, world.made // step),
+        batch_size=max(1, images // step),
         steps=step,
         warmup=0,
-        images=world.made,
+        images=images,
         first_batch_ns=spans[0].duration_ns,
         window_ns=[0, round(now * 1e6)],
         host={"cpus": cores},

@@ -1,4 +1,4 @@
-"""Nodes as iterators on a virtual clock: asked for an element at one instant, when does each hand it over?
+"""Nodes as iterators on a virtual clock: each says when it hands over an element that was asked for at some instant.
 
 That is the max-plus recursion of a tandem queue with finite buffers; parallel calls take a place each, and a place is
 free again when the consumer has taken what was made in it. Nothing is run, and nothing is measured.
