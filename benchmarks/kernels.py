@@ -286,12 +286,15 @@ def main() -> None:
                 del batches
     print(rounds.table())
 
-    # The fused kernel alone, by the device's clock.
-    engine.forget()
-    for batch in chunks(images):
-        fused.pixels(batch)
-    trace = engine.trace()
-    kernel_s = trace.duration_ns[trace.name == trace.names.index("preprocess")].sum() / 1e9
+    # The fused kernel alone, by the device's clock, in the least disturbed of some passes.
+    passes = []
+    for _ in range(arguments.rounds):
+        engine.forget()
+        for batch in chunks(images):
+            fused.pixels(batch)
+        trace = engine.trace()
+        passes.append(trace.duration_ns[trace.name == trace.names.index("preprocess")].sum() / 1e9)
+    kernel_s = min(passes)
     moved = sum(image.size for image in images) + len(images) * SIDE * SIDE * 3 * 4
     reach = bandwidth(cores)
     share = moved / kernel_s / 1e9 / reach
