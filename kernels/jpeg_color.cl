@@ -30,6 +30,7 @@ typedef uchar16 __attribute__((aligned(1))) any16;
 #define STORE16(v, p) (*(__global any16 *)(p) = (v))
 
 /* Pointers are `restrict` in kernels only: Oclgrind 21.10 knows no promise that begins in an inlined function. */
+
 /* Even columns a and odd columns b, in turn. */
 static inline void zip(const short16 a, const short16 b, uchar16 *low, uchar16 *high)
 {

@@ -49,6 +49,7 @@ typedef struct {
 } Reader;
 
 /* Pointers are `restrict` in kernels only: Oclgrind 21.10 knows no promise that begins in an inlined function. */
+
 /* Bring the reader from fewer than 32 bits to 32 or more; a stuffed 0 after 255 is left out. */
 static inline void refill(__global const uchar *streams, Reader *r)
 {

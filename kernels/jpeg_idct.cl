@@ -29,6 +29,7 @@ typedef uchar8 __attribute__((aligned(1))) any8;
 #define STORE8(v, p) (*(__global any8 *)(p) = (v))
 
 /* Pointers are `restrict` in kernels only: Oclgrind 21.10 knows no promise that begins in an inlined function. */
+
 static inline int8 wide(const short8 a) { return convert_int8(a); }
 static inline short8 plus(const short8 a, const short8 b) { return as_short8(as_ushort8(a) + as_ushort8(b)); }
 static inline short8 minus(const short8 a, const short8 b) { return as_short8(as_ushort8(a) - as_ushort8(b)); }
