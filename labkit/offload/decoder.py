@@ -20,8 +20,8 @@ from labkit.offload import frames, host, huffman, jpeg
 from labkit.offload.engine import Engine
 from labkit.offload.jpeg import Damaged, Frame, Status, Unsupported
 
-#: Blocks of 64 coefficients decoded at a time on a CPU: they stay in its cache. Elsewhere many more.
-CPU_BLOCKS, OTHER_BLOCKS = 1 << 16, 1 << 22
+#: Blocks of 64 coefficients decoded at a time on a CPU, 16 MB: near its cache, and enough images for its cores.
+CPU_BLOCKS, OTHER_BLOCKS = 1 << 17, 1 << 22
 
 #: What the code of jpeg_entropy.cl means.
 _FAULTS = {
