@@ -39,7 +39,7 @@ static float drawn(const uint image, const uint pixel, const uint2 seed, const u
     return -most + share * (most + most);
 }
 
-static void brighten(__global const float *restrict in, __global float *restrict out, const float delta)
+static void brighten(__global const float *in, __global float *out, const float delta)
 {
     for (int c = 0; c < 3; c++)
         out[c] = in[c] + delta;

@@ -27,7 +27,7 @@ static uint4 philox(uint4 counter, uint2 key)
     return counter;
 }
 
-static void flip_row(__global const float *restrict in, __global float *restrict out, const int width, const int flip)
+static void flip_row(__global const float *in, __global float *out, const int width, const int flip)
 {
     for (int x = 0; x < width; x++) {
         const int from = flip ? width - 1 - x : x;

@@ -38,7 +38,7 @@ static float drawn(const uint image, const uint2 seed, const uint2 counter, cons
     return low + share * (high - low);
 }
 
-static void saturate(__global const float *restrict in, __global float *restrict out, const float factor)
+static void saturate(__global const float *in, __global float *out, const float factor)
 {
     /* Plain compares: a call of fmax or fmin keeps some compilers from making vector code. */
     float largest = in[0] > in[1] ? in[0] : in[1], smallest = in[0] < in[1] ? in[0] : in[1];
