@@ -163,7 +163,8 @@ static void make_row(__global const uchar *rgb, __global const int *layout,
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess(__global const uchar *restrict rgb, __global const int *restrict layout,
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void preprocess(__global const uchar *restrict rgb, __global const int *restrict layout,
                          __global const int *restrict jobs, __global const int *restrict first,
                          __global const float *restrict share, __global float *restrict out, const int n, const int size,
                          const int augment, const uint2 seed, const uint2 counter, const float4 ranges)
@@ -173,7 +174,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess(__global
              size, augment, drawn(image, seed, counter, ranges));
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_task(__global const uchar *restrict rgb, __global const int *restrict layout,
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void preprocess_task(__global const uchar *restrict rgb, __global const int *restrict layout,
                               __global const int *restrict jobs, __global const int *restrict first,
                               __global const float *restrict share, __global float *restrict out, const int n,
                               const int size, const int augment, const uint2 seed, const uint2 counter,
@@ -187,7 +189,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_task(__g
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_bytes(__global const uchar *restrict rgb, __global const int *restrict layout,
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void preprocess_bytes(__global const uchar *restrict rgb, __global const int *restrict layout,
                                __global const int *restrict jobs, __global const int *restrict first,
                                __global const float *restrict share, __global uchar *restrict out, const int n,
                                const int size, const int augment, const uint2 seed, const uint2 counter,
@@ -198,7 +201,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_bytes(__
              size, augment, drawn(image, seed, counter, ranges));
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_bytes_task(__global const uchar *restrict rgb, __global const int *restrict layout,
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void preprocess_bytes_task(__global const uchar *restrict rgb, __global const int *restrict layout,
                                     __global const int *restrict jobs, __global const int *restrict first,
                                     __global const float *restrict share, __global uchar *restrict out, const int n,
                                     const int size, const int augment, const uint2 seed, const uint2 counter,

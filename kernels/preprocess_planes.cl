@@ -209,7 +209,8 @@ static void make_row(__global const uchar *planes, __global const int *layout,
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_planes(__global const uchar *restrict planes, __global const int *restrict layout,
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void preprocess_planes(__global const uchar *restrict planes, __global const int *restrict layout,
                          __global const int *restrict jobs, __global const int *restrict first,
                          __global const float *restrict share, __global float *restrict out, const int n, const int size,
                          const int augment, const uint2 seed, const uint2 counter, const float4 ranges)
@@ -219,7 +220,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_planes(_
              size, augment, drawn(image, seed, counter, ranges));
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_planes_task(__global const uchar *restrict planes, __global const int *restrict layout,
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void preprocess_planes_task(__global const uchar *restrict planes, __global const int *restrict layout,
                               __global const int *restrict jobs, __global const int *restrict first,
                               __global const float *restrict share, __global float *restrict out, const int n,
                               const int size, const int augment, const uint2 seed, const uint2 counter,
@@ -233,7 +235,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_planes_t
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_planes_bytes(__global const uchar *restrict planes, __global const int *restrict layout,
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void preprocess_planes_bytes(__global const uchar *restrict planes, __global const int *restrict layout,
                                __global const int *restrict jobs, __global const int *restrict first,
                                __global const float *restrict share, __global uchar *restrict out, const int n,
                                const int size, const int augment, const uint2 seed, const uint2 counter,
@@ -244,7 +247,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_planes_b
              size, augment, drawn(image, seed, counter, ranges));
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void preprocess_planes_bytes_task(__global const uchar *restrict planes, __global const int *restrict layout,
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void preprocess_planes_bytes_task(__global const uchar *restrict planes, __global const int *restrict layout,
                                     __global const int *restrict jobs, __global const int *restrict first,
                                     __global const float *restrict share, __global uchar *restrict out, const int n,
                                     const int size, const int augment, const uint2 seed, const uint2 counter,
