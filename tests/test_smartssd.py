@@ -181,6 +181,21 @@ def test_the_simulated_job_runs_at_the_speed_of_the_closed_form(decoders, output
     assert simulated == pytest.approx(card.answer(work()).images_per_s, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("card", "limit", "remedy"),
+    [
+        (SmartSSD(), "decode", "more decoders"),
+        (SmartSSD(decoders=64, read_bytes=4096), "link", "larger reads"),
+        (SmartSSD(decoders=64, output="float32", output_gb_s=0.2), "output", "uint8"),
+    ],
+)
+def test_the_remedy_is_one_for_a_card(card, limit, remedy):
+    assert card.answer(work()).limit == limit
+    stalls = Timeline(card.trace(work(), accelerators.modelled(step_ms=0.01))).stalls
+    assert remedy in stalls.advice
+    assert "map" not in stalls.advice
+
+
 def test_a_slow_accelerator_hides_the_card():
     slow = accelerators.modelled(images_per_s=200)
     assert Timeline(SmartSSD().trace(work(), slow)).busy > 0.99

@@ -95,7 +95,9 @@ def _nobody(timeline: Timeline, shares: dict[str, float]) -> str:
 
 
 def _advice(timeline: Timeline, cause: str, blame: str | None) -> str:
-    """Return what to change, for a cause that is to blame."""
+    """Return what to change, for a cause that is to blame; who made the trace may know better."""
+    if cause in timeline.meta.get("advice", {}):
+        return timeline.meta["advice"][cause]
     blame = blame or ""
     if cause == "start":
         if "Shuffle" in blame:

@@ -40,6 +40,13 @@ _RENAMED = {
     "tf.data Prefetch": "card (modelled): to the host",
 }
 
+#: What to change where the card keeps the accelerator waiting: options of tf.data are no part of a card.
+_ADVICE = {
+    "fetch": "larger reads from the flash, many photos in one, until the link is full; then a second card.",
+    "prep": "more decoders on the card, until the link is full.",
+    "batch": "uint8 from the card, not float32; or a second card: its output is the limit.",
+}
+
 
 @dataclass(frozen=True)
 class SmartSSD:
@@ -259,7 +266,10 @@ class SmartSSD:
             found = next((old for old in _RENAMED if thread.name.startswith(old)), None)
             name = thread.name if found is None else thread.name.replace(found, _RENAMED[found])
             threads.append(Thread(name, thread.kind))
-        meta = trace.meta | {"assumptions": [f"The card is modelled: {self}.", *trace.meta["assumptions"]]}
+        meta = trace.meta | {
+            "assumptions": [f"The card is modelled: {self}.", *trace.meta["assumptions"]],
+            "advice": _ADVICE,
+        }
         return replace(trace, threads=tuple(threads), meta=meta)
 
     # -- pictures --------------------------------------------------------------------
