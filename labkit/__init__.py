@@ -27,6 +27,7 @@ _ROOMS = (
     "exercises",
     "explorers",
     "grading",
+    "journal",
     "knobs",
     "ladder",
     "measures",
@@ -39,6 +40,7 @@ _ROOMS = (
     "recorder",
     "records",
     "reference",
+    "results",
     "scene",
     "scale",
     "simulate",
@@ -48,6 +50,7 @@ _ROOMS = (
     "storage",
     "timeline",
     "trace",
+    "variants",
     "view",
     "widget",
     "xplane",
@@ -61,9 +64,10 @@ _NAMES = {
     "draw": "view",
     "compare": "view",
     "show": "widget",
-    "check": "grading",
+    "check": "journal",
     "try_it": "grading",
     "setup": "notebook",
+    "submit": "results",
 }
 __all__ = sorted([*_ROOMS, *_NAMES])
 

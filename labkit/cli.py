@@ -84,6 +84,28 @@ def colab(
         typer.echo(f"  rewrote {path}")
 
 
+classes = typer.Typer(no_args_is_help=True, help="Compare the results of a class.")
+app.add_typer(classes, name="class")
+
+
+@classes.command("report")
+def class_report(
+    folder: Annotated[Path, typer.Argument(help="the folder with what students submitted, *.json")],
+    out: Annotated[Path | None, typer.Option(help="the page; class-report.html in the folder by default")] = None,
+) -> None:
+    """Write one page that compares the results of a class; say which files do not count, and why."""
+    from labkit import results
+
+    try:
+        group = results.gather(folder)
+        page = group.save(folder / "class-report.html" if out is None else out)
+    except (ValueError, OSError) as error:
+        raise _fail(error) from None
+    for _, sentence in group.left_out:
+        typer.echo(f"  left out: {sentence}")
+    typer.echo(f"{len(group.results)} results, {len(group.left_out)} files left out: {page}")
+
+
 cards = typer.Typer(no_args_is_help=True, help="Start, stop and list cards: processes that serve smartssd://.")
 app.add_typer(cards, name="card")
 _CardName = Annotated[str, typer.Argument(help="as in smartssd://card0/...")]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from labkit import recorder, storage
+from labkit import blindfold, recorder, storage
 from labkit.causes import Split, Stalls
 from labkit.timeline import Timeline
 from labkit.wording import percent
@@ -170,7 +170,7 @@ def differential(
     ------
     ValueError, TypeError
         If not exactly one of `storage` and `paths` is given, `pipeline` cannot be run cold with it, or a number is not
-        what it must be.
+        what it must be, or the pipeline belongs to a drill.
     RecordingError
         If the pipeline or the train step fails.
     """
@@ -181,6 +181,7 @@ def differential(
     built = warm()
     if not hasattr(built, "element_spec"):
         raise TypeError(f"pipeline returned a {type(built).__name__}; allowed: a tf.data.Dataset")
+    blindfold.refuse(built, "labkit.diagnosis.differential")
     synthetic = _synthetic(built)
     step_ns: dict[str, list[float]] = {run: [] for run in _RUNS}
     found: list[Timeline] = []

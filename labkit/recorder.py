@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from labkit import blindfold, journal, measures, xplane
 from labkit import live as live_view
-from labkit import measures, xplane
 from labkit.notebook import POOL, cores
 from labkit.session import Drive, RecordingError, consumer, drive, known_steps
 from labkit.trace import Trace
@@ -104,6 +104,7 @@ def record(
             traces = [plan.trace(dataset, name, label, tick, view) for _ in range(repeats)]
         chosen = _median(traces)
         view.end(chosen)
+    journal.run(chosen, measures.of(chosen))
     return chosen
 
 
@@ -151,11 +152,13 @@ def measure(
             first = number % len(names)
             for name in names[first:] + names[:first]:
                 traces[name].append(plan.trace(variants[name], name, labels[name], tick))
-    return measures.Measures(
+    found = measures.Measures(
         {name: [measures.of(t) for t in found] for name, found in traces.items()},
         {name: _median(found) for name, found in traces.items()},
         {name: [t.meta["work"] for t in found] for name, found in traces.items()},
     )
+    journal.comparison(found)
+    return found
 
 
 def graph(dataset: Any, *, steps: int = 2) -> list[str]:
@@ -293,6 +296,8 @@ class _Plan:
             host={"cpus": cores(), "tensorflow": tf.__version__, "python": platform.python_version()},
         )
         trace.meta["repeats"] = [asdict(measures.of(trace))]
+        if (drill := blindfold.drill_of(dataset)) is not None:
+            trace.meta["drill"] = drill
         return trace
 
 

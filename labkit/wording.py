@@ -126,6 +126,8 @@ def _row(label: str, text: str) -> str:
 def _stalls(timeline: Timeline) -> list[str]:
     """Return fetch stall and prep stall, what the gaps waited for, what is to blame, and what to change."""
     stalls, split = timeline.stalls, timeline.split
+    if timeline.meta.get("drill"):
+        return [_row("to find out", stalls.advice)]
     lines = [
         _row(
             "stalls",

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "session": {"trace", "work", "xplane"},
     "live": {"session", "trace", "widget"},
     "measures": {"intervals", "trace", "work"},
-    "recorder": {"blindfold", "live", "measures", "notebook", "session", "trace", "xplane"},
+    "recorder": {"blindfold", "journal", "live", "measures", "notebook", "session", "trace", "xplane"},
     # what TensorFlow's tuning chose, and which node limits
     "nodes": set(),
     "diagnosis": {"blindfold", "differential", "nodes", "session"},
@@ -70,11 +70,14 @@ MAY_IMPORT = {
     "reference": set(),
     "offload": {"augment", "bars", "charts", "picture", "reference", "shipped", "simulate", "trace"},
     "augment": set(),
-    "drills": {"accelerators", "blindfold", "grading", "recorder", "storage", "timeline", "view"},
+    "drills": {"accelerators", "blindfold", "grading", "journal", "recorder", "storage", "timeline", "view"},
+    "journal": {"grading", "measures"},
+    "variants": {"drills"},
+    "results": {"charts", "journal", "notebook", "picture", "predictions", "trace", "variants"},
     "ladder": {"augment", "memory", "notebook", "photos", "records", "recorder"},
     "card": {"framing", "offload", "photos", "trace"},
     "tour": {"accelerators", "ladder", "notebook", "photos", "stack", "trace", "view"},
-    "cli": {"card", "colab", "doctor", "notebook", "photos", "tour"},
+    "cli": {"card", "colab", "doctor", "notebook", "photos", "results", "tour"},
 }
 # To the right of Trace nobody knows TensorFlow; below the views nobody draws.
 NO_TENSORFLOW = {

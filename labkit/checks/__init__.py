@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from labkit import blindfold
 from labkit.checks import augmentation, fingerprints, matching, verdicts
 from labkit.checks.augmentation import FAULT, OPEN, PASSED
 
@@ -157,7 +158,8 @@ def inspect(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not what it must be, or an endless dataset comes without any length.
+        If an argument is not what it must be, an endless dataset comes without any length, or the dataset belongs to
+        a drill.
     tf.errors.OpError
         Whatever the pipeline itself raises.
 
@@ -165,6 +167,7 @@ def inspect(
     -----
     Half a kilobyte is kept per element, no image. Two epochs of the same order do not prove that the third has it, too.
     """
+    blindfold.refuse(dataset, "labkit.checks.inspect")
     _whole("count", count, least=0)
     _whole("steps", steps)
     low_high = _range(value_range)

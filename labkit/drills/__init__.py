@@ -1,0 +1,301 @@
+"""Fault drills: sick pipelines to diagnose and to mend.
+
+A drill shows a pipeline (plain tf.data code), its timeline and the numbers of its data. The student names the one fault
+that it has, out of all that the pool knows, and mends the code; both are checked without a clock. Neither the timeline
+nor `labkit.diagnosis` tells the answer: see `labkit.blindfold`. The same seed is the same drill on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import numbers
+from functools import cached_property, lru_cache
+from typing import Any
+
+from labkit import journal
+from labkit.drills.faults import POOL, TASKS, Fault
+from labkit.grading import FAILED, OPEN, PASSED, Result, Wrong
+
+__all__ = ["Drill", "Fault", "answer", "diagnoses", "draw", "pool", "seed_of"]
+
+_STEPS = 10
+
+
+@lru_cache(maxsize=1)
+def pool() -> tuple[Fault, ...]:
+    """Return all faults, in the order of their diagnoses."""
+    from labkit.drills import pixels, reading, waiting  # noqa: F401 - importing them fills the pool
+
+    return tuple(sorted(POOL.values(), key=lambda fault: fault.diagnosis))
+
+
+def diagnoses() -> tuple[str, ...]:
+    """Return what can be wrong, in words: the diagnoses of all faults of the pool."""
+    return tuple(fault.diagnosis for fault in pool())
+
+
+def draw(seed: int) -> Drill:
+    """Return a drill.
+
+    Parameters
+    ----------
+    seed : int
+        0 or more. As many seeds in a row as the pool has faults, counted from 0, draw each fault once.
+
+    Raises
+    ------
+    ValueError
+        If `seed` is no such number.
+    """
+    return Drill(seed)
+
+
+def answer(seed: int) -> Fault:
+    """Return the fault of a drill, with its diagnosis and ``mended_code``: for instructors.
+
+    Raises
+    ------
+    ValueError
+        As `draw`.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
+        raise ValueError(f"the seed of a drill is {seed!r}; allowed: a whole number of 0 or more")
+    block, place = divmod(int(seed), len(pool()))
+
+    def rank(fault: Fault) -> str:
+        return hashlib.sha256(f"labkit drills {block} {fault.key}".encode()).hexdigest()
+
+    return sorted(pool(), key=rank)[place]
+
+
+def seed_of(key: str, start: int = 0) -> int:
+    """Return the first seed from `start` on that draws a fault: for instructors who choose one.
+
+    Raises
+    ------
+    ValueError
+        If there is no such fault; the sentence names those there are.
+    """
+    keys = [fault.key for fault in pool()]
+    if key not in keys:
+        raise ValueError(f"there is no fault {key!r}; there are: {', '.join(sorted(keys))}")
+    return next(seed for seed in range(start, start + 2 * len(keys)) if answer(seed).key == key)
+
+
+class Drill:
+    """One sick pipeline; `draw` makes it.
+
+    Attributes
+    ----------
+    seed : int
+    name : str
+        ``drill 7``.
+    task : str
+        What the pipeline should deliver.
+    code : str
+        The pipeline as it is: a function ``pipeline(case)``.
+    diagnoses : tuple of str
+        What can be wrong; one of them is.
+    case : labkit.drills.case.Case
+        What it reads from; ``pipeline(drill.case)`` runs a version of your own.
+    dataset : tf.data.Dataset
+        The sick pipeline.
+    trace, timeline : Trace, Timeline
+        Some steps of it beside a modelled accelerator, recorded when first asked for; without causes.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._fault = answer(seed)
+        self.seed, self.name = int(seed), f"drill {seed}"
+        self.task, self.code = TASKS[self._fault.task], self._fault.code
+        if self._fault.share < 1:
+            self.task = self.task.replace("every photo", "the first half of the photos, each")
+        self.diagnoses = diagnoses()
+
+    @cached_property
+    def case(self) -> Any:
+        """The material of the pipeline, on storage that takes its time."""
+        return self._case()
+
+    def _case(self, **more: Any) -> Any:
+        from labkit.drills.case import Case
+
+        return Case(**{"seed": self.seed, "name": self.name, **self._fault.case, **more})
+
+    @cached_property
+    def dataset(self) -> Any:
+        """The sick pipeline."""
+        return self._fault.pipeline(self.case)
+
+    @property
+    def accelerator(self) -> Any:
+        """The modelled accelerator beside it."""
+        from labkit import accelerators
+
+        return accelerators.modelled(step_ms=self._fault.step_ms)
+
+    def record(self, pipeline: Any) -> Any:
+        """Record another version of the pipeline on the same material, to compare.
+
+        Parameters
+        ----------
+        pipeline : callable
+            ``pipeline(case)`` returns a dataset.
+
+        Returns
+        -------
+        Trace
+        """
+        from labkit import recorder
+
+        return recorder.record(
+            pipeline(self.case), self.accelerator, steps=_STEPS, warmup=1, name=self.name, progress=False
+        )
+
+    @cached_property
+    def trace(self) -> Any:
+        """Ten steps of the sick pipeline."""
+        return self.record(lambda case: self.dataset)
+
+    @cached_property
+    def timeline(self) -> Any:
+        """Its lanes and gaps; nothing says what the gaps wait for."""
+        from labkit.timeline import Timeline
+
+        return Timeline(self.trace)
+
+    def probe(self) -> Any:
+        """Return the numbers of the data in two epochs: what comes, and what should come.
+
+        Returns
+        -------
+        labkit.drills.probe.Probe
+        """
+        from labkit.drills import probe
+
+        case = self._case(latency_ms=0)
+        return probe.compare(self._fault, case, self.name)
+
+    def diagnose(self, diagnosis: Any) -> Result:
+        """Check a diagnosis.
+
+        Parameters
+        ----------
+        diagnosis : str or int
+            One of `diagnoses`, or its number from 1 on.
+
+        Returns
+        -------
+        Result
+            It never raises; a wrong one says how the fault that was named would show.
+        """
+        return journal.result(self._judged(diagnosis))
+
+    def _judged(self, diagnosis: Any) -> Result:
+        name = f"{self.name}, diagnosis"
+        if diagnosis is None:
+            return Result(name, OPEN, "nothing to check yet: choose one of drill.diagnoses")
+        chosen = _chosen(diagnosis, self.diagnoses)
+        if chosen is None:
+            return Result(name, FAILED, f"that is none of the diagnoses; name one, or its number, 1 to {len(pool())}")
+        if chosen == self._fault.diagnosis:
+            return Result(name, PASSED)
+        (other,) = (fault for fault in pool() if fault.diagnosis == chosen)
+        return Result(
+            name, FAILED, f"of that fault you would see: {other.sign}; look again, in the {_WHERE[other.seen]}"
+        )
+
+    def mend(self, pipeline: Any) -> Result:
+        """Check a mended pipeline: its data are those of a right one, and its graph has no fault of the pool.
+
+        Parameters
+        ----------
+        pipeline : callable
+            ``pipeline(case)`` returns a dataset built on the sources of `case`, as the sick one does.
+
+        Returns
+        -------
+        Result
+            It never raises.
+        """
+        return journal.result(self._healed(pipeline))
+
+    def _healed(self, pipeline: Any) -> Result:
+        name = f"{self.name}, mend"
+        if pipeline is None:
+            return Result(name, OPEN, "nothing to check yet: write a function pipeline(case)")
+        if not callable(pipeline):
+            return Result(name, FAILED, f"pass the function itself, not {type(pipeline).__name__} {pipeline!r:.40}")
+        case = self._case(seed=self.seed + 1, latency_ms=0)  # photos that nobody has seen
+        try:
+            dataset = pipeline(case)
+            if dataset is None:
+                return Result(name, OPEN, "nothing to check yet: your function returns None")
+            found = _examine(self._fault, dataset, case)
+        except NotImplementedError:
+            return Result(name, OPEN, "nothing to check yet: write a function pipeline(case)")
+        except Wrong as wrong:
+            return Result(name, FAILED, str(wrong))
+        except Exception as error:
+            return Result(name, FAILED, f"your pipeline raised {type(error).__name__}: {error!s:.300}")
+        if not found:
+            return Result(name, PASSED)
+        if self._fault.key in found:
+            return Result(name, FAILED, f"it is not mended: {self._fault.sign}")
+        return Result(name, FAILED, f"that fault is gone, but now there is another: {POOL[found[0]].sign}")
+
+    def __repr__(self) -> str:
+        """Return task, code and diagnoses: the same text on every machine."""
+        lines = [f"{self.name}: a patient that should deliver {self.task}.", "", self.code, "What is wrong with it?"]
+        return "\n".join([*lines, *(f"{i:>3}  {text}" for i, text in enumerate(self.diagnoses, 1))])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return what a notebook shows: the code, the timeline and the list, as a page and as text."""
+        from labkit import view
+
+        picture = view.draw(self.timeline, title=self.name)
+        data, metadata = picture._repr_mimebundle_()
+        shown = "".join(f"<li>{html.escape(text)}</li>" for text in self.diagnoses)
+        alt = html.escape(metadata["image/png"]["alt"])
+        page = (
+            f"<p><strong>{self.name}</strong>: a patient that should deliver {html.escape(self.task)}.</p>"
+            f"<pre>{html.escape(self.code)}</pre>"
+            f'<img src="data:image/png;base64,{data["image/png"]}" alt="{alt}" style="max-width:100%">'
+            f"<p>What is wrong with it?</p><ol>{shown}</ol>"
+        )
+        return {"text/plain": f"{self!r}\n\n{picture.text}", "text/html": page}
+
+
+_WHERE = {"timeline": "timeline", "data": "data (drill.probe())"}
+
+
+def _chosen(diagnosis: Any, texts: tuple[str, ...]) -> str | None:
+    """Return one of `texts`, given in words or by its number."""
+    if isinstance(diagnosis, numbers.Integral) and not isinstance(diagnosis, bool):
+        return texts[diagnosis - 1] if 1 <= diagnosis <= len(texts) else None
+    if not isinstance(diagnosis, str):
+        return None
+    plain = {" ".join(text.lower().split()).rstrip("."): text for text in texts}
+    return plain.get(" ".join(diagnosis.lower().split()).rstrip("."))
+
+
+def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
+    """Return the keys of all faults that a pipeline has; raise `Wrong` if its data are wrong in another way."""
+    import tensorflow as tf
+
+    from labkit.blindfold import drill_of
+    from labkit.drills import data, structure
+
+    if not isinstance(dataset, tf.data.Dataset):
+        raise Wrong(f"return a tf.data.Dataset, not {type(dataset).__name__}")
+    if drill_of(dataset) is None:
+        raise Wrong("build the pipeline on the sources of case (case.photos, case.shards, …)")
+    found = structure.find(dataset, case)
+    if fault.key in found or "huge_buffer" in found:
+        return found  # what stands in the graph need not run
+    facts = data.read(dataset, case, fault.task, fault.share)
+    found += data.find(facts)
+    if not found:
+        data.judge(facts, structure.keeps_order(dataset))
+    return found

@@ -1,0 +1,206 @@
+"""Faults that only the data tell, and the numbers in which a student can see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from labkit.grading import Wrong
+
+_LIMIT = 0.2  # of the random brightness
+_STEP = 1.5 / 255  # two pixels are equal if they differ by less
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What two epochs of a pipeline delivered.
+
+    Parameters
+    ----------
+    images : ndarray of float32, shape (n, height, width, 3)
+    labels : ndarray of int64, shape (n,)
+    sizes : tuple of int
+        Photos of each batch.
+    base : ndarray of float32, shape (size, height, width, 3)
+        The photos as they should come before any change, by their label, 0 to 1.
+    task : str
+        A key of `labkit.drills.faults.TASKS`.
+    epoch : int
+        Photos of one epoch, whole batches only.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    sizes: tuple[int, ...]
+    base: np.ndarray
+    task: str
+    epoch: int
+
+    @cached_property
+    def nearest(self) -> np.ndarray:
+        """The photo that each image is most like, whatever its brightness and its colours: int64, shape (n,)."""
+
+        def small(images: np.ndarray) -> np.ndarray:
+            grey = images[:, 8:].mean(axis=-1)  # without the rows that may be erased
+            n, height, width = grey.shape
+            blocks = grey.reshape(n, height // 8, 8, width // 8, 8).mean(axis=(2, 4)).reshape(n, -1)
+            blocks = blocks - blocks.mean(axis=1, keepdims=True)
+            return blocks / np.maximum(np.linalg.norm(blocks, axis=1, keepdims=True), 1e-9)
+
+        images = self.images
+        if self.task == "brighter":  # seen without the 60 steps: bytes that wrapped around are like the others again
+            images = np.mod(np.rint(images * 255) - 60, 256).astype(np.float32)
+        return np.argmax(small(images) @ small(self.base).T, axis=1)
+
+    @cached_property
+    def difference(self) -> np.ndarray:
+        """Each image minus the photo that it is most like: float32, shape of `images`."""
+        return self.images - self.base[self.nearest]
+
+    @cached_property
+    def shift(self) -> np.ndarray:
+        """Median difference of each image over its pixels that were not clipped: float64, shape (n,)."""
+        return np.array([np.median(self.difference[i][self._free(i)]) for i in range(len(self.images))])
+
+    @cached_property
+    def roughness(self) -> np.ndarray:
+        """Standard deviation of the same differences: 0 if an image changed as a whole."""
+        return np.array([np.std(self.difference[i][self._free(i)]) for i in range(len(self.images))])
+
+    def _free(self, i: int) -> np.ndarray:
+        free = (self.images[i] > 0.002) & (self.images[i] < 0.998)
+        return free if free.any() else np.ones_like(free)
+
+    def expected(self) -> np.ndarray:
+        """Return what should have come for the labels that came; of a random task, with the brightness that came."""
+        base = self.base[self.labels]
+        if self.task == "brighter":
+            return np.minimum(base + 60 / 255, 1)
+        if self.task == "erased":
+            base = base.copy()
+            base[:, :8] = 0
+        if self.task == "random":
+            return np.clip(base + self.shift[:, None, None, None], 0, 1)
+        return base
+
+
+def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Facts:
+    """Read two epochs of a pipeline.
+
+    Raises
+    ------
+    Wrong
+        If elements are not pairs of images and labels, of the right dtype and shape, or there are too few.
+    """
+    spec = dataset.element_spec
+    if not isinstance(spec, tuple) or len(spec) != 2:
+        raise Wrong("an element has to be a pair (images, labels), as in the sick pipeline")
+    if [getattr(s, "dtype", None) for s in spec] != ["float32", "int64"]:
+        kinds = ", ".join(getattr(getattr(s, "dtype", s), "name", str(s)) for s in spec)
+        raise Wrong(f"images have to be float32 and labels int64, as in the sick pipeline; yours are {kinds}")
+    whole = int(case.size * share)
+    epoch = whole - whole % case.batch
+    images, labels, sizes = [], [], []
+    for image, label in dataset.take(2 * whole // case.batch + 2).as_numpy_iterator():
+        if image.shape[1:] != (case.height, case.width, 3) or label.shape != image.shape[:1]:
+            raise Wrong(f"a batch has images of shape {image.shape} and labels of shape {label.shape}; photos are "
+                        f"({case.height}, {case.width}, 3) each")  # fmt: skip
+        images.append(image)
+        labels.append(label)
+        sizes.append(len(image))
+    if sum(sizes) < 2 * epoch:
+        raise Wrong(f"the dataset ends after {sum(sizes)} photos; it has to go on from epoch to epoch (repeat)")
+    label = np.concatenate(labels)
+    if label.min() < 0 or label.max() >= case.size:
+        raise Wrong(f"labels go from {label.min()} to {label.max()}; allowed: 0 to {case.size - 1}")
+    base = case.truth().astype(np.float32) / np.float32(255)
+    return Facts(np.concatenate(images), label, tuple(sizes), base, task, epoch)
+
+
+def find(facts: Facts) -> list[str]:
+    """Return the keys of all faults that the data show."""
+    return [key for key, detect in DETECTORS.items() if detect(facts)]
+
+
+def judge(facts: Facts, keeps_order: bool) -> None:
+    """Compare with what should have come.
+
+    Raises
+    ------
+    Wrong
+        At the first difference.
+    """
+    counts = np.bincount(facts.labels[: facts.epoch], minlength=len(facts.base))
+    if keeps_order and counts.max() > 1:
+        raise Wrong(f"photo {int(counts.argmax())} comes {int(counts.max())} times in the first epoch")
+    many = np.bincount(facts.labels[: 2 * facts.epoch])
+    if many.max() > 3:
+        raise Wrong(f"photo {int(many.argmax())} comes {int(many.max())} times in two epochs")
+    wanted = len(facts.base) if facts.epoch % len(facts.base) == 0 else facts.epoch
+    if len(np.unique(facts.labels)) < wanted:
+        raise Wrong(f"in two epochs come {len(np.unique(facts.labels))} photos, expected {wanted}")
+    if not 0 <= facts.images.min() <= facts.images.max() <= 1:
+        raise Wrong(f"pixels go from {facts.images.min():.3g} to {facts.images.max():.3g}; allowed: 0 to 1")
+    if facts.task == "random" and np.abs(facts.shift).max() > _LIMIT + _STEP:
+        raise Wrong(f"a photo is changed by {np.abs(facts.shift).max():.2f}; allowed: -0.2 to 0.2")
+    if facts.task == "random" and np.ptp(facts.shift) < _LIMIT:
+        raise Wrong(f"brightness varies by {np.ptp(facts.shift):.2f} only; it is to be drawn anew from -0.2 to 0.2")
+    wrong = np.abs(facts.images - facts.expected()).max(axis=(1, 2, 3)) > _STEP
+    if wrong.any():
+        raise Wrong(f"the pixels of {int(wrong.sum())} of {len(wrong)} images are not what they should be")
+
+
+# -- detectors -----------------------------------------------------------------------------
+
+
+def _frozen(facts: Facts) -> bool:
+    return facts.task == "random" and np.ptp(facts.shift) < 0.002 < np.abs(facts.shift).max()
+
+
+def _noise(facts: Facts) -> bool:
+    return facts.task == "random" and float(np.median(facts.roughness)) > 0.02
+
+
+def _cached(facts: Facts) -> bool:
+    if facts.task != "random" or _frozen(facts) or _noise(facts) or np.ptp(facts.shift) < 0.002:
+        return False
+    first, again = facts.labels[: facts.epoch], facts.labels[facts.epoch : 2 * facts.epoch]
+    known = dict(zip(first.tolist(), facts.shift.tolist(), strict=False))
+    pairs = [(known[k], s) for k, s in zip(again.tolist(), facts.shift[facts.epoch :], strict=False) if k in known]
+    return bool(pairs) and all(abs(a - b) < 0.002 for a, b in pairs)
+
+
+def _wrapped(facts: Facts) -> bool:
+    bright = facts.base[facts.nearest] > 210 / 255
+    return facts.task == "brighter" and float(np.mean(facts.images[bright] < 0.25)) > 0.5
+
+
+def _kept(facts: Facts) -> bool:
+    return facts.task == "erased" and float(np.abs(facts.difference[:, :8]).max()) < _STEP
+
+
+def _exchanged(facts: Facts) -> bool:
+    turned = np.abs(facts.images[..., ::-1] - facts.base[facts.nearest]).mean()
+    return float(turned) < 0.5 * float(np.abs(facts.difference).mean())
+
+
+def _strange(facts: Facts) -> bool:
+    return float(np.mean(facts.nearest != facts.labels)) > 0.1
+
+
+#: Key of a fault to its detector.
+DETECTORS: dict[str, Callable[[Facts], bool]] = {
+    "remainder": lambda facts: len(set(facts.sizes)) > 1,
+    "scaled_twice": lambda facts: float(facts.images.max()) < 0.01,
+    "bgr": _exchanged,
+    "strange_labels": _strange,
+    "overflow": _wrapped,
+    "discarded": _kept,
+    "frozen_numpy": _frozen,
+    "noise": _noise,
+    "cached_augment": _cached,
+}

@@ -1,0 +1,14 @@
+"""Results of a session as one file, and the files of a class as one page.
+
+`submit` writes what the session did: checks passed, predictions against measurements, busy shares and speed-ups. The
+file names no person and no machine. It is signed by its content: `read` finds damage and careless edits. It does not
+find forgery: whoever reads this can compute the signature anew, so a result is a report, and an examination is
+`labkit.assignments`.
+"""
+
+from labkit.results.document import FORMAT, digest, read
+from labkit.results.folder import Class, gather
+from labkit.results.machine import fingerprint
+from labkit.results.submission import collect, submit
+
+__all__ = ["FORMAT", "Class", "collect", "digest", "fingerprint", "gather", "read", "submit"]

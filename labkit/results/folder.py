@@ -1,0 +1,215 @@
+"""The results of a class: what is in a folder, what is left out and why, and the page that compares them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import statistics
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labkit import charts
+from labkit.picture import Picture
+from labkit.results.document import read
+from labkit.trace import write_aside
+
+#: Rows of a chart: the names that most students share.
+_ROWS = 12
+
+_Table = tuple[list[str], list[list[str]]]
+
+
+@dataclass(frozen=True, repr=False)
+class Class:
+    """The results of a class.
+
+    Parameters
+    ----------
+    results : tuple of dict
+        One for each student, by pseudonym; see `labkit.results.document`.
+    left_out : tuple of (str, str)
+        Name of a file, and in a sentence why it does not count.
+    """
+
+    results: tuple[dict[str, Any], ...]
+    left_out: tuple[tuple[str, str], ...]
+
+    def __repr__(self) -> str:
+        """Return numbers on one line."""
+        return f"Class({len(self.results)} results, {len(self.left_out)} files left out)"
+
+    def names(self) -> list[str]:
+        """Return what each student is called here."""
+        return [r["student"] or f"anonymous {r['digest'][:6]}" for r in self.results]
+
+    def busy(self) -> dict[str, list[float]]:
+        """Return the busy shares in percent by the name of a run, those that most students have first."""
+        return _grouped((run["name"], 100 * run["busy"]) for r in self.results for run in r["runs"])
+
+    def speedups(self) -> dict[str, list[float]]:
+        """Return the speed-ups in times, by "name over reference"."""
+        return _grouped((f"{s['name']} over {s['over']}", s["median"]) for r in self.results for s in r["speedups"])
+
+    def ratios(self) -> dict[str, list[float]]:
+        """Return predicted over measured by the name of a prediction: 1 is right, 2 is twice as much as came."""
+        return _grouped(
+            (p["name"], p["value"] / p["measured"][0])
+            for r in self.results
+            for p in r["predictions"]
+            if p["measured"] and p["measured"][0] > 0
+        )
+
+    def passed(self) -> dict[str, list[float]]:
+        """Return for each exercise 100 for every student who passed it and 0 for every other, in order."""
+        found: dict[str, list[float]] = {}
+        for name in sorted({e["exercise"] for r in self.results for e in r["exercises"]}):
+            of = [{e["exercise"]: e["status"] for e in r["exercises"]}.get(name) for r in self.results]
+            found[name] = [100.0 * (status == "passed") for status in of]
+        return found
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page, aside and renamed: one file of HTML that needs no network and no script."""
+        return write_aside(path, self.html())
+
+    def html(self) -> str:
+        """Return the page."""
+        import jinja2
+
+        template = Path(__file__).resolve().parent.parent / "static" / "class.html"
+        environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        return environment.from_string(template.read_text(encoding="utf-8")).render(
+            count=len(self.results),
+            left_out=self.left_out,
+            students=_students(self),
+            sections=_sections(self),
+            made=time.strftime("%Y-%m-%d %H:%M"),
+        )
+
+
+def gather(folder: str | os.PathLike[str]) -> Class:
+    """Read all ``*.json`` of a folder.
+
+    Of equal results the first by name counts, of several of one student the newest. Whatever cannot count is named
+    with a sentence, and stops nothing.
+
+    Raises
+    ------
+    ValueError
+        If the folder is none, or holds no ``.json``.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder; allowed: a folder with the results of a class")
+    paths = sorted(p for p in folder.glob("*.json") if p.is_file())
+    if not paths:
+        raise ValueError(f"{folder} holds no .json; labkit.submit() writes the results to put there")
+    left_out: list[tuple[str, str]] = []
+    kept: dict[str, tuple[Path, dict[str, Any]]] = {}
+    equal: dict[str, Path] = {}
+    for path in paths:
+        try:
+            found = read(path)
+        except ValueError as error:
+            left_out.append((path.name, f"{error}."))
+            continue
+        except OSError as error:
+            left_out.append((path.name, f"{path.name} cannot be read ({error.strerror})."))
+            continue
+        if found["digest"] in equal:
+            left_out.append((path.name, f"{path.name} is the same result as {equal[found['digest']].name}."))
+            continue
+        equal[found["digest"]] = path
+        who = found["student"] or found["digest"]
+        if who in kept:
+            one, other = sorted([kept[who], (path, found)], key=lambda pair: pair[1]["created"])
+            left_out.append((one[0].name, f"{one[0].name} is an older result of a student who sent {other[0].name}."))
+            kept[who] = other
+        else:
+            kept[who] = path, found
+    results = sorted(
+        (found for _, found in kept.values()), key=lambda r: (r["student"] == "", r["student"], r["digest"])
+    )
+    return Class(tuple(results), tuple(sorted(left_out)))
+
+
+def _grouped(pairs: Any) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+# -- the page ------------------------------------------------------------------------------
+
+
+def _sections(group: Class) -> list[dict[str, Any]]:
+    """Return title, sentence, picture and table of each comparison; without a picture where nothing is there."""
+    count = len(group.results)
+    found = [
+        ("Busy share of the accelerator", "%", group.busy(), "no result holds a recorded run that has a name"),
+        ("Speed-ups", "times", group.speedups(), "no result holds a speed-up"),
+        ("Predictions against measurements", "predicted / measured (1 is right)", group.ratios(),
+         "no result holds a prediction whose measurement was seen"),
+        ("Exercises", "% of students who passed", group.passed(), "no result holds a checked exercise"),
+    ]  # fmt: skip
+    sections = []
+    for title, unit, values, nothing in found:
+        section: dict[str, Any] = {"title": title, "words": f"{nothing.capitalize()}.", "picture": None, "table": None}
+        if values:
+            chosen = dict(list(values.items())[:_ROWS]) if title != "Exercises" else values
+            shown = {n: [statistics.mean(v)] if title == "Exercises" else v for n, v in chosen.items()}
+            note = f"{count} student{'s' * (count != 1)}; bars are medians, whiskers go from the lowest to the highest."
+            note = f"{count} student{'s' * (count != 1)}." if title == "Exercises" else note
+            more = f" The page shows the {len(shown)} that most students have, of {len(values)}."
+            section |= {
+                "words": note + more * (len(shown) < len(values)),
+                "picture": _inline(charts.bars(shown, unit=unit, title=title, note=note)),
+                "table": _numbers(values, unit),
+            }
+        sections.append(section)
+    return sections
+
+
+def _numbers(values: dict[str, list[float]], unit: str) -> _Table:
+    head = ["", "students", f"median ({unit})", "lowest", "highest"]
+    if unit.startswith("% of students"):
+        return [head[0], head[1], unit], [[n, str(len(v)), f"{statistics.mean(v):.0f}"] for n, v in values.items()]
+    rows = [[n, str(len(v)), *(f"{x:,.2f}" for x in (statistics.median(v), min(v), max(v)))] for n, v in values.items()]
+    return head, rows
+
+
+def _students(group: Class) -> _Table:
+    head = [
+        "student",
+        "machine",
+        "exercises passed",
+        "busy, best run",
+        "best speed-up",
+        "predictions right within 10 %",
+    ]
+    rows = []
+    for name, r in zip(group.names(), group.results, strict=True):
+        machine = r["machine"]
+        states = Counter(e["status"] for e in r["exercises"])
+        seen = [p for p in r["predictions"] if p["measured"] and p["measured"][0] > 0]
+        right = sum(abs(p["value"] / p["measured"][0] - 1) <= 0.1 for p in seen)
+        busy = max((run["busy"] for run in r["runs"]), default=None)
+        best = max((s["median"] for s in r["speedups"]), default=None)
+        system = f"{machine['os']} {machine['architecture']}, {machine['cores']} cores, {machine['memory']}"
+        rows.append([
+            name,
+            f"{system}, TensorFlow {machine['tensorflow'] or 'none'}",
+            f"{states['passed']} of {len(r['exercises'])}",
+            "–" if busy is None else f"{100 * busy:.0f} %",
+            "–" if best is None else f"{best:.2f}×",
+            f"{right} of {len(seen)}",
+        ])  # fmt: skip
+    return head, rows
+
+
+def _inline(picture: Picture) -> dict[str, str]:
+    images = {name: base64.b64encode(picture.png(name)).decode() for name in ("light", "dark")}
+    return {"alt": picture.alt, "text": picture.text, **images}
