@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-EXTRAS := tf,tfds,opencl,lab,dev
+EXTRAS := tf,tfds,opencl,lab,grade,dev
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Quiet, repeatable TensorFlow: no banners on stderr, the same kernels everywhere.
@@ -11,7 +11,7 @@ export TF_CPP_MIN_LOG_LEVEL = 2
 export TF_ENABLE_ONEDNN_OPTS = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-kernels-oclgrind lab data doctor notebooks lint fix bench constraints chromium oclgrind clean
+.PHONY: help tour test test-kernels-oclgrind lab release grade data doctor notebooks lint fix bench constraints chromium oclgrind clean
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,13 @@ test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgri
 
 lab: $(READY) ## open JupyterLab on notebook 00
 	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_read_a_timeline.ipynb
+
+release: $(READY) ## make the student versions of the problem sets in build/assignments/release
+	@$(BIN)/labkit assignments release
+
+grade: $(READY) ## grade a folder of submissions into a CSV (SUBMISSIONS=folder)
+	@$(if $(SUBMISSIONS),,echo "make grade needs a folder: make grade SUBMISSIONS=path/to/submissions" >&2; exit 2;) \
+	$(BIN)/labkit assignments grade "$(SUBMISSIONS)"
 
 data: $(READY) ## generate the photos (SCALE=tiny|small|full)
 	@$(BIN)/labkit data $(if $(SCALE),--scale $(SCALE))

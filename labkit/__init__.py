@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 _ROOMS = (
     "accelerators",
+    "assignments",
     "augment",
     "blindfold",
     "card",

@@ -153,5 +153,40 @@ def card_status() -> None:
         typer.echo(line)
 
 
+assignments = typer.Typer(no_args_is_help=True, help="Release problem sets, and grade a folder of submissions.")
+app.add_typer(assignments, name="assignments")
+
+
+@assignments.command("release")
+def assignments_release() -> None:
+    """Make the student versions of all problem sets, through nbgrader."""
+    from labkit.assignments.course import Course
+
+    try:
+        for path in Course().release():
+            typer.echo(path)
+    except (ValueError, OSError, ImportError, RuntimeError) as error:
+        raise _fail(error) from None
+
+
+@assignments.command("grade")
+def assignments_grade(
+    submissions: Annotated[Path, typer.Argument(help="a folder of <student>/<set>/*.ipynb or <student>_<set>.ipynb")],
+    out: Annotated[Path | None, typer.Option(help="the table; grades.csv in build/assignments by default")] = None,
+    workers: Annotated[int, typer.Option(help="submissions that run at the same time")] = 2,
+) -> None:
+    """Check, run and grade every submission, each in a sandbox of its own, into one CSV."""
+    from labkit.assignments import batch
+    from labkit.assignments.course import Course
+
+    try:
+        course = Course()
+        course.release()
+        rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
+        typer.echo(f"{len(rows)} rows in {batch.write(rows, out or course.root / 'grades.csv')}")
+    except (ValueError, OSError, ImportError, RuntimeError) as error:
+        raise _fail(error) from None
+
+
 if __name__ == "__main__":
     app()

@@ -63,9 +63,10 @@ MAY_IMPORT = {
     # what readers and maintainers hold in their hands
     "grading": {"exercises"},
     "speed": {"grading", "notebook", "trace"},
-    "exercises": {"grading", "offload", "reference", "sketch", "speed", "widget"},
+    "exercises": {"drills", "grading", "offload", "reference", "sketch", "speed", "widget"},
     "notebook": {"photos", "shipped"},
     "colab": {"trace"},
+    "assignments": {"colab", "shipped", "trace"},
     "doctor": {"notebook", "offload", "photos"},
     "reference": set(),
     "offload": {"augment", "bars", "charts", "picture", "reference", "shipped", "simulate", "trace"},
@@ -77,7 +78,7 @@ MAY_IMPORT = {
     "ladder": {"augment", "memory", "notebook", "photos", "records", "recorder"},
     "card": {"framing", "offload", "photos", "trace"},
     "tour": {"accelerators", "ladder", "notebook", "photos", "stack", "trace", "view"},
-    "cli": {"card", "colab", "doctor", "notebook", "photos", "results", "tour"},
+    "cli": {"assignments", "card", "colab", "doctor", "notebook", "photos", "results", "tour"},
 }
 # To the right of Trace nobody knows TensorFlow; below the views nobody draws.
 NO_TENSORFLOW = {

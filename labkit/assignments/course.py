@@ -1,0 +1,203 @@
+"""nbgrader's part: source notebooks, the student version, the gradebook, feedback.
+
+Everything stays in nbgrader's own format and folders (``source``, ``release``, ``submitted``, ``autograded``,
+``gradebook.db`` under ``build/assignments``), so `nbgrader generate_feedback`, `export` and its pages in JupyterLab
+work on the result. Only one of its steps is replaced: notebooks are not run in a kernel with the instructor's rights,
+but as `labkit.assignments.judge` says.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from labkit import shipped
+from labkit.assignments.authoring import source_notebook
+from labkit.assignments.judge import Judged, judge
+from labkit.trace import write_aside
+
+
+class Course:
+    """The problem sets of a checkout, and the folder in which nbgrader works on them.
+
+    Parameters
+    ----------
+    sources : Path, optional
+        Folder of ``ps*.py`` and ``nbgrader_config.py``; ``notebooks/assignments`` of the checkout by default.
+    root : Path, optional
+        nbgrader's course folder; ``build/assignments`` of the checkout by default.
+
+    Raises
+    ------
+    ValueError
+        If there are no problem sets.
+    ImportError
+        If nbgrader is not installed.
+    """
+
+    def __init__(self, sources: Path | None = None, root: Path | None = None) -> None:
+        checkout = shipped.checkout()
+        if checkout is None and (sources is None or root is None):
+            raise ValueError("assignments need a checkout of the lab, not only the installed package: clone it first")
+        self.checkout = checkout or Path.cwd()
+        self.sources = Path(sources or checkout / "notebooks" / "assignments").resolve()
+        self.root = Path(root or checkout / "build" / "assignments").resolve()
+        self.files = {path.stem: path for path in sorted(self.sources.glob("ps*.py"))}
+        if not self.files:
+            raise ValueError(f"{self.sources} has no problem sets; allowed: a folder of ps1_….py, ps2_….py and so on")
+        try:
+            import jupytext  # noqa: F401
+            import nbgrader  # noqa: F401
+        except ImportError as error:
+            raise ImportError(f"{error.name} is not installed: pip install 'labkit[grade]'") from error
+        self._notebooks: dict[str, Any] = {}
+
+    def notebook(self, name: str) -> Any:
+        """Return the source notebook of a set."""
+        if name not in self._notebooks:
+            self._notebooks[name] = source_notebook(self.files[name], self.checkout)
+        return self._notebooks[name]
+
+    def notebooks(self) -> dict[str, Any]:
+        """Return all source notebooks, by the name of their set."""
+        return {name: self.notebook(name) for name in self.files}
+
+    def forbidden(self, submissions: Path | None = None) -> list[Path]:
+        """Return what no student's process may even try to read."""
+        return [self.sources, self.root, *([submissions.resolve()] if submissions else [])]
+
+    def write_sources(self) -> list[Path]:
+        """Write the source notebooks where nbgrader looks for them."""
+        import nbformat
+
+        written = []
+        for name, notebook in self.notebooks().items():
+            path = self.root / "source" / name / f"{name}.ipynb"
+            text = nbformat.writes(notebook).rstrip("\n") + "\n"
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                write_aside(path, text)
+            written.append(path)
+        return written
+
+    def api(self) -> Any:
+        """Return nbgrader's interface to this course."""
+        from nbgrader.apps.api import NbGraderAPI
+        from traitlets.config import Config
+
+        # nbgrader calls a program of its own environment by name, and finds it only if that environment is active.
+        programs, known = str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)
+        if programs not in known.split(os.pathsep):
+            os.environ["PATH"] = os.pathsep.join([programs, known])
+        config = Config()
+        config.CourseDirectory.root = str(self.root)
+        config.CourseDirectory.course_id = "input_pipelines"
+        (self.root / "exchange").mkdir(parents=True, exist_ok=True)
+        config.Exchange.root = str(self.root / "exchange")
+        config.Autograde.autograde_preprocessors = list(preprocessors())
+        config.OverwriteCells.add_missing_cells = True
+        api = NbGraderAPI(config=config)
+        api.log.setLevel(logging.ERROR)
+        return api
+
+    def release(self) -> list[Path]:
+        """Make the student versions, and enter the sets into the gradebook; return the files to hand out.
+
+        Raises
+        ------
+        RuntimeError
+            If nbgrader refuses a set; its reason is in the sentence.
+        """
+        self.write_sources()
+        api, made = self.api(), []
+        for name in self.files:
+            _succeeded(api.generate_assignment(name), f"releasing {name}")
+            made.append(self.root / "release" / name / f"{name}.ipynb")
+        return made
+
+    def record(self, api: Any, student: str, name: str, notebook: Any, judged: Judged) -> float:
+        """Have nbgrader enter a judged submission into its gradebook; return the score that it has then.
+
+        Raises
+        ------
+        RuntimeError
+            If nbgrader refuses it.
+        """
+        import nbformat
+
+        path = self.root / "submitted" / student / name / f"{name}.ipynb"
+        write_aside(path, nbformat.writes(notebook))
+        _KNOWN[student, name] = judged
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of its database, about its own order of work
+                _succeeded(api.autograde(name, student), f"grading {name} of {student}")
+        finally:
+            del _KNOWN[student, name]
+        with api.gradebook as book:
+            return float(book.find_submission(name, student).score)
+
+
+#: Judged already, by student and set: nbgrader comes by once more to write them down.
+_KNOWN: dict[tuple[str, str], Judged] = {}
+
+
+def _succeeded(result: dict[str, Any], what: str) -> None:
+    if not result["success"]:
+        lines = [text.strip() for text in (result.get("log") or result.get("error") or "").splitlines()]
+        reasons = [text for text in lines if re.match(r"[\w.]*(Error|Exception|Exit|Entry)\b.*:", text)]
+        raise RuntimeError(f"{what} failed in nbgrader: {reasons[0] if reasons else 'it does not say why'}")
+
+
+def preprocessors() -> tuple[Any, ...]:
+    """Return nbgrader's steps of autograding with its execution replaced by `judge`."""
+    from nbconvert.preprocessors import ClearMetadataPreprocessor
+    from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, LimitOutput, SaveAutoGrades
+
+    return (
+        _sandboxed(),
+        ClearMetadataPreprocessor,
+        LimitOutput,
+        SaveAutoGrades,
+        AssignLatePenalties,
+        CheckCellMetadata,
+    )
+
+
+def _sandboxed() -> Any:
+    from nbgrader.preprocessors import NbGraderPreprocessor
+
+    class SandboxedExecute(NbGraderPreprocessor):
+        """Runs a notebook in a walled process, and stores what came of it as outputs, where nbgrader looks."""
+
+        def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
+            key = resources["nbgrader"]["student"], resources["nbgrader"]["assignment"]
+            judged = _KNOWN.get(key) or judge(nb, Course().forbidden())
+            return with_outputs(nb, judged), resources
+
+    return SandboxedExecute
+
+
+def with_outputs(notebook: Any, judged: Judged) -> Any:
+    """Store what a judged notebook printed, and what failed, as outputs of its cells."""
+    from nbformat.v4 import new_output
+
+    for number, cell in enumerate(c for c in notebook.cells if c.cell_type == "code"):
+        cell.execution_count, cell.outputs = number + 1, []
+    for place, cell in enumerate(notebook.cells):
+        if cell.cell_type != "code":
+            continue
+        mark = cell.metadata.get("nbgrader", {})
+        if judged.printed.get(place):
+            cell.outputs.append(new_output("stream", name="stdout", text=judged.printed[place]))
+        failed = judged.failures.get(mark.get("grade_id"), "was not run") if mark.get("grade") else None
+        failed = failed or judged.errors.get(place)
+        if failed:
+            kind, _, words = failed.partition(": ")
+            kind, words = (kind, words) if words and kind.isidentifier() else ("AssertionError", failed)
+            cell.outputs.append(new_output("error", ename=kind, evalue=words, traceback=[f"{kind}: {words}"]))
+    return notebook

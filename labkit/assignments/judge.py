@@ -1,0 +1,120 @@
+"""The test cells of a problem set, run beside the truth, on functions that live in another process.
+
+A test cell is ordinary nbgrader: asserts on the names that the student defines. Run in a notebook it calls the
+student's functions directly. Run here, those names are stand-ins that send their arguments to the student's process and
+bring plain data back (`labkit.assignments.sandbox`). The same text serves both, so nbgrader's own tools go on working.
+
+What this does not cover: an answer that another person found; code that recognises the inputs of the hidden tests (they
+differ from the visible ones, and there are several). A pipeline's graph and its elements come from the student's side
+as two pieces of data, so code that builds two pipelines could show the one and run the other; it has to build both.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from labkit.assignments.sandbox import Limits, Stopped, Student
+
+
+@dataclass
+class Judged:
+    """What became of one notebook.
+
+    Parameters
+    ----------
+    failures : dict of str to (str or None)
+        Of each test cell by its ``grade_id``: what failed in a line, or None if it holds.
+    printed, errors : dict of int to str
+        Of each code cell by its place in the notebook.
+    stopped : str
+        Why the student's process was ended; then nothing holds. Empty if it was not.
+    walls : dict of str to bool
+        What stood between the student's code and this machine.
+    """
+
+    failures: dict[str, str | None] = field(default_factory=dict)
+    printed: dict[int, str] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    stopped: str = ""
+    walls: dict[str, bool] = field(default_factory=dict)
+
+
+def judge(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = None) -> Judged:
+    """Run a notebook whose test cells are those of the source, hidden tests included.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+        After `labkit.assignments.precheck`: the test cells are trusted.
+    forbidden : sequence of Path
+        What the student's process must not even try to read.
+    limits : Limits, optional
+    """
+    code = [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+    own = [(i, cell.source) for i, cell in code if not _is_test(cell)]
+    tests = [(cell.metadata["nbgrader"]["grade_id"], cell.source) for _, cell in code if _is_test(cell)]
+    judged, allowed = Judged(), limits or Limits()
+    needs = any("tensorflow" in source for _, source in [*own, *tests])
+    allowed = allowed.with_tensorflow() if needs else allowed
+    try:
+        with Student([source for _, source in own], forbidden, allowed, needs) as student:
+            judged.walls = student.walls
+            for (place, _), text, error in zip(own, student.printed, student.errors, strict=True):
+                judged.printed[place] = text
+                if error:
+                    judged.errors[place] = _words(error)
+            for grade_id, source in tests:
+                judged.failures[grade_id] = _test(source, student)
+    except Stopped as stop:
+        judged.stopped = str(stop)
+        judged.failures = {grade_id: f"the code {stop}" for grade_id, _ in tests}
+    return judged
+
+
+def _words(error: Any) -> str:
+    name, words = (str(part) for part in error)
+    return f"{name}: {words}" if words else name
+
+
+def _is_test(cell: Any) -> bool:
+    meta = cell.metadata.get("nbgrader", {})
+    return bool(meta.get("grade")) and not meta.get("solution")
+
+
+def _test(source: str, student: Student) -> str | None:
+    tree = ast.parse(source)
+    loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    try:
+        names = student.names(sorted(loaded - set(dir(builtins)) - _bound(tree)))
+        exec(compile(tree, "<test>", "exec"), {"__name__": "test", **names})
+    except Stopped:
+        raise
+    except NotImplementedError:
+        return "not answered"
+    except AssertionError as error:
+        return str(error).splitlines()[0] if str(error) else "a test does not hold"
+    except NameError as error:
+        return str(error)
+    except Exception as error:
+        return _words([type(error).__name__, str(error)[:300]])
+    return None
+
+
+def _bound(tree: ast.AST) -> set[str]:
+    """Return the names that a test cell defines itself."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+    return found

@@ -1,0 +1,287 @@
+"""A student's process from the grader's side: started, asked, watched, ended.
+
+The grader holds the truth, the process holds the student's functions, and only data passes between them. So a student
+can replace labkit, the checks, `==` or the whole interpreter in that process: the right answers are not in it, and what
+is right is not decided there. Time, memory, and what may be reached are limited by `labkit.assignments.confine`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import json
+import os
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from labkit.assignments import wire
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+class Stopped(Exception):
+    """The student's process had to be ended, or ended itself; the message is a sentence for the instructor."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a submission may use.
+
+    Parameters
+    ----------
+    cpu_s : int
+        Processor seconds of the whole process, imports included. A loop without an end ends here, and a slow or
+        busy machine does not make it shorter.
+    wall_s : float
+        Seconds until an answer to one request, or the end of one cell, must be there. Ends what waits without an end.
+    memory_mb : int
+        Address space.
+    """
+
+    cpu_s: int = 20
+    wall_s: float = 60
+    memory_mb: int = 2048
+
+    def with_tensorflow(self) -> Limits:
+        """Return the limits of a notebook that uses TensorFlow: importing it alone takes seconds and maps gigabytes."""
+        return Limits(self.cpu_s + 40, self.wall_s + 60, self.memory_mb + 8192)
+
+    def __post_init__(self) -> None:
+        """Refuse limits that nothing could keep."""
+        for name, least in (("cpu_s", 1), ("wall_s", 0.1), ("memory_mb", 256)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} is {getattr(self, name)}; allowed: {least} or more")
+
+
+class Student:
+    """One submission's process; a context manager.
+
+    Parameters
+    ----------
+    cells : sequence of str
+        The student's code cells in order, tests left out.
+    forbidden : sequence of Path
+        Where answers, grades and others' submissions are.
+    limits : Limits
+    tensorflow : bool
+        Whether the cells need it.
+
+    Attributes
+    ----------
+    walls : dict of str to bool
+        Which walls stand on this machine.
+    printed, errors : list
+        Of each cell: what it printed; ``[type, message]`` of its exception, or None.
+
+    Raises
+    ------
+    Stopped
+        If a cell did what is not allowed.
+    """
+
+    def __init__(
+        self, cells: Sequence[str], forbidden: Sequence[Path], limits: Limits, tensorflow: bool = False
+    ) -> None:
+        if os.name != "posix":
+            raise OSError("submissions are run with limits that only Linux and macOS have: grade on one of these")
+        self.limits = limits
+        self.home = Path(tempfile.mkdtemp(prefix="labkit-student-")).resolve()
+        self._rest = b""
+        self._stage = "while it started"
+        self.walls: dict[str, bool] = {}
+        self.printed: list[str] = []
+        self.errors: list[list[str] | None] = []
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "labkit.assignments.child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=self.home,
+                env=_environment(self.home),
+                start_new_session=True,
+            )
+        except BaseException:
+            shutil.rmtree(self.home, ignore_errors=True)
+            raise
+        try:
+            self._send(
+                {
+                    "parent": os.getpid(),
+                    "home": str(self.home),
+                    "readable": [str(path) for path in _readable()],
+                    "forbidden": [str(path) for path in forbidden],
+                    "tensorflow": tensorflow,
+                    "cpu_s": limits.cpu_s,
+                    "memory_mb": limits.memory_mb,
+                    "cells": list(cells),
+                }
+            )
+            self.walls = self._next("walls")["walls"]
+            for number in range(len(cells)):
+                self._stage = f"in code cell {number + 1}"
+                said = self._next("cell")
+                self.printed.append(str(said["text"])[:10_000])
+                self.errors.append(said["error"])
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Student:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        self.close()
+
+    def names(self, wanted: Sequence[str]) -> dict[str, Any]:
+        """Return those of the names that the student has defined: functions to call from here, and plain data."""
+        there = self._ask(do="names", names=list(wanted))
+        return {
+            name: Function(self, name) if is_function else _plain(self._ask(do="get", name=name))
+            for name, is_function in there.items()
+            if name in wanted
+        }
+
+    def _ask(self, **request: Any) -> Any:
+        request["id"] = secrets.token_hex(8)
+        self._stage = f"when {request['name']} was called" if request["do"] in ("call", "look") else "after its cells"
+        self._send(request)
+        said = self._next("id")
+        if said["id"] != request["id"]:
+            raise Stopped("sent an answer that nobody asked for")
+        if said.get("error"):
+            kind, words = (str(part)[:500] for part in said["error"])
+            found = getattr(builtins, kind, None)
+            fits = isinstance(found, type) and issubclass(found, Exception) and found is not UnicodeDecodeError
+            try:
+                raised = found(words) if fits else RuntimeError(words)
+            except TypeError:
+                raised = RuntimeError(words)
+            raise raised
+        return said["value"]
+
+    def _send(self, message: Any) -> None:
+        try:
+            self.process.stdin.write(wire.line(message))
+            self.process.stdin.flush()
+        except OSError:
+            pass  # it has ended: reading says how
+
+    def _next(self, key: str) -> dict[str, Any]:
+        """Return the next message, which must have a key."""
+        deadline = time.monotonic() + self.limits.wall_s
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([self.process.stdout], [], [], 0.2)
+            if ready:
+                data = os.read(self.process.stdout.fileno(), 1 << 20)
+                if not data:
+                    raise Stopped(self._ended())
+                self._rest += data
+                if len(self._rest) > wire.MOST_BYTES:
+                    raise Stopped(f"answered with more than {wire.MOST_BYTES >> 20} MB {self._stage}")
+            elif time.monotonic() > deadline:
+                raise Stopped(f"did not come to an end within {self.limits.wall_s:g} s {self._stage}")
+            self._watch_memory()
+        text, self._rest = self._rest.split(b"\n", 1)
+        try:
+            message = json.loads(text)
+            if "breach" in message:
+                raise Stopped(f"{str(message['breach'][1])[:300]} {self._stage}")
+            message[key]
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+            raise Stopped(f"wrote into the pipe of the grader {self._stage}") from None
+        return message
+
+    def _watch_memory(self) -> None:
+        """Where the system does not limit memory, look at it."""
+        with contextlib.suppress(psutil.Error):
+            if psutil.Process(self.process.pid).memory_info().rss > self.limits.memory_mb << 20:
+                raise Stopped(f"took more memory than allowed {self._stage}")
+
+    def _ended(self) -> str:
+        code = self.process.wait()
+        if code == -signal.SIGSYS:
+            return f"tried to use the network, past Python, {self._stage}"
+        if code in (-signal.SIGXCPU, -signal.SIGKILL):
+            return f"did not come to an end within {self.limits.cpu_s} s of processor time {self._stage}"
+        if code < 0:
+            return f"crashed its process ({signal.Signals(-code).name}) {self._stage}"
+        return f"ended its own process (exit status {code}) {self._stage}"
+
+    def close(self) -> None:
+        """End the process with all that it started, and delete its folder."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+class Function:
+    """A student's function, called in the student's process: data in, data out."""
+
+    def __init__(self, student: Student, name: str) -> None:
+        self._call = _calls(student, name, "call")
+        self._look = _calls(student, name, "look")
+        self.__name__ = name
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Return what it returned, or raise what it raised."""
+        return self._call(*arguments, **keywords)
+
+
+def _calls(student: Student, name: str, do: str) -> Callable:
+    def call(*arguments: Any, most: int = 0, **keywords: Any) -> Any:
+        sent = {"arguments": wire.pack(arguments), "keywords": wire.pack(keywords), "most": most}
+        return _plain(student._ask(do=do, name=name, **sent))
+
+    return call
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return wire.unpack(value)
+    except ValueError as error:
+        raise Stopped(f"tampered with its answers: {error}") from None
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """Return all that the process learns of its surroundings."""
+    return {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(_PACKAGE.parent),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "MPLBACKEND": "Agg",
+        "OPENBLAS_NUM_THREADS": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "TF_ENABLE_ONEDNN_OPTS": "0",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+
+
+def _readable() -> list[Path]:
+    """Return Python's own folders, those of its packages, and labkit; never the checkout around labkit."""
+    found = {Path(sys.prefix), Path(sys.base_prefix), _PACKAGE}
+    found |= {Path(p).resolve() for p in sys.path if p and Path(p).is_dir() and "site-packages" in Path(p).parts}
+    found |= {Path(p).resolve() for p in sys.path if p and Path(p).is_dir() and "dist-packages" in Path(p).parts}
+    return sorted(found)

@@ -1,0 +1,14 @@
+"""nbgrader's own commands, run in this folder, work on build/assignments.
+
+`make release` and `make grade` need no configuration; this file is for `nbgrader generate_feedback`, `nbgrader export`
+and nbgrader's pages in JupyterLab. `nbgrader autograde` runs submissions in labkit's sandbox, as `make grade` does.
+"""
+
+from labkit.assignments.course import Course, preprocessors
+
+c = get_config()  # noqa: F821 - nbgrader defines it
+c.CourseDirectory.root = str(Course().root)
+c.CourseDirectory.course_id = "input_pipelines"
+c.Exchange.root = str(Course().root / "exchange")
+c.Autograde.autograde_preprocessors = list(preprocessors())
+c.OverwriteCells.add_missing_cells = True

@@ -1,0 +1,216 @@
+# %% [markdown]
+# # Problem set 2: build the pipeline
+#
+# **You will** write functions that build `tf.data` pipelines: parallel, in order, cached in the right place, and as wide as needed and no wider.
+#
+# **You need** notebooks 02 to 06. About three hours. 100 points.
+#
+# Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs without network, from top to bottom, with more tests than you see. Tests look at what comes out of a pipeline and at what it is made of, never at a clock: a slow computer is no disadvantage. `look(function, ...)` calls your function and shows both.
+
+# %% bootstrap=true
+import tensorflow as tf
+
+from labkit import simulate
+from labkit.assignments import look
+
+# %% [markdown]
+# ## 2.1 Map, batch, prefetch (25 points)
+#
+# `squares(count, batch_size)` returns a pipeline of the squares of 0, 1, …, `count` - 1 as `int64`, in this order, in batches of `batch_size`; the last batch may be smaller. The map must run in parallel, and batches must be prepared ahead of the consumer.
+
+
+# %% solution="2.1"
+def squares(count, batch_size):
+    ### BEGIN SOLUTION
+    numbers = tf.data.Dataset.range(count)
+    return (
+        numbers.map(lambda x: x * x, num_parallel_calls=tf.data.AUTOTUNE).batch(batch_size).prefetch(tf.data.AUTOTUNE)
+    )
+    ### END SOLUTION
+
+
+# %% tests="2.1" points=10
+from labkit.assignments import look
+
+shown = look(squares, 7, 3)
+assert [e.tolist() for e in shown.elements] == [[0, 1, 4], [9, 16, 25], [36]], "squares in order, in batches"
+### BEGIN HIDDEN TESTS
+shown = look(squares, 20, 8)
+assert shown.ended and [e.tolist() for e in shown.elements] == [
+    [i * i for i in range(a, min(a + 8, 20))] for a in (0, 8, 16)
+], "no element is lost or repeated, also in the last batch"
+assert all(str(e.dtype) == "int64" for e in shown.elements), "the elements are int64"
+### END HIDDEN TESTS
+
+# %% tests="2.1" points=8
+from labkit.assignments import look
+
+shown = look(squares, 40, 4)
+assert "ParallelMapDataset" in shown.ops, "the map runs one element at a time: num_parallel_calls"
+### BEGIN HIDDEN TESTS
+assert shown.node("ParallelMapDataset").get("num_parallel_calls", -1) != 1, "one call at a time is not parallel"
+assert [int(v) for e in shown.elements for v in e] == [i * i for i in range(40)], "the right elements, in order"
+### END HIDDEN TESTS
+
+# %% tests="2.1" points=7
+from labkit.assignments import look
+
+shown = look(squares, 16, 4)
+assert shown.ops[-1] == "PrefetchDataset", "prefetch comes last"
+### BEGIN HIDDEN TESTS
+assert -1 <= shown.node("PrefetchDataset")["buffer_size"] <= 64 and shown.node("PrefetchDataset")["buffer_size"] != 0, (
+    "a buffer of AUTOTUNE, or of some batches"
+)
+assert [int(v) for e in shown.elements for v in e] == [i * i for i in range(16)], "the right elements, in order"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2.2 Interleave shards (25 points)
+#
+# `interleaved(shards, size, at_once)`: shard `s` of the `shards` shards holds the numbers `1000 * s`, `1000 * s + 1`, … , `size` of them. Return a pipeline that reads `at_once` shards at the same time, **two** records from each in turn, always in the same order.
+
+
+# %% solution="2.2"
+def interleaved(shards, size, at_once):
+    ### BEGIN SOLUTION
+    def shard(s):
+        return tf.data.Dataset.range(1000 * s, 1000 * s + size)
+
+    return tf.data.Dataset.range(shards).interleave(
+        shard, cycle_length=at_once, block_length=2, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    )
+    ### END SOLUTION
+
+
+# %% tests="2.2" points=15
+from labkit.assignments import look
+
+shown = look(interleaved, 2, 4, 2)
+assert [int(e) for e in shown.elements] == [0, 1, 1000, 1001, 2, 3, 1002, 1003], (
+    "two records from each of two shards in turn"
+)
+### BEGIN HIDDEN TESTS
+shown = look(interleaved, 4, 4, 2)
+assert shown.ended and [int(e) for e in shown.elements] == [
+    0,
+    1,
+    1000,
+    1001,
+    2,
+    3,
+    1002,
+    1003,
+    2000,
+    2001,
+    3000,
+    3001,
+    2002,
+    2003,
+    3002,
+    3003,
+], "at_once shards are open, not all of them"
+### END HIDDEN TESTS
+
+# %% tests="2.2" points=10
+from labkit.assignments import look
+
+shown = look(interleaved, 4, 6, 3)
+assert "ParallelInterleaveDataset" in shown.ops, "one thread reads all shards in turn: num_parallel_calls"
+### BEGIN HIDDEN TESTS
+assert shown.node("ParallelInterleaveDataset").get("deterministic") != "false", "the order may vary"
+assert sorted(int(e) for e in shown.elements) == sorted(1000 * s + i for s in range(4) for i in range(6)), (
+    "every record comes once"
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2.3 Cache in the right place (25 points)
+#
+# `epochs(values, count)` gets a list of numbers from 0 to 255. Each is divided by 255 (think of it as the expensive decoding; `float32`), and a random number from 0 to 0.001 is added (the augmentation). Return a pipeline that gives all values `count` times, epoch after epoch, in order: decoding is done once and kept in memory, the random numbers differ from epoch to epoch.
+
+
+# %% solution="2.3"
+def epochs(values, count):
+    ### BEGIN SOLUTION
+    raw = tf.data.Dataset.from_tensor_slices(tf.constant(values, tf.float32))
+    decoded = raw.map(lambda v: v / 255).cache()
+    return decoded.map(lambda v: v + tf.random.uniform([], 0, 0.001)).repeat(count)
+    ### END SOLUTION
+
+
+# %% tests="2.3" points=10
+from labkit.assignments import look
+
+shown = look(epochs, [0, 51, 255], 2)
+assert [round(float(e), 1) for e in shown.elements] == [0.0, 0.2, 1.0] * 2, (
+    "each value divided by 255, epoch after epoch"
+)
+### BEGIN HIDDEN TESTS
+shown = look(epochs, [10, 20, 30, 40], 3)
+assert shown.ended and len(shown.elements) == 12, "every value once in every epoch"
+assert all(
+    v / 255 - 1e-6 <= float(e) <= v / 255 + 0.001 + 1e-6
+    for v, e in zip([10, 20, 30, 40] * 3, shown.elements, strict=True)
+), "a random number from 0 to 0.001 is added"
+### END HIDDEN TESTS
+
+# %% tests="2.3" points=15
+from labkit.assignments import look
+
+shown = look(epochs, [0, 100, 200, 250], 2)
+assert any(op.startswith("CacheDataset") for op in shown.ops), "nothing is kept: cache()"
+### BEGIN HIDDEN TESTS
+cache = next(i for i, op in enumerate(shown.ops) if op.startswith("CacheDataset"))
+maps = [i for i, op in enumerate(shown.ops) if op in ("MapDataset", "ParallelMapDataset")]
+assert maps and maps[0] < cache, "decoding comes before the cache, or it is done again in every epoch"
+values = [float(e) for e in shown.elements]
+assert sum(abs(a - b) > 1e-9 for a, b in zip(values[:4], values[4:], strict=True)) >= 3, (
+    "the random numbers are the same in every epoch: they were cached, too"
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2.4 As wide as needed (25 points)
+#
+# `knobs(decode_ms, train_ms, cores)`: decoding takes `decode_ms` per image on one core, a train step on 32 images `train_ms`, everything else nothing. Return a tuple `(map_calls, prefetch)` with which the accelerator is as busy as it can be on a machine with so many cores, with the **fewest** parallel calls, at most one for each core, and the smallest prefetch buffer. A simulation judges: `simulate.run(simulate.Costs(map=decode_ms, train=train_ms), simulate.Knobs(batch_size=32, cores=cores, map_calls=..., prefetch=...))`.
+
+
+# %% solution="2.4"
+def knobs(decode_ms, train_ms, cores):
+    ### BEGIN SOLUTION
+    needed = -(-32 * decode_ms // train_ms)
+    return int(max(1, min(cores, needed))), 1
+    ### END SOLUTION
+
+
+# %% tests="2.4" points=10
+made = knobs(10, 160, 8)
+assert len(made) == 2 and all(isinstance(v, int) and 0 <= v <= 64 for v in made), "two whole numbers from 0 to 64"
+assert made[1] >= 1, "without prefetch nothing overlaps"
+### BEGIN HIDDEN TESTS
+made = knobs(20, 200, 8)
+assert all(isinstance(v, int) and 0 <= v <= 64 for v in made) and made[0] == 4, "640 ms of work for each step of 200 ms"
+### END HIDDEN TESTS
+
+# %% tests="2.4" points=15
+assert tuple(knobs(1, 100, 4)) == (1, 1), "decoding hides behind training: nothing more is needed"
+### BEGIN HIDDEN TESTS
+import labkit
+from labkit import simulate
+
+
+def busy(decode_ms, train_ms, cores, calls, prefetch):
+    knob = simulate.Knobs(batch_size=32, cores=cores, core_gain=1, map_calls=calls, prefetch=prefetch)
+    return labkit.Timeline(simulate.run(simulate.Costs(map=decode_ms, train=train_ms), knob, steps=20, warmup=5)).busy
+
+
+for case in [(10, 160, 8), (10, 100, 4), (7, 50, 3), (30, 100, 2), (2, 100, 8)]:
+    best = max(busy(*case, calls, 2) for calls in range(1, case[2] + 1))
+    calls, prefetch = knobs(*case)
+    assert all(isinstance(v, int) for v in (calls, prefetch)) and 1 <= calls <= case[2] and 1 <= prefetch <= 64, (
+        f"{case}: one call for each core at most"
+    )
+    assert busy(*case, calls, prefetch) >= best - 0.02, f"{case}: the accelerator waits more than it must"
+    assert calls == 1 or busy(*case, calls - 1, prefetch) < best - 0.02, f"{case}: fewer calls would do"
+    assert prefetch == 1, f"{case}: a smaller buffer would do"
+### END HIDDEN TESTS
