@@ -37,8 +37,8 @@ class Difference(NamedTuple):
     def __str__(self) -> str:
         """Return all four on one line."""
         return (
-            f"max {self.largest:6.4g}   mean {self.mean:7.3g}   differing {self.differing:6.1%}   "
-            f"by more than 1: {self.above_one:6.1%}"
+            f"max {self.largest:<8.3g} mean {self.mean:<8.3g} differing {self.differing:<6.1%} "
+            f"by more than 1 {self.above_one:.1%}"
         )
 
 

@@ -194,7 +194,7 @@ discrepancy.differences(pairs, title="The same JPEG, decoded")
 # %% [markdown]
 # ## The same name, other pixels
 #
-# "Decode and resize to 224×224, bilinear" is one line in any library. Compare, in grey levels:
+# "Decode and resize to 224×224, bilinear" is one line in any library. Compare with TensorFlow, in grey levels:
 
 # %% tags=["nbval-ignore-output"]
 four = np.round(tf.image.resize(exact, [224, 224])).astype(np.uint8)
@@ -204,10 +204,10 @@ opencv, who = discrepancy.opencv_linear(exact, 224, 224)
 print(
     discrepancy.table(
         {
-            "decode: TensorFlow's default": (default, exact),
-            "resize: Pillow, to TensorFlow": (pillow, four),
-            "resize: Pillow, to TensorFlow antialias": (pillow, smooth),
-            "resize: OpenCV, to TensorFlow": (opencv, four),
+            "decode, default": (default, exact),
+            "resize, Pillow": (pillow, four),
+            "Pillow, antialias": (pillow, smooth),
+            "resize, OpenCV": (opencv, four),
         }
     )
 )
