@@ -51,7 +51,7 @@ def test_a_difference_image_is_empty_where_images_agree_and_dark_where_they_do_n
     b[:, :15] ^= 128
     shown = discrepancy.differences({"half": (a, b), "equal": (a, a)}, title="Two")
     assert "max 128" in shown.text
-    assert "equal   max      0" in shown.text
+    assert "equal   max 0" in shown.text
     assert "half: largest difference 128" in shown.alt
     assert "equal: largest difference 0." in shown.alt
     drawn = np.asarray(Image.open(io.BytesIO(shown.png("light"))).convert("L")).astype(int)
