@@ -63,7 +63,7 @@ MAY_IMPORT = {
     # what readers and maintainers hold in their hands
     "grading": {"exercises"},
     "speed": {"grading", "notebook", "trace"},
-    "exercises": {"drills", "grading", "offload", "reference", "sketch", "speed", "widget"},
+    "exercises": {"drills", "grading", "offload", "reference", "sketch", "speed", "view", "widget"},
     "notebook": {"photos", "shipped"},
     "colab": {"trace"},
     "assignments": {"colab", "shipped", "trace"},

@@ -60,6 +60,7 @@ def test_the_course_is_complete():
         "07_pack_into_tfrecords",
         "08_offload_to_an_fpga",
         "09_put_it_all_together",
+        "10_diagnose_the_patient",
     ]
     assert names == [p.stem for p in SOURCES]
 

@@ -190,9 +190,10 @@ class Drill:
         Result
             It never raises; a wrong one says how the fault that was named would show.
         """
-        return journal.result(self._judged(diagnosis))
+        return journal.result(self.judge_diagnosis(diagnosis))
 
-    def _judged(self, diagnosis: Any) -> Result:
+    def judge_diagnosis(self, diagnosis: Any) -> Result:
+        """Return what `diagnose` does, and enter nothing into the session."""
         name = f"{self.name}, diagnosis"
         if diagnosis is None:
             return Result(name, OPEN, "nothing to check yet: choose one of drill.diagnoses")
@@ -219,9 +220,10 @@ class Drill:
         Result
             It never raises.
         """
-        return journal.result(self._healed(pipeline))
+        return journal.result(self.judge_mend(pipeline))
 
-    def _healed(self, pipeline: Any) -> Result:
+    def judge_mend(self, pipeline: Any) -> Result:
+        """Return what `mend` does, and enter nothing into the session."""
         name = f"{self.name}, mend"
         if pipeline is None:
             return Result(name, OPEN, "nothing to check yet: write a function pipeline(case)")

@@ -50,7 +50,7 @@ def pipeline(case):
 @fault(
     "one_by_one",
     "photos are loaded one after the other: the map is not parallel",
-    "reads follow each other and never lie side by side, on a single thread that works all the time",
+    "reads follow each other, in whichever lanes, and never lie side by side in time",
     ("photos.map(load)", "photos.map(load, num_parallel_calls=8)"),
 )
 def pipeline(case):

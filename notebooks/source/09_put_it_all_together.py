@@ -334,4 +334,4 @@ labkit.check("09.2", assemble)
 # - Then go for what the timeline shows, in this order: work that can be done once (cache), work that can be done in fewer passes (compile), cores that rest (parallel map), waits that can overlap (interleave, prefetch). The README has a table *from symptom to remedy*.
 # - Check the pixels whenever you make a pipeline faster. `labkit.checks.inspect` looks for the faults that no clock shows.
 #
-# **Next:** the last step down the road takes preprocessing off the processor altogether, a notebook in preparation.
+# **Next:** [10 Diagnose the patient](10_diagnose_the_patient.ipynb): pipelines that are sick, and nobody who tells you why.
