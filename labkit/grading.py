@@ -9,6 +9,7 @@ simulated clock are the same on a slow machine; where something is measured at a
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 PASSED, FAILED, OPEN, INCONCLUSIVE = "passed", "failed", "open", "inconclusive"
 _SIGN = {PASSED: "✓", FAILED: "✗", OPEN: "…", INCONCLUSIVE: "?"}
 _UNTRIED = "write your answer in the cell above"
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")  # where an object lies is another place in each run
 _LONGEST = 300  # characters of a hint: an error of TensorFlow may fill a page
 
 
@@ -138,6 +140,8 @@ def show(number: str, answer: Any) -> Any:
         The last expression of a cell shows it. Where there is nothing to draw, a result says why, on one line.
     """
     _load()
+    if isinstance(number, str) and number in _REGISTRY and number not in _SHOWS:
+        return Result(number, OPEN, "there is nothing to draw for this exercise")
     if not isinstance(number, str) or number not in _SHOWS:
         return Result(str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}")
     drawn: list[Any] = []
@@ -208,7 +212,7 @@ def _known(number: Any) -> str:
 def _one_line(error: BaseException) -> str:
     """Return the words of an error on one line, even of one that cannot say them."""
     try:
-        text = " ".join(str(error).split())
+        text = _ADDRESS.sub("", " ".join(str(error).split()))
     except Exception:
         return ""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

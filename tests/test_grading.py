@@ -126,3 +126,78 @@ def test_results_show_the_same_text_every_time():
 def test_score_counts_passes():
     right = check("01.1", lambda step, batch: 1000 * batch / step)
     assert grading.score([right, check("01.1", None)]) == (1, 2)
+
+
+# -- show -----------------------------------------------------------------------
+
+DRAWN = [n for n in grading.numbers() if n in grading._SHOWS]
+
+
+def test_every_exercise_of_the_course_is_drawn():
+    assert [n for n in grading.numbers() if n < "10"] == [n for n in DRAWN if n < "10"]
+
+
+def test_an_exercise_without_a_picture_says_so_on_one_line():
+    for number in set(grading.numbers()) - set(DRAWN):
+        assert repr(grading.show(number, 1)) == f"… {number} open: there is nothing to draw for this exercise"
+
+
+@pytest.mark.parametrize("number", [case(n) for n in DRAWN])
+@pytest.mark.parametrize("answer", [None, lambda *a: None], ids=["none", "stub"])
+def test_of_an_unsolved_exercise_there_is_one_line_instead_of_a_picture(number, answer):
+    shown = grading.show(number, answer if number not in NEEDS_OPENCL or answer is None else "...")
+    assert repr(shown) == f"… {number} open: nothing to draw yet: write your answer in the cell above"
+
+
+@pytest.mark.parametrize("number", DRAWN)
+@pytest.mark.parametrize(
+    "answer",
+    [3, "text", lambda: 1, leave, lambda *a: float("nan"), lambda *a: 0],
+    ids=["number", "text", "arguments", "exit", "nan", "zero"],
+)
+def test_no_answer_makes_a_show_raise(number, answer):
+    shown = grading.show(number, answer)
+    assert repr(shown)
+    assert "0x" not in repr(shown)
+
+
+@pytest.mark.parametrize("number", [case(n) for n in DRAWN])
+def test_a_wrong_answer_is_drawn_the_same_every_time_or_says_in_a_line_why_not(number):
+    drawn = 0
+    for answer, _ in WRONG[number][:2]:
+        shown, again = grading.show(number, answer), grading.show(number, answer)
+        assert repr(shown) == repr(again)
+        if isinstance(shown, grading.Result):
+            assert "nothing to draw" in shown.hint
+            continue
+        drawn += 1
+        data, metadata = shown._repr_mimebundle_()
+        assert "modelled" in data["text/plain"]
+        assert len(metadata["image/png"]["alt"]) > 20
+    assert drawn, "what is plausible can be drawn"
+
+
+def test_the_mark_of_a_number_is_in_the_picture_in_the_text_and_in_its_alternative():
+    shown = grading.show("00.2", lambda load, train, overlapped: load + train)
+    assert "the dashed line, your answer: 80 ms of 160 ms" in str(shown)
+    assert "your answer: 80 ms" in shown.alt.replace("The dashed line, y", "y")
+    beyond = grading.show("00.2", lambda load, train, overlapped: 1e6)
+    assert "beyond the end" in str(beyond)
+    assert shown.png("light") != beyond.png("light")
+    assert shown.png("dark") != shown.png("light")
+
+
+@pytest.mark.parametrize("value", [float("inf"), -1e300, -1, 1e300])
+def test_a_number_that_lies_off_the_axis_is_drawn_at_its_edge_or_said_in_words(value):
+    assert "your answer" in str(grading.show("03.2", lambda *a: value))
+
+
+def test_an_unknown_exercise_is_not_drawn_and_says_so():
+    assert "there is no exercise '99.1'" in repr(grading.show("99.1", 1))
+
+
+def test_what_a_picture_shows_follows_the_pipeline_of_the_student():
+    ahead = repr(grading.show("02.1", lambda batches: batches.prefetch(2)))
+    turns = repr(grading.show("02.1", lambda batches: batches))
+    busy = [float(text.split("accelerator busy")[1].split("%")[0]) for text in (ahead, turns)]
+    assert busy[0] > busy[1] + 20

@@ -10,6 +10,7 @@ _OVERHEAD_US, _BYTES_PER_US = 5.0, 1000.0
 
 _SILENT = {"Placeholder", "Const", "Identity", "IdentityN", "NoOp", "Arg", "Retval", "_Retval"}
 _LOOPS = ("While", "StatelessWhile")
+_PYTHON_MS = 0.1  # of a call that is no graph
 _LISTED = 6  # names of ops in the title
 _UNKNOWN = 16  # values of an output whose shape the graph does not tell
 
@@ -34,7 +35,14 @@ def ops(function: Callable[..., Any], given: tuple, title: str) -> Any:
     from labkit.sketch import Sketch, timeline
 
     specs = [tf.TensorSpec(g.shape, g.dtype) for g in given]
-    graph = tf.function(function, autograph=False).get_concrete_function(*specs).graph
+    function(*given)  # what does not run at all says so here
+    try:
+        graph = tf.function(function, autograph=False).get_concrete_function(*specs).graph
+    except Exception:  # NumPy cannot work on tensors that have no values yet
+        made = timeline(
+            [("Python", "your function", "map", 0, _PYTHON_MS)], [(_PYTHON_MS, _PYTHON_MS + 0.05)], "result"
+        )
+        return Sketch(made, title, None, "One call in Python, on a modelled clock: NumPy leaves no ops in a graph.")
     times = max(1, given[0].shape[0] or 1) if given[0].shape.rank else 1
     bars, now = [], 0.0
     for op in graph.get_operations():

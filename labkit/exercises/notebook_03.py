@@ -33,7 +33,7 @@ def mixed_shards(function: Any) -> None:
     if made.options().deterministic is False or _any_order(made):
         raise Wrong("the order may vary: the task says always in the same order (deterministic)")
     if got == want:
-        return
+        return _at_the_same_time(function)
     for cycle, block, words in (
         (3, 1, "you take one record from each shard in turn; block_length is how many"),
         (5, 2, "you read all shards at the same time; cycle_length is how many"),
@@ -43,6 +43,30 @@ def mixed_shards(function: Any) -> None:
         if got == _in_turn(names, records, cycle, block):
             raise Wrong(words)
     raise Wrong(f"the order should begin {' '.join(want[:8])}, yours begins {' '.join(got[:8])}")
+
+
+def _at_the_same_time(function: Any) -> None:
+    """Grade the speed of it: three shards that wait at the same time."""
+    import tensorflow as tf
+
+    from labkit import speed
+    from labkit.exercises.answers import options
+
+    read, names = speed.Stage("read", 4, asleep=True), ["a", "b", "c", "d", "e", "f"]
+
+    def open_shard(path: Any) -> Any:
+        records = tf.data.Dataset.range(6).map(read)
+        return records.map(lambda i: tf.strings.join([path, tf.strings.as_string(i)]))
+
+    def own(**how: Any) -> Any:
+        shards = tf.data.Dataset.from_tensor_slices(names).with_options(options())
+        return shards.interleave(open_shard, cycle_length=3, block_length=2, **how)
+
+    hint = "read the three shards at the same time (num_parallel_calls)"
+    task = speed.Task(
+        (read,), own, lambda: own(num_parallel_calls=3), 0.5, records=6, cores=4, slack=0.2, hints={"slow": hint}
+    )
+    speed.grade(lambda: call(function, names, open_shard).with_options(options()), task)
 
 
 @shows("03.1")

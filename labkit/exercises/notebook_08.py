@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit.exercises.answers import number
-from labkit.grading import Wrong, exercise
+from labkit.exercises.answers import number, value
+from labkit.grading import Wrong, exercise, shows
 
 _LIMIT_S = 20
 
@@ -72,6 +72,34 @@ def clip_kernel(source: Any) -> None:
         raise Wrong(f"in[{at}] = {given[at]:g} became {got[at]:g}, expected {want[at]:g}")
 
 
+def _written(got: np.ndarray, untouched: float, moved_bytes: int, title: str) -> Any:
+    """Draw a launch: the copies, and one work-item a clock, where it wrote and where it did not."""
+    from labkit.sketch import Sketch, timeline
+
+    flat = (got != untouched).ravel()
+    edges = np.flatnonzero(np.diff(flat)) + 1
+    copy, clock = moved_bytes / 12e6, 1 / 300e3  # 12 GB/s of a PCIe 3.0 x16 link, 300 MHz; milliseconds
+    bars = [("link", "copy in", "copy", 0, copy)]
+    for first, last in list(zip([0, *edges], [*edges, flat.size], strict=True))[:64]:
+        word = "written" if flat[first] else "not written"
+        bar = (f"values {first} to {last - 1}: {word}", "map" if flat[first] else "other")
+        bars.append(("work-items", *bar, copy + first * clock, copy + last * clock))
+    end = copy + flat.size * clock
+    bars.append(("link", "copy out", "copy", end, end + got.nbytes / 12e6))
+    words = f"Of {flat.size:,} values your kernel wrote {int(flat.sum()):,}, from {got.min():.4g} to {got.max():.4g}."
+    made = timeline(bars, [(end + got.nbytes / 12e6, end + got.nbytes / 6e6)], "next stage")
+    return Sketch(made, title, None, words).picture()
+
+
+@shows("08.1")
+def clip_launch(source: Any) -> Any:
+    """Draw one launch of the student's kernel on 1,037 values, one work-item a clock of a pipelined device."""
+    given = np.linspace(-2, 2, 1037, dtype=np.float32)
+    arguments = [given, np.full(1037, 777, np.float32), np.float32(0), np.float32(1)]
+    got = _run(source, "clip_values", arguments, (1037,))
+    return _written(got, 777, given.nbytes, "Values from -2 to 2, clipped to 0 and 1; one a clock at 300 MHz.")
+
+
 @exercise("08.2")
 def resize_kernel(source: Any) -> None:
     """``resize(in, out, in_height, in_width, out_height, out_width)``: one plane, bilinear, half-pixel centres."""
@@ -131,6 +159,15 @@ def _resized(plane: np.ndarray, height: int, width: int) -> dict[str, np.ndarray
     }
 
 
+@shows("08.2")
+def resize_launch(source: Any) -> Any:
+    """Draw one launch of the student's kernel on a plane of 37x53, one work-item a clock of a pipelined device."""
+    plane = np.add.outer(np.arange(37), np.arange(53)).astype(np.float32)
+    arguments = [plane, np.full((24, 17), -777, np.float32), *map(np.int32, (37, 53, 24, 17))]
+    got = _run(source, "resize", arguments, (17, 24))
+    return _written(got, -777, plane.nbytes, "A ramp of 37x53, from 0 to 88, to 24x17; one pixel a clock at 300 MHz.")
+
+
 @exercise("08.3")
 def decoders_to_fill(function: Any) -> None:
     """``decoders(photo_bytes, gb_s, cycles, clock_mhz)``: how many decoders use up what the link carries."""
@@ -152,3 +189,26 @@ def decoders_to_fill(function: Any) -> None:
         }
         hints = {value: hint for value, hint in hints.items() if abs(value - want) > 1e-6 * want}
         number(function, (photo, gb_s, cycles, clock), want, hints, " decoders")
+
+
+@shows("08.3")
+def decoders_at_work(function: Any) -> Any:
+    """Draw 24 photos on a link that brings one in 0.1 ms, and the student's number of decoders, 0.72 ms each."""
+    from labkit.sketch import Sketch, timeline
+
+    many = value(function, 115_000, 1.15, 175_000, 243)
+    if not 1 <= many <= 64 or many != int(many):
+        raise Wrong(f"{many:g} decoders cannot be drawn; allowed here: a whole number from 1 to 64")
+    link, one, bars = 115_000 / 1.15e6, 175_000 / 243e3, []
+    free, sent = [0.0] * int(many), 0.0
+    for photo in range(24):
+        at = int(np.argmin(free))
+        begin = max(sent, free[at] - link)  # the link waits where no decoder is free for what it brings
+        sent = begin + link
+        free[at] = sent + one
+        bars.append(("link", f"photo {photo + 1}", "read", begin, sent))
+        bars.append((f"decoder {at + 1}", f"photo {photo + 1}", "decode", sent, free[at]))
+    used = 24 * link / sent
+    title = "24 photos of 115 kB: 0.1 ms on the link, 0.72 ms in a decoder."
+    words = f"Yours are {int(many)} decoders: the link is busy {used:.0%} of the time that it needs for all."
+    return Sketch(timeline(bars, [(max(free), max(free) + link)], "train step"), title, None, words).picture()

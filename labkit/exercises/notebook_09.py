@@ -90,6 +90,33 @@ def assembled(function: Any) -> None:
         raise Wrong("an element is augmented alike in both epochs: the cache stands behind augment and froze it")
     if "Prefetch" not in type(last).__name__:
         raise Wrong("the last step does not work ahead: end with prefetch")
+    _never_waits(function)
+
+
+def _never_waits(function: Any) -> None:
+    """Grade the pipeline on the simulated clock, where the buffer counts, and how deep it is."""
+    import tensorflow as tf
+
+    from labkit import speed
+    from labkit.exercises.answers import source
+
+    decode, augment = speed.Stage("decode", 6, lambda x: x * 10), speed.Stage("augment", 0.5, call_ms=6)
+
+    def own(ahead: int) -> Any:
+        kept = source(8).map(decode).cache().repeat(2).batch(4, drop_remainder=True).map(augment)
+        return kept.prefetch(ahead)
+
+    task = speed.Task(
+        (decode, augment),
+        lambda: own(0),
+        lambda: own(tf.data.AUTOTUNE),
+        10,
+        ordered=False,
+        most_buffered=32,
+        measured=False,
+        hints={"slow": "prefetch so that the next batch is made while this one trains"},
+    )
+    speed.grade(lambda: call(function, source(8), decode, augment), task)
 
 
 @shows("09.2")

@@ -222,10 +222,11 @@ class _Kept(_Node):
     def __init__(self, node: Node, source: Any, world: World, thread: str, memory: dict[str, Any]) -> None:
         super().__init__(node, source, world, thread)
         self.memory, self.place = memory, 0
+        self.reads = memory.get("full", False)
 
     def next(self, now: float) -> tuple[float, int] | None:
         kept = self.memory.setdefault("images", [])
-        if self.memory.get("full"):
+        if self.reads:
             self.place += 1
             return (now, kept[self.place - 1]) if self.place <= len(kept) else None
         got = self.source.next(now)
@@ -244,16 +245,18 @@ class _Repeat(_Node):
         self.again, self.left = again, count
 
     def next(self, now: float) -> tuple[float, int] | None:
-        while True:
+        endless = self.left is None or self.left < 0
+        while endless or self.left:
             got = self.source.next(now)
             if got is not None:
                 return got
-            if self.left is not None and self.left >= 0:
+            if not endless:
                 self.left -= 1
-                if self.left <= 0:
-                    return None
+                if not self.left:
+                    break
             self.world.count()
             self.source = self.again()
+        return None
 
 
 class _Shuffle(_Node):

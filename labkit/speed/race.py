@@ -13,11 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-#: Rounds of one attempt, and attempts: the minimum of three, and one retry.
-ROUNDS, ATTEMPTS = 3, 2
+#: Rounds of the first attempt and of the one retry: the least of three, then of nine.
+ROUNDS = (3, 6)
 
 #: Share of the cores that other programs may use before the result alone decides nothing against a student.
 LOADED = 0.25
+
+_NEAR = 0.9  # of the way from no gain to enough: too near to be called a miss
 
 PASSED, FAILED, UNCLEAR = "passed", "failed", "unclear"
 
@@ -72,19 +74,19 @@ def run(
 
     Notes
     -----
-    It passes where the least times reach `enough`, and two rounds of three do. It fails only where no round
-    came near it, while the lab's own answer reached it in every round. All else is unclear. The second attempt
-    adds its rounds to those of the first.
+    It passes where the least times reach `enough`, and two rounds of three do. It fails only after both attempts,
+    where no round but one came near it, while the lab's own answer would have passed. All else is unclear. The second
+    attempt adds its rounds to those of the first.
     """
     times: dict[str, list[float]] = {"slow": [], "good": [], "mine": []}
     made = {"slow": slow(), "good": good(), "mine": mine()}
     guard = _Load()
-    for attempt in range(ATTEMPTS):
-        for number in range(ROUNDS):
+    for attempt, rounds in enumerate(ROUNDS):
+        for number in range(rounds):
             order = list(made)
             for name in order[number % 3 :] + order[: number % 3]:
                 times[name].append(_seconds(made[name], train_ms))
-        verdict = _judged(times, enough, guard.share(), last=attempt == ATTEMPTS - 1)
+        verdict = _judged(times, enough, guard.share(), last=attempt == len(ROUNDS) - 1)
         if verdict != UNCLEAR:
             break
     least = {name: min(values) for name, values in times.items()}
@@ -99,20 +101,19 @@ def run(
 
 
 def _judged(times: dict[str, list[float]], enough: float, load: float, last: bool) -> str:
-    least = {name: min(values) for name, values in times.items()}
-    pairs = [slow / mine for slow, mine in zip(times["slow"], times["mine"], strict=True)]
-    controls = [slow / good for slow, good in zip(times["slow"], times["good"], strict=True)]
-    gain = least["slow"] / least["mine"]
-    near = 1 + 0.9 * (enough - 1)
-    if gain >= enough and 3 * sum(p >= enough for p in pairs) >= 2 * len(pairs):
+    def reached(name: str) -> bool:
+        pairs = [a / b for a, b in zip(times["slow"], times[name], strict=True)]
+        return min(times["slow"]) / min(times[name]) >= enough and 3 * sum(p >= enough for p in pairs) >= 2 * len(pairs)
+
+    if reached("mine"):
         return PASSED
-    if not last:
+    if not last or not reached("good"):
         return UNCLEAR
-    sure = min(controls) >= enough and least["slow"] / least["good"] >= enough
-    if sure and max(pairs) < near and gain < near:
-        return FAILED
-    # On a machine at rest the least of six is not an accident.
-    return FAILED if load < LOADED and gain < near and least["slow"] / least["good"] >= enough * 1.1 else UNCLEAR
+    near = 1 + _NEAR * (enough - 1)
+    pairs = sorted(a / b for a, b in zip(times["slow"], times["mine"], strict=True))
+    gain = min(times["slow"]) / min(times["mine"])
+    # On a machine at rest the least of nine is no accident; on a busy one eight of the nine must say the same.
+    return FAILED if gain < near and (load < LOADED or pairs[-2] < near) else UNCLEAR
 
 
 def _seconds(dataset: Any, train_ms: float) -> float:

@@ -40,6 +40,7 @@ WRONG = {
         (_interleaved(cycle_length=3, num_parallel_calls=3), "block_length"),
         (_interleaved(cycle_length=5, block_length=2, num_parallel_calls=5), "cycle_length"),
         (_interleaved(cycle_length=2, block_length=3, num_parallel_calls=2), "swapped"),
+        (_interleaved(cycle_length=3, block_length=2, num_parallel_calls=1, deterministic=True), "at the same time"),
         (lambda paths, open_shard: _flat(paths[:3], open_shard), "exactly once"),
     ],
     "03.2": [

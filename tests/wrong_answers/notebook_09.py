@@ -25,6 +25,14 @@ def _one_epoch(elements, decode, augment):
     return elements.map(decode).cache().batch(4, drop_remainder=True).map(augment).prefetch(1)
 
 
+def _ahead_by_nothing(elements, decode, augment):
+    return _not_ahead(elements, decode, augment).prefetch(0)
+
+
+def _ahead_by_everything(elements, decode, augment):
+    return _not_ahead(elements, decode, augment).prefetch(100_000)
+
+
 WRONG = {
     "09.1": [
         (lambda fetch, prep, train: 1 / (1 / fetch + 1 / prep + 1 / train) / train, "same time"),
@@ -41,5 +49,7 @@ WRONG = {
         (_one_by_one, "one element"),
         (_remainder, "not 4 each"),
         (_one_epoch, "batches came out"),
+        (_ahead_by_nothing, "while this one trains"),
+        (_ahead_by_everything, "memory"),
     ],
 }
