@@ -273,6 +273,7 @@ def test_the_page_stands_alone_with_words_for_every_picture(folder, tmp_path):
     assert "prefers-color-scheme: dark" in text
     assert "http" not in text.replace("http-equiv", "")
     assert '<html lang="en">' in text
+    assert "1.50 [1.50–1.50]</td><td>2.00 [2.00–2.00]</td>" in text
     for word in ("quick over naive", "02.gain", "01.1", "z-damaged.json", variants.pseudonym("s3")):
         assert word in text
 

@@ -167,7 +167,7 @@ def _sections(group: Class) -> list[dict[str, Any]]:
             section |= {
                 "words": note + more * (len(shown) < len(values)),
                 "picture": _inline(charts.bars(shown, unit=unit, title=title, note=note)),
-                "table": _numbers(values, unit),
+                "table": _predictions(group) if title.startswith("Predictions") else _numbers(values, unit),
             }
         sections.append(section)
     return sections
@@ -179,6 +179,22 @@ def _numbers(values: dict[str, list[float]], unit: str) -> _Table:
         return [head[0], head[1], unit], [[n, str(len(v)), f"{statistics.mean(v):.0f}"] for n, v in values.items()]
     rows = [[n, str(len(v)), *(f"{x:,.2f}" for x in (statistics.median(v), min(v), max(v)))] for n, v in values.items()]
     return head, rows
+
+
+def _predictions(group: Class) -> _Table:
+    """Return for each prediction what the class said and what it measured, in the unit of the prediction."""
+    ratios = group.ratios()
+    rows = []
+    for name, found in ratios.items():
+        seen = [p for r in group.results for p in r["predictions"] if p["name"] == name and p["measured"]]
+        unit = seen[0]["unit"]
+        said, came = (
+            f"{statistics.median(v):,.2f} [{min(v):,.2f}–{max(v):,.2f}]"
+            for v in ([p["value"] for p in seen], [p["measured"][0] for p in seen])
+        )
+        ratio = f"{statistics.median(found):.2f} [{min(found):.2f}–{max(found):.2f}]"
+        rows.append([name, str(len(seen)), unit, said, came, ratio])
+    return ["", "students", "unit", "predicted", "measured", "predicted / measured"], rows
 
 
 def _students(group: Class) -> _Table:
