@@ -182,8 +182,11 @@ def assignments_grade(
     try:
         course = Course()
         course.release()
-        rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
-        typer.echo(f"{len(rows)} rows in {batch.write(rows, out or course.root / 'grades.csv')}")
+        rows, path = (
+            batch.grade(submissions, course, workers=workers, report=typer.echo),
+            out or course.root / "grades.csv",
+        )
+        typer.echo(f"{len(rows)} rows in {batch.write(rows, path)}")
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         raise _fail(error) from None
 

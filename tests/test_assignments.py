@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import ctypes
 import io
 import json
 import os
+import platform
 import subprocess
 import sys
+import time
 
 import nbformat
 import numpy as np
@@ -276,13 +279,14 @@ def test_the_process_and_its_folder_are_gone_afterwards():
 
 
 def test_it_dies_with_its_parent():
+    cell = "import time\ndef f():\n    time.sleep(600)"
     code = (
         "from labkit.assignments.sandbox import Student, Limits\n"
-        "s = Student(['x = 1'], [], Limits())\nprint(s.process.pid, flush=True)\ns._ask(do='names', names=['x'])\n"
-        "import time; time.sleep(600)"
+        f"s = Student([{cell!r}], [], Limits())\nprint(s.process.pid, flush=True)\ns.names(['f'])['f']()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     child = psutil.Process(int(parent.stdout.readline()))
+    time.sleep(1)  # it sleeps in the call by now, and does not see that the pipe is closed
     parent.kill()
     parent.wait()
     assert psutil.wait_procs([child], timeout=60)[1] == []
@@ -318,6 +322,20 @@ def test_what_lies_outside_is_out_of_reach(tmp_path, attempt):
 
 
 @needs_walls
+def test_every_wall_that_this_system_offers_is_put_up():
+    """Asked for by other means, so that a wall that has fallen down is noticed."""
+    landlock = ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) >= 1
+    with open("/proc/self/status", encoding="utf-8") as status:
+        seccomp = "Seccomp:" in status.read() and platform.machine() in ("x86_64", "aarch64")
+    namespace = subprocess.run(["unshare", "--user", "--net", "true"], capture_output=True, check=False).returncode == 0
+    with run("x = 1") as student:
+        walls = student.walls
+    assert walls["limits"]
+    assert (walls["files"], walls["system calls"]) == (landlock, seccomp)
+    assert walls["network namespace"] or not namespace
+
+
+@needs_walls
 def test_past_python_there_is_no_process_and_no_network_either():
     native = "import ctypes\nlibc = ctypes.CDLL(None)\n"
     with run(f"{native}made = libc.fork()") as student:
@@ -325,6 +343,41 @@ def test_past_python_there_is_no_process_and_no_network_either():
             assert student.names(["made"])["made"] == -1
     with pytest.raises(Stopped, match="network"):
         run(f"{native}libc.socket(2, 1, 0)", "import time\ntime.sleep(600)").close()
+
+
+def test_where_only_the_hook_stands_it_refuses_and_tells(tmp_path):
+    """As on a system without Landlock, filter and namespace."""
+    for name in ("home", "answers", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.txt").write_text("x")
+    code = f"""
+import os, subprocess
+from pathlib import Path
+from labkit.assignments import confine, sandbox
+root, said = Path({str(tmp_path)!r}), []
+class Told(BaseException): pass
+def say(what, sentence):
+    said.append(what)
+    raise Told
+readable = sandbox._readable()
+confine._hook(root / "home", readable, [root / "answers"], say, files=True, processes=True)
+for attempt in (
+    lambda: open(root / "home" / "x.txt"), lambda: open(root / "elsewhere" / "x.txt"),
+    lambda: subprocess.run(["true"]), lambda: open(root / "answers" / "x.txt"),
+    lambda: os.listdir(root / "answers"), lambda: os.fork(), lambda: __import__("socket").socket(),
+    lambda: open(root / "home" / ".." / "answers" / "x.txt"),
+):
+    try:
+        attempt()
+        said.append("ok")
+    except PermissionError:
+        said.append("refused")
+    except Told:
+        pass
+print(*said)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == "ok refused refused answers answers processes network answers".split()
 
 
 def test_a_pool_of_threads_and_a_drawing_are_allowed():
@@ -392,6 +445,46 @@ def test_arrays_come_back_with_dtype_and_shape(value):
 def test_forged_replies_are_refused_or_plain(message):
     with contextlib.suppress(ValueError):  # and nothing else
         wire.unpack(message)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    ["[]", "7", "{}", '{"breach": []}', '{"id": "0", "value": 1}', '{"cell": 0, "error": 5}', "not json", "[" * 5000],
+)
+def test_a_student_who_writes_into_the_pipe_gains_nothing(forged):
+    each = f"try: os.write(n, {forged!r}.encode() + b'\\n')\n    except OSError: pass"
+    write = f"import os\nfor n in range(3, 20):\n    {each}"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(write), nbformat.v4.new_code_cell("x = 1")])
+    test = nbformat.v4.new_code_cell("assert f(1) == 3")
+    test.metadata["nbgrader"] = {"grade": True, "solution": False, "grade_id": "t"}
+    notebook.cells.append(test)
+    judged = judge(notebook, [])
+    assert judged.failures["t"]
+
+
+def test_an_answer_to_no_question_is_no_answer():
+    cell = """
+import os
+def f():
+    for n in range(3, 20):
+        try: os.write(n, b'{"id": "0", "value": {"i": "3"}}\\n')
+        except OSError: pass
+    return 4
+"""
+    with run(cell) as student, pytest.raises(Stopped, match="nobody asked"):
+        student.names(["f"])["f"]()
+
+
+def test_what_students_handed_in_is_left_as_it_is(course, graded, released, tmp_path):
+    folder = tmp_path / "eve" / roster.PS3
+    folder.mkdir(parents=True)
+    edited = json.dumps(released[roster.PS3]).replace("assert", "assert True or")
+    (folder / "any name.ipynb").write_text(edited)
+    said = []
+    (row,) = batch.grade(tmp_path, course, report=said.append)
+    assert row.status == "repaired"
+    assert (folder / "any name.ipynb").read_text() == edited
+    assert any("on this machine" in line for line in said)
 
 
 # -- the command line

@@ -2,6 +2,8 @@
 
 Two layouts are taken: nbgrader's own, ``<student>/<set>/<anything>.ipynb``, and a flat one as learning platforms hand
 out, ``<student>_<set>.ipynb``. Each submission is a batch of its own: whatever it does, the next one is graded.
+Submissions that can be run are in nbgrader's gradebook afterwards; what is missing, unreadable or of another set stands
+in the table only.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from labkit.assignments import confine
 from labkit.assignments.authoring import POINTS, exercise
 from labkit.assignments.course import Course
 from labkit.assignments.judge import Judged, judge
@@ -141,9 +144,9 @@ def grade(
                 row.scores.setdefault(number, 0.0)
             rows.append(row)
             report(f"{row.student} {row.set_name}: {row.total:g} ({row.status})")
-    for name, stands in walls.items():
-        if not stands:
-            report(f"this system does not offer: {name}; see labkit.assignments.confine")
+    missing = [confine.MISSING[name] for name, stands in walls.items() if not stands]
+    for sentence in missing or ["everything that can be limited was: see labkit.assignments.confine"] * bool(walls):
+        report(f"on this machine: {sentence}")
     return rows
 
 

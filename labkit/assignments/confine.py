@@ -28,6 +28,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+#: What does not hold where a wall is missing.
+MISSING = {
+    "limits": "the system does not limit memory: the resident memory is watched five times a second instead",
+    "network namespace": "no network namespace: the filter of system calls and Python's hook alone refuse connections",
+    "files": "no Landlock: reading other files is refused by Python's hook alone, and native code can get past it",
+    "system calls": "no filter of system calls: new processes are refused by Python's hook alone",
+}
+
 _NEW_USER, _NEW_NET, _NEW_IPC = 0x10000000, 0x40000000, 0x08000000
 _PDEATHSIG, _NO_NEW_PRIVS, _SECCOMP = 1, 38, 22
 
@@ -153,8 +161,11 @@ def _system() -> list[Path]:
         "/lib",
         "/lib32",
         "/lib64",
-        "/usr",
-        "/opt",
+        "/usr/lib",
+        "/usr/lib32",
+        "/usr/lib64",
+        "/usr/share",
+        "/usr/local/lib",
         "/sys",
         "/etc/ld.so.cache",
         "/etc/localtime",

@@ -1,6 +1,6 @@
 """nbgrader's part: source notebooks, the student version, the gradebook, feedback.
 
-Everything stays in nbgrader's own format and folders (``source``, ``release``, ``submitted``, ``autograded``,
+Everything stays in nbgrader's own format and folders (``source``, ``release``, ``checked``, ``autograded``,
 ``gradebook.db`` under ``build/assignments``), so `nbgrader generate_feedback`, `export` and its pages in JupyterLab
 work on the result. Only one of its steps is replaced: notebooks are not run in a kernel with the instructor's rights,
 but as `labkit.assignments.judge` says.
@@ -20,6 +20,9 @@ from labkit import shipped
 from labkit.assignments.authoring import source_notebook
 from labkit.assignments.judge import Judged, judge
 from labkit.trace import write_aside
+
+#: Where nbgrader takes submissions from: after the pre-check. What students handed in stays as it is.
+CHECKED = "checked"
 
 
 class Course:
@@ -96,6 +99,7 @@ class Course:
         config = Config()
         config.CourseDirectory.root = str(self.root)
         config.CourseDirectory.course_id = "input_pipelines"
+        config.CourseDirectory.submitted_directory = CHECKED
         (self.root / "exchange").mkdir(parents=True, exist_ok=True)
         config.Exchange.root = str(self.root / "exchange")
         config.Autograde.autograde_preprocessors = list(preprocessors())
@@ -129,7 +133,7 @@ class Course:
         """
         import nbformat
 
-        path = self.root / "submitted" / student / name / f"{name}.ipynb"
+        path = self.root / CHECKED / student / name / f"{name}.ipynb"
         write_aside(path, nbformat.writes(notebook))
         _KNOWN[student, name] = judged
         try:

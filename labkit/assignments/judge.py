@@ -77,7 +77,7 @@ def judge(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = None
 
 
 def _words(error: Any) -> str:
-    name, words = (str(part) for part in error)
+    name, words = (*error, "", "")[:2]
     return f"{name}: {words}" if words else name
 
 

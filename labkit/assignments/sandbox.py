@@ -133,8 +133,9 @@ class Student:
             for number in range(len(cells)):
                 self._stage = f"in code cell {number + 1}"
                 said = self._next("cell")
-                self.printed.append(str(said["text"])[:10_000])
-                self.errors.append(said["error"])
+                error = said.get("error")
+                self.printed.append(str(said.get("text", ""))[:10_000])
+                self.errors.append([str(part)[:500] for part in error][:2] if isinstance(error, list) else None)
         except BaseException:
             self.close()
             raise
@@ -150,6 +151,8 @@ class Student:
     def names(self, wanted: Sequence[str]) -> dict[str, Any]:
         """Return those of the names that the student has defined: functions to call from here, and plain data."""
         there = self._ask(do="names", names=list(wanted))
+        if not isinstance(there, dict):
+            raise Stopped("tampered with its answers: a list of names was asked for")
         return {
             name: Function(self, name) if is_function else _plain(self._ask(do="get", name=name))
             for name, is_function in there.items()
@@ -164,7 +167,7 @@ class Student:
         if said["id"] != request["id"]:
             raise Stopped("sent an answer that nobody asked for")
         if said.get("error"):
-            kind, words = (str(part)[:500] for part in said["error"])
+            kind, words = (*(str(part)[:500] for part in list(said["error"])[:2]), "", "")[:2]
             found = getattr(builtins, kind, None)
             fits = isinstance(found, type) and issubclass(found, Exception) and found is not UnicodeDecodeError
             try:
@@ -172,7 +175,7 @@ class Student:
             except TypeError:
                 raised = RuntimeError(words)
             raise raised
-        return said["value"]
+        return said.get("value")
 
     def _send(self, message: Any) -> None:
         try:

@@ -4,11 +4,12 @@
 and nbgrader's pages in JupyterLab. `nbgrader autograde` runs submissions in labkit's sandbox, as `make grade` does.
 """
 
-from labkit.assignments.course import Course, preprocessors
+from labkit.assignments.course import CHECKED, Course, preprocessors
 
 c = get_config()  # noqa: F821 - nbgrader defines it
 c.CourseDirectory.root = str(Course().root)
 c.CourseDirectory.course_id = "input_pipelines"
+c.CourseDirectory.submitted_directory = CHECKED
 c.Exchange.root = str(Course().root / "exchange")
 c.Autograde.autograde_preprocessors = list(preprocessors())
 c.OverwriteCells.add_missing_cells = True
