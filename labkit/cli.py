@@ -182,11 +182,9 @@ def assignments_grade(
     try:
         course = Course()
         course.release()
-        rows, path = (
-            batch.grade(submissions, course, workers=workers, report=typer.echo),
-            out or course.root / "grades.csv",
-        )
-        typer.echo(f"{len(rows)} rows in {batch.write(rows, path)}")
+        rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
+        written = batch.write(rows, out or course.root / "grades.csv")
+        typer.echo(f"{len(rows)} rows in {written}")
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         raise _fail(error) from None
 

@@ -5,8 +5,10 @@ student's functions directly. Run here, those names are stand-ins that send thei
 bring plain data back (`labkit.assignments.sandbox`). The same text serves both, so nbgrader's own tools go on working.
 
 What this does not cover: an answer that another person found; code that recognises the inputs of the hidden tests (they
-differ from the visible ones, and there are several). A pipeline's graph and its elements come from the student's side
-as two pieces of data, so code that builds two pipelines could show the one and run the other; it has to build both.
+differ from the visible ones, and there are several); many small files that fill the disk while it runs. A pipeline's
+graph and its elements come from the student's side as two pieces of data, so code that builds two pipelines could show
+the one and run the other; it has to build both. Native code that reaches for files past Python is refused them where
+Landlock stands, and gets no zero for trying: only Python's hook can tell what was meant.
 """
 
 from __future__ import annotations
