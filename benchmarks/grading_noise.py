@@ -80,25 +80,25 @@ def tasks():
             lambda: source().map(waiting, num_parallel_calls=8).batch(4).prefetch(2),
         ],
     )
-    load = speed.Stage("load", 5)
+    load = speed.Stage("load", 10)
 
     def overlap(ahead=2):
         return source(16).map(load).batch(2).prefetch(ahead)
 
     def waits(batch):
         def wait(value):
-            time.sleep(10e-3)
+            time.sleep(20e-3)
             return value
 
         return tf.ensure_shape(tf.numpy_function(wait, [batch], tf.int64), [None])
 
     yield (
         "prefetch",
-        speed.Task((load,), lambda: source(16).map(load).batch(2), overlap, 10),
+        speed.Task((load,), lambda: source(16).map(load).batch(2), overlap, 20),
         [overlap, lambda: overlap(tf.data.AUTOTUNE), lambda: overlap(3)],
         [lambda: source(16).map(load).batch(2).map(waits).prefetch(2)],
     )
-    fetch = speed.Stage("read", 4, asleep=True)
+    fetch = speed.Stage("read", 10, asleep=True)
 
     def shards(calls, wait_ms=0):
         def wait(value):
@@ -118,7 +118,7 @@ def tasks():
         "interleave",
         speed.Task((fetch,), lambda: shards(None), lambda: shards(3), 0.5, records=6),
         [lambda: shards(3), lambda: shards(tf.data.AUTOTUNE)],
-        [lambda: shards(3, wait_ms=15)],
+        [lambda: shards(3, wait_ms=40)],
     )
 
 

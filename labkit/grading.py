@@ -122,7 +122,7 @@ def check(number: str, answer: Any) -> Result:
 
 
 def show(number: str, answer: Any) -> Any:
-    """Draw one answer as a timeline; notebooks call it `labkit.try_it`.
+    """Draw one answer as a timeline; notebooks show it by `labkit.try_it`.
 
     A function that builds a pipeline is drawn as the pipeline that it builds, on the exercise's own modelled
     stages; the number that a function returns is marked on the timeline of an example. Nothing is judged here.
@@ -153,7 +153,22 @@ def show(number: str, answer: Any) -> Any:
     return drawn[0]
 
 
-try_it = show
+def try_it(number: str, answer: Any) -> None:
+    """Show what `show` draws, in a notebook at once, wherever in a cell; elsewhere its text is printed.
+
+    Parameters
+    ----------
+    number, answer
+        As for `show`.
+    """
+    shown = show(number, answer)
+    try:
+        from IPython import get_ipython
+        from IPython.display import display
+    except ImportError:
+        print(shown)
+        return
+    (print if get_ipython() is None else display)(shown)
 
 
 def _ready(made: Any) -> Any:

@@ -192,6 +192,11 @@ def test_a_number_that_lies_off_the_axis_is_drawn_at_its_edge_or_said_in_words(v
     assert "your answer" in str(grading.show("03.2", lambda *a: value))
 
 
+def test_outside_of_a_notebook_an_answer_is_tried_in_words(capsys):
+    assert grading.try_it("00.2", None) is None
+    assert capsys.readouterr().out == "… 00.2 open: nothing to draw yet: write your answer in the cell above\n"
+
+
 def test_an_unknown_exercise_is_not_drawn_and_says_so():
     assert "there is no exercise '99.1'" in repr(grading.show("99.1", 1))
 

@@ -63,9 +63,9 @@ def _at_the_same_time(function: Any) -> None:
         return shards.interleave(open_shard, cycle_length=3, block_length=2, **how)
 
     hint = "read the three shards at the same time (num_parallel_calls)"
-    task = speed.Task(
-        (read,), own, lambda: own(num_parallel_calls=3), 0.5, records=6, cores=4, slack=0.2, hints={"slow": hint}
-    )
+    # The clock decides: what this answer can get wrong is in the graph, and a notebook is never told to run again.
+    figures = {"train_ms": 0.5, "records": 6, "cores": 4, "slack": 0.2, "measured": False}
+    task = speed.Task((read,), own, lambda: own(num_parallel_calls=3), hints={"slow": hint}, **figures)
     speed.grade(lambda: call(function, names, open_shard).with_options(options()), task)
 
 

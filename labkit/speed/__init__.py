@@ -39,7 +39,8 @@ class Task:
     Parameters
     ----------
     stages : tuple of Stage
-        What the student's pipeline gets to call. Each must appear in it.
+        What the student's pipeline gets to call. Each must appear in it. For a measurement they should take about
+        10 ms or more: threads of a busy machine wake up late by a few.
     slow : callable
         Returns the dataset to be sped up: it says which elements are right. The lab's own, never the student's.
     good : callable

@@ -211,6 +211,7 @@ def images_per_s(step_ms, batch):
     return 1000 * batch / step_ms
 
 # %%
+labkit.try_it("01.1", images_per_s)
 labkit.check("01.1", images_per_s)
 
 # %% [markdown]
@@ -228,6 +229,7 @@ def naive_options(dataset):
     return dataset.with_options(options)
 
 # %%
+labkit.try_it("01.2", naive_options)
 labkit.check("01.2", naive_options)
 
 # %% [markdown]
@@ -245,6 +247,7 @@ def verdict(before, after):
     return "slower" if max(ratios) < 1 else "no difference"
 
 # %%
+labkit.try_it("01.3", verdict)
 labkit.check("01.3", verdict)
 
 # %% [markdown]

@@ -205,6 +205,7 @@ def overlapped_batches(dataset):
     return dataset.prefetch(2)
 
 # %%
+labkit.try_it("02.1", overlapped_batches)
 labkit.check("02.1", overlapped_batches)
 
 # %% [markdown]
@@ -219,6 +220,7 @@ def speedup(load_ms, train_ms):
     return (load_ms + train_ms) / max(load_ms, train_ms)
 
 # %%
+labkit.try_it("02.2", speedup)
 labkit.check("02.2", speedup)
 
 # %% [markdown]
@@ -233,6 +235,7 @@ def buffer_mb(depth, batch, height, width):
     return depth * batch * height * width * 3 * 4 / 1e6
 
 # %%
+labkit.try_it("02.3", buffer_mb)
 labkit.check("02.3", buffer_mb)
 
 # %% [markdown]

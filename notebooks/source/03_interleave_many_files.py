@@ -257,6 +257,7 @@ def mixed(paths, open_shard):
     return shards.interleave(open_shard, cycle_length=3, block_length=2, num_parallel_calls=3, deterministic=True)
 
 # %%
+labkit.try_it("03.1", mixed)
 labkit.check("03.1", mixed)
 
 # %% [markdown]
@@ -271,6 +272,7 @@ def epoch_ms(shards, at_once, open_ms, stream_ms):
     return -(-shards // at_once) * (open_ms + stream_ms)
 
 # %%
+labkit.try_it("03.2", epoch_ms)
 labkit.check("03.2", epoch_ms)
 
 # %% [markdown]
@@ -287,6 +289,7 @@ def widened_pool(dataset, threads):
     return dataset.with_options(options)
 
 # %%
+labkit.try_it("03.3", widened_pool)
 labkit.check("03.3", widened_pool)
 
 # %% [markdown]

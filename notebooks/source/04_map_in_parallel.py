@@ -317,6 +317,7 @@ def in_parallel(dataset, function):
     return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 # %%
+labkit.try_it("04.1", in_parallel)
 labkit.check("04.1", in_parallel)
 
 # %% [markdown]
@@ -331,6 +332,7 @@ def cores_needed(images_per_s, cpu_ms):
     return images_per_s * cpu_ms / 1000
 
 # %%
+labkit.try_it("04.2", cores_needed)
 labkit.check("04.2", cores_needed)
 
 # %% [markdown]
@@ -345,6 +347,7 @@ def best_gain(free_ms, gil_ms, cores):
     return min(cores, (free_ms + gil_ms) / gil_ms)
 
 # %%
+labkit.try_it("04.3", best_gain)
 labkit.check("04.3", best_gain)
 
 # %% [markdown]

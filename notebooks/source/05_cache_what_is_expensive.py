@@ -322,6 +322,7 @@ def cache_mb(images, height, width, bytes_per_value):
     return images * height * width * 3 * bytes_per_value / 1e6
 
 # %%
+labkit.try_it("05.1", cache_mb)
 labkit.check("05.1", cache_mb)
 
 # %% [markdown]
@@ -336,6 +337,7 @@ def cached_pipeline(dataset, expensive, augment):
     return dataset.map(expensive).cache().map(augment)
 
 # %%
+labkit.try_it("05.2", cached_pipeline)
 labkit.check("05.2", cached_pipeline)
 
 # %% [markdown]
@@ -354,6 +356,7 @@ def epochs_until_gain(first, later, without):
     return int((first - later) // (without - later)) + 1
 
 # %%
+labkit.try_it("05.3", epochs_until_gain)
 labkit.check("05.3", epochs_until_gain)
 
 # %% [markdown]

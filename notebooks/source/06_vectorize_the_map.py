@@ -347,6 +347,7 @@ def batch_first(dataset, scale, batch):
     return dataset.batch(batch, drop_remainder=True).map(scale)
 
 # %%
+labkit.try_it("06.1", batch_first)
 labkit.check("06.1", batch_first)
 
 # %% [markdown]
@@ -361,6 +362,7 @@ def brighter(images, deltas):
     return tf.clip_by_value(images + tf.reshape(deltas, [-1, 1, 1, 1]), 0, 1)
 
 # %%
+labkit.try_it("06.2", brighter)
 labkit.check("06.2", brighter)
 
 # %% [markdown]
@@ -375,6 +377,7 @@ def gain(overhead_us, work_us, batch):
     return (overhead_us + work_us) / (overhead_us / batch + work_us)
 
 # %%
+labkit.try_it("06.3", gain)
 labkit.check("06.3", gain)
 
 # %% [markdown]

@@ -402,6 +402,7 @@ def shards_for(total_mb, servers):
     return max(servers, min(10 * servers, total_mb // 10))
 
 # %%
+labkit.try_it("07.1", shards_for)
 labkit.check("07.1", shards_for)
 
 # %% [markdown]
@@ -418,6 +419,7 @@ def parse_record(serialized):
     return found["photo"], found["class"]
 
 # %%
+labkit.try_it("07.2", parse_record)
 labkit.check("07.2", parse_record)
 
 # %% [markdown]
@@ -434,6 +436,7 @@ def cut(image, top, left, size):
     return tf.tensor_scatter_nd_update(image, where, tf.zeros([size, size, 3]))
 
 # %%
+labkit.try_it("07.3", cut)
 labkit.check("07.3", cut)
 
 # %% [markdown]
