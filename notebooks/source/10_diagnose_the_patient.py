@@ -142,7 +142,7 @@ quick.diagnose("red and blue are exchanged: the channels are turned round althou
 # %% [markdown]
 # ## Exercises
 #
-# Two patients of your own. Look at each first, as above: display it, show its trace, probe its data.
+# Two patients of your own. Look at each first, as above: display it, show its trace, probe its data. `try_it` draws your own version beside the same accelerator.
 
 # %% tags=["nbval-ignore-output"]
 slow, wrong = drills.draw(16), drills.draw(15)
@@ -167,6 +167,9 @@ def diagnosis(seed):
     return "the random number is drawn for every pixel instead of for the photo: that is noise, not brightness"
 
 # %%
+labkit.try_it("10.1", diagnosis)
+
+# %%
 labkit.check("10.1", diagnosis)
 
 # %% [markdown]
@@ -186,6 +189,9 @@ def mended_16(case):
     photos = photos.map(load, num_parallel_calls=8, deterministic=False)
     batches = photos.batch(case.batch, drop_remainder=True).prefetch(2)
     return batches.with_options(case.options(threads=16))
+
+# %%
+labkit.try_it("10.2", mended_16)
 
 # %%
 labkit.check("10.2", mended_16)
@@ -209,6 +215,9 @@ def mended_15(case):
     photos = photos.map(load, num_parallel_calls=8)
     batches = photos.batch(case.batch, drop_remainder=True).prefetch(2)
     return batches.with_options(case.options(threads=16))
+
+# %%
+labkit.try_it("10.3", mended_15)
 
 # %%
 labkit.check("10.3", mended_15)
