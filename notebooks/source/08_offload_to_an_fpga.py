@@ -387,6 +387,7 @@ __kernel void clip_values(__global const float *in, __global float *out, const f
 """
 
 # %%
+labkit.try_it("08.1", clip_source)
 labkit.check("08.1", clip_source)
 
 # %% [markdown]
@@ -413,6 +414,7 @@ __kernel void resize(__global const float *in, __global float *out, const int in
 """
 
 # %%
+labkit.try_it("08.2", resize_source)
 labkit.check("08.2", resize_source)
 
 # %% [markdown]
@@ -429,6 +431,7 @@ def decoders(photo_bytes, gb_s, cycles, clock_mhz):
     return math.ceil((gb_s * 1e9 / photo_bytes) / (clock_mhz * 1e6 / cycles))
 
 # %%
+labkit.try_it("08.3", decoders)
 labkit.check("08.3", decoders)
 
 # %% [markdown]

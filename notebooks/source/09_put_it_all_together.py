@@ -5,7 +5,7 @@
 #
 # **You will learn** how to justify each choice by its own measurement, how far a pipeline is from its limit, and what all this buys a real model.
 #
-# **You need** notebooks 00 to 07. No GPU. About 45 minutes.
+# **You need** notebooks 00 to 08. No GPU. About 45 minutes.
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 from pathlib import Path
