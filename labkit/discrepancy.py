@@ -60,9 +60,10 @@ def between(a: Any, b: Any) -> Difference:
 
 
 def table(pairs: Mapping[str, tuple[Any, Any]]) -> str:
-    """Return `between` of several pairs as lines of text, one for each name."""
+    """Return `between` of several pairs as lines of text, one for each name, below a line that says the unit."""
     wide = max(map(len, pairs))
-    return "\n".join(f"{name.ljust(wide)}   {between(*pair)}" for name, pair in pairs.items())
+    lines = [f"{name.ljust(wide)}   {between(*pair)}" for name, pair in pairs.items()]
+    return "\n".join(["differences in grey levels, of 255", *lines])
 
 
 def differences(pairs: Mapping[str, tuple[Any, Any]], *, title: str, levels: float = 4) -> Picture:

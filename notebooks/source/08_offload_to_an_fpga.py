@@ -358,14 +358,17 @@ charts.lines(
 )  # fmt: skip
 
 # %% tags=["nbval-ignore-output"]
+eight = cards["8 decoders, uint8"]
 cases = {
-    "this job": {},
-    "a slow accelerator": {"accelerator": 50},
-    "small pictures": {"cpu_ms": 0.1},
-    "64 cores": {"cores": 64},
+    "this job, 1 decoder": (ssd, {}),
+    "this job, 8 decoders": (eight, {}),
+    "a slow accelerator": (eight, {"accelerator": 50}),
+    "small pictures": (eight, {"cpu_ms": 0.1}),
+    "64 cores": (eight, {"cores": 64}),
+    "float32": (cards["8 decoders, float32"], {"cpu_ms": 0.4}),
 }
-for name, changes in cases.items():
-    print(f"{name:<20}{ssd.answer(counted, **(host | changes)).verdict}")
+for name, (one, changes) in cases.items():
+    print(f"{name:<22}{one.answer(counted, **(host | changes)).verdict}")
 
 # %% [markdown]
 # Offload does not pay where the accelerator is fed already, where a photo costs the processor little, where there are cores enough, where reads are small, or where the output is larger than what was saved.
