@@ -431,6 +431,17 @@ def test_the_short_form_is_the_preprocessor(engine, make):
         ({"path": "fast"}, "path 'fast' is not possible: there are exact and planes"),
         ({"seed": -1}, "seed -1 is not possible"),
         ({"counter": 2**64}, "counter 18446744073709551616 is not possible"),
+        ({"size": "224"}, "size '224' is not possible: a side has 1 to 4096 pixels, a whole number"),
+        ({"size": 7.5}, "size 7.5 is not possible"),
+        ({"size": 8.0}, "size 8.0 is not possible"),
+        ({"size": True}, "size True is not possible"),
+        ({"size": [8]}, r"size \[8\] is not possible"),
+        ({"path": ["exact"]}, r"path \['exact'\] is not possible"),
+        ({"seed": 1.5}, r"seed 1.5 is not possible: a whole number from 0 to 2\*\*64 - 1"),
+        ({"seed": False}, "seed False is not possible"),
+        ({"counter": "1"}, "counter '1' is not possible"),
+        ({"counter": 1.0}, "counter 1.0 is not possible"),
+        ({"counter": np.bool_(True)}, "counter .*True.* is not possible"),
     ],
 )
 def test_arguments_that_are_not_possible_are_told(engine, arguments, sentence):
@@ -438,9 +449,23 @@ def test_arguments_that_are_not_possible_are_told(engine, arguments, sentence):
 
     with pytest.raises(ValueError, match=sentence):
         Preprocessor(engine, **arguments)
-    if "counter" not in arguments:
+    # Also where an equal number was taken before: to a cache, True is 1.
+    preprocess([], engine=engine, size=1)
+    with pytest.raises(ValueError, match=sentence):
+        preprocess([], engine=engine, **arguments)
+    if "counter" in arguments:
         with pytest.raises(ValueError, match=sentence):
-            preprocess([], engine=engine, **arguments)
+            Preprocessor(engine, size=1)([], **arguments)
+
+
+def test_numbers_and_kinds_of_numpy_are_those_of_python(engine, make):
+    from labkit.offload import Preprocessor
+
+    numpys = Preprocessor(engine, np.int64(40), np.dtype(">f4"), "exact", np.bool_(True), np.uint64(2**64 - 1))
+    files = [jpeg(smooth(60, 80))]
+    made, wanted = numpys(files, np.int32(5)), make(size=40, augment=True, seed=2**64 - 1)(files, 5)
+    assert made.images.dtype == np.float32
+    np.testing.assert_array_equal(made.images, wanted.images)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (0, 4, 3)])

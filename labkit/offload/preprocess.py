@@ -7,6 +7,7 @@ path there is no RGB image: chroma is upsampled, resized and turned into RGB at 
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
@@ -103,7 +104,8 @@ class Preprocessor:
     Raises
     ------
     ValueError
-        If an argument is not possible.
+        If an argument is not possible. Whole numbers are of Python or of NumPy: nothing is rounded, read from a text,
+        or taken from True or False.
 
     Notes
     -----
@@ -114,17 +116,9 @@ class Preprocessor:
         self, engine: Engine | None = None, size: int = 224, dtype: str = "float32", path: str = "exact",
         augment: bool = False, seed: int = 0, counter: int = 0,
     ) -> None:  # fmt: skip
-        if not SIZES[0] <= size <= SIZES[1]:
-            raise ValueError(f"size {size} is not possible: a side has {SIZES[0]} to {SIZES[1]} pixels")
-        if named(dtype) not in DTYPES:
-            raise ValueError(f"dtype {dtype!r} is not possible: images are {' or '.join(DTYPES)}")
-        if path not in PATHS:
-            raise ValueError(f"path {path!r} is not possible: there are {' and '.join(PATHS)}")
-        random.halves(seed, "seed")
-        random.halves(counter, "counter")
+        self.size, kind, self.path, self.augment, self.seed = _checked(size, dtype, path, augment, seed)
+        self.dtype, self.counter = np.dtype(kind), _number64(counter, "counter")
         self.engine = engine or Engine()
-        self.size, self.dtype, self.path = int(size), np.dtype(dtype), path
-        self.augment, self.seed, self.counter = bool(augment), seed, counter
         self._tables = Tables(self.engine, self.size)
         self._results = Results(self.engine)
         self._given = Gathered(self.engine)
@@ -209,7 +203,7 @@ class Preprocessor:
         """Return the number of this batch, room for its result, and what the device will draw."""
         if counter is None:
             counter, self.counter = self.counter, self.counter + 1
-        random.halves(counter, "counter")
+        counter = _number64(counter, "counter")
         result = self._results.take((count, self.size, self.size, 3), self.dtype)
         if not self.augment:
             return counter, result, None
@@ -236,6 +230,31 @@ def named(dtype: Any) -> str:
         return np.dtype(dtype).name
     except TypeError:
         return str(dtype)
+
+
+def _whole(value: Any, name: str, least: int, most: int, allowed: str) -> int:
+    """Return a whole number from `least` to `most`; `allowed` is how the sentence ends that refuses another value."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not least <= number <= most:
+        raise ValueError(f"{name} {value!r} is not possible: {allowed}")
+    return number
+
+
+def _number64(value: Any, name: str) -> int:
+    return _whole(value, name, 0, 2**64 - 1, "a whole number from 0 to 2**64 - 1")
+
+
+def _checked(size: Any, dtype: Any, path: Any, augment: Any, seed: Any) -> tuple[int, str, str, bool, int]:
+    """Return the arguments of a `Preprocessor` in one form each, so that equal ones are the same to a cache."""
+    size = _whole(size, "size", *SIZES, f"a side has {SIZES[0]} to {SIZES[1]} pixels, a whole number")
+    if named(dtype) not in DTYPES:
+        raise ValueError(f"dtype {dtype!r} is not possible: images are {' or '.join(DTYPES)}")
+    if path not in PATHS:
+        raise ValueError(f"path {path!r} is not possible: there are {' and '.join(PATHS)}")
+    return size, named(dtype), path, bool(augment), _number64(seed, "seed")
 
 
 @lru_cache(maxsize=1)
@@ -272,4 +291,5 @@ def preprocess(
     ValueError
         If an argument is not possible.
     """
-    return _kept(engine or _own_engine(), size, named(dtype), path, augment, seed)(images, counter)
+    checked = _checked(size, dtype, path, augment, seed)
+    return _kept(engine or _own_engine(), *checked)(images, _number64(counter, "counter"))
