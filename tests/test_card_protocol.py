@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import tempfile
 
 import pytest
 from hypothesis import given, settings
@@ -156,6 +157,9 @@ def served(tmp_path):
         ("pipe", Code.FAILED_PRECONDITION),
         ("a\0b", Code.PERMISSION_DENIED),
         ("x" * 5000, Code.FAILED_PRECONDITION),
+        ("a.txt/", Code.NOT_FOUND),
+        ("in//b.txt//", Code.NOT_FOUND),
+        ("inner/b.txt/.", Code.NOT_FOUND),
     ],
 )
 def test_no_name_leads_out_of_the_folder(served, name, code):
@@ -173,9 +177,66 @@ def test_any_stretch_of_a_file_can_be_read(served):
     assert [served.read("a.txt", offset, 3) for offset in (0, 3, 5, 99)] == [b"hel", b"lo", b"", b""]
 
 
+def test_a_slash_behind_a_name_asks_for_a_folder(served):
+    assert served.stat("in/").folder
+    assert served.stat("in/.").folder
+    assert served.list("in/deep//") == ["c[1].txt"]
+    assert served.read("//a.txt") == b"hello"
+    for ask in (served.stat, served.list, served.read):
+        with pytest.raises(Refused, match=r"'a\.txt/' is not on the card: without the '/' at its end it is a file"):
+            ask("a.txt/")
+
+
 def test_links_that_lead_out_are_not_listed(served):
     assert served.list("") == ["a.txt", "in", "inner", "pipe"]
     assert [name for name, _ in served.glob("*")] == ["a.txt", "in", "inner", "pipe"]
+
+
+def test_names_that_would_be_taken_for_parameters_are_not_listed(served):
+    plain = ["?", "a=b", "a=b?c", "b?", "in?"]
+    for name in [*plain, "q?size=7.jpg", "a?b=c", "?=", "x?y?z="]:
+        with open(os.path.join(served.folder, "in", "deep", name), "w") as file:
+            file.write(name)
+    os.mkdir(os.path.join(served.folder, "in", "x?y=1"))
+    assert served.list("in/deep") == sorted([*plain, "c[1].txt"])
+    assert served.list("in") == ["b.txt", "deep"]
+    for pattern in ("in/deep/*", r"in/deep/a\?b=c", "in/deep/q*"):
+        found = [name for name, _ in served.glob(pattern)]
+        assert all(protocol.split(name) == (name, "") for name in found)
+        assert (len(found) == len(plain) + 1) is (pattern == "in/deep/*")
+
+
+def walk(root, name="", depth=0):
+    """Yield every name below a folder as ``gfile.walk`` finds it: through links as well."""
+    assert depth < 20, name
+    for one in root.list(name):
+        inside = f"{name}/{one}".lstrip("/")
+        yield inside
+        if root.stat(inside).folder:
+            yield from walk(root, inside, depth + 1)
+
+
+def test_a_link_to_a_folder_above_itself_is_not_listed_but_followed(served):
+    inside = served.folder
+    os.symlink("..", os.path.join(inside, "in", "deep", "up"))
+    os.symlink(".", os.path.join(inside, "in", "self"))
+    os.symlink(inside, os.path.join(inside, "in", "deep", "root"))
+    assert list(walk(served)) == ["a.txt", "in", "in/b.txt", "in/deep", "in/deep/c[1].txt", "inner", "inner/b.txt",
+                                  "inner/deep", "inner/deep/c[1].txt", "pipe"]  # fmt: skip
+    assert [name for name, _ in served.glob("in/*/*")] == ["in/deep/c[1].txt"]
+    assert served.read("in/deep/up/self/b.txt") == b"b"
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_a_walk_ends_and_meets_every_folder_whatever_links_there_are(links):
+    with tempfile.TemporaryDirectory() as place:
+        folders = ["", "a", "a/b", "a/b/c", "d", "d/e"]
+        for folder in folders:
+            os.makedirs(os.path.join(place, folder), exist_ok=True)
+        for number, (where, target) in enumerate(links):
+            os.symlink(os.path.join(place, folders[target]), os.path.join(place, folders[where], f"l{number}"))
+        assert set(folders[1:]) <= set(walk(Root(place)))
 
 
 @pytest.mark.parametrize(

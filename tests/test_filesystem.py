@@ -180,6 +180,9 @@ def test_whole_records_before_a_damaged_one_arrive_and_then_a_sentence(ssd, pixe
         ("odd/0001.jpg?sise=8", tf.errors.InvalidArgumentError, "the parameter 'sise=8' is unknown; allowed: size, "),
         ("all.tfrecord?size=8&feature=jpg", tf.errors.InvalidArgumentError, "has no feature 'jpg'; it has: 'image'"),
         ("all.tfrecord.gz?size=8", tf.errors.InvalidArgumentError, "'all.tfrecord.gz' is compressed"),
+        ("odd/0001.jpg/", tf.errors.NotFoundError, "without the '/' at its end it is a file"),
+        ("odd/0001.jpg/?size=8", tf.errors.NotFoundError, "without the '/' at its end it is a file"),
+        ("all.tfrecord/?size=8", tf.errors.NotFoundError, "without the '/' at its end it is a file"),
         ("words.txt?timeout=x", tf.errors.InvalidArgumentError, "timeout is 'x'"),
     ],
 )
@@ -224,6 +227,9 @@ def test_folders_look_as_they_do_on_the_disk(ssd, images):
     assert not gfile.exists(ssd.uri("odd/0002.jpg"))
     assert gfile.isdir(ssd.uri("odd"))
     assert gfile.isdir("smartssd://ssd")
+    assert gfile.isdir(ssd.uri("odd/"))
+    assert not gfile.isdir(ssd.uri("words.txt/"))
+    assert not gfile.exists(ssd.uri("words.txt/"))
     assert not gfile.isdir(ssd.uri("odd/0001.jpg"))
     walked = {
         (base.removeprefix(ssd.uri()).strip("/"), len(dirs), len(files)) for base, dirs, files in gfile.walk(ssd.uri())
@@ -233,6 +239,22 @@ def test_folders_look_as_they_do_on_the_disk(ssd, images):
     assert (told.length, told.mtime_nsec) == (real.st_size, real.st_mtime_ns)
     with pytest.raises(tf.errors.InvalidArgumentError, match="a folder takes no parameters"):
         gfile.stat("smartssd://ssd/odd?size=8")
+
+
+@opencl
+def test_whatever_a_card_names_can_be_read_and_a_walk_ends(folder, tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "up").symlink_to("..")
+    for name in ("plain.jpg", "q?size=7.jpg", "a?b=c.jpg", "d/w?x.jpg"):
+        (tmp_path / name).write_bytes(cards.jpeg(len(name)))
+    with card.Card(tmp_path, name="odds") as odds:
+        walked = [(base.removeprefix(odds.uri()), files) for base, _, files in tf.io.gfile.walk(odds.uri())]
+        assert walked == [("", ["plain.jpg"]), ("d", ["w?x.jpg"])]
+        for size in ({}, {"size": 8}):
+            names = tf.data.Dataset.list_files([odds.uri("*.jpg", **size), odds.uri("*/*.jpg", **size)], shuffle=False)
+            read = list(names.map(tf.io.read_file).as_numpy_iterator())
+            assert len(read) == 2
+            assert all(len(data) == 8 * 8 * 3 for data in read if size)
 
 
 # -- every method of the class -------------------------------------------------------------
@@ -339,7 +361,14 @@ def test_every_method_of_the_class_does_what_its_row_says(ssd, images, method):
 
 
 def test_the_table_has_every_method_that_tensorflows_class_has():
-    assert [method.name for method in card.METHODS] == list(USES)
+    # As in tensorflow/core/platform/file_system.h.
+    names = (
+        "NewRandomAccessFile NewWritableFile NewAppendableFile NewReadOnlyMemoryRegionFromFile CreateDir "
+        "RecursivelyCreateDir DeleteFile DeleteDir DeleteRecursively RenameFile CopyFile FileExists FilesExist "
+        "GetChildren Stat IsDirectory GetFileSize GetMatchingPaths FlushCaches TranslateName"
+    ).split()
+    assert [method.name for method in card.METHODS] == names
+    assert list(USES) == names
 
 
 @opencl

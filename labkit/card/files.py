@@ -1,7 +1,11 @@
 """The folder that a card serves: names from outside become files inside it, and nothing else on the disk.
 
-A name is a path from the root of the card, with ``/`` between its parts. No name leads out: not by ``..``, not by
-being absolute, and not through a symbolic link.
+A name is a path from the root of the card, with ``/`` between its parts; more than one are as good as one, but none
+stands behind a file. No name leads out: not by ``..``, not by being absolute, and not through a symbolic link.
+
+Whatever is listed can be read under its name, and a walk through the folders ends. So two kinds are left out beside the
+links that lead out: names such as ``q?size=7.jpg``, whose end would be taken for parameters, and links to a folder that
+lies above them, which would be walked through for ever (what is behind such a link can still be read by its name).
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from labkit.card import protocol
 from labkit.card.protocol import Code, Refused
 
 
@@ -63,12 +68,12 @@ class Root:
             raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card") from None
         except OSError as error:  # a loop of links, a name that is too long
             raise Refused(Code.FAILED_PRECONDITION, f"{name!r} cannot be opened: {error.strerror}") from None
-        if not self._holds(real):
+        if not _within(real, self.folder):
             raise Refused(Code.PERMISSION_DENIED, f"{name!r} is a link that leads out of the card")
+        # Not found, rather than a failed precondition: ``gfile.exists`` says no to the one and breaks off at the other.
+        if name.rpartition("/")[2] in ("", ".") and not os.path.isdir(real):
+            raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: without the '/' at its end it is a file")
         return real
-
-    def _holds(self, real: str) -> bool:
-        return real == self.folder or real.startswith(os.path.join(self.folder, ""))
 
     def stat(self, name: str) -> Entry:
         """Return what is known about a file or folder; see `locate` for what is refused."""
@@ -98,7 +103,7 @@ class Root:
             with contextlib.suppress(OSError, ValueError):
                 handle = os.open(os.path.join(self.folder, name.lstrip("/")), flags)
                 try:
-                    if self._holds(os.readlink(f"/proc/self/fd/{handle}")):
+                    if _within(os.readlink(f"/proc/self/fd/{handle}"), self.folder):
                         return handle
                 except OSError:
                     pass
@@ -125,21 +130,30 @@ class Root:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def list(self, name: str) -> list[str]:
-        """Return the names in a folder, sorted; links that lead out are left out."""
-        real = self.locate(name)
+        """Return the names in a folder, sorted; the top of this file says what is left out."""
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        passed = [self.locate("/".join(parts[:count])) for count in range(len(parts))]
+        passed.append(self.locate(name))
         try:
-            with os.scandir(real) as entries:
-                return sorted(entry.name for entry in entries if self._reaches(entry))
+            with os.scandir(passed[-1]) as entries:
+                return sorted(entry.name for entry in entries if self._shown(entry, passed))
         except NotADirectoryError:
             raise Refused(Code.FAILED_PRECONDITION, f"{name!r} is a file; allowed: a folder, to be listed") from None
         except OSError as error:
             raise Refused(Code.PERMISSION_DENIED, f"{name!r} cannot be listed: {error.strerror}") from None
 
-    def _reaches(self, entry: os.DirEntry[str]) -> bool:
-        return not entry.is_symlink() or (os.path.exists(entry.path) and self._holds(os.path.realpath(entry.path)))
+    def _shown(self, entry: os.DirEntry[str], passed: list[str]) -> bool:
+        """Say whether a name is listed; `passed` are the folders on the way to it, from the root on."""
+        if protocol.split(entry.name)[1]:
+            return False
+        if not entry.is_symlink():
+            return True
+        real = os.path.realpath(entry.path)
+        # Each link of an endless walk would have to lead to a folder that was new on the way: there are so many only.
+        return os.path.exists(real) and _within(real, self.folder) and not any(_within(one, real) for one in passed)
 
     def glob(self, pattern: str) -> list[tuple[str, bool]]:
-        """Return (name, is a folder) of everything that matches, sorted.
+        """Return (name, is a folder) of everything that matches and is listed, sorted.
 
         As in TensorFlow, ``*`` stands for any characters but ``/``, ``?`` for one, ``[a-z]`` for one of some, ``[^a]``
         or ``[!a]`` for one of the others, and a backslash takes the meaning from what follows.
@@ -161,9 +175,16 @@ class Root:
             found = after
         result = []
         for name in found:
+            if protocol.split(name)[1]:
+                continue
             with contextlib.suppress(Refused):  # gone meanwhile
                 result.append((name, self.stat(name).folder))
         return sorted(result)
+
+
+def _within(real: str, folder: str) -> bool:
+    """Say whether a real path is a folder, or lies in it."""
+    return real == folder or real.startswith(os.path.join(folder, ""))
 
 
 def matcher(part: str) -> re.Pattern[str]:
