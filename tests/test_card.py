@@ -245,6 +245,12 @@ def test_a_socket_needs_a_short_path_of_ones_own(monkeypatch, tmp_path):
         ("*/*.jpg", {"size": 8, "dtype": "float32"}, "smartssd://card0/*/*.jpg?size=8&dtype=float32"),
         ("a.jpg", {"size": 8, "augment": True, "seed": np.int64(3)}, "smartssd://card0/a.jpg?size=8&augment=1&seed=3"),
         ("a.jpg", {"size": 8, "path": "planes"}, "smartssd://card0/a.jpg?size=8&path=planes"),
+        (Path("in") / "a.jpg", {}, "smartssd://card0/in/a.jpg"),
+        ("?/x?.jpg", {"size": "8"}, "smartssd://card0/?/x?.jpg?size=8"),
+        ("x?y=1/..a", {}, "smartssd://card0/x?y=1/..a"),
+        ("a", {"size": 8, "augment": np.bool_(True)}, "smartssd://card0/a?size=8&augment=1"),
+        ("a", {"size": np.uint16(8), "dtype": np.float32}, "smartssd://card0/a?size=8&dtype=float32"),
+        ("a", {"size": 8, "dtype": np.dtype("uint8")}, "smartssd://card0/a?size=8&dtype=uint8"),
     ],
 )
 def test_a_name_is_put_together(root, path, parameters, wanted):
@@ -254,6 +260,39 @@ def test_a_name_is_put_together(root, path, parameters, wanted):
         return
     assert card.Card(root).uri(path, **parameters) == wanted
     assert card.Card(root).uri(root / "in" / "a.jpg") == "smartssd://card0/in/a.jpg"
+
+
+@pytest.mark.parametrize("path", ["..", "../x", "in/../../x", "in/../x", "/../x", "in/..", "a\0b"])
+def test_a_path_that_leads_out_is_not_put_together(root, path):
+    words = r"leads out of the card; allowed: a path from its root, without '\.\.'"
+    with pytest.raises(ValueError, match=words):
+        card.uri("card0", path, size=8)
+    for inside in (path.lstrip("/"), f"{root}/{path}"):
+        with pytest.raises(ValueError, match=words):
+            card.Card(root).uri(inside)
+
+
+@pytest.mark.parametrize("path", ["q?size=7.jpg", "a?b=c", "in/?=", "?size=8", "*?=*"])
+@pytest.mark.parametrize("parameters", [{}, {"size": 8}])
+def test_a_path_whose_end_looks_like_parameters_is_not_put_together(root, path, parameters):
+    with pytest.raises(ValueError, match=r"the path '.*' would be read with the parameters '.*'; allowed: "):
+        card.Card(root).uri(path, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"size": True}, "size is 'True'; allowed: a whole number from 1 to 4096"),
+        ({"size": 7.0}, "size is '7.0'"),
+        ({"size": 8, "dtype": np.float64}, "dtype is .*float64.*; allowed: uint8 or float32"),
+        ({"size": 8, "dtype": None}, "dtype is 'None'; allowed"),
+        ({"size": 8, "seed": False}, "seed is 'False'"),
+        ({"size": 8, "augment": "yes"}, "augment is 'yes'; allowed: 0 or 1"),
+    ],
+)
+def test_a_value_that_is_close_to_an_allowed_one_is_not_taken_for_it(root, parameters, words):
+    with pytest.raises(ValueError, match=words):
+        card.Card(root).uri("a.jpg", **parameters)
 
 
 def test_a_name_with_a_wrong_parameter_is_not_put_together(root):

@@ -31,7 +31,7 @@ _NAMES = {
     "start": "process",
     "status": "process",
     "stop": "process",
-    "uri": "process",
+    "uri": "names",
 }
 __all__ = sorted(_NAMES)
 

@@ -20,7 +20,7 @@ import weakref
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labkit.card import client, protocol
+from labkit.card import client, names, protocol
 from labkit.card.protocol import Malformed, Op, Refused
 
 #: So long may a card take until it is ready: the first one of a machine compiles every kernel.
@@ -307,26 +307,9 @@ class Card:
         Raises
         ------
         ValueError
-            For a parameter that no card knows, a value that is not allowed, or a path outside the root.
+            For a path outside the root, and whatever else `labkit.card.uri` refuses.
         """
-        inside = os.fspath(path)
-        if os.path.isabs(inside):
-            try:
-                inside = str(Path(inside).relative_to(self.root.absolute()))
-            except ValueError:
-                raise ValueError(f"{inside} is not in {self.root}, the folder that the card serves") from None
-        return uri(self.name, inside, **parameters)
-
-
-def uri(name: str, path: str = "", /, **parameters: Any) -> str:
-    """Return ``smartssd://<name>/<path>?<parameters>``; `path` begins at the root of the card, see `Card.uri`."""
-    given = {key: str(int(value)) if isinstance(value, bool) else str(value) for key, value in parameters.items()}
-    query = "&".join(f"{key}={value}" for key, value in given.items())
-    try:
-        protocol.recipe(query)
-    except Refused as refusal:
-        raise ValueError(str(refusal)) from None
-    return f"{protocol.SCHEME}{protocol.check_card(name)}/{path.lstrip('/')}{'?' if query else ''}{query}"
+        return names.uri(self.name, names.below(self.root, path), **parameters)
 
 
 def _forget(name: str) -> None:
