@@ -137,6 +137,14 @@ def test_a_kernel_that_does_not_end_is_stopped_within_the_limit_and_two_seconds(
     assert not tried.outputs
 
 
+def test_arguments_that_take_too_long_to_copy_are_no_fault_of_the_kernel_or_of_the_start():
+    scale(EIGHT, EIGHT, 1)  # the child is there
+    many = np.zeros(30_000_000, np.int32)
+    tried = scale(many, many, 1, size=1, limit_s=0.1)
+    assert not tried.ok
+    assert tried.text == "0.1 s were not enough to copy the arguments of scale, 240.0 MB, and back"
+
+
 # -- what crashes ------------------------------------------------------------------------------
 
 
@@ -159,6 +167,73 @@ def test_a_kernel_outside_of_its_memory_is_a_sentence(body, words):
     assert re.match(words, tried.text), tried.text
     assert "\n" not in tried.text
     assert scale(EIGHT, EIGHT, 1).ok, "and life goes on"
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
+)
+@pytest.mark.parametrize(
+    ("place", "where"), [("i + 64", "behind 'a'"), ("i - 1", "before 'a'"), ("i + 4095 / sizeof(a[0])", "behind 'a'")]
+)
+def test_a_read_outside_of_an_array_of_any_type_is_found(dtype, place, where):
+    from labkit.offload.watched_child import TYPES
+
+    name = next(c for c, n in TYPES.items() if np.dtype(n) == dtype)
+    source = (
+        f"kernel void f(global const {name} *a, global {name} *b) {{ int i = get_global_id(0); b[i] = a[{place}]; }}"
+    )
+    tried = try_kernel(source, "f", [np.zeros(64, dtype), np.zeros(64, dtype)], 64)
+    assert not tried.ok
+    assert tried.text == f"f reads outside of its arrays: what lies {where} changes 'b'"
+    assert not tried.outputs
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "mix(a[i], a[i + 1], 0.0f)",
+        "a[i] + 0 * a[i + 1]",
+        "fmin(a[i], a[i + 1])",
+        "fmax(a[i], a[i + 1])",
+        "clamp(a[i + 1], 0.0f, 1.0f)",
+        "a[i + 1] < 0 ? 1 : 0",
+    ],
+)
+def test_a_read_outside_is_found_through_a_weight_of_zero_and_through_limits(value):
+    source = f"kernel void f(global const float *a, global float *b) {{ int i = get_global_id(0); b[i] = {value}; }}"
+    arguments = [np.arange(8, dtype=np.float32), np.zeros(8, np.float32)]
+    assert "reads outside of its arrays: what lies behind 'a'" in try_kernel(source, "f", arguments, 8).text
+    assert try_kernel(source, "f", arguments, 7).ok, "the last element is there"
+
+
+def test_a_kernel_whose_end_depends_on_what_lies_outside_reads_outside():
+    tried = on_eight("if (get_global_id(0) == 0) while (x[8] == 0x5A5A5A5A) ;", limit_s=4)
+    assert not tried.ok
+    assert tried.text.endswith("with other values around its arrays: it reads outside of its arrays")
+
+
+def test_results_that_differ_from_run_to_run_are_no_read_outside():
+    source = "kernel void f(global int *count, global int *x) { x[get_global_id(0)] = atomic_inc(count); }"
+    tried = try_kernel(source, "f", [np.zeros(1, np.int32), np.zeros(1 << 16, np.int32)], 1 << 16, local=16)
+    assert tried.ok, tried
+    assert sorted(tried.outputs["x"]) == list(range(1 << 16))
+
+
+def test_what_a_kernel_changes_is_given_afresh_to_each_run():
+    tried = on_eight("x[get_global_id(0)] += 1;")
+    assert tried.ok, tried
+    assert (tried.outputs["x"] == EIGHT + 1).all()
+
+
+@pytest.mark.parametrize("value", ["0xA5A5A5A5", "0x5A5A5A5A", "0", "-1"])
+def test_a_write_outside_is_found_whatever_it_writes(value):
+    text = on_eight(f"x[get_global_id(0) + 1] = {value};").text
+    assert text == "f writes outside of its arrays: element 8 of the 8 of 'x'"
+
+
+def test_a_write_to_what_is_const_is_found():
+    source = "kernel void f(global const int *a, global int *b) { ((global int *)a)[3] = 9; b[0] = 1; }"
+    assert try_kernel(source, "f", [EIGHT, EIGHT], 1).text == "f writes to 'a', which it declares const"
 
 
 def test_a_flood_of_words_is_cut():
@@ -222,6 +297,11 @@ def test_a_name_that_is_not_in_the_source_is_one_sentence():
         (lambda: scale(EIGHT, EIGHT, 1, local="8x"), ValueError, "local is '8x'; allowed"),
         (lambda: scale([1, 2], EIGHT, 1), TypeError, "argument 0 is a list; allowed: NumPy arrays and numbers"),
         (lambda: scale(EIGHT.astype(complex), EIGHT, 1), TypeError, "argument 0 is an array of complex128"),
+        (
+            lambda: scale(np.zeros(40_000_000, np.int32), np.zeros(40_000_000, np.int32), 1),
+            ValueError,
+            "the arguments take 320 MB; allowed: 256 MB in all",
+        ),
         (lambda: try_kernel(b"", "f", [], 1), TypeError, "source and name must be text, got bytes"),
     ],
 )

@@ -30,6 +30,9 @@ from labkit.trace import Trace
 #: What the kernel itself prints, and what the driver says, is kept up to here.
 _LOG_BYTES = 20_000
 
+#: Arguments larger than this take seconds to copy, in which a kernel is not even running.
+_ARGUMENT_BYTES = 256_000_000
+
 
 @dataclass(frozen=True, eq=False)
 class Tried:
@@ -38,7 +41,8 @@ class Tried:
     Parameters
     ----------
     ok : bool
-        It ran to its end and wrote nowhere else than into its arguments. Whether the result is right is not known here.
+        It ran to its end, wrote nowhere else than into its arguments, and nothing near them changes what it makes of
+        them. Whether the result is right is not known here.
     text : str
         One sentence: what happened.
     outputs : dict
@@ -73,7 +77,13 @@ def try_kernel(
     limit_s: float = 10,
     device: Device | None = None,
 ) -> Tried:
-    """Compile a kernel and run it once, in a child process that cannot take this one with it.
+    """Compile a kernel and run it, in a child process that cannot take this one with it.
+
+    It runs from the same state three times, with other bytes around its arrays: so a read up to 64 KiB outside of an
+    array is found if the result depends on it, and a write there always. What is further away, but belongs to the
+    process, stays unseen; so does a read whose value makes no difference. What a kernel makes in the first run is the
+    result. If its results differ from run to run anyway, or there is no time for more runs, `Tried.text` says that
+    reads were not looked for.
 
     Parameters
     ----------
@@ -83,11 +93,12 @@ def try_kernel(
         The kernel in it.
     arguments : sequence of ndarray or number
         One for each parameter, in order: an array for a pointer, a number else. An array's dtype must be that of the
-        parameter. Nothing here is changed: what the kernel writes comes back in `Tried.outputs`.
+        parameter. Nothing here is changed: what the kernel writes comes back in `Tried.outputs`. At most 256 MB in
+        all: each run copies them.
     size, local : int or sequence of int
         Work-items, and work-items of a group, in up to three dimensions.
     limit_s : float
-        Seconds for everything; the answer is there at most 2 seconds later.
+        Seconds for everything, the copying of the arguments included; the answer is there at most 2 seconds later.
     device : Device, optional
         Of `labkit.offload.devices`; by default the first one.
 
@@ -100,7 +111,12 @@ def try_kernel(
         raise TypeError(f"source and name must be text, got {type(source).__name__} and {type(name).__name__}")
     if not limit_s > 0:
         raise ValueError(f"limit_s is {limit_s}; allowed: more than 0 seconds")
+    deadline = time.monotonic() + limit_s
+    total = sum(value.nbytes for value in arguments if isinstance(value, np.ndarray))
+    if total > _ARGUMENT_BYTES:
+        raise ValueError(f"the arguments take {total / 1e6:,.0f} MB; allowed: {_ARGUMENT_BYTES / 1e6:.0f} MB in all")
     job = {
+        "deadline": deadline,
         "source": source,
         "name": name,
         "arguments": [_plain(i, value) for i, value in enumerate(arguments)],
@@ -108,7 +124,6 @@ def try_kernel(
         "local": None if local is None else _sizes("local", local),
         "device": None if device is None else (device.platform, device.name, device.owner),
     }
-    deadline = time.monotonic() + limit_s
     with _lock:
         done = _warm_child().run(job, deadline, limit_s)
         # A child ends with the thread that started it: that is no fault of this kernel.
@@ -142,6 +157,7 @@ class _Child:
         drivers.prepare()
         self.log = tempfile.TemporaryFile()
         self.owner = os.getpid()
+        self.ready = False
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-m", "labkit.offload.watched_child", str(self.owner)],
             stdin=subprocess.PIPE,
@@ -165,13 +181,13 @@ class _Child:
         self.log.seek(0)
         self.log.truncate()
         threading.Thread(target=self._send, args=(job,), daemon=True).start()
-        name, stage = job["name"], "start"
+        name, stage = job["name"], "copy" if self.ready else "start"
         try:
             while True:
                 word, what = self.said.get(timeout=max(0.0, deadline - time.monotonic()))
                 if word != "stage":
                     break
-                stage = what
+                self.ready, stage = True, what
         except queue.Empty:
             self.end()
             return Tried(False, _late(stage, job, limit_s), log=self._printed())
@@ -243,8 +259,16 @@ _OUTSIDE = "it reads or writes outside of its arrays, or its private arrays are 
 def _late(stage: str, job: dict[str, Any], limit_s: float) -> str:
     if stage == "start":
         return f"the process that tries kernels did not start within {limit_s:g} s: this machine is busy, try again"
+    if stage == "copy":
+        total = sum(value.nbytes for value in job["arguments"] if isinstance(value, np.ndarray))
+        return f"{limit_s:g} s were not enough to copy the arguments of {job['name']}, {total / 1e6:,.1f} MB, and back"
     if stage == "compile":
         return f"{job['name']} was not compiled within {limit_s:g} s"
+    if stage == "again":
+        return (
+            f"{job['name']} ended, but was still running after {limit_s:g} s with other values around its arrays: "
+            "it reads outside of its arrays"
+        )
     barrier = ", or a barrier that not every work-item of a group reaches" if "barrier" in job["source"] else ""
     return f"{job['name']} was still running after {limit_s:g} s and was stopped: a loop without an end{barrier}"
 

@@ -15,6 +15,8 @@ import signal
 import struct
 import sys
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,14 @@ import numpy as np
 from labkit.offload import drivers
 
 #: Bytes before and behind each array, so that a near miss is found; a multiple of every device's alignment.
-GUARD_BYTES = 4096
-_GUARD = 0xA5
+GUARD_BYTES = 1 << 16
+
+#: What these bytes are, in three runs. A kernel whose results differ has read them. Floats: NaN shows through a weight
+#: of 0, a large number and its negative through minimum and maximum. Integers lie on both sides of what is usual.
+_GUARDS = {"f": (0xFF, 0x7B, 0xFB), "i": (0xA5, 0x5A, 0x00), "u": (0xA5, 0x00, 0x5A)}
+
+#: Runs on the same guards before a difference is taken for more than the order in which work-items come.
+_STEADY = 5
 
 #: A kernel that prints more than this is stopped; also the largest compiled kernel.
 _PRINTED_BYTES = 1 << 26
@@ -64,28 +72,14 @@ def attempt(job: dict[str, Any], engine: Any, say: Any) -> dict[str, Any]:
         told = ", ".join(f"{p.type} {p.name}" for p in parameters)
         raise Refused(f"{job['name']} takes {len(parameters)} arguments ({told}), got {len(job['arguments'])}")
     _check_groups(engine.device, job["size"], job["local"])
-    given = [p.value(value, engine) for p, value in zip(parameters, job["arguments"], strict=True)]
-    say("stage", "run")
+    given = [p.value(value) for p, value in zip(parameters, job["arguments"], strict=True)]
+    trial = _Trial(engine, kernel, job, list(zip(parameters, given, strict=True)))
     engine.forget()
-    try:
-        engine.run(kernel, job["size"], *(g.passed for g in given), local=job["local"])
-        engine.finish()
-    except cl.Error as error:
-        raise Refused(f"{engine.device.name.strip()} refuses to run {job['name']}: {_words(error)}") from None
-    outputs, wrong = {}, []
-    for parameter, one in zip(parameters, given, strict=True):
-        if one.whole is None:
-            continue
-        array, miss = one.fetch(engine)
-        if miss:
-            wrong.append(f"{miss} {parameter.name!r}")
-        if not parameter.constant:
-            outputs[parameter.name] = array
-    if wrong:
-        raise Overrun(f"{job['name']} writes outside of its arrays: {'; '.join(wrong)}")
-    shown = ", ".join(f"{n} {a.dtype} {a.shape}" for n, a in outputs.items()) or "nothing to write to"
-    text = f"{job['name']} ran: {shown}"
+    outputs = trial.run(say)
     spans = engine.trace(job["name"])
+    shown = ", ".join(f"{n} {a.dtype} {a.shape}" for n, a in outputs.items()) or "nothing to write to"
+    say("stage", "again")
+    text = f"{job['name']} ran: {shown}{_reads_outside(trial, outputs)}"
     return {"ok": True, "text": text, "outputs": outputs, "spans": spans, "log": engine.log(program)}
 
 
@@ -93,26 +87,111 @@ class Overrun(Refused):
     """The kernel wrote where it must not: this process is not to be trusted any more."""
 
 
-class _Given:
-    """An argument on the device: an array between two guards, or a number."""
+class _TooSlow(Exception):
+    """There is no time for one more run."""
 
-    def __init__(self, passed: Any, array: np.ndarray | None = None, whole: Any = None) -> None:
-        self.passed, self.array, self.whole = passed, array, whole
 
-    def fetch(self, engine: Any) -> tuple[np.ndarray, str]:
-        """Return the array as it is now, and where bytes around it changed: "" or words before its name."""
-        size = self.array.nbytes
+class _Trial:
+    """A kernel with its arguments, which can be run again and again, each time from the same state."""
+
+    def __init__(self, engine: Any, kernel: Any, job: dict[str, Any], pairs: list[tuple[_Parameter, Any]]) -> None:
+        self.engine, self.kernel, self.job, self.pairs = engine, kernel, job, pairs
+        self.arrays = [parameter.name for parameter, _ in pairs if parameter.pointer]
+        self.last_s = 0.0
+
+    def run(self, say: Any = lambda word, what: None, turn: Callable[[str, str], int] = lambda name, side: 0) -> dict:
+        """Return what the kernel makes of its arguments; `turn` says which guard lies on a side of an array."""
+        began = time.monotonic()
+        if 4 * self.last_s > self.job["deadline"] - began:
+            raise _TooSlow
+        name, engine = self.job["name"], self.engine
+        say("stage", "copy")
+        laid = [_Laid(p, v, engine, turn) if p.pointer else v for p, v in self.pairs]
+        say("stage", "run")
+        try:
+            passed = [one.buffer if isinstance(one, _Laid) else one for one in laid]
+            engine.run(self.kernel, self.job["size"], *passed, local=self.job["local"])
+            engine.finish()
+        except _cl_error() as error:
+            raise Refused(f"{engine.device.name.strip()} refuses to run {name}: {_words(error)}") from None
+        say("stage", "copy")
+        laid = [one for one in laid if isinstance(one, _Laid)]
+        missed = [miss for one in laid if (miss := one.fetch(engine))]
+        if missed:
+            raise Overrun(f"{name} writes outside of its arrays: {'; '.join(missed)}")
+        for one in laid:
+            if one.parameter.constant and one.array.tobytes() != one.given.tobytes():
+                raise Refused(f"{name} writes to {one.parameter.name!r}, which it declares const")
+        self.last_s = time.monotonic() - began
+        return {one.parameter.name: one.array for one in laid if not one.parameter.constant}
+
+
+def _reads_outside(trial: _Trial, first: dict[str, np.ndarray]) -> str:
+    """Run a kernel with other bytes around its arrays: its results must not change.
+
+    Returns
+    -------
+    str
+        What the sentence about its run must add: "" if the results are always the same.
+
+    Raises
+    ------
+    Refused
+        If it read those bytes, and they made a difference.
+    """
+
+    def differs(turn: Callable[[str, str], int]) -> list[str]:
+        made = trial.run(turn=turn)
+        return [name for name, array in made.items() if array.tobytes() != first[name].tobytes()]
+
+    try:
+        for other in (1, 2):
+            changed = differs(lambda name, side, other=other: other)
+            if not changed:
+                continue
+            if any(differs(lambda name, side: 0) for _ in range(_STEADY)):
+                return "; its results differ from run to run, so reads outside of its arrays cannot be found"
+            found = []
+            for place in [(name, side) for name in trial.arrays for side in ("before", "behind")]:
+                if differs(lambda name, side, place=place, other=other: other if (name, side) == place else 0):
+                    found.append(f"{place[1]} {place[0]!r}")
+            where, what = " and ".join(found) or "around them", ", ".join(map(repr, changed))
+            raise Refused(f"{trial.job['name']} reads outside of its arrays: what lies {where} changes {what}")
+    except _TooSlow:
+        return "; it is too slow for more runs, which would find reads outside of its arrays"
+    return ""
+
+
+class _Laid:
+    """An array on the device between two guards."""
+
+    def __init__(self, parameter: _Parameter, given: np.ndarray, engine: Any, turn: Callable[[str, str], int]) -> None:
+        self.parameter, self.given, self.array = parameter, given, given
+        guards = _GUARDS[given.dtype.kind]
+        self.guards = [guards[turn(parameter.name, side)] for side in ("before", "behind")]
+        raw = np.empty(given.nbytes + 2 * GUARD_BYTES, np.uint8)
+        raw[:GUARD_BYTES], raw[GUARD_BYTES + given.nbytes :] = self.guards
+        raw[GUARD_BYTES : GUARD_BYTES + given.nbytes] = given.reshape(-1).view(np.uint8)
+        try:
+            self.whole = engine.upload(raw)
+        except (ValueError, _cl_error()) as error:
+            device = engine.device.name.strip()
+            raise Refused(f"there is no room for {parameter.name!r} on {device}: {_words(error)}") from None
+        self.buffer = self.whole.get_sub_region(GUARD_BYTES, max(1, given.nbytes))
+
+    def fetch(self, engine: Any) -> str:
+        """Take the array as it is now; return where bytes around it changed, "" if nowhere."""
+        size, width, name = self.given.size, self.given.itemsize, repr(self.parameter.name)
         raw = engine.download(self.whole, np.empty(self.whole.size, np.uint8))
-        before, behind = raw[:GUARD_BYTES], raw[GUARD_BYTES + size :]
-        miss = ""
-        if (behind != _GUARD).any():
-            first = int(np.flatnonzero(behind != _GUARD)[0]) // self.array.itemsize
-            miss = f"element {self.array.size + first} of the {self.array.size} of"
-        elif (before != _GUARD).any():
-            last = (GUARD_BYTES - 1 - int(np.flatnonzero(before != _GUARD)[-1])) // self.array.itemsize
-            miss = f"element {-1 - last} of"
-        array = raw[GUARD_BYTES : GUARD_BYTES + size].view(self.array.dtype).reshape(self.array.shape)
-        return array.copy(), miss
+        middle = raw[GUARD_BYTES : GUARD_BYTES + self.given.nbytes]
+        self.array = middle.view(self.given.dtype).reshape(self.given.shape).copy()
+        before = np.flatnonzero(raw[:GUARD_BYTES] != self.guards[0])
+        behind = np.flatnonzero(raw[GUARD_BYTES + self.given.nbytes :] != self.guards[1])
+        if behind.size:
+            return f"element {size + int(behind[0]) // width} of the {size} of {name}"
+        if before.size:
+            return f"element {-1 - (GUARD_BYTES - 1 - int(before[-1])) // width} of {name}"
+        return ""
 
 
 class _Parameter:
@@ -136,10 +215,8 @@ class _Parameter:
         kind, self.width = re.fullmatch(r"(.*?)(\d*)", base).groups()
         self.dtype = TYPES.get(kind)
 
-    def value(self, value: Any, engine: Any) -> _Given:
-        """Return what to pass for `value`."""
-        import pyopencl as cl
-
+    def value(self, value: Any) -> Any:
+        """Return what to pass for `value`: an array for a pointer, else a number or a vector."""
         told = f"parameter {self.name!r} is {self.type}"
         if self.local:
             raise Refused(f"{told} in local memory: declare it inside the kernel, arguments are global")
@@ -153,23 +230,15 @@ class _Parameter:
             # A vector of three takes the room of four.
             padded = np.zeros(4 if self.width == "3" else value.size, wanted)
             padded[: value.size] = value.ravel()
-            return _Given(padded)
+            return padded
         if not self.pointer:
             if isinstance(value, np.ndarray) and value.ndim:
                 raise Refused(f"{told}, a number, and got an array of {value.dtype} {value.shape}")
-            return _Given(self._number(value, wanted, told))
+            return self._number(value, wanted, told)
         if not isinstance(value, np.ndarray) or value.dtype != wanted:
             got = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"the number {value!r}"
             raise Refused(f"{told} and needs an array of {wanted}, got {got}")
-        raw = np.full(value.nbytes + 2 * GUARD_BYTES, _GUARD, np.uint8)
-        raw[GUARD_BYTES : GUARD_BYTES + value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
-        try:
-            whole = engine.upload(raw)
-        except (ValueError, cl.Error) as error:
-            raise Refused(
-                f"there is no room for {self.name!r} on {engine.device.name.strip()}: {_words(error)}"
-            ) from None
-        return _Given(whole.get_sub_region(GUARD_BYTES, max(1, value.nbytes)), value, whole)
+        return value
 
     def _number(self, value: Any, wanted: np.dtype, told: str) -> Any:
         value = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
@@ -196,6 +265,12 @@ def _check_groups(device: Any, size: tuple[int, ...], local: tuple[int, ...] | N
         raise Refused(
             f"local is {local}, {int(np.prod(local))} work-items; the device has room for {device.max_work_group_size}"
         )
+
+
+def _cl_error() -> type[Exception]:
+    import pyopencl as cl
+
+    return cl.Error
 
 
 def _words(error: Exception) -> str:
@@ -251,8 +326,11 @@ def main() -> None:
 
     threading.Thread(target=read, daemon=True).start()
     engines: dict[Any, Any] = {}
+    say("stage", "copy")  # from here on it is the arguments that take their time
     while True:
         job = jobs.get()
+        if job["device"] not in engines:
+            say("stage", "start")
         done: dict[str, Any] = {"ok": False, "outputs": {}, "spans": None, "log": "", "retire": False}
         try:
             done.update(attempt(job, _engine(job["device"], engines), say))

@@ -49,6 +49,8 @@ WRONG = {
         (resize(HALF, mix="a"), "one pixel of the four"),
         (resize(HALF, clamped=False), "does not exist"),
         (resize(HALF, mix="in[(int)(py + 0.5f) * in_width + (int)(px + 0.5f)]"), "nearest"),
+        (resize(HALF).replace("min(top + 1, in_height - 1)", "top + 1"), "reads outside of its array"),
+        (resize(HALF).replace("min(left + 1, in_width - 1)", "left + 1"), "reads outside of its array"),
         (resize(HALF).replace("y * out_width + x", "x * out_height + y"), "expected"),
         (resize(HALF).replace("__kernel void resize", "__kernel void scale"), "no kernel called resize"),
     ],
