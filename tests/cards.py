@@ -39,6 +39,6 @@ def processes(folder) -> list[int]:
     return found
 
 
-def sockets(folder) -> list[str]:
-    """Return the sockets in a folder."""
-    return sorted(name for name in os.listdir(folder) if name.endswith((".sock", ".new")))
+def left(folder) -> list[str]:
+    """Return every file in a folder of cards: sockets, locks and whatever else."""
+    return sorted(os.listdir(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import fcntl
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ import psutil
 import pytest
 
 from labkit import card
-from labkit.card import client, process, protocol
+from labkit.card import client, locks, process, protocol
 from labkit.card.protocol import Code, Malformed, Op, Refused
 
 COUNT = 24
@@ -33,7 +34,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_CARDS", str(place))
     yield place
     if place.exists():
-        assert not cards.sockets(place)
+        assert not cards.left(place)
         assert not cards.processes(place)
 
 
@@ -125,7 +126,7 @@ def test_a_name_is_taken_once(root):
 def test_a_killed_card_leaves_a_socket_that_the_next_one_replaces(root, folder):
     with card.Card(root) as running:
         running.kill()
-        assert cards.sockets(folder) == ["card0.sock"]
+        assert cards.left(folder) == ["card0.lock", "card0.sock"]
         assert not running.running
         with pytest.raises(ConnectionRefusedError):
             ask()
@@ -134,7 +135,72 @@ def test_a_killed_card_leaves_a_socket_that_the_next_one_replaces(root, folder):
         running.kill()
         # Anybody who looks tidies up.
         assert card.status() == []
-        assert cards.sockets(folder) == []
+        assert cards.left(folder) == []
+
+
+@opencl
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_card_that_is_told_to_leave_removes_its_files_itself(root, folder, number):
+    child = card.start(root)
+    assert cards.left(folder) == ["card0.lock", "card0.sock"]
+    os.kill(child.pid, number)
+    assert child.wait(20) == 0
+    assert cards.left(folder) == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_lock_on_a_file_that_was_removed_is_none(folder, monkeypatch, again):
+    path, really = process.folder() / "card0.lock", fcntl.flock
+    first, second = locks.take(path), []
+    assert locks.take(path) is None
+
+    def late(handle, how):
+        # The file is open and not locked yet: the card leaves right now, and the next one may come.
+        monkeypatch.setattr(fcntl, "flock", really)
+        locks.sweep(folder, "card0")
+        os.close(first)
+        if again:
+            second.append(locks.take(path))
+        really(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    third = locks.take(path)
+    assert (third is None) is again
+    holder = second[0] if again else third
+    assert os.path.samestat(os.fstat(holder), os.stat(path))
+    assert locks.take(path) is None
+    os.pwrite(holder, b"12345", 0)
+    os.close(holder)
+    # Whoever takes it does not find the number of a dead process in it.
+    last = locks.take(path)
+    assert path.read_bytes() == b""
+    locks.sweep(folder, "card0")
+    os.close(last)
+
+
+_TURNS = """
+import os, sys
+from pathlib import Path
+from labkit.card import locks
+place, mine = Path(sys.argv[1]), 0
+while mine < 300:
+    lock = locks.take(place / "card0.lock")
+    if lock is None: continue
+    os.mkdir(place / "held")        # fails where another process holds the name as well
+    os.rmdir(place / "held")
+    if mine % 3: locks.sweep(place, "card0")
+    os.close(lock)
+    mine += 1
+"""
+
+
+def test_one_process_at_a_time_has_a_name_while_its_lock_comes_and_goes(folder):
+    place = process.folder()
+    words = [sys.executable, "-c", _TURNS, str(place)]
+    turns = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [turn.communicate()[1] for turn in turns]
+    assert [turn.returncode for turn in turns] == [0, 0, 0], said
+    locks.sweep(place, "card0")
 
 
 @opencl
@@ -176,8 +242,9 @@ def test_a_fork_that_ends_leaves_the_card_of_its_parent_alone(root):
 
 
 @opencl
-def test_the_words_on_the_command_line(root):
+def test_the_words_on_the_command_line(root, folder):
     assert command("status").stdout == "no card runs\n"
+    assert cards.left(folder) == []
     started = command("start", str(root))
     assert started.returncode == 0, started.stderr
     assert started.stdout.startswith(f"card0: {os.path.realpath(root)} on ")

@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
         del os.environ["LABKIT_CARDS"]
     else:
         os.environ["LABKIT_CARDS"] = before
-    assert not cards.sockets(place)
+    assert not cards.left(place)
     assert not cards.processes(place)
 
 
@@ -662,7 +662,7 @@ for number, pid in enumerate(pids):
 
 
 @opencl
-def test_a_process_that_ends_in_the_middle_leaves_no_card_and_no_socket(images, tmp_path):
+def test_a_process_that_ends_in_the_middle_leaves_no_card_and_no_file_of_one(images, tmp_path):
     place = tmp_path / "e"
     started = time.monotonic()
     done = subprocess.run(
@@ -680,7 +680,7 @@ def test_a_process_that_ends_in_the_middle_leaves_no_card_and_no_socket(images, 
             break
         time.sleep(0.1)
     assert not cards.processes(place)
-    assert not cards.sockets(place), f"{time.monotonic() - started:.0f} s"
+    assert not cards.left(place), f"{time.monotonic() - started:.0f} s"
 
 
 # -- building ------------------------------------------------------------------------------------

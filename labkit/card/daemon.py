@@ -9,7 +9,6 @@ when it is ready, or why it is not, and ends by SIGTERM, or when the process tha
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import io
 import json
 import os
@@ -26,7 +25,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from labkit.card import protocol, shards
+from labkit.card import locks, protocol, shards
 from labkit.card.files import Root
 from labkit.card.protocol import Code, Malformed, Op, Recipe, Refused
 from labkit.card.worker import Worker, counter
@@ -292,38 +291,41 @@ def run(settings: dict[str, Any]) -> None:
     said = os.dup(1)
     os.dup2(2, 1)
     place = Path(settings["folder"]) / settings["name"]
-    lock = os.open(f"{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if not _taken(lock):
+    lock = _take(f"{place}.lock")
+    if lock is None:
         _say(said, {"error": f"a card called {settings['name']} runs already"})
         os._exit(1)
-    os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
+    door = threading.RLock()  # a signal may come while this thread has it
 
     def leave(code: int = 0) -> None:
-        # The lock is still held: no socket but ours can lie there. Threads may sit in a kernel that does not end, or
-        # in a driver that does not like to be unloaded, so nothing is waited for.
-        Path(f"{place}.sock").unlink(missing_ok=True)
-        os._exit(code)
+        # The lock is still held: no files but ours can lie there, and no socket comes while we have the door. Threads
+        # may sit in a kernel that does not end, or in a driver that does not like to be unloaded: nothing else is
+        # waited for.
+        with door:
+            try:
+                locks.sweep(place.parent, place.name)
+            finally:
+                os._exit(code)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: leave())
     if settings["parent"] is not None:
         leave_with(settings["parent"], leave, by_signal=settings["by_signal"])
     try:
-        serve(settings, place, lambda: _say(said, {"ready": True}))
+        serve(settings, place, door, lambda: _say(said, {"ready": True}))
     except Exception as error:
         _say(said, {"error": str(error) or type(error).__name__})
         leave(1)
 
 
-def _taken(lock: int) -> bool:
+def _take(path: str) -> int | None:
     """Take the lock of a name; who only looks whether a card holds it lets go of it at once."""
     for _ in range(40):
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
+        if (lock := locks.take(path)) is not None:
+            return lock
         time.sleep(0.025)
-    return False
+    return None
 
 
 def _say(where: int, line: dict[str, Any]) -> None:
@@ -332,8 +334,11 @@ def _say(where: int, line: dict[str, Any]) -> None:
     os.close(where)
 
 
-def serve(settings: dict[str, Any], place: Path, ready: Callable[[], None]) -> None:
-    """Take the device, open the socket, and answer for ever; `ready` is called as soon as it can be asked."""
+def serve(settings: dict[str, Any], place: Path, door: Any, ready: Callable[[], None]) -> None:
+    """Take the device, open the socket, and answer for ever; `ready` is called as soon as it can be asked.
+
+    The socket is made with the lock `door` held.
+    """
     root = Root(settings["root"])
 
     from labkit.offload import drivers
@@ -356,9 +361,10 @@ def serve(settings: dict[str, Any], place: Path, ready: Callable[[], None]) -> N
         # Renamed into place, so that nobody ever finds a socket that nobody listens on, but a stale one.
         aside = f"{place}.new"
         Path(aside).unlink(missing_ok=True)
-        listener.bind(aside)
-        listener.listen(256)
-        os.replace(aside, f"{place}.sock")
+        with door:
+            listener.bind(aside)
+            listener.listen(256)
+            os.replace(aside, f"{place}.sock")
         threading.Thread(target=accept, args=(card, listener), name="door", daemon=True).start()
         ready()
         threading.Event().wait()

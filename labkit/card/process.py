@@ -20,7 +20,7 @@ import weakref
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labkit.card import client, names, protocol
+from labkit.card import client, locks, names, protocol
 from labkit.card.protocol import Malformed, Op, Refused
 
 #: So long may a card take until it is ready: the first one of a machine compiles every kernel.
@@ -93,7 +93,7 @@ def status() -> list[Running]:
         name = path.stem
         with _locked(name) as mine:
             if mine:
-                _sweep(name)
+                locks.sweep(folder(), name)
                 continue
         with contextlib.suppress(OSError, Malformed, Refused, ValueError, TypeError):
             with client.Client(place / f"{name}.sock", 5) as asked:
@@ -169,7 +169,7 @@ def start(
                 child.stdin.close()
             with _locked(name) as mine:
                 if mine:
-                    _sweep(name)
+                    locks.sweep(folder(), name)
             raise
         finally:
             child.stdout.close()
@@ -188,7 +188,7 @@ def stop(name: str = "card0") -> None:
     for attempt in (signal.SIGTERM, signal.SIGKILL):
         with _locked(name) as mine:
             if mine:
-                _sweep(name)
+                locks.sweep(folder(), name)
                 if attempt == signal.SIGTERM:
                     others = ", ".join(card.name for card in status()) or "none"
                     raise ValueError(f"no card called {name} runs; running: {others}")
@@ -200,7 +200,7 @@ def stop(name: str = "card0") -> None:
         if _free(name, STOP_S):
             with _locked(name) as mine:
                 if mine:
-                    _sweep(name)
+                    locks.sweep(folder(), name)
             return
     raise RuntimeError(f"the card {name} does not end, not even killed")
 
@@ -333,7 +333,7 @@ def _end(child: subprocess.Popen[bytes], name: str, owner: int, *, sweep: bool =
     if sweep:
         with contextlib.suppress(OSError), _locked(name) as mine:
             if mine:
-                _sweep(name)
+                locks.sweep(folder(), name)
         _forget(name)
 
 
@@ -355,18 +355,12 @@ def _line(child: subprocess.Popen[bytes], limit_s: float) -> dict[str, Any]:
 @contextlib.contextmanager
 def _locked(name: str) -> Any:
     """Give whether the lock of a name could be had; it is held inside the block, and a card starts after it."""
-    import fcntl
-
-    handle = os.open(folder() / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = locks.take(folder() / f"{name}.lock")
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield handle is not None
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
 
 
 def _holder(name: str) -> int | None:
@@ -383,10 +377,3 @@ def _free(name: str, limit_s: float) -> bool:
                 return True
         time.sleep(0.02)
     return False
-
-
-def _sweep(name: str) -> None:
-    """Remove the socket that a dead card left; the lock of the name is held."""
-    for end in (".sock", ".new"):
-        (folder() / f"{name}{end}").unlink(missing_ok=True)
-    (folder() / f"{name}.lock").write_text("")
