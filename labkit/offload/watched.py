@@ -10,6 +10,7 @@ import atexit
 import os
 import pickle
 import queue
+import re
 import signal
 import struct
 import subprocess
@@ -181,7 +182,7 @@ class _Child:
         self.log.seek(0)
         self.log.truncate()
         threading.Thread(target=self._send, args=(job,), daemon=True).start()
-        name, stage = job["name"], "copy" if self.ready else "start"
+        stage = "copy" if self.ready else "start"
         try:
             while True:
                 word, what = self.said.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -199,7 +200,7 @@ class _Child:
             code = self.process.returncode
             if code == -getattr(signal, "SIGKILL", 9) and not again:
                 return None
-            return Tried(False, _crashed(code, stage, name), log=self._printed())
+            return Tried(False, _crashed(code, stage, job), log=self._printed())
         if what.pop("retire"):
             self.end()
         log = "\n".join(part for part in (what.pop("log"), self._printed()) if part)
@@ -254,6 +255,9 @@ _SIGNALS = {
     "SIGXFSZ": "it prints without an end",
 }
 _OUTSIDE = "it reads or writes outside of its arrays, or its private arrays are larger than the stack of a work-item"
+_BARRIER = "a barrier that not every work-item of a group reaches"
+_RECURSION = "a function that calls itself, which OpenCL C does not allow"
+_PRINTING = "more printing than there is time for"
 
 
 def _late(stage: str, job: dict[str, Any], limit_s: float) -> str:
@@ -269,17 +273,43 @@ def _late(stage: str, job: dict[str, Any], limit_s: float) -> str:
             f"{job['name']} ended, but was still running after {limit_s:g} s with other values around its arrays: "
             "it reads outside of its arrays"
         )
-    barrier = ", or a barrier that not every work-item of a group reaches" if "barrier" in job["source"] else ""
-    return f"{job['name']} was still running after {limit_s:g} s and was stopped: a loop without an end{barrier}"
+    why = ["a loop without an end", *_suspects(job["source"], printing=True)]
+    return f"{job['name']} was still running after {limit_s:g} s and was stopped: {', or '.join(why)}"
 
 
-def _crashed(code: int, stage: str, name: str) -> str:
-    what = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+def _crashed(code: int, stage: str, job: dict[str, Any]) -> str:
+    name, what = job["name"], signal.Signals(-code).name if code < 0 else f"exit code {code}"
     if stage == "start":
         return f"the process that tries kernels ended before it began ({what}); `labkit doctor` says more"
     if stage == "compile":
         return f"the compiler crashed on {name} ({what})"
-    return f"{name} crashed its process ({what}): {_SIGNALS.get(what, _OUTSIDE)}"
+    why = [_SIGNALS[what]] if what in _SIGNALS else [_OUTSIDE, *_suspects(job["source"])]
+    return f"{name} crashed its process ({what}): {', or '.join(why)}"
+
+
+def _suspects(source: str, printing: bool = False) -> list[str]:
+    """Return what else may be behind a kernel that crashes or does not end, as far as its source holds it."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/|\"(\\.|[^\"\\\n])*\"", " ", source, flags=re.DOTALL)
+    found = [_BARRIER] if re.search(r"\bbarrier\s*\(", code) else []
+    found += [_RECURSION] if _recursive(code) else []
+    return found + ([_PRINTING] if printing and re.search(r"\bprintf\s*\(", code) else [])
+
+
+def _recursive(code: str) -> bool:
+    """Say whether a function of a source without comments calls itself, over others too."""
+    starts = list(re.finditer(r"\b(\w+)\s*\([^(){};]*\)\s*\{", code))
+    names = {start[1] for start in starts} - {"if", "for", "while", "switch"}
+    calls: dict[str, set[str]] = {name: set() for name in names}
+    current = ""
+    for found in re.finditer(r"\b(\w+)\s*\([^(){};]*\)\s*\{|\b(\w+)\s*\(", code):
+        if found[1] in names:
+            current = found[1]
+        elif current and found[2] in names:
+            calls[current].add(found[2])
+    reached = {name: set(called) for name, called in calls.items()}
+    for _ in names:
+        reached = {name: called.union(*(calls[one] for one in called)) for name, called in reached.items()}
+    return any(name in called for name, called in reached.items())
 
 
 _lock = threading.Lock()
