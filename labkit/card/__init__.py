@@ -13,6 +13,9 @@ A name is ``smartssd://<card>/<path>?<parameters>``. Without parameters it stand
 with these pixels where the JPEG was. The other parameters: ``path`` (exact or planes, as of `labkit.offload`),
 ``augment=1`` with a ``seed`` (the same image and seed give the same numbers: let the seed change with the epoch),
 ``feature`` (which one of a record holds the JPEG; ``image``), and ``timeout`` (seconds, all tries together).
+
+So a file whose own name ends like parameters, such as ``q?size=7.jpg``, cannot be named alone: a card does not list it,
+and `uri` refuses it. `labkit.card.files` says what else a card leaves out.
 """
 
 from __future__ import annotations
