@@ -64,11 +64,40 @@ def test_a_file_cut_short_is_never_clean(decoder, restart):
         assert check_typed([data[:cut] for cut in cuts], images, states)["truncated"] > len(cuts) // 2
 
 
-def test_a_progressive_file_cut_short_is_never_clean(decoder):
-    data = corpus.progressive(90, 70, progressive=True)
-    files = [data[:cut] for cut in [*range(0, len(data), 31), len(data) - 2, len(data) - 1]]
-    _, states = decode_among_good(decoder, files)
+OTHERS = {
+    "progressive": corpus.progressive(90, 70, progressive=True),
+    "grey progressive": corpus.progressive(90, 70, mode="L", progressive=True),
+    "CMYK": corpus.progressive(60, 50, mode="CMYK"),
+    "progressive CMYK": corpus.progressive(60, 50, mode="CMYK", progressive=True),
+    "4:1:1": corpus.encode(corpus.photo(70, 60), factors=[(4, 1), (1, 1), (1, 1)]),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_file_of_the_host_that_is_cut_short_is_never_clean_even_with_its_end_put_on_again(decoder, kind):
+    data = OTHERS[kind]
+    cuts = [*range(0, len(data) - 2, 29), *range(len(data) - 12, len(data) - 2)]
+    ends = [m for m in range(len(data) - 2) if data[m] == 255 and data[m + 1] in (0xC4, 0xDA)]  # between two scans
+    files = [data[:cut] for cut in cuts] + [data[:cut] + b"\xff\xd9" for cut in [*cuts, *ends]]
+    images, states = decode_among_good(decoder, files)
     assert not any(state.ok for state in states)
+    check_typed(files, images, states)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_hole_in_a_file_of_the_host_is_found_unless_what_is_left_is_a_whole_scan(decoder, kind):
+    data = OTHERS[kind]
+    first = data.index(b"\xff\xda") + 14
+    files = [data[:at] + data[at + 300 :] for at in range(first, len(data) - 310, 41)]
+    _, states = decode_among_good(decoder, files)
+    assert sum(state.ok for state in states) <= len(files) // 4
+    assert all("host's decoder refuses: " in s.text or "before the last scan" in s.text for s in states if not s.ok)
+    assert not any("{{" in s.text or "tj" in s.text for s in states)
+
+
+def test_data_of_an_arithmetic_coder_are_refused_for_no_decoder_warns_of_their_end(decoder):
+    _, (state,) = decode_among_good(decoder, [GOOD.replace(b"\xff\xc0", b"\xff\xc9", 1)])
+    assert str(state).startswith("not decoded: arithmetic-coded JPEG; no decoder can tell whether such a file is whole")
 
 
 def test_what_is_wrong_is_told_with_the_byte_of_the_file(decoder):
@@ -120,7 +149,7 @@ def test_headers_of_other_kinds_over_baseline_data_are_typed(decoder):
     images, states = decode_among_good(decoder, files)
     counts = check_typed(files, images, states)
     assert counts.pop("fine") == 2  # baseline, extended
-    assert set(counts) == {"progressive", "lossless", "hierarchical", "arithmetic", "precision"}
+    assert set(counts) == {"data", "lossless", "hierarchical", "arithmetic", "precision"}
 
 
 CHILD = """

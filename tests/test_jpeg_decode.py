@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import subprocess
 import sys
@@ -213,16 +212,26 @@ def test_other_kinds_are_decoded_on_the_host_counted_and_reported(decoder):
     ]
 
 
-def test_without_tensorflow_the_host_decodes_the_same_and_stays_without(tmp_path):
-    adobe = io.BytesIO()
-    from PIL import Image
-
-    Image.fromarray(corpus.photo(31, 33)).convert("CMYK").save(adobe, "JPEG", quality=70)
-    files = [corpus.progressive(progressive=True), adobe.getvalue(), corpus.progressive(mode="L", progressive=True)]
+def others():
+    """Return undamaged files that the host decodes, of every kind and odd sizes."""
+    files = []
+    for width, height in ((1, 1), (17, 3), (31, 33), (48, 40)):
+        files += [corpus.progressive(width, height, progressive=True, subsampling=n) for n in (0, 1, 2)]
+        files.append(corpus.progressive(width, height, mode="L", progressive=True))
+        files += [corpus.progressive(width, height, mode="CMYK", progressive=p) for p in (False, True)]
     files.append(corpus.progressive(31, 17, progressive=True, quality=30))
-    bare = files[1].replace(corpus.segment(0xEE, b"Adobe\0\x64\0\0\0\0\0"), b"")
-    assert len(bare) < len(files[1])
-    files.append(bare)
+    image = corpus.photo(45, 39)
+    files += [corpus.encode(image, factors=[f, (1, 1), (1, 1)]) for f in ((4, 1), (1, 4))]
+    # The same inks without Adobe's word that they are inverted, and as YCCK.
+    for data in files[4:6]:
+        for name in (b"Adobe\0\x64\0\0\0\0\2", b"other\0\x64\0\0\0\0\0"):
+            assert b"Adobe\0\x64\0\0\0\0\0" in data
+            files.append(data.replace(b"Adobe\0\x64\0\0\0\0\0", name))
+    return files
+
+
+def test_the_host_gives_the_pixels_of_tensorflow_in_a_process_with_it_or_without(decoder, tmp_path):
+    files = others()
     for i, data in enumerate(files):
         (tmp_path / f"{i}.jpg").write_bytes(data)
     code = f"""
@@ -236,8 +245,22 @@ for i, image in enumerate(found.images):
     np.save({str(tmp_path)!r} + f"/{{i}}.npy", image)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+    here = decoder.decode(files)
+    assert here.fallbacks == len(files), here
     for i, data in enumerate(files):
-        assert np.array_equal(np.load(tmp_path / f"{i}.npy"), corpus.expected(data)), i
+        want = corpus.expected(data)
+        assert np.array_equal(np.load(tmp_path / f"{i}.npy"), want), i
+        assert np.array_equal(here.images[i], want), i
+
+
+def test_without_simplejpeg_nothing_is_called_clean_and_one_sentence_says_what_to_install(decoder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "simplejpeg", None)  # as Python has it where an import fails
+    decoded = decoder.decode([corpus.progressive(progressive=True), corpus.file("420", 20, 20, 90)])
+    assert decoded.images[0] is None
+    assert [s.ok for s in decoded.status] == [False, True]
+    assert decoded.status[0].text == (
+        "progressive JPEG; the host decodes such files with simplejpeg, which is not installed: pip install simplejpeg"
+    )
 
 
 def test_a_batch_of_nothing_and_of_something_else(decoder):

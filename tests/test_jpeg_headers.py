@@ -73,8 +73,10 @@ def test_components_in_scans_of_their_own_are_unsupported():
 @pytest.mark.parametrize(
     ("data", "code", "text"),
     [
-        (b"", "signature", "does not begin"),
-        (b"\x89PNG\r\n", "signature", "does not begin"),
+        (b"", "signature", "^the file is empty$"),
+        (b"\x89PNG\r\n\x1a\n", "signature", "^this is a PNG file, not a JPEG$"),
+        (b"GIF89a", "signature", "^this is a GIF file, not a JPEG$"),
+        (b"a text", "signature", "does not begin"),
         (b"\xff\xd8", "truncated", "ends after 2 bytes"),
         (b"\xff\xd8\xff\xd9", "marker", "without an image"),
         (b"\xff\xd8\xff\xd8", "marker", "a second file"),

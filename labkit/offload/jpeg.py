@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from labkit.offload.outcomes import Damaged, Status, Unsupported
 
-__all__ = ["Component", "Damaged", "Frame", "Status", "Unsupported", "finish", "intervals", "parse", "walk"]
+__all__ = ["Component", "Damaged", "Frame", "Status", "Unsupported", "finish", "intervals", "parse"]
 
 #: More pixels than that are not decoded, whatever the file says; 64 megapixels, in pixels.
 LIMIT_PIXELS = 1 << 26
@@ -54,6 +54,9 @@ _PROCESSES = {
     0xCE: "arithmetic-coded hierarchical progressive",
     0xCF: "arithmetic-coded hierarchical lossless",
 }
+#: Files that TensorFlow's decode_jpeg takes, too, and the card does not: how they begin.
+_OTHERS = {"PNG": b"\x89PNG", "GIF": b"GIF8"}
+
 _MARKER = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 
@@ -130,6 +133,11 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     Unsupported, Damaged
     """
     size = len(data)
+    if not data:
+        raise Damaged("signature", "the file is empty", 0)
+    for name, begin in _OTHERS.items():
+        if data.startswith(begin):
+            raise Damaged("signature", f"this is a {name} file, not a JPEG", 0)
     if data[:2] != b"\xff\xd8":
         raise Damaged("signature", "the file does not begin with the two bytes of a JPEG file, FF D8", 0)
     at = 2
@@ -367,23 +375,4 @@ def finish(data: bytes, at: int) -> None:
             at += 2 + max(2, data[at + 2] << 8 | data[at + 3])
         else:
             raise Damaged("marker", f"byte {at} begins {marker:02X}, where the image should end", at)
-    raise Damaged("truncated", f"the file ends after {size} bytes without an end-of-image marker", size)
-
-
-def walk(data: bytes, at: int) -> None:
-    """Walk over all scans and segments from `at`, where one begins, to the end-of-image marker: for the host's decoder.
-
-    Raises
-    ------
-    Damaged
-        The file ends before.
-    """
-    size = len(data)
-    while following := _MARKER.search(data, at):
-        mark = following.end() - 2
-        if data[mark + 1] == 0xD9:
-            return
-        if mark + 4 > size:
-            break
-        at = mark + 2 + max(2, data[mark + 2] << 8 | data[mark + 3])  # always onward: no file holds the walk up
     raise Damaged("truncated", f"the file ends after {size} bytes without an end-of-image marker", size)
