@@ -154,8 +154,11 @@ def walk(page, name):
     for number in range(60):
         page.wait_for_timeout(700)
         for image in page.query_selector_all(".jp-OutputArea-output img"):
-            size = image.evaluate("i => [i.src.length, i.naturalWidth, i.clientWidth, i.parentElement.clientWidth]")
-            pictures[size[0]] = size
+            size = image.evaluate(
+                "i => i.parentElement && [i.src.length, i.naturalWidth, i.clientWidth, i.parentElement.clientWidth]"
+            )
+            if size:  # else it was drawn anew meanwhile, and is found on the next screen
+                pictures[size[0]] = size
         page.screenshot(path=SHOTS / f"{name}-{number:02}.png")
         moved = box.evaluate(
             "e => { const y = e.scrollTop; e.scrollBy(0, e.clientHeight - 80); return e.scrollTop > y; }"

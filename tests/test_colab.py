@@ -157,7 +157,9 @@ def test_the_package_installs_beside_colabs_pins_and_its_fast_tests_pass(root, w
     pinned = {line.split("#")[0].strip() for line in PINS.read_text().splitlines() if "==" in line}
     assert set(map(plain, pinned)) <= set(map(plain, after)), "the environment is not Colab's"
     tests = [str(root / "tests" / name) for name in FAST_TESTS]
-    env = {**os.environ, "LABKIT_DATA": str(tmp_path / "data"), "LABKIT_FAST": "1"}
+    # Colab brings no OpenCL, and what needs it says so; with a device it is tested outside of Colab.
+    env = {k: v for k, v in os.environ.items() if k != "LABKIT_REQUIRE_OPENCL"}
+    env |= {"LABKIT_DATA": str(tmp_path / "data"), "LABKIT_FAST": "1"}
     done = subprocess.run(
         [
             colab_python,
