@@ -152,6 +152,18 @@ def test_headers_of_other_kinds_over_baseline_data_are_typed(decoder):
     assert set(counts) == {"data", "lossless", "hierarchical", "arithmetic", "precision"}
 
 
+def test_the_card_says_in_one_sentence_what_is_wrong_with_a_file(decoder):
+    from labkit.card.protocol import Recipe
+    from labkit.card.worker import serve
+
+    files = [b"", b"\x89PNG\r\n\x1a\n", b"a text", GOOD[:-2]]
+    refused = [str(outcome) for outcome in serve(decoder.engine, files, Recipe(size=8), [0] * len(files))]
+    assert [text.count(":") for text in refused] == [0, 0, 1, 1], refused
+    assert "the file is empty" in refused[0]
+    assert "this is a PNG file, not a JPEG" in refused[1]
+    assert all("the JPEG is damaged: the" in text and "(byte " in text for text in refused[2:]), refused
+
+
 CHILD = """
 import json, random, sys, time
 sys.path.insert(0, {tests!r})

@@ -73,9 +73,9 @@ def test_components_in_scans_of_their_own_are_unsupported():
 @pytest.mark.parametrize(
     ("data", "code", "text"),
     [
-        (b"", "signature", "^the file is empty$"),
-        (b"\x89PNG\r\n\x1a\n", "signature", "^this is a PNG file, not a JPEG$"),
-        (b"GIF89a", "signature", "^this is a GIF file, not a JPEG$"),
+        (b"", "format", "^the file is empty$"),
+        (b"\x89PNG\r\n\x1a\n", "format", "^this is a PNG file, not a JPEG$"),
+        (b"GIF89a", "format", "^this is a GIF file, not a JPEG$"),
         (b"a text", "signature", "does not begin"),
         (b"\xff\xd8", "truncated", "ends after 2 bytes"),
         (b"\xff\xd8\xff\xd9", "marker", "without an image"),
@@ -101,6 +101,22 @@ def test_a_header_that_cannot_be_is_damaged_with_what_and_where(data, code, text
         jpeg.parse(data)
     assert raised.value.code == code
     assert 0 <= raised.value.byte <= len(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "the file is empty"),
+        (b"GIF89a", "this is a GIF file, not a JPEG"),
+        (b"a text", "the JPEG is damaged: the file does not begin with the two bytes of a JPEG file, FF D8 (byte 0)"),
+        (with_frame(0xC3), "the JPEG is not decoded: lossless JPEG (byte 158)"),
+    ],
+)
+def test_a_refusal_is_one_sentence_without_a_second_lead_in(data, sentence):
+    with pytest.raises((Damaged, Unsupported)) as raised:
+        jpeg.parse(data)
+    error = raised.value
+    assert jpeg.Status(False, error.code, error.text, error.byte).refusal == sentence
 
 
 def test_a_claim_of_four_gigapixels_allocates_nothing():

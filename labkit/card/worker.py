@@ -129,7 +129,7 @@ def serve(engine: Any, images: Sequence[bytes], recipe: Recipe, counters: Sequen
         if status.ok:
             outcomes.append(memoryview(np.ascontiguousarray(image)).cast("B"))
         else:
-            outcomes.append(Refused(Code.DATA_LOSS, f"the JPEG is damaged: {status}"))
+            outcomes.append(Refused(Code.DATA_LOSS, status.refusal))
     return outcomes
 
 

@@ -134,10 +134,10 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     """
     size = len(data)
     if not data:
-        raise Damaged("signature", "the file is empty", 0)
+        raise Damaged("format", "the file is empty", 0)
     for name, begin in _OTHERS.items():
         if data.startswith(begin):
-            raise Damaged("signature", f"this is a {name} file, not a JPEG", 0)
+            raise Damaged("format", f"this is a {name} file, not a JPEG", 0)
     if data[:2] != b"\xff\xd8":
         raise Damaged("signature", "the file does not begin with the two bytes of a JPEG file, FF D8", 0)
     at = 2

@@ -32,7 +32,8 @@ class Damaged(ValueError):
     Parameters
     ----------
     code : str
-        One word: ``signature``, ``truncated``, ``segment``, ``table``, ``size``, ``marker`` or ``data``.
+        One word: ``format`` (an empty file, or one of another format), ``signature``, ``truncated``, ``segment``,
+        ``table``, ``size``, ``marker`` or ``data``.
     text : str
         One sentence.
     byte : int
@@ -42,6 +43,10 @@ class Damaged(ValueError):
     def __init__(self, code: str, text: str, byte: int) -> None:
         super().__init__(text)
         self.code, self.text, self.byte = code, text, byte
+
+
+#: The codes of a `Damaged`.
+DAMAGES = ("signature", "truncated", "segment", "table", "size", "marker", "data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class Status:
     code : str
         ``fine``, or the code of an `Unsupported` or a `Damaged`.
     text : str
-        One sentence; empty where the device decoded the file.
+        One sentence; empty where the device decoded the file and found nothing to tell.
     byte : int
         Where in the file the sentence applies; -1 without.
     where : str
@@ -70,7 +75,18 @@ class Status:
 
     def __str__(self) -> str:
         """Return one line: who decoded it, or what is wrong and where."""
-        if self.where == "device":
-            return "decoded on the device"
-        place = f" (byte {self.byte})" if self.byte >= 0 else ""
-        return f"{'decoded on the host' if self.ok else 'not decoded'}: {self.text}{place}"
+        who = f"decoded on the {self.where}" if self.ok else "not decoded"
+        return f"{who}: {self.reason}" if self.reason else who
+
+    @property
+    def reason(self) -> str:
+        """The sentence and its byte, without who decoded the file."""
+        return self.text + (f" (byte {self.byte})" if self.text and self.byte >= 0 else "")
+
+    @property
+    def refusal(self) -> str:
+        """Why there is no image: the sentence alone says whether the file is damaged, no JPEG, or of another kind."""
+        if self.code == "format":
+            return self.text
+        lead = "the JPEG is damaged" if self.code in DAMAGES else "the JPEG is not decoded"
+        return f"{lead}: {self.reason}"
