@@ -112,6 +112,10 @@ def try_kernel(
         raise TypeError(f"source and name must be text, got {type(source).__name__} and {type(name).__name__}")
     if not limit_s > 0:
         raise ValueError(f"limit_s is {limit_s}; allowed: more than 0 seconds")
+    stray = re.search("[\ud800-\udfff]", source)
+    if stray:
+        line = source.count("\n", 0, stray.start()) + 1
+        return Tried(False, f"line {line} of the source holds {stray[0]!a}, half of a character: type that place again")
     deadline = time.monotonic() + limit_s
     total = sum(value.nbytes for value in arguments if isinstance(value, np.ndarray))
     if total > _ARGUMENT_BYTES:
@@ -147,7 +151,7 @@ def _sizes(what: str, value: Sequence[int] | int) -> tuple[int, ...]:
     except (TypeError, ValueError):
         found = ()
     if not 1 <= len(found) <= 3 or min(found) < 1 or max(found) >= 2**31:
-        raise ValueError(f"{what} is {value!r}; allowed: one to three numbers, each 1 or more")
+        raise ValueError(f"{what} is {value!r}; allowed: one to three numbers, each from 1 to {2**31 - 1}")
     return found
 
 

@@ -71,7 +71,8 @@ def attempt(job: dict[str, Any], engine: Any, say: Any) -> dict[str, Any]:
     if len(parameters) != len(job["arguments"]):
         told = ", ".join(f"{p.type} {p.name}" for p in parameters)
         raise Refused(f"{job['name']} takes {len(parameters)} arguments ({told}), got {len(job['arguments'])}")
-    _check_groups(engine.device, job["size"], job["local"])
+    wanted = kernel.get_work_group_info(cl.kernel_work_group_info.COMPILE_WORK_GROUP_SIZE, engine.device)
+    _check_groups(engine.device, job["size"], job["local"], tuple(wanted))
     given = [p.value(value) for p, value in zip(parameters, job["arguments"], strict=True)]
     trial = _Trial(engine, kernel, job, list(zip(parameters, given, strict=True)))
     engine.forget()
@@ -251,7 +252,12 @@ class _Parameter:
         return wanted.type(value)
 
 
-def _check_groups(device: Any, size: tuple[int, ...], local: tuple[int, ...] | None) -> None:
+def _check_groups(
+    device: Any, size: tuple[int, ...], local: tuple[int, ...] | None, wanted: tuple[int, ...] = (0, 0, 0)
+) -> None:
+    """Refuse groups that do not fit; `wanted` is what the source declares for all three dimensions, 0 if nothing."""
+    if any(wanted) and (local is None or (*local, 1, 1)[:3] != wanted):
+        raise Refused(f"the source asks for groups of {wanted} by reqd_work_group_size, and local is {local}")
     if local is None:
         return
     if len(local) != len(size):
