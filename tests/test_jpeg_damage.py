@@ -118,6 +118,45 @@ def test_what_is_wrong_is_told_with_the_byte_of_the_file(decoder):
     assert str(states[0]).startswith("not decoded: the data end before the image does, in unit ")
 
 
+PADDINGS = (b"\0", b"\0\0", b"\xff\0", b"\0\xff\0\0", bytes(500))
+
+
+@pytest.mark.parametrize("kind", corpus.SAMPLINGS)
+def test_padding_after_the_last_block_of_an_interval_is_told_and_harms_no_pixel(decoder, kind):
+    for restart in (0, 2):
+        data = corpus.file(kind, 50, 40, 85, restart)
+        want = corpus.expected(data)
+        places = [end for _, end, _, _ in jpeg.intervals(data, jpeg.parse(data))[:-1]] + [len(data) - 2]
+        cases = [(at, pad) for at in (places[0], places[-1]) for pad in PADDINGS]
+        files = [data[:at] + pad + data[at:] for at, pad in cases]
+        images, states = decode_among_good(decoder, files)
+        check_typed(files, images, states)
+        for (_, pad), image, state in zip(cases, images, states, strict=True):
+            assert (state.ok, state.where, state.code) == (True, "device", "fine"), state
+            assert f"decoded on the device: {len(pad)} bytes of padding after the last block" in str(state)
+            assert np.array_equal(image, want)
+        assert str(decoder.decode(files[:1])).count("padding") == 1
+        assert [s.ok for s in decoder.planes(files).status] == [True] * len(files)
+
+
+def test_bytes_that_fill_up_before_a_marker_are_no_padding_to_tell(decoder):
+    for restart in (0, 2):
+        data = corpus.file("420", 50, 40, 85, restart)
+        at = jpeg.intervals(data, jpeg.parse(data))[0][1] if restart else len(data) - 2
+        for count in (1, 2, 5):
+            _, (state,) = decode_among_good(decoder, [data[:at] + b"\xff" * count + data[at:]])
+            assert (state.ok, state.text) == (True, ""), state
+
+
+def test_other_bytes_left_over_and_restart_markers_out_of_turn_are_damage(decoder):
+    data = corpus.file("420", 70, 40, 85, 2)
+    first, second = (end for _, end, _, _ in jpeg.intervals(data, jpeg.parse(data))[:2])
+    files = [data[:at] + more + data[at:] for at in (first, len(data) - 2) for more in (b"\x12", b"\0\x12", b"\x12\0")]
+    files += [data[:first] + b"\xff\xd5" + data[first + 2 :], data[:second] + data[second + 2 :]]
+    _, states = decode_among_good(decoder, files)
+    assert [s.code for s in states] == ["data"] * 6 + ["marker"] * 2
+
+
 def test_a_thousand_flipped_bits_are_found_or_harmless(decoder):
     rng = random.Random(3)
     files = []

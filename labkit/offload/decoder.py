@@ -2,7 +2,7 @@
 
 Baseline and extended files of 8 bits: grey, YCbCr and RGB, chroma whole or halved across, down or both. Whatever else
 calls itself JPEG is decoded on the host and counted. A damaged file gets a status and harms no other. The orientation
-that EXIF names is ignored, as TensorFlow ignores it.
+that EXIF names is ignored, as TensorFlow ignores it. So is padding, but it is told; see `Decoder`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _FAULTS = {
     4: ("data", "data are left over after the last block"),
     5: ("data", "a mean value beyond 16 bits"),
 }
+LEFT_OVER = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +79,11 @@ class Decoded:
         return sum(s.where == "host" for s in self.status)
 
     def __repr__(self) -> str:
-        """Return the counts, and a line for each file that the device did not decode."""
+        """Return the counts, and a line for each file that the device did not decode, or found padding in."""
         count = Counter(s.where for s in self.status)
         text = f"{len(self.status)} files: {count['device']} decoded on the device, {count['host']} on the host"
         lines = [f"{text}, {count['none']} not decoded"]
-        lines += [f"  {i}: {s}" for i, s in enumerate(self.status) if s.where != "device"]
+        lines += [f"  {i}: {s}" for i, s in enumerate(self.status) if s.where != "device" or s.text]
         return "\n".join(lines)
 
 
@@ -93,6 +94,11 @@ def decode(images: Sequence[bytes], engine: Engine | None = None) -> Decoded:
 
 class Decoder:
     """A device that decodes batches of JPEG files, one batch at a time; its buffers are kept from batch to batch.
+
+    TensorFlow decodes what it can of a damaged file and does not say so; this decides. Zeros and 255s after the last
+    block of a scan, or before a restart marker, are padding: every pixel is what it was, so the status is clean and
+    says how many bytes. Other bytes there tell that blocks before them are lost: damaged, even where the image looks
+    whole. So is a restart marker that is missing or not the one whose turn it is: nobody knows which blocks follow.
 
     Parameters
     ----------
@@ -214,12 +220,22 @@ class Decoder:
         results = self.engine.download(self._buffers["results"], np.empty((len(found.intervals), 8), np.int32))
         owner = np.array([row[0] for row in found.intervals])
         bad: dict[int, tuple[str, str, int]] = {}
+        padded: dict[int, tuple[int, int]] = {}
         for i in np.flatnonzero(results[:, 0])[::-1].tolist():  # the first fault of a file is the one to tell
             code, text = _FAULTS[int(results[i, 0])]
             mcu = found.intervals[i][3]
             n = int(owner[i])
-            at = int(results[i, 1]) - found.offsets[n] + found.frames[n].start
+            move = found.frames[n].start - found.offsets[n]
+            at = int(results[i, 1]) + move
             data = images[found.kept[n]]
+            if results[i, 0] == LEFT_OVER:
+                end = jpeg.padding(data, at, found.intervals[i][2] + move)
+                if end > at:
+                    results[i, 1] = end - move  # where the walk to the end of the image begins
+                    count = len(data[at:end].rstrip(b"\xff"))  # 255s at the end belong to the marker
+                    if count:
+                        padded[n] = padded.get(n, (0, 0))[0] + count, at
+                    continue
             if code == "truncated" and at + 1 < len(data):
                 code, text = "data", "a marker stands where the image still wants data"
             bad[n] = code, f"{text}, in unit {mcu + int(results[i, 3])} of {math.prod(found.frames[n].mcus)}", at
@@ -232,6 +248,9 @@ class Decoder:
                     jpeg.finish(data, at)
                 except Damaged as error:
                     bad[n] = error.code, error.text, error.byte
+        for n, (count, at) in padded.items():
+            text = f"{count} bytes of padding after the last block" + " of an interval" * bool(found.frames[n].restart)
+            states[found.kept[n]] = Status(True, "fine", text, at, "device")
         for n, (code, text, at) in bad.items():
             states[found.kept[n]] = Status(False, code, text, at)
         return np.array(sorted(bad), np.int64)

@@ -58,6 +58,7 @@ _PROCESSES = {
 _OTHERS = {"PNG": b"\x89PNG", "GIF": b"GIF8"}
 
 _MARKER = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
+_PADDING = re.compile(rb"(?:\xff*\x00)*(?:\xff+(?=\xff)|\xff+\Z)?")
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 
 # Markers that no length follows: TEM and the restart markers; then those of segments, frames left out.
@@ -350,6 +351,22 @@ def intervals(data: bytes, frame: Frame) -> list[tuple[int, int, int, int]]:
         (start, end, first, min(frame.restart, total - first))
         for start, end, first in zip(starts, [*marks, len(data)], firsts, strict=True)
     ]
+
+
+def padding(data: bytes, at: int, end: int) -> int:
+    """Return where the zeros and 255s end that begin at `at`, after the last block: before a marker, or `at` for none.
+
+    Parameters
+    ----------
+    data : bytes
+    at : int
+        The first byte that no block uses.
+    end : int
+        Where the restart interval ends, or the file.
+    """
+    found = _PADDING.match(data, at, end)
+    # Whatever else follows before the marker is no padding, nor is what stands before it.
+    return found.end() if found and (found.end() == end or data[found.end()] == 0xFF) else at
 
 
 def finish(data: bytes, at: int) -> None:

@@ -1,7 +1,8 @@
 """The kernels' twins in NumPy, behind the names that the device's functions have: for a machine without a device.
 
 Nothing falls back to them by itself: whoever takes ``twins.decode`` in place of ``offload.decode`` says so.
-A photo takes about a second.
+A photo takes about a second. Of bytes left over after the last block they know nothing: the device tells padding from
+damage there.
 """
 
 from __future__ import annotations
