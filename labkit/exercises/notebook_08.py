@@ -19,7 +19,7 @@ def _run(source: Any, name: str, arguments: list, size: tuple[int, ...]) -> np.n
 
     if not isinstance(source, str):
         raise Wrong(f"pass the source of the kernel as a text, not {type(source).__name__} {source!r:.40}")
-    if not source.strip():
+    if source.strip() in ("", "..."):
         raise NotImplementedError
     if f"{name}(" not in source.replace(" (", "("):
         raise Wrong(f"there is no kernel called {name}: keep the name of the specification")
