@@ -95,6 +95,16 @@ def test_a_hole_in_a_file_of_the_host_is_found_unless_what_is_left_is_a_whole_sc
     assert not any("{{" in s.text or "tj" in s.text for s in states)
 
 
+def test_sampling_factors_that_the_host_cannot_judge_are_refused_and_not_called_clean(decoder):
+    files = [
+        corpus.progressive(mode="CMYK", subsampling=2),
+        corpus.encode(corpus.photo(40, 40), factors=[(3, 1), (1, 1), (1, 1)]),
+    ]
+    _, states = decode_among_good(decoder, files)
+    assert [s.code for s in states] == ["components", "sampling"]
+    assert all("; the host's decoder refuses: Could not determine subsampling level" in s.text for s in states)
+
+
 def test_data_of_an_arithmetic_coder_are_refused_for_no_decoder_warns_of_their_end(decoder):
     _, (state,) = decode_among_good(decoder, [GOOD.replace(b"\xff\xc0", b"\xff\xc9", 1)])
     assert str(state).startswith("not decoded: arithmetic-coded JPEG; no decoder can tell whether such a file is whole")

@@ -1,4 +1,4 @@
-"""What the kernels do not decode, decoded on the host by libjpeg-turbo (``simplejpeg``), and never a damaged file.
+"""What the kernels do not decode, decoded on the host by libjpeg-turbo (``simplejpeg``), if it is whole.
 
 One decoder for every process, so that the card and a notebook agree, whether they have TensorFlow or not. Its
 "slow integer" inverse DCT and "fancy" upsampling give TensorFlow's pixels of a file that is whole. Of one that is not,
@@ -100,9 +100,10 @@ def whole(data: bytes) -> tuple[int, bool]:
         mark = following.start()
         marker, at = data[mark + 1], mark + 4
         if marker == 0xD9:
-            short = [name for name, bits in depth.items() if any(bits)]
+            short = [str(name) for name, bits in depth.items() if any(bits)]
             if short or not depth:
-                raise Damaged("truncated", f"the image ends at byte {mark}, before the last scan of {short}", mark)
+                whose = f"component {' and '.join(short)}" if short else "any component"
+                raise Damaged("truncated", f"the image ends at byte {mark}, before the last scan of {whose}", mark)
             return len(depth), adobe
         if at > size:
             break
