@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import psutil
 from PIL import Image
 
 SIZE = 8
+
+
+def room() -> Path:
+    """Return a new folder with a short name: a socket's path has about 100 bytes, pytest's may take all."""
+    return Path(tempfile.mkdtemp(prefix="lk", dir="/tmp" if os.path.isdir("/tmp") else None))
 
 
 def jpeg(number: int, width: int = 24, height: int = 16) -> bytes:

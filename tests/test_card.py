@@ -6,6 +6,7 @@ import concurrent.futures
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,14 +29,15 @@ COUNT = 24
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def folder(monkeypatch):
     """A place of its own for the sockets of each test, empty again at its end."""
-    place = tmp_path / "c"
+    place = cards.room() / "c"
     monkeypatch.setenv("LABKIT_CARDS", str(place))
     yield place
     if place.exists():
         assert not cards.left(place)
         assert not cards.processes(place)
+    shutil.rmtree(place.parent)
 
 
 @pytest.fixture(scope="module")
@@ -219,13 +221,15 @@ def test_a_card_dies_with_the_process_that_keeps_it_however_that_dies(root):
         subprocess.Popen([sys.executable, "-c", code, str(root), f"kept{i}", where], stdout=subprocess.PIPE, text=True)
         for i, where in enumerate(["main", "thread"])
     ]
-    pids = [int(keeper.stdout.readline()) for keeper in keepers]
-    time.sleep(1)
-    assert sorted(told.pid for told in card.status()) == sorted(pids)
-    for keeper in keepers:
-        keeper.kill()
-        keeper.wait()
-        keeper.stdout.close()
+    try:
+        pids = [int(keeper.stdout.readline()) for keeper in keepers]
+        time.sleep(1)
+        assert sorted(told.pid for told in card.status()) == sorted(pids)
+    finally:
+        for keeper in keepers:
+            keeper.kill()
+            keeper.wait()
+            keeper.stdout.close()
     assert all(gone(pid) for pid in pids)
 
 

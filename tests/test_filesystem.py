@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import random
+import shutil
 import socket
 import struct
 import subprocess
@@ -25,10 +26,10 @@ COUNT = 240
 
 
 @pytest.fixture(scope="module", autouse=True)
-def folder(tmp_path_factory):
+def folder():
     """A short place for the sockets of this file's cards."""
     before = os.environ.get("LABKIT_CARDS")
-    place = tmp_path_factory.mktemp("c")
+    place = cards.room()
     os.environ["LABKIT_CARDS"] = str(place)
     card.register()
     yield place
@@ -38,6 +39,7 @@ def folder(tmp_path_factory):
         os.environ["LABKIT_CARDS"] = before
     assert not cards.left(place)
     assert not cards.processes(place)
+    shutil.rmtree(place)
 
 
 @pytest.fixture(scope="module")
@@ -662,8 +664,8 @@ for number, pid in enumerate(pids):
 
 
 @opencl
-def test_a_process_that_ends_in_the_middle_leaves_no_card_and_no_file_of_one(images, tmp_path):
-    place = tmp_path / "e"
+def test_a_process_that_ends_in_the_middle_leaves_no_card_and_no_file_of_one(images):
+    place = cards.room()
     started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", _ENDINGS, "10", str(images)],
