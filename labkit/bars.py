@@ -46,6 +46,7 @@ def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.
                 self._shown = None
 
     # In a notebook, tqdm shows a bar that has no delay by itself, before this class could keep hold of it.
-    delay = max(delay_s, 1e-9)
+    notebook = any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
+    delay = max(delay_s, 1e-9 if notebook else 0)
     with Bar(total=total, desc=title, unit="step", disable=hidden, delay=delay, leave=False) as shown:
         yield shown.update

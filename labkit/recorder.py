@@ -12,14 +12,13 @@ import numbers
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from labkit import blindfold, journal, measures, xplane
+from labkit import bars, blindfold, journal, measures, xplane
 from labkit import live as live_view
 from labkit.notebook import POOL, cores
 from labkit.session import Drive, RecordingError, consumer, drive, known_steps
@@ -347,39 +346,11 @@ def _whole(name: str, value: Any, or_else: str = "") -> int:
     return int(value)
 
 
-@contextlib.contextmanager
-def _bar(progress: bool | None, total: int | None, title: str) -> Iterator[Callable[[], Any]]:
+def _bar(progress: bool | None, total: int | None, title: str) -> contextlib.AbstractContextManager[Callable[[], Any]]:
     """Give a function to call after each step; by default its bar appears only if there is somebody to wait."""
-    from tqdm.auto import tqdm
-
-    class Bar(tqdm):
-        monitor_interval = 0  # no thread of its own
-        _shown: Any = None
-
-        def display(self, *args: Any, check_delay: bool = True, **words: Any) -> Any:
-            """Show the bar of a notebook in an output that can be emptied: tqdm would leave a view without a model."""
-            if not hasattr(self, "container"):  # in a terminal
-                return super().display(*args, **words)
-            if check_delay and not self.displayed and time.time() - self.start_t >= delay_s:
-                from IPython.display import display
-
-                self.displayed, self._shown = True, display(self.container, display_id=True)
-            return super().display(*args, check_delay=False, **words)
-
-        def close(self) -> None:
-            """End the bar; of a notebook's nothing is left, not even for the day when no kernel runs."""
-            super().close()
-            if self._shown is not None:
-                self._shown.update({"text/plain": ""}, raw=True)
-                self._shown = None
-
     if progress is None:
         watched = sys.stderr.isatty() or "ipykernel" in sys.modules
         hidden = not watched or os.environ.get("LABKIT_FAST", "") not in ("", "0")
     else:
         hidden = not progress
-    delay_s = 3 if progress is None else 0
-    # In a notebook, tqdm shows a bar without a delay itself.
-    least_s = 1e-9 if live_view.in_notebook() else 0
-    with Bar(total=total, desc=title, unit="step", disable=hidden, delay=max(delay_s, least_s), leave=False) as bar:
-        yield bar.update
+    return bars.bar(total, title, hidden, delay_s=3 if progress is None else 0)

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "session": {"trace", "work", "xplane"},
     "live": {"session", "trace", "widget"},
     "measures": {"intervals", "trace", "work"},
-    "recorder": {"blindfold", "journal", "live", "measures", "notebook", "session", "trace", "xplane"},
+    "recorder": {"bars", "blindfold", "journal", "live", "measures", "notebook", "session", "trace", "xplane"},
     # what TensorFlow's tuning chose, and which node limits
     "nodes": set(),
     "diagnosis": {"blindfold", "differential", "nodes", "session"},
