@@ -171,7 +171,7 @@ def test_the_package_installs_beside_colabs_pins_and_its_fast_tests_pass(root, w
             "-c",
             str(root / "pyproject.toml"),
             "--rootdir",
-            str(tmp_path),
+            str(root),  # else a fixture of one file would serve all of them
             *tests,
         ],
         cwd=tmp_path,
