@@ -227,8 +227,8 @@ def random(facts: Facts) -> _Seen:
         )
     if _same_elements(facts) is False:
         return OPEN, "the two epochs hold different elements, so they cannot be compared; see count and once"
-    share = "all" if fresh == len(first) else "most" if 2 * fresh >= len(first) else "some"
-    return PASSED, f"epoch 2 differs from epoch 1 in {share} of its elements"
+    # No closer: a flip alone leaves half of the elements as they were, a few more or fewer from run to run.
+    return PASSED, "epoch 2 differs from epoch 1" + ("" if 10 * fresh >= len(first) else " in few of its elements")
 
 
 def _same_elements(facts: Facts) -> bool | None:
