@@ -119,16 +119,16 @@ def example(features: Mapping[str, int | bytes]) -> bytes:
         if isinstance(value, bytes):
             feature = _field(1, _field(1, value))  # BytesList
         else:
-            feature = _field(3, _field(1, _varint(value % 2**64)))  # Int64List
+            feature = _field(3, _field(1, varint(value % 2**64)))  # Int64List
         entries.append(_field(1, _field(1, name.encode()) + _field(2, feature)))
     return _field(1, b"".join(entries))
 
 
 def _field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+    return bytes([number << 3 | 2]) + varint(len(content)) + content
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     """Return a number in groups of seven bits, the lowest first."""
     groups = bytearray()
     while value > 127:

@@ -65,7 +65,7 @@ def planes(data: bytes) -> list[Plane]:
     Malformed, IndexError
         If the bytes are no such message, or are cut off.
     """
-    return [_plane(data, start, end) for tag, _, start, end in _fields(data, 0, len(data)) if tag == 0x0A]
+    return [_plane(data, start, end) for tag, _, start, end in fields(data, 0, len(data)) if tag == 0x0A]
 
 
 def events(raw: np.ndarray, lines: list[Line], ids: np.ndarray, wanted: np.ndarray) -> Events:
@@ -127,7 +127,7 @@ def events(raw: np.ndarray, lines: list[Line], ids: np.ndarray, wanted: np.ndarr
 def stats_of(data: bytes, at: int, end: int, names: dict[int, str]) -> dict[str, int | str]:
     """Return the stats of the event between two bytes, by name: whole numbers and text, others left out."""
     found = {}
-    for tag, _, low, high in _fields(data, at, end):
+    for tag, _, low, high in fields(data, at, end):
         if tag == 0x22:
             key, value = _stat(data, low, high, names)
             if value is not None:
@@ -140,7 +140,7 @@ def stats_of(data: bytes, at: int, end: int, names: dict[int, str]) -> dict[str,
 
 def _plane(data: bytes, at: int, end: int) -> Plane:
     name, lines, event_names, stat_names, own = "", [], {}, {}, []
-    for tag, _, start, after in _fields(data, at, end):
+    for tag, _, start, after in fields(data, at, end):
         if tag == 0x12:
             name = _text(data, start, after)
         elif tag == 0x1A:
@@ -168,7 +168,7 @@ def _line(data: bytes, at: int, end: int) -> Line:
             ends.append(begin + np.cumsum(sizes + 2))
             starts.append(ends[-1] - sizes)
             continue
-        tag, value, start, at = next(_fields(data, at, end))
+        tag, value, start, at = next(fields(data, at, end))
         if tag == 0x22:
             starts.append(np.array([start]))
             ends.append(np.array([at]))
@@ -184,11 +184,11 @@ def _line(data: bytes, at: int, end: int) -> Line:
 def _named(data: bytes, at: int, end: int) -> tuple[int, str]:
     """Return one entry of a table of names: a map from an id to a message with the name in field 2."""
     key, name = 0, ""
-    for tag, value, start, after in _fields(data, at, end):
+    for tag, value, start, after in fields(data, at, end):
         if tag == 0x08:
             key = value
         elif tag == 0x12:
-            for inner, _, low, high in _fields(data, start, after):
+            for inner, _, low, high in fields(data, start, after):
                 name = _text(data, low, high) if inner == 0x12 else name
     return key, name
 
@@ -196,7 +196,7 @@ def _named(data: bytes, at: int, end: int) -> tuple[int, str]:
 def _stat(data: bytes, at: int, end: int, names: dict[int, str]) -> tuple[str, int | str | None]:
     """Return name and value of one stat; a reference stands for a text in the table of names."""
     key, found = 0, None
-    for tag, value, start, after in _fields(data, at, end):
+    for tag, value, start, after in fields(data, at, end):
         if tag == 0x08:
             key = value
         elif tag in (0x18, 0x20):
@@ -211,7 +211,7 @@ def _stat(data: bytes, at: int, end: int, names: dict[int, str]) -> tuple[str, i
 # -- wire format -------------------------------------------------------------------
 
 
-def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield (tag, value, start, end) of each field of a message: the value of a varint, the range of bytes."""
     while at < end:
         tag, at = _varint(data, at)

@@ -76,7 +76,7 @@ MAY_IMPORT = {
     "variants": {"drills"},
     "results": {"charts", "journal", "notebook", "picture", "predictions", "trace", "variants"},
     "ladder": {"augment", "memory", "notebook", "photos", "records", "recorder"},
-    "card": {"framing", "offload", "photos", "trace"},
+    "card": {"framing", "offload", "photos", "trace", "wire"},
     "tour": {"accelerators", "ladder", "notebook", "photos", "stack", "trace", "view"},
     "cli": {"assignments", "card", "colab", "doctor", "notebook", "photos", "results", "tour"},
 }

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import bisect
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from labkit import framing
+from labkit import framing, wire
 from labkit.card.files import Root
 from labkit.card.protocol import Code, Recipe, Refused
 
@@ -78,7 +79,7 @@ class Example(NamedTuple):
         """Return the lengths that the messages announce with the image in them, and where the JPEG ended."""
         said, grown = [], image_length - (self.jpeg[1] - self.jpeg[0])
         for head, start, end in reversed(self.spans):
-            text = _varint(end - start + grown)
+            text = framing.varint(end - start + grown)
             said.append(text)
             grown += len(text) - (start - head)
         return said[::-1], self.jpeg[1]
@@ -161,7 +162,7 @@ def example(payload: bytes, feature: str) -> Example:
                         images = list(_messages(payload, *values[1:], 1))
                         if len(images) == 1:
                             return Example(images[0][1:], (features, entry, value, values, images[0]))
-    except (IndexError, ValueError):
+    except (IndexError, wire.Malformed):
         raise Refused(Code.DATA_LOSS, "the record is no tf.Example") from None
     if feature in names:
         raise Refused(Code.INVALID_ARGUMENT, f"the feature {feature!r} does not hold one JPEG")
@@ -169,45 +170,12 @@ def example(payload: bytes, feature: str) -> Example:
     raise Refused(Code.INVALID_ARGUMENT, f"the record has no feature {feature!r}; it has: {held}")
 
 
-def _messages(data: bytes, at: int, end: int, number: int):
+def _messages(data: bytes, at: int, end: int, number: int) -> Iterator[tuple[int, int, int]]:
     """Yield (where its length stands, start, end) of each field `number` between two bytes that holds bytes."""
-    while at < end:
-        tag, at = _number(data, at)
-        kind = tag & 7
-        head = at
-        if kind == 0:
-            _, at = _number(data, at)
-        elif kind == 1:
-            at += 8
-        elif kind == 5:
-            at += 4
-        elif kind == 2:
-            length, at = _number(data, at)
-            at += length
-        else:
-            raise ValueError(f"no field begins at byte {head}")
-        if at > end or tag < 8:
-            raise ValueError(f"the field at byte {head} runs over its message")
-        if kind == 2 and tag >> 3 == number:
-            yield head, at - length, at
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Return the varint at a byte, and where the next field begins."""
-    value = shift = 0
-    while True:
-        byte, at = data[at], at + 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError(f"the number before byte {at} is too long")
-
-
-def _varint(value: int) -> bytes:
-    groups = bytearray()
-    while value > 127:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*groups, value])
+    for tag, _, start, after in wire.fields(data, at, end):
+        if tag == number << 3 | 2:
+            head = at
+            while data[head] > 127:  # the tag, however long
+                head += 1
+            yield head + 1, start, after
+        at = after

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from labkit import shipped
 from labkit.offload import cache
+from labkit.trace import write_aside
 
 #: Where Linux keeps the list of its OpenCL drivers: one small file each, with the path of a library.
 VENDORS = Path("/etc/OpenCL/vendors")
@@ -140,9 +141,7 @@ def _vendors(alone: bool) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in wanted.items():
         if not (folder / name).is_file():
-            aside = folder / f"{name}.{os.getpid()}.part"
-            aside.write_text(text + "\n")
-            aside.replace(folder / name)
+            write_aside(folder / name, text + "\n")
     return folder
 
 

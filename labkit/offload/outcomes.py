@@ -45,7 +45,7 @@ class Damaged(ValueError):
         self.code, self.text, self.byte = code, text, byte
 
 
-#: The codes of a `Damaged`.
+#: The codes of a `Damaged` that is a JPEG file after all: every one but ``format``.
 DAMAGES = ("signature", "truncated", "segment", "table", "size", "marker", "data")
 
 
