@@ -248,16 +248,13 @@ def accept(card: Card, listener: socket.socket) -> None:
 # -- life and death ---------------------------------------------------------------
 
 
-def leave_with(parent: int, leave: Callable[[], None], *, by_signal: bool) -> None:
+def leave_with(parent: int, leave: Callable[[], None]) -> None:
     """Call `leave` when the process that keeps this card has ended: its pipe closes, or this one gets another parent.
 
-    The kernel's own word for it, PR_SET_PDEATHSIG, speaks when the *thread* that started this process ends, so it is
-    asked only where that was the main thread.
+    The kernel's own word for it, PR_SET_PDEATHSIG, is not asked: it comes once for every *thread* of a parent that is
+    killed, and the second one ends this process at once where LLVM, which compiles kernels here, has put handlers of
+    its own in the place of ours: they fall back to the default while the first one is served.
     """
-    if by_signal and sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -285,7 +282,7 @@ def run(settings: dict[str, Any]) -> None:
     ----------
     settings : dict
         ``name``, ``root``, ``folder`` (where sockets lie), ``device`` (part of a name, or None), ``parent``
-        (a process to leave with, or None), ``by_signal``.
+        (a process to leave with, or None).
     """
     # What drivers print is no answer of ours: only the one line goes where it is waited for.
     said = os.dup(1)
@@ -311,7 +308,7 @@ def run(settings: dict[str, Any]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: leave())
     if settings["parent"] is not None:
-        leave_with(settings["parent"], leave, by_signal=settings["by_signal"])
+        leave_with(settings["parent"], leave)
     try:
         serve(settings, place, door, lambda: _say(said, {"ready": True}))
     except Exception as error:

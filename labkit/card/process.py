@@ -14,7 +14,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import weakref
 from pathlib import Path
@@ -142,7 +141,6 @@ def start(
         "folder": str(place),
         "device": device,
         "parent": os.getpid() if keeper else None,
-        "by_signal": threading.current_thread() is threading.main_thread(),
     }
     package = str(Path(__file__).resolve().parents[2])
     paths = [path for path in [os.environ.get("PYTHONPATH"), package] if path]
