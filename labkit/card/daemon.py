@@ -253,7 +253,7 @@ def leave_with(parent: int, leave: Callable[[], None]) -> None:
 
     The kernel's own word for it, PR_SET_PDEATHSIG, is not asked: it comes once for every *thread* of a parent that is
     killed, and the second one ends this process at once where LLVM, which compiles kernels here, has put handlers of
-    its own in the place of ours: they fall back to the default while the first one is served.
+    its own in the place of ours: while the first one is served they are the default.
     """
 
     def watch() -> None:
