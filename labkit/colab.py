@@ -28,17 +28,18 @@ def badge(notebook: str, repository: str, tag: str) -> str:
 
 
 def bootstrap(repository: str, tag: str) -> str:
-    """Return the source of the first code cell: bring labkit if it is missing, then say where we are.
+    """Return the source of the first code cell: bring labkit and OpenCL if they are missing, then say where we are.
 
-    labkit requires none of the packages that Colab preinstalls in another version than Colab's,
-    so pip only adds.
+    labkit requires none of the packages that Colab preinstalls in another version than Colab's, so pip only adds.
+    It is called as a command: after the magic of that name, IPython asks for a restart that nobody needs.
     """
     return "\n".join(
         [
             "try:",
             "    import labkit",
             "except ImportError:  # Colab, or any kernel that has not seen the lab yet",
-            f'    %pip install -q "labkit @ git+https://github.com/{repository}@{tag}"',
+            "    import sys",
+            f'    !"{{sys.executable}}" -m pip install -q "labkit[opencl] @ git+https://github.com/{repository}@{tag}"',
             "    import labkit",
             "",
             "labkit.setup()",

@@ -248,7 +248,8 @@ def test_the_bootstrap_installs_labkit_only_and_only_when_it_is_missing(path):
     assert cell == cells(path, "code")[0]
     repository, tag = settings(ROOT)
     assert cell.source.startswith("try:\n    import labkit\nexcept ImportError:")
-    assert re.findall(r"pip install (.*)", cell.source) == [f'-q "labkit @ git+https://github.com/{repository}@{tag}"']
+    wanted = f'-q "labkit[opencl] @ git+https://github.com/{repository}@{tag}"'
+    assert re.findall(r"pip install (.*)", cell.source) == [wanted]
 
 
 @each
