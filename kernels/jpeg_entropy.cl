@@ -7,8 +7,8 @@
  *
  * argument      direction  type           shape            unit
  * streams       input      const uchar*   (bytes,)         the scans of all files of a batch, one after the other
- * lookups       input      const ushort*  (tables, 2048)   next 11 bits -> run << 9 | size << 5 | bits of code and value;
- *                                                          0 where the code is longer; run 127 ends the block
+ * lookups       input      const ushort*  (tables, 2048)   next 11 bits -> run << 10 | size << 6 | bits of code and value;
+ *                                                          63 where the code is longer; run 63 ends the block
  * codes         input      const int*     (tables, 288)    16 limits and 16 offsets by length of code, 256 symbols
  * frames        input      const int*     (n, 64)          geometry, see labkit/offload/frames.py
  * intervals     input      const int*     (m, 8)           frame, first byte, end byte, first MCU, MCUs, last of its scan
@@ -23,9 +23,13 @@
  * Launch     jpeg_entropy: count work-items, one for each image or, with restart markers, for each restart interval.
  *            jpeg_entropy_task: one work-item, same arguments, same result.
  *            No byte outside [first, end) is read, no block outside the frame is written, whatever the stream says.
+ * On a CPU   a token waits for the bits that the one before it leaves: look-up, shift, look-up. All else is off that path.
+ *            Eight bytes come at once, every few tokens; a reader that runs short in between is filled where it does.
  * Pipelined  one token per clock: the loop carries the bit position only, through one look-up; the value is off that path.
  */
 #define LOOK 11
+#define LONG 63  /* more bits than a reader holds: what `lookups` say of a longer code */
+#define REFILL 8 /* tokens from one refill to the next; they seldom have as many bits as a reader */
 #define FRAME 64
 #define INTERVAL 8
 #define RESULT 8
@@ -36,34 +40,48 @@ __constant uchar ZIGZAG[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 1
                                41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
                                30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
-/* Four bytes at any address, and 16 coefficients where they are aligned, in one instruction each. */
-typedef uchar4 __attribute__((aligned(1))) any4;
+/* Eight bytes at any address, and 16 coefficients where they are aligned, in one instruction each. */
+typedef ulong __attribute__((aligned(1))) any8;
 
 /* The next bits, left-aligned. `zeros` of the `count` bits are made up: they follow the end of the data. */
 typedef struct {
     ulong bits;
     int count;
     int zeros;
-    int at;
-    int end;
+    long at;
+    long end;
 } Reader;
 
 /* Pointers are `restrict` in kernels only: Oclgrind 21.10 knows no promise that begins in an inlined function. */
 
-/* Bring the reader from fewer than 32 bits to 32 or more; a stuffed 0 after 255 is left out. */
+/* The first of eight bytes becomes the highest; written so that compilers see one instruction in it. */
+static inline ulong first_highest(ulong w)
+{
+#ifdef __ENDIAN_LITTLE__
+    w = w >> 32 | w << 32;
+    w = (w & 0xFFFF0000FFFF0000ul) >> 16 | (w & 0x0000FFFF0000FFFFul) << 16;
+    w = (w & 0xFF00FF00FF00FF00ul) >> 8 | (w & 0x00FF00FF00FF00FFul) << 8;
+#endif
+    return w;
+}
+
+/* Bring the reader from 63 bits or fewer to 56 or more; a stuffed 0 after 255 is left out. */
 static inline void refill(__global const uchar *streams, Reader *r)
 {
-    if (r->at + 4 <= r->end) {
-        const uchar4 b = *(__global const any4 *)(streams + r->at);
-        const uint word = (uint)b.s0 << 24 | (uint)b.s1 << 16 | (uint)b.s2 << 8 | (uint)b.s3;
-        if (((~word - 0x01010101u) & word & 0x80808080u) == 0) { /* no byte is 255 */
-            r->bits |= (ulong)word << (32 - r->count);
-            r->count += 32;
-            r->at += 4;
+    if (r->at + 8 <= r->end) {
+        const ulong word = first_highest(*(__global const any8 *)(streams + r->at));
+        /* The highest bits of bytes that are 255, and of some 254s before them. */
+        const ulong full = (~word - 0x0101010101010101ul) & word & 0x8080808080808080ul;
+        if (full >> r->count == 0) {
+            /* A part of the next byte comes along; it is written once more with the next refill, the same. */
+            const int more = (63 - r->count) & ~7;
+            r->bits |= word >> r->count;
+            r->count += more;
+            r->at += more >> 3;
             return;
         }
     }
-    while (r->count <= 56) {
+    while (r->count < 56) {
         int step = 1;
         if (r->at < r->end && streams[r->at] == 255)
             step = r->at + 1 < r->end && streams[r->at + 1] == 0 ? 2 : 0;
@@ -77,16 +95,19 @@ static inline void refill(__global const uchar *streams, Reader *r)
     }
 }
 
-/* Decode a code of more than LOOK bits: the same word as in `lookups`, or 0 where there is no such code. */
-static inline uint long_code(__global const int *codes, const ulong bits, const int is_dc)
+/* Decode a code of any length: a word as in `lookups`, or 0 where there is no such code. */
+static inline uint next(__global const ushort *table, __global const int *codes, const ulong bits, const int is_dc)
 {
+    const uint entry = table[bits >> (64 - LOOK)];
+    if (entry != LONG)
+        return entry;
     const int next = (int)(bits >> 48);
     for (int length = LOOK + 1; length <= 16; ++length) {
         if (next < codes[length - 1]) {
             const int symbol = codes[32 + (((next >> (16 - length)) + codes[15 + length]) & 255)];
             const int size = symbol & 15;
-            const int run = is_dc ? 0 : size == 0 && symbol != 0xF0 ? 127 : symbol >> 4;
-            return (uint)(run << 9 | size << 5 | (length + size));
+            const int run = is_dc ? 0 : size == 0 && symbol != 0xF0 ? 63 : symbol >> 4;
+            return (uint)(run << 10 | size << 6 | (length + size));
         }
     }
     return 0;
@@ -95,7 +116,7 @@ static inline uint long_code(__global const int *codes, const ulong bits, const 
 /* Where the first byte lies of which no bit was used. Going back, 255 0 counts as one byte. */
 static inline int position(__global const uchar *streams, const Reader *r, const int first)
 {
-    int at = r->at;
+    int at = (int)r->at;
     for (int whole = (r->count - r->zeros) >> 3; whole > 0; --whole)
         at -= at - 2 >= first && streams[at - 1] == 0 && streams[at - 2] == 255 ? 2 : 1;
     return at;
@@ -136,14 +157,13 @@ static void interval(const int i, __global const uchar *streams, __global const 
             __global const ushort *table = lookups + (dc[j] << LOOK);
             for (int line = 0; line < 4; ++line)
                 ((__global short16 *)out)[line] = (short16)(0);
-            if (r.count < 32)
-                refill(streams, &r);
-            uint entry = table[r.bits >> (64 - LOOK)];
-            if (entry == 0 && (entry = long_code(codes + dc[j] * CODES, r.bits, 1)) == 0) {
+            refill(streams, &r);
+            uint entry = next(table, codes + dc[j] * CODES, r.bits, 1);
+            if (entry == 0) {
                 code = 2;
                 break;
             }
-            int total = entry & 31, size = entry >> 5 & 15;
+            int total = entry & 63, size = entry >> 6 & 15;
             ulong tail = r.bits << (total - size);
             int value = (int)((tail >> 1) >> (63 - size)) + (~(int)((long)tail >> 63) & (1 - (1 << size)));
             r.bits <<= total;
@@ -156,32 +176,37 @@ static void interval(const int i, __global const uchar *streams, __global const 
             }
             out[0] = (short)value;
             table = lookups + (ac[j] << LOOK);
-            int k = 0, mask = 0;
-            ++tokens;
-            do {
-                if (r.count < 32)
+            int k = 0, mask = 0, taken = 0;
+            for (; k < 63; ++taken) {
+                if (taken % REFILL == 0)
                     refill(streams, &r);
                 entry = table[r.bits >> (64 - LOOK)];
-                if (entry == 0 && (entry = long_code(codes + ac[j] * CODES, r.bits, 0)) == 0) {
-                    code = 2;
-                    break;
+                total = entry & 63;
+                if (total >= r.count) { /* a long code, or bits that ran short */
+                    if (r.count < 32)
+                        refill(streams, &r);
+                    entry = next(table, codes + ac[j] * CODES, r.bits, 0);
+                    if (entry == 0) {
+                        code = 2;
+                        break;
+                    }
+                    total = entry & 63;
                 }
-                total = entry & 31;
-                size = entry >> 5 & 15;
-                k += (entry >> 9) + 1;
+                size = entry >> 6 & 15;
+                k += (entry >> 10) + 1;
                 tail = r.bits << (total - size);
                 r.bits <<= total;
                 r.count -= total;
-                ++tokens;
                 if (k > 63)
                     break;
                 value = (int)((tail >> 1) >> (63 - size)) + (~(int)((long)tail >> 63) & (1 - (1 << size)));
                 const int place = ZIGZAG[k];
                 out[place] = (short)value;
                 mask |= size == 0 ? 0 : place; /* 16 zeros are a token, too */
-            } while (k < 63);
+            }
+            tokens += taken + (k > 63 ? 2 : 1); /* the DC value's, and one that left the loop */
             masks[block[j]] = (uchar)mask;
-            if (k > 63 && k < 128)
+            if (k > 63 && entry >> 10 != 63)
                 code = 3;
             if (r.count < r.zeros)
                 code = 1;

@@ -209,10 +209,10 @@ def test_look_ups_say_what_walking_the_codes_says(counts, is_dc):
         length = next((n for n in range(1, 17) if (n, bits >> (16 - n)) in known), 0)
         word = int(lookups[0, bits >> 5])
         if 0 < length <= huffman.LOOK:
-            run = 0 if is_dc else 127 if wanted & 15 == 0 and wanted != 0xF0 else wanted >> 4
-            assert word == run << 9 | (wanted & 15) << 5 | (length + (wanted & 15))
+            run = 0 if is_dc else 63 if wanted & 15 == 0 and wanted != 0xF0 else wanted >> 4
+            assert word == run << 10 | (wanted & 15) << 6 | (length + (wanted & 15))
         else:
-            assert word == 0
+            assert word == huffman.LONG
             found = next((n for n in range(12, 17) if bits < codes[0, n - 1]), 0)
             assert found == length
             if found:

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-#: Bits that one look-up takes.
-LOOK = 11
+#: Bits that one look-up takes, and what it says where the code is longer: more bits than a reader holds.
+LOOK, LONG = 11, 63
 
 #: The zigzag order: where in a block, row by row, value k stands.
 ZIGZAG = np.array(sorted(range(64), key=lambda p: (s := p // 8 + p % 8, p % 8 if s % 2 == 0 else p // 8)))
@@ -35,11 +35,11 @@ def fault(table: bytes, is_dc: bool) -> str | None:
 def build(tables: Sequence[tuple[bytes, bool]]) -> tuple[np.ndarray, np.ndarray]:
     """Return `lookups`, uint16 (n, 2048), and `codes`, int32 (n, 288), of tables and whether each is for DC.
 
-    A word of `lookups` is ``run << 9 | size << 5 | bits of the code and of the value behind it``; 0 where the code is
-    longer than 11 bits. ``run`` is 127 for the end of the block. A row of `codes` holds, for each length of code 1
+    A word of `lookups` is ``run << 10 | size << 6 | bits of the code and of the value behind it``; 63 where the code is
+    longer than 11 bits. ``run`` is 63 for the end of the block. A row of `codes` holds, for each length of code 1
     to 16, the least 16 bits that belong to no such or shorter code, and the symbol's index less the code; then symbols.
     """
-    lookups = np.zeros((len(tables), 1 << LOOK), np.uint16)
+    lookups = np.full((len(tables), 1 << LOOK), LONG, np.uint16)
     codes = np.zeros((len(tables), CODES), np.int32)
     for n, (table, is_dc) in enumerate(tables):
         counts = np.frombuffer(table, np.uint8, 16).astype(np.int64)
@@ -54,8 +54,8 @@ def build(tables: Sequence[tuple[bytes, bool]]) -> tuple[np.ndarray, np.ndarray]
         codes[n, 32 : 32 + len(symbols)] = symbols
         lengths = np.repeat(np.arange(1, 17), counts)
         size = symbols & 15
-        run = np.zeros_like(size) if is_dc else np.where((size == 0) & (symbols != 0xF0), 127, symbols >> 4)
-        word = run << 9 | size << 5 | (lengths + size)
+        run = np.zeros_like(size) if is_dc else np.where((size == 0) & (symbols != 0xF0), 63, symbols >> 4)
+        word = run << 10 | size << 6 | (lengths + size)
         short = lengths <= LOOK
         filled = np.repeat(word[short], 1 << (LOOK - lengths[short]))
         lookups[n, : len(filled)] = filled
