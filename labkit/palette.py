@@ -1,8 +1,9 @@
 """Colours of the two themes, and the arithmetic that shows that they can be told apart.
 
 The hues are those of Okabe and Ito (2008); lightness and chroma are moved so that every fill has a contrast
-of 3 to 1 with its background and any two differ by at least 14 (CIEDE2000) for protanopes, deuteranopes and
-tritanopes, too (simulated after Machado and others, 2009). Colour is never alone: each category has its own hatching.
+of 3 to 1 with its background and any two that share a lane differ by at least 14 (CIEDE2000) for protanopes,
+deuteranopes and tritanopes, too (simulated after Machado and others, 2009). Colour is never alone: where two
+categories share a lane, each has its own hatching.
 """
 
 from __future__ import annotations
@@ -58,16 +59,16 @@ THEMES = {
         name="light", background="#ffffff", ink="#1a1a1a", muted="#555555", line="#8a8a8a", lane="#f3f3f3",
         gap="#5a5a5a", node="#868686",
         fill={
-            "train": "#01429c", "kernel": "#01429c", "copy": "#6b6b6b", "read": "#b98100", "decode": "#8f1500",
-            "resize": "#158fe9", "map": "#4f7e62", "batch": "#4c2941", "other": "#6b6b6b",
+            "train": "#01429c", "kernel": "#01429c", "copy": "#8a8292", "read": "#b98100", "decode": "#8f1500",
+            "resize": "#158fe9", "map": "#4f7e62", "batch": "#4c2941", "other": "#8a8292",
         },
     ),
     "dark": Theme(
         name="dark", background="#16181c", ink="#ececec", muted="#b4b4b4", line="#6f757c", lane="#22252b",
         gap="#b0b0b0", node="#7f858c",
         fill={
-            "train": "#4277e6", "kernel": "#4277e6", "copy": "#a6a6a6", "read": "#fbd93b", "decode": "#e63a1a",
-            "resize": "#c2d8ff", "map": "#18b57e", "batch": "#9a6f87", "other": "#a6a6a6",
+            "train": "#4277e6", "kernel": "#4277e6", "copy": "#c0c0c0", "read": "#fbd93b", "decode": "#e63a1a",
+            "resize": "#c2d8ff", "map": "#18b57e", "batch": "#9a6f87", "other": "#c0c0c0",
         },
     ),
 }  # fmt: skip

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import html
 import io
 import json
 import os
 import struct
 import warnings
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,6 +154,69 @@ class Picture:
         with plain_style():
             self._make(theme(look)).savefig(out, format=form, dpi=DPI, metadata=words)
         return _small(out.getvalue(), self.title, self.alt) if form == "png" else out.getvalue()
+
+
+class Photographs:
+    """Photos side by side, each under its name, small: what a reader looks at before anything is measured.
+
+    A notebook shows one JPEG with alternative text; the text equivalent is a table of names, sizes in pixels and bytes.
+
+    Parameters
+    ----------
+    paths : mapping of str to path
+        The words above a photo, and its file.
+    columns : int
+        Photos in a row.
+
+    Raises
+    ------
+    ValueError
+        If there is no photo, or no column.
+    """
+
+    def __init__(self, paths: Mapping[str, str | os.PathLike[str]], columns: int = 5) -> None:
+        from PIL import Image
+
+        if not paths or columns < 1:
+            raise ValueError(f"{len(paths)} photos in {columns} columns; allowed: at least one of each")
+        self._paths, self._columns = {name: Path(path) for name, path in paths.items()}, columns
+        rows = []
+        for name, path in self._paths.items():
+            with Image.open(path) as photo:  # reads the header only
+                rows.append((name, f"{photo.width}×{photo.height} pixels", f"{path.stat().st_size:,} bytes"))
+        wide = [max(len(row[i]) for row in rows) for i in range(3)]
+        self.text = "\n".join(f"{a:<{wide[0]}}  {b:>{wide[1]}}  {c:>{wide[2]}}" for a, b, c in rows)
+        self.alt = f"{len(rows)} photo{'s' if len(rows) > 1 else ''}, each under its name: {', '.join(paths)}."
+
+    def __str__(self) -> str:
+        """Return the text equivalent."""
+        return self.text
+
+    __repr__ = __str__
+
+    def jpeg(self, name: str | None = None) -> bytes:
+        """Return the sheet as JPEG in a theme, by name; without one, in the theme in force."""
+        from matplotlib.figure import Figure
+        from PIL import Image
+
+        look, rows = theme(name), -(-len(self._paths) // self._columns)
+        out = io.BytesIO()
+        with plain_style():
+            figure = Figure(figsize=(9, 2 * rows), dpi=60, layout="constrained", facecolor=look.background)
+            for number, (words, path) in enumerate(self._paths.items(), 1):
+                axes = figure.add_subplot(rows, self._columns, number)
+                with Image.open(path) as photo:
+                    axes.imshow(photo.convert("RGB"))
+                axes.set_title(words, color=look.ink, parse_math=False)
+                axes.axis("off")
+            figure.savefig(out, format="jpeg")
+        return out.getvalue()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what a notebook shows: HTML, whose picture has its words in every viewer, a JPEG, and the text."""
+        jpeg = base64.b64encode(self.jpeg()).decode("ascii")
+        page = f'<img src="data:image/jpeg;base64,{jpeg}" alt="{html.escape(self.alt)}" style="max-width:100%">'
+        return {"text/html": page, "image/jpeg": jpeg, "text/plain": self.text}, {"image/jpeg": {"alt": self.alt}}
 
 
 @contextlib.contextmanager

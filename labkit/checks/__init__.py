@@ -96,8 +96,8 @@ class Report:
     def _repr_html_(self) -> str:
         lines = "".join(
             f"<tr><td style='text-align:left'>{_SIGN[f.status]}</td>"
-            f"<td style='text-align:left'>{'<strong>' if f.status == FAULT else ''}{f.name}"
-            f"{'</strong>' if f.status == FAULT else ''}</td>"
+            f"<th scope='row' style='text-align:left;font-weight:{'bold' if f.status == FAULT else 'normal'}'>"
+            f"{f.name}</th>"
             f"<td style='text-align:left'>{html.escape(f.text)}</td></tr>"
             for f in self.findings
         )

@@ -5,14 +5,22 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
+import anywidget
 import ipywidgets
 
 from labkit import scale
 from labkit.explorers.controls import Control
 
-_WIDE = {"description_width": "11.5em"}
+_WIDE = {"description_width": "12.5em"}
+
+
+class Names(anywidget.AnyWidget):
+    """What gives the sliders beside it their names and values in words for a screen reader; it shows nothing."""
+
+    _esm = Path(__file__).resolve().parent.parent / "static" / "controls.js"
 
 
 class Controls:
@@ -47,7 +55,8 @@ class Controls:
             self.buttons.append(button)
         rows = (self.buttons, list(self.sliders.values()))  # sliders in two columns, where the page is wide enough
         wrapped = [ipywidgets.Box(r, layout=ipywidgets.Layout(display="flex", flex_flow="row wrap")) for r in rows]
-        self.box = ipywidgets.VBox(wrapped)
+        self.box = ipywidgets.VBox([*wrapped, Names()])
+        self.box.add_class("labkit-controls")
 
     @property
     def position(self) -> dict[str, Any]:

@@ -381,7 +381,7 @@ const CSS = `
 .labkit-timeline button:disabled{opacity:.5;cursor:default}
 .labkit-timeline .lt-bar button[aria-pressed=true],.labkit-timeline .lt-bar button[aria-expanded=true]{outline:2px solid var(--focus);outline-offset:-2px}
 .labkit-timeline .lt-legend button{display:flex;align-items:center;gap:5px;background:var(--bg)}
-.labkit-timeline .lt-legend button[aria-pressed=false]{text-decoration:line-through;opacity:.6;border-style:dashed}
+.labkit-timeline .lt-legend button[aria-pressed=false]{text-decoration:line-through;border-style:dashed}
 .labkit-timeline .lt-legend canvas{width:24px;height:13px;flex:none}
 .labkit-timeline .lt-key{display:flex;align-items:center;gap:5px;font-size:12px;padding:0 5px}
 .labkit-timeline .lt-legend small,.labkit-timeline .lt-found{color:var(--muted);font-size:12px}
@@ -489,7 +489,7 @@ export class View {
     this.tip.hidden = true;
     this.detail = root.appendChild(make("div", "lt-detail"));
     this.live = root.appendChild(make("div", "lt-hidden", "", { "aria-live": "polite" }));
-    this.help = root.appendChild(make("div", "lt-panel", "", { role: "region", "aria-label": "keys and mouse" }));
+    this.help = root.appendChild(make("div", "lt-panel", "", { role: "region", "aria-label": "keys and mouse", tabindex: "0", "data-lm-suppress-shortcuts": "true" }));
     this.help.hidden = true;
     const keys = make("table");
     for (const [key, words] of KEYS) {
@@ -1349,9 +1349,10 @@ export class View {
       const body = t.createTBody();
       for (const cells of rows) {
         const row = body.insertRow();
-        for (const cell of cells) {
-          if (cell instanceof Node) row.insertCell().append(cell);
-          else row.append(make("td", typeof cell === "number" ? "n" : "", typeof cell === "number" ? cell.toLocaleString("en-US") : cell));
+        row.append(make("th", "", "", { scope: "row" }));
+        row.firstChild.append(cells[0]);
+        for (const cell of cells.slice(1)) {
+          row.append(make("td", typeof cell === "number" ? "n" : "", typeof cell === "number" ? cell.toLocaleString("en-US") : cell));
         }
       }
       this.panel.append(t);
