@@ -107,10 +107,12 @@ class Choices:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        def line(cells: tuple[str, ...], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+        def line(name: str, *cells: str) -> str:
+            rest = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+            return f'<tr><th scope="row">{html.escape(name)}</th>{rest}</tr>'
 
-        return "<table>" + line(self._head(), "th") + "".join(line(row, "td") for row in self._rows()) + "</table>"
+        head = "".join(f'<th scope="col">{html.escape(word)}</th>' for word in self._head())
+        return f"<table><tr>{head}</tr>{''.join(line(*row) for row in self._rows())}</table>"
 
 
 def estimate(dataset: Any, *, elements: int | None = None, sample: int = SAMPLE) -> Estimate:

@@ -32,15 +32,10 @@ print(album.summary())
 # One of each class. Can you tell the ten classes apart? So can a small network.
 
 # %% tags=["nbval-ignore-output"]
-import matplotlib.pyplot as plt
-# %config InlineBackend.figure_formats = ["jpeg"]
+from labkit.picture import Photographs
 
-fig, axes = plt.subplots(2, 5, figsize=(9, 4), dpi=60, layout="constrained")
-for number, ax in enumerate(axes.flat):
-    path = album.paths[list(album.labels).index(number)]
-    ax.imshow(tf.io.decode_jpeg(tf.io.read_file(path), channels=3))
-    ax.set_title(album.classes[number])
-    ax.axis("off")
+first = [album.paths[list(album.labels).index(number)] for number in range(len(album.classes))]
+Photographs(dict(zip(album.classes, first)))
 
 # %% [markdown]
 # ## Transform, step by step
