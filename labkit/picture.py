@@ -209,7 +209,7 @@ class Photographs:
                     axes.imshow(photo.convert("RGB"))
                 axes.set_title(words, color=look.ink, parse_math=False)
                 axes.axis("off")
-            figure.savefig(out, format="jpeg")
+            figure.savefig(out, format="jpeg", pil_kwargs={"quality": 45, "optimize": True})
         return out.getvalue()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
