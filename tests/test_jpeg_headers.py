@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import struct
 import tracemalloc
 
@@ -143,6 +144,18 @@ def test_a_header_cut_anywhere_is_truncated_or_damaged_at_a_byte_of_the_file():
         with pytest.raises(Damaged) as raised:
             jpeg.parse(data[:cut])
         assert raised.value.byte <= cut
+
+
+@given(st.lists(st.sampled_from([b"\xff", b"\x00", b"\xd9", b"\xd0", b"A"]), max_size=20))
+def test_a_scan_ends_at_the_first_255_of_those_before_a_marker(scan):
+    data = corpus.file("444", 640, 8, 80, restart=1)
+    frame = jpeg.parse(data)
+    data = data[: frame.start] + b"".join(scan)
+    ends = [m.start() for m in re.finditer(rb"\xff+[^\x00\xff\xd0-\xd7]", data[frame.start :])]
+    with pytest.raises(Damaged) as raised:
+        jpeg.intervals(data, frame)
+    if "where" not in str(raised.value):  # a restart marker, but not the one whose turn it is
+        assert raised.value.byte == (frame.start + ends[0] if ends else len(data))
 
 
 def test_restart_markers_split_a_scan_and_are_missed():

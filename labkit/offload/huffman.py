@@ -17,6 +17,7 @@ ZIGZAG = np.array(sorted(range(64), key=lambda p: (s := p // 8 + p % 8, p % 8 if
 CODES = 288
 
 
+@lru_cache(1024)
 def fault(table: bytes, is_dc: bool) -> str | None:
     """Return what is wrong with a table, 16 counts and then symbols, or None.
 

@@ -57,7 +57,7 @@ _PROCESSES = {
 #: Files that TensorFlow's decode_jpeg takes, too, and the card does not: how they begin.
 _OTHERS = {"PNG": b"\x89PNG", "GIF": b"GIF8"}
 
-_MARKER = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
+_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # a search is quick where the first byte is one and no more
 _PADDING = re.compile(rb"(?:\xff*\x00)*(?:\xff+(?=\xff)|\xff+\Z)?")
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 
@@ -337,6 +337,8 @@ def intervals(data: bytes, frame: Frame) -> list[tuple[int, int, int, int]]:
         return [(frame.start, len(data), 0, total)]
     following = _MARKER.search(data, frame.start)
     stop = following.start() if following else len(data)
+    if following:  # any number of 255s may stand before a marker
+        stop = frame.start + len(data[frame.start : stop].rstrip(b"\xff"))
     wanted = -(-total // frame.restart) - 1
     marks = [m.start() for m in _RESTART.finditer(data, frame.start, stop)][:wanted]
     for number, mark in enumerate(marks):
