@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+
+def kind() -> Any:
+    """Return tqdm's class for this place: a widget in a notebook, text elsewhere.
+
+    Text in Colab, too: of a widget it stores the model, in a form for which GitHub refuses the whole notebook.
+    """
+    if "google.colab" in sys.modules:
+        from tqdm.std import tqdm
+    else:
+        from tqdm.auto import tqdm
+    return tqdm
 
 
 @contextlib.contextmanager
@@ -22,7 +35,7 @@ def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.
     delay_s : float
         Seconds until there is somebody to wait: what is over before shows no bar.
     """
-    from tqdm.auto import tqdm
+    tqdm = kind()
 
     class Bar(tqdm):
         monitor_interval = 0  # no thread of its own

@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labkit import shipped
+from labkit import bars, shipped
 
 generator = shipped.module("data/lab_photos", "generator")
 
@@ -277,10 +277,8 @@ def _sweep(place: Path) -> None:
 
 def bar(total: int, what: str, progress: bool, delay_s: float = 0) -> Any:
     """Return a progress bar; silent if not wanted or when LABKIT_FAST is set."""
-    from tqdm.auto import tqdm
-
     silent = not progress or os.environ.get("LABKIT_FAST", "") not in ("", "0")
-    return tqdm(total=total, desc=what, unit="photo", disable=silent, delay=delay_s)
+    return bars.kind()(total=total, desc=what, unit="photo", disable=silent, delay=delay_s)
 
 
 def require_space(place: Path, needed: int, what: str) -> None:

@@ -16,7 +16,7 @@ MAY_IMPORT = {
     # left of Trace: data, pipelines' ends, the recorder
     "shipped": set(),
     "bars": set(),
-    "photo_files": {"shipped"},
+    "photo_files": {"bars", "shipped"},
     "photo_folder": {"photo_files"},
     "tfds_sets": {"photo_files", "shipped", "trace"},
     "photos": {"photo_files", "photo_folder", "shipped", "tfds_sets"},

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from labkit import simulate, view
+from labkit.explorers import colab_page
 from labkit.explorers.answers import Answer, Ideal, answer, ideal
 from labkit.explorers.controls import Control, Sheet
 from labkit.explorers.planning import ScaleExplorer, scale
@@ -139,6 +140,11 @@ class Explorer(Shown):
         from labkit.explorers.panel import Panel
 
         return Panel(self).box
+
+    @property
+    def page(self) -> colab_page.Page:
+        """The sliders as they are shown in Colab; new at every showing."""
+        return colab_page.of_pipeline(self)
 
 
 def explore(name: str, trace: Trace | None = None, *, position: str | None = None, **start: Any) -> Explorer:

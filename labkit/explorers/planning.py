@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from labkit import scale as scales
+from labkit.explorers import colab_page
 from labkit.explorers.controls import Control
 from labkit.explorers.shown import Shown
 from labkit.picture import Picture
@@ -72,6 +73,11 @@ class ScaleExplorer(Shown):
         from labkit.explorers.panel import PlanPanel
 
         return PlanPanel(self).box
+
+    @property
+    def page(self) -> colab_page.Page:
+        """The sliders as they are shown in Colab; new at every showing."""
+        return colab_page.of_plan(self)
 
     def position(self, plan: scales.Plan) -> dict[str, Any]:
         """Return where the sliders stand for a plan."""
