@@ -230,7 +230,7 @@ def test_a_click_on_a_gap_tells_its_cause(opened):
     assert first.startswith("Gap 3 of ")
     text = canvas.evaluate("c => c.closest('.labkit-timeline').timeline.scene.runs[0].gaps.texts[2]")
     assert text in first
-    assert re.search(r"work|Mul|MatMul|map|Map", text), "the cause names what the batch was waiting for"
+    assert "waiting for batch" in text, "the cause names what the accelerator was waiting for"
     assert said(canvas)
     page.keyboard.press("n")
     assert detail(canvas).startswith("Gap 4 of ")
