@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from asked import asked
 
 from labkit import grading
 from labkit.grading import check
@@ -26,7 +27,7 @@ def test_every_exercise_has_its_wrong_answers():
 
 @pytest.mark.parametrize(("number", "answer", "word"), [case(n, f, w) for n, cases in WRONG.items() for f, w in cases])
 def test_a_plausible_wrong_answer_fails_with_the_hint_that_fits(number, answer, word):
-    result = check(number, answer)
+    result = asked(number, answer)
     assert result.status == grading.FAILED
     assert word in result.hint, result
 

@@ -52,21 +52,24 @@ def _at_the_same_time(function: Any) -> None:
     from labkit import speed
     from labkit.exercises.answers import options
 
-    read, names = speed.Stage("read", 4, asleep=True), ["a", "b", "c", "d", "e", "f"]
+    read, names = speed.Stage("read", 12, asleep=True), ["a", "b", "c", "d", "e", "f"]
+
+    wide = options()
+    wide.threading.private_threadpool_size = 8  # on two cores, too, three shards can wait at the same time
 
     def open_shard(path: Any) -> Any:
-        records = tf.data.Dataset.range(6).map(read)
+        records = tf.data.Dataset.range(3).map(read)
         return records.map(lambda i: tf.strings.join([path, tf.strings.as_string(i)]))
 
     def own(**how: Any) -> Any:
-        shards = tf.data.Dataset.from_tensor_slices(names).with_options(options())
+        shards = tf.data.Dataset.from_tensor_slices(names).with_options(wide)
         return shards.interleave(open_shard, cycle_length=3, block_length=2, **how)
 
     hint = "read the three shards at the same time (num_parallel_calls)"
-    # The clock decides: what this answer can get wrong is in the graph, and a notebook is never told to run again.
-    figures = {"train_ms": 0.5, "records": 6, "cores": 4, "slack": 0.2, "measured": False}
-    task = speed.Task((read,), own, lambda: own(num_parallel_calls=3), hints={"slow": hint}, **figures)
-    speed.grade(lambda: call(function, names, open_shard).with_options(options()), task)
+    # What stands beside the shards, in Python that no clock can look into, only the race at the end sees.
+    hints = {"slow": hint, "measured": "what else do you do with each record, one after the other?"}
+    task = speed.Task((read,), own, lambda: own(num_parallel_calls=3), 0.5, records=3, slack=0.2, hints=hints)
+    speed.grade(lambda: call(function, names, open_shard).with_options(wide), task)
 
 
 @shows("03.1")

@@ -37,6 +37,27 @@ def mapped_in_parallel(function: Any) -> None:
     if node._deterministic != "true":
         kept = "given up" if node._deterministic == "false" else "left to the options of the dataset"
         raise Wrong(f"the order is {kept}: the task says that it is kept in any case (deterministic)")
+    _faster_than_one_call(function)
+
+
+def _faster_than_one_call(function: Any) -> None:
+    """Grade the speed of it: calls that wait, on four threads of their own, so that one core is enough."""
+    import tensorflow as tf
+
+    from labkit import speed
+    from labkit.exercises.answers import options
+
+    load, wide = speed.Stage("load", 12, lambda x: x * 10, asleep=True), options()
+    wide.threading.private_threadpool_size = 4
+    numbers = tf.data.Dataset.range(12).with_options(wide)
+    task = speed.Task(
+        (load,),
+        lambda: numbers.map(load),
+        lambda: numbers.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True),
+        0.5,
+        hints={"measured": "what else happens to each element, one after the other?"},
+    )
+    speed.grade(lambda: call(function, numbers, load), task)
 
 
 @shows("04.1")

@@ -94,27 +94,28 @@ def assembled(function: Any) -> None:
 
 
 def _never_waits(function: Any) -> None:
-    """Grade the pipeline on the simulated clock, where the buffer counts, and how deep it is."""
+    """Grade the pipeline on the simulated clock, where the buffer counts, and how deep it is; then let it run."""
     import tensorflow as tf
 
     from labkit import speed
     from labkit.exercises.answers import source
 
-    decode, augment = speed.Stage("decode", 6, lambda x: x * 10), speed.Stage("augment", 0.5, call_ms=6)
+    decode, augment = speed.Stage("decode", 10, lambda x: x * 10), speed.Stage("augment", 0.5, call_ms=14)
 
-    def own(ahead: int) -> Any:
-        kept = source(8).map(decode).cache().repeat(2).batch(4, drop_remainder=True).map(augment)
-        return kept.prefetch(ahead)
+    def batches(decoded: Any) -> Any:
+        return decoded.batch(4, drop_remainder=True).map(augment)
 
     task = speed.Task(
         (decode, augment),
-        lambda: own(0),
-        lambda: own(tf.data.AUTOTUNE),
-        10,
+        lambda: batches(source(8).repeat(2).map(decode)),
+        lambda: batches(source(8).map(decode).cache().repeat(2)).prefetch(tf.data.AUTOTUNE),
+        16,
         ordered=False,
         most_buffered=32,
-        measured=False,
-        hints={"slow": "prefetch so that the next batch is made while this one trains"},
+        hints={
+            "slow": "prefetch so that the next batch is made while this one trains",
+            "measured": "what else do you do with each element or batch, besides decode and augment?",
+        },
     )
     speed.grade(lambda: call(function, source(8), decode, augment), task)
 

@@ -16,6 +16,20 @@ def _flat(paths, open_shard):
     return tf.data.Dataset.from_tensor_slices(paths).flat_map(open_shard)
 
 
+def _looked_at_one_by_one(paths, open_shard):
+    """Read three shards at the same time, then look at each record in Python: only a clock on the wall sees it."""
+    import time
+
+    import tensorflow as tf
+
+    def look(record):
+        time.sleep(0.02)
+        return record
+
+    right = _interleaved(cycle_length=3, block_length=2, num_parallel_calls=3, deterministic=True)
+    return right(paths, open_shard).map(lambda r: tf.ensure_shape(tf.numpy_function(look, [r], tf.string), []))
+
+
 def _pool_of_cores(dataset, threads):
     import tensorflow as tf
 
@@ -42,6 +56,7 @@ WRONG = {
         (_interleaved(cycle_length=2, block_length=3, num_parallel_calls=2), "swapped"),
         (_interleaved(cycle_length=3, block_length=2, num_parallel_calls=1, deterministic=True), "at the same time"),
         (lambda paths, open_shard: _flat(paths[:3], open_shard), "exactly once"),
+        (_looked_at_one_by_one, "with each record, one after the other"),
     ],
     "03.2": [
         (lambda shards, at_once, open_ms, stream_ms: shards * (open_ms + stream_ms), "one shard after the other"),

@@ -1,5 +1,27 @@
 """Right shape, wrong idea: what students hand in for notebook 04, and a word of the hint that must come back."""
 
+
+def _counted_behind_a_lock(dataset, function):
+    """Map in parallel, and let each call wait for a lock that no graph shows: only a clock on the wall sees it."""
+    import threading
+    import time
+
+    import tensorflow as tf
+
+    lock = threading.Lock()
+
+    def count(x):
+        with lock:
+            time.sleep(0.025)
+        return x
+
+    def counted(x):
+        made = function(x)
+        return tf.ensure_shape(tf.numpy_function(count, [made], made.dtype), made.shape)
+
+    return dataset.map(counted, num_parallel_calls=-1, deterministic=True)
+
+
 WRONG = {
     "04.1": [
         (lambda dataset, function: dataset.map(function), "num_parallel_calls"),
@@ -11,6 +33,7 @@ WRONG = {
             "expected",
         ),
         (lambda dataset, function: [function(x) for x in dataset], "tf.data.Dataset"),
+        (_counted_behind_a_lock, "to each element, one after the other"),
     ],
     "04.2": [
         (lambda rate, cpu_ms: rate * cpu_ms, "milliseconds"),

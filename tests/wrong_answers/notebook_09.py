@@ -33,6 +33,24 @@ def _ahead_by_everything(elements, decode, augment):
     return _not_ahead(elements, decode, augment).prefetch(100_000)
 
 
+def _saved_on_the_way(elements, decode, augment):
+    """Do all that is asked, and write each batch somewhere: only a clock on the wall sees it."""
+    import time
+
+    import tensorflow as tf
+
+    def save(batch):
+        time.sleep(0.12)
+        return batch
+
+    def saved(batch):
+        same = tf.numpy_function(save, [batch], batch.dtype)
+        return tf.ensure_shape(same, batch.shape)
+
+    made = elements.map(decode).cache().repeat(2).batch(4, drop_remainder=True).map(augment)
+    return made.map(saved).prefetch(1)
+
+
 WRONG = {
     "09.1": [
         (lambda fetch, prep, train: 1 / (1 / fetch + 1 / prep + 1 / train) / train, "same time"),
@@ -51,5 +69,6 @@ WRONG = {
         (_one_epoch, "batches came out"),
         (_ahead_by_nothing, "while this one trains"),
         (_ahead_by_everything, "memory"),
+        (_saved_on_the_way, "besides decode and augment"),
     ],
 }
