@@ -10,8 +10,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export TF_CPP_MIN_LOG_LEVEL = 2
 export TF_ENABLE_ONEDNN_OPTS = 0
 
+# Two files of tests at a time, in the order of their names; the tests of one file share what they open.
+TWO   := -n 2 --dist loadfile --no-loadscope-reorder
+NBVAL := $(TWO) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
+
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-kernels-oclgrind lab release grade data doctor notebooks lint fix bench constraints chromium oclgrind clean
+.PHONY: help tour test test-colab test-kernels-oclgrind soak lab release grade data doctor notebooks lint fix bench constraints chromium oclgrind clean
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,13 +23,21 @@ help: ## list the verbs
 tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, write build/tour/index.html
 	@$(BIN)/labkit tour
 
-test: $(READY) chromium ## run everything: unit tests, every notebook under nbval, the browser test
+test: $(READY) chromium ## run the tests: all rooms, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest
-	@$(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
+	@$(BIN)/python -m pytest $(TWO) -m "not colab"
+	@$(BIN)/python -m pytest $(NBVAL)
+
+test-colab: $(READY) ## run every notebook alone in an environment with Colab's packages, which is made first
+	@$(BIN)/labkit data --scale tiny
+	@$(BIN)/python -m pytest -m colab tests
 
 test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py
+
+soak: $(READY) ## run every notebook under nbval ROUNDS times (20) while another process takes a core
+	@$(BIN)/labkit data --scale tiny
+	@$(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),20) -- $(NBVAL)
 
 lab: $(READY) ## open JupyterLab on notebook 00
 	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_read_a_timeline.ipynb
