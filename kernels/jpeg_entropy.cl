@@ -14,7 +14,7 @@
  * intervals     input      const int*     (m, 8)           frame, first byte, end byte, first MCU, MCUs, last of its scan
  * coefficients  output     short*         (blocks, 64)     quantised, natural order (row by row)
  * masks         output     uchar*         (blocks,)        OR of the positions of all AC values that are not 0
- * results       output     int*           (m, 8)           0 code, 1 byte of `streams`, 2 tokens, 3 finished MCUs
+ * results       output     int*           (m, 8)           0 code, 1 byte of `streams`, 2 finished MCUs
  * first         input      int            ()               the first interval of this launch
  * count         input      int            ()               intervals of this launch
  *
@@ -149,7 +149,7 @@ static void interval(const int i, __global const uchar *streams, __global const 
     }
     Reader r = {0, 0, 0, first, intervals[i * INTERVAL + 2]};
     int predicted[4] = {0, 0, 0, 0};
-    int tokens = 0, code = 0, done = 0;
+    int code = 0, done = 0;
     int left = across - mcu % across;
     for (; done < mcus && code == 0; ++done) {
         for (int j = 0; j < per_mcu; ++j) {
@@ -204,7 +204,6 @@ static void interval(const int i, __global const uchar *streams, __global const 
                 out[place] = (short)value;
                 mask |= size == 0 ? 0 : place; /* 16 zeros are a token, too */
             }
-            tokens += taken + (k > 63 ? 2 : 1); /* the DC value's, and one that left the loop */
             masks[block[j]] = (uchar)mask;
             if (k > 63 && entry >> 10 != 63)
                 code = 3;
@@ -228,8 +227,7 @@ static void interval(const int i, __global const uchar *streams, __global const 
     __global int *result = results + i * RESULT;
     result[0] = code;
     result[1] = at;
-    result[2] = tokens;
-    result[3] = code == 0 ? done : done - 1;
+    result[2] = code == 0 ? done : done - 1;
 }
 
 __kernel void jpeg_entropy(__global const uchar *restrict streams, __global const ushort *restrict lookups,

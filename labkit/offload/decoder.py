@@ -238,7 +238,7 @@ class Decoder:
                     continue
             if code == "truncated" and at + 1 < len(data):
                 code, text = "data", "a marker stands where the image still wants data"
-            bad[n] = code, f"{text}, in unit {mcu + int(results[i, 3])} of {math.prod(found.frames[n].mcus)}", at
+            bad[n] = code, f"{text}, in unit {mcu + int(results[i, 2])} of {math.prod(found.frames[n].mcus)}", at
         ends = np.flatnonzero(np.diff(owner, append=len(found.kept)))
         for n, at in enumerate(results[ends, 1].tolist()):
             data, frame = images[found.kept[n]], found.frames[n]
