@@ -15,10 +15,12 @@ import nbformat
 import pytest
 from assistive import CONTRAST, STOPS, Page, ciede2000, nameless, tabbed
 from browser import run_all
+from test_colab_page import colab  # noqa: F401 - a fixture
 from test_timeline_js import MODEL, MODULE, job, labelled
 from test_view import BLIND, lab
 
-from labkit import charts, grading, journal, palette, predictions, results
+from labkit import charts, checks, explorers, grading, journal, memory, palette, predictions, results
+from labkit.measures import Measures
 from labkit.palette import THEMES, contrast
 from labkit.picture import Photographs
 from labkit.scene import Scene
@@ -26,7 +28,7 @@ from labkit.timeline import Timeline
 from labkit.trace import CATEGORIES
 
 ROOT = Path(__file__).resolve().parent.parent
-STORED = [*sorted((ROOT / "notebooks").rglob("*.ipynb"))]
+STORED = [p for p in sorted((ROOT / "notebooks").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
 SOURCES = [
     *sorted((ROOT / "notebooks" / "source").glob("*.py")),
     *sorted((ROOT / "notebooks/assignments").glob("ps*.py")),
@@ -87,6 +89,17 @@ def test_photos_have_names_sizes_and_words_in_every_viewer(album):
     assert sheet.jpeg("dark") != sheet.jpeg("light")
     with pytest.raises(ValueError, match="0 photos in 5 columns; allowed: at least one of each"):
         Photographs({})
+
+
+def test_every_table_that_the_lab_shows_has_named_rows_and_columns():
+    import tensorflow as tf
+
+    data = tf.data.Dataset.range(8)
+    runs = Measures.from_traces({"a": [job()], "b": [job(wait=2)]})
+    for table in (memory.choices({"numbers": data}), checks.inspect(data.batch(2), steps=4), runs):
+        page = table._repr_html_()
+        assert words_missing({"data": {"text/html": page, "text/plain": repr(table)}}) is None, page[:200]
+        assert 'scope="row"' in page.replace("'", '"')
 
 
 # -- (b) colours ----------------------------------------------------------------------------------
@@ -297,6 +310,21 @@ def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(chromium, lab)
     lab.end_sessions()
 
 
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_explorers_of_colab_need_no_mouse_either(colab, chromium, scheme):  # noqa: F811
+    for number, made in enumerate((explorers.explore("03"), explorers.scale())):
+        page = chromium.new_page(viewport={"width": 1000, "height": 900}, color_scheme=scheme)
+        head = '<!doctype html><meta name="color-scheme" content="light dark"><button id="before">before</button>'
+        html = made._repr_mimebundle_()[0]["text/html"]
+        page.set_content(f'{head}<div id="page{number}">{html}</div><button>after</button>')
+        page.locator("#before").focus()
+        assert len(tabbed(page, f"#page{number}")) == page.evaluate(STOPS, f"#page{number}") > 8
+        assert nameless(page, f"#page{number}") == []
+        assert page.evaluate(CONTRAST, f"#page{number}") == []
+        page.close()
+
+
 # -- (d) headings, links, pages ---------------------------------------------------------------------
 
 
@@ -345,7 +373,6 @@ def test_a_jump_is_found(levels):
 def pages(tmp_path, monkeypatch):
     """The two pages that the lab writes: the tour, and a class of one."""
     from labkit import tour, view
-    from labkit.measures import Measures
 
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(journal, "session", journal.Journal())
@@ -381,6 +408,7 @@ def test_pages_can_be_read_and_walked_by_keys_in_both_themes(pages, chromium, sc
     for path in pages.values():
         page = chromium.new_page(viewport={"width": 700, "height": 900}, color_scheme=scheme)
         page.goto(path.as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         assert page.evaluate(CONTRAST, "body") == []
         assert nameless(page, "body") == []
         stops = tabbed(page, "main, section, div, nav, figure, details, p")
