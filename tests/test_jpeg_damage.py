@@ -128,6 +128,16 @@ def test_what_is_wrong_is_told_with_the_byte_of_the_file(decoder):
     assert str(states[0]).startswith("not decoded: the data end before the image does, in unit ")
 
 
+def test_the_unit_that_is_told_is_the_first_one_whose_bits_are_missing(decoder):
+    data = corpus.file("444", 64, 64, 95, restart=4)
+    stretches = jpeg.intervals(data, jpeg.parse(data))
+    # An interval that lost its last bytes breaks off in its last unit: three of four are finished.
+    files = [data[: end - 3] + data[end:] for _, end, _, _ in stretches[:-1]]
+    _, states = decode_among_good(decoder, files)
+    for state, (_, _, first, count) in zip(states, stretches, strict=False):
+        assert f", in unit {first + count - 1} of 64" in str(state)
+
+
 PADDINGS = (b"\0", b"\0\0", b"\xff\0", b"\0\xff\0\0", bytes(500))
 
 
