@@ -80,6 +80,7 @@ def test_a_progress_bar_is_text_in_colab_and_a_widget_elsewhere(colab):
     assert bars.kind().__module__ != "tqdm.std"
 
 
+@pytest.mark.browser
 def test_the_sliders_of_a_page_take_the_keyboard_and_show_the_kernels_answer(colab, chromium):
     """A real browser in front, the explorer behind; only Colab's way between them stands in."""
     explorer = explorers.explore("02")

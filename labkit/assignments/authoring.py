@@ -92,7 +92,7 @@ def _check(path: Path, cells: list[Any], points: float) -> None:
         if "_test_" in grade_id and grade_id.split("_test_")[0] not in ids:
             raise ValueError(f"{path.name}: {grade_id} tests an exercise that has no solution cell")
     for cell in cells:
-        if cell.cell_type == "code" and "%pip" not in cell.source:
+        if cell.cell_type == "code" and " -m pip install " not in cell.source:
             ast.parse(cell.source)
 
 
