@@ -20,6 +20,7 @@ import nbformat
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
+from packaging.requirements import Requirement
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent.parent / "build"
@@ -117,7 +118,7 @@ class Runtime:
         """Return the names of the packages in the layer: all that was installed here, anew or once more."""
         (place,) = (self.folder / "python" / "lib").glob("python*/site-packages")
         names = {found.metadata["Name"] for found in distributions(path=[str(place)])}
-        return {name.lower().replace("_", "-") for name in names}
+        return set(map(plain, names))
 
     def open(self, path: Path, cells: int | None = None, **variables: str) -> nbformat.NotebookNode:
         """Run a notebook as Colab does that was sent its badge: the file alone, from top to bottom.
@@ -232,6 +233,18 @@ def preinstalled() -> Path:
             subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", str(PINS)], check=True)
             stamp.write_text(key)
     return python
+
+
+def pins(version: str) -> set[str]:
+    """Return the pins that hold for a Python (``"3.13"``), each as ``name==version``, spelt as pip compares them."""
+    found = (Requirement(line) for line in PINS.read_text().splitlines() if "==" in line)
+    holds = (r for r in found if r.marker is None or r.marker.evaluate({"python_version": version}))
+    return {f"{plain(r.name)}{r.specifier}" for r in holds}
+
+
+def plain(name: str) -> str:
+    """Return the name of a package, or a line of ``pip freeze``, as pip compares them."""
+    return name.lower().replace("_", "-")
 
 
 def pythons() -> Iterator[str]:
