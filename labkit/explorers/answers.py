@@ -131,6 +131,10 @@ def answer(title: str, costs: Costs, knobs: Knobs, note: str = "") -> Answer:
     each = knobs.batch_size * knobs.accelerators
     steps = min(_STEPS, max(_FEWEST, _IMAGES // each))
     warmup = 2 + math.ceil(knobs.prefetch / knobs.accelerators)
+    if (turn := math.ceil(knobs.cycle_length / each)) > 1:
+        # Files of a cycle get ahead of each other and then come at once: only whole turns have the rate of all.
+        steps = turn * math.ceil(steps / turn)
+        warmup += 2 * turn
     return Answer(title, costs, knobs, simulate.run(costs, knobs, steps=steps, warmup=warmup, name=title), note)
 
 
