@@ -1,7 +1,7 @@
 """How often does noise decide a grade? Right and wrong pipelines, graded again and again beside competing processes.
 
     python benchmarks/grading_noise.py            # about ten minutes on two cores
-    python benchmarks/grading_noise.py --minutes 20
+    python benchmarks/grading_noise.py --minutes 45   # about 300 wrong answers
     python benchmarks/grading_noise.py --minutes 1 --competing 0 3
 
 Each competing process computes without pause. Right answers are built in several ways; wrong ones look right to
@@ -28,7 +28,7 @@ import tensorflow as tf  # noqa: E402 - the environment must be prepared first
 BUSY = "while True: sum(i * i for i in range(10_000))"
 
 
-def source(elements: int = 24):
+def source(elements: int = 16):
     """Return numbers under the options of a naive pipeline, with a pool that may wait."""
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
@@ -106,7 +106,7 @@ def tasks():
             return value
 
         def open_shard(number):
-            records = tf.data.Dataset.range(6).map(fetch)
+            records = tf.data.Dataset.range(3).map(fetch)
             if wait_ms:
                 records = records.map(lambda r: tf.ensure_shape(tf.numpy_function(wait, [r], tf.int64), []))
             return records.map(lambda record: number * 10 + record)
@@ -116,7 +116,7 @@ def tasks():
 
     yield (
         "interleave",
-        speed.Task((fetch,), lambda: shards(None), lambda: shards(3), 0.5, records=6),
+        speed.Task((fetch,), lambda: shards(None), lambda: shards(3), 0.5, records=3),
         [lambda: shards(3), lambda: shards(tf.data.AUTOTUNE)],
         [lambda: shards(3, wait_ms=40)],
     )
@@ -142,7 +142,8 @@ def main() -> None:
         rivals = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(rivals_now)]
         try:
             for _, task, right, wrong in known:
-                for answer in right:
+                # One of the right answers for each wrong one, another one in every turn.
+                for answer in [right[(number + i) % len(right)] for i in range(len(wrong))]:
                     counts[rivals_now, "right", graded(task, answer)] += 1
                 for answer in wrong:
                     counts[rivals_now, "wrong", graded(task, answer)] += 1

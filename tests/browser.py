@@ -143,8 +143,11 @@ def run_all(page, seconds=300):
     raise AssertionError(f"Run All did not reach the last cell: {numbers}")
 
 
-def walk(page, name):
-    """Scroll through the notebook from its top, keep a screenshot of each screen, return how the pictures looked."""
+def walk(page, name, expected=None, pause_ms=250):
+    """Scroll through the notebook from its top, keep a screenshot of each screen, return how the pictures looked.
+
+    Where fewer or more pictures than `expected` were met, the page was slow: it is walked again, slowly.
+    """
     SHOTS.mkdir(parents=True, exist_ok=True)
     for old in SHOTS.glob(f"{name}-[0-9]*.png"):
         old.unlink()
@@ -152,7 +155,7 @@ def walk(page, name):
     box = page.locator(".jp-WindowedPanel-outer").first
     box.evaluate("e => e.scrollTo(0, 0)")
     for number in range(60):
-        page.wait_for_timeout(700)
+        page.wait_for_timeout(pause_ms)
         for image in page.query_selector_all(".jp-OutputArea-output img"):
             size = image.evaluate(
                 "i => i.parentElement && [i.src.length, i.naturalWidth, i.clientWidth, i.parentElement.clientWidth]"
@@ -165,4 +168,6 @@ def walk(page, name):
         )
         if not moved:
             break
+    if expected not in (None, len(pictures)) and pause_ms < 1500:
+        return walk(page, name, pause_ms=1500)
     return list(pictures.values())
