@@ -117,6 +117,16 @@ def host(url):
     return "nobody" if url == BADGE or not url.startswith("http") else urlsplit(url).hostname
 
 
+def wear(page, theme):
+    """Change the theme of a page that is open, as its reader would by the menu."""
+    page.emulate_media(color_scheme=theme)
+    page.evaluate(
+        "name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})",
+        f"JupyterLab {theme.capitalize()}",
+    )
+    page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'", timeout=30_000)
+
+
 #: What a notebook's own model says of its code cells: their numbers, what failed, whether the kernel rests.
 STATE = """() => { const panel = window.jupyterapp.shell.currentWidget, m = panel.content.model.cells;
   const code = [...Array(m.length).keys()].map(i => m.get(i)).filter(c => c.type === 'code');

@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 
 import pytest
-from browser import ROOT, SHOTS, walk
+from browser import ROOT, SHOTS, walk, wear
 
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
-def test_the_stored_notebook_shows_its_pictures(chromium, lab, path, theme):
-    page, hosts = lab.open(chromium, path.name, theme)
+def test_the_stored_notebook_shows_its_pictures(chromium, lab, path):
+    page, hosts = lab.open(chromium, path.name, "light")
     outputs = [o.get("data", {}) for c in json.loads(path.read_text())["cells"] for o in c.get("outputs", [])]
     stored = sum(
         bool(o.keys() & {"image/png", "image/jpeg"}) or "<img" in "".join(o.get("text/html", "")) for o in outputs
     )
-    pictures = walk(page, f"{path.stem}-{theme}", stored)
-    assert len(pictures) == stored > 0
-    for _, natural, shown, room in pictures:
-        assert natural > 0, "a picture does not decode"
-        assert shown <= room, "a picture is wider than its cell"
+    for theme in ("light", "dark"):
+        wear(page, theme)
+        pictures = walk(page, f"{path.stem}-{theme}", stored)
+        assert len(pictures) == stored > 0
+        for _, natural, shown, room in pictures:
+            assert natural > 0, "a picture does not decode"
+            assert shown <= room, "a picture is wider than its cell"
     assert hosts - {"nobody"} == {"localhost"}, f"the page talks to {hosts}"
     page.close()
 
