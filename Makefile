@@ -10,8 +10,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export TF_CPP_MIN_LOG_LEVEL = 2
 export TF_ENABLE_ONEDNN_OPTS = 0
 
-# Three files of tests at a time, as a good part of them waits; the tests of one file share what they open.
-SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
+# Two files of tests at a time; the tests of one file share what they open.
+SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
 NBVAL  := $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
@@ -25,7 +25,8 @@ tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, 
 
 test: $(READY) chromium ## run the tests: all rooms, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest $(SPREAD) -m "not colab"
+	@$(BIN)/python -m pytest $(SPREAD) -m "not colab and not alone"
+	@$(BIN)/python -m pytest -m alone tests
 	@$(BIN)/python -m pytest $(NBVAL)
 
 test-colab: $(READY) ## run every notebook alone in an environment with Colab's packages, which is made first

@@ -135,15 +135,16 @@ def prepared(files):
 
 
 def agreeing(build, accelerator, model, **more) -> Differential:
-    """Return the closest of up to three tries: a machine that is busy elsewhere hits the three runs unequally."""
+    """Return the closest of up to five tries: a machine that is busy elsewhere hits the three runs unequally."""
     tries = []
-    for _ in range(3):
+    for _ in range(5):
         tries.append(diagnosis.differential(build, accelerator, storage=model, steps=10, **more))
         if tries[-1].difference <= AGREE:
             break
     return min(tries, key=lambda result: result.difference)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("build", "step_ms", "main"),
     [(sequential, 20, "fetch_stall"), (overlapped, 15, "fetch_stall"), (prepared, 10, "prep_stall")],
@@ -157,12 +158,14 @@ def test_one_run_and_three_agree_within_five_points(files, build, step_ms, main)
     assert result.step_ms["synthetic"] <= 1.5 * result.step_ms["cold"]
 
 
+@pytest.mark.alone
 def test_an_accelerator_that_is_the_limit_has_no_stall(files):
     result = agreeing(overlapped(files), accelerators.modelled(step_ms=80), storage.PRESETS["NVMe"], rounds=1)
     assert result.ingestion > 0.85
     assert result.fetch_stall < 0.1
 
 
+@pytest.mark.alone
 def test_real_files_are_dropped_before_a_cold_run_and_read_before_a_warm_one(files):
     dataset = sequential(files)(tf.io.read_file)
     result = diagnosis.differential(

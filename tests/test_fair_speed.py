@@ -203,6 +203,7 @@ def test_a_stub_is_open():
     assert graded(lambda: None).status == grading.OPEN
 
 
+@pytest.mark.alone
 def test_what_only_a_measurement_can_tell_never_passes():
     """A wait that neither the graph nor the clock can see."""
 

@@ -383,6 +383,7 @@ def test_costs_are_shared_out_among_threads_that_shared_the_cores():
     assert math.isclose(model.costs.mean_ms["decode"], 4, rel_tol=0.03)
 
 
+@pytest.mark.alone
 def test_a_recorded_run_predicts_a_parallel_one():
     import tensorflow as tf
 
