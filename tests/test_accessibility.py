@@ -283,9 +283,13 @@ def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(chromium, lab)
         page.evaluate(f"document.querySelectorAll('.labkit-controls')[{number}].id = 'controls{number}'")
         root = f"#controls{number}"
         assert nameless(page, root) == []
-        page.locator(f"{root} button").first.focus()
-        page.keyboard.press("Shift+Tab")
-        assert len(tabbed(page, root)) == page.evaluate(STOPS, root) > 8
+        for _ in range(5):
+            page.locator(f"{root} button").first.focus()
+            page.keyboard.press("Shift+Tab")
+            if stops := tabbed(page, root):
+                break
+            page.wait_for_timeout(1_000)  # JupyterLab takes the focus once more when it is done with a cell
+        assert len(stops) == page.evaluate(STOPS, root) > 8
         sliders = page.locator(f"{root} [role=slider]")
         for k in range(sliders.count()):
             words = sliders.nth(k).evaluate(
