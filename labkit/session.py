@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit import xplane
+from labkit import interrupts, xplane
 from labkit.trace import CATEGORIES, Thread, Trace
 from labkit.work import Tally, count_images
 
@@ -194,9 +194,11 @@ def drive(
         If the dataset is over before the first step after the warm-up, or its elements are not batches.
     RecordingError
         If the pipeline or the train step fails, or the profiler is in use.
+    KeyboardInterrupt
+        If it came, even where Python forgets it: see `labkit.interrupts`.
     """
-    with Session() as session:
-        driver = _Driver(dataset, accelerator, label, session)
+    with interrupts.heard() as stopped, Session() as session:
+        driver = _Driver(dataset, accelerator, label, session, stopped)
         try:
             if max_events is not None:
                 # The first session of a process loads what it needs. It also tells whether another one runs.
@@ -250,14 +252,17 @@ def known_steps(dataset: Any, steps: int | None, warmup: int) -> int | None:
 class _Driver:
     """The loop, in pieces."""
 
-    def __init__(self, dataset: Any, accelerator: Any, label: str, session: Session) -> None:
+    def __init__(
+        self, dataset: Any, accelerator: Any, label: str, session: Session, stopped: Callable[[], None]
+    ) -> None:
         from tensorflow.profiler.experimental import Trace as Mark
 
-        self.mark, self.accelerator, self.label, self.session = Mark, accelerator, label, session
+        self.mark, self.accelerator, self.label, self.session, self.stopped = Mark, accelerator, label, session, stopped
         self.dataset, self.iterator, self.run, self.most_bytes = dataset, None, Drive(), math.inf
 
     def take(self, where: str) -> Any:
         """Return the next batch, or None at the end of the dataset."""
+        self.stopped()
         try:
             if self.iterator is None:
                 self.iterator = iter(self.dataset)

@@ -445,6 +445,37 @@ def test_an_interrupt_stops_the_profiler_and_goes_on_up(tf, at):
     assert recorder.record(tf.data.Dataset.range(20).batch(1), FAST, steps=5).meta["steps"] == 5
 
 
+@pytest.mark.parametrize("at", [0, 1, 4, 6])
+def test_an_interrupt_that_python_forgets_is_heard(tf, at, monkeypatch):
+    """TensorFlow deletes an executor per batch, and what is raised in a ``__del__`` goes no further."""
+    forgotten = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: forgotten.append(what.exc_type))
+
+    class Deaf:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)  # the signal is served here at the latest
+
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        recorder.record(tf.data.Dataset.range(20).batch(1), Counting(at, lambda: Deaf() and None), steps=5)
+    assert forgotten == [KeyboardInterrupt]
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert recorder.record(tf.data.Dataset.range(20).batch(1), FAST, steps=5).meta["steps"] == 5
+
+
+def test_a_handler_of_somebody_else_keeps_the_interrupt(tf):
+    """What it decides is final: a server that only counts interrupts goes on."""
+    counted = []
+    before = signal.signal(signal.SIGINT, lambda *_: counted.append(1))
+    try:
+        interrupt = Counting(3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        assert recorder.record(tf.data.Dataset.range(20).batch(1), interrupt, steps=5).meta["steps"] == 5
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert counted == [1]
+
+
 def test_a_kept_error_keeps_no_iterator_alive(tf):
     closed = threading.Event()
 
