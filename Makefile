@@ -9,9 +9,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Quiet, repeatable TensorFlow: no banners on stderr, the same kernels everywhere.
 export TF_CPP_MIN_LOG_LEVEL = 2
 export TF_ENABLE_ONEDNN_OPTS = 0
+# Many short processes import labkit; each would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-# Two files of tests at a time; the tests of one file share what they open.
-SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
+# Four files of tests at a time, since many wait; the tests of one file share what they open.
+SPREAD := -n 4 --dist loadfile --no-loadscope-reorder
 NBVAL  := $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
@@ -27,7 +29,7 @@ test: $(READY) chromium ## run the tests: all rooms, the browser, every notebook
 	@$(BIN)/labkit data --scale tiny
 	@$(BIN)/python -m pytest $(SPREAD) -m "not colab and not alone"
 	@$(BIN)/python -m pytest -m alone tests
-	@$(BIN)/python -m pytest $(NBVAL)
+	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 
 test-colab: $(READY) ## run every notebook alone in an environment with Colab's packages, which is made first
 	@$(BIN)/labkit data --scale tiny
@@ -38,7 +40,7 @@ test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgri
 
 soak: $(READY) ## run every notebook under nbval ROUNDS times (20) while another process takes a core
 	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),20) -- $(NBVAL)
+	@LABKIT_FAST=1 $(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),20) -- $(NBVAL)
 
 lab: $(READY) ## open JupyterLab on notebook 00
 	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_read_a_timeline.ipynb

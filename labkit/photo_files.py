@@ -277,7 +277,7 @@ def _sweep(place: Path) -> None:
 
 def bar(total: int, what: str, progress: bool, delay_s: float = 0) -> Any:
     """Return a progress bar; silent if not wanted or when LABKIT_FAST is set."""
-    silent = not progress or os.environ.get("LABKIT_FAST", "") not in ("", "0")
+    silent = not progress or bars.fast()
     return bars.kind()(total=total, desc=what, unit="photo", disable=silent, delay=delay_s)
 
 

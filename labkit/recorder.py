@@ -29,6 +29,9 @@ __all__ = ["RecordingError", "graph", "measure", "options", "record"]
 #: CPU time of one event of the profiler; 0.6 to 1.9 µs were measured on two-core machines.
 EVENT_NS = 1_300
 
+#: Rounds of a comparison where LABKIT_FAST is set.
+FAST_ROUNDS = 2
+
 #: Recording is said to distort a pipeline where the profiler takes more than this share of the CPU time of the
 #: process, and this share of the window. Photos: 2 %; elements of 32×32 that are mapped one by one: 15 to 50 %.
 DISTORTS, NOTICED = 0.10, 0.02
@@ -60,7 +63,7 @@ def record(
         Steps before the window, the first batch included. Where the job might have more than `max_events`, the
         last one is profiled to count them, if it is not the first batch.
     repeats : int
-        The trace of the repeat with the median throughput is returned.
+        The trace of the repeat with the median throughput is returned. LABKIT_FAST allows two at most.
     name : str, optional
         What views call the pipeline.
     max_events : int
@@ -93,7 +96,7 @@ def record(
     """
     plan = _Plan(accelerator, steps, warmup, max_events)
     label = plan.check(dataset, name)
-    repeats = _whole("repeats", repeats)
+    repeats = _rounds(repeats)
     if not isinstance(live, bool):
         raise TypeError(f"live is {live!r:.60}; allowed: True or False")
     with live_view.watch(live, {"name": name, "accelerator": plan.facts()}) as view:
@@ -128,7 +131,8 @@ def measure(
     accelerator, steps, warmup, max_events, progress
         As in `record`.
     repeats : int
-        Rounds; five or more give the table a spread worth the name.
+        Rounds; five or more give the table a spread worth the name. Where LABKIT_FAST is set, two at most: enough
+        to run every line, too few to trust a verdict.
 
     Returns
     -------
@@ -143,7 +147,7 @@ def measure(
         raise ValueError(f"variants is {variants!r:.80}; allowed: a dict of name to tf.data.Dataset, at least one")
     plan = _Plan(accelerator, steps, warmup, max_events)
     labels = {name: plan.check(dataset, name) for name, dataset in variants.items()}
-    repeats = _whole("repeats", repeats)
+    repeats = _rounds(repeats)
     names = list(variants)
     traces: dict[str, list[Trace]] = {name: [] for name in names}
     with _bar(progress, plan.total(variants.values(), repeats), "measuring") as tick:
@@ -346,11 +350,17 @@ def _whole(name: str, value: Any, or_else: str = "") -> int:
     return int(value)
 
 
+def _rounds(repeats: Any) -> int:
+    """Return the rounds to measure; where nobody looks, as few as run every line."""
+    asked = _whole("repeats", repeats)
+    return min(asked, FAST_ROUNDS) if bars.fast() else asked
+
+
 def _bar(progress: bool | None, total: int | None, title: str) -> contextlib.AbstractContextManager[Callable[[], Any]]:
     """Give a function to call after each step; by default its bar appears only if there is somebody to wait."""
     if progress is None:
         watched = sys.stderr.isatty() or "ipykernel" in sys.modules
-        hidden = not watched or os.environ.get("LABKIT_FAST", "") not in ("", "0")
+        hidden = not watched or bars.fast()
     else:
         hidden = not progress
     return bars.bar(total, title, hidden, delay_s=3 if progress is None else 0)

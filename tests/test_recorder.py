@@ -225,6 +225,16 @@ def test_a_trace_of_the_recorder_survives_its_file(photos, tmp_path):
 # -- repeats and rounds ----------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("value", "rounds"), [("1", 2), ("0", 4), ("", 4)])
+def test_where_nobody_looks_two_rounds_are_enough(tf, monkeypatch, value, rounds):
+    data = tf.data.Dataset.range(40).batch(1)
+    monkeypatch.setenv("LABKIT_FAST", value)
+    found = recorder.measure({"a": data, "b": data}, FAST, steps=2, repeats=4)
+    assert [len(found[name]) for name in found] == [rounds, rounds]
+    assert len(recorder.record(data, FAST, steps=2, repeats=4).meta["repeats"]) == rounds
+    assert len(recorder.record(data, FAST, steps=2).meta["repeats"]) == 1
+
+
 def test_the_trace_of_the_median_repeat_is_returned_with_the_measures_of_all(photos):
     trace = recorder.record(photos.map(prepare).batch(4), FAST, steps=3, repeats=5)
     rates = [m["images_per_s"] for m in trace.meta["repeats"]]
@@ -437,6 +447,15 @@ def test_a_failing_train_step_is_named(tf, at):
         recorder.record(dataset, Counting(at, fail), steps=5)
 
 
+@pytest.fixture
+def interruptible():
+    """A shell that starts a job in the background has it ignore interrupts, and Python leaves that so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("at", [0, 1, 4])
 def test_an_interrupt_stops_the_profiler_and_goes_on_up(tf, at):
     interrupt = Counting(at, lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -445,6 +464,7 @@ def test_an_interrupt_stops_the_profiler_and_goes_on_up(tf, at):
     assert recorder.record(tf.data.Dataset.range(20).batch(1), FAST, steps=5).meta["steps"] == 5
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("at", [0, 1, 4, 6])
 def test_an_interrupt_that_python_forgets_is_heard(tf, at, monkeypatch):
     """TensorFlow deletes an executor per batch, and what is raised in a ``__del__`` goes no further."""

@@ -81,6 +81,7 @@ def test_the_wait_burns_no_cpu(files):
     assert cpu < 0.25 * wall
 
 
+@pytest.mark.alone
 def test_parallel_reads_scale_with_threads_not_with_calls_alone(files):
     model = Storage("remote", 20, math.inf, "a test")
     alone = elements_per_s(files, model, rewritten=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labkit import shipped
+from labkit import bars, shipped
 from labkit.offload import drivers, spans
 from labkit.offload.devices import choose
 from labkit.trace import Trace
@@ -127,7 +126,7 @@ class Engine:
         """
         from labkit.offload import warming
 
-        warming.warm_up(self, progress and not os.environ.get("LABKIT_FAST"))
+        warming.warm_up(self, progress and not bars.fast())
 
     def compiled(self) -> list[str]:
         """Return the files of the kernels that are compiled for this engine, without ``.cl``, sorted."""
