@@ -24,14 +24,21 @@ def _fail(error: Exception) -> typer.Exit:
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    topics: Annotated[
+        list[str] | None, typer.Argument(help="what to look at, as in: tensorflow opencl; all by default")
+    ] = None,
+) -> None:
     """Say what this machine offers the lab: each line is ok, or what to do."""
     from labkit.doctor import examine
 
     broken = False
-    for finding in examine():
-        typer.echo(finding)
-        broken |= finding.required and not finding.ok
+    try:
+        for finding in examine(topics or ()):
+            typer.echo(finding)
+            broken |= finding.required and not finding.ok
+    except ValueError as error:
+        raise _fail(error) from None
     raise typer.Exit(int(broken))
 
 

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,36 +73,46 @@ class Finding:
         return f"{sign}  {self.topic:<11} {self.text}"
 
 
-def examine() -> Iterator[Finding]:
-    """Yield one finding after another, in the order a reader would fix them."""
-    yield _python()
-    reply = _ask(_TENSORFLOW)
-    yield _tensorflow(reply)
-    yield _devices([] if isinstance(reply, str) else reply["devices"])
-    yield from _opencl()
-    for look in (_tfds, _disk, _memory):
-        yield look()
+def examine(topics: Collection[str] = ()) -> Iterator[Finding]:
+    """Yield one finding after another, in the order a reader would fix them.
+
+    Parameters
+    ----------
+    topics : collection of str
+        Keys of `TOPICS`, in any case; none for all of them.
+
+    Raises
+    ------
+    ValueError
+        If there is no such topic.
+    """
+    names = {name.lower(): name for name in TOPICS}
+    if unknown := sorted(topic for topic in topics if topic.lower() not in names):
+        raise ValueError(f"there is no topic {unknown[0]!r}; allowed: {', '.join(TOPICS)}")
+    asked = {names[topic.lower()] for topic in topics} or set(TOPICS)
+    for look in dict.fromkeys(look for name, look in TOPICS.items() if name in asked):
+        yield from (finding for finding in look() if finding.topic in asked)
 
 
-def _python() -> Finding:
+def _python() -> Iterator[Finding]:
     version = sys.version_info[:2]
     ok = (3, 10) <= version < (3, 14)
-    return Finding("Python", ok, platform.python_version() + ("" if ok else ": the lab needs 3.10 to 3.13"))
+    yield Finding("Python", ok, platform.python_version() + ("" if ok else ": the lab needs 3.10 to 3.13"))
 
 
-def _tensorflow(reply: Any) -> Finding:
+def _tensorflow() -> Iterator[Finding]:
+    """Yield its line and that of its devices."""
+    reply = _ask(_TENSORFLOW)
     if isinstance(reply, str):
-        return Finding(
-            "TensorFlow", False, f"{reply}; install it: pip install 'labkit[tf]' (never on Colab, which has it)"
-        )
-    return Finding("TensorFlow", True, reply["version"])
-
-
-def _devices(names: list[str]) -> Finding:
+        remedy = "install it: pip install 'labkit[tf]' (never on Colab, which has it)"
+        yield Finding("TensorFlow", False, f"{reply}; {remedy}")
+    else:
+        yield Finding("TensorFlow", True, reply["version"])
+    names = [] if isinstance(reply, str) else reply["devices"]
     text = ", ".join(names) + f"; {cores()} cores" if names else "unknown without TensorFlow"
     if names and not any("GPU" in name for name in names):
         text += "; no GPU: modelled accelerators stand in, and every picture says so"
-    return Finding("devices", bool(names), text)
+    yield Finding("devices", bool(names), text)
 
 
 def _opencl() -> Iterator[Finding]:
@@ -143,18 +153,19 @@ def _proved(mode: str) -> Any:
     return [[row, told if isinstance(told, str) else told[0][1]] for row, told in alone]
 
 
-def _tfds() -> Finding:
+def _tfds() -> Iterator[Finding]:
     remedy = "labkit.photos serves plain files instead"
     reply = _ask(_TFDS)
     if isinstance(reply, str):
-        return Finding("tfds", False, f"{reply}; {remedy}, or pip install 'labkit[tfds]'", required=False)
-    if not reply["usable"]:
+        yield Finding("tfds", False, f"{reply}; {remedy}, or pip install 'labkit[tfds]'", required=False)
+    elif not reply["usable"]:
         reason = "imports empty: its tensorflow-metadata needs a newer protobuf than the one installed"
-        return Finding("tfds", False, f"{reply['version']} {reason}; {remedy}", required=False)
-    return Finding("tfds", True, reply["version"])
+        yield Finding("tfds", False, f"{reply['version']} {reason}; {remedy}", required=False)
+    else:
+        yield Finding("tfds", True, reply["version"])
 
 
-def _disk() -> Finding:
+def _disk() -> Iterator[Finding]:
     from labkit import photos
 
     home = photos.home()
@@ -166,20 +177,32 @@ def _disk() -> Finding:
         text += ": not writable, set LABKIT_DATA to a folder that is"
     elif not ok:
         text += f": the lab wants {DISK_BYTES / 1e9:.0f} GB, set LABKIT_DATA to a roomier place"
-    return Finding("disk", ok, text)
+    yield Finding("disk", ok, text)
 
 
-def _memory() -> Finding:
+def _memory() -> Iterator[Finding]:
     import psutil
 
     free = psutil.virtual_memory().available
     ok = free >= MEMORY_BYTES
-    return Finding(
+    yield Finding(
         "memory",
         ok,
         f"{free / 1e9:.1f} GB available"
         + ("" if ok else f": close something, the lab wants {MEMORY_BYTES / 1e9:.0f} GB"),
     )
+
+
+#: What can be asked for, in the order of the report, and who looks.
+TOPICS = {
+    "Python": _python,
+    "TensorFlow": _tensorflow,
+    "devices": _tensorflow,
+    "OpenCL": _opencl,
+    "tfds": _tfds,
+    "disk": _disk,
+    "memory": _memory,
+}
 
 
 def _ask(code: str, *words: str) -> Any:

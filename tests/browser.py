@@ -38,6 +38,7 @@ class Lab:
             **os.environ,
             "LABKIT_DATA": os.environ.get("LABKIT_DATA", str(ROOT / "build" / "data")),
             "LABKIT_SCALE": "tiny",
+            "LABKIT_FAST": "1",
             "PYTHONPATH": str(ROOT),
             **{f"JUPYTER_{k}_DIR": str(home / f".{k.lower()}") for k in ("CONFIG", "DATA", "RUNTIME")},
             "JUPYTERLAB_SETTINGS_DIR": str(home / ".settings"),
