@@ -17,7 +17,7 @@ SPREAD := -n 4 --dist loadfile --no-loadscope-reorder
 NBVAL  := $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-colab test-kernels-oclgrind soak lab release grade data doctor notebooks lint fix bench constraints chromium oclgrind clean
+.PHONY: help tour test test-colab test-solved test-kernels-oclgrind soak lab release grade data doctor notebooks lint fix bench constraints chromium oclgrind clean
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,13 +27,17 @@ tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, 
 
 test: $(READY) chromium ## run the tests: all rooms, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest $(SPREAD) -m "not colab and not alone"
+	@$(BIN)/python -m pytest $(SPREAD) -m "not colab and not alone and not solved"
 	@$(BIN)/python -m pytest -m alone tests
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 
 test-colab: $(READY) ## run every notebook alone in an environment with Colab's packages, which is made first
 	@$(BIN)/labkit data --scale tiny
 	@$(BIN)/python -m pytest -m colab tests
+
+test-solved: $(READY) ## run every solved notebook from top to bottom; every check must agree
+	@$(BIN)/labkit data --scale tiny
+	@$(BIN)/python -m pytest -n 4 -m solved tests
 
 test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py
