@@ -208,6 +208,7 @@ def test_no_node_limits_where_the_consumer_hardly_waits():
     assert starved.limit == starved.lines[0]
 
 
+@pytest.mark.alone
 def test_parallel_calls_divide_the_time_of_their_line():
     slow = pause(0.01)
     lone, wide = (

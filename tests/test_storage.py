@@ -205,6 +205,7 @@ def test_a_shared_device_serves_one_request_at_a_time(files):
     assert elements_per_s(files, model, parallel=8, threads=8) < 1.3 * 1000 / 15
 
 
+@pytest.mark.alone
 def test_a_shared_bandwidth_lets_latencies_overlap_but_not_transfers(files):
     size = os.path.getsize(files[0])
     model = Storage("link", 40, size / 10_000, "a test", "bandwidth")  # 10 ms of transfer per file
