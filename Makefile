@@ -12,9 +12,10 @@ export TF_ENABLE_ONEDNN_OPTS = 0
 # Many short processes import labkit; each would compile it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Four files of tests at a time, since many wait; the tests of one file share what they open.
-SPREAD := -n 4 --dist loadfile --no-loadscope-reorder
-NBVAL  := $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
+# So many files of tests at a time, since many wait; the tests of one file share what they open.
+WORKERS := 4
+SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
 .PHONY: help tour test test-colab test-solved test-kernels-oclgrind soak lab release grade data doctor notebooks lint fix bench constraints chromium oclgrind clean
@@ -37,7 +38,7 @@ test-colab: $(READY) ## run every notebook alone in an environment with Colab's 
 
 test-solved: $(READY) ## run every solved notebook from top to bottom; every check must agree
 	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest -n 4 -m solved tests
+	@$(BIN)/python -m pytest -n $(WORKERS) -m solved tests
 
 test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py
