@@ -308,17 +308,28 @@ needs_walls = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has
         "open({path!r}).read()",
         "__import__('subprocess').run(['cat', {path!r}], capture_output=True, check=True)",
         "__import__('os').kill(__import__('os').getppid(), 9)",
-        "__import__('os').setpriority(0, __import__('os').getppid(), 19) or open('/proc/1/environ').read()",
+        "open('/proc/1/environ').read()",
+        # A submission must not slow its grader down, either: that lasts, and the next one would pay for it.
+        "__import__('os').setpriority(0, __import__('os').getppid(), 19) or 'done'",
+        "__import__('os').sched_setaffinity(__import__('os').getppid(), {{0}}) or 'done'",
+        "__import__('os').sched_setscheduler(__import__('os').getppid(), 5, __import__('os').sched_param(0)) or 'done'",
+        "__import__('resource').prlimit(__import__('os').getppid(), 0, (9**9, 9**9)) or 'done'",
         "open('/etc/labkit-test', 'w')",
     ],
 )
 def test_what_lies_outside_is_out_of_reach(tmp_path, attempt):
     (tmp_path / "plain.txt").write_text("truth")
     source = attempt.format(path=str(tmp_path / "plain.txt"))
+
+    def ours():
+        return os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), os.sched_getscheduler(0)
+
+    before = ours()
     with contextlib.suppress(Stopped), run(f"got = None\ngot = {source}") as student:
         if all(student.walls.values()):
             assert student.names(["got"])["got"] is None
             assert student.errors[0]
+            assert ours() == before
 
 
 @needs_walls

@@ -9,7 +9,7 @@ that the report of a grading can say what did not hold. None of them needs right
 - **files** (Linux 5.13 and later, Landlock): only Python's own files, labkit and the system's libraries can be read,
   only the process' own folder can be written, and no other process can be looked into.
 - **system calls** (Linux on x86-64 and ARM64, seccomp): no new process, no other program, no socket that leaves the
-  machine, no signal to another process, no debugger.
+  machine, no signal to another process, no debugger, no say in who gets the processor.
 - **hook** (every system): Python's audit hook. It is the one that tells what was tried, and the only one against
   reading files where Landlock is missing. Code that calls the system past Python evades it, but not the other walls.
 """
@@ -50,15 +50,28 @@ _RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 _CALLS = {
     "x86_64": (
         0xC000003E,
-        {"clone": 56, "kill": 62, "tgkill": 234, "tkill": 200, "prlimit64": 302, "socket": 41, "clone3": 435},
+        {
+            **{"clone": 56, "clone3": 435, "kill": 62, "tgkill": 234, "tkill": 200, "socket": 41},
+            **{"prlimit64": 302, "sched_setaffinity": 203},
+        },
         # fork vfork execve execveat ptrace process_vm_readv _writev connect bind unshare setns io_uring_setup
         # pidfd_open pidfd_send_signal pidfd_getfd mount bpf perf_event_open rt_sigqueueinfo rt_tgsigqueueinfo keyctl
-        (57, 58, 59, 322, 101, 310, 311, 42, 49, 272, 308, 425, 434, 424, 438, 165, 321, 298, 129, 297, 250),
+        # setpriority ioprio_set sched_setparam sched_setscheduler sched_setattr
+        (
+            *(57, 58, 59, 322, 101, 310, 311, 42, 49, 272, 308, 425, 434, 424, 438, 165, 321, 298, 129, 297, 250),
+            *(141, 251, 142, 144, 314),
+        ),
     ),
     "aarch64": (
         0xC00000B7,
-        {"clone": 220, "kill": 129, "tgkill": 131, "tkill": 130, "prlimit64": 261, "socket": 198, "clone3": 435},
-        (221, 281, 117, 270, 271, 203, 200, 97, 268, 425, 434, 424, 438, 40, 280, 241, 138, 240, 219),
+        {
+            **{"clone": 220, "clone3": 435, "kill": 129, "tgkill": 131, "tkill": 130, "socket": 198},
+            **{"prlimit64": 261, "sched_setaffinity": 122},
+        },
+        (
+            *(221, 281, 117, 270, 271, 203, 200, 97, 268, 425, 434, 424, 438, 40, 280, 241, 138, 240, 219),
+            *(140, 30, 118, 119, 274),
+        ),
     ),
 }
 
@@ -199,10 +212,10 @@ def _system_calls() -> bool:
     program += [(equal, calls["socket"], 0, 6), (load, first, 0, 0), (equal, int(socket.AF_UNIX), 0, 1)]
     program += [(answer, allow, 0, 0), (equal, int(socket.AF_INET), 0, 1), (answer, 0x80000000, 0, 0)]
     program += [(answer, refuse, 0, 0)]
-    for name in ("kill", "tgkill", "tkill", "prlimit64"):
+    others = {"kill": own, "tgkill": own, "tkill": own, "prlimit64": 0, "sched_setaffinity": 0}
+    for name, oneself in others.items():  # process 0 is oneself for the last two
         program += [(equal, calls[name], 0, 5), (load, first, 0, 0), (equal, own, 1, 0)]
-        # prlimit64 of process 0 is one's own.
-        program += [(equal, 0 if name == "prlimit64" else own, 0, 1), (answer, allow, 0, 0), (answer, refuse, 0, 0)]
+        program += [(equal, oneself, 0, 1), (answer, allow, 0, 0), (answer, refuse, 0, 0)]
     program += [(answer, allow, 0, 0)]
     code = b"".join(struct.pack("=HBBI", op, true, false, value) for op, value, true, false in program)
     buffer = ctypes.create_string_buffer(code, len(code))
