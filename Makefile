@@ -13,7 +13,7 @@ export TF_ENABLE_ONEDNN_OPTS = 0
 unexport PYTHONDONTWRITEBYTECODE
 
 # So many files of tests at a time, since many wait; the tests of one file share what they open.
-WORKERS := 6
+WORKERS := 4
 SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
 

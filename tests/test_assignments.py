@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import pytest
 from class_of_25 import roster
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -209,6 +209,7 @@ def test_after_the_precheck_every_graded_cell_is_there_once_with_the_sources_tes
     law()
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=8),

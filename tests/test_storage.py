@@ -138,6 +138,7 @@ def test_compressed_records_stream_too(tmp_path, compression):
     assert list(stream.as_numpy_iterator()) == [b"one", b"two"]
 
 
+@pytest.mark.alone
 def test_a_stream_pays_the_latency_once_and_the_bandwidth_for_each_record(shards):
     paths, contents = shards
     size = sum(map(len, contents[0]))
