@@ -38,7 +38,7 @@ test-colab: $(READY) ## run every notebook alone in an environment with Colab's 
 
 test-solved: $(READY) ## run every solved notebook from top to bottom; every check must agree
 	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest -n $(WORKERS) -m solved tests
+	@$(BIN)/python -m pytest -n $(WORKERS) -m solved tests/test_solved.py
 
 test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py
