@@ -118,6 +118,24 @@ def host(url):
     return "nobody" if url == BADGE or not url.startswith("http") else urlsplit(url).hostname
 
 
+def turn_to(page, name):
+    """Open another notebook in a page that is open, without a kernel: JupyterLab itself is slow to load."""
+    page.evaluate(
+        """async name => { const app = window.jupyterapp, old = app.shell.currentWidget;
+        old.context.model.dirty = false; /* else it asks whether to save */
+        old.close();
+        const options = {path: name, kernelPreference: {shouldStart: false, autoStartDefault: false}};
+        await (await app.commands.execute('docmanager:open', options)).context.ready; }""",
+        name,
+    )
+    page.wait_for_function(
+        "name => window.jupyterapp.shell.currentWidget?.context?.path === name && "
+        "document.querySelectorAll('.jp-Notebook').length === 1 && document.querySelector('.jp-Notebook .jp-Cell')",
+        arg=name,
+        timeout=60_000,
+    )
+
+
 def wear(page, theme):
     """Change the theme of a page that is open, as its reader would by the menu."""
     page.emulate_media(color_scheme=theme)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from browser import ROOT, SHOTS, walk, wear
+from browser import ROOT, SHOTS, turn_to, walk, wear
 
 pytestmark = pytest.mark.browser
 
@@ -13,12 +13,21 @@ pytestmark = pytest.mark.browser
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
+@pytest.fixture(scope="module")
+def reader(chromium, lab):
+    """A page of JupyterLab that stays open from notebook to notebook, and the hosts it talks to."""
+    page, hosts = lab.open(chromium, NOTEBOOKS[0].name)
+    yield page, hosts
+    page.close()
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-def test_the_stored_notebook_shows_its_pictures(chromium, lab, path):
+def test_the_stored_notebook_shows_its_pictures(reader, path):
     """The first one in both themes, the others in one of them, in turn: what a theme changes is the same for all."""
     number = NOTEBOOKS.index(path)
     themes = ("light", "dark")[number % 2 :][: 2 if number == 0 else 1]
-    page, hosts = lab.open(chromium, path.name, themes[0])
+    page, hosts = reader
+    turn_to(page, path.name)
     outputs = [o.get("data", {}) for c in json.loads(path.read_text())["cells"] for o in c.get("outputs", [])]
     stored = sum(
         bool(o.keys() & {"image/png", "image/jpeg"}) or "<img" in "".join(o.get("text/html", "")) for o in outputs
@@ -31,7 +40,6 @@ def test_the_stored_notebook_shows_its_pictures(chromium, lab, path):
             assert natural > 0, "a picture does not decode"
             assert shown <= room, "a picture is wider than its cell"
     assert hosts - {"nobody"} == {"localhost"}, f"the page talks to {hosts}"
-    page.close()
 
 
 def test_the_tour_page_needs_no_network_and_no_script(chromium, tmp_path):
