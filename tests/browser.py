@@ -118,15 +118,17 @@ def host(url):
     return "nobody" if url == BADGE or not url.startswith("http") else urlsplit(url).hostname
 
 
-def turn_to(page, name):
-    """Open another notebook in a page that is open, without a kernel: JupyterLab itself is slow to load."""
+def turn_to(page, name, kernel=False, height=1600):
+    """Open another notebook in a page that is open, by default without a kernel."""
+    page.set_viewport_size({"width": 1280, "height": height})
     page.evaluate(
-        """async name => { const app = window.jupyterapp, old = app.shell.currentWidget;
+        """async ([name, kernel]) => { const app = window.jupyterapp, old = app.shell.currentWidget;
         old.context.model.dirty = false; /* else it asks whether to save */
         old.close();
-        const options = {path: name, kernelPreference: {shouldStart: false, autoStartDefault: false}};
-        await (await app.commands.execute('docmanager:open', options)).context.ready; }""",
-        name,
+        const preference = kernel ? {} : {kernelPreference: {shouldStart: false, autoStartDefault: false}};
+        const opened = await app.commands.execute('docmanager:open', {path: name, ...preference});
+        await opened.context.ready; }""",
+        [name, kernel],
     )
     page.wait_for_function(
         "name => window.jupyterapp.shell.currentWidget?.context?.path === name && "

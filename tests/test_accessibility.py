@@ -14,7 +14,6 @@ import jupytext
 import nbformat
 import pytest
 from assistive import CONTRAST, STOPS, Page, ciede2000, nameless, tabbed
-from browser import run_all
 from test_colab_page import colab  # noqa: F401 - a fixture
 from test_timeline_js import MODEL, MODULE, job, labelled
 from test_view import BLIND, lab
@@ -267,54 +266,6 @@ def test_nothing_in_the_lab_moves_by_itself():
         assert not re.search(r"@keyframes|animation\s*:|transition\s*:|scroll-behavior|<marquee|setInterval", text), (
             path.name
         )
-
-
-@pytest.mark.browser
-def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(chromium, lab):
-    """In a real JupyterLab: ipywidgets' own sliders have neither a name nor a value in words."""
-    cells = ["from labkit import explorers\nexplorers.explore('03')", "explorers.scale()"]
-    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    made.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    nbformat.write(made, lab.home / "explorers.ipynb")
-    page, _ = lab.open(chromium, "explorers.ipynb", height=2400)
-    run_all(page, 120)
-    page.wait_for_function("document.querySelectorAll('.labkit-controls [role=slider][aria-label]').length >= 20")
-    for number in (0, 1):
-        page.evaluate(f"document.querySelectorAll('.labkit-controls')[{number}].id = 'controls{number}'")
-        root = f"#controls{number}"
-        assert nameless(page, root) == []
-        for _ in range(5):
-            page.locator(f"{root} button").first.focus()
-            page.keyboard.press("Shift+Tab")
-            if stops := tabbed(page, root):
-                break
-            page.wait_for_timeout(1_000)  # JupyterLab takes the focus once more when it is done with a cell
-        assert len(stops) == page.evaluate(STOPS, root) > 8
-        sliders = page.locator(f"{root} [role=slider]")
-        for k in range(sliders.count()):
-            words = sliders.nth(k).evaluate(
-                "e => e.closest('.widget-hslider').querySelector('.widget-readout').textContent"
-            )
-            assert sliders.nth(k).get_attribute("aria-valuetext") == words
-    status = page.locator("[role=status]", has_text="images/s").first
-    slider = page.get_by_role("slider", name="wait to open a file")
-    slider.focus()
-    before, said = slider.get_attribute("aria-valuetext"), status.inner_text()
-    page.keyboard.press("ArrowLeft")
-    page.wait_for_function("(words) => !document.body.textContent.includes(words)", arg=said)
-    after = slider.get_attribute("aria-valuetext")
-    assert before != after
-    assert f"wait to open a file: {after}" in status.inner_text(), "the answer is spoken, with what was changed"
-    page.get_by_role("button", name="16 files at once").focus()
-    page.keyboard.press("Enter")
-    page.wait_for_function("document.body.textContent.includes('cycle length: 16 files')")
-    for theme in ("Dark", "Light"):
-        page.evaluate(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
-        page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'Light').lower()}'")
-        page.wait_for_timeout(500)
-        assert page.evaluate(CONTRAST, "#controls0") == []
-    page.close()
-    lab.end_sessions()
 
 
 @pytest.mark.browser
