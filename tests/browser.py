@@ -122,12 +122,15 @@ def turn_to(page, name, kernel=False, height=1600):
     """Open another notebook in a page that is open, by default without a kernel."""
     page.set_viewport_size({"width": 1280, "height": height})
     page.evaluate(
-        """async ([name, kernel]) => { const app = window.jupyterapp, old = app.shell.currentWidget;
-        old.context.model.dirty = false; /* else it asks whether to save */
-        old.close();
+        """async ([name, kernel]) => { const app = window.jupyterapp; await app.restored;
         const preference = kernel ? {} : {kernelPreference: {shouldStart: false, autoStartDefault: false}};
         const opened = await app.commands.execute('docmanager:open', {path: name, ...preference});
-        await opened.context.ready; }""",
+        await opened.context.ready;
+        for (const other of [...app.shell.widgets('main')]) if (other !== opened) {
+          if (other.context) other.context.model.dirty = false; /* else it asks whether to save */
+          other.close(); /* only now: an empty shell would bring its launcher to the front */
+        }
+        app.shell.activateById(opened.id); }""",
         [name, kernel],
     )
     page.wait_for_function(
