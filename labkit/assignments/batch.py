@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +22,8 @@ from labkit.assignments import confine
 from labkit.assignments.authoring import POINTS, exercise
 from labkit.assignments.course import Course
 from labkit.assignments.judge import Judged, judge
-from labkit.assignments.precheck import Checked, precheck
-from labkit.assignments.sandbox import Limits
+from labkit.assignments.precheck import MOST_BYTES, Checked, precheck
+from labkit.assignments.sandbox import Limits, readable
 from labkit.trace import write_aside
 
 #: What a row may say; only the first two were graded to the end.
@@ -76,20 +77,35 @@ def collect(folder: Path, sets: tuple[str, ...]) -> list[tuple[str, str, list[Pa
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith((".", "_")):
             continue
-        if entry.is_dir():
-            for inner in sorted(entry.iterdir()):
-                if inner.is_dir() and inner.name in sets:
-                    found[entry.name, inner.name] = sorted(p for p in inner.glob("*.ipynb") if p.name[0] != ".")
-                elif inner.suffix == ".ipynb":
-                    name = next((s for s in sets if s in inner.stem), "")
-                    found.setdefault((entry.name, name), []).append(inner)
-        elif entry.suffix == ".ipynb":
+        if entry.is_dir() and not entry.is_symlink():
+            within = [inner for inner in sorted(entry.iterdir()) if not inner.name.startswith(".")]
+            for inner in within:
+                if inner.is_dir() and not inner.is_symlink():
+                    name = inner.name if inner.name in sets else ""
+                    files = sorted(f for f in inner.rglob("*") if _notebook(f) and not _hidden(f, inner))
+                elif _notebook(inner) or inner.is_symlink():
+                    name, files = next((s for s in sets if s in inner.name), ""), [inner]
+                else:
+                    continue
+                if files or name:
+                    found.setdefault((entry.name, name), []).extend(files)
+            if not any(student == entry.name for student, _ in found):
+                found[entry.name, ""] = []
+        elif _notebook(entry) or entry.is_symlink():
             name = next((s for s in sets if entry.stem.endswith(f"_{s}")), "")
             student = entry.stem.removesuffix(f"_{name}") if name else entry.stem
             found.setdefault((student, name), []).append(entry)
     if not found:
         raise ValueError(f"{folder} holds no submissions; allowed: <student>/<set>/*.ipynb or <student>_<set>.ipynb")
     return [(student, name, files) for (student, name), files in sorted(found.items())]
+
+
+def _notebook(path: Path) -> bool:
+    return path.suffix.lower() == ".ipynb"
+
+
+def _hidden(path: Path, above: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(above).parts)
 
 
 def grade(
@@ -128,11 +144,13 @@ def grade(
 
     def run(job: tuple[str, str, list[Path]]) -> tuple[Row, Checked | None, Judged | None]:
         student, name, files = job
-        row = Row(student, name, ", ".join(str(f.relative_to(folder)) for f in files), "error")
+        row = Row(
+            readable(student, 200), name, readable(", ".join(str(f.relative_to(folder)) for f in files), 500), "error"
+        )
         try:
             return _one(row, files, sources, forbidden, limits)
         except Exception as error:  # a fault of the grader, never of the batch
-            row.sentence = f"The grader failed ({type(error).__name__}: {error}): grade it by hand."
+            row.sentence = readable(f"The grader failed ({type(error).__name__}: {error}): grade it by hand.", 500)
             return row, None, None
 
     with ThreadPoolExecutor(workers) as pool:
@@ -154,25 +172,41 @@ def _one(
     row: Row, files: list[Path], sources: dict[str, Any], forbidden: list[Path], limits: Limits | None
 ) -> tuple[Row, Checked | None, Judged | None]:
     if not _STUDENT.fullmatch(row.student):
-        row.status, row.sentence = "unreadable", "The name of the student may have letters, digits and . _ @ - only."
+        row.status, row.sentence = (
+            "unreadable",
+            "The name of the student may have a-z, A-Z, 0-9 and . _ @ - only: rename it.",
+        )
         return row, None, None
     if not files:
         row.status, row.sentence = "missing", "Nothing was handed in for this set."
         return row, None, None
-    if row.set_name not in sources:
-        row.status, row.sentence = "wrong set", f"The name of the file tells no set; there are: {', '.join(sources)}."
+    if links := [f.name for f in files if f.is_symlink()]:
+        row.status, row.sentence = "unreadable", f"{readable(links[0], 100)} is a link, not what was handed in."
         return row, None, None
-    # Of several files the one that is named like the set; else the one that is first.
+    if row.set_name not in sources:
+        row.status, row.sentence = (
+            "wrong set",
+            f"The name of the file or its folder tells no set; there are: {', '.join(sources)}.",
+        )
+        return row, None, None
+    # Of several files the one that is named like the set; else the one with the fewest answers missing.
     named = [f for f in files if f.stem in (row.set_name, f"{row.student}_{row.set_name}")]
-    chosen = (named or files)[0]
+    chosen = named[0] if named else min(files, key=_unanswered)
     checked = precheck(chosen, sources, row.set_name)
     if len(files) > 1:
-        checked.notes.append(f"of {len(files)} files, {chosen.name} was graded")
+        checked.notes.append(f"of {len(files)} files, {readable(chosen.name, 200)} was graded")
     if checked.notebook is None:
         row.status, row.sentence = checked.status, _sentence(checked.notes)
         return row, None, None
     judged = judge(checked.notebook, forbidden, limits)
     return row, checked, judged
+
+
+def _unanswered(path: Path) -> float:
+    try:
+        return path.read_bytes().count(b"raise NotImplementedError") if path.stat().st_size <= MOST_BYTES else math.inf
+    except OSError:
+        return math.inf
 
 
 def _enter(row: Row, checked: Checked, judged: Judged, course: Course, api: Any) -> None:
@@ -203,7 +237,7 @@ def _enter(row: Row, checked: Checked, judged: Judged, course: Course, api: Any)
 
 
 def _sentence(parts: list[str]) -> str:
-    text = " ".join("; ".join(parts).split())
+    text = " ".join(readable("; ".join(parts), 2000).split())
     return text[:1].upper() + text[1:1000] + "." if text else "All tests hold."
 
 

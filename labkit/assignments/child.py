@@ -1,4 +1,4 @@
-"""The process in which a student's code runs: it runs the cells, then answers calls, and never learns what is right.
+"""The process in which a student's code runs: it runs cells, answers calls, and never learns what is right.
 
 Started by `labkit.assignments.sandbox`. Requests come and replies go over two pipes, see `labkit.assignments.wire`.
 Nothing here decides a grade: whatever a student changes in this process is a change to the answers, not to the checks.
@@ -6,10 +6,14 @@ Nothing here decides a grade: whatever a student changes in this process is a ch
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import builtins
 import contextlib
+import inspect
 import io
 import json
+import linecache
 import os
 import sys
 import types
@@ -52,7 +56,10 @@ def main() -> None:
     write, leave, encode = os.write, os._exit, wire.line
 
     def reply(message: Any) -> None:
-        data = encode(message)
+        try:
+            data = encode(message)
+        except MemoryError:
+            say("memory", "took more memory than allowed")
         while data:
             data = data[write(told, data) :]
 
@@ -71,11 +78,13 @@ def main() -> None:
     sys.modules["__main__"] = module
     names = module.__dict__
     names["display"] = lambda *_, **__: None
-    for number, source in enumerate(job["cells"]):
-        printed, error = _run(lambda source=source: _cell(source, names), say)
-        reply({"cell": number, "text": printed, "error": error and error[:2]})
-    for line in asked:
+    names["get_ipython"] = lambda: _Commands(names)
+    for number, line in enumerate(asked, 1):
         request = json.loads(line)
+        if request["do"] == "cell":
+            printed, error = _run(lambda source=request["source"], number=number: _cell(source, names, number), say)
+            reply({"cell": number, "text": printed, "error": error and error[:2]})
+            continue
         answer: list[Any] = []
         printed, error = _run(lambda request=request, answer=answer: answer.append(_answer(request, names)), say)
         reply({"id": request["id"], "error": error and error[:2], "value": None if error else answer[0]})
@@ -103,24 +112,54 @@ def _run(action: Any, say: Any) -> tuple[str, list[str] | None]:
     return "".join(out.parts), error
 
 
-def _cell(source: str, names: dict[str, Any]) -> None:
+def _cell(source: str, names: dict[str, Any], number: int) -> None:
+    """Run a cell as a notebook would: its text can be looked up (AutoGraph needs it), it may await."""
+    place = f"<cell {number}>"
     try:
-        code = compile(source, "<cell>", "exec")
+        code = _compiled(source, place)
     except SyntaxError:
-        code = compile(_plain(source), "<cell>", "exec")
-    exec(code, names)
+        source = _python(source)
+        code = _compiled(source, place)
+    linecache.cache[place] = (len(source), None, source.splitlines(True), place)
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(eval(code, names))
+    else:
+        exec(code, names)
 
 
-def _plain(source: str) -> str:
-    """Return a cell without the commands that only IPython knows."""
-    lines = source.splitlines()
-    if lines and lines[0].startswith("%%"):
-        lines[0] = ""
-    kept = []
-    for text in lines:
-        bare = text.lstrip()
-        kept.append(text[: len(text) - len(bare)] + "pass" if bare.startswith(("%", "!")) else text)
-    return "\n".join(kept)
+def _compiled(source: str, place: str) -> types.CodeType:
+    return compile(source, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+def _python(source: str) -> str:
+    """Return a cell with the commands that only IPython knows turned into calls, by IPython itself."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    return TransformerManager().transform_cell(source)
+
+
+class _Commands:
+    """In the place of IPython's shell: commands that run or write code do so, the others do nothing."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self._names = names
+
+    def run_line_magic(self, name: str, line: str, *_: Any, **__: Any) -> None:
+        """Run what stands behind ``%time``."""
+        if name == "time":
+            exec(_compiled(line, "<%time>"), self._names)
+
+    def run_cell_magic(self, name: str, line: str, cell: str) -> None:
+        """Run what stands below ``%%time`` or ``%%capture``; write what stands below ``%%writefile``."""
+        if name in ("time", "capture"):
+            exec(_compiled(_python(cell), f"<%%{name}>"), self._names)
+        elif name in ("writefile", "file"):
+            Path(line.split()[-1]).write_text(cell, encoding="utf-8")
+            sys.path[:0] = [] if "" in sys.path else [""]  # a module that was written can be imported
+
+    def __getattr__(self, name: str) -> Any:
+        """Take every other call."""
+        return lambda *_, **__: None
 
 
 def _answer(request: dict[str, Any], names: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ that the report of a grading can say what did not hold. None of them needs right
 - **files** (Linux 5.13 and later, Landlock): only Python's own files, labkit and the system's libraries can be read,
   only the process' own folder can be written, and no other process can be looked into.
 - **system calls** (Linux on x86-64 and ARM64, seccomp): no new process, no other program, no socket that leaves the
-  machine, no signal to another process, no debugger, no say in who gets the processor.
+  machine, no signal to another process, no debugger, no say in who gets the processor, no files that have no folder.
 - **hook** (every system): Python's audit hook. It is the one that tells what was tried, and the only one against
   reading files where Landlock is missing. Code that calls the system past Python evades it, but not the other walls.
 """
@@ -56,10 +56,10 @@ _CALLS = {
         },
         # fork vfork execve execveat ptrace process_vm_readv _writev connect bind unshare setns io_uring_setup
         # pidfd_open pidfd_send_signal pidfd_getfd mount bpf perf_event_open rt_sigqueueinfo rt_tgsigqueueinfo keyctl
-        # setpriority ioprio_set sched_setparam sched_setscheduler sched_setattr
+        # setpriority ioprio_set sched_setparam sched_setscheduler sched_setattr memfd_create
         (
             *(57, 58, 59, 322, 101, 310, 311, 42, 49, 272, 308, 425, 434, 424, 438, 165, 321, 298, 129, 297, 250),
-            *(141, 251, 142, 144, 314),
+            *(141, 251, 142, 144, 314, 319),
         ),
     ),
     "aarch64": (
@@ -70,7 +70,7 @@ _CALLS = {
         },
         (
             *(221, 281, 117, 270, 271, 203, 200, 97, 268, 425, 434, 424, 438, 40, 280, 241, 138, 240, 219),
-            *(140, 30, 118, 119, 274),
+            *(140, 30, 118, 119, 274, 279),
         ),
     ),
 }
@@ -249,12 +249,12 @@ def _hook(home: Path, readable: Sequence[Path], forbidden: Sequence[Path], say: 
     def hook(event: str, arguments: tuple) -> None:
         nonlocal busy
         if event in _NETWORK:
-            say("network", f"tried to use the network ({event})")
+            say("network", f"tried to use the network {event}")
         elif event == "socket.__new__" and arguments[1] == internet:
             # The version 6 is merely refused: some libraries try whether there is one when they are imported.
-            say("network", "tried to use the network (socket)")
+            say("network", "tried to use the network socket")
         elif event in _FORKS:
-            say("processes", "tried to start processes (os.fork)")
+            say("processes", "tried to start processes os.fork")
         elif event in _PROGRAMS and alone["processes"]:
             raise refused(f"{event} is not allowed here")
         elif event in _FILES and not busy and arguments and isinstance(arguments[0], kinds):
@@ -268,10 +268,10 @@ def _hook(home: Path, readable: Sequence[Path], forbidden: Sequence[Path], say: 
             if (path + os.sep).startswith(at_home):
                 return
             if (path + os.sep).startswith(banned) or path.endswith(("gradebook.db", "nbgrader_config.py")):
-                say("answers", f"tried to read the answers or the work of others ({event} {path})")
+                say("answers", f"tried to read the answers or the work of others {event} {path}")
             other = path.startswith("/proc/") and path[6:].split("/")[0].isdigit() and not (path + "/").startswith(own)
             if other:
-                say("answers", f"tried to look into another process ({path})")
+                say("answers", f"tried to look into another process {path}")
             if alone["files"] and event == "open" and not (path + os.sep).startswith(inside):
                 if not path.startswith(("/dev/", "/etc/", "/System/", "/Library/")):
                     raise refused(f"{path} cannot be read here")

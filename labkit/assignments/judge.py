@@ -5,16 +5,17 @@ student's functions directly. Run here, those names are stand-ins that send thei
 bring plain data back (`labkit.assignments.sandbox`). The same text serves both, so nbgrader's own tools go on working.
 
 What this does not cover: an answer that another person found; code that recognises the inputs of the hidden tests (they
-differ from the visible ones, and there are several); many small files that fill the disk while it runs. A pipeline's
-graph and its elements come from the student's side as two pieces of data, so code that builds two pipelines could show
-the one and run the other; it has to build both. Native code that reaches for files past Python is refused them where
-Landlock stands, and gets no zero for trying: only Python's hook can tell what was meant.
+differ from the visible ones, and there are several). A pipeline's graph and its elements come from the student's side
+as two pieces of data, so code that replaces `labkit.assignments.seen` can show the one and run the other. Native code
+that reaches for files past Python is refused them where Landlock stands, and gets no zero for trying: only Python's
+hook can tell what was meant.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,18 +65,35 @@ def judge(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = None
     needs = any("tensorflow" in source for _, source in [*own, *tests])
     allowed = allowed.with_tensorflow() if needs else allowed
     try:
-        with Student([source for _, source in own], forbidden, allowed, needs) as student:
+        with Student([], forbidden, allowed, needs) as student:
             judged.walls = student.walls
-            for (place, _), text, error in zip(own, student.printed, student.errors, strict=True):
-                judged.printed[place] = text
-                if error:
-                    judged.errors[place] = _words(error)
+            for place, cell in code:
+                if _is_test(cell):
+                    judged.failures[cell.metadata["nbgrader"]["grade_id"]] = _test(cell.source, student)
+                    continue
+                student.run(cell.source)
+                judged.printed[place] = student.printed[-1]
+                if student.errors[-1]:
+                    judged.errors[place] = _words(student.errors[-1])
+            # A test holds at its own place, where a name may be used for something else later, or at the end, where a
+            # cell that was moved has run.
             for grade_id, source in tests:
-                judged.failures[grade_id] = _test(source, student)
+                if judged.failures[grade_id]:
+                    judged.failures[grade_id] = _test(source, student)
+        _explain(judged, own)
     except Stopped as stop:
         judged.stopped = str(stop)
         judged.failures = {grade_id: f"the code {stop}" for grade_id, _ in tests}
     return judged
+
+
+def _explain(judged: Judged, own: Sequence[tuple[int, str]]) -> None:
+    """Where a name is missing because its cell failed, say how that failed."""
+    for grade_id, failed in judged.failures.items():
+        missing = re.fullmatch(r"name '(\w+)' is not defined", failed or "")
+        if missing:
+            said = [judged.errors[i] for i, text in own if i in judged.errors and re.search(rf"\b{missing[1]}\b", text)]
+            judged.failures[grade_id] = f"{failed}: its cell ended with {said[-1][:200]!r}" if said else failed
 
 
 def _words(error: Any) -> str:
@@ -98,11 +116,13 @@ def _test(source: str, student: Student) -> str | None:
         raise
     except NotImplementedError:
         return "not answered"
-    except AssertionError as error:
-        return str(error).splitlines()[0] if str(error) else "a test does not hold"
-    except NameError as error:
-        return str(error)
     except Exception as error:
+        if getattr(error, "by_student", False):  # in quotes: it may read like words of the grader
+            return _words([type(error).__name__, repr(str(error)[:300]) if str(error) else ""])
+        if isinstance(error, AssertionError):
+            return str(error).splitlines()[0] if str(error) else "a test does not hold"
+        if isinstance(error, NameError):
+            return str(error)
         return _words([type(error).__name__, str(error)[:300]])
     return None
 

@@ -16,6 +16,8 @@ from typing import Any
 
 #: A notebook with pictures has a few MB; more is a mistake or an attack.
 MOST_BYTES = 50 << 20
+#: Cells beyond these, or longer ones, were not written by a person; the grader would be busy with them.
+MOST_CELLS, MOST_LETTERS = 1_000, 100_000
 
 
 @dataclass
@@ -82,8 +84,14 @@ def _read(path: Path) -> dict[str, Any]:
     if size > MOST_BYTES:
         raise _Unreadable(f"the file has {size / 1e6:.0f} MB; a notebook has at most {MOST_BYTES >> 20}")
     try:
-        raw = json.loads(path.read_bytes().decode("utf-8-sig"))
-    except (ValueError, OSError):
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _Unreadable("the file is not in UTF-8: save it from JupyterLab or Colab") from None
+    except OSError as error:
+        raise _Unreadable(f"the file cannot be read ({error.strerror})") from None
+    try:
+        raw = json.loads(text)
+    except ValueError:
         raise _Unreadable("the file is not JSON, so it is no notebook") from None
     if not isinstance(raw, dict) or not isinstance(raw.get("nbformat"), int):
         raise _Unreadable("the file is JSON, but no notebook")
@@ -96,6 +104,8 @@ def _read(path: Path) -> dict[str, Any]:
             raise _Unreadable(f"the file is a damaged notebook of the old format {raw['nbformat']}") from None
     if not isinstance(raw.get("cells"), list):
         raise _Unreadable("the file is JSON, but no notebook")
+    if len(raw["cells"]) > MOST_CELLS:
+        raise _Unreadable(f"the file has {len(raw['cells']):,} cells; a submission has at most {MOST_CELLS:,}")
     return raw
 
 
@@ -107,7 +117,7 @@ def _cells(raw: dict[str, Any], notes: list[str]) -> list[dict[str, Any]]:
         states = widgets.values() if isinstance(widgets, dict) else [None]
         if not all(isinstance(s, dict) and isinstance(s.get("state"), dict) for s in states):
             notes.append("dropped the broken widget metadata")
-    kept, damaged, ids = [], 0, 0
+    kept, damaged, ids, long = [], 0, 0, 0
     for cell in raw["cells"]:
         text = cell.get("source", "") if isinstance(cell, dict) else None
         if isinstance(text, list) and all(isinstance(part, str) for part in text):
@@ -115,12 +125,17 @@ def _cells(raw: dict[str, Any], notes: list[str]) -> list[dict[str, Any]]:
         if not isinstance(text, str) or cell.get("cell_type") not in ("code", "markdown", "raw"):
             damaged += 1
             continue
+        text = text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair fits in no file
+        if len(text) > MOST_LETTERS:
+            text, long = text[:MOST_LETTERS], long + 1
         ids += isinstance(cell.get("id"), str)
         data = cell.get("metadata") if isinstance(cell.get("metadata"), dict) else {}
         mark = data.get("nbgrader") if isinstance(data.get("nbgrader"), dict) else {}
         kept.append({"type": cell["cell_type"], "source": text, "id": str(mark.get("grade_id", ""))})
     if damaged:
         notes.append(f"dropped {damaged} damaged cell{'s' * (damaged > 1)}")
+    if long:
+        notes.append(f"cut {long} cell{'s' * (long > 1)} of more than {MOST_LETTERS:,} letters")
     if kept and ids < len(kept):
         notes.append("gave the cells new ids (Colab drops them)")
     return kept
@@ -181,6 +196,7 @@ def _recover(cells: list[dict[str, Any]], expected: dict[str, Any], notes: list[
     """Find cells that have lost their mark: a test by its text, a solution by the functions that it defines."""
     there, found = {cell["id"] for cell in cells}, []
     missing = [grade_id for grade_id in expected if grade_id not in there]
+    defined = {id(c): _defines(c["source"]) for c in cells if c["type"] == "code" and missing}
     for grade_id in missing:
         want = expected[grade_id]
         solution = want.metadata["nbgrader"]["solution"]
@@ -188,11 +204,7 @@ def _recover(cells: list[dict[str, Any]], expected: dict[str, Any], notes: list[
         for cell in reversed(cells):
             if cell["id"] in expected or cell["type"] != "code":
                 continue
-            same = (
-                names & _defines(cell["source"])
-                if solution
-                else _plain(cell["source"]) == _plain(released(want.source))
-            )
+            same = names & defined[id(cell)] if solution else _plain(cell["source"]) == _plain(released(want.source))
             if same:
                 cell["id"] = grade_id
                 found.append(grade_id)

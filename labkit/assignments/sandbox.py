@@ -30,6 +30,19 @@ from labkit.assignments import wire
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
+#: What the process may say that it tried. What follows is quoted: a student can write into the pipe, too.
+_BREACHES = (
+    "took more memory than allowed",
+    "tried to use the network",
+    "tried to start processes",
+    "tried to read the answers or the work of others",
+    "tried to look into another process",
+)
+#: Files of a submission, in all; threads beyond those that libraries start.
+_MOST_WRITTEN, _MOST_ENTRIES, _MOST_THREADS = 512 << 20, 10_000, 500
+#: A process whose pipe has closed ends within so many seconds, or it has closed the pipe itself.
+_PATIENCE_S = 5
+
 
 class Stopped(Exception):
     """The student's process had to be ended, or ended itself; the message is a sentence for the instructor."""
@@ -48,19 +61,22 @@ class Limits:
         Seconds until an answer to one request, or the end of one cell, must be there. Ends what waits without an end.
     memory_mb : int
         Address space.
+    whole_s : float
+        Seconds for the whole submission: many cells that each wait a little would keep the others from their grades.
     """
 
     cpu_s: int = 20
     wall_s: float = 60
     memory_mb: int = 2048
+    whole_s: float = 300
 
     def with_tensorflow(self) -> Limits:
         """Return the limits of a notebook that uses TensorFlow: importing it alone takes seconds and maps gigabytes."""
-        return Limits(self.cpu_s + 40, self.wall_s + 60, self.memory_mb + 8192)
+        return Limits(self.cpu_s + 40, self.wall_s + 60, self.memory_mb + 8192, self.whole_s + 60)
 
     def __post_init__(self) -> None:
         """Refuse limits that nothing could keep."""
-        for name, least in (("cpu_s", 1), ("wall_s", 0.1), ("memory_mb", 256)):
+        for name, least in (("cpu_s", 1), ("wall_s", 0.1), ("memory_mb", 256), ("whole_s", 0.1)):
             if not getattr(self, name) >= least:
                 raise ValueError(f"{name} is {getattr(self, name)}; allowed: {least} or more")
 
@@ -97,6 +113,8 @@ class Student:
         if os.name != "posix":
             raise OSError("submissions are run with limits that only Linux and macOS have: grade on one of these")
         self.limits = limits
+        self._end = time.monotonic() + limits.whole_s
+        self._looked = 0.0
         self.home = Path(tempfile.mkdtemp(prefix="labkit-student-")).resolve()
         self._rest = b""
         self._stage = "while it started"
@@ -126,16 +144,11 @@ class Student:
                     "tensorflow": tensorflow,
                     "cpu_s": limits.cpu_s,
                     "memory_mb": limits.memory_mb,
-                    "cells": list(cells),
                 }
             )
             self.walls = self._next("walls")["walls"]
-            for number in range(len(cells)):
-                self._stage = f"in code cell {number + 1}"
-                said = self._next("cell")
-                error = said.get("error")
-                self.printed.append(str(said.get("text", ""))[:10_000])
-                self.errors.append([str(part)[:500] for part in error][:2] if isinstance(error, list) else None)
+            for source in cells:
+                self.run(source)
         except BaseException:
             self.close()
             raise
@@ -147,6 +160,15 @@ class Student:
     def __exit__(self, *_: object) -> None:
         """End the process."""
         self.close()
+
+    def run(self, source: str) -> None:
+        """Run one more cell; note what it printed and how it failed."""
+        self._send({"do": "cell", "source": source})
+        self._stage = f"in code cell {len(self.printed) + 1}"
+        said = self._next("cell")
+        error = said.get("error")
+        self.printed.append(readable(said.get("text", ""), 10_000))
+        self.errors.append([readable(part, 500) for part in error][:2] if isinstance(error, list) else None)
 
     def names(self, wanted: Sequence[str]) -> dict[str, Any]:
         """Return those of the names that the student has defined: functions to call from here, and plain data."""
@@ -167,13 +189,14 @@ class Student:
         if said["id"] != request["id"]:
             raise Stopped("sent an answer that nobody asked for")
         if said.get("error"):
-            kind, words = (*(str(part)[:500] for part in list(said["error"])[:2]), "", "")[:2]
+            kind, words = (*(readable(part, 500) for part in list(said["error"])[:2]), "", "")[:2]
             found = getattr(builtins, kind, None)
             fits = isinstance(found, type) and issubclass(found, Exception) and found is not UnicodeDecodeError
             try:
                 raised = found(words) if fits else RuntimeError(words)
             except TypeError:
                 raised = RuntimeError(words)
+            raised.by_student = True
             raise raised
         return said.get("value")
 
@@ -188,6 +211,11 @@ class Student:
         """Return the next message, which must have a key."""
         deadline = time.monotonic() + self.limits.wall_s
         while b"\n" not in self._rest:
+            now = time.monotonic()
+            if now > deadline:
+                raise Stopped(f"did not come to an end within {self.limits.wall_s:g} s {self._stage}")
+            if now > self._end:
+                raise Stopped(f"did not come to an end within {self.limits.whole_s:g} s in all {self._stage}")
             ready, _, _ = select.select([self.process.stdout], [], [], 0.2)
             if ready:
                 data = os.read(self.process.stdout.fileno(), 1 << 20)
@@ -196,33 +224,65 @@ class Student:
                 self._rest += data
                 if len(self._rest) > wire.MOST_BYTES:
                     raise Stopped(f"answered with more than {wire.MOST_BYTES >> 20} MB {self._stage}")
-            elif time.monotonic() > deadline:
-                raise Stopped(f"did not come to an end within {self.limits.wall_s:g} s {self._stage}")
-            self._watch_memory()
+            self._watch()
         text, self._rest = self._rest.split(b"\n", 1)
         try:
             message = json.loads(text)
             if "breach" in message:
-                raise Stopped(f"{str(message['breach'][1])[:300]} {self._stage}")
+                words = readable(message["breach"][1], 300)
+                known = next(k for k in _BREACHES if words.startswith(k))
+                said = words.removeprefix(known).strip()
+                raise Stopped(f"{known} {f'({said!r}) ' if said else ''}{self._stage}")
             message[key]
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError, StopIteration):
             raise Stopped(f"wrote into the pipe of the grader {self._stage}") from None
         return message
 
-    def _watch_memory(self) -> None:
-        """Where the system does not limit memory, look at it."""
+    def _watch(self) -> None:
+        """Look at what the system does not limit: memory (on some), threads, all files together."""
         with contextlib.suppress(psutil.Error):
-            if psutil.Process(self.process.pid).memory_info().rss > self.limits.memory_mb << 20:
+            process = psutil.Process(self.process.pid)
+            if process.memory_info().rss > self.limits.memory_mb << 20:
                 raise Stopped(f"took more memory than allowed {self._stage}")
+            if process.num_threads() > _MOST_THREADS:
+                raise Stopped(f"started more than {_MOST_THREADS} threads {self._stage}")
+        if time.monotonic() - self._looked > 1:
+            self._looked = time.monotonic()
+            self._watch_files()
+
+    def _watch_files(self) -> None:
+        folders, entries, size = [self.home], 0, 0
+        while folders:
+            try:
+                with os.scandir(folders.pop()) as inside:
+                    for entry in inside:
+                        entries += 1
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+                        else:
+                            size += entry.stat(follow_symlinks=False).st_size
+                        if entries > _MOST_ENTRIES or size > _MOST_WRITTEN:
+                            raise Stopped(f"wrote more files than allowed {self._stage}")
+            except OSError:
+                continue  # deleted meanwhile, or a path too long for the system: its parents were counted
 
     def _ended(self) -> str:
-        code = self.process.wait()
+        spent = 0.0
+        with contextlib.suppress(psutil.Error):  # it is there until it is waited for
+            times = psutil.Process(self.process.pid).cpu_times()
+            spent = times.user + times.system
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_PATIENCE_S)
+        if self.process.returncode is None:
+            return f"closed the pipe of the grader {self._stage}"
+        code = self.process.returncode
         if code == -signal.SIGSYS:
             return f"tried to use the network, past Python, {self._stage}"
-        if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        if code == -signal.SIGXCPU or (code == -signal.SIGKILL and spent > 0.8 * self.limits.cpu_s):
             return f"did not come to an end within {self.limits.cpu_s} s of processor time {self._stage}"
         if code < 0:
-            return f"crashed its process ({signal.Signals(-code).name}) {self._stage}"
+            name = next((s.name for s in signal.Signals if s == -code), f"signal {-code}")
+            return f"crashed its process ({name}) {self._stage}"
         return f"ended its own process (exit status {code}) {self._stage}"
 
     def close(self) -> None:
@@ -233,7 +293,7 @@ class Student:
         for pipe in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
-        shutil.rmtree(self.home, ignore_errors=True)
+        _delete(self.home)
 
 
 class Function:
@@ -255,6 +315,21 @@ def _calls(student: Student, name: str, do: str) -> Callable:
         return _plain(student._ask(do=do, name=name, **sent))
 
     return call
+
+
+def readable(value: Any, most: int) -> str:
+    """Return text that every file and terminal can take, cut off: half of a surrogate pair becomes its number."""
+    return str(value)[:most].encode("utf-8", "backslashreplace").decode()
+
+
+def _delete(folder: Path) -> None:
+    """Delete a folder, however deep."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        pass
+    if folder.exists():
+        subprocess.run(["rm", "-rf", str(folder)], check=False, stderr=subprocess.DEVNULL)
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """What a student's process and the grader say to each other: one JSON text a line, data and nothing else.
 
 Never pickle: what comes from a student's process is read by code that must not run anything for it. Numbers, text,
-bytes, lists, tuples, dicts, and NumPy arrays of plain numbers go through; the rest becomes the name of its type.
+bytes, lists, tuples, sets, dicts, and NumPy arrays of plain numbers go through, fractions and decimals as the nearest
+float; the rest becomes the name of its type.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import base64
 import json
 import math
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 #: A reply may be so long; the largest array of the problem sets is a hundredth of it.
@@ -27,14 +30,21 @@ class Opaque:
         return f"<{self.type_name}>"
 
 
+def _opaque(type_name: str) -> Opaque:
+    """Return a stand-in whose own type has the name, so that Python's messages about it tell what it was."""
+    return type(type_name, (Opaque,), {})(type_name)
+
+
 def pack(value: Any, depth: int = 0) -> Any:
     """Turn plain data into what JSON can hold."""
     if depth > 20:
         return {"o": "something nested more than 20 deep"}
     if value is None or isinstance(value, (bool, str)):
-        return value if type(value) in (bool, str, type(None)) else str(value)
+        return value if type(value) in (bool, str, type(None)) else str.__str__(value)
     if isinstance(value, int):
         return {"i": str(int(value))} if abs(int(value)) < 10**300 else {"o": "a whole number of over 300 digits"}
+    if isinstance(value, (Fraction, Decimal)):
+        value = float(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"f": repr(float(value))}
     if isinstance(value, (bytes, bytearray)):
@@ -74,7 +84,8 @@ def unpack(value: Any) -> Any:
         raise ValueError(f"a reply is not in the format of replies ({type(error).__name__})") from None
 
 
-def _unpack(value: Any) -> Any:
+def _unpack(value: Any, inner: bool = False) -> Any:
+    """Turn one value back; `inner` ones are in a set or keys of a dict, which hold frozen sets only."""
     if value is None or isinstance(value, (bool, str, float)):
         return value
     if isinstance(value, int):
@@ -87,11 +98,12 @@ def _unpack(value: Any) -> Any:
     if kind == "b":
         return base64.b64decode(content)
     if kind == "o":
-        return Opaque(str(content)[:80])
+        return _opaque(str(content)[:80].encode("utf-8", "replace").decode())
     if kind == "d":
-        return {_unpack(k): _unpack(v) for k, v in content}
+        return {_unpack(k, inner=True): _unpack(v) for k, v in content}
     if kind in "lts":
-        return {"l": list, "t": tuple, "s": set}[kind](_unpack(v) for v in content)
+        made = {"l": list, "t": tuple, "s": frozenset if inner else set}[kind]
+        return made(_unpack(v, inner or kind == "s") for v in content)
     import numpy as np
 
     if kind == "n":

@@ -45,6 +45,7 @@ assert abs(busy_percent([(0, 10), (5, 15)], 30) - 50) < 1e-6, "time in two spans
 assert abs(busy_percent([(20, 30), (0, 25)], 40) - 75) < 1e-6, "spans come in any order"
 assert abs(busy_percent([(0, 40), (10, 20), (30, 50)], 100) - 50) < 1e-6, "a span inside another"
 assert abs(busy_percent([(-10, 10), (90, 130)], 100) - 20) < 1e-6, "what is outside of the window does not count"
+assert abs(busy_percent([(-20, -10), (10, 30), (100, 120)], 80) - 25) < 1e-6, "a span outside of the window is not there"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -85,6 +86,7 @@ assert [tuple(g) for g in gaps([(30, 40), (0, 20), (5, 10)], 50)] == [(20, 30), 
     "a span inside another ends no gap"
 )
 assert [tuple(g) for g in gaps([(-5, 3), (10, 60)], 40)] == [(3, 10)], "a gap lies inside the window"
+assert [tuple(g) for g in gaps([(0, 10), (50, 60)], 40)] == [(10, 40)], "the last gap ends with the window"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -157,6 +159,7 @@ assert stall([(0, 20), (60, 90)], [("read", 0, 20), ("decode", 60, 89)], 100) ==
 assert stall([(0, 5)], [("read", 0, 5)], 100) == "none", "5 % is not more than 5 %"
 ### BEGIN HIDDEN TESTS
 assert stall([], [("decode", 0, 90)], 100) == "none", "no gaps, no stall"
+assert stall([(0, 20)], [("decode", 0, 15), ("read", 15, 90)], 100) == "prep", "work outside of the gaps costs nothing"
 assert stall([(0, 30)], [("open", 0, 9), ("read", 9, 18), ("decode", 10, 22)], 100) == "fetch", "open and read together"
 assert stall([(0, 30)], [("read", 0, 12), ("decode", 12, 22), ("augment", 22, 30)], 100) == "prep", (
     "all others together"

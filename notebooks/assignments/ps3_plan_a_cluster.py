@@ -30,6 +30,7 @@ assert cores_needed(1000, 4) == 4, "1,000 images of 4 ms are 4 s of work in each
 ### BEGIN HIDDEN TESTS
 assert cores_needed(500, 8) == 4, "500 images of 8 ms"
 assert cores_needed(2000, 3) == 6, "2,000 images of 3 ms"
+assert cores_needed(1000, 3) == 3, "1,000 images of 3 ms"
 ### END HIDDEN TESTS
 
 # %% tests="3.1" points=10
@@ -112,7 +113,7 @@ assert abs(imbalance(10, 8) - 1.6) < 1e-6, "one host has two shards, the mean is
 ### BEGIN HIDDEN TESTS
 from labkit import scale
 
-for shards, hosts in [(9, 8), (100, 16), (5, 4), (3, 2)]:
+for shards, hosts in [(9, 8), (100, 16), (5, 4), (3, 2), (3, 8)]:
     truth = scale.Setting(accelerators=hosts, hosts=hosts, shards=shards, dataset_gb=150).imbalance
     assert abs(imbalance(shards, hosts) - truth) < 1e-6, "the busiest host has the mean rounded up"
 ### END HIDDEN TESTS
