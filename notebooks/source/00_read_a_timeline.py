@@ -203,7 +203,7 @@ for name, each in [("memory", trace), ("slow disk", disk_trace)]:
 # %% [markdown]
 # ## Exercises
 #
-# **00.1** Write `busy(spans, window_ms)`: the share of a window, 0 to 1, that train steps cover. `spans` is a list of `(start_ms, end_ms)` that do not overlap; the window starts at 0. One line is enough.
+# **00.1** Write `busy(spans, window_ms)`: the share of a window, 0 to 1, that train steps cover. `spans` is a list of `(start_ms, end_ms)` that do not overlap, and may be empty; the window starts at 0. One line is enough.
 
 # %% tags=["stub"]
 def busy(spans, window_ms):

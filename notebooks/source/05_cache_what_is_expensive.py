@@ -341,7 +341,7 @@ labkit.try_it("05.2", cached_pipeline)
 labkit.check("05.2", cached_pipeline)
 
 # %% [markdown]
-# **05.3** Write `epochs_until_gain(first, later, without)`: with a cache the first epoch takes `first` seconds and every later one `later`; without it each takes `without`. After how many epochs has the job with the cache taken less time? Return `float("inf")` if never. About five lines.
+# **05.3** Write `epochs_until_gain(first, later, without)`: with a cache the first epoch takes `first` seconds and every later one `later`; without it each takes `without`. After how many epochs has the job with the cache taken less time? Return `float("inf")` if never, as where they cost the same. About five lines.
 
 # %% tags=["stub"]
 def epochs_until_gain(first, later, without):

@@ -351,7 +351,7 @@ labkit.try_it("06.1", batch_first)
 labkit.check("06.1", batch_first)
 
 # %% [markdown]
-# **06.2** Write `brighter(images, deltas)`: images `(n, height, width, 3)`, each made brighter by its own number of `deltas` `(n,)`, then clipped to 0 and 1. No loop, open or hidden. Two lines.
+# **06.2** Write `brighter(images, deltas)`: images `(n, height, width, 3)`, each made brighter by its own number of `deltas` `(n,)`, then clipped to 0 and 1. It runs in a graph: tensors, no NumPy. No loop, open or hidden. Two lines.
 
 # %% tags=["stub"]
 def brighter(images, deltas):

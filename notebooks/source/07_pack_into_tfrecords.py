@@ -391,7 +391,7 @@ room.cleanup()
 # %% [markdown]
 # ## Exercises
 #
-# **07.1** Write `shards_for(total_mb, servers)`: ten shards a server; fewer, a whole number, where they would be smaller than 10 MB; but at least one a server. One line.
+# **07.1** Write `shards_for(total_mb, servers)`: ten shards a server; fewer in all, as many as have 10 MB, where they would be smaller; but at least one a server. One line.
 
 # %% tags=["stub"]
 def shards_for(total_mb, servers):

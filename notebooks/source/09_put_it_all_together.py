@@ -310,7 +310,7 @@ labkit.try_it("09.1", busy)
 labkit.check("09.1", busy)
 
 # %% [markdown]
-# **09.2** Write `assemble(elements, decode, augment)`. `decode` maps one element and is expensive; `augment` maps a *batch* and is random. Return two epochs of batches of 4, a remainder dropped, such that each element is decoded only once, augmentation is new in each epoch, and the consumer never waits for a batch that could have been ready. One to five lines.
+# **09.2** Write `assemble(elements, decode, augment)`. `decode` maps one element and is expensive; `augment` maps a *batch* and is random. Return two epochs of batches of 4, a remainder dropped, such that each element is decoded only once, augmentation is new in each epoch, and the consumer never waits for a batch that could have been ready: the last step works ahead. Keep elements in memory, not in a file. One to five lines.
 
 # %% tags=["stub"]
 def assemble(elements, decode, augment):

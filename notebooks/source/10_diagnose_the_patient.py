@@ -197,7 +197,7 @@ labkit.try_it("10.2", mended_16)
 labkit.check("10.2", mended_16)
 
 # %% [markdown]
-# **10.3** Write `mended_15(case)`: drill 15 without its fault. Each photo becomes brighter or darker as a whole, by a number that is drawn anew each time. About ten lines.
+# **10.3** Write `mended_15(case)`: drill 15 without its fault. Each photo becomes brighter or darker as a whole, by a number from −0.2 to 0.2 that is drawn anew each time. About ten lines.
 
 # %% tags=["stub"]
 def mended_15(case):
