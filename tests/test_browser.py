@@ -454,9 +454,9 @@ def test_no_request_left_the_machine(opened):
     assert opened[1] - {"nobody"} == {"localhost"}
 
 
-def test_notebook_02_is_run_touched_saved_and_reopened(desk, chromium, lab, tmp_path):
+def test_notebook_00_is_run_touched_saved_and_reopened(desk, chromium, lab, tmp_path):
     """A reader's way through one notebook of the course, from Run All to the next day."""
-    name = "02_overlap_with_prefetch.ipynb"
+    name = NOTEBOOKS[0].name
     page, hosts = desk
     lab.end_sessions()
     turn_to(page, name, kernel=True, height=1200)
