@@ -7,6 +7,7 @@ an instructor who has the list of ids has all variants. No id is kept: a variant
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -79,7 +80,8 @@ def pseudonym(student_id: str, course: str = "") -> str:
     Parameters
     ----------
     student_id : str
-        Spaces around it and the case of its letters do not count.
+        Invisible characters around it, the case of its letters, and whether an accent is a sign of its own
+        (as macOS types it) do not count.
     course : str
         A word that the instructor gives out for this course. Without one that outsiders do not know, who knows the ids
         can try them all.
@@ -87,13 +89,28 @@ def pseudonym(student_id: str, course: str = "") -> str:
     Raises
     ------
     ValueError
-        If the id is no text, or empty.
+        If the id is no text, or holds nothing that can be seen, or the course is no text.
     """
-    if not isinstance(student_id, str) or not student_id.strip():
+    bare = _text(student_id, "the id of a student", "a text that is not empty")
+    bare = bare.strip("".join(filter(_invisible, bare)))
+    if not bare:
         raise ValueError(f"the id of a student is {student_id!r}; allowed: a text that is not empty")
-    if not isinstance(course, str):
-        raise ValueError(f"course is {course!r}; allowed: a text")
-    return hashlib.sha256(f"labkit student\n{course}\n{student_id.strip().casefold()}".encode()).hexdigest()[:12]
+    course = _text(course, "course", "a text")
+    return hashlib.sha256(f"labkit student\n{course}\n{bare.casefold()}".encode()).hexdigest()[:12]
+
+
+def _text(given: Any, what: str, allowed: str) -> str:
+    """Return a text in the one form that all keyboards give (NFC), or raise the sentence that says what is allowed."""
+    if not isinstance(given, str):
+        raise ValueError(f"{what} is {given!r:.80}; allowed: {allowed}")
+    if any("\ud800" <= sign <= "\udfff" for sign in given):
+        raise ValueError(f"{what} is {given!r:.80}, which holds half a character; allowed: {allowed}")
+    return unicodedata.normalize("NFC", given)
+
+
+def _invisible(sign: str) -> bool:
+    """Return whether a character is a space, a control character, or one of no width."""
+    return sign.isspace() or unicodedata.category(sign) in ("Cc", "Cf")
 
 
 def of(student_id: str, problem: str = "", course: str = "") -> Variant:
@@ -111,11 +128,11 @@ def of(student_id: str, problem: str = "", course: str = "") -> Variant:
     Raises
     ------
     ValueError
-        If the id is no text, or empty, or `problem` or `course` is no text.
+        If the id is no text, or holds nothing that can be seen, or `problem` or `course` is no text.
     """
-    if not isinstance(problem, str):
-        raise ValueError(f"problem is {problem!r}; allowed: a text, such as 'set 1'")
+    problem = _text(problem, "problem", "a text, such as 'set 1'")
     student = pseudonym(student_id, course)
+    course = _text(course, "course", "a text")
 
     def draw(what: str, count: int) -> int:
         """Return a number from 0 to count - 1; its bias is below 2^-56 for the small counts here."""
@@ -147,8 +164,10 @@ def table(student_ids: Iterable[str], problem: str = "", course: str = "") -> di
     Raises
     ------
     ValueError
-        If an id is none, or two ids are the same student.
+        If this is no list of ids, an id is none, or two ids are the same student.
     """
+    if isinstance(student_ids, (str, bytes)) or not isinstance(student_ids, Iterable):
+        raise ValueError(f"student_ids is {student_ids!r:.80}; allowed: a list of ids, such as ['s1', 's2']")
     found: dict[str, Variant] = {}
     known: dict[str, str] = {}
     for student_id in student_ids:

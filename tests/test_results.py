@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import getpass
 import json
+import os
 import re
 import socket
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +22,7 @@ import labkit
 from labkit import grading, journal, predictions, results, variants
 from labkit.cli import app
 from labkit.measures import Measure, Measures
+from labkit.results import folder as folder_module
 from labkit.trace import Span, Trace
 
 
@@ -124,6 +128,105 @@ def test_no_name_of_a_person_a_machine_or_a_folder_is_in_it(full, tmp_path):
     assert f'"{getpass.getuser()}"' not in text
 
 
+def test_words_that_name_the_student_the_account_or_the_host_are_hidden(session, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(socket, "gethostname", lambda: "vm.lab.example")
+    monkeypatch.setattr(getpass, "getuser", lambda: "jd42")
+    monkeypatch.setenv("HOME", "/home/jdoe")
+    monkeypatch.setattr(os, "getuid", lambda: 7, raising=False)
+    account = SimpleNamespace(pw_gecos="Jane O. Zo\u00eb,Room 5,,")
+    monkeypatch.setitem(sys.modules, "pwd", SimpleNamespace(getpwuid=lambda number: account))
+    hidden = {
+        "JANE's run": "… run",
+        "Zoe\u0308, on vm_1 o": "… on … o",
+        "dvmx 5": "dvmx 5",
+        "jd42 vm.lab.example": "… …",
+        "of s0001": "of …",
+        "jdoe-7 quick": "… quick",
+        "C:\\u /a b": "… … b",
+        "\n\x1b\ud800": "unnamed",
+    }
+    for name in hidden:
+        journal.run(trace(name, 0.4), measured(100))
+        session.runs[name]["accelerator"] = "modelled card of Janes-box /home/x me@x.org"
+    rounds = {"jane 1": [measured(100)], "b": [measured(100)]}
+    journal.comparison(Measures(rounds, {n: trace(n, 0.5) for n in rounds}))
+    held = results.read(labkit.submit("S0001", folder=tmp_path))
+    assert [run["name"] for run in held["runs"]] == [*hidden.values(), "… 1", "b"]
+    assert {run["accelerator"] for run in held["runs"][: len(hidden)]} == {"modelled card of … … …"}
+    assert (held["speedups"][0]["name"], held["speedups"][0]["over"]) == ("b", "… 1")
+    said = capsys.readouterr().out
+    assert "no id of yours, but the names that you gave to runs, accelerators and predictions." in said
+    assert "no name" not in said
+
+
+def test_an_account_without_a_name_can_submit(session, tmp_path, monkeypatch):
+    def nobody(*_):
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    monkeypatch.setitem(sys.modules, "pwd", SimpleNamespace(getpwuid=nobody))
+    assert results.read(labkit.submit(folder=tmp_path, quiet=True))["student"] == ""
+
+
+def test_an_id_that_no_file_can_hold_is_refused_in_a_sentence(session, tmp_path):
+    with pytest.raises(ValueError, match="the id of a student is"):
+        labkit.submit("\ud800", folder=tmp_path)
+
+
+_WORDS = st.text(st.characters(exclude_categories=()), max_size=90) | st.just("z" * 250) | st.just("\U0001f600" * 99)
+_NUMBERS = st.floats() | st.just(10**400) | st.floats(0, 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_whatever_is_written_can_be_read(tmp_path_factory, data):
+    draw = data.draw
+    here = tmp_path_factory.mktemp("r")
+    facts = {"busy": _NUMBERS, "images_per_s": _NUMBERS, "steps": _NUMBERS}
+    run = st.fixed_dictionaries({**facts, "accelerator": _WORDS, "origin": st.just("measured")})
+    speedup = st.fixed_dictionaries({"median": _NUMBERS, "low": _NUMBERS, "high": st.none(), "verdict": st.just("")})
+    exercise = st.fixed_dictionaries({"status": st.sampled_from(["passed", "open"]), "tries": st.integers(0, 9)})
+    entries = journal.Journal(
+        draw(st.dictionaries(_WORDS.map(lambda w: f"drill {w}, mend"), exercise, max_size=3)),
+        draw(st.dictionaries(_WORDS, run, max_size=3)),
+        draw(st.dictionaries(st.tuples(_WORDS, _WORDS), speedup, max_size=3)),
+    )
+    finite = st.floats(0, allow_infinity=False)
+    figure = st.none() | st.builds(predictions.Figure, finite, finite, finite)
+    known = st.builds(predictions.Prediction, st.just("02.gain"), finite, st.just("times"), figure, figure)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_DATA", str(here / "data"))
+        patch.setattr(journal, "session", entries)
+        patch.setattr(predictions, "_session", {"02.gain": draw(known)})
+        held = results.read(labkit.submit("s1", folder=here, quiet=True))
+    good = [r for r in entries.runs.values() if 0 <= r["busy"] <= 1 and max(r["images_per_s"], r["steps"]) <= 1e12]
+    assert len(held["runs"]) == sum(r["images_per_s"] >= 0 and r["steps"] >= 0 for r in good), "what can be held is"
+
+
+def test_what_no_result_can_hold_is_left_out_and_counted(full, tmp_path, capsys):
+    journal.run(trace("endless", 0.4), measured(float("inf")))
+    journal.result(grading.Result(f"drill {10**250}, diagnosis", grading.FAILED, "no"))
+    held = results.read(labkit.submit("s1", folder=tmp_path))
+    assert "or so many: 1." in capsys.readouterr().out
+    assert {run["name"] for run in held["runs"]} == {"alone", "naive", "quick"}
+    assert re.fullmatch("drill 10+…0+, diagnosis", held["exercises"][-1]["exercise"])
+
+
+def test_the_largest_session_is_a_result(session, tmp_path, monkeypatch):
+    wide = "\U0001f600" * 58
+    for k in range(1500):
+        session.exercises[f"drill {k}, diagnosis"] = {"status": grading.PASSED, "tries": 1}
+        name = f"a.{'b' * 24}{k}"
+        figure = predictions.Figure(1 / 3, 1 / 7, 1 / 9)
+        predictions._session[name] = predictions.Prediction(name, 1 / 3, "images/s", figure, figure)
+    for k in range(journal.MOST):
+        journal.run(trace(f"{k}{wide}", 0.4), measured(100))
+        session.runs[f"{k}{wide}"]["accelerator"] = wide
+        session.speedups[f"{k}{wide}", wide] = {"median": 1 / 3, "low": 1 / 3, "high": 1 / 3, "verdict": "faster"}
+    held = results.read(labkit.submit("s1", folder=tmp_path, quiet=True))
+    assert [len(held[k]) for k in ("exercises", "predictions", "runs", "speedups")] == [1000, 1000, 200, 200]
+
+
 def test_a_session_without_anything_is_a_result_too(session, tmp_path):
     path = labkit.submit(folder=tmp_path / "new", quiet=True)
     assert "anonymous" in path.name
@@ -188,7 +291,7 @@ def test_what_is_no_result_is_refused_in_a_sentence(content, word, tmp_path):
     "change",
     [
         {"student": "<b>"}, {"runs": [{"name": "x"}]}, {"exercises": [{"exercise": "1", "status": "x", "tries": 1}]},
-        {"machine": {}}, {"created": 3}, {"predictions": "x"}, {"speedups": [[]]},
+        {"machine": {}}, {"created": 3}, {"created": "zzzzzzzzzzzzzzzzzzzZ"}, {"predictions": "x"}, {"speedups": [[]]},
         {"runs": [{"name": "x", "busy": 7, "images_per_s": 1, "steps": 1, "accelerator": "", "origin": ""}]},
     ],
     ids=str,
@@ -296,6 +399,157 @@ def test_a_folder_that_is_none_or_empty_is_refused(tmp_path):
         results.gather(tmp_path / "nothing")
     with pytest.raises(ValueError, match=r"holds no \.json"):
         results.gather(tmp_path)
+
+
+def signed(**changes):
+    """Return the text of a result with other content and a right signature."""
+    entries = {
+        "exercises": [{"exercise": "01.1", "status": "passed", "tries": 1}],
+        "predictions": [{"name": "01.a", "value": 1, "unit": "times", "measured": [1, 1, 1], "model": None}],
+        "runs": [{"name": "a", "busy": 0.5, "images_per_s": 1, "steps": 3, "accelerator": "", "origin": "measured"}],
+        "speedups": [{"name": "a", "over": "b", "median": 2, "low": 1, "high": 3, "verdict": "faster"}],
+    }
+    machine = {"os": "Linux", "architecture": "x", "cores": 2, "memory": "m", "python": "3.11", "tensorflow": "2"}
+    document = {"format": results.FORMAT, "labkit": "1", "student": "", "created": "2026-01-01T00:00:00Z"}
+    document |= {"machine": {**machine, **changes.pop("machine", {})}, **entries}
+    for what, change in changes.items():  # a dict changes the only entry
+        document[what] = [{**entries[what][0], **change}] if isinstance(change, dict) and what in entries else change
+    return json.dumps({**document, "digest": results.digest(document)})
+
+
+_HALF = "\ud800"
+_BAD = {
+    "infinite": signed().replace('"cores": 2', '"cores": 1e999'),
+    os.fsdecode(b"byte\xff"): "x",
+    "<b>\x1b": "x",
+    "student-list": signed(student=["a"] * 12),
+    "student-dict": signed(student={c: 1 for c in "0123456789ab"}),
+    **{f"half-{k}": signed(machine={k: _HALF}) for k in ("os", "architecture", "memory", "tensorflow")},
+    "half-labkit": signed(labkit=_HALF),
+    "half-exercise": signed(exercises={"exercise": _HALF}),
+    "half-run": signed(runs={"name": _HALF}),
+    "half-accelerator": signed(runs={"accelerator": _HALF}),
+    "half-speedup": signed(speedups={"over": _HALF}),
+    "half-prediction": signed(predictions={"name": _HALF}),
+    "half-unit": signed(predictions={"unit": _HALF}),
+    "control": signed(runs={"name": "\x1b[31m"}),
+    "empty-exercise": signed(exercises={"exercise": ""}),
+    "empty-run": signed(runs={"name": "\u2003"}),
+    "empty-speedup": signed(speedups={"over": ""}),
+    "empty-prediction": signed(predictions={"name": " "}),
+    "fast": signed(speedups={"median": 1e12}),
+    "much-speedup": signed(speedups={"median": 1e308}),
+    "much-whole": signed(speedups={"median": 10**300}),
+    "much-prediction": signed(predictions={"value": 1e308, "measured": [1e-308] * 3}),
+    "much-measured": signed(predictions={"measured": [10**400] * 3}),
+    "many": signed(exercises=[{"exercise": f"e{k}", "status": "passed", "tries": 1} for k in range(5000)]),
+}
+
+
+def test_lists_of_every_depth_are_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "deep.json"
+    for depth in range(500, 1000):  # at some, JSON can be read and not written
+        path.write_text('{"format": "labkit result 1", "digest": "x", "a": ' + "[" * depth + "]" * depth + "}")
+        with pytest.raises(ValueError, match=r"^deep\.json "):
+            results.read(path)
+
+
+def test_a_bad_file_is_named_and_the_page_is_made(tmp_path):
+    (tmp_path / "good.json").write_text(signed())
+    for name, text in _BAD.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "gone.json").symlink_to(tmp_path / "nowhere")
+    group = results.gather(tmp_path)
+    assert len(group.results) == 1
+    assert len(group.left_out) == len(_BAD) + 2
+    for name, sentence in group.left_out:
+        assert sentence.isprintable()
+        assert sentence.startswith(f"{name} "), "a sentence names its file"
+        assert sentence.endswith(".")
+    assert {r"byte\udcff.json", r"<b>\x1b.json"} <= {name for name, _ in group.left_out}
+    assert {"folder.json is no file.", "gone.json is no file."} <= {sentence for _, sentence in group.left_out}
+    text = group.save(tmp_path / "class.html").read_text(encoding="utf-8")
+    assert len(Page(text).pictures) == 4
+    assert "<b>" not in text
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path, monkeypatch):
+    (tmp_path / "x.json").write_text(signed())
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert results.gather(tmp_path).left_out == (("x.json", "x.json cannot be read (Permission denied)."),)
+
+
+_LONG, _WIDE = "a" * 200, "\u2031" * 200  # the widest letter of the font
+_FAR_OFF = [
+    {"exercises": {"exercise": _LONG}, "runs": {"name": _LONG}, "predictions": {"name": _LONG}},
+    {"exercises": {"exercise": _WIDE}, "runs": {"name": _WIDE}, "predictions": {"name": _WIDE}},
+    {"speedups": {"name": _WIDE, "over": _WIDE}},
+    {"runs": {"name": f"{_WIDE[:100]}b{_WIDE[:99]}"}},
+    *({"speedups": {"name": _WIDE, "over": _WIDE, "median": v}} for v in (0, 1e6 - 1, 1e6)),
+    *({"predictions": {"name": _WIDE, "value": v, "measured": [m] * 3}}
+      for v in (0, 1e12) for m in (0, 5e-324, 1e-308, 1e12)),
+    {"exercises": [{"exercise": f"e{k}", "status": "passed", "tries": 1} for k in range(1000)]},
+    {"runs": {"busy": 1, "images_per_s": 1e12, "steps": 10**12}, "machine": {"cores": 1e12, "os": _WIDE}},
+]  # fmt: skip
+
+
+def test_every_result_that_is_taken_can_be_drawn(tmp_path):
+    for k, changes in enumerate(_FAR_OFF):
+        (tmp_path / f"{k:02}.json").write_text(signed(student=f"{k:012x}", **changes))
+    group = results.gather(tmp_path)
+    assert len(group.results) == len(_FAR_OFF), group.left_out
+    text = group.html()
+    assert len(Page(text).pictures) == 4
+    assert "The chart shows the 60 that most students have, of 1003." in text
+    assert "Exercises: 60 bars" in text
+    assert "Busy share of the accelerator: 4 bars" in text, "names that are cut to the same stay two"
+    assert text.count(_LONG) >= 3, "the tables have names in full"
+    assert max(group.ratios()[_WIDE]) == 1e6
+
+
+def test_a_chart_of_exercises_shows_those_that_most_students_checked(tmp_path):
+    many = [{"exercise": f"0-{k}", "status": "passed", "tries": 1} for k in range(100)]
+    (tmp_path / "a.json").write_text(signed(student="a" * 12, exercises=many))
+    for student in "bc":
+        (tmp_path / f"{student}.json").write_text(signed(student=student * 12, exercises={"exercise": "11.1"}))
+    (alt,) = (alt for alt in Page(results.gather(tmp_path).html()).pictures if alt.startswith("Exercises"))
+    assert "11.1 (66.7 % of students who passed)" in alt
+
+
+def test_a_section_that_fails_does_not_stop_the_page(tmp_path, monkeypatch):
+    (tmp_path / "x.json").write_text(signed())
+    draw = folder_module.charts.bars
+
+    def fails(values, *, title, **more):
+        return 1 / 0 if title == "Speed-ups" else draw(values, title=title, **more)
+
+    monkeypatch.setattr(folder_module.charts, "bars", fails)
+    text = results.gather(tmp_path).html()
+    assert "This comparison could not be drawn (ZeroDivisionError)." in text
+    assert len(Page(text).pictures) == 3
+
+
+def test_a_student_counts_once_for_each_name(tmp_path):
+    run = json.loads(signed())["runs"][0]
+    (tmp_path / "x.json").write_text(signed(runs=[{**run, "name": "…", "busy": b} for b in (0.1, 0.2, 0.3)]))
+    assert results.gather(tmp_path).busy() == {"…": [pytest.approx(30)]}
+
+
+def test_of_several_results_of_one_student_the_newest_counts(tmp_path):
+    for k, year in enumerate((2021, 2023, 2022)):
+        changes = {"student": "a" * 12, "created": f"{year}-01-01T00:00:00Z", "runs": {"steps": year}}
+        (tmp_path / f"{k}.json").write_text(signed(**changes))
+        (tmp_path / f"{k}-again.json").write_text(json.dumps(json.loads(signed(**changes)), indent=3))
+    group = results.gather(tmp_path)
+    assert [r["created"][:4] for r in group.results] == ["2023"]
+    said = [sentence.split(" is ")[1] for _, sentence in group.left_out]
+    assert sum(s.startswith("the same result as") for s in said) == 3
+    assert sum(s.startswith("an older result") for s in said) == 2
 
 
 def test_the_command_writes_the_page_and_says_what_it_left_out(folder):

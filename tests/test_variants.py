@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import unicodedata
 
 import pytest
 from hypothesis import given, settings
@@ -48,7 +49,11 @@ def test_it_does_not_depend_on_the_process_or_its_hash_seed():
     assert [json.loads(t) for t in told] == [variants.of("Zoë", "set 2").to_json()]
 
 
-@given(st.text(min_size=1, max_size=30).filter(str.strip), st.text(max_size=10), st.text(max_size=10))
+def visible(text):
+    return any(c.isprintable() and not c.isspace() for c in text)
+
+
+@given(st.text(min_size=1, max_size=30).filter(visible), st.text(max_size=10), st.text(max_size=10))
 @settings(max_examples=60, deadline=None)
 def test_every_id_has_a_variant_within_the_lists(student_id, problem, course):
     one = variants.of(student_id, problem, course)
@@ -90,9 +95,22 @@ def test_the_faults_planted_for_a_student_are_all_different():
 
 
 def test_an_id_is_one_student_however_it_is_typed():
-    assert variants.of(" S0001 ") == variants.of("s0001")
+    assert variants.of(" S0001 ") == variants.of("\ufeffs0001\u200b") == variants.of("s0001")
     with pytest.raises(ValueError, match="the ids 's1' and 'S1' are the same student"):
         variants.table(["s1", "S1"])
+
+
+@given(st.text("Zoeaё\u0308\u0301\u00eb\u1e69\uac01", min_size=1), st.text("e\u0308\u00eb"), st.text("e\u0308\u00eb"))
+@settings(max_examples=60, deadline=None)
+def test_an_accent_of_its_own_is_the_same_letter(student_id, problem, course):
+    words = student_id, problem, course
+    forms = [[unicodedata.normalize(form, word) for word in words] for form in ("NFC", "NFD")]
+    assert variants.of(*forms[0]) == variants.of(*forms[1])
+
+
+def test_ids_in_one_form_keep_the_variants_that_were_handed_out():
+    assert variants.of("Zo\u00eb ß", problem="x").student == "916175bd1843"
+    assert variants.of("Zo\u00eb ß", problem="x").drills == (21, 3, 7)
 
 
 def test_no_id_is_in_what_a_variant_says():
@@ -107,8 +125,20 @@ def test_no_id_is_in_what_a_variant_says():
         ((3,), "id of a student"),
         (("s", 3), "problem is 3"),
         (("s", "p", None), "course is"),
+        (("\u200b",), "id of a student"),
+        (("\ufeff \t\x00",), "id of a student"),
+        (("\ud800",), r"the id of a student is '\\ud800', which holds half a character"),
+        (("s", "\udfff"), r"problem is '\\udfff', which holds half a character"),
+        (("s", "p", "\ud800"), r"course is '\\ud800', which holds half a character"),
     ],
+    ids=ascii,
 )
 def test_what_is_no_text_is_refused(arguments, word):
     with pytest.raises(ValueError, match=word):
         variants.of(*arguments)
+
+
+@pytest.mark.parametrize("ids", [None, 5, "ab", b"ab"])
+def test_what_is_no_list_of_ids_has_no_table(ids):
+    with pytest.raises(ValueError, match=f"student_ids is {ids!r}; allowed: a list of ids"):
+        variants.table(ids)

@@ -7,17 +7,24 @@ import os
 import statistics
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from labkit import charts
 from labkit.picture import Picture
-from labkit.results.document import read
+from labkit.results.document import read, shown
 from labkit.trace import write_aside
 
-#: Rows of a chart: the names that most students share.
-_ROWS = 12
+#: Rows of a chart: the names that most students share; a course has some thirty exercises.
+_ROWS, _EXERCISES = 12, 60
+
+#: Letters of a word in a chart, which has no room for more: the table below has all of them.
+_WORD = 28
+
+#: A prediction that is further off counts as that far off, or one slip would flatten the chart of a class.
+_FAR = 1e6
 
 _Table = tuple[list[str], list[list[str]]]
 
@@ -31,7 +38,7 @@ class Class:
     results : tuple of dict
         One for each student, by pseudonym; see `labkit.results.document`.
     left_out : tuple of (str, str)
-        Name of a file, and in a sentence why it does not count.
+        Name of a file, as it can be printed, and in a sentence why it does not count.
     """
 
     results: tuple[dict[str, Any], ...]
@@ -47,28 +54,22 @@ class Class:
 
     def busy(self) -> dict[str, list[float]]:
         """Return the busy shares in percent by the name of a run, those that most students have first."""
-        return _grouped((run["name"], 100 * run["busy"]) for r in self.results for run in r["runs"])
+        return _grouped({run["name"]: 100 * run["busy"] for run in r["runs"]} for r in self.results)
 
     def speedups(self) -> dict[str, list[float]]:
         """Return the speed-ups in times, by "name over reference"."""
-        return _grouped((f"{s['name']} over {s['over']}", s["median"]) for r in self.results for s in r["speedups"])
+        return _grouped({f"{s['name']} over {s['over']}": s["median"] for s in r["speedups"]} for r in self.results)
 
     def ratios(self) -> dict[str, list[float]]:
-        """Return predicted over measured by the name of a prediction: 1 is right, 2 is twice as much as came."""
+        """Return predicted over measured by the name of a prediction: 1 is right, 2 is twice as much, 10^6 the most."""
         return _grouped(
-            (p["name"], p["value"] / p["measured"][0])
-            for r in self.results
-            for p in r["predictions"]
-            if p["measured"] and p["measured"][0] > 0
+            {name: min(p["value"] / p["measured"][0], _FAR) for name, p in _seen(r).items()} for r in self.results
         )
 
     def passed(self) -> dict[str, list[float]]:
         """Return for each exercise 100 for every student who passed it and 0 for every other, in order."""
-        found: dict[str, list[float]] = {}
-        for name in sorted({e["exercise"] for r in self.results for e in r["exercises"]}):
-            of = [{e["exercise"]: e["status"] for e in r["exercises"]}.get(name) for r in self.results]
-            found[name] = [100.0 * (status == "passed") for status in of]
-        return found
+        states = [{e["exercise"]: e["status"] for e in r["exercises"]} for r in self.results]
+        return {name: [100.0 * (of.get(name) == "passed") for of in states] for name in sorted(set().union(*states))}
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page, aside and renamed: one file of HTML that needs no network and no script."""
@@ -103,29 +104,33 @@ def gather(folder: str | os.PathLike[str]) -> Class:
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder; allowed: a folder with the results of a class")
-    paths = sorted(p for p in folder.glob("*.json") if p.is_file())
+    paths = sorted(folder.glob("*.json"))
     if not paths:
         raise ValueError(f"{folder} holds no .json; labkit.submit() writes the results to put there")
     left_out: list[tuple[str, str]] = []
     kept: dict[str, tuple[Path, dict[str, Any]]] = {}
     equal: dict[str, Path] = {}
     for path in paths:
+        name = shown(path)
         try:
+            if not path.is_file():
+                raise ValueError(f"{name} is no file")
             found = read(path)
         except ValueError as error:
-            left_out.append((path.name, f"{error}."))
+            left_out.append((name, f"{error}."))
             continue
         except OSError as error:
-            left_out.append((path.name, f"{path.name} cannot be read ({error.strerror})."))
+            left_out.append((name, f"{name} cannot be read ({error.strerror})."))
             continue
         if found["digest"] in equal:
-            left_out.append((path.name, f"{path.name} is the same result as {equal[found['digest']].name}."))
+            left_out.append((name, f"{name} is the same result as {shown(equal[found['digest']])}."))
             continue
         equal[found["digest"]] = path
         who = found["student"] or found["digest"]
         if who in kept:
             one, other = sorted([kept[who], (path, found)], key=lambda pair: pair[1]["created"])
-            left_out.append((one[0].name, f"{one[0].name} is an older result of a student who sent {other[0].name}."))
+            older, newer = shown(one[0]), shown(other[0])
+            left_out.append((older, f"{older} is an older result of a student who sent {newer}."))
             kept[who] = other
         else:
             kept[who] = path, found
@@ -135,11 +140,18 @@ def gather(folder: str | os.PathLike[str]) -> Class:
     return Class(tuple(results), tuple(sorted(left_out)))
 
 
-def _grouped(pairs: Any) -> dict[str, list[float]]:
+def _grouped(students: Iterable[dict[str, float]]) -> dict[str, list[float]]:
+    """Return the values of all students by name: one of each student, whose names may repeat once cleaned."""
     found: dict[str, list[float]] = {}
-    for name, value in pairs:
-        found.setdefault(name, []).append(value)
+    for one in students:
+        for name, value in one.items():
+            found.setdefault(name, []).append(value)
     return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def _seen(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the predictions of one student that can be compared: those whose measurement is above 0."""
+    return {p["name"]: p for p in result["predictions"] if p["measured"] and p["measured"][0] > 0}
 
 
 # -- the page ------------------------------------------------------------------------------
@@ -159,18 +171,38 @@ def _sections(group: Class) -> list[dict[str, Any]]:
     for title, unit, values, nothing in found:
         section: dict[str, Any] = {"title": title, "words": f"{nothing.capitalize()}.", "picture": None, "table": None}
         if values:
-            chosen = dict(list(values.items())[:_ROWS]) if title != "Exercises" else values
-            shown = {n: [statistics.mean(v)] if title == "Exercises" else v for n, v in chosen.items()}
+            chosen = _most_checked(group, values) if title == "Exercises" else dict(list(values.items())[:_ROWS])
+            drawn = {n: [statistics.mean(v)] if title == "Exercises" else v for n, v in chosen.items()}
             note = f"{count} student{'s' * (count != 1)}; bars are medians, whiskers go from the lowest to the highest."
             note = f"{count} student{'s' * (count != 1)}." if title == "Exercises" else note
-            more = f" The page shows the {len(shown)} that most students have, of {len(values)}."
-            section |= {
-                "words": note + more * (len(shown) < len(values)),
-                "picture": _inline(charts.bars(shown, unit=unit, title=title, note=note)),
-                "table": _predictions(group) if title.startswith("Predictions") else _numbers(values, unit),
-            }
+            more = f" The chart shows the {len(drawn)} that most students have, of {len(values)}."
+            try:
+                section |= {
+                    "words": note + more * (len(drawn) < len(values)),
+                    "picture": _inline(charts.bars(_short(drawn), unit=unit, title=title, note=note)),
+                    "table": _predictions(group) if title.startswith("Predictions") else _numbers(values, unit),
+                }
+            except Exception as error:  # whatever one file says, a class gets its page
+                section["words"] = f"This comparison could not be drawn ({type(error).__name__})."
         sections.append(section)
     return sections
+
+
+def _most_checked(group: Class, values: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Return the exercises that most students checked, in the order given."""
+    counts = Counter(name for r in group.results for name in {e["exercise"] for e in r["exercises"]})
+    chosen = sorted(values, key=lambda name: -counts[name])[:_EXERCISES]
+    return {name: values[name] for name in sorted(chosen)}
+
+
+def _short(rows: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Return the rows of a chart with long words cut in the middle; where two names then are equal, with a number."""
+    found: dict[str, list[float]] = {}
+    for number, (name, values) in enumerate(rows.items(), 1):
+        words = [w if len(w) <= _WORD else f"{w[: _WORD - 10]}…{w[-9:]}" for w in name.split()]
+        short = " ".join(words)
+        found[f"{short} ({number})" if short in found else short] = values
+    return found
 
 
 def _numbers(values: dict[str, list[float]], unit: str) -> _Table:
@@ -186,7 +218,7 @@ def _predictions(group: Class) -> _Table:
     ratios = group.ratios()
     rows = []
     for name, found in ratios.items():
-        seen = [p for r in group.results for p in r["predictions"] if p["name"] == name and p["measured"]]
+        seen = [by_name[name] for by_name in map(_seen, group.results) if name in by_name]
         unit = seen[0]["unit"]
         said, came = (
             f"{statistics.median(v):,.2f} [{min(v):,.2f}–{max(v):,.2f}]"
@@ -210,8 +242,8 @@ def _students(group: Class) -> _Table:
     for name, r in zip(group.names(), group.results, strict=True):
         machine = r["machine"]
         states = Counter(e["status"] for e in r["exercises"])
-        seen = [p for p in r["predictions"] if p["measured"] and p["measured"][0] > 0]
-        right = sum(abs(p["value"] / p["measured"][0] - 1) <= 0.1 for p in seen)
+        seen = _seen(r)
+        right = sum(abs(p["value"] / p["measured"][0] - 1) <= 0.1 for p in seen.values())
         busy = max((run["busy"] for run in r["runs"]), default=None)
         best = max((s["median"] for s in r["speedups"]), default=None)
         system = f"{machine['os']} {machine['architecture']}, {machine['cores']} cores, {machine['memory']}"
