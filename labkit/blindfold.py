@@ -1,8 +1,9 @@
 """Drill mode: labkit shows what a sick pipeline does, and leaves to the reader what is wrong with it.
 
-A drill marks the sources of its pipeline. Everything built on a marked source is known by it, and every trace recorded
-of it carries ``meta["drill"]``: timelines then show lanes and gaps without their causes, and whatever would name the
-fault refuses in one sentence.
+A drill marks the sources of its pipeline. Everything built on a marked source is known by it, or by its files if the
+source is hidden in a function (``flat_map(lambda _: dataset)``), and every trace recorded of it carries
+``meta["drill"]``: timelines then show lanes and gaps without their causes, and whatever would name the fault refuses in
+one sentence.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 _MARK = "_labkit_drill"
+
+#: How the folders begin in which drills keep their files.
+FOLDER = "labkit-drill-"
 
 #: What stands in every view where a cause, something to blame or advice would be.
 WITHHELD = "this is a drill: the cause is yours to find"
@@ -25,7 +29,11 @@ def mark(dataset: Any, name: str) -> Any:
 def drill_of(dataset: Any) -> str | None:
     """Return the drill that a dataset, or the dataset of an iterator, belongs to; None for all others."""
     dataset = dataset if hasattr(dataset, "_inputs") else getattr(dataset, "_dataset", dataset)
-    return next((getattr(node, _MARK) for node in _nodes(dataset) if hasattr(node, _MARK)), None)
+    nodes = list(_nodes(dataset))
+    if (name := next((getattr(n, _MARK) for n in nodes if hasattr(n, _MARK)), None)) is not None:
+        return name
+    hidden = any(FOLDER.encode() in serialized(variant) for n in nodes for variant in captured(n))
+    return "a drill" if hidden else None
 
 
 def refuse(dataset: Any, what: str) -> None:
@@ -45,3 +53,24 @@ def _nodes(dataset: Any) -> Iterator[Any]:
     yield dataset
     for source in getattr(dataset, "_inputs", list)():
         yield from _nodes(source)
+
+
+def graphs(dataset: Any) -> list[Any]:
+    """Return the graphs of the functions of one node."""
+    functions = (getattr(function, "function", None) for function in getattr(dataset, "_functions", list)())
+    return [f.graph for f in functions if getattr(f, "graph", None) is not None]
+
+
+def captured(dataset: Any) -> list[Any]:
+    """Return the variant tensors, most of them datasets, that the functions of one node take from outside."""
+    return [outside for graph in graphs(dataset) for outside, _ in graph.captures if outside.dtype.name == "variant"]
+
+
+def serialized(variant: Any) -> bytes:
+    """Return the graph of a dataset, given as its variant tensor; nothing where it is no dataset."""
+    import tensorflow as tf
+
+    try:  # 1: what the dataset counts or draws need not be saved
+        return tf.raw_ops.DatasetToGraphV2(input_dataset=variant, external_state_policy=1).numpy()
+    except tf.errors.OpError:
+        return b""

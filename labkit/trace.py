@@ -252,7 +252,7 @@ class Trace:
     def merge(cls, *traces: Trace) -> Trace:
         """Put several traces of one origin on one clock; equal threads become one row.
 
-        `meta` is that of the first trace.
+        `meta` is that of the first trace; what is one trace's to hide stays hidden.
 
         Raises
         ------
@@ -279,7 +279,7 @@ class Trace:
             **{c: np.concatenate(v) for c, v in columns.items()},
             names=names,
             threads=threads,
-            meta=dict(traces[0].meta),
+            meta={**traces[0].meta, **{"drill": t.meta["drill"] for t in traces if t.meta.get("drill")}},
         )
 
     # -- files ---------------------------------------------------------------

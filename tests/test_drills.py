@@ -43,7 +43,7 @@ def found(fault, pipeline):
     case = quiet(fault)
     dataset = pipeline(case)
     seen = structure.find(dataset, case)
-    return seen + data.find(data.read(dataset, case, fault.task, fault.share))
+    return list(dict.fromkeys([*seen, *data.find(data.read(dataset, case, fault.task, fault.share))]))
 
 
 def test_the_pool_holds_at_least_sixteen_faults_and_all_that_were_asked_for():
@@ -67,12 +67,25 @@ def test_the_mend_heals_the_patient_and_brings_no_other_fault(key):
 
 
 @every
-def test_the_sick_pipeline_fails_its_own_check_with_the_sign_of_its_fault(key):
-    fault = fault_of(key)
-    result = drill_of(key).mend(fault.pipeline)
+def test_the_sick_pipeline_fails_its_own_check_and_shows_its_sign_to_those_who_named_its_fault(key):
+    fault, drill = fault_of(key), drill_of(key)
+    result = drill.mend(fault.pipeline)
     assert result.status == grading.FAILED
+    assert "it is not mended" in result.hint
+    assert fault.sign not in result.hint, "code that nobody touched would name the fault"
+    drill.diagnose(next(text for text in drill.diagnoses if text != fault.diagnosis))
+    assert fault.sign not in drill.mend(fault.pipeline).hint
+    drill.diagnose(fault.diagnosis)
+    result = drill.mend(fault.pipeline)
     assert fault.sign in result.hint
     assert fault.diagnosis not in result.hint
+
+
+@pytest.mark.parametrize("key", [k for k in KEYS if k != "blurred_epochs"])
+def test_no_other_patient_repeats_before_it_shuffles(key):
+    seen = structure.nodes(fault_of(key).pipeline(quiet(fault_of(key))))
+    before = [n.kind for node in seen if node.kind == "Shuffle" for n in node.upstream]
+    assert "Repeat" not in before, "that diagnosis would fit as well"
 
 
 @every
@@ -109,9 +122,10 @@ def test_the_code_that_is_shown_runs_alone_and_has_no_word_about_its_fault(key):
     assert fault.code.startswith("def pipeline(case):")
     assert "#" not in fault.code
     assert key not in fault.code.replace("tf.map_fn", "")
-    dataset = faults.build(fault.code, "shown")(quiet(fault))
+    case = quiet(fault)
+    dataset = faults.build(fault.code, "shown")(case)
     assert isinstance(dataset, tf.data.Dataset)
-    assert structure.find(dataset, quiet(fault)) == structure.find(fault.pipeline(quiet(fault)), quiet(fault))
+    assert structure.find(dataset, case) == structure.find(fault.pipeline(case), case)
 
 
 @pytest.mark.parametrize("key", [k for k in KEYS if fault_of(k).seen == "data"])
@@ -233,6 +247,24 @@ def test_what_would_name_the_fault_refuses_for_a_drill_and_for_all_that_is_built
     assert blindfold.drill_of(tf.data.Dataset.range(3).batch(2)) is None
 
 
+def test_a_drill_that_is_hidden_in_a_function_of_another_dataset_is_still_a_drill():
+    sick, one = drill_of("no_prefetch").dataset, tf.data.Dataset.range(1)
+    wraps = {
+        "flat_map": one.flat_map(lambda _: sick),
+        "interleave": one.interleave(lambda _: sick, num_parallel_calls=2).batch(1),
+        "twice": one.flat_map(lambda _: one.flat_map(lambda _: sick)),
+    }
+    assert [name for name, wrap in wraps.items() if blindfold.drill_of(wrap) is None] == []
+    assert blindfold.drill_of(one.flat_map(lambda _: one)) is None
+
+
+@every
+def test_what_a_drill_keeps_does_not_hold_its_answer(key):
+    fault, kept = fault_of(key), vars(drill_of(key))
+    kept = repr({name: value for name, value in kept.items() if name not in ("code", "diagnoses")})
+    assert not any(secret in kept for secret in (fault.key, fault.diagnosis, fault.sign))
+
+
 def test_a_trace_without_the_mark_still_tells_everything():
     fault = fault_of("one_by_one")
     case = Case(3, "x")
@@ -261,12 +293,18 @@ def test_an_instructor_finds_a_seed_for_each_fault(key):
     assert drills.seed_of(key, start=40) >= 40
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, "7", True, None])
+@pytest.mark.parametrize("seed", [-1, 1.5, "7", True, None, 10**18 + 1])
 def test_a_seed_that_is_none_is_refused(seed):
     with pytest.raises(ValueError, match="the seed of a drill is"):
         drills.draw(seed)
     with pytest.raises(ValueError, match="there is no fault 'x'; there are: bgr"):
         drills.seed_of("x")
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_seed_too_long_to_be_printed_is_refused_in_the_same_sentence(sign):
+    with pytest.raises(ValueError, match="the seed of a drill is far too"):
+        drills.draw(sign * 10**5000)
 
 
 @pytest.mark.parametrize("answer", [3.5, "x", 0, 99, True, [], object(), -1])
@@ -336,6 +374,222 @@ def test_a_mend_that_changes_the_data_fails(slip, word):
 def test_a_mend_that_trades_one_fault_for_another_is_told_so():
     traded = drill_of("bgr").mend(lambda case: right(case).unbatch().batch(8, drop_remainder=True))
     assert "now there is another" in traded.hint
+
+
+@every
+def test_a_drill_says_whether_its_work_is_to_be_done_once(key):
+    """Who mends a patient with a cache by leaving the cache out has to know that this is no mend."""
+    assert ("first epoch only" in drill_of(key).task) == (key in ("cached_names", "unfinished_cache"))
+
+
+# -- mends of one's own --------------------------------------------------------------------
+
+READ = """    def load(path, label):
+        image = tf.io.decode_jpeg(case.read(path), channels=3)
+        return tf.image.convert_image_dtype(image, tf.float32), label
+
+"""
+BATCH = ".batch(case.batch, drop_remainder=True)"
+NAMES = "case.photos.shuffle(case.size, seed=1).repeat()"
+LOAD = ".map(load, num_parallel_calls=8)"
+ONE = "lambda p, l: tf.data.Dataset.from_tensors((p, l)).map(load)"
+HALF = ".take(case.size // 2)"
+TABLE = "tf.constant([-.2, -.1, -.05, .02, .06, .1, .15, .2])"
+SHADE = "lambda i, l: (tf.clip_by_value(i + tf.random.uniform({}, -0.2, 0.2), 0, 1), l)"
+
+
+def of(photos, end=".prefetch(2)", threads=16):
+    """Return the source of a pipeline of photos."""
+    return f"def pipeline(case):\n{READ}    photos = {photos}\n    batches = photos{BATCH}{end}\n    " + (
+        f"return batches.with_options(case.options(threads={threads}))\n"
+    )
+
+
+def edited(key, *edits):
+    """Return the source of a patient with edits of one's own."""
+    source = fault_of(key).code
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    return source
+
+
+RIGHT = {
+    "shuffle behind the cache": ("cached_names", of(f"case.photos{LOAD}.cache().shuffle(case.size, seed=1).repeat()")),
+    "shuffle behind the cache, then shade": (
+        "cached_augment",
+        of(f"case.photos{LOAD}.cache().shuffle(32).repeat()", f".map({SHADE.format('[8, 1, 1, 1]')}).prefetch(2)"),
+    ),
+    "photos ready and batches ready": ("no_prefetch", of(f"{NAMES}.map(load, 2).prefetch(8)")),
+    "photos ready, two batches of them": ("early_prefetch", of(f"{NAMES}.map(load, 2).prefetch(16)", "")),
+    "a long take behind repeat": (
+        "unfinished_cache",
+        of(f"case.photos{HALF}{LOAD}.cache().repeat()", ".take(1000).prefetch(2)"),
+    ),
+    "an interleave that reads": (
+        "one_by_one",
+        of(f"case.photos.shuffle(case.size).interleave({ONE}, cycle_length=8, num_parallel_calls=8).repeat()"),
+    ),
+    "a loose interleave that reads": (
+        "straggler",
+        of(f"{NAMES}.interleave({ONE}, cycle_length=8, num_parallel_calls=8, deterministic=False)"),
+    ),
+    "what is left comes first in the next epoch": ("remainder", of(f"{NAMES}{LOAD}")),
+    "the least before the sum": ("overflow", edited("overflow", ("tf.clip_by_value(image + 60, 0, 255)",
+        "tf.minimum(image, 195) + 60"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_mend_passes_in_other_words(name):
+    key, source = RIGHT[name]
+    assert drill_of(key).mend(faults.build(source, name)).hint == ""
+
+
+NOT, ANOTHER, SAME, PAST = "it is not mended", "now there is another", "same order", "past the storage"
+INTER = "interleave(case.records, cycle_length=8, num_parallel_calls=8)"
+WRONG = {
+    "prefetch of nothing": ("no_prefetch", of(f"{NAMES}.map(load, 2)", ".prefetch(0)"), NOT),
+    "prefetch beside": (
+        "no_prefetch",
+        edited("no_prefetch", ("    return batches", "    side = tf.data.Dataset.range(10**9).prefetch(2)\n"
+        "    batches = tf.data.Dataset.zip((batches, side)).map(lambda b, i: b)\n    return batches")),
+        NOT,
+    ),
+    "flat_map": ("one_by_one", of(f"{NAMES}.flat_map({ONE})"), NOT),
+    "scan": ("one_by_one", of(f"{NAMES}.scan(tf.constant(0), lambda s, x: (s, load(*x)))"), NOT),
+    "interleave on one thread": (
+        "one_thread", of(f"{NAMES}.interleave({ONE}, cycle_length=8, num_parallel_calls=8)", threads=1), NOT),
+    "Python in an interleave": (
+        "gil",
+        edited("gil", (LOAD, ".interleave(lambda p, l: tf.data.Dataset.from_tensors(load(p, l)), cycle_length=8, "
+        "num_parallel_calls=8)")),
+        NOT,
+    ),
+    "unrolled": (
+        "map_fn",
+        edited("map_fn", ("tf.map_fn(shade, images, fn_output_signature=tf.float32)",
+        "tf.stack([shade(images[i]) for i in range(case.batch)])")),
+        NOT,
+    ),
+    "many buffers": ("huge_buffer", of(f"{NAMES}{LOAD}", ".prefetch(16)" * 12), NOT),
+    "buffers of calls": (
+        "huge_buffer", of(f"{NAMES}{LOAD}", ".map(lambda i, l: (i, l), num_parallel_calls=200).prefetch(2)"), NOT),
+    "endless cache of images": ("cached_names", of(f"case.photos.repeat(){LOAD}.cache()"), ANOTHER),
+    "no cache": ("cached_names", edited("cached_names", (".cache()", "")), "no cache keeps"),
+    "no cache of the half": ("unfinished_cache", edited("unfinished_cache", (".cache()", "")), "no cache keeps"),
+    "take_while": ("unfinished_cache", edited("unfinished_cache", (HALF, ".take_while(lambda i, l: l < 16)")), NOT),
+    "endless cache": ("unfinished_cache", of(f"case.photos{HALF}{LOAD}.repeat().cache()"), NOT),
+    "all instead of half": ("unfinished_cache", of(f"case.photos{LOAD}.cache().repeat()"), "0 to 31"),
+    "loose where nothing waits": (
+        "straggler", of(f"{NAMES}{LOAD}.map(lambda i, l: (i, l), num_parallel_calls=2, deterministic=False)"), NOT),
+    "options that the map overrules": (
+        "straggler",
+        of(f"{NAMES}.map(load, num_parallel_calls=8, deterministic=True)").replace(
+            "return batches", "o = tf.data.Options(); o.deterministic = False; return batches.with_options(o)"),
+        NOT,
+    ),
+    "loose and not shuffled": (
+        "straggler", of("case.photos.repeat().map(load, num_parallel_calls=8, deterministic=False)"), "shuffles"),
+    "archive again and again": (
+        "single_file", edited("single_file", (f"{INTER}.repeat()", "repeat().interleave(case.records, 1)")), NOT),
+    "archive past the storage": (
+        "single_file", edited("single_file", (f"case.archive.{INTER}", "tf.data.TFRecordDataset(case.archive)")), PAST),
+    "shards again and again": (
+        "files_in_turn",
+        edited("files_in_turn", ("interleave(case.records, cycle_length=1).repeat()",
+        "repeat().interleave(case.records, cycle_length=1)")),
+        NOT,
+    ),
+    "one call": ("files_in_turn", edited("files_in_turn", ("=1)", "=8, num_parallel_calls=1)")), NOT),
+    "shards past the storage": (
+        "files_in_turn",
+        edited("files_in_turn", ("case.shards.interleave(case.records, cycle_length=1)",
+        "tf.data.TFRecordDataset(case.shards)")),
+        PAST,
+    ),
+    "crumbs again and again": (
+        "tiny_shards", edited("tiny_shards", (f"{INTER}.repeat()", f"repeat().{INTER}")), NOT),
+    "crumbs, uncounted": (
+        "tiny_shards", edited("tiny_shards", ("case.crumbs", "case.crumbs.filter(lambda p: True)")), NOT),
+    "zipped past the storage": (
+        "gzip",
+        edited("gzip", ("case.zipped.interleave(unpack, cycle_length=8, num_parallel_calls=8)",
+        "tf.data.TFRecordDataset(case.zipped, compression_type='GZIP', num_parallel_reads=8)")),
+        PAST,
+    ),
+    "batches in one order": ("shuffled_batches", edited("shuffled_batches", (".shuffle(4, seed=1)", "")), "shuffles"),
+    "a shuffle of one": ("shuffled_batches", of(f"case.photos.shuffle(1).repeat(){LOAD}"), SAME),
+    "one order for all epochs": (
+        "shuffled_batches", of(f"case.photos.shuffle(32, 1, reshuffle_each_iteration=False).repeat(){LOAD}"), SAME),
+    "images in one order": ("shuffled_images", of(f"case.photos{LOAD}.repeat()"), "shuffles"),
+    "epochs in one order": ("blurred_epochs", of(f"case.photos.repeat(){LOAD}"), "shuffles"),
+    "labels in one order": ("strange_labels", of(f"case.photos.repeat(){LOAD}"), "shuffles"),
+    "random numbers of two epochs": (
+        "cached_augment",
+        of(f"case.photos{LOAD}.repeat(2).map({SHADE.format([])}, num_parallel_calls=8).cache().repeat()"), NOT),
+    "random numbers without end": (
+        "cached_augment", of(f"case.photos{LOAD}.repeat().map({SHADE.format([])}, num_parallel_calls=8).cache()"), NOT),
+    "eight frozen numbers": (
+        "frozen_numpy",
+        of(f"{NAMES}{LOAD}.enumerate().map(lambda i, x: (tf.clip_by_value(x[0] + {TABLE}[i % 8], 0, 1), x[1]))"),
+        "share 8 numbers",
+    ),
+    "a number for a batch": ("noise", of(f"{NAMES}{LOAD}", f".map({SHADE.format([])}).prefetch(2)"), "share 10"),
+    "batches of 6": ("remainder", edited("remainder", ("case.batch)", "6)")), "6 photos; expected 8"),
+    "batches of 12": ("remainder", edited("remainder", ("case.batch)", "12)")), "12 photos; expected 8"),
+    "batches of 4": ("remainder", edited("remainder", ("case.batch)", "4)")), "4 photos; expected 8"),
+    "always the same left out": (
+        "remainder", of(f"case.photos.take(32).shuffle(32).repeat(){LOAD}"), "the same 4 of 36"),
+    "some twice": (
+        "remainder",
+        edited("remainder", ("photos.batch(case.batch)", "photos.concatenate(photos.take(4)).batch(case.batch)")),
+        "come again",
+    ),
+    "batches of 16": ("scaled_twice", of(f"{NAMES}{LOAD}").replace("case.batch", "16"), "16 photos; expected 8"),
+    "two epochs only": ("scaled_twice", of(f"{NAMES}{LOAD}").replace("repeat()", "repeat(2)"), "ends after 64"),
+    "by its own maximum": (
+        "scaled_twice",
+        of(f"{NAMES}{LOAD}.map(lambda i, l: (i / tf.reduce_max(i), l), num_parallel_calls=2)"), "pixels"),
+    "sick, and a pile": ("bgr", edited("bgr", ("prefetch(2)", "prefetch(100)")), NOT),
+    "dark, and a pile": ("scaled_twice", edited("scaled_twice", ("prefetch(2)", "prefetch(100)")), NOT),
+    "brighter by 50": (
+        "overflow", edited("overflow", ("clip_by_value(image + 60, 0, 255)", "minimum(image, 195) + 50")), "pixels"),
+    "out of sight": (
+        "no_prefetch",
+        of(f"{NAMES}.map(load, 2)").replace("    return batches", "    hidden = batches\n    batches = case.photos"
+        ".repeat().flat_map(lambda p, l: hidden).prefetch(2)\n    return batches"),
+        "cannot be examined",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mend_that_leaves_its_fault_or_brings_another_fails_with_a_true_word(name):
+    key, source, word = WRONG[name]
+    result = drill_of(key).mend(faults.build(source, name))
+    assert result.status == grading.FAILED
+    assert word in result.hint, result
+
+
+def test_a_mend_that_never_delivers_is_stopped(monkeypatch):
+    monkeypatch.setattr(data, "LONGEST_S", 0.5, raising=False)
+
+    def endless(case):
+        nothing = case.photos.repeat().filter(lambda path, label: False)
+        images = nothing.map(lambda path, label: (tf.zeros([48, 64, 3]), label), num_parallel_calls=4)
+        return images.batch(8).prefetch(2)
+
+    result = drill_of("bgr").mend(endless)
+    assert result.status == grading.FAILED
+    assert "were stopped" in result.hint
+
+
+@pytest.mark.parametrize("loose", [True, False])
+def test_the_order_of_an_interleave_is_read_from_its_graph(loose):
+    files = tf.data.Dataset.range(8)
+    made = files.interleave(tf.data.Dataset.range, num_parallel_calls=2, deterministic=not loose).batch(2)
+    assert structure.keeps_order(made) is not loose
 
 
 def test_a_drill_reads_the_same_every_time_and_shows_code_timeline_and_list():

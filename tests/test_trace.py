@@ -138,3 +138,11 @@ def test_a_written_file_has_ordinary_permissions(tmp_path):
 
 def test_the_words_for_a_trace_hold_no_address():
     assert repr(Trace.from_spans([])) == "Trace(modelled, 0 spans, 0 threads, 0.0 ms)"
+
+
+def test_merged_traces_hide_what_one_of_them_hides():
+    one, drill = (Trace.from_spans([Span("a", "step", "train", 0, 5, 0)]) for _ in range(2))
+    drill.meta["drill"] = 3
+    for pair in ((one, drill), (drill, one)):
+        assert Trace.merge(*pair).meta["drill"] == 3
+    assert "drill" not in Trace.merge(one, one).meta

@@ -20,6 +20,7 @@ from labkit.grading import FAILED, OPEN, PASSED, Result, Wrong
 __all__ = ["Drill", "Fault", "answer", "diagnoses", "draw", "pool", "seed_of"]
 
 _STEPS = 10
+_LARGEST = 10**18
 
 
 @lru_cache(maxsize=1)
@@ -41,7 +42,7 @@ def draw(seed: int) -> Drill:
     Parameters
     ----------
     seed : int
-        0 or more. As many seeds in a row as the pool has faults, counted from 0, draw each fault once.
+        From 0 to 10**18. As many seeds in a row as the pool has faults, counted from 0, draw each fault once.
 
     Raises
     ------
@@ -59,8 +60,10 @@ def answer(seed: int) -> Fault:
     ValueError
         As `draw`.
     """
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise ValueError(f"the seed of a drill is {seed!r}; allowed: a whole number of 0 or more")
+    whole = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed <= _LARGEST:
+        shown = "far too large or small" if whole and abs(seed) > _LARGEST else repr(seed)
+        raise ValueError(f"the seed of a drill is {shown}; allowed: a whole number from 0 to 10**18")
     block, place = divmod(int(seed), len(pool()))
 
     def rank(fault: Fault) -> str:
@@ -106,12 +109,20 @@ class Drill:
     """
 
     def __init__(self, seed: int) -> None:
-        self._fault = answer(seed)
+        fault = answer(seed)
         self.seed, self.name = int(seed), f"drill {seed}"
-        self.task, self.code = TASKS[self._fault.task], self._fault.code
-        if self._fault.share < 1:
+        self.task, self.code = TASKS[fault.task], fault.code
+        if fault.share < 1:
             self.task = self.task.replace("every photo", "the first half of the photos, each")
+        if fault.once:
+            self.task += ", and read and decode each of them in the first epoch only"
         self.diagnoses = diagnoses()
+        self._named = False
+
+    @property
+    def _fault(self) -> Fault:
+        """The fault is looked up and not kept: vars(drill) would print it."""
+        return answer(self.seed)
 
     @cached_property
     def case(self) -> Any:
@@ -201,6 +212,7 @@ class Drill:
         if chosen is None:
             return Result(name, FAILED, f"that is none of the diagnoses; name one, or its number, 1 to {len(pool())}")
         if chosen == self._fault.diagnosis:
+            self._named = True
             return Result(name, PASSED)
         (other,) = (fault for fault in pool() if fault.diagnosis == chosen)
         return Result(
@@ -229,7 +241,8 @@ class Drill:
             return Result(name, OPEN, "nothing to check yet: write a function pipeline(case)")
         if not callable(pipeline):
             return Result(name, FAILED, f"pass the function itself, not {type(pipeline).__name__} {pipeline!r:.40}")
-        case = self._case(seed=self.seed + 1, latency_ms=0)  # photos that nobody has seen
+        # Photos that nobody has seen; none is quite white, or dividing by its maximum would be as good as by 255.
+        case = self._case(seed=self.seed + 1, latency_ms=0, white=235)
         try:
             dataset = pipeline(case)
             if dataset is None:
@@ -244,7 +257,9 @@ class Drill:
         if not found:
             return Result(name, PASSED)
         if self._fault.key in found:
-            return Result(name, FAILED, f"it is not mended: {self._fault.sign}")
+            # The sign would name the fault to everybody who hands the code in as it is.
+            sign = self._fault.sign if self._named else "its fault is still there; name it, then this says how it shows"
+            return Result(name, FAILED, f"it is not mended: {sign}")
         return Result(name, FAILED, f"that fault is gone, but now there is another: {POOL[found[0]].sign}")
 
     def __repr__(self) -> str:
@@ -293,11 +308,17 @@ def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
         raise Wrong(f"return a tf.data.Dataset, not {type(dataset).__name__}")
     if drill_of(dataset) is None:
         raise Wrong("build the pipeline on the sources of case (case.photos, case.shards, …)")
+    structure.refuse(dataset)
     found = structure.find(dataset, case)
-    if fault.key in found or "huge_buffer" in found:
+    if fault.key in found:
         return found  # what stands in the graph need not run
     facts = data.read(dataset, case, fault.task, fault.share)
-    found += data.find(facts)
-    if not found:
-        data.judge(facts, structure.keeps_order(dataset))
-    return found
+    found = list(dict.fromkeys([*found, *data.find(facts)]))
+    if found:
+        return found
+    if fault.once and not structure.keeps_work(dataset):
+        raise Wrong("no cache keeps what is read and decoded: the work of the first epoch comes again in the second")
+    if fault.ordered_anew and not structure.shuffles(dataset):
+        raise Wrong("nothing shuffles the photos; each epoch is to have an order of its own")
+    data.judge(facts, structure.keeps_order(dataset), fault.ordered_anew)
+    return []

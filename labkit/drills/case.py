@@ -37,6 +37,8 @@ class Case:
         Whether one photo lies on storage that answers much later than the others.
     latency_ms : float
         What each read or open takes, modelled; 0 for none.
+    white : int
+        The brightest that a photo is, 0 to 255, before JPEG rounds it.
 
     Attributes
     ----------
@@ -52,11 +54,13 @@ class Case:
 
     batch, height, width = 8, 48, 64
 
-    def __init__(self, seed: int, name: str, size: int = 32, far: bool = False, latency_ms: float = 4) -> None:
+    def __init__(
+        self, seed: int, name: str, size: int = 32, far: bool = False, latency_ms: float = 4, white: int = 255
+    ) -> None:
         import tensorflow as tf
 
         self.size, self.far = size, far
-        self._folder = Path(_written(seed, size))
+        self._folder = Path(_written(seed, size, white))
         self._near = Storage("the ward's storage", latency_ms, 200, _SOURCE)
         self._late = Storage("a far shelf", latency_ms and _FAR_MS, 200, _SOURCE)
         files = tf.data.Dataset.from_tensor_slices
@@ -102,7 +106,7 @@ class Case:
         return np.load(self._folder / "truth.npy")
 
 
-def picture(seed: int, number: int, height: int, width: int) -> np.ndarray:
+def picture(seed: int, number: int, height: int, width: int, white: int = 255) -> np.ndarray:
     """Return one photo, uint8: a coloured slope with a bright, a dark and a red patch at places of its own."""
     rng = np.random.default_rng([seed, number])
     y, x = np.mgrid[0:height, 0:width] / max(height, width)
@@ -112,20 +116,20 @@ def picture(seed: int, number: int, height: int, width: int) -> np.ndarray:
     for value in ((250, 245, 235), (15, 10, 5), (220, 60, 30)):
         top, left = rng.integers(8, height - 16), rng.integers(0, width - 16)
         image[top : top + 14, left : left + 14] = value
-    return np.clip(image, 0, 255).astype(np.uint8)
+    return np.clip(image, 0, white).astype(np.uint8)
 
 
 @lru_cache(maxsize=8)
-def _written(seed: int, size: int) -> str:
+def _written(seed: int, size: int, white: int) -> str:
     """Write all files of a case, once for each process; return their folder."""
     import tensorflow as tf
 
-    holder = tempfile.TemporaryDirectory(prefix="labkit-drill-")
+    holder = tempfile.TemporaryDirectory(prefix=blindfold.FOLDER)
     atexit.register(holder.cleanup)
     folder = Path(holder.name)
     data = []
     for i in range(size):
-        jpeg = tf.io.encode_jpeg(picture(seed, i, Case.height, Case.width), quality=95).numpy()
+        jpeg = tf.io.encode_jpeg(picture(seed, i, Case.height, Case.width, white), quality=95).numpy()
         (folder / f"{i:02d}.jpg").write_bytes(jpeg)
         data.append(jpeg)
     truth = np.stack([tf.io.decode_jpeg(jpeg, channels=3).numpy() for jpeg in data])

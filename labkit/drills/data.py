@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,9 @@ from labkit.grading import Wrong
 
 _LIMIT = 0.2  # of the random brightness
 _STEP = 1.5 / 255  # two pixels are equal if they differ by less
+
+#: Seconds after which the reading of two epochs is stopped; it takes less than one.
+LONGEST_S = 30
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,10 @@ class Facts:
         The photos as they should come before any change, by their label, 0 to 1.
     task : str
         A key of `labkit.drills.faults.TASKS`.
+    whole : int
+        Photos of one epoch.
     epoch : int
-        Photos of one epoch, whole batches only.
+        The same, whole batches only.
     """
 
     images: np.ndarray
@@ -38,6 +44,7 @@ class Facts:
     sizes: tuple[int, ...]
     base: np.ndarray
     task: str
+    whole: int
     epoch: int
 
     @cached_property
@@ -51,10 +58,12 @@ class Facts:
             blocks = blocks - blocks.mean(axis=1, keepdims=True)
             return blocks / np.maximum(np.linalg.norm(blocks, axis=1, keepdims=True), 1e-9)
 
-        images = self.images
+        base = small(self.base).T
+        like = small(self.images) @ base
         if self.task == "brighter":  # seen without the 60 steps: bytes that wrapped around are like the others again
-            images = np.mod(np.rint(images * 255) - 60, 256).astype(np.float32)
-        return np.argmax(small(images) @ small(self.base).T, axis=1)
+            unwrapped = np.mod(np.rint(self.images * 255) - 60, 256).astype(np.float32)
+            like = np.maximum(like, small(unwrapped) @ base)
+        return np.argmax(like, axis=1)
 
     @cached_property
     def difference(self) -> np.ndarray:
@@ -94,7 +103,8 @@ def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Facts:
     Raises
     ------
     Wrong
-        If elements are not pairs of images and labels, of the right dtype and shape, or there are too few.
+        If elements are not pairs of images and labels, of the right dtype and shape, there are too few, or they do
+        not come in time.
     """
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) != 2:
@@ -105,20 +115,50 @@ def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Facts:
     whole = int(case.size * share)
     epoch = whole - whole % case.batch
     images, labels, sizes = [], [], []
-    for image, label in dataset.take(2 * whole // case.batch + 2).as_numpy_iterator():
+    batches = 2 * whole // case.batch + 2
+    for image, label in _in_time(dataset, batches):
         if image.shape[1:] != (case.height, case.width, 3) or label.shape != image.shape[:1]:
             raise Wrong(f"a batch has images of shape {image.shape} and labels of shape {label.shape}; photos are "
                         f"({case.height}, {case.width}, 3) each")  # fmt: skip
         images.append(image)
         labels.append(label)
         sizes.append(len(image))
-    if sum(sizes) < 2 * epoch:
+    if sizes and max(sizes) != case.batch:
+        raise Wrong(f"a batch has {max(sizes)} photos; expected {case.batch} (case.batch)")
+    if len(sizes) < batches:
         raise Wrong(f"the dataset ends after {sum(sizes)} photos; it has to go on from epoch to epoch (repeat)")
     label = np.concatenate(labels)
-    if label.min() < 0 or label.max() >= case.size:
-        raise Wrong(f"labels go from {label.min()} to {label.max()}; allowed: 0 to {case.size - 1}")
+    if label.min() < 0 or label.max() >= whole:
+        raise Wrong(f"labels go from {label.min()} to {label.max()}; allowed: 0 to {whole - 1}")
     base = case.truth().astype(np.float32) / np.float32(255)
-    return Facts(np.concatenate(images), label, tuple(sizes), base, task, epoch)
+    return Facts(np.concatenate(images), label, tuple(sizes), base, task, whole, epoch)
+
+
+def _in_time(dataset: Any, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the first batches of a dataset; stop TensorFlow if they do not come."""
+    import tensorflow as tf
+    from tensorflow.python.eager import cancellation
+
+    iterator = iter(dataset.take(count))
+    manager = cancellation.CancellationManager()
+    # Only a function of TensorFlow can be cancelled: next(iterator) would wait for ever.
+    following = manager.get_cancelable_function(tf.function(lambda: iterator.get_next()).get_concrete_function())
+    clock = threading.Timer(LONGEST_S, manager.start_cancel)
+    clock.daemon = True
+    clock.start()
+    try:
+        for _ in range(count):
+            image, label = following()
+            yield image.numpy(), label.numpy()
+    except tf.errors.OutOfRangeError:
+        return
+    except tf.errors.OpError:
+        if manager.is_cancelled:
+            raise Wrong(f"two epochs did not come within {LONGEST_S} s, and were stopped: does a node drop or wait "
+                        "for ever?") from None  # fmt: skip
+        raise
+    finally:
+        clock.cancel()
 
 
 def find(facts: Facts) -> list[str]:
@@ -126,32 +166,74 @@ def find(facts: Facts) -> list[str]:
     return [key for key, detect in DETECTORS.items() if detect(facts)]
 
 
-def judge(facts: Facts, keeps_order: bool) -> None:
+def judge(facts: Facts, keeps_order: bool, ordered_anew: bool) -> None:
     """Compare with what should have come.
+
+    Parameters
+    ----------
+    facts : Facts
+    keeps_order : bool
+        Whether every element comes at its place.
+    ordered_anew : bool
+        Whether each epoch is to have an order of its own.
 
     Raises
     ------
     Wrong
         At the first difference.
     """
-    counts = np.bincount(facts.labels[: facts.epoch], minlength=len(facts.base))
+    _judge_epochs(facts, keeps_order)
+    if ordered_anew:
+        _judge_order(facts)
+    if not 0 <= facts.images.min() <= facts.images.max() <= 1:
+        raise Wrong(f"pixels go from {facts.images.min():.3g} to {facts.images.max():.3g}; allowed: 0 to 1")
+    if facts.task == "random":
+        _judge_brightness(facts)
+    wrong = np.abs(facts.images - facts.expected()).max(axis=(1, 2, 3)) > _STEP
+    if wrong.any():
+        raise Wrong(f"the pixels of {int(wrong.sum())} of {len(wrong)} images are not what they should be")
+
+
+def _judge_epochs(facts: Facts, keeps_order: bool) -> None:
+    """Check that photos come once an epoch; what fills no batch is left out, or comes first in the next epoch."""
+    counts = np.bincount(facts.labels[: facts.epoch], minlength=facts.whole)
     if keeps_order and counts.max() > 1:
         raise Wrong(f"photo {int(counts.argmax())} comes {int(counts.max())} times in the first epoch")
     many = np.bincount(facts.labels[: 2 * facts.epoch])
     if many.max() > 3:
         raise Wrong(f"photo {int(many.argmax())} comes {int(many.max())} times in two epochs")
-    wanted = len(facts.base) if facts.epoch % len(facts.base) == 0 else facts.epoch
-    if len(np.unique(facts.labels)) < wanted:
-        raise Wrong(f"in two epochs come {len(np.unique(facts.labels))} photos, expected {wanted}")
-    if not 0 <= facts.images.min() <= facts.images.max() <= 1:
-        raise Wrong(f"pixels go from {facts.images.min():.3g} to {facts.images.max():.3g}; allowed: 0 to 1")
-    if facts.task == "random" and np.abs(facts.shift).max() > _LIMIT + _STEP:
+    come = len(np.unique(facts.labels))
+    if come < (facts.whole if facts.epoch == facts.whole else facts.epoch):
+        raise Wrong(f"in two epochs come {come} photos, expected {facts.whole}")
+    if come == facts.epoch < facts.whole:
+        raise Wrong(f"the same {facts.whole - come} of {facts.whole} photos never come; others are to be left out "
+                    "in each epoch")  # fmt: skip
+    second = (facts.labels[length : 2 * length] for length in (facts.epoch, facts.whole))
+    if keeps_order and all(len(np.unique(labels)) < len(labels) for labels in second):
+        raise Wrong("some photos come again before the second epoch has brought each of them once")
+
+
+def _judge_order(facts: Facts) -> None:
+    """Check that epochs differ in the order of their photos, and not only in that of their batches."""
+    first, again = facts.labels[: facts.epoch], facts.labels[facts.epoch : 2 * facts.epoch]
+    for start in (facts.epoch, facts.whole):
+        if np.array_equal(first, facts.labels[start : start + facts.epoch]):
+            raise Wrong("photos come in the same order in both epochs; they are to be shuffled anew for each")
+    batch = facts.sizes[0]
+    groups = [{frozenset(e[i : i + batch].tolist()) for i in range(0, len(e), batch)} for e in (first, again)]
+    if groups[0] == groups[1]:
+        raise Wrong("the same photos share a batch in both epochs; they are to be shuffled, and not the batches")
+
+
+def _judge_brightness(facts: Facts) -> None:
+    """Check that each photo gets a number of its own, each time."""
+    if np.abs(facts.shift).max() > _LIMIT + _STEP:
         raise Wrong(f"a photo is changed by {np.abs(facts.shift).max():.2f}; allowed: -0.2 to 0.2")
-    if facts.task == "random" and np.ptp(facts.shift) < _LIMIT:
+    if np.ptp(facts.shift) < _LIMIT:
         raise Wrong(f"brightness varies by {np.ptp(facts.shift):.2f} only; it is to be drawn anew from -0.2 to 0.2")
-    wrong = np.abs(facts.images - facts.expected()).max(axis=(1, 2, 3)) > _STEP
-    if wrong.any():
-        raise Wrong(f"the pixels of {int(wrong.sum())} of {len(wrong)} images are not what they should be")
+    drawn = len(np.unique(np.rint(facts.shift * 1e5)))
+    if drawn < 0.9 * len(facts.shift):
+        raise Wrong(f"{len(facts.shift)} photos share {drawn} numbers; each photo is to get one of its own each time")
 
 
 # -- detectors -----------------------------------------------------------------------------

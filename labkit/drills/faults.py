@@ -42,6 +42,8 @@ class Fault:
         A key of `TASKS`.
     case : dict
         What its material has of its own; see `labkit.drills.case.Case`.
+    once : bool
+        Whether each photo is to be read and decoded in the first epoch only.
     share : float
         Part of the photos that an epoch is to hold.
     step_ms : float
@@ -56,8 +58,14 @@ class Fault:
     edits: tuple[tuple[str, str], ...]
     task: str = "plain"
     case: dict[str, Any] = field(default_factory=dict)
+    once: bool = False
     share: float = 1.0
     step_ms: float = 10.0
+
+    @property
+    def ordered_anew(self) -> bool:
+        """Whether each epoch of the healthy pipeline has an order of its own."""
+        return ".shuffle(" in self.mended_code
 
     @property
     def code(self) -> str:

@@ -114,7 +114,7 @@ def pipeline(case):
     "shuffled_batches",
     "shuffle comes after batch: the same photos share a batch in every epoch",
     "batches come in another order, and in each of them are the same labels as always",
-    ("case.photos.repeat()", "case.photos.shuffle(case.size, seed=1).repeat()"),
+    ("case.photos.map", "case.photos.shuffle(case.size, seed=1).map"),
     (".shuffle(4, seed=1)", ""),
     seen="data",
 )
@@ -123,8 +123,8 @@ def pipeline(case):
         image = tf.io.decode_jpeg(case.read(path), channels=3)
         return tf.image.convert_image_dtype(image, tf.float32), label
 
-    photos = case.photos.repeat().map(load, num_parallel_calls=8)
-    batches = photos.batch(case.batch, drop_remainder=True).shuffle(4, seed=1).prefetch(2)
+    photos = case.photos.map(load, num_parallel_calls=8)
+    batches = photos.batch(case.batch, drop_remainder=True).shuffle(4, seed=1).repeat().prefetch(2)
     return batches.with_options(case.options(threads=16))
 
 

@@ -6,77 +6,118 @@ patient has one fault only, and that its mend brings no other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-#: Ops that make a map worth its threads.
+from labkit import blindfold
+from labkit.grading import Wrong
+
+#: Ops that make a function worth its threads.
 _COSTLY = ("ReadFile", "Decode", "PyFunc", "EagerPyFunc", "ParseExample", "ParseSingleExample")
 _PYTHON = {"PyFunc", "EagerPyFunc", "PyFuncStateless"}
 _LOOPS = {"While", "StatelessWhile"}
+_RANDOM = re.compile("Random|Stateful(Uniform|StandardNormal|TruncatedNormal)")
+_BATCHES = {"Batch", "ParallelBatch"}
+_PARALLEL = {"ParallelMap", "ParallelInterleave"}
 
-#: Batches that a prefetch may keep; more is a pile.
+#: Ops that join or part many tensors, with the attribute that says how many.
+_WIDE = {"Pack": "N", "ConcatV2": "N", "Unpack": "num", "Split": "num_split"}
+
+#: Batches that may be kept ready; more is a pile.
 DEEP = 16
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Node:
-    """One node: its kind in a word, its dataset, the kinds of what lies upstream and downstream, its ops, its texts."""
+    """One node of a pipeline.
+
+    Parameters
+    ----------
+    kind : str
+        What it is, in a word.
+    dataset : tf.data.Dataset
+    downstream : tuple of Node
+        What comes after it, the nearest first.
+    ops : frozenset of str
+        The ops in its functions, those of nested functions included.
+    widest : int
+        How many tensors one of these ops joins or parts at most.
+    upstream : list of Node
+        What comes before it.
+    """
 
     kind: str
     dataset: Any
-    upstream: frozenset[str]
-    downstream: frozenset[str]
+    downstream: tuple[Node, ...]
     ops: frozenset[str]
-    texts: frozenset[bytes]
+    widest: int
+    upstream: list[Node] = field(default_factory=list)
 
     @property
     def costly(self) -> bool:
-        """Whether it is a map that reads, decodes or calls Python."""
-        return self.kind in ("Map", "ParallelMap") and any(op.startswith(_COSTLY) for op in self.ops)
-
-    def number(self, name: str) -> int | None:
-        """Return a setting of the node as a number; None where it has none."""
-        value = getattr(self.dataset, name, None)
-        return None if value is None else int(value)
+        """Whether it reads, decodes or calls Python."""
+        return any(op.startswith(_COSTLY) for op in self.ops)
 
     @property
-    def files(self) -> int:
-        """How many elements its source has; negative where nobody knows."""
-        return int(self.dataset._inputs()[0].cardinality())
+    def opens(self) -> bool:
+        """Whether it opens files of records."""
+        return any(op.startswith("TFRecordDataset") for op in self.ops)
+
+    @property
+    def parallel(self) -> bool:
+        """Whether it makes several elements at once."""
+        return self.kind in _PARALLEL and 1 not in (self.number("_num_parallel_calls"), self.number("_cycle_length"))
+
+    @property
+    def batched(self) -> bool:
+        """Whether its elements are batches."""
+        return any(n.kind in _BATCHES for n in self.upstream)
+
+    def number(self, name: str) -> int:
+        """Return a setting of the node as a number; 0 where it has none. AUTOTUNE and endless are negative."""
+        return int(getattr(self.dataset, name, 0))
+
+    def ordered(self, otherwise: bool) -> bool:
+        """Return whether its elements come in order; `otherwise` counts where the node does not say."""
+        from tensorflow.core.framework import graph_pb2
+
+        # An interleave keeps this word in its graph only.
+        graph = graph_pb2.GraphDef.FromString(blindfold.serialized(self.dataset._variant_tensor))
+        if not graph.node:
+            return otherwise
+        (root,) = (n for n in graph.node if n.name == graph.node[-1].input[0])
+        return {b"true": True, b"false": False}.get(root.attr["deterministic"].s, otherwise)
 
 
 def nodes(dataset: Any) -> list[Node]:
-    """Return the nodes of a pipeline from its end to its sources. Costly maps count as the kind ``costly`` as well."""
-    return list(_walk(dataset, frozenset()))
+    """Return the nodes of a pipeline from its end to its sources."""
+    return list(_walk(dataset, ()))
 
 
-def _walk(dataset: Any, downstream: frozenset[str]) -> Iterator[Node]:
+def _walk(dataset: Any, downstream: tuple[Node, ...]) -> Iterator[Node]:
     kind = type(dataset).__name__.lstrip("_").removesuffix("V2").removesuffix("V1").removesuffix("Dataset")
-    ops, texts = _inside(dataset)
-    own = Node(kind, dataset, frozenset(), downstream, ops, texts)
-    below = downstream | {kind} | ({"costly"} if own.costly else set())
-    found = [node for source in dataset._inputs() for node in _walk(source, below)]
-    upstream = frozenset({n.kind for n in found} | ({"costly"} if any(n.costly for n in found) else set()))
-    yield Node(kind, dataset, upstream, downstream, ops, texts)
-    yield from found
+    own = Node(kind, dataset, downstream, *_inside(dataset))
+    yield own
+    for source in dataset._inputs():
+        for node in _walk(source, (own, *downstream)):
+            own.upstream.append(node)
+            yield node
 
 
-def _inside(dataset: Any) -> tuple[frozenset[str], frozenset[bytes]]:
-    """Return the ops in the functions of a node, those of nested functions included, and the constant texts."""
+def _inside(dataset: Any) -> tuple[frozenset[str], int]:
+    """Return the ops in the functions of a node, and how many tensors one of them joins or parts at most."""
     ops: set[str] = set()
-    texts: set[bytes] = set()
-    for function in getattr(dataset, "_functions", list)():
-        graph = getattr(getattr(function, "function", None), "graph", None)
-        if graph is None:
-            continue
+    widest = 0
+    for graph in blindfold.graphs(dataset):
         inside = graph.as_graph_def()
-        library = {field.name: value for field, value in inside.ListFields()}.get("library")
+        library = {part.name: value for part, value in inside.ListFields()}.get("library")
         for node in [*inside.node, *(n for f in (library.function if library else ()) for n in f.node_def)]:
             ops.add(node.op)
-            if node.op == "Const":
-                texts.update(node.attr["value"].tensor.string_val)
-    return frozenset(ops), frozenset(texts)
+            if node.op in _WIDE:
+                widest = max(widest, node.attr[_WIDE[node.op]].i)
+    return frozenset(ops), widest
 
 
 def find(dataset: Any, case: Any) -> list[str]:
@@ -85,55 +126,142 @@ def find(dataset: Any, case: Any) -> list[str]:
     return [key for key, detect in DETECTORS.items() if detect(seen, case)]
 
 
+def refuse(dataset: Any) -> None:
+    """Do nothing for a pipeline whose graph tells what it does.
+
+    Raises
+    ------
+    Wrong
+        If it hides a dataset from the graph, or reads files without the storage of the case.
+    """
+    seen = nodes(dataset)
+    if any(blindfold.captured(n.dataset) for n in seen):
+        raise Wrong("a dataset inside a function cannot be examined: build on the sources of case without such a wrap")
+    if any(n.kind == "TFRecord" or ((n.opens or "ReadFile" in n.ops) and "SleepDataset" not in n.ops) for n in seen):
+        raise Wrong("it reads past the storage of the case: open files with case.read or case.records")
+
+
 def keeps_order(dataset: Any) -> bool:
     """Return whether every element comes at its place."""
-    loose = any(getattr(n.dataset, "_deterministic", "") == "false" for n in nodes(dataset))
-    return not loose and dataset.options().deterministic is not False
+    strict = dataset.options().deterministic is not False
+    return all(n.ordered(strict) for n in nodes(dataset) if n.kind in _PARALLEL)
+
+
+def shuffles(dataset: Any) -> bool:
+    """Return whether something shuffles; where elements come out of order anyway, the data cannot tell."""
+    return any(n.kind == "Shuffle" for n in nodes(dataset))
+
+
+def keeps_work(dataset: Any) -> bool:
+    """Return whether a cache keeps what was read and decoded for all later epochs."""
+    seen = nodes(dataset)
+    return any(n.kind == "Cache" and not _unfinished(n, None) and _after_all_work(n, seen) for n in seen)
+
+
+# -- detectors -----------------------------------------------------------------------------
 
 
 def _any(test: Callable[[Node, Any], bool], *kinds: str) -> Callable[[list[Node], Any], bool]:
-    """Return a detector that looks at the nodes of some kinds one by one."""
-    return lambda seen, case: any(test(node, case) for node in seen if node.kind in kinds)
+    """Return a detector that looks at the nodes of some kinds, or of all, one by one."""
+    return lambda seen, case: any(test(node, case) for node in seen if not kinds or node.kind in kinds)
+
+
+def _uses(source: str) -> Callable[[list[Node], Any], bool]:
+    """Return a detector of a source of the case."""
+    return lambda seen, case: any(node.dataset is getattr(case, source) for node in seen)
+
+
+def _after_all_work(node: Node, seen: list[Node]) -> bool:
+    return all(n in node.upstream for n in seen if n.costly)
+
+
+def _not_ahead(seen: list[Node], case: Any) -> bool:
+    """Return whether nothing holds a whole batch ready, as a batch or as photos, on which all work is done.
+
+    A prefetch before the work is a fault of its own, and not counted as this one as well.
+    """
+
+    def holds(node: Node) -> bool:
+        depth = node.number("_buffer_size")
+        if any(n.kind in _BATCHES for n in node.downstream):
+            return not node.batched and (depth < 0 or depth >= case.batch)
+        return True
+
+    prefetches = [n for n in seen if n.kind == "Prefetch" and n.number("_buffer_size")]
+    return not any(_early(n, case) or (holds(n) and _after_all_work(n, seen)) for n in prefetches)
+
+
+def _early(node: Node, case: Any) -> bool:
+    """Return whether all work comes after a node."""
+    return any(n.costly for n in node.downstream) and not any(n.costly for n in node.upstream)
 
 
 def _small_pool(seen: list[Node], case: Any) -> bool:
     size = seen[0].dataset.options().threading.private_threadpool_size
-    return bool(size) and size < 4 and any(n.kind == "ParallelMap" for n in seen)
+    return bool(size) and size < 4 and any(n.parallel and (n.kind == "ParallelMap" or n.costly) for n in seen)
+
+
+def _one_again(node: Node, case: Any) -> bool:
+    """Return whether images of a batch are taken one by one, in a loop of the graph or an unrolled one of Python."""
+    return node.batched and (bool(node.ops & _LOOPS) or node.widest >= case.batch)
+
+
+def _images_in_buffer(node: Node, case: Any) -> bool:
+    """Return whether images fill a shuffle buffer anew each epoch: behind a cache nothing is read for it."""
+    kept = {n for cache in node.upstream if cache.kind == "Cache" for n in cache.upstream}
+    return not node.batched and any(n.costly and n not in kept for n in node.upstream)
+
+
+def _pile(seen: list[Node], case: Any) -> bool:
+    """Return whether all nodes together keep too many batches ready; names of files have no weight."""
+    batches = 0.0
+    for node in seen:
+        if node.kind == "Prefetch" and (node.batched or any(n.costly for n in node.upstream)):
+            batches += max(0, node.number("_buffer_size")) / (1 if node.batched else case.batch)
+        elif node.kind == "ParallelMap" and node.batched:
+            batches += max(0, node.number("_num_parallel_calls"))
+    return batches > DEEP
+
+
+def _unfinished(node: Node, case: Any) -> bool:
+    """Return whether a cache is never read to its end: it has none, or a take stops before it in every epoch."""
+    if any(n.kind == "Repeat" and n.number("_count") < 0 for n in node.upstream):
+        return True
+    for after in node.downstream:
+        if after.kind == "Repeat":
+            return False  # a take behind it ends the whole, and no epoch
+        if after.kind == "TakeWhile" or (after.kind == "Take" and after.number("_count") >= 0):
+            return True
+    return False
 
 
 def _waits(seen: list[Node], case: Any) -> bool:
-    return case.far and any(n.kind == "ParallelMap" for n in seen) and keeps_order(seen[0].dataset)
+    strict = seen[0].dataset.options().deterministic is not False
+    return case.far and any("ReadFile" in n.ops and n.parallel and n.ordered(strict) for n in seen)
 
 
-def _in_turn(node: Node, case: Any) -> bool:
-    return node.files > 1 and (node.kind != "ParallelInterleave" or node.number("_cycle_length") == 1)
+def _in_turn(seen: list[Node], case: Any) -> bool:
+    return not _uses("archive")(seen, case) and any(n.opens and not n.parallel for n in seen)
 
-
-_FILES = ("Interleave", "ParallelInterleave", "FlatMap")
 
 #: Key of a fault to its detector, which takes the nodes and the case.
 DETECTORS: dict[str, Callable[[list[Node], Any], bool]] = {
-    "no_prefetch": lambda seen, case: all(n.kind != "Prefetch" for n in seen),
-    "early_prefetch": _any(lambda n, _: bool(n.downstream & {"costly", "Batch", "ParallelBatch"}), "Prefetch"),
-    "one_by_one": _any(
-        lambda n, _: n.costly and (n.kind == "Map" or n.number("_num_parallel_calls") == 1), "Map", "ParallelMap"
-    ),
+    "no_prefetch": _not_ahead,
+    "early_prefetch": _any(lambda n, case: bool(n.number("_buffer_size")) and _early(n, case), "Prefetch"),
+    "one_by_one": _any(lambda n, _: n.costly and not n.parallel),
     "one_thread": _small_pool,
-    "gil": _any(lambda n, _: bool(n.ops & _PYTHON), "Map", "ParallelMap"),
-    "map_fn": _any(lambda n, _: bool(n.ops & _LOOPS and n.upstream & {"Batch", "ParallelBatch"}), "Map", "ParallelMap"),
-    "shuffled_images": _any(
-        lambda n, _: "costly" in n.upstream and not n.upstream & {"Batch", "ParallelBatch"}, "Shuffle"
-    ),
-    "huge_buffer": _any(lambda n, _: (n.number("_buffer_size") or 0) > DEEP, "Prefetch"),
-    "cached_names": _any(lambda n, _: "costly" in n.downstream and "costly" not in n.upstream, "Cache"),
-    "unfinished_cache": _any(lambda n, _: "Take" in n.downstream, "Cache"),
+    "gil": _any(lambda n, _: bool(n.ops & _PYTHON)),
+    "map_fn": _any(_one_again),
+    "shuffled_images": _any(_images_in_buffer, "Shuffle"),
+    "huge_buffer": _pile,
+    "cached_names": _any(_early, "Cache"),
+    "unfinished_cache": _any(_unfinished, "Cache"),
+    "cached_augment": _any(lambda n, _: any(map(_RANDOM.search, (op for u in n.upstream for op in u.ops))), "Cache"),
     "straggler": _waits,
-    "single_file": _any(lambda n, _: n.files == 1, *_FILES),
-    "files_in_turn": _any(_in_turn, *_FILES),
-    "tiny_shards": _any(lambda n, case: n.files >= case.size // 2, *_FILES),
-    "gzip": _any(lambda n, _: b"GZIP" in n.texts, *_FILES),
-    "shuffled_batches": _any(lambda n, _: bool(n.upstream & {"Batch", "ParallelBatch"}), "Shuffle"),
-    "blurred_epochs": _any(
-        lambda n, _: "Repeat" in n.upstream and not n.upstream & {"Batch", "ParallelBatch"}, "Shuffle"
-    ),
+    "single_file": _uses("archive"),
+    "files_in_turn": _in_turn,
+    "tiny_shards": _uses("crumbs"),
+    "gzip": _uses("zipped"),
+    "shuffled_batches": _any(lambda n, _: n.batched, "Shuffle"),
+    "blurred_epochs": _any(lambda n, _: not n.batched and any(u.kind == "Repeat" for u in n.upstream), "Shuffle"),
 }

@@ -107,7 +107,7 @@ def pipeline(case):
 @fault(
     "map_fn",
     "the map comes after batch, but tf.map_fn takes the images one by one again: nothing is vectorised",
-    "one span for each batch, with thousands of tiny ops of a loop (While, TensorList) inside",
+    "one span for each batch, with the same tiny ops inside again for every image of it, in a loop or one by one",
     (
         "tf.map_fn(shade, images, fn_output_signature=tf.float32)",
         "shade(images)",
@@ -175,6 +175,7 @@ def pipeline(case):
         "case.photos.cache().map(load, num_parallel_calls=8)",
         "case.photos.map(load, num_parallel_calls=8).cache()",
     ),
+    once=True,
     step_ms=4,
 )
 def pipeline(case):
@@ -192,6 +193,7 @@ def pipeline(case):
     "the cache is never read to its end, because take comes after it: it is thrown away each time",
     "there is a cache after the expensive part, and yet the work of the first epoch comes again in the second",
     (".cache().take(case.size // 2)", ".take(case.size // 2).cache()"),
+    once=True,
     share=0.5,
     step_ms=4,
 )
