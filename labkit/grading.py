@@ -11,6 +11,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,10 @@ _SIGN = {PASSED: "✓", FAILED: "✗", OPEN: "…", INCONCLUSIVE: "?"}
 _UNTRIED = "write your answer in the cell above"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")  # where an object lies is another place in each run
 _LONGEST = 300  # characters of a hint: an error of TensorFlow may fill a page
+_FRAMES = re.compile(r"in user code:\s+(?:File .*\n.*\n\s*)+\w+: ?")  # where AutoGraph came by: labkit's files, too
+
+#: Whether the answer that is judged now has returned something before: then it is no stub, whatever it returns next.
+answered: ContextVar[bool] = ContextVar("answered", default=False)
 
 
 @dataclass(frozen=True)
@@ -187,7 +192,7 @@ def judge(name: str, test: Check, answer: Any) -> Result:
     name : str
         What the result calls the exercise.
     test : callable
-        Takes the answer; raises `Wrong` or `Unclear`, NotImplementedError for a stub, or returns.
+        Takes the answer; raises `Wrong` or `Unclear`, NotImplementedError without words for a stub, or returns.
     answer : object
         None means "not tried yet".
 
@@ -197,20 +202,28 @@ def judge(name: str, test: Check, answer: Any) -> Result:
     """
     if answer is None:
         return Result(name, OPEN, f"nothing to check yet: {_UNTRIED}")
+    answered.set(False)
     try:
         test(answer)
     except Wrong as wrong:
         return Result(name, FAILED, _one_line(wrong))
     except Unclear as unclear:
         return Result(name, INCONCLUSIVE, _one_line(unclear))
-    except NotImplementedError:
-        return Result(name, OPEN, f"nothing to check yet: {_UNTRIED}")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an answer may call sys.exit(), too
-        said = _one_line(error)
-        return Result(name, FAILED, f"your answer raised {type(error).__name__}" + (f": {said}" if said else ""))
+        if isinstance(error, NotImplementedError) and not _one_line(error):
+            return Result(name, OPEN, f"nothing to check yet: {_UNTRIED}")
+        return Result(name, FAILED, raised(error))
     return Result(name, PASSED)
+
+
+def raised(error: BaseException) -> str:
+    """Return the sentence about an error that came out of an answer."""
+    said = _one_line(error)
+    if isinstance(error, NotImplementedError) and "to a numpy array" in said:
+        return "in a graph use functions of tf, not of NumPy"
+    return f"your answer raised {type(error).__name__}" + (f": {said}" if said else "")
 
 
 def score(results: list[Result]) -> tuple[int, int]:
@@ -227,7 +240,7 @@ def _known(number: Any) -> str:
 def _one_line(error: BaseException) -> str:
     """Return the words of an error on one line, even of one that cannot say them."""
     try:
-        text = _ADDRESS.sub("", " ".join(str(error).split()))
+        text = _ADDRESS.sub("", " ".join(_FRAMES.sub("", str(error)).split()))
     except Exception:
         return ""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy
 import pytest
 import tensorflow as tf
 
@@ -312,6 +313,14 @@ def test_no_diagnosis_makes_the_check_raise(answer):
     result = drills.draw(0).diagnose(answer)
     assert result.status == grading.FAILED
     assert result.hint
+
+
+def test_numpy_in_a_graph_was_tried():
+    def pipeline(case):
+        return case.photos.map(lambda path, label: (numpy.clip(tf.zeros([2]) + tf.random.uniform([]), 0, 1), label))
+
+    result = drills.draw(1).mend(pipeline)
+    assert (result.status, result.hint) == ("failed", "in a graph use functions of tf, not of NumPy")
 
 
 def test_what_was_not_tried_is_open():

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import runpy
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from asked import asked
 
 from labkit import grading
+from labkit.exercises import answers
 from labkit.grading import check
 
 # Right shape, wrong idea: what students really hand in, and a word of the hint that must come back.
 _FILES = [runpy.run_path(str(p)) for p in sorted((Path(__file__).parent / "wrong_answers").glob("notebook_*.py"))]
 WRONG = {number: cases for found in _FILES for number, cases in found["WRONG"].items()}
+RIGHT = {number: cases for found in _FILES for number, cases in found.get("RIGHT", {}).items()}
 NEEDS_OPENCL = set().union(*(found.get("NEEDS_OPENCL", ()) for found in _FILES))
 
 
@@ -30,6 +34,12 @@ def test_a_plausible_wrong_answer_fails_with_the_hint_that_fits(number, answer, 
     result = asked(number, answer)
     assert result.status == grading.FAILED
     assert word in result.hint, result
+    assert "in user code" not in result.hint, "AutoGraph wraps what is raised in a map, and names labkit's own files"
+
+
+@pytest.mark.parametrize(("number", "answer"), [case(n, f) for n, cases in RIGHT.items() for f in cases])
+def test_an_unusual_right_answer_passes(number, answer):
+    assert asked(number, answer).passed, asked(number, answer)
 
 
 @pytest.mark.parametrize("number", grading.numbers())
@@ -47,6 +57,63 @@ def test_no_answer_makes_a_check_raise_or_pass(number, answer):
 def test_an_untried_exercise_is_open_not_failed():
     assert check("00.1", None).status == grading.OPEN
     assert check("00.1", lambda spans, window: None).status == grading.OPEN
+
+
+def not_written(*_):
+    raise NotImplementedError
+
+
+def test_only_a_stub_is_open_and_what_returned_something_before_is_none():
+    once = iter([50])
+    assert check("00.2", not_written).status == grading.OPEN
+    assert check("00.2", lambda *_: next(once, None)).status == grading.FAILED
+    assert check("00.2", lambda load, train, overlapped: None).status == grading.OPEN, "the check before is forgotten"
+    assert check("02.1", lambda batches: batches.map(not_written)).status == grading.OPEN
+
+
+def test_what_autograph_says_about_the_files_it_passed_is_no_part_of_a_hint():
+    def clumsy(batches):
+        return batches.map(lambda x: {}[x.dtype])
+
+    hint = check("02.1", clumsy).hint
+    assert hint.startswith("your answer raised KeyError: ")
+    assert "in user code" not in hint
+    assert ".py" not in hint
+
+
+def loop(first, later, without):
+    epochs = 1
+    while first + (epochs - 1) * later >= epochs * without:
+        epochs += 1
+    return epochs
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no clock that interrupts")
+def test_a_loop_that_never_ends_is_ended_and_the_hint_names_its_input(monkeypatch):
+    monkeypatch.setattr(answers, "LIMIT_S", 0.3)
+    result = check("05.3", loop)
+    assert result.hint == "for (20, 16, 16) your function does not come back: look for a loop that never ends"
+    assert grading.show("00.1", lambda spans, window: loop(20, 16, 16)).status == grading.FAILED
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no clock that interrupts")
+def test_a_check_leaves_the_clock_of_somebody_else_alone_and_needs_none_in_another_thread():
+    def theirs(*_):
+        raise AssertionError
+
+    before = signal.signal(signal.SIGALRM, theirs)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 600)
+        assert check("01.1", lambda step, batch: 1000 * batch / step).passed
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 500
+        assert signal.getsignal(signal.SIGALRM) is theirs
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(check, "01.1", lambda step, batch: 1000 * batch / step).result().passed
 
 
 @pytest.mark.parametrize("number", ["99.1", "", None, ["00.1"], 3])

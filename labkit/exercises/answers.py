@@ -2,31 +2,97 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import math
-from collections.abc import Callable
+import numbers
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from labkit.grading import Wrong
+from labkit.grading import Unclear, Wrong, answered, raised
+
+#: Seconds that one call of an answer may take: none needs one, and a loop that never ends must not hold the notebook.
+LIMIT_S = 20.0
+
+# What changes no element, and not when it is made.
+_PLAIN = ("_OptionsDataset", "_AssertCardinalityDataset")
+
+
+class _TooLong(BaseException):
+    """The time of a call is up; no Exception, so that ``except Exception`` of an answer does not keep it."""
 
 
 def call(function: Any, *arguments: Any) -> Any:
-    """Call the student's function; None from it means that it is still the stub."""
+    """Call the student's function; None from the first call means that it is still the stub."""
     if not callable(function):
         raise Wrong(f"pass the function itself, not {type(function).__name__} {function!r:.40}")
-    result = function(*arguments)
+    given = _given(arguments)
+    try:
+        with _limited():
+            result = function(*arguments)
+    except _TooLong:
+        raise Wrong(f"{given}your function does not come back: look for a loop that never ends") from None
+    except (Wrong, Unclear, NotImplementedError):
+        raise
+    except Exception as error:
+        if not given:
+            raise
+        raise Wrong(given + raised(error)) from None
+    if result is None and (answered.get() or _does_something(function)):
+        raise Wrong(f"{given}your function returns nothing: a return is missing")
     if result is None:
         raise NotImplementedError
+    answered.set(True)
     return result
 
 
+def _given(arguments: tuple) -> str:
+    """Return ``for (…) ``, or nothing where the arguments are no plain values that can be read."""
+    plain = all(isinstance(a, (int, float, list)) for a in arguments)
+    return f"for ({', '.join(map(str, arguments))}) " if plain else ""
+
+
+def _does_something(function: Any) -> bool:
+    """Tell whether the code of a function names anything but its arguments: a stub does not."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return bool(code and code.co_names)
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """Raise `_TooLong` after `LIMIT_S` seconds, where the system and the thread allow a clock, and nobody uses it."""
+    free = (
+        hasattr(signal, "setitimer")
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+    )
+    if not free:
+        yield
+        return
+
+    def end(*_: Any) -> None:
+        raise _TooLong
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
 def value(function: Any, *arguments: Any) -> float:
-    """Return the number that the student's function makes, for a picture of it."""
+    """Return the number that the student's function makes: a Python number, a scalar of NumPy or of TensorFlow."""
     got = call(function, *arguments)
-    if isinstance(got, bool) or not isinstance(got, (int, float, np.integer, np.floating)):
-        raise Wrong(f"return one number, not {type(got).__name__}")
-    return float(got)
+    plain = np.asarray(got).item() if getattr(got, "shape", None) == () else got
+    if isinstance(plain, bool) or not isinstance(plain, numbers.Real):
+        raise Wrong(f"{_given(arguments)}return one number, not {type(got).__name__}")
+    return float(plain)
 
 
 def per(whole: float, part: float) -> float:
@@ -36,16 +102,43 @@ def per(whole: float, part: float) -> float:
 
 def number(function: Callable[..., Any], arguments: tuple, expected: float, hints: dict[float, str], unit: str) -> None:
     """Compare one number with the truth; `hints` names the usual wrong ideas by their value."""
-    got = call(function, *arguments)
-    if isinstance(got, bool) or not isinstance(got, (int, float, np.integer, np.floating)):
-        raise Wrong(f"return one number, not {type(got).__name__}")
+    got = value(function, *arguments)
     if math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9):
         return
-    shown = ", ".join(str(a) for a in arguments)
-    for value, hint in hints.items():
-        if math.isclose(got, value, rel_tol=1e-6, abs_tol=1e-9):
-            raise Wrong(f"for ({shown}) you return {got:g}{unit}: {hint}")
-    raise Wrong(f"for ({shown}) you return {got:g}{unit}, expected {expected:g}{unit}")
+    said = f"{_given(arguments)}you return {got:g}{unit}"
+    for idea, hint in hints.items():
+        if math.isclose(got, idea, rel_tol=1e-6, abs_tol=1e-9):
+            raise Wrong(f"{said}: {hint}")
+    raise Wrong(f"{said}, expected {expected:g}{unit}")
+
+
+def elements(made: Any, most: int) -> list[Any]:
+    """Return the elements of the student's dataset, and one more where there are more than `most`."""
+    import tensorflow as tf
+
+    if not isinstance(made, tf.data.Dataset):
+        raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
+    if isinstance(made.element_spec, (tuple, dict)):
+        parts = len(made.element_spec)
+        kind = "dicts" if isinstance(made.element_spec, dict) else "pairs" if parts == 2 else f"tuples of {parts}"
+        raise Wrong(f"{kind} came out of the dataset: each element must be one tensor")
+    if made.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise Wrong("the dataset never ends: take away repeat()")
+    return list(made.take(most + 1).as_numpy_iterator())
+
+
+def bare(made: Any) -> Any:
+    """Return a dataset without the options and the stated length at its end."""
+    while type(made).__name__ in _PLAIN:
+        made = made._input_dataset
+    return made
+
+
+def nodes(made: Any) -> Iterator[Any]:
+    """Yield the datasets that one is made of, the last first."""
+    yield made
+    for before in made._inputs():
+        yield from nodes(before)
 
 
 def options() -> Any:

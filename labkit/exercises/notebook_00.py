@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.exercises.answers import call, number, value
+from labkit.exercises.answers import number, value
 from labkit.grading import Wrong, exercise, shows
 
 
 @exercise("00.1")
 def busy_share(function: Any) -> None:
     """``busy(spans, window_ms)``: share of the window covered by ``(start_ms, end_ms)`` spans."""
-    if call(function, [(0, 10), (20, 30)], 40) == 50:
+    if value(function, [(0, 10), (20, 30)], 40) == 50:
         raise Wrong("return a share between 0 and 1, not a percentage")
     cases = [
         ([(0, 10), (20, 30)], 40, 0.5),

@@ -6,14 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from labkit.exercises.answers import call, number, per, value
+from labkit.exercises.answers import call, elements, number, per, value
 from labkit.grading import Wrong, exercise, shows
+
+_LOOP = "that is a loop over the images, in disguise or not: compute with the whole batch at once"
+
+#: What TensorFlow says about shapes, and what helps.
+_SHAPES = {
+    "len is not well defined": "a graph knows no len() of a tensor: use tf.shape(deltas)[0], or -1 in a reshape",
+    "Cannot reshape": "your shape fits one number of images only: -1 in a reshape stands for any",
+    "Dimensions must be equal": "give deltas the shape (n, 1, 1, 1), so that each image meets its own number",
+}
 
 
 @exercise("06.1")
 def batch_before_map(function: Any) -> None:
     """``batch_first(dataset, scale, batch)``: batches of fixed size, with `scale` called once for each."""
     import tensorflow as tf
+
+    from labkit.speed import graph
 
     images = np.arange(10 * 2 * 2 * 3, dtype=np.float32).reshape(10, 2, 2, 3)
     ranks: list[int | None] = []
@@ -23,13 +34,16 @@ def batch_before_map(function: Any) -> None:
         return given / 2
 
     made = call(function, tf.data.Dataset.from_tensor_slices(images), scale, 4)
-    if not isinstance(made, tf.data.Dataset):
-        raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
-    got = list(made.as_numpy_iterator())
+    got = elements(made, 10)
     if not ranks:
         raise Wrong("scale was never called: it belongs into a map")
+    kinds = [node.kind for node in graph.read(made).nodes if "Batch" in node.kind or "Map" in node.kind]
+    if 3 in ranks and kinds and "Batch" in kinds[0]:
+        raise Wrong("scale still gets one image at a time out of the batch: hand it to map() itself")
     if 3 in ranks:
         raise Wrong("scale is called once for each image: put the batch in front of the map")
+    if got and got[-1].ndim == 3:
+        raise Wrong("single images came out, not batches: nothing must take the batches apart (unbatch)")
     if got and got[-1].shape[0] == 2:
         raise Wrong("the last batch is smaller: with drop_remainder=True all have one size, and XLA compiles once")
     if [g.shape for g in got] != [(4, 2, 2, 3)] * 2:
@@ -63,21 +77,24 @@ def own_brightness(function: Any) -> None:
 
     images = np.random.default_rng(6).random((3, 3, 5, 3), np.float32)
     deltas = np.float32([0.1, -0.3, 0.5])
-    traced = tf.function(lambda a, b: call(function, a, b), autograph=False)
-    try:
-        graph = traced.get_concrete_function(tf.constant(images), tf.constant(deltas))
-        got = graph(tf.constant(images), tf.constant(deltas))
-    except (ValueError, TypeError, tf.errors.InvalidArgumentError) as error:
-        line = str(error).strip().splitlines()[-1][:120]
-        raise Wrong(f"{line}: give deltas the shape (n, 1, 1, 1), so that each image meets its own number") from None
+    traced = _traced(function, images, deltas)
+    got = traced(tf.constant(images), tf.constant(deltas))
+    if isinstance(got, (tuple, list, dict)):
+        raise Wrong(f"return the images alone, not a {type(got).__name__}")
     got = np.asarray(got)
     if got.shape != images.shape:
         raise Wrong(f"the result has shape {got.shape}, the images {images.shape}")
     brighter = images + deltas[:, None, None, None]
     expected = np.clip(brighter, 0, 1)
-    if any("While" in op.type or "TensorList" in op.type for op in graph.graph.get_operations()):
-        raise Wrong("that is a loop over the images, in disguise or not: compute with the whole batch at once")
+    ops = _ops(traced)
+    if any("PyFunc" in op for op in ops):
+        raise Wrong("numpy_function and py_function leave the graph for Python: use functions of tf")
+    if any("While" in op or "TensorList" in op or op == "MapDefun" for op in ops):
+        raise Wrong(_LOOP)
     if np.allclose(got, expected, atol=1e-6):
+        # More images are more work for each op, but no more ops, unless a loop in Python wrote them down one by one.
+        if len(_ops(_traced(function, np.tile(images, (2, 1, 1, 1)), np.tile(deltas, 2)))) > len(ops):
+            raise Wrong(_LOOP)
         return
     if np.allclose(got, brighter, atol=1e-6):
         raise Wrong("pixels leave the range from 0 to 1: clip them")
@@ -86,6 +103,28 @@ def own_brightness(function: Any) -> None:
     if np.allclose(got, np.clip(images + deltas, 0, 1), atol=1e-6):
         raise Wrong("deltas met the colours, not the images: give them the shape (n, 1, 1, 1)")
     raise Wrong("the pixels are not image + delta, clipped to 0 and 1")
+
+
+def _traced(function: Any, images: np.ndarray, deltas: np.ndarray) -> Any:
+    """Return the graph of the student's function for images and numbers of these shapes."""
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec(a.shape, a.dtype) for a in (images, deltas)]
+    try:
+        return tf.function(lambda a, b: call(function, a, b), autograph=False).get_concrete_function(*specs)
+    except tf.errors.OperatorNotAllowedInGraphError:
+        raise Wrong(_LOOP) from None
+    except (ValueError, TypeError) as error:
+        for words, hint in _SHAPES.items():
+            if words in str(error):
+                raise Wrong(hint) from None
+        raise
+
+
+def _ops(traced: Any) -> list[str]:
+    """Return the types of all ops of a graph, those in the functions that it calls, too."""
+    graph = traced.graph.as_graph_def()
+    return [node.op for part in (graph.node, *(f.node_def for f in graph.library.function)) for node in part]
 
 
 @shows("06.2")

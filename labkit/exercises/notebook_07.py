@@ -63,10 +63,15 @@ def parsing(function: Any) -> None:
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise Wrong(f"return a pair (image, label), not {type(made).__name__}")
         got = [np.asarray(part) for part in made]
+        if got[0].dtype.kind in "iuf" and got[0].ndim:
+            raise Wrong("the image is decoded already: the task asks for its bytes, as they are in the record")
         if any(part.shape != () for part in got):
             raise Wrong(f"the shapes are {[part.shape for part in got]}: one value a feature has the shape []")
         if got[0].dtype.kind not in "OS":
             raise Wrong("the first of the pair must be the bytes of the image; are the two swapped?")
+        if got[1].dtype.kind not in "iu":
+            kind = "text" if got[1].dtype.kind in "OSU" else got[1].dtype
+            raise Wrong(f"the class must stay a whole number (int64), yours is {kind}")
         if (bytes(got[0].item()), int(got[1])) != (image, label):
             raise Wrong(f"for the photo {image!r} of class {label} you return {got[0].item()!r} and {got[1]}")
 
@@ -101,13 +106,20 @@ def hole(function: Any) -> None:
             raise Wrong(f"the shape is {got.shape}, of an image that had {image.shape}")
         if np.array_equal(got, image):
             raise Wrong("the image comes out unchanged: the result was thrown away, or the square is empty")
-        black = int((got == 0).all(-1).sum())
-        if black != size * size:
-            said = f"for ({top}, {left}, {size}) {black} pixels are black, expected {size * size}"
-            raise Wrong(f"{said}: a range has a start and an end")
-        if not np.array_equal(got, want):
-            place = np.argwhere((got == 0).all(-1))[0].tolist()
-            raise Wrong(f"the black square begins at {place}, expected [{top}, {left}], or pixels outside it changed")
+        if got.dtype.kind != "f":
+            raise Wrong(f"the values became {got.dtype}: keep them float32, from 0 to 1")
+        if np.allclose(got, want):
+            continue
+        black, said = (got == 0).all(-1), f"for ({top}, {left}, {size}) "
+        if not black.any():
+            raise Wrong(f"{said}no pixel is black: black is 0 in all three colours")
+        if np.array_equal(black, (want == 0).all(-1)):
+            raise Wrong(f"{said}the square is right, but other pixels changed, too")
+        rows, columns = (np.flatnonzero(black.any(axis)) for axis in (1, 0))
+        mine = f"{black.sum()} pixels from [{rows[0]}, {columns[0]}] to [{rows[-1]}, {columns[-1]}] are black"
+        whole = ": a range has a start and an end" if 32 in (len(rows), len(columns)) else ""
+        end = f"[{top + size - 1}, {left + size - 1}]"
+        raise Wrong(f"{said}{mine}, expected the {size * size} from [{top}, {left}] to {end}{whole}")
 
 
 @shows("07.3")

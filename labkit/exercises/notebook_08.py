@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def _run(source: Any, name: str, arguments: list, size: tuple[int, ...]) -> np.n
         raise Wrong(f"pass the source of the kernel as a text, not {type(source).__name__} {source!r:.40}")
     if source.strip() in ("", "..."):
         raise NotImplementedError
-    if f"{name}(" not in source.replace(" (", "("):
+    if not re.search(rf"\b{name}\s*\(", source):
         raise Wrong(f"there is no kernel called {name}: keep the name of the specification")
     try:
         tried = offload.try_kernel(source, name, arguments, size, limit_s=_LIMIT_S)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.exercises.answers import call, number, value
+from labkit.exercises.answers import bare, call, elements, nodes, number, value
 from labkit.grading import Wrong, exercise, shows
+
+_UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
 
 
 @exercise("09.1")
@@ -56,6 +58,8 @@ def assembled(function: Any) -> None:
         return np.int64(x * 10)
 
     def decode(x: Any) -> Any:
+        if x.shape.rank:
+            raise Wrong("decode got a batch: it maps single elements, before they are batched")
         decoded = tf.numpy_function(note, [x], tf.int64)
         decoded.set_shape([])
         return decoded
@@ -66,12 +70,8 @@ def assembled(function: Any) -> None:
         return tf.cast(batch, tf.float64) + tf.random.uniform(tf.shape(batch), dtype=tf.float64) * 0.9
 
     made = call(function, tf.data.Dataset.range(count), decode, augment)
-    if not isinstance(made, tf.data.Dataset):
-        raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
-    last = made
-    while type(last).__name__ == "_OptionsDataset":  # options change no element
-        last = last._input_dataset
-    batches = [np.asarray(batch) for batch in made.take(count * epochs)]
+    batches = elements(made, count * epochs)
+    kinds = [type(node).__name__ for node in nodes(made)]
     wanted = count * epochs // size
     if any(batch.shape != (size,) for batch in batches):
         raise Wrong(f"the batches have {sorted({len(np.atleast_1d(b)) for b in batches})} elements, not {size} each")
@@ -83,14 +83,29 @@ def assembled(function: Any) -> None:
         raise Wrong("the values are not decode followed by augment")
     if np.all(values % 10 == 0):
         raise Wrong("nothing was augmented")
+    if not seen:
+        raise Wrong("decode did not run: a file kept the elements of an earlier run; use cache() without a file name")
+    after = kinds.index("_TakeDataset") if "_TakeDataset" in kinds else len(kinds)
+    if len(seen) > count and any("Cache" in kind for kind in kinds[after:]):
+        raise Wrong(f"decode ran {len(seen)} times: take() ends before the cache is full, and what is not full is lost")
     if len(seen) > count:
         raise Wrong(f"decode ran {len(seen)} times for {count} elements: cache what it returns, before repeat")
     fresh = {element: len(set(values[whole == element])) for element in set(whole)}
     if any(times == 1 for element, times in fresh.items() if np.sum(whole == element) > 1):
         raise Wrong("an element is augmented alike in both epochs: the cache stands behind augment and froze it")
-    if "Prefetch" not in type(last).__name__:
+    if not any(ahead in type(bare(made)).__name__ for ahead in ("Prefetch", "ParallelMap")):
         raise Wrong("the last step does not work ahead: end with prefetch")
+    if _files(made) & _files(call(function, tf.data.Dataset.range(count), decode, augment)):
+        raise Wrong("the cache is a file of one name: the next run would read the elements of this one; use cache()")
     _never_waits(function)
+
+
+def _files(made: Any) -> set[bytes]:
+    """Return the names of the files in which a pipeline caches."""
+    import tensorflow as tf
+
+    caches = [node for node in nodes(made) if type(node).__name__ == "CacheDataset"]
+    return {tf.get_static_value(node._filename) for node in caches} - {b""}
 
 
 def _never_waits(function: Any) -> None:
@@ -113,6 +128,7 @@ def _never_waits(function: Any) -> None:
         ordered=False,
         most_buffered=32,
         hints={
+            **dict.fromkeys(("decode", "augment"), _UNREAD),
             "slow": "prefetch so that the next batch is made while this one trains",
             "measured": "what else do you do with each element or batch, besides decode and augment?",
         },

@@ -188,6 +188,8 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
         mine = task.timing(made, name="your pipeline")
     except clock.Endless:
         raise Wrong("the pipeline never ends; take away a repeat without a count") from None
+    except ValueError:  # its elements are right, so nothing but the reading of the graph can be at fault
+        raise Wrong("labkit cannot read this pipeline: write it as one chain of steps, from source to end") from None
     limit = good.makespan_ms * (1 + task.slack)
     told = task.hints.get("slow", "look for what still takes turns")
     if mine.makespan_ms > limit or (task.idle is not None and mine.idle > task.idle + 1e-9):

@@ -99,7 +99,8 @@ def read(dataset: Any) -> Chain:
     Parameters
     ----------
     dataset : tf.data.Dataset
-        Of several sources (zip, concatenate) the first is followed.
+        Of several sources (zip, concatenate) the one with the longest chain is followed, else the first: an
+        ``enumerate`` counts beside the pipeline.
 
     Raises
     ------
@@ -137,7 +138,7 @@ def _chain(name: str, named: dict[str, Any], functions: dict[str, Any]) -> list[
     if node is None:
         return []
     sources = [i for i in node.input if (n := named.get(i.split(":")[0])) is not None and n.op.endswith(_ENDS)]
-    before = _chain(sources[0], named, functions) if sources else []
+    before = max((_chain(source, named, functions) for source in sources), key=len, default=[])
     if node.op in _SAME:
         return before
     values = {
@@ -190,5 +191,10 @@ def _constant(node: Any) -> int | None:
 def _elements(dataset: Any) -> int:
     """Return how many elements the source has; -1 or less where nobody knows."""
     while inputs := dataset._inputs():
-        dataset = inputs[0]
+        dataset = max(inputs, key=_steps)
     return int(dataset.cardinality())
+
+
+def _steps(dataset: Any) -> int:
+    """Return how many transformations made a dataset, along its longest chain."""
+    return 1 + max(map(_steps, dataset._inputs()), default=0)

@@ -314,7 +314,7 @@ def built(nodes: tuple[Node, ...], elements: int, world: World, thread: str, kee
             made = Prefetch(node, made, world, own, AHEAD if size in (None, AUTOTUNE) else size, True)
         elif kind in ("Interleave", "ParallelInterleave", "FlatMap"):
             made = _Interleave(node, made, world, own)
-        elif kind in ("Cache", "MemoryCache"):
+        elif kind in ("Cache", "MemoryCache", "Snapshot"):
             made = _Kept(node, made, world, own, keep.setdefault(place, {}))
         elif kind == "Repeat":
             again = functools.partial(built, nodes[:place], elements, world, thread, keep)

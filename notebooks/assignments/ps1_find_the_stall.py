@@ -45,7 +45,9 @@ assert abs(busy_percent([(0, 10), (5, 15)], 30) - 50) < 1e-6, "time in two spans
 assert abs(busy_percent([(20, 30), (0, 25)], 40) - 75) < 1e-6, "spans come in any order"
 assert abs(busy_percent([(0, 40), (10, 20), (30, 50)], 100) - 50) < 1e-6, "a span inside another"
 assert abs(busy_percent([(-10, 10), (90, 130)], 100) - 20) < 1e-6, "what is outside of the window does not count"
-assert abs(busy_percent([(-20, -10), (10, 30), (100, 120)], 80) - 25) < 1e-6, "a span outside of the window is not there"
+assert abs(busy_percent([(-20, -10), (10, 30), (100, 120)], 80) - 25) < 1e-6, (
+    "a span outside of the window is not there"
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -231,7 +231,7 @@ labkit.check("10.3", mended_15)
 print(variants.of("student 42", problem="drills").drills)
 
 # %% [markdown]
-# Take those three, or any other number. When you have finished, `labkit.submit` writes one file with what this session did: exercises, predictions, busy shares and speed-ups. It keeps a pseudonym in place of your id, and no name of you or your machine. (Its signature shows damage, it does not prove that you measured.)
+# Take those three, or any other number. When you have finished, `labkit.submit` writes one file with what this session did: exercises, predictions, busy shares and speed-ups. It keeps a pseudonym in place of your id, and hides the names of your account and machine. (Its signature shows damage, it does not prove that you measured.)
 
 # %% tags=["nbval-ignore-output"]
 path = labkit.submit("student 42", folder=tempfile.mkdtemp())

@@ -1,21 +1,84 @@
 """Right shape, wrong idea: what students hand in for notebook 01, and a word of the hint that must come back."""
 
+import statistics
+
+import numpy as np
+
+
+def _naive(dataset):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
+def _in_parallel(dataset):
+    return _naive(dataset.cache().map(lambda x: x, num_parallel_calls=-1).prefetch(-1))
+
+
+def _most(before, after):
+    won = sum(b > a for a, b in zip(before, after, strict=True))
+    return "faster" if 2 * won > len(before) else "slower" if 2 * won < len(before) else "no difference"
+
+
+def _by_five_percent(middle):
+    def verdict(before, after):
+        gain = middle(after) / middle(before)
+        return "faster" if gain > 1.05 else "slower" if gain < 0.95 else "no difference"
+
+    return verdict
+
+
+def _first_and_last(before, after):
+    if after[0] > before[0] and after[-1] > before[-1]:
+        return "faster"
+    return "slower" if after[0] < before[0] and after[-1] < before[-1] else "no difference"
+
+
+def _none_worse(before, after):
+    rounds = list(zip(before, after, strict=True))
+    if all(b >= a for a, b in rounds):
+        return "faster"
+    return "slower" if all(b <= a for a, b in rounds) else "no difference"
+
+
+def _no_else(before, after):
+    rounds = list(zip(before, after, strict=True))
+    if all(b > a for a, b in rounds):
+        return "faster"
+    if all(b < a for a, b in rounds):
+        return "slower"
+
+
 WRONG = {
     "01.1": [
         (lambda step, batch: batch / step, "1000"),
         (lambda step, batch: 1000 / step, "steps per second"),
         (lambda step, batch: step / batch, "inverse"),
+        (lambda step, batch: 1000 // step * batch, "do not round"),
     ],
     "01.2": [
         (lambda dataset: dataset, "rewrites"),
         (lambda dataset: dataset.prefetch(1), "rewrites"),
         (lambda dataset: dataset.take(3), "elements changed"),
         (lambda dataset: list(dataset), "tf.data.Dataset"),
+        (lambda dataset: _naive(dataset).repeat(), "never ends"),
+        (lambda dataset: _naive(dataset.prefetch(2)), "more than options"),
+        (_in_parallel, "more than options"),
     ],
     "01.3": [
         (lambda before, after: "faster" if sum(after) > sum(before) else "slower", "noise"),
         (lambda before, after: "no difference", "round by round"),
         (lambda before, after: "faster", "more is"),
         (lambda before, after: "better", "not 'better'"),
+        (lambda before, after: np.greater(after, before), "not array"),
+        (_most, "round 3 is not faster"),
+        (_by_five_percent(statistics.mean), "round 3 is not faster"),
+        (_by_five_percent(statistics.median), "round 3 is not faster"),
+        (_first_and_last, "round 3 is not faster"),
+        (_none_worse, "round 2 is not faster"),
+        (_no_else, "your function returns nothing"),
     ],
 }

@@ -10,6 +10,9 @@ def _interleaved(**settings):
     return mixed
 
 
+_RIGHT = _interleaved(cycle_length=3, block_length=2, num_parallel_calls=3, deterministic=True)
+
+
 def _flat(paths, open_shard):
     import tensorflow as tf
 
@@ -26,8 +29,7 @@ def _looked_at_one_by_one(paths, open_shard):
         time.sleep(0.02)
         return record
 
-    right = _interleaved(cycle_length=3, block_length=2, num_parallel_calls=3, deterministic=True)
-    return right(paths, open_shard).map(lambda r: tf.ensure_shape(tf.numpy_function(look, [r], tf.string), []))
+    return _RIGHT(paths, open_shard).map(lambda r: tf.ensure_shape(tf.numpy_function(look, [r], tf.string), []))
 
 
 def _pool_of_cores(dataset, threads):
@@ -36,6 +38,24 @@ def _pool_of_cores(dataset, threads):
     options = tf.data.Options()
     options.threading.max_intra_op_parallelism = threads
     return dataset.with_options(options)
+
+
+def _turned_in_place(paths, open_shard):
+    """Change the list that the check gave: it must not be what the truth is made of."""
+    paths.reverse()
+    return _RIGHT(paths, open_shard)
+
+
+def _pool(dataset, threads):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = threads
+    return dataset.with_options(options)
+
+
+def _pool_given_away(dataset, threads):
+    _pool(dataset, threads)
 
 
 def _pool_of_two(dataset, threads):
@@ -56,6 +76,8 @@ WRONG = {
         (_interleaved(cycle_length=2, block_length=3, num_parallel_calls=2), "swapped"),
         (_interleaved(cycle_length=3, block_length=2, num_parallel_calls=1, deterministic=True), "at the same time"),
         (lambda paths, open_shard: _flat(paths[:3], open_shard), "exactly once"),
+        (lambda paths, open_shard: _RIGHT(paths, open_shard).repeat(), "never ends"),
+        (_turned_in_place, "yours begins e0 e1 d0 d1"),
         (_looked_at_one_by_one, "with each record, one after the other"),
     ],
     "03.2": [
@@ -71,6 +93,9 @@ WRONG = {
         (lambda dataset, threads: dataset, "as small as before"),
         (_pool_of_cores, "as small as before"),
         (_pool_of_two, "asked for"),
+        (_pool_given_away, "a return is missing"),
+        (lambda dataset, threads: _pool(dataset.repeat(), threads), "never ends"),
+        (lambda dataset, threads: _pool(dataset.map(lambda x: x, num_parallel_calls=threads), threads), "more than"),
         (lambda dataset, threads: dataset.batch(threads), "elements changed"),
     ],
 }

@@ -1,5 +1,7 @@
 """Right shape, wrong idea: what students hand in for notebook 04, and a word of the hint that must come back."""
 
+import numpy as np
+
 
 def _counted_behind_a_lock(dataset, function):
     """Map in parallel, and let each call wait for a lock that no graph shows: only a clock on the wall sees it."""
@@ -22,6 +24,29 @@ def _counted_behind_a_lock(dataset, function):
     return dataset.map(counted, num_parallel_calls=-1, deterministic=True)
 
 
+def _right(dataset, function):
+    return dataset.map(function, num_parallel_calls=-1, deterministic=True)
+
+
+def _interleaved(dataset, function):
+    import tensorflow as tf
+
+    one = tf.data.Dataset.from_tensors
+    return dataset.interleave(lambda x: one(function(x)), num_parallel_calls=-1, deterministic=True)
+
+
+def _in_python(dataset, function):
+    import tensorflow as tf
+
+    return _right(dataset, lambda x: tf.py_function(function, [x], tf.int64))
+
+
+def _known_length(dataset, function):
+    import tensorflow as tf
+
+    return _right(dataset, function).apply(tf.data.experimental.assert_cardinality(12))
+
+
 WRONG = {
     "04.1": [
         (lambda dataset, function: dataset.map(function), "num_parallel_calls"),
@@ -33,6 +58,14 @@ WRONG = {
             "expected",
         ),
         (lambda dataset, function: [function(x) for x in dataset], "tf.data.Dataset"),
+        (lambda dataset, function: _right(dataset.repeat(), function), "never ends"),
+        (lambda dataset, function: _right(dataset.repeat(2), function), "more than 12"),
+        (lambda dataset, function: _right(dataset, lambda x: (x, function(x))), "pairs came out"),
+        (lambda dataset, function: _right(dataset, lambda x: np.asarray(function(x))), "not of NumPy"),
+        (lambda dataset, function: _right(dataset.batch(4), function).unbatch(), "one parallel map of the elements"),
+        (lambda dataset, function: _right(dataset, function).map(lambda x: x), "one parallel map of the elements"),
+        (_interleaved, "use map()"),
+        (_in_python, "without tf.py_function"),
         (_counted_behind_a_lock, "to each element, one after the other"),
     ],
     "04.2": [
@@ -41,6 +74,7 @@ WRONG = {
         (lambda rate, cpu_ms: 1000 / (rate * cpu_ms), "invert"),
         (lambda rate, cpu_ms: rate / cpu_ms, "times"),
         (lambda rate, cpu_ms: -(-rate * cpu_ms // 1000), "rounded"),
+        (lambda rate, cpu_ms: max(1, rate * cpu_ms / 1000), "a part of a core"),
     ],
     "04.3": [
         (lambda free, gil, cores: (free + gil) / (gil + free / cores), "meanwhile"),
@@ -49,3 +83,5 @@ WRONG = {
         (lambda free, gil, cores: gil / (free + gil), "share"),
     ],
 }
+
+RIGHT = {"04.1": [_known_length]}

@@ -1,5 +1,68 @@
 """Right shape, wrong idea: what students hand in for notebook 06, and a word of the hint that must come back."""
 
+import numpy as np
+
+
+def _bright(image, delta):
+    import tensorflow as tf
+
+    return tf.clip_by_value(image + delta, 0, 1)
+
+
+def _unstacked(images, deltas):
+    import tensorflow as tf
+
+    return tf.stack([_bright(a, b) for a, b in zip(tf.unstack(images), tf.unstack(deltas), strict=True)])
+
+
+def _counted(images, deltas):
+    import tensorflow as tf
+
+    return tf.stack([_bright(images[k], deltas[k]) for k in range(images.shape[0])])
+
+
+def _hidden_in_a_function(images, deltas):
+    import tensorflow as tf
+
+    return tf.function(_in_a_loop)(images, deltas)
+
+
+def _hidden_in_python(images, deltas):
+    import tensorflow as tf
+
+    def loop(images, deltas):
+        return np.stack([np.clip(a + b, 0, 1) for a, b in zip(images, deltas, strict=True)])
+
+    return tf.numpy_function(loop, [images, deltas], tf.float32)
+
+
+def _with_numpy(images, deltas):
+    return np.clip(images + deltas[:, None, None, None], 0, 1)
+
+
+def _by_len(images, deltas):
+    import tensorflow as tf
+
+    return _bright(images, tf.reshape(deltas, [len(deltas), 1, 1, 1]))
+
+
+def _for_three(images, deltas):
+    import tensorflow as tf
+
+    return _bright(images, tf.reshape(deltas, [3, 1, 1, 1]))
+
+
+def _by_shape(images, deltas):
+    import tensorflow as tf
+
+    return _bright(images, tf.reshape(deltas, [deltas.shape[0], 1, 1, 1]))
+
+
+def _one_by_one(dataset, scale, batch):
+    import tensorflow as tf
+
+    return dataset.batch(batch, drop_remainder=True).map(lambda images: tf.map_fn(scale, images))
+
 
 def _clipped(images, deltas):
     import tensorflow as tf
@@ -36,6 +99,11 @@ WRONG = {
         (lambda dataset, scale, batch: dataset.batch(batch).map(scale), "drop_remainder"),
         (lambda dataset, scale, batch: dataset.batch(batch, drop_remainder=True), "never called"),
         (lambda dataset, scale, batch: dataset.batch(batch, drop_remainder=True).map(scale).map(scale), "called once"),
+        (lambda dataset, scale, batch: dataset.repeat().batch(batch, drop_remainder=True).map(scale), "never ends"),
+        (lambda dataset, scale, batch: dataset.batch(batch).map(lambda x: (x, scale(x))), "pairs came out"),
+        (lambda dataset, scale, batch: dataset.batch(batch).map(lambda x: scale(np.asarray(x))), "not of NumPy"),
+        (lambda dataset, scale, batch: dataset.batch(batch, True).map(scale).unbatch(), "single images"),
+        (_one_by_one, "one image at a time out of the batch"),
     ],
     "06.2": [
         (_clipped, "colours"),
@@ -43,6 +111,16 @@ WRONG = {
         (_unclipped, "clip"),
         (_in_a_loop, "loop"),
         (_along_the_width, "image"),
+        (_with_numpy, "not of NumPy"),
+        (_unstacked, "loop"),
+        (_counted, "loop"),
+        (_hidden_in_a_function, "loop"),
+        (_hidden_in_python, "leave the graph"),
+        (_by_len, "no len()"),
+        (_for_three, "one number of images only"),
+        (lambda images, deltas: images + deltas[0] * "1", "raised"),
+        (lambda images: images, "takes 1 positional argument"),
+        (lambda images, deltas: (images, deltas), "the images alone"),
     ],
     "06.3": [
         (lambda overhead, work, batch: batch, "only the overhead"),
@@ -51,3 +129,5 @@ WRONG = {
         (lambda overhead, work, batch: (overhead + work) / (overhead + work / batch), "not the work"),
     ],
 }
+
+RIGHT = {"06.2": [_by_shape, lambda images, deltas: _bright(images, deltas[:, None, None, None])]}

@@ -26,6 +26,36 @@ def thrown_away(image, top, left, size):
     return image
 
 
+def with_label(record, change):
+    import tensorflow as tf
+
+    image, label = pair(record)
+    return image, change(tf, label)
+
+
+def decoded(record):
+    import tensorflow as tf
+
+    image, label = pair(record)
+    return tf.io.decode_raw(image, tf.uint8), label
+
+
+def as_bytes(image):
+    return (image * 255).astype("uint8")
+
+
+def square(image, top, left, size):
+    return blackened(image, slice(top, top + size), slice(left, left + size))
+
+
+def red_only(image, top, left, size):
+    import numpy as np
+
+    image = np.array(image)
+    image[top : top + size, left : left + size, 0] = 0
+    return image
+
+
 WRONG = {
     "07.1": [
         (lambda total, servers: 10 * servers, "below 10 MB"),
@@ -42,12 +72,22 @@ WRONG = {
         (lambda record: pair(record, shape=(1,)), "shape"),
         (lambda record: pair(record)[0], "pair"),
         (lambda record: (pair(record)[0], 3), "class"),
+        (lambda record: with_label(record, lambda tf, label: tf.strings.as_string(label)), "yours is text"),
+        (lambda record: with_label(record, lambda tf, label: tf.cast(label, tf.float32)), "yours is float32"),
+        (decoded, "decoded already"),
     ],
     "07.3": [
         (thrown_away, "thrown away"),
         (lambda im, top, left, size: blackened(im, slice(top, size), slice(left, size)), "thrown away"),
         (lambda im, top, left, size: blackened(im, slice(top, top + size), slice(None)), "start and an end"),
-        (lambda im, top, left, size: blackened(im, slice(left, left + size), slice(top, top + size)), "begins at"),
+        (
+            lambda im, top, left, size: blackened(im, slice(left, left + size), slice(top, top + size)),
+            "from [11, 20] to",
+        ),
+        (lambda im, top, left, size: as_bytes(square(im, top, left, size)), "became uint8"),
+        (lambda im, top, left, size: square(im, top, left, size + 1), "expected the 64 from [20, 11] to [27, 18]"),
+        (lambda im, top, left, size: square(im, top, left, size) * 0.5, "other pixels changed"),
+        (red_only, "all three colours"),
         (lambda im, top, left, size: im[top : top + size, left : left + size], "shape"),
     ],
 }

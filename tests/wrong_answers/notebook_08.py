@@ -63,3 +63,9 @@ WRONG = {
         (lambda photo, gb_s, cycles, clock: (gb_s * 1e6 / photo) / (clock * 1e6 / cycles), "10^9"),
     ],
 }
+
+RIGHT = {
+    "08.1": [
+        clip("out[i] = clamp(in[i], low, high);").replace("values(", f"values{gap}(") for gap in ("\n", "  ", "\t")
+    ],
+}

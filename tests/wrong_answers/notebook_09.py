@@ -1,5 +1,51 @@
 """Right shape, wrong idea: what students hand in for notebook 09, and a word of the hint that must come back."""
 
+import atexit
+import shutil
+import tempfile
+
+import numpy as np
+
+_FOLDER = tempfile.mkdtemp()
+atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
+
+
+def _finished(decoded, augment):
+    return decoded.repeat(2).batch(4, drop_remainder=True).map(augment).prefetch(1)
+
+
+def _two_epochs_in_a_flat_map(elements, decode, augment):
+    import tensorflow as tf
+
+    decoded = elements.map(decode).cache()
+    epochs = tf.data.Dataset.range(2).flat_map(lambda _: decoded)
+    return epochs.batch(4, drop_remainder=True).map(augment).prefetch(1)
+
+
+def _in_one_file(elements, decode, augment):
+    return _finished(elements.map(decode).cache(f"{_FOLDER}/kept"), augment)
+
+
+def _file_of_another_run(elements, decode, augment):
+    """Cache in a file that is full already, as from a run of yesterday."""
+    for _ in elements.map(lambda x: x * 10).cache(f"{_FOLDER}/{id(elements)}"):
+        pass
+    return _finished(elements.map(decode).cache(f"{_FOLDER}/{id(elements)}"), augment)
+
+
+def _parallel_last(elements, decode, augment):
+    decoded = elements.map(decode, num_parallel_calls=-1).cache()
+    return decoded.repeat(2).batch(4, drop_remainder=True).map(augment, num_parallel_calls=-1)
+
+
+def _numbered(elements, decode, augment):
+    decoded = elements.map(decode).cache().repeat(2).enumerate()
+    return decoded.batch(4, drop_remainder=True).map(lambda _, x: augment(x)).prefetch(2)
+
+
+def _snapshot(elements, decode, augment):
+    return _finished(elements.map(decode).snapshot(tempfile.mkdtemp(dir=_FOLDER)), augment)
+
 
 def _cached_last(elements, decode, augment):
     return elements.map(decode).batch(4, drop_remainder=True).map(augment).cache().repeat(2).prefetch(1)
@@ -69,6 +115,16 @@ WRONG = {
         (_one_epoch, "batches came out"),
         (_ahead_by_nothing, "while this one trains"),
         (_ahead_by_everything, "memory"),
+        (lambda elements, decode, augment: _finished(elements.map(decode).cache().take(8), augment), "take() ends"),
+        (lambda elements, decode, augment: _finished(elements.batch(4).map(decode), augment), "decode got a batch"),
+        (lambda elements, decode, augment: elements.map(decode).cache().repeat().batch(4).map(augment), "never ends"),
+        (lambda elements, decode, augment: elements.batch(4).map(lambda x: (x, x)), "pairs came out"),
+        (lambda elements, decode, augment: elements.map(lambda x: np.asarray(decode(x))), "not of NumPy"),
+        (_two_epochs_in_a_flat_map, "labkit cannot read this pipeline"),
+        (_in_one_file, "a file of one name"),
+        (_file_of_another_run, "decode did not run"),
         (_saved_on_the_way, "besides decode and augment"),
     ],
 }
+
+RIGHT = {"09.2": [_parallel_last, _numbered, _snapshot]}
