@@ -155,7 +155,7 @@ def useless_cut(image):
 
 
 def wrap(image):
-    return image + tf.cast(tf.random.uniform([], 50, 60), tf.uint8)
+    return image + tf.cast(tf.random.uniform([], 20, 100), tf.uint8)
 
 
 def at_seventh(then):
