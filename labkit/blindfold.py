@@ -29,10 +29,10 @@ def mark(dataset: Any, name: str) -> Any:
 def drill_of(dataset: Any) -> str | None:
     """Return the drill that a dataset, or the dataset of an iterator, belongs to; None for all others."""
     dataset = dataset if hasattr(dataset, "_inputs") else getattr(dataset, "_dataset", dataset)
-    nodes = list(_nodes(dataset))
-    if (name := next((getattr(n, _MARK) for n in nodes if hasattr(n, _MARK)), None)) is not None:
+    seen = list(nodes(dataset))
+    if (name := next((getattr(n, _MARK) for n in seen if hasattr(n, _MARK)), None)) is not None:
         return name
-    hidden = any(FOLDER.encode() in serialized(variant) for n in nodes for variant in captured(n))
+    hidden = any(FOLDER.encode() in serialized(variant) for n in seen for variant in captured(n))
     return "a drill" if hidden else None
 
 
@@ -49,16 +49,24 @@ def refuse(dataset: Any, what: str) -> None:
         raise ValueError(f"{what} is off for {name}: {WITHHELD}; look at drill.timeline and drill.probe()")
 
 
-def _nodes(dataset: Any) -> Iterator[Any]:
+def nodes(dataset: Any) -> Iterator[Any]:
+    """Yield the datasets that one is made of, the last first."""
     yield dataset
     for source in getattr(dataset, "_inputs", list)():
-        yield from _nodes(source)
+        yield from nodes(source)
 
 
 def graphs(dataset: Any) -> list[Any]:
     """Return the graphs of the functions of one node."""
     functions = (getattr(function, "function", None) for function in getattr(dataset, "_functions", list)())
     return [f.graph for f in functions if getattr(f, "graph", None) is not None]
+
+
+def operations(graph: Any) -> list[Any]:
+    """Return the nodes of a graph, and those of the functions that it calls."""
+    inside = graph.as_graph_def()
+    library = {part.name: value for part, value in inside.ListFields()}.get("library")
+    return [*inside.node, *(n for f in (library.function if library else ()) for n in f.node_def)]
 
 
 def captured(dataset: Any) -> list[Any]:

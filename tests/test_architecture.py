@@ -64,7 +64,7 @@ MAY_IMPORT = {
     # what readers and maintainers hold in their hands
     "grading": {"exercises"},
     "speed": {"grading", "notebook", "trace"},
-    "exercises": {"drills", "grading", "offload", "reference", "sketch", "speed", "view", "widget"},
+    "exercises": {"blindfold", "drills", "grading", "offload", "reference", "sketch", "speed", "view", "widget"},
     "notebook": {"photos", "shipped"},
     "colab": {"trace"},
     "assignments": {"colab", "shipped", "trace"},

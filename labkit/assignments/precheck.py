@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from labkit.assignments.sandbox import readable
+
 #: A notebook with pictures has a few MB; more is a mistake or an attack.
 MOST_BYTES = 50 << 20
 #: Cells beyond these, or longer ones, were not written by a person; the grader would be busy with them.
@@ -125,7 +127,7 @@ def _cells(raw: dict[str, Any], notes: list[str]) -> list[dict[str, Any]]:
         if not isinstance(text, str) or cell.get("cell_type") not in ("code", "markdown", "raw"):
             damaged += 1
             continue
-        text = text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair fits in no file
+        text = readable(text, len(text))
         if len(text) > MOST_LETTERS:
             text, long = text[:MOST_LETTERS], long + 1
         ids += isinstance(cell.get("id"), str)

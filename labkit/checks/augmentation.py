@@ -6,10 +6,12 @@ cannot tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from labkit import blindfold
 
 PASSED, FAULT, OPEN = "passed", "fault", "not checked"
 FROZEN = "the same augmentation for every element"
@@ -24,24 +26,12 @@ _Pairs = Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
 def random_ops(dataset: Any) -> tuple[str, ...]:
     """Return the kinds of random ops in the functions of a pipeline; empty where there are none."""
     found: set[str] = set()
-    for node in _nodes(dataset):
-        for function in getattr(node, "_functions", list)():
-            graph = getattr(getattr(function, "function", None), "graph", None)
-            if graph is None:
-                continue
-            inside = graph.as_graph_def()
-            library = {field.name: value for field, value in inside.ListFields()}.get("library")
-            ops = [n.op for n in inside.node]
-            ops += [n.op for f in (library.function if library else ()) for n in f.node_def]
+    for node in blindfold.nodes(dataset):
+        for graph in blindfold.graphs(node):
+            ops = {n.op for n in blindfold.operations(graph)}
             found |= {op for op in ops if op.startswith(("Random", "StatelessRandom", "Stateful", "Multinomial"))}
     helpers = ("GetKeyCounter", "GetAlg", "PartitionedCall", "IndexShuffle")
     return tuple(sorted(op for op in found if not op.endswith(helpers)))
-
-
-def _nodes(dataset: Any) -> Iterator[Any]:
-    yield dataset
-    for source in getattr(dataset, "_inputs", list)():
-        yield from _nodes(source)
 
 
 def colour(pairs: Sequence[tuple[float, float]]) -> tuple[str, str]:

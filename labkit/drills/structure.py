@@ -111,9 +111,7 @@ def _inside(dataset: Any) -> tuple[frozenset[str], int]:
     ops: set[str] = set()
     widest = 0
     for graph in blindfold.graphs(dataset):
-        inside = graph.as_graph_def()
-        library = {part.name: value for part, value in inside.ListFields()}.get("library")
-        for node in [*inside.node, *(n for f in (library.function if library else ()) for n in f.node_def)]:
+        for node in blindfold.operations(graph):
             ops.add(node.op)
             if node.op in _WIDE:
                 widest = max(widest, node.attr[_WIDE[node.op]].i)

@@ -134,13 +134,6 @@ def bare(made: Any) -> Any:
     return made
 
 
-def nodes(made: Any) -> Iterator[Any]:
-    """Yield the datasets that one is made of, the last first."""
-    yield made
-    for before in made._inputs():
-        yield from nodes(before)
-
-
 def options() -> Any:
     """Return the options of a naive pipeline: tf.data adds nothing and tunes nothing."""
     import tensorflow as tf

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.exercises.answers import bare, call, elements, nodes, number, per, value
+from labkit.blindfold import nodes
+from labkit.exercises.answers import bare, call, elements, number, per, value
 from labkit.grading import Wrong, exercise, shows
 
 

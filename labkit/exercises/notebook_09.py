@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.exercises.answers import bare, call, elements, nodes, number, value
+from labkit.blindfold import nodes
+from labkit.exercises.answers import bare, call, elements, number, value
 from labkit.grading import Wrong, exercise, shows
 
 _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
