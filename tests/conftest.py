@@ -18,6 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))  # the modules that tests share
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Half of the time that it takes to collect thousands of tests would go into the search for garbage."""
+    with notebook.importing():
+        return (yield)
+
+
 def pytest_runtest_setup(item):
     """A test that is marked `opencl` needs a device: without one it is skipped on a laptop and fails in CI."""
     if item.get_closest_marker("opencl") is None:

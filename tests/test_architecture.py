@@ -67,7 +67,7 @@ MAY_IMPORT = {
     "exercises": {"blindfold", "drills", "grading", "offload", "reference", "sketch", "speed", "view", "widget"},
     "notebook": {"photos", "shipped"},
     "colab": {"trace"},
-    "assignments": {"colab", "shipped", "trace"},
+    "assignments": {"colab", "notebook", "shipped", "trace"},
     "doctor": {"notebook", "offload", "photos"},
     "reference": set(),
     "offload": {"augment", "bars", "charts", "picture", "reference", "shipped", "simulate", "trace"},

@@ -31,6 +31,14 @@ def desk(chromium, lab):
     page.close()
 
 
+@pytest.fixture(scope="module")
+def next_day(chromium, lab):
+    """A page of its own, which has seen nothing of what happened in the other one, and the hosts it talks to."""
+    page, hosts = lab.open(chromium, NOTEBOOKS[0].name)
+    yield page, hosts
+    page.close()
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_the_stored_notebook_shows_its_pictures(desk, path):
     """The first one in both themes, the others in one of them, in turn: what a theme changes is the same for all."""
@@ -408,7 +416,7 @@ def save(page, lab, name, canvas):
     return nbformat.read(lab.home / name, as_version=4)
 
 
-def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, chromium, lab, made):
+def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, next_day, lab, made):
     """As the reader saved it, trusted; as the build stores it, trusted and not."""
     page, _ = opened
     saved = save(page, lab, made, timeline(page, "one"))
@@ -422,11 +430,10 @@ def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, chromium,
     for name in ("stored.ipynb", "untrusted.ipynb"):
         nbformat.write(stored, lab.home / name)
     lab.trust(lab.home / "stored.ipynb")
-    again, hosts = lab.open(chromium, made, height=3000)  # all outputs are in sight
+    again, hosts = next_day
     lab.end_sessions()
     for name in (made, "stored.ipynb", "untrusted.ipynb"):
-        if name != made:
-            turn_to(again, name)
+        turn_to(again, name, height=3000)  # all outputs are in sight
         again.wait_for_function(f"({WIDTHS})().length >= 3", timeout=20_000)
         again.wait_for_timeout(1_500)
         widths = again.evaluate(WIDTHS)
@@ -436,7 +443,6 @@ def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, chromium,
         assert len(widths) >= 3, name
         assert min(widths) > 500, name
     assert hosts - {"nobody"} == {"localhost"}
-    again.close()
 
 
 def test_as_a_web_page_it_is_a_picture_with_words(opened, lab, made, tmp_path):
@@ -454,7 +460,7 @@ def test_no_request_left_the_machine(opened):
     assert opened[1] - {"nobody"} == {"localhost"}
 
 
-def test_notebook_00_is_run_touched_saved_and_reopened(desk, chromium, lab, tmp_path):
+def test_notebook_00_is_run_touched_saved_and_reopened(desk, next_day, lab, tmp_path):
     """A reader's way through one notebook of the course, from Run All to the next day."""
     name = NOTEBOOKS[0].name
     page, hosts = desk
@@ -480,9 +486,8 @@ def test_notebook_00_is_run_touched_saved_and_reopened(desk, chromium, lab, tmp_
     assert len(image.convert("RGB").getcolors(1 << 24)) > 20
     assert save(page, lab, name, canvas).cells[-1].cell_type == "markdown"
     lab.end_sessions()
-    page, more = lab.open(chromium, name, height=1200)
-    lab.end_sessions()
+    page, more = next_day
+    turn_to(page, name, height=1200)
     assert len(walk(page, "next-day")) + page.locator(LANES).count() >= 1
     assert page.get_by_text(ERROR).count() == 0
     assert (hosts | more) - {"nobody"} == {"localhost"}
-    page.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import re
@@ -16,6 +17,7 @@ from asked import asked
 
 from labkit import grading
 from labkit.colab import badge, settings
+from labkit.notebook import importing
 from labkit.offload.twins import has_device
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +37,27 @@ def load_build():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_what_is_imported_to_stay_is_spared_the_search_for_garbage():
+    before = gc.get_freeze_count()
+    with importing():
+        assert not gc.isenabled()
+        stays = [[] for _ in range(100)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() >= before + len(stays)
+    frozen = gc.get_freeze_count()
+    with pytest.raises(ImportError), importing():
+        import no_such_module  # noqa: F401
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen, "the search goes on as it was"
+    gc.disable()
+    try:
+        with importing():
+            pass
+        assert not gc.isenabled(), "the reader's choice"
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(scope="module")

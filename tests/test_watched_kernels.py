@@ -188,7 +188,7 @@ def test_a_flood_of_words_is_cut():
 )
 def test_a_barrier_that_not_all_reach_is_named_however_it_ends(body):
     tried = try_kernel(
-        f"kernel void f(global int *x) {{ {body} }}", "f", [np.zeros(64, np.int32)], 64, local=16, limit_s=4
+        f"kernel void f(global int *x) {{ {body} }}", "f", [np.zeros(64, np.int32)], 64, local=16, limit_s=2
     )
     assert not tried.ok
     assert tried.text.endswith(", or a barrier that not every work-item of a group reaches")
@@ -206,7 +206,7 @@ def test_a_barrier_is_not_suspected_where_there_is_none():
     ],
 )
 def test_a_function_that_calls_itself_is_named(functions):
-    tried = try_kernel(f"{functions} kernel void f(global int *x) {{ x[0] = g(x[0]); }}", "f", [EIGHT], 1, limit_s=4)
+    tried = try_kernel(f"{functions} kernel void f(global int *x) {{ x[0] = g(x[0]); }}", "f", [EIGHT], 1, limit_s=2)
     assert not tried.ok
     assert "a function that calls itself, which OpenCL C does not allow" in tried.text
 

@@ -20,6 +20,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+from labkit import notebook
 from labkit.assignments import confine, seen, wire
 
 #: Exit status after something forbidden was tried and told.
@@ -69,7 +70,8 @@ def main() -> None:
 
     if job["tensorflow"]:
         # Its threads and libraries are at hand before the walls are up: less that they could hide.
-        import tensorflow  # noqa: F401
+        with notebook.importing():
+            import tensorflow  # noqa: F401
     paths = {name: [Path(p) for p in job[name]] for name in ("readable", "forbidden")}
     walls = confine.build(Path(job["home"]), **paths, cpu_s=job["cpu_s"], memory_mb=job["memory_mb"], say=say)
     reply({"walls": walls})
