@@ -39,7 +39,7 @@ class Device:
         Of OpenCL and of the driver.
     compute_units : int
     memory_bytes : int
-        Global memory.
+        Global memory. PoCL counts what was free when the process asked, so this may differ from process to process.
     owner : str
         Who installed the driver: one of `OWNERS`.
     """
