@@ -552,6 +552,43 @@ def test_of_several_results_of_one_student_the_newest_counts(tmp_path):
     assert sum(s.startswith("an older result") for s in said) == 2
 
 
+def test_results_of_several_notebooks_are_put_together(tmp_path):
+    def exercise(name, status="passed", tries=1):
+        return {"exercise": name, "status": status, "tries": tries}
+
+    def prediction(name, measured):
+        return {"name": name, "value": 1, "unit": "times", "measured": measured, "model": None}
+
+    run = json.loads(signed())["runs"][0]
+    first = {
+        "exercises": [exercise("00.1"), exercise("02.1", "failed"), exercise("03.1")],
+        "predictions": [prediction("00.a", [2, 2, 2])],
+        "runs": [{**run, "name": "old"}, {**run, "name": "both", "busy": 0.1}],
+    }
+    second = {
+        "exercises": [exercise("02.1"), exercise("03.1", "open", 0)],
+        "predictions": [prediction("00.a", None), prediction("02.a", [1, 1, 1])],
+        "runs": [{**run, "name": "both", "busy": 0.9}],
+    }
+    for year, changes in ((2026, first), (2027, second)):
+        text = signed(student="a" * 12, created=f"{year}-01-01T00:00:00Z", **changes)
+        (tmp_path / f"{year}.json").write_text(text)
+    (tmp_path / "other.json").write_text(signed(student="b" * 12, exercises=[exercise("00.1"), exercise("drill 6")]))
+    group = results.gather(tmp_path)
+    assert group.left_out == ()
+    assert [r["created"][:4] for r in group.results] == ["2027", "2026"]
+    assert group.passed() == {
+        "00.1": [100.0, 100.0],
+        "02.1": [100.0, 0.0],
+        "03.1": [100.0, 0.0],
+        "drill 6": [100.0],
+    }
+    assert group.busy()["old"] == [50.0]
+    assert group.busy()["both"] == [90.0]
+    assert group.ratios()["00.a"] == [0.5]
+    assert "2 results, 0 files left out" in group.html()
+
+
 def test_the_command_writes_the_page_and_says_what_it_left_out(folder):
     done = CliRunner().invoke(app, ["class", "report", str(folder)])
     assert done.exit_code == 0, done.output

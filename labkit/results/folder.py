@@ -26,6 +26,14 @@ _WORD = 28
 #: A prediction that is further off counts as that far off, or one slip would flatten the chart of a class.
 _FAR = 1e6
 
+#: What names an entry of a result: a newer one of that name replaces it.
+_KEYS = {
+    "exercises": ("exercise",),
+    "predictions": ("name",),
+    "runs": ("name",),
+    "speedups": ("name", "over"),
+}
+
 _Table = tuple[list[str], list[list[str]]]
 
 
@@ -36,7 +44,7 @@ class Class:
     Parameters
     ----------
     results : tuple of dict
-        One for each student, by pseudonym; see `labkit.results.document`.
+        One for each student, by pseudonym; see `labkit.results.document`. Of several files, the entries of all.
     left_out : tuple of (str, str)
         Name of a file, as it can be printed, and in a sentence why it does not count.
     """
@@ -67,9 +75,15 @@ class Class:
         )
 
     def passed(self) -> dict[str, list[float]]:
-        """Return for each exercise 100 for every student who passed it and 0 for every other, in order."""
+        """Return for each exercise 100 for every student who passed it and 0 for every other, in order.
+
+        A drill is asked of those only who tried it: everybody has others.
+        """
         states = [{e["exercise"]: e["status"] for e in r["exercises"]} for r in self.results]
-        return {name: [100.0 * (of.get(name) == "passed") for of in states] for name in sorted(set().union(*states))}
+        return {
+            name: [100.0 * (of.get(name) == "passed") for of in states if name in of or not name.startswith("drill ")]
+            for name in sorted(set().union(*states))
+        }
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page, aside and renamed: one file of HTML that needs no network and no script."""
@@ -93,8 +107,9 @@ class Class:
 def gather(folder: str | os.PathLike[str]) -> Class:
     """Read all ``*.json`` of a folder.
 
-    Of equal results the first by name counts, of several of one student the newest. Whatever cannot count is named
-    with a sentence, and stops nothing.
+    Of equal results the first by name counts. Several of one student are put together, since every notebook has a
+    kernel and so a session of its own: of each exercise, run, speed-up and prediction the newest counts. Whatever
+    cannot count is named with a sentence, and stops nothing.
 
     Raises
     ------
@@ -108,7 +123,7 @@ def gather(folder: str | os.PathLike[str]) -> Class:
     if not paths:
         raise ValueError(f"{folder} holds no .json; labkit.submit() writes the results to put there")
     left_out: list[tuple[str, str]] = []
-    kept: dict[str, tuple[Path, dict[str, Any]]] = {}
+    kept: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
     equal: dict[str, Path] = {}
     for path in paths:
         name = shown(path)
@@ -126,18 +141,36 @@ def gather(folder: str | os.PathLike[str]) -> Class:
             left_out.append((name, f"{name} is the same result as {shown(equal[found['digest']])}."))
             continue
         equal[found["digest"]] = path
-        who = found["student"] or found["digest"]
-        if who in kept:
-            one, other = sorted([kept[who], (path, found)], key=lambda pair: pair[1]["created"])
-            older, newer = shown(one[0]), shown(other[0])
-            left_out.append((older, f"{older} is an older result of a student who sent {newer}."))
-            kept[who] = other
-        else:
-            kept[who] = path, found
-    results = sorted(
-        (found for _, found in kept.values()), key=lambda r: (r["student"] == "", r["student"], r["digest"])
-    )
+        kept.setdefault(found["student"] or found["digest"], []).append((path, found))
+    results = []
+    for files in kept.values():
+        (newest, whole), *others = sorted(files, key=lambda pair: pair[1]["created"], reverse=True)
+        for path, found in others:
+            more = _with_older(whole, found)
+            if more == whole:
+                words = f"{shown(path)} is an older result of a student who sent {shown(newest)}, and adds nothing."
+                left_out.append((shown(path), words))
+            whole = more
+        results.append(whole)
+    results.sort(key=lambda r: (r["student"] == "", r["student"], r["digest"]))
     return Class(tuple(results), tuple(sorted(left_out)))
+
+
+def _with_older(newer: dict[str, Any], older: dict[str, Any]) -> dict[str, Any]:
+    """Return a result with what only an older one has: other entries, exercises tried, predictions measured."""
+    whole = dict(newer)
+    for what, keys in _KEYS.items():
+        entries = {tuple(e[k] for k in keys): e for e in newer[what]}
+        for entry in older[what]:
+            name = tuple(entry[k] for k in keys)
+            if name not in entries or (_empty(what, entries[name]) and not _empty(what, entry)):
+                entries[name] = entry
+        whole[what] = list(entries.values())
+    return whole
+
+
+def _empty(what: str, entry: dict[str, Any]) -> bool:
+    return (what == "exercises" and not entry["tries"]) or (what == "predictions" and entry["measured"] is None)
 
 
 def _grouped(students: Iterable[dict[str, float]]) -> dict[str, list[float]]:
