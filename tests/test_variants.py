@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from labkit import drills, variants
 
+ROOT = Path(__file__).resolve().parent.parent
 IDS = [f"s{number:04d}" for number in range(200)]
 
 
@@ -30,7 +33,7 @@ def test_known_variants_stay_what_they_are_for_ever():
         "side": 160,
         "latency_ms": 8.0,
         "step_ms": 20.0,
-        "drills": [1, 2, 25],
+        "drills": [2, 25, 4],
     }
 
 
@@ -94,6 +97,14 @@ def test_the_faults_planted_for_a_student_are_all_different():
         assert len({fault.key for fault in faults}) == 3
 
 
+def test_nobody_gets_a_drill_that_notebook_10_solves():
+    source = (ROOT / "notebooks" / "source" / "10_diagnose_the_patient.py").read_text(encoding="utf-8")
+    solved = {int(number) for number in re.findall(r"drills\.draw\((\d+)\)", source)}
+    assert solved == set(variants._SOLVED)
+    drawn = {seed for student_id in IDS for seed in variants.of(student_id, "drills").drills}
+    assert drawn == set(range(variants._POOL)) - solved
+
+
 def test_an_id_is_one_student_however_it_is_typed():
     assert variants.of(" S0001 ") == variants.of("\ufeffs0001\u200b") == variants.of("s0001")
     with pytest.raises(ValueError, match="the ids 's1' and 'S1' are the same student"):
@@ -110,7 +121,7 @@ def test_an_accent_of_its_own_is_the_same_letter(student_id, problem, course):
 
 def test_ids_in_one_form_keep_the_variants_that_were_handed_out():
     assert variants.of("Zo\u00eb ß", problem="x").student == "916175bd1843"
-    assert variants.of("Zo\u00eb ß", problem="x").drills == (21, 3, 7)
+    assert variants.of("Zo\u00eb ß", problem="x").drills == (21, 3, 0)
 
 
 def test_no_id_is_in_what_a_variant_says():
