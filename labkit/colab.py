@@ -13,8 +13,10 @@ from pathlib import Path
 from labkit.trace import write_aside
 
 _BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
-_SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?/[A-Za-z0-9._-]+")
-_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
+# What GitHub and git take: no name is "." or "..", or ends in ".git"; no part of a tag is empty, or ends in ".lock".
+_SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?/(?!\.{1,2}$)[A-Za-z0-9._-]+(?<!\.git)")
+_PART = r"[A-Za-z0-9][A-Za-z0-9._+-]*(?<!\.)(?<!\.lock)"
+_TAG = re.compile(rf"(?!.*\.\.){_PART}(?:/{_PART})*")
 _SETTING = {
     "repository": re.compile(r'(?m)^(repository\s*=\s*)"([^"]*)"'),
     "tag": re.compile(r'(?m)^(tag\s*=\s*)"([^"]*)"'),
@@ -87,7 +89,7 @@ def rewrite(root: Path, repository: str | None = None, tag: str | None = None) -
     new = (old[0] if repository is None else repository, old[1] if tag is None else tag)
     if not _SLUG.fullmatch(new[0]):
         raise ValueError(f"repository is {new[0]!r}; allowed: owner/name, as in pipeline-lab/labkit")
-    if not _TAG.fullmatch(new[1]) or ".." in new[1]:
+    if not _TAG.fullmatch(new[1]):
         raise ValueError(f"tag is {new[1]!r}; allowed: a tag, branch or commit name, as in v0.1.0")
     changed = []
     for path in [*sorted((root / "notebooks").glob("*.ipynb")), root / "README.md", root / "pyproject.toml"]:

@@ -153,6 +153,15 @@ def _proved(mode: str) -> Any:
     return [[row, told if isinstance(told, str) else told[0][1]] for row, told in alone]
 
 
+def _compiler() -> Iterator[Finding]:
+    from labkit.card import filesystem
+
+    try:
+        yield Finding("C++", True, f"{' '.join(filesystem.compiler())} builds what reads smartssd://", required=False)
+    except filesystem.NoCompiler as error:
+        yield Finding("C++", False, str(error), required=False)
+
+
 def _tfds() -> Iterator[Finding]:
     remedy = "labkit.photos serves plain files instead"
     reply = _ask(_TFDS)
@@ -199,6 +208,7 @@ TOPICS = {
     "TensorFlow": _tensorflow,
     "devices": _tensorflow,
     "OpenCL": _opencl,
+    "C++": _compiler,
     "tfds": _tfds,
     "disk": _disk,
     "memory": _memory,

@@ -95,7 +95,7 @@ def _checked(path: Path, folder: Path) -> int:
     if not size:
         raise ValueError(f"{path} is an empty file")
     if not start.startswith(b"\xff\xd8\xff"):
-        unknown = f"no image (it starts with {start[:8]!r})"
+        unknown = f"something else (it starts with {start[:8]!r})"
         kind = next((kind for magic, kind in _KINDS if start.startswith(magic)), unknown)
         raise ValueError(f"{path} is not a JPEG file but {kind}: convert it or take it away")
     if not _ends(path, size):

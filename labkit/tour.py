@@ -34,7 +34,7 @@ def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
     Raises
     ------
     ValueError
-        If there are no notebooks, or `rounds` is below 1.
+        If there are no notebooks, `rounds` is below 1, or `out` is a file.
     RuntimeError
         If a notebook fails; the sentence names it, and what was finished before it stays.
     """
@@ -48,6 +48,9 @@ def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
         raise ValueError(f"rounds is {rounds}; allowed: 1 or more")
     out = out.resolve()
     figures = out / "figures"
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"out is {out}, a file; allowed: a folder, which is made if it is not there")
+    out.mkdir(parents=True, exist_ok=True)  # before anything runs: a place that cannot be written costs no time
     shutil.rmtree(figures, ignore_errors=True)
     setup()
     album = photos.load()

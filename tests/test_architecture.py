@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "notebook": {"photos", "shipped"},
     "colab": {"trace"},
     "assignments": {"colab", "notebook", "shipped", "trace"},
-    "doctor": {"notebook", "offload", "photos"},
+    "doctor": {"card", "notebook", "offload", "photos"},
     "reference": set(),
     "offload": {"augment", "bars", "charts", "picture", "reference", "shipped", "simulate", "trace"},
     "augment": set(),

@@ -20,7 +20,7 @@ from labkit.cli import app
 from labkit.notebook import execute
 from labkit.offload import drivers
 
-TOPICS = ["Python", "TensorFlow", "devices", "OpenCL", "tfds", "disk", "memory"]
+TOPICS = ["Python", "TensorFlow", "devices", "OpenCL", "C++", "tfds", "disk", "memory"]
 
 
 def topics(lines):
@@ -72,6 +72,15 @@ def test_a_device_that_fails_is_named(monkeypatch, result, words):
     assert not finding.ok
     assert not finding.required
     assert re.search(words, finding.text)
+
+
+def test_doctor_names_the_compiler_or_how_to_get_one():
+    done = labkit("doctor", "c++", CXX=sys.executable)
+    assert done.stdout.startswith("ok    C++")
+    done = labkit("doctor", "c++", CXX="no-such-compiler")
+    assert done.returncode == 0, "notebook 08 runs without one"
+    assert done.stdout.startswith("note  C++")
+    assert "unset it or name a compiler" in done.stdout
 
 
 @pytest.mark.parametrize(
