@@ -6,6 +6,7 @@ import contextlib
 import csv
 import ctypes
 import io
+import itertools
 import json
 import os
 import platform
@@ -270,6 +271,33 @@ def test_a_sleeper_is_woken():
         run("import time\ntime.sleep(600)", limits=Limits(wall_s=1))
 
 
+def test_who_does_not_read_is_not_waited_for():
+    """The reply of the first cell is forged, and the next cell is longer than a pipe."""
+    forged = """
+import os, sys, time
+frame = sys._getframe()
+while frame.f_code.co_name != "main":
+    frame = frame.f_back
+os.write(frame.f_locals["told"], b'{"cell": 1, "text": "", "error": null}\\n')
+time.sleep(600)
+"""
+    with pytest.raises(Stopped, match=r"within 2 s in code cell 1"):
+        run(forged, f"# {'x' * 99_000}", limits=Limits(wall_s=2))
+
+
+def test_a_cell_longer_than_a_pipe_arrives_whole():
+    with run("x = 1", f"text = {'y' * 99_000!r}") as student:
+        assert student.names(["text"]) == {"text": "y" * 99_000}
+
+
+@pytest.mark.parametrize("raised", ["MemoryError()", "OSError(__import__('errno').ENOMEM, 'no memory')"])
+def test_memory_that_is_refused_ends_a_submission_where_it_ends_a_cell(raised):
+    with pytest.raises(Stopped, match="took more memory than allowed in code cell 1"):
+        run(f"raise {raised}")
+    with run(f"try:\n    raise {raised}\nexcept Exception:\n    x = 1") as student:
+        assert student.names(["x"]) == {"x": 1}
+
+
 def test_the_process_and_its_folder_are_gone_afterwards():
     busy = "import threading\nthreading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()"
     with run("open('left', 'w').write('x')", busy) as student:
@@ -357,13 +385,46 @@ def test_past_python_there_is_no_process_and_no_network_either():
         run(f"{native}libc.socket(2, 1, 0)", "import time\ntime.sleep(600)").close()
 
 
+@needs_walls
+def test_memory_that_no_process_owns_is_refused():
+    native = "import ctypes\nlibc = ctypes.CDLL(None)\n"
+    hides = "libc.prctl(4, 0, 0, 0, 0)"  # its open files
+    with run(f"{native}made = libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), {hides}") as student:
+        if student.walls["system calls"]:
+            assert student.names(["made"])["made"] == (-1, -1, -1)
+
+
+@needs_walls
+def test_deleted_files_count_while_they_are_open():
+    cell = """
+import os, time
+held = []
+for _ in range(10):
+    held.append(open("x", "wb"))
+    os.unlink("x")
+    held[-1].truncate(60 << 20)
+time.sleep(30)
+"""
+    with pytest.raises(Stopped, match="wrote more files than allowed"):
+        run(cell)
+    # Many names of one file are one file.
+    again = cell.replace("range(10)", "range(1)").replace("sleep(30)", "sleep(2.5)")
+    run(again.replace("time.sleep", "more = [os.dup(held[0].fileno()) for _ in range(20)]\ntime.sleep")).close()
+
+
+@pytest.mark.parametrize("place", [f"notebooks/assignments/{roster.PS1}.py", "tests/class_of_25/answers.py", ".git"])
+def test_to_try_for_the_answers_in_the_checkout_is_told(course, root, place):
+    with pytest.raises(Stopped, match="tried to read the answers"):
+        run(f"open({str(root / place)!r})", forbidden=course.forbidden())
+
+
 def test_where_only_the_hook_stands_it_refuses_and_tells(tmp_path):
     """As on a system without Landlock, filter and namespace."""
     for name in ("home", "answers", "elsewhere"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.txt").write_text("x")
     code = f"""
-import os, subprocess
+import os, shutil, subprocess
 from pathlib import Path
 from labkit.assignments import confine, sandbox
 root, said = Path({str(tmp_path)!r}), []
@@ -378,6 +439,13 @@ for attempt in (
     lambda: subprocess.run(["true"]), lambda: open(root / "answers" / "x.txt"),
     lambda: os.listdir(root / "answers"), lambda: os.fork(), lambda: __import__("socket").socket(),
     lambda: open(root / "home" / ".." / "answers" / "x.txt"),
+    # A path may lead on from a folder that is open.
+    lambda: os.open(root / "elsewhere", os.O_RDONLY), lambda: os.open("/etc", os.O_RDONLY),
+    lambda: os.makedirs(root / "home" / "a" / "b") or os.chdir(root / "home" / "a" / "b"),
+    lambda: open("../../x.txt"), lambda: os.mkdir("made") or shutil.rmtree("made"),
+    lambda: os.open("../../answers/x.txt", os.O_RDONLY, dir_fd=os.open(root / "home" / "a", os.O_RDONLY)),
+    lambda: os.open("../answers/x.txt", os.O_RDONLY, dir_fd=os.open(root / "home", os.O_RDONLY)),
+    lambda: open(root / "home" / "x.txt"), lambda: open("x.txt", "w"),
 ):
     try:
         attempt()
@@ -389,7 +457,8 @@ for attempt in (
 print(*said)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == "ok refused refused answers answers processes network answers".split()
+    first, rest = "ok refused refused answers answers processes network answers", "refused refused ok ok ok"
+    assert done.stdout.split() == f"{first} {rest} refused answers ok ok".split()
 
 
 def test_a_pool_of_threads_and_a_drawing_are_allowed():
@@ -433,6 +502,12 @@ def test_plain_data_comes_back_as_it_was(value):
     back = wire.unpack(json.loads(wire.line(wire.pack(value))))
     assert back == value
     assert type(back) is type(value)
+
+
+def test_what_a_loop_can_take_arrives_as_a_list():
+    for made in ((v for v in [1, 2]), map(abs, [1, -2]), {1: 0, 2: 0}.keys(), range(1, 3), reversed([2, 1])):
+        assert wire.unpack(json.loads(wire.line(wire.pack(made)))) == [1, 2]
+    assert len(wire.unpack(wire.pack(itertools.repeat(0)))) == 100_000
 
 
 @given(

@@ -1,18 +1,18 @@
 """A folder of submissions becomes one table: collected, put in order, run, entered into the gradebook.
 
 Two layouts are taken: nbgrader's own, ``<student>/<set>/<anything>.ipynb``, and a flat one as learning platforms hand
-out, ``<student>_<set>.ipynb``. Each submission is a batch of its own: whatever it does, the next one is graded.
-Submissions that can be run are in nbgrader's gradebook afterwards; what is missing, unreadable or of another set stands
-in the table only.
+out, ``<student>_<set>.ipynb``, also with the number behind it that browsers give a second copy. Each submission is a
+batch of its own: whatever it does, the next one is graded. Submissions that can be run are in nbgrader's gradebook
+afterwards; what is missing, unreadable or of another set stands in the table only.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import math
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,13 +22,13 @@ from labkit.assignments import confine
 from labkit.assignments.authoring import POINTS, exercise
 from labkit.assignments.course import Course
 from labkit.assignments.judge import Judged, judge
-from labkit.assignments.precheck import MOST_BYTES, Checked, precheck
+from labkit.assignments.precheck import Checked, precheck, unanswered
 from labkit.assignments.sandbox import Limits, readable
 from labkit.trace import write_aside
 
 #: What a row may say; only the first two were graded to the end.
 STATUSES = ("graded", "repaired", "stopped", "missing", "unreadable", "wrong set", "error")
-_STUDENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_STUDENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
 
 
 @dataclass
@@ -59,10 +59,36 @@ class Row:
         return sum(self.scores.values())
 
 
-def collect(folder: Path, sets: tuple[str, ...]) -> list[tuple[str, str, list[Path]]]:
-    """Return ``(student, set, files)`` of every submission in a folder.
+@dataclass
+class Handed:
+    """What one student handed in for one set.
 
-    An empty folder of a set is a submission without files. A file whose name tells no set stands under the set ``""``.
+    Parameters
+    ----------
+    student, set_name : str
+        A name that tells no set stands under the set ``""``.
+    notebooks, others : list of Path
+        Files, and links, which are not followed.
+    trouble : str
+        Why a folder of it could not be read; empty if all could.
+    """
+
+    student: str
+    set_name: str
+    notebooks: list[Path] = field(default_factory=list)
+    others: list[Path] = field(default_factory=list)
+    trouble: str = ""
+
+    @property
+    def files(self) -> list[Path]:
+        """The notebooks; if there are none, whatever else there is."""
+        return sorted(self.notebooks or self.others)
+
+
+def collect(folder: Path, sets: tuple[str, ...]) -> list[Handed]:
+    """Return every submission in a folder, in the order of students and sets.
+
+    An empty folder of a set is a submission without files.
 
     Raises
     ------
@@ -73,39 +99,72 @@ def collect(folder: Path, sets: tuple[str, ...]) -> list[tuple[str, str, list[Pa
         raise ValueError(
             f"{folder} is no folder; allowed: a folder of <student>/<set>/*.ipynb or <student>_<set>.ipynb"
         )
-    found: dict[tuple[str, str], list[Path]] = {}
+    found: dict[tuple[str, str], Handed] = {}
+
+    def of(student: str, name: str) -> Handed:
+        return found.setdefault((student, name), Handed(student, name))
+
+    def keep(handed: Handed, path: Path) -> None:
+        (handed.notebooks if path.suffix.lower() == ".ipynb" else handed.others).append(path)
+
+    sets = tuple(sorted(sets, key=len, reverse=True))  # ps10 is not ps1
     for entry in sorted(folder.iterdir()):
-        if entry.name.startswith((".", "_")):
+        if _skipped(entry.name):
             continue
         if entry.is_dir() and not entry.is_symlink():
-            within = [inner for inner in sorted(entry.iterdir()) if not inner.name.startswith(".")]
-            for inner in within:
-                if inner.is_dir() and not inner.is_symlink():
-                    name = inner.name if inner.name in sets else ""
-                    files = sorted(f for f in inner.rglob("*") if _notebook(f) and not _hidden(f, inner))
-                elif _notebook(inner) or inner.is_symlink():
-                    name, files = next((s for s in sets if s in inner.name), ""), [inner]
-                else:
-                    continue
-                if files or name:
-                    found.setdefault((entry.name, name), []).extend(files)
-            if not any(student == entry.name for student, _ in found):
-                found[entry.name, ""] = []
-        elif _notebook(entry) or entry.is_symlink():
-            name = next((s for s in sets if entry.stem.endswith(f"_{s}")), "")
-            student = entry.stem.removesuffix(f"_{name}") if name else entry.stem
-            found.setdefault((student, name), []).append(entry)
+            for path, kind in _walk(entry):
+                parts = path.relative_to(entry).parts
+                name = next((s for part in parts for s in sets if s in part), "")
+                if kind == "file":
+                    keep(of(entry.name, name), path)
+                elif kind != "folder":
+                    of(entry.name, name).trouble = kind
+                elif name and len(parts) == 1:
+                    of(entry.name, name)
+            named = any(student == entry.name and name for student, name in found)
+            rest = of(entry.name, "")
+            if named and not rest.notebooks and not rest.trouble:
+                del found[entry.name, ""]
+        elif entry.is_symlink() or entry.is_file():
+            student, name = _flat(entry.name, sets)
+            if name or entry.is_symlink() or entry.suffix.lower() == ".ipynb":
+                keep(of(student, name), entry)
     if not found:
         raise ValueError(f"{folder} holds no submissions; allowed: <student>/<set>/*.ipynb or <student>_<set>.ipynb")
-    return [(student, name, files) for (student, name), files in sorted(found.items())]
+    return [handed for _, handed in sorted(found.items())]
 
 
-def _notebook(path: Path) -> bool:
-    return path.suffix.lower() == ".ipynb"
+def _skipped(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
 
 
-def _hidden(path: Path, above: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(above).parts)
+def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield what is below a folder: ``file``, links included, ``folder``, or why a folder cannot be read."""
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
+        try:
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    if _skipped(entry.name):
+                        continue
+                    path = here / entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(path)
+                        yield path, "folder"
+                    elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
+                        yield path, "file"
+        except OSError as error:
+            yield here, str(error.strerror)
+
+
+def _flat(name: str, sets: tuple[str, ...]) -> tuple[str, str]:
+    """Return student and set of a file's name; without a set all of it is the student's."""
+    for known in sets:
+        number = "" if known[-1].isdigit() else r"\d*"
+        if match := re.fullmatch(rf"(.+)_{re.escape(known)}{number}(?![^\W_]).*", name, re.DOTALL):
+            return match[1], known
+    return Path(name).stem, ""
 
 
 def grade(
@@ -142,13 +201,11 @@ def grade(
     sources, forbidden, api = course.notebooks(), course.forbidden(folder), course.api()
     rows, walls = [], {}
 
-    def run(job: tuple[str, str, list[Path]]) -> tuple[Row, Checked | None, Judged | None]:
-        student, name, files = job
-        row = Row(
-            readable(student, 200), name, readable(", ".join(str(f.relative_to(folder)) for f in files), 500), "error"
-        )
+    def run(job: Handed) -> tuple[Row, Checked | None, Judged | None]:
+        files = ", ".join(str(f.relative_to(folder)) for f in job.files)
+        row = Row(readable(job.student, 200), job.set_name, readable(files, 500), "error")
         try:
-            return _one(row, files, sources, forbidden, limits)
+            return _one(row, job, sources, forbidden, limits)
         except Exception as error:  # a fault of the grader, never of the batch
             row.sentence = readable(f"The grader failed ({type(error).__name__}: {error}): grade it by hand.", 500)
             return row, None, None
@@ -169,44 +226,41 @@ def grade(
 
 
 def _one(
-    row: Row, files: list[Path], sources: dict[str, Any], forbidden: list[Path], limits: Limits | None
+    row: Row, handed: Handed, sources: dict[str, Any], forbidden: list[Path], limits: Limits | None
 ) -> tuple[Row, Checked | None, Judged | None]:
+    files = handed.files
+    status, reason = "unreadable", ""
     if not _STUDENT.fullmatch(row.student):
-        row.status, row.sentence = (
-            "unreadable",
-            "The name of the student may have a-z, A-Z, 0-9 and . _ @ - only: rename it.",
-        )
+        reason = "The name of the student may have a-z, A-Z, 0-9, _ and, not in front, . @ - only: rename it."
+    elif handed.trouble and not handed.notebooks:
+        reason = f"Its folder cannot be read ({handed.trouble})."
+    elif not files:
+        status, reason = "missing", "Nothing was handed in for this set."
+    elif all(os.path.islink(f) for f in files):
+        reason = f"{readable(files[0].name, 100)} is a link, not what was handed in."
+    elif not handed.notebooks:
+        reason = f"{readable(files[0].name, 100)} is no notebook (.ipynb)."
+    elif row.set_name not in sources:
+        status = "wrong set"
+        reason = f"The name of the file or its folder tells no set; there are: {', '.join(sources)}."
+    if reason:
+        row.status, row.sentence = status, reason
         return row, None, None
-    if not files:
-        row.status, row.sentence = "missing", "Nothing was handed in for this set."
-        return row, None, None
-    if links := [f.name for f in files if f.is_symlink()]:
-        row.status, row.sentence = "unreadable", f"{readable(links[0], 100)} is a link, not what was handed in."
-        return row, None, None
-    if row.set_name not in sources:
-        row.status, row.sentence = (
-            "wrong set",
-            f"The name of the file or its folder tells no set; there are: {', '.join(sources)}.",
-        )
-        return row, None, None
-    # Of several files the one that is named like the set; else the one with the fewest answers missing.
-    named = [f for f in files if f.stem in (row.set_name, f"{row.student}_{row.set_name}")]
-    chosen = named[0] if named else min(files, key=_unanswered)
+    chosen, source = files[0], sources[row.set_name]
+    if len(files) > 1:
+        # The one with the fewest answers missing; of equal ones that which is named like the set.
+        named = (row.set_name, f"{row.student}_{row.set_name}")
+        chosen = min(files, key=lambda f: (unanswered(f, source), f.stem not in named))
     checked = precheck(chosen, sources, row.set_name)
     if len(files) > 1:
         checked.notes.append(f"of {len(files)} files, {readable(chosen.name, 200)} was graded")
+    if handed.trouble:
+        checked.notes.append(f"a folder beside it cannot be read ({handed.trouble})")
     if checked.notebook is None:
         row.status, row.sentence = checked.status, _sentence(checked.notes)
         return row, None, None
     judged = judge(checked.notebook, forbidden, limits)
     return row, checked, judged
-
-
-def _unanswered(path: Path) -> float:
-    try:
-        return path.read_bytes().count(b"raise NotImplementedError") if path.stat().st_size <= MOST_BYTES else math.inf
-    except OSError:
-        return math.inf
 
 
 def _enter(row: Row, checked: Checked, judged: Judged, course: Course, api: Any) -> None:

@@ -10,6 +10,7 @@ import ast
 import asyncio
 import builtins
 import contextlib
+import errno
 import inspect
 import io
 import json
@@ -103,7 +104,9 @@ def _run(action: Any, say: Any) -> tuple[str, list[str] | None]:
         say("memory", "took more memory than allowed")
     except BaseException as raised:
         kind = type(raised)
-        if "ResourceExhausted" in kind.__name__:
+        # The system's own "no memory", as of mmap, and TensorFlow's.
+        full = isinstance(raised, OSError) and raised.errno == errno.ENOMEM
+        if full or "ResourceExhausted" in kind.__name__:
             say("memory", "took more memory than allowed")
         name = next((k.__name__ for k in kind.__mro__ if getattr(builtins, k.__name__, None) is k), "Exception")
         try:

@@ -9,7 +9,8 @@ that the report of a grading can say what did not hold. None of them needs right
 - **files** (Linux 5.13 and later, Landlock): only Python's own files, labkit and the system's libraries can be read,
   only the process' own folder can be written, and no other process can be looked into.
 - **system calls** (Linux on x86-64 and ARM64, seccomp): no new process, no other program, no socket that leaves the
-  machine, no signal to another process, no debugger, no say in who gets the processor, no files that have no folder.
+  machine, no signal to another process, no debugger, no say in who gets the processor, no file without a folder,
+  no memory without a process.
 - **hook** (every system): Python's audit hook. It is the one that tells what was tried, and the only one against
   reading files where Landlock is missing. Code that calls the system past Python evades it, but not the other walls.
 """
@@ -23,6 +24,7 @@ import platform
 import resource
 import signal
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -37,7 +39,7 @@ MISSING = {
 }
 
 _NEW_USER, _NEW_NET, _NEW_IPC = 0x10000000, 0x40000000, 0x08000000
-_PDEATHSIG, _NO_NEW_PRIVS, _SECCOMP = 1, 38, 22
+_PDEATHSIG, _DUMPABLE, _NO_NEW_PRIVS, _SECCOMP = 1, 4, 38, 22
 
 # Landlock: system calls have the same numbers on every architecture since 5.1.
 _RULESET, _RULE, _RESTRICT = 444, 445, 446
@@ -52,25 +54,25 @@ _CALLS = {
         0xC000003E,
         {
             **{"clone": 56, "clone3": 435, "kill": 62, "tgkill": 234, "tkill": 200, "socket": 41},
-            **{"prlimit64": 302, "sched_setaffinity": 203},
+            **{"prlimit64": 302, "sched_setaffinity": 203, "prctl": 157},
         },
         # fork vfork execve execveat ptrace process_vm_readv _writev connect bind unshare setns io_uring_setup
         # pidfd_open pidfd_send_signal pidfd_getfd mount bpf perf_event_open rt_sigqueueinfo rt_tgsigqueueinfo keyctl
-        # setpriority ioprio_set sched_setparam sched_setscheduler sched_setattr memfd_create
+        # setpriority ioprio_set sched_setparam sched_setscheduler sched_setattr memfd_create shmget msgget
         (
             *(57, 58, 59, 322, 101, 310, 311, 42, 49, 272, 308, 425, 434, 424, 438, 165, 321, 298, 129, 297, 250),
-            *(141, 251, 142, 144, 314, 319),
+            *(141, 251, 142, 144, 314, 319, 29, 68),
         ),
     ),
     "aarch64": (
         0xC00000B7,
         {
             **{"clone": 220, "clone3": 435, "kill": 129, "tgkill": 131, "tkill": 130, "socket": 198},
-            **{"prlimit64": 261, "sched_setaffinity": 122},
+            **{"prlimit64": 261, "sched_setaffinity": 122, "prctl": 167},
         },
         (
             *(221, 281, 117, 270, 271, 203, 200, 97, 268, 425, 434, 424, 438, 40, 280, 241, 138, 240, 219),
-            *(140, 30, 118, 119, 274, 279),
+            *(140, 30, 118, 119, 274, 279, 194, 186),
         ),
     ),
 }
@@ -216,6 +218,9 @@ def _system_calls() -> bool:
     for name, oneself in others.items():  # process 0 is oneself for the last two
         program += [(equal, calls[name], 0, 5), (load, first, 0, 0), (equal, own, 1, 0)]
         program += [(equal, oneself, 0, 1), (answer, allow, 0, 0), (answer, refuse, 0, 0)]
+    # The grader looks at its open files; a process that says it is not dumpable hides them.
+    program += [(equal, calls["prctl"], 0, 4), (load, first, 0, 0), (equal, _DUMPABLE, 0, 1)]
+    program += [(answer, refuse, 0, 0), (answer, allow, 0, 0)]
     program += [(answer, allow, 0, 0)]
     code = b"".join(struct.pack("=HBBI", op, true, false, value) for op, value, true, false in program)
     buffer = ctypes.create_string_buffer(code, len(code))
@@ -239,12 +244,13 @@ _FILES |= {"sqlite3.connect", "shutil.copyfile", "shutil.copytree", "os.truncate
 
 # What is used where the hook runs is bound before it is set: a student may replace any name of any module later.
 def _hook(home: Path, readable: Sequence[Path], forbidden: Sequence[Path], say: Callable, **alone: bool) -> None:
-    real, text, internet = os.path.realpath, os.fsdecode, int(socket.AF_INET)
+    real, join, text, internet = os.path.realpath, os.path.join, os.fsdecode, int(socket.AF_INET)
+    status, directory = os.stat, stat.S_ISDIR
     kinds, refused = (str, bytes, os.PathLike), PermissionError
     banned = tuple(real(path) + os.sep for path in forbidden)
     inside = tuple(real(path) + os.sep for path in (home, *readable, *_system()))
     own, at_home = f"/proc/{os.getpid()}/", real(home) + os.sep
-    busy = False
+    busy = held = False
 
     def hook(event: str, arguments: tuple) -> None:
         nonlocal busy
@@ -260,20 +266,37 @@ def _hook(home: Path, readable: Sequence[Path], forbidden: Sequence[Path], say: 
         elif event in _FILES and not busy and arguments and isinstance(arguments[0], kinds):
             busy = True  # finding out where a path leads opens nothing, but may be watched, too
             try:
-                path = real(text(arguments[0]))
+                name = text(arguments[0])
+                # A path may lead on from a folder that is open (`dir_fd`), and the event does not tell from which.
+                paths = [real(name), *([real(join(at_home, name))] if held else [])]
             except (ValueError, OSError):
                 return
             finally:
                 busy = False
-            if (path + os.sep).startswith(at_home):
-                return
-            if (path + os.sep).startswith(banned) or path.endswith(("gradebook.db", "nbgrader_config.py")):
-                say("answers", f"tried to read the answers or the work of others {event} {path}")
-            other = path.startswith("/proc/") and path[6:].split("/")[0].isdigit() and not (path + "/").startswith(own)
-            if other:
-                say("answers", f"tried to look into another process {path}")
-            if alone["files"] and event == "open" and not (path + os.sep).startswith(inside):
-                if not path.startswith(("/dev/", "/etc/", "/System/", "/Library/")):
-                    raise refused(f"{path} cannot be read here")
+            for path in paths:
+                look_at(event, path)
+
+    def look_at(event: str, path: str) -> None:
+        nonlocal held
+        folder = alone["files"] and event == "open" and is_folder(path)
+        if (path + os.sep).startswith(at_home):
+            held = held or folder
+            return
+        if (path + os.sep).startswith(banned) or path.endswith(("gradebook.db", "nbgrader_config.py")):
+            say("answers", f"tried to read the answers or the work of others {event} {path}")
+        other = path.startswith("/proc/") and path[6:].split("/")[0].isdigit() and not (path + "/").startswith(own)
+        if other:
+            say("answers", f"tried to look into another process {path}")
+        if alone["files"] and event == "open":
+            # From a folder that is open, a path leads everywhere.
+            devices = path.startswith(("/dev/", "/etc/", "/System/", "/Library/"))
+            if folder or not (devices or (path + os.sep).startswith(inside)):
+                raise refused(f"{path} cannot be read here")
+
+    def is_folder(path: str) -> bool:
+        try:
+            return directory(status(path).st_mode)
+        except OSError:
+            return False
 
     sys.addaudithook(hook)

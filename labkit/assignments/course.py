@@ -72,7 +72,9 @@ class Course:
 
     def forbidden(self, submissions: Path | None = None) -> list[Path]:
         """Return what no student's process may even try to read."""
-        return [self.sources, self.root, *([submissions.resolve()] if submissions else [])]
+        # The answers are also in the checkout's history, and in its tests.
+        beside = [self.checkout / ".git", self.checkout / "tests"]
+        return [self.sources, self.root, *beside, *([submissions.resolve()] if submissions else [])]
 
     def write_sources(self) -> list[Path]:
         """Write the source notebooks where nbgrader looks for them."""

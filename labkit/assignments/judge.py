@@ -8,7 +8,8 @@ What this does not cover: an answer that another person found; code that recogni
 differ from the visible ones, and there are several). A pipeline's graph and its elements come from the student's side
 as two pieces of data, so code that replaces `labkit.assignments.seen` can show the one and run the other. Native code
 that reaches for files past Python is refused them where Landlock stands, and gets no zero for trying: only Python's
-hook can tell what was meant.
+hook can tell what was meant. So it is with a program that is started, and with a socket of version 6: both are refused,
+and libraries try both without meaning harm.
 """
 
 from __future__ import annotations

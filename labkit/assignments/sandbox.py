@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import itertools
 import json
 import os
 import secrets
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,7 @@ class Student:
         except BaseException:
             shutil.rmtree(self.home, ignore_errors=True)
             raise
+        os.set_blocking(self.process.stdin.fileno(), False)
         try:
             self._send(
                 {
@@ -201,21 +203,33 @@ class Student:
         return said.get("value")
 
     def _send(self, message: Any) -> None:
-        try:
-            self.process.stdin.write(wire.line(message))
-            self.process.stdin.flush()
-        except OSError:
-            pass  # it has ended: reading says how
+        """Write a message; a process that does not read must not hold up the grader, and a pipe holds only so much."""
+        data, pipe = memoryview(wire.line(message)), self.process.stdin.fileno()
+        deadline = time.monotonic() + self.limits.wall_s
+        while data:
+            self._in_time(deadline)
+            _, ready, _ = select.select([], [pipe], [], 0.2)
+            try:
+                data = data[os.write(pipe, data) :] if ready else data
+            except BlockingIOError:
+                continue
+            except OSError:
+                return  # it has ended: reading says how
+
+    def _in_time(self, deadline: float) -> None:
+        """Let nobody wait for longer than allowed, and look at what the process takes meanwhile."""
+        now = time.monotonic()
+        if now > deadline:
+            raise Stopped(f"did not come to an end within {self.limits.wall_s:g} s {self._stage}")
+        if now > self._end:
+            raise Stopped(f"did not come to an end within {self.limits.whole_s:g} s in all {self._stage}")
+        self._watch()
 
     def _next(self, key: str) -> dict[str, Any]:
         """Return the next message, which must have a key."""
         deadline = time.monotonic() + self.limits.wall_s
         while b"\n" not in self._rest:
-            now = time.monotonic()
-            if now > deadline:
-                raise Stopped(f"did not come to an end within {self.limits.wall_s:g} s {self._stage}")
-            if now > self._end:
-                raise Stopped(f"did not come to an end within {self.limits.whole_s:g} s in all {self._stage}")
+            self._in_time(deadline)
             ready, _, _ = select.select([self.process.stdout], [], [], 0.2)
             if ready:
                 data = os.read(self.process.stdout.fileno(), 1 << 20)
@@ -224,7 +238,7 @@ class Student:
                 self._rest += data
                 if len(self._rest) > wire.MOST_BYTES:
                     raise Stopped(f"answered with more than {wire.MOST_BYTES >> 20} MB {self._stage}")
-            self._watch()
+        self._watch()
         text, self._rest = self._rest.split(b"\n", 1)
         try:
             message = json.loads(text)
@@ -251,20 +265,35 @@ class Student:
             self._watch_files()
 
     def _watch_files(self) -> None:
-        folders, entries, size = [self.home], 0, 0
+        entries = written = 0
+        for size in itertools.chain(self._deleted(), self._kept()):
+            entries, written = entries + 1, written + size
+            if entries > _MOST_ENTRIES or written > _MOST_WRITTEN:
+                raise Stopped(f"wrote more files than allowed {self._stage}")
+
+    def _kept(self) -> Iterator[int]:
+        """Yield the bytes of each file in its folder; a folder has none."""
+        folders = [self.home]
         while folders:
             try:
                 with os.scandir(folders.pop()) as inside:
                     for entry in inside:
-                        entries += 1
-                        if entry.is_dir(follow_symlinks=False):
-                            folders.append(entry.path)
-                        else:
-                            size += entry.stat(follow_symlinks=False).st_size
-                        if entries > _MOST_ENTRIES or size > _MOST_WRITTEN:
-                            raise Stopped(f"wrote more files than allowed {self._stage}")
+                        is_folder = entry.is_dir(follow_symlinks=False)
+                        folders += [entry.path] if is_folder else []
+                        yield 0 if is_folder else entry.stat(follow_symlinks=False).st_size
             except OSError:
                 continue  # deleted meanwhile, or a path too long for the system: its parents were counted
+
+    def _deleted(self) -> list[int]:
+        """Return the bytes of each file that is deleted and still open (Linux): the disk holds it all the same."""
+        sizes = {}
+        with contextlib.suppress(OSError), os.scandir(f"/proc/{self.process.pid}/fd") as handles:
+            for handle in handles:
+                with contextlib.suppress(OSError):  # closed meanwhile
+                    if os.readlink(handle.path).endswith(" (deleted)"):
+                        file = os.stat(handle.path)
+                        sizes[file.st_dev, file.st_ino] = file.st_size
+        return list(sizes.values())
 
     def _ended(self) -> str:
         spent = 0.0

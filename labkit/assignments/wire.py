@@ -2,7 +2,7 @@
 
 Never pickle: what comes from a student's process is read by code that must not run anything for it. Numbers, text,
 bytes, lists, tuples, sets, dicts, and NumPy arrays of plain numbers go through, fractions and decimals as the nearest
-float; the rest becomes the name of its type.
+float, generators and their like as lists; the rest becomes the name of its type.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections import deque
+from collections.abc import Iterator, MappingView
 from decimal import Decimal
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 #: A reply may be so long; the largest array of the problem sets is a hundredth of it.
 MOST_BYTES = 16 << 20
+#: A generator may have no end.
+_MOST_DRAWN = 100_000
 _DTYPES = "?bBhHiIlLqQefd"
 
 
@@ -55,6 +60,8 @@ def pack(value: Any, depth: int = 0) -> Any:
         return {"s": [pack(v, depth + 1) for v in value]}
     if isinstance(value, dict):
         return {"d": [[pack(k, depth + 1), pack(v, depth + 1)] for k, v in value.items()]}
+    if isinstance(value, (Iterator, MappingView, range, deque)):  # a loop over it works in a notebook, too
+        return {"l": [pack(v, depth + 1) for v in islice(value, _MOST_DRAWN)]}
     if callable(getattr(value, "numpy", None)) and hasattr(value, "dtype"):
         value = value.numpy()  # an eager tensor
         if isinstance(value, (bytes, str)):

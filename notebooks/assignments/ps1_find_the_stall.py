@@ -5,7 +5,7 @@
 #
 # **You need** notebooks 00 and 01. Plain Python is enough; no TensorFlow. About two hours. 100 points.
 #
-# Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs without network, from top to bottom, with more tests than you see. All times are in milliseconds.
+# Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs without network, from top to bottom, with more tests than you see. All times are in milliseconds, and may be fractions.
 
 # %% bootstrap=true
 from labkit import simulate
@@ -48,6 +48,7 @@ assert abs(busy_percent([(-10, 10), (90, 130)], 100) - 20) < 1e-6, "what is outs
 assert abs(busy_percent([(-20, -10), (10, 30), (100, 120)], 80) - 25) < 1e-6, (
     "a span outside of the window is not there"
 )
+assert abs(busy_percent([(0.5, 2.75), (1.5, 3.25)], 5.5) - 50) < 1e-6, "times may be fractions of a millisecond"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -89,6 +90,9 @@ assert [tuple(g) for g in gaps([(30, 40), (0, 20), (5, 10)], 50)] == [(20, 30), 
 )
 assert [tuple(g) for g in gaps([(-5, 3), (10, 60)], 40)] == [(3, 10)], "a gap lies inside the window"
 assert [tuple(g) for g in gaps([(0, 10), (50, 60)], 40)] == [(10, 40)], "the last gap ends with the window"
+assert [tuple(g) for g in gaps([(0.5, 2.25), (2.5, 4)], 5.5)] == [(0, 0.5), (2.25, 2.5), (4, 5.5)], (
+    "times may be fractions of a millisecond"
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -124,6 +128,10 @@ assert blame([(0, 5), (50, 58)], [("decode", 0, 4), ("read", 10, 53), ("decode",
     "several gaps add up"
 )
 assert blame([(0, 10)], [("read", 0, 6), ("decode", 0, 4), ("decode", 2, 6)]) == "decode", "two threads add up"
+short = [(0, 0.75), (2, 2.75), (4, 5)]
+assert blame(short, [("read", 0, 0.75), ("decode", 4, 5), ("read", 2, 2.75)]) == "read", (
+    "times may be fractions of a millisecond"
+)
 assert blame([(0, 5)], [("read", 5, 9)]) is None, "nothing worked in the gap"
 assert blame([], [("read", 5, 9)]) is None, "there is no gap"
 ### END HIDDEN TESTS
@@ -165,6 +173,10 @@ assert stall([(0, 20)], [("decode", 0, 15), ("read", 15, 90)], 100) == "prep", "
 assert stall([(0, 30)], [("open", 0, 9), ("read", 9, 18), ("decode", 10, 22)], 100) == "fetch", "open and read together"
 assert stall([(0, 30)], [("read", 0, 12), ("decode", 12, 22), ("augment", 22, 30)], 100) == "prep", (
     "all others together"
+)
+assert stall([(0, 20)], [("read", 0, 10), ("decode", 10, 20)], 100) == "prep", "as long is not longer"
+assert stall([(0, 2.75)], [("read", 0, 1.5), ("decode", 1.5, 2.75)], 50) == "fetch", (
+    "times may be fractions of a millisecond"
 )
 ### END HIDDEN TESTS
 

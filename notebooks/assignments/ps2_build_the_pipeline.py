@@ -110,6 +110,10 @@ assert shown.ended and [int(e) for e in shown.elements] == [
     3002,
     3003,
 ], "at_once shards are open, not all of them"
+shown = look(interleaved, 3, 4, 3)
+assert [int(e) for e in shown.elements] == [0, 1, 1000, 1001, 2000, 2001, 2, 3, 1002, 1003, 2002, 2003], (
+    "at_once says how many shards are open"
+)
 ### END HIDDEN TESTS
 
 # %% tests="2.2" points=10
@@ -162,14 +166,25 @@ from labkit.assignments import look
 shown = look(epochs, [0, 100, 200, 250], 2)
 assert any(op.startswith("CacheDataset") for op in shown.ops), "nothing is kept: cache()"
 ### BEGIN HIDDEN TESTS
-cache = next(i for i, op in enumerate(shown.ops) if op.startswith("CacheDataset"))
-maps = [i for i, op in enumerate(shown.ops) if op in ("MapDataset", "ParallelMapDataset")]
-assert maps and maps[0] < cache, "no map is kept: the one that decodes comes before the cache"
-assert "RepeatDataset" not in shown.ops[:cache], "decoding is done again in every epoch: repeat comes before the cache"
+import numpy as np
+
+kept = [cache for cache in shown.caches if {"MapDataset", "ParallelMapDataset"} & set(cache["ops"])]
+assert kept, "no map is kept: the one that decodes comes before the cache"
 assert all(str(e.dtype) == "float32" for e in shown.elements), "the elements are float32"
 values = [float(e) for e in shown.elements]
 assert sum(abs(a - b) > 1e-9 for a, b in zip(values[:4], values[4:], strict=True)) >= 3, (
     "the random numbers are the same in every epoch: they were cached, too"
+)
+columns = [column for cache in kept for column in zip(*(cache["elements"] or []), strict=True)]
+stored = [np.concatenate([np.ravel(value) for value in column]) for column in columns]
+stored = [found for found in stored if found.dtype.kind in "fiu"]
+unknown = any(cache["elements"] is None for cache in kept)
+assert unknown or any(len(found) <= 4 for found in stored), (
+    "decoding is done again in every epoch: repeat comes before the cache"
+)
+truth = [v / 255 for v in (0, 100, 200, 250)]
+assert unknown or any(len(found) == 4 and np.allclose(found, truth, rtol=0, atol=1e-6) for found in stored), (
+    "what is kept is not decoded: the division comes after the cache"
 )
 ### END HIDDEN TESTS
 
