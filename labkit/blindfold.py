@@ -44,8 +44,22 @@ def refuse(dataset: Any, what: str) -> None:
     ValueError
         If the dataset belongs to a drill; `what` is the function that would have named the fault.
     """
-    name = drill_of(dataset)
-    if name is not None:
+    _refuse(drill_of(dataset), what)
+
+
+def refuse_trace(trace: Any, what: str) -> None:
+    """Do nothing for most traces.
+
+    Raises
+    ------
+    ValueError
+        If the trace was recorded of a drill.
+    """
+    _refuse(trace.meta.get("drill"), what)
+
+
+def _refuse(name: str | None, what: str) -> None:
+    if name:
         raise ValueError(f"{what} is off for {name}: {WITHHELD}; look at drill.timeline and drill.probe()")
 
 

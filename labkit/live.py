@@ -50,7 +50,7 @@ def watch(live: bool, facts: dict[str, Any]) -> View:
     ----------
     live : bool
     facts : dict
-        ``name`` and ``accelerator`` as in `Trace.meta`.
+        ``name``, ``accelerator`` and ``drill`` as in `Trace.meta`.
     """
     return View(facts, live and in_notebook())
 

@@ -99,7 +99,8 @@ def record(
     repeats = _rounds(repeats)
     if not isinstance(live, bool):
         raise TypeError(f"live is {live!r:.60}; allowed: True or False")
-    with live_view.watch(live, {"name": name, "accelerator": plan.facts()}) as view:
+    facts = {"name": name, "accelerator": plan.facts(), **_drill(dataset)}
+    with live_view.watch(live, facts) as view:
         # One of the two is enough to look at.
         shown = False if progress is None and view.shown else progress
         with _bar(shown, plan.total([dataset], repeats), name or "recording") as tick:
@@ -299,9 +300,14 @@ class _Plan:
             host={"cpus": cores(), "tensorflow": tf.__version__, "python": platform.python_version()},
         )
         trace.meta["repeats"] = [asdict(measures.of(trace))]
-        if (drill := blindfold.drill_of(dataset)) is not None:
-            trace.meta["drill"] = drill
+        trace.meta.update(_drill(dataset))
         return trace
+
+
+def _drill(dataset: Any) -> dict[str, str]:
+    """Return the mark of a drill's trace; nothing for all others."""
+    drill = blindfold.drill_of(dataset)
+    return {} if drill is None else {"drill": drill}
 
 
 def _unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labkit.causes import CAUSES, Causes, Split, Stalls, find, split, stalls, withheld
+from labkit.causes import CAUSES, Causes, Split, Stalls, find, split, stalls
 from labkit.intervals import Intervals, complement, covered_until, intersection, union
 from labkit.lanes import WORK, Lane, bins, build, cut, lod
 from labkit.trace import CATEGORIES, Trace
@@ -206,17 +206,17 @@ class Timeline:
     @cached_property
     def causes(self) -> Causes:
         """What each of `gaps` waited for, in their order; see `labkit.causes`."""
-        return withheld.causes(self) if withheld.is_drill(self) else find(self)
+        return find(self)
 
     @cached_property
     def stalls(self) -> Stalls:
         """Shares of the window by cause, the op to blame, and what to change."""
-        return withheld.stalls(self) if withheld.is_drill(self) else stalls(self)
+        return stalls(self)
 
     @cached_property
     def split(self) -> Split:
         """Fetch stall and prep stall as the differential method defines them, estimated from this one run."""
-        return withheld.split(self) if withheld.is_drill(self) else split(self)
+        return split(self)
 
     # -- images and the work on them -------------------------------------------
 

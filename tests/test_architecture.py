@@ -44,7 +44,7 @@ MAY_IMPORT = {
     # right of Trace: lanes and gaps, words, pictures
     "lanes": {"intervals", "trace"},
     "wording": {"lanes", "timeline"},
-    "simulate": {"intervals", "timeline", "trace"},
+    "simulate": {"blindfold", "intervals", "timeline", "trace"},
     "timeline": {"causes", "intervals", "lanes", "trace", "wording"},
     "causes": {"blindfold", "intervals", "lanes", "timeline", "trace", "wording"},
     "palette": set(),

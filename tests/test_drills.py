@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import labkit
-from labkit import accelerators, blindfold, checks, diagnosis, drills, grading, perfetto
+from labkit import accelerators, blindfold, checks, diagnosis, drills, grading, journal, live, perfetto
 from labkit.causes import stalls
 from labkit.drills import data, faults, structure
 from labkit.drills.case import Case
@@ -266,6 +266,46 @@ def test_what_a_drill_keeps_does_not_hold_its_answer(key):
     assert not any(secret in kept for secret in (fault.key, fault.diagnosis, fault.sign))
 
 
+def test_the_functions_below_a_timeline_keep_its_secret_too():
+    from labkit.causes import find, split
+
+    timeline = drill_of("one_by_one").timeline
+    assert set(find(timeline).kind.tolist()) == {timeline_unknown()}
+    assert not find(timeline).by_op
+    assert stalls(timeline).advice == f"{blindfold.WITHHELD}."
+    assert str(split(timeline)) == "Split(ingestion=nan, prep_stall=nan, fetch_stall=nan)"
+
+
+def test_no_model_is_fitted_to_a_drill():
+    trace = drill_of("one_by_one").trace
+    for fitted in (lambda: labkit.simulate.fit(trace), lambda: labkit.explorers.explore("02", trace)):
+        with pytest.raises(ValueError, match=r"^simulate.fit is off for drill \d+: this is a drill"):
+            fitted()
+
+
+def test_a_drill_is_blindfolded_while_it_runs(monkeypatch):
+    watch, views = live.watch, []
+    monkeypatch.setattr(live, "watch", lambda *given: views.append(watch(*given)) or views[-1])
+    drill, plain = drill_of("one_by_one"), tf.data.Dataset.range(64).batch(8)
+    for dataset in (drill.dataset, plain):
+        labkit.record(dataset, drill.accelerator, steps=4, progress=False, live=True)
+    assert [view.trace().meta.get("drill") for view in views] == [drill.name, None]
+
+
+def test_what_a_drill_records_is_marked_whatever_it_is_built_on_and_has_a_name_of_its_own():
+    drill = drill_of("one_by_one")
+
+    def own(case):
+        photos = tf.data.Dataset.range(64).map(lambda i: (tf.zeros([case.height, case.width, 3]), i))
+        return photos.batch(case.batch).repeat()
+
+    trace = drill.record(own)
+    assert trace.meta["drill"] == drill.name
+    assert Timeline(trace).stalls.blame is None
+    assert (trace.meta["name"], drill.trace.meta["name"]) == (f"{drill.name}, yours", drill.name)
+    assert {drill.name, f"{drill.name}, yours"} <= set(journal.session.runs)
+
+
 def test_a_trace_without_the_mark_still_tells_everything():
     fault = fault_of("one_by_one")
     case = Case(3, "x")
@@ -444,6 +484,50 @@ RIGHT = {
         of(f"{NAMES}.interleave({ONE}, cycle_length=8, num_parallel_calls=8, deterministic=False)"),
     ),
     "what is left comes first in the next epoch": ("remainder", of(f"{NAMES}{LOAD}")),
+    "read and decoded in batches of padding": ("one_by_one", of(f"{NAMES}{LOAD}").replace(".batch(", ".padded_batch(")),
+    "map and batch in one": (
+        "one_by_one",
+        of(f"{NAMES}.apply(tf.data.experimental.map_and_batch(load, 8, num_parallel_calls=8, drop_remainder=True))")
+        .replace(f"photos{BATCH}", "photos"),
+    ),
+    "as many threads as calls": (
+        "one_thread", edited("one_thread", ("threads=1)", "threads=3)"), ("calls=8", "calls=3"))),
+    "a second cache behind the work": ("cached_names", of(f"case.photos.cache(){LOAD}.cache().repeat()")),
+    "a snapshot on disk": (
+        "cached_names", of(f"case.photos{LOAD}.snapshot(str(case._folder / 'kept')).repeat()")),
+    "a take of all behind the cache": (
+        "cached_names", of(f"case.photos{LOAD}.cache().take(case.size).repeat()")),
+    "a take of the half before and behind": (
+        "unfinished_cache", of(f"case.photos{HALF}{LOAD}.cache(){HALF}.repeat()")),
+    "the half by a filter, and a take of more": (
+        "unfinished_cache", of(f"case.photos{LOAD}.cache().filter(lambda i, l: l < 16).take(100).repeat()")),
+    "the half by a filter before the cache, and a take of more": (
+        "unfinished_cache",
+        of(f"case.photos.filter(lambda p, l: l < 16){LOAD}.cache().batch(4).unbatch().repeat().take(500)"),
+    ),
+    "the half beside numbers of its length": (
+        "unfinished_cache",
+        of(f"tf.data.Dataset.zip((case.photos{HALF}{LOAD}.cache(), tf.data.Dataset.range(16)))"
+           ".map(lambda x, n: x).repeat()"),
+    ),
+    "images shuffled once, before the cache": (
+        "unfinished_cache", of(f"case.photos{HALF}{LOAD}.shuffle(16).cache().repeat()")),
+    "photos shuffled, and batches too": (
+        "shuffled_batches", of(f"case.photos.shuffle(case.size){LOAD}", ".shuffle(4).repeat().prefetch(2)")),
+    "a shuffle of a batch": ("blurred_epochs", of(f"case.photos.shuffle(case.batch).repeat(){LOAD}")),
+    "brightness of bytes": (
+        "noise",
+        edited("noise", ("image = tf.image.convert_image_dtype(image, tf.float32)\n",
+        "image = tf.image.random_brightness(image, 0.2)\n"), ("tf.random.uniform(tf.shape(image), -0.2, 0.2)", "0"),
+        ("return tf.clip_by_value(image + shift, 0, 1)", "return tf.image.convert_image_dtype(image, tf.float32)")),
+    ),
+    "many calls": ("one_by_one", of(f"{NAMES}.map(load, num_parallel_calls=100)")),
+    "divided in float": ("scaled_twice", edited("scaled_twice", (
+        "tf.image.convert_image_dtype(image, tf.float32) / 255", "tf.cast(image, tf.float32) / 255"))),
+    "bytes made brighter by TensorFlow": ("overflow", edited("overflow", (
+        "tf.clip_by_value(image + 60, 0, 255)", "tf.image.adjust_brightness(image, 60 / 255)"))),
+    "files of pixels": ("tiny_shards", edited("tiny_shards", ("case.crumbs", "case.flat"), (
+        "tf.io.decode_jpeg(data, channels=3)", "tf.reshape(tf.io.decode_raw(data, tf.float32), [48, 64, 3])"))),
     "the least before the sum": ("overflow", edited("overflow", ("tf.clip_by_value(image + 60, 0, 255)",
         "tf.minimum(image, 195) + 60"))),
 }  # fmt: skip
@@ -455,6 +539,7 @@ def test_a_right_mend_passes_in_other_words(name):
     assert drill_of(key).mend(faults.build(source, name)).hint == ""
 
 
+RECORDS = "reads files of records"
 NOT, ANOTHER, SAME, PAST = "it is not mended", "now there is another", "same order", "past the storage"
 INTER = "interleave(case.records, cycle_length=8, num_parallel_calls=8)"
 WRONG = {
@@ -484,10 +569,35 @@ WRONG = {
     "many buffers": ("huge_buffer", of(f"{NAMES}{LOAD}", ".prefetch(16)" * 12), NOT),
     "buffers of calls": (
         "huge_buffer", of(f"{NAMES}{LOAD}", ".map(lambda i, l: (i, l), num_parallel_calls=200).prefetch(2)"), NOT),
+    "AddN": (
+        "map_fn",
+        edited("map_fn", ("tf.map_fn(shade, images, fn_output_signature=tf.float32)", "tf.add_n([tf.pad(shade("
+        "images[i:i+1]), [[i, 7-i], [0, 0], [0, 0], [0, 0]]) for i in range(8)])")),
+        NOT,
+    ),
+    "padded, and one by one": ("map_fn", edited("map_fn", ("photos.batch(", "photos.padded_batch(")), NOT),
+    "buffers of a parallel batch": (
+        "huge_buffer", of(f"{NAMES}{LOAD}").replace("remainder=True)", "remainder=True, num_parallel_calls=200)"), NOT),
+    "buffers of photos in a map": ("huge_buffer", of(f"{NAMES}.map(load, num_parallel_calls=1600)"), NOT),
+    "buffers of padded batches": (
+        "huge_buffer", of(f"{NAMES}{LOAD}", ".prefetch(100)").replace(".batch(", ".padded_batch("), NOT),
+    "buffers of an interleave": (
+        "huge_buffer", of(f"{NAMES}.interleave({ONE}, cycle_length=1600, num_parallel_calls=8)"), NOT),
     "endless cache of images": ("cached_names", of(f"case.photos.repeat(){LOAD}.cache()"), ANOTHER),
     "no cache": ("cached_names", edited("cached_names", (".cache()", "")), "no cache keeps"),
     "no cache of the half": ("unfinished_cache", edited("unfinished_cache", (".cache()", "")), "no cache keeps"),
     "take_while": ("unfinished_cache", edited("unfinished_cache", (HALF, ".take_while(lambda i, l: l < 16)")), NOT),
+    "take behind a repeat that is repeated": (
+        "unfinished_cache", of(f"case.photos{LOAD}.cache().repeat(){HALF}.repeat()"), NOT),
+    "the half by what is beside it": (
+        "unfinished_cache",
+        of(f"tf.data.Dataset.zip((tf.data.Dataset.range(16), case.photos{LOAD}.cache())).map(lambda n, x: x).repeat()"),
+        NOT,
+    ),
+    "take of batches": (
+        "unfinished_cache", of(f"case.photos{LOAD}.cache(){BATCH}.take(2).unbatch().repeat()"), NOT),
+    "take behind a filter": (
+        "unfinished_cache", of(f"case.photos{LOAD}.cache().filter(lambda i, l: l >= 0){HALF}.repeat()"), NOT),
     "endless cache": ("unfinished_cache", of(f"case.photos{HALF}{LOAD}.repeat().cache()"), NOT),
     "all instead of half": ("unfinished_cache", of(f"case.photos{LOAD}.cache().repeat()"), "0 to 31"),
     "loose where nothing waits": (
@@ -517,6 +627,9 @@ WRONG = {
         "tf.data.TFRecordDataset(case.shards)")),
         PAST,
     ),
+    "photos instead of an archive": ("single_file", of(f"case.photos.repeat(){LOAD}"), RECORDS),
+    "photos instead of shards": ("files_in_turn", of(f"case.photos.repeat(){LOAD}"), RECORDS),
+    "photos instead of crumbs": ("tiny_shards", of(f"case.photos.repeat(){LOAD}"), RECORDS),
     "crumbs again and again": (
         "tiny_shards", edited("tiny_shards", (f"{INTER}.repeat()", f"repeat().{INTER}")), NOT),
     "crumbs, uncounted": (
@@ -531,6 +644,9 @@ WRONG = {
     "a shuffle of one": ("shuffled_batches", of(f"case.photos.shuffle(1).repeat(){LOAD}"), SAME),
     "one order for all epochs": (
         "shuffled_batches", of(f"case.photos.shuffle(32, 1, reshuffle_each_iteration=False).repeat(){LOAD}"), SAME),
+    "a shuffle of two": ("shuffled_batches", of(f"case.photos.shuffle(2).repeat(){LOAD}"), "a buffer of 2; allowed: 8"),
+    "epochs apart, and a shuffle of two": (
+        "blurred_epochs", of(f"case.photos.shuffle(2).repeat(){LOAD}"), "a buffer of 2; allowed: 8"),
     "images in one order": ("shuffled_images", of(f"case.photos{LOAD}.repeat()"), "shuffles"),
     "epochs in one order": ("blurred_epochs", of(f"case.photos.repeat(){LOAD}"), "shuffles"),
     "labels in one order": ("strange_labels", of(f"case.photos.repeat(){LOAD}"), "shuffles"),
@@ -545,6 +661,17 @@ WRONG = {
         "share 8 numbers",
     ),
     "a number for a batch": ("noise", of(f"{NAMES}{LOAD}", f".map({SHADE.format([])}).prefetch(2)"), "share 10"),
+    "brightness of half the width": (
+        "cached_augment",
+        edited("cached_augment", (".map(shade, num_parallel_calls=8).cache()", ".cache().map(shade, 8)"),
+        ("-0.2, 0.2", "-0.15, 0.15")),
+        "varies by",
+    ),
+    "a number for two photos": (
+        "noise",
+        of(f"{NAMES}{LOAD}").replace(BATCH, f".batch(2).map({SHADE.format([])}).unbatch(){BATCH}"),
+        "80 photos share",
+    ),
     "batches of 6": ("remainder", edited("remainder", ("case.batch)", "6)")), "6 photos; expected 8"),
     "batches of 12": ("remainder", edited("remainder", ("case.batch)", "12)")), "12 photos; expected 8"),
     "batches of 4": ("remainder", edited("remainder", ("case.batch)", "4)")), "4 photos; expected 8"),
@@ -557,6 +684,19 @@ WRONG = {
     ),
     "batches of 16": ("scaled_twice", of(f"{NAMES}{LOAD}").replace("case.batch", "16"), "16 photos; expected 8"),
     "two epochs only": ("scaled_twice", of(f"{NAMES}{LOAD}").replace("repeat()", "repeat(2)"), "ends after 64"),
+    "divided by 256": (
+        "scaled_twice", edited("scaled_twice", (
+        "tf.image.convert_image_dtype(image, tf.float32) / 255", "tf.cast(image, tf.float32) / 256.")), "pixels of"),
+    "seven bits": (
+        "gil", edited("gil", ("tf.py_function(scale, [image], tf.float32)",
+        "tf.cast(image // 2 * 2, tf.float32) / 255.")), "pixels of"),
+    "flipped": (
+        "no_prefetch", edited("no_prefetch", ("return tf.image.", "image = image[:, ::-1]\n        return tf.image."),
+        ("True)\n    return", "True).prefetch(2)\n    return")), "pixels of"),
+    "white": (
+        "no_prefetch",
+        edited("no_prefetch", ("return tf.image.", "image = tf.ones_like(image) * 255\n        return tf.image."),
+        ("True)\n    return", "True).prefetch(2)\n    return")), "pixels of"),
     "by its own maximum": (
         "scaled_twice",
         of(f"{NAMES}{LOAD}.map(lambda i, l: (i / tf.reduce_max(i), l), num_parallel_calls=2)"), "pixels"),
@@ -579,6 +719,44 @@ def test_a_mend_that_leaves_its_fault_or_brings_another_fails_with_a_true_word(n
     result = drill_of(key).mend(faults.build(source, name))
     assert result.status == grading.FAILED
     assert word in result.hint, result
+
+
+def test_another_patients_code_as_it_is_does_not_tell_the_sign_of_its_fault():
+    mine, other = drill_of("one_by_one"), fault_of("bgr")
+    mine.diagnose(fault_of("one_by_one").diagnosis)
+    for pipeline in (other.pipeline, faults.build(other.code, "handed in")):
+        hint = mine.mend(pipeline).hint
+        assert "now there is another" in hint
+        assert other.sign not in hint
+    assert other.sign in mine.mend(faults.build(other.code.replace("prefetch(2)", "prefetch(3)"), "own")).hint
+    # The straggler's code is a healthy pipeline of all photos that are near.
+    assert mine.mend(fault_of("straggler").pipeline).passed
+
+
+#: What a sign says of a mend that is half of one, or of none.
+SIGNS = {
+    "decoded one by one": (
+        "one_by_one",
+        of(f"{NAMES}.map(lambda p, l: (case.read(p), l), 8).map(lambda b, l: (tf.image.convert_image_dtype("
+           "tf.io.decode_jpeg(b, channels=3), tf.float32), l))"),
+        "reads or decodes follow each other",
+    ),
+    "three threads for eight calls": (
+        "one_thread", edited("one_thread", ("threads=1)", "threads=3)")), "more calls at once than the pool has lanes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_a_sign_is_true_of_half_a_mend(name):
+    key, source, word = SIGNS[name]
+    drill = drill_of(key)
+    drill.diagnose(fault_of(key).diagnosis)
+    assert word in drill.mend(faults.build(source, name)).hint
+
+
+@every
+def test_a_drill_says_that_photos_are_to_be_shuffled_if_its_check_asks_for_that(key):
+    assert ("shuffled anew for each epoch" in drill_of(key).task) == fault_of(key).ordered_anew
 
 
 def test_a_mend_that_never_delivers_is_stopped(monkeypatch):

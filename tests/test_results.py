@@ -598,3 +598,11 @@ def test_the_command_writes_the_page_and_says_what_it_left_out(folder):
     again = CliRunner().invoke(app, ["class", "report", str(folder), "--out", str(folder / "p" / "x.html")])
     assert again.exit_code == 0, again.output
     assert CliRunner().invoke(app, ["class", "report", str(folder / "none")]).exit_code == 1
+
+
+def test_names_of_predictions_are_hidden_as_those_of_runs_and_keep_their_notebook(session):
+    for name in ("02.gain", "jane_doe.gain", "jane_doe.share", "09.of_jane_doe"):
+        predictions.commit(name, 1.5)
+    names = [p["name"] for p in results.collect("jane_doe")["predictions"]]
+    assert sorted(names) == ["02.gain", "09.…", "….gain", "….share"]
+    assert {p["name"] for p in results.collect("02")["predictions"]} >= {"02.gain"}

@@ -7,10 +7,9 @@ critical-path analysis on traces of parallel programs (Böhme and others, "Scala
 Analysis", IPDPS 2012).
 """
 
-from labkit.causes import withheld
 from labkit.causes.split import Split, split
 from labkit.causes.stalls import Stalls, stalls
 from labkit.causes.table import CAUSES, Cause, Causes
 from labkit.causes.walk import find
 
-__all__ = ["CAUSES", "Cause", "Causes", "Split", "Stalls", "find", "split", "stalls", "withheld"]
+__all__ = ["CAUSES", "Cause", "Causes", "Split", "Stalls", "find", "split", "stalls"]

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from labkit import journal
-from labkit.drills.faults import POOL, TASKS, Fault
+from labkit.drills.faults import POOL, TASKS, Fault, same
 from labkit.grading import FAILED, OPEN, PASSED, Result, Wrong, raised
 
 __all__ = ["Drill", "Fault", "answer", "diagnoses", "draw", "pool", "seed_of"]
@@ -116,6 +116,8 @@ class Drill:
             self.task = self.task.replace("every photo", "the first half of the photos, each")
         if fault.once:
             self.task += ", and read and decode each of them in the first epoch only"
+        if fault.ordered_anew:
+            self.task += ", shuffled anew for each epoch (with a buffer of a batch or more)"
         self.diagnoses = diagnoses()
         self._named = False
 
@@ -157,17 +159,22 @@ class Drill:
         Returns
         -------
         Trace
+            ``drill 7, yours``; its timeline does not tell causes either.
         """
+        # A name of its own: in what is handed in, sick and mended runs are two.
+        return self._record(pipeline(self.case), f"{self.name}, yours")
+
+    def _record(self, dataset: Any, name: str) -> Any:
         from labkit import recorder
 
-        return recorder.record(
-            pipeline(self.case), self.accelerator, steps=_STEPS, warmup=1, name=self.name, progress=False
-        )
+        trace = recorder.record(dataset, self.accelerator, steps=_STEPS, warmup=1, name=name, progress=False)
+        trace.meta["drill"] = self.name  # whatever it is built on
+        return trace
 
     @cached_property
     def trace(self) -> Any:
         """Ten steps of the sick pipeline."""
-        return self.record(lambda case: self.dataset)
+        return self._record(self.dataset, self.name)
 
     @cached_property
     def timeline(self) -> Any:
@@ -262,7 +269,10 @@ class Drill:
             # The sign would name the fault to everybody who hands the code in as it is.
             sign = self._fault.sign if self._named else "its fault is still there; name it, then this says how it shows"
             return Result(name, FAILED, f"it is not mended: {sign}")
-        return Result(name, FAILED, f"that fault is gone, but now there is another: {POOL[found[0]].sign}")
+        other = POOL[found[0]]
+        # Who hands in another patient as it is would be told what that one has.
+        sign = "that of the patient whose code this is" if same(pipeline, other.pipeline) else other.sign
+        return Result(name, FAILED, f"that fault is gone, but now there is another: {sign}")
 
     def __repr__(self) -> str:
         """Return task, code and diagnoses: the same text on every machine."""
@@ -311,6 +321,8 @@ def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
     if drill_of(dataset) is None:
         raise Wrong("build the pipeline on the sources of case (case.photos, case.shards, …)")
     structure.refuse(dataset)
+    if "case.records" in fault.code and any(n.dataset is case.photos for n in structure.nodes(dataset)):
+        raise Wrong("this patient reads files of records; keep to those (case.shards, case.flat, …)")
     found = structure.find(dataset, case)
     if fault.key in found:
         return found  # what stands in the graph need not run
@@ -320,7 +332,10 @@ def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
         return found
     if fault.once and not structure.keeps_work(dataset):
         raise Wrong("no cache keeps what is read and decoded: the work of the first epoch comes again in the second")
-    if fault.ordered_anew and not structure.shuffles(dataset):
+    buffer = structure.largest_shuffle(dataset)
+    if fault.ordered_anew and not buffer:
         raise Wrong("nothing shuffles the photos; each epoch is to have an order of its own")
+    if fault.ordered_anew and 1 < buffer < case.batch:  # of one, the order tells
+        raise Wrong(f"photos are shuffled in a buffer of {buffer}; allowed: {case.batch} (a batch) or more")
     data.judge(facts, structure.keeps_order(dataset), fault.ordered_anew)
     return []

@@ -7,6 +7,7 @@ import linecache
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 #: What the pipeline should deliver, by kind of patient.
@@ -101,6 +102,17 @@ def fault(key: str, diagnosis: str, sign: str, *edits: tuple[str, str], **more: 
         return pipeline
 
     return register
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two functions have the same code, whatever their names, and however it is laid out."""
+    first, second = (getattr(function, "__code__", None) for function in (one, other))
+    return first is not None and second is not None and _essence(first) == _essence(second)
+
+
+def _essence(code: CodeType) -> tuple[Any, ...]:
+    inside = tuple(_essence(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts)
+    return code.co_code, code.co_names, code.co_varnames, inside
 
 
 def build(source: str, name: str) -> Callable[[Any], Any]:

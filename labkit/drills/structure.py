@@ -6,6 +6,7 @@ patient has one fault only, and that its mend brings no other.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,11 +20,25 @@ _COSTLY = ("ReadFile", "Decode", "PyFunc", "EagerPyFunc", "ParseExample", "Parse
 _PYTHON = {"PyFunc", "EagerPyFunc", "PyFuncStateless"}
 _LOOPS = {"While", "StatelessWhile"}
 _RANDOM = re.compile("Random|Stateful(Uniform|StandardNormal|TruncatedNormal)")
-_BATCHES = {"Batch", "ParallelBatch"}
-_PARALLEL = {"ParallelMap", "ParallelInterleave"}
+_BATCHES = {"Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch"}
+_PARALLEL = {"ParallelMap", "ParallelInterleave", "MapAndBatch"}
+
+#: Nodes that keep elements ready, with the setting that says how many.
+_AHEAD = {
+    "Prefetch": "_buffer_size",
+    "ParallelMap": "_num_parallel_calls",
+    "ParallelBatch": "_num_parallel_calls",
+    "ParallelInterleave": "_cycle_length",
+}
+
+#: Nodes that may deliver more elements than they take.
+_MORE = {"FlatMap", "Interleave", "ParallelInterleave", "Repeat", "Unbatch"}
 
 #: Ops that join or part many tensors, with the attribute that says how many.
-_WIDE = {"Pack": "N", "ConcatV2": "N", "Unpack": "num", "Split": "num_split"}
+_WIDE = {"Pack": "N", "AddN": "N", "ConcatV2": "N", "Unpack": "num", "Split": "num_split"}
+
+#: TensorFlow's number of elements of what never ends.
+_ENDLESS = -1
 
 #: Batches that may be kept ready; more is a pile.
 DEEP = 16
@@ -77,7 +92,7 @@ class Node:
 
     def number(self, name: str) -> int:
         """Return a setting of the node as a number; 0 where it has none. AUTOTUNE and endless are negative."""
-        return int(getattr(self.dataset, name, 0))
+        return int(getattr(self.dataset, name, getattr(self.dataset, f"{name}_t", 0)))
 
     def ordered(self, otherwise: bool) -> bool:
         """Return whether its elements come in order; `otherwise` counts where the node does not say."""
@@ -97,13 +112,16 @@ def nodes(dataset: Any) -> list[Node]:
 
 
 def _walk(dataset: Any, downstream: tuple[Node, ...]) -> Iterator[Node]:
-    kind = type(dataset).__name__.lstrip("_").removesuffix("V2").removesuffix("V1").removesuffix("Dataset")
-    own = Node(kind, dataset, downstream, *_inside(dataset))
+    own = Node(_kind(dataset), dataset, downstream, *_inside(dataset))
     yield own
     for source in dataset._inputs():
         for node in _walk(source, (own, *downstream)):
             own.upstream.append(node)
             yield node
+
+
+def _kind(dataset: Any) -> str:
+    return type(dataset).__name__.lstrip("_").removesuffix("V2").removesuffix("V1").removesuffix("Dataset")
 
 
 def _inside(dataset: Any) -> tuple[frozenset[str], int]:
@@ -145,15 +163,16 @@ def keeps_order(dataset: Any) -> bool:
     return all(n.ordered(strict) for n in nodes(dataset) if n.kind in _PARALLEL)
 
 
-def shuffles(dataset: Any) -> bool:
-    """Return whether something shuffles; where elements come out of order anyway, the data cannot tell."""
-    return any(n.kind == "Shuffle" for n in nodes(dataset))
+def largest_shuffle(dataset: Any) -> float:
+    """Return the size of the largest shuffle buffer, 0 without; elements out of order may have other reasons."""
+    sizes = [n.number("_buffer_size") for n in nodes(dataset) if n.kind == "Shuffle"]
+    return max((size if size >= 0 else math.inf for size in sizes), default=0)
 
 
 def keeps_work(dataset: Any) -> bool:
-    """Return whether a cache keeps what was read and decoded for all later epochs."""
+    """Return whether a cache, or a snapshot on disk, keeps what was read and decoded for all later epochs."""
     seen = nodes(dataset)
-    return any(n.kind == "Cache" and not _unfinished(n, None) and _after_all_work(n, seen) for n in seen)
+    return any(n.kind in ("Cache", "Snapshot") and not _unfinished(n, None) and _after_all_work(n, seen) for n in seen)
 
 
 # -- detectors -----------------------------------------------------------------------------
@@ -196,7 +215,8 @@ def _early(node: Node, case: Any) -> bool:
 
 def _small_pool(seen: list[Node], case: Any) -> bool:
     size = seen[0].dataset.options().threading.private_threadpool_size
-    return bool(size) and size < 4 and any(n.parallel and (n.kind == "ParallelMap" or n.costly) for n in seen)
+    asked = [n.number("_num_parallel_calls") for n in seen if n.parallel and (n.kind == "ParallelMap" or n.costly)]
+    return bool(size) and size < 4 and any(not 0 < calls <= size for calls in asked)
 
 
 def _one_again(node: Node, case: Any) -> bool:
@@ -205,32 +225,65 @@ def _one_again(node: Node, case: Any) -> bool:
 
 
 def _images_in_buffer(node: Node, case: Any) -> bool:
-    """Return whether images fill a shuffle buffer anew each epoch: behind a cache nothing is read for it."""
+    """Return whether images fill a shuffle buffer anew each epoch: behind a cache, or before one, nothing is read."""
+    if any(n.kind == "Cache" and not _unfinished(n, case) for n in node.downstream):
+        return False
     kept = {n for cache in node.upstream if cache.kind == "Cache" for n in cache.upstream}
     return not node.batched and any(n.costly and n not in kept for n in node.upstream)
 
 
 def _pile(seen: list[Node], case: Any) -> bool:
     """Return whether all nodes together keep too many batches ready; names of files have no weight."""
-    batches = 0.0
+    photos = 0
     for node in seen:
-        if node.kind == "Prefetch" and (node.batched or any(n.costly for n in node.upstream)):
-            batches += max(0, node.number("_buffer_size")) / (1 if node.batched else case.batch)
-        elif node.kind == "ParallelMap" and node.batched:
-            batches += max(0, node.number("_num_parallel_calls"))
-    return batches > DEEP
+        if node.kind in _AHEAD and (node.costly or any(n.costly for n in node.upstream)):
+            whole = node.batched or node.kind in _BATCHES
+            photos += max(0, node.number(_AHEAD[node.kind])) * (case.batch if whole else 1)
+    return photos > DEEP * case.batch
 
 
 def _unfinished(node: Node, case: Any) -> bool:
-    """Return whether a cache is never read to its end: it has none, or a take stops before it in every epoch."""
+    """Return whether a cache is never read to its end: it has none, or what follows stops before it in every epoch."""
     if any(n.kind == "Repeat" and n.number("_count") < 0 for n in node.upstream):
         return True
-    for after in node.downstream:
-        if after.kind == "Repeat":
-            return False  # a take behind it ends the whole, and no epoch
-        if after.kind == "TakeWhile" or (after.kind == "Take" and after.number("_count") >= 0):
+    before, repeated = node, False
+    for place, after in enumerate(node.downstream):
+        # What stops behind a repeat ends the whole and no epoch, if nothing repeats it.
+        if _stops(after, _most(before.dataset)) and (
+            not repeated or any(n.kind == "Repeat" for n in node.downstream[place + 1 :])
+        ):
             return True
+        repeated |= after.kind == "Repeat"
+        if not repeated:
+            before = after
     return False
+
+
+def _stops(node: Node, length: float) -> bool:
+    """Return whether a node takes fewer elements than so many."""
+    if node.kind == "Zip":  # its shortest part ends it
+        return _most(node.dataset) < length
+    return node.kind == "TakeWhile" or (node.kind == "Take" and 0 <= node.number("_count") < length)
+
+
+def _most(dataset: Any) -> float:
+    """Return how many elements a dataset has at most."""
+    known, sources = int(dataset.cardinality()), dataset._inputs()
+    if known >= 0:
+        return known
+    # Behind a filter nobody knows the number, but there are not more than before it.
+    grows = known == _ENDLESS or len(sources) != 1 or _kind(dataset) in _MORE
+    return math.inf if grows else _most(sources[0])
+
+
+def _kept_too_soon(seen: list[Node], case: Any) -> bool:
+    """Return whether a cache keeps what costs nothing, and no other keeps the work."""
+    return _any(_early, "Cache")(seen, case) and not keeps_work(seen[0].dataset)
+
+
+def _batches_only(node: Node, case: Any) -> bool:
+    """Return whether batches are shuffled whose photos were not."""
+    return node.batched and not any(n.kind == "Shuffle" and not n.batched for n in node.upstream)
 
 
 def _waits(seen: list[Node], case: Any) -> bool:
@@ -252,7 +305,7 @@ DETECTORS: dict[str, Callable[[list[Node], Any], bool]] = {
     "map_fn": _any(_one_again),
     "shuffled_images": _any(_images_in_buffer, "Shuffle"),
     "huge_buffer": _pile,
-    "cached_names": _any(_early, "Cache"),
+    "cached_names": _kept_too_soon,
     "unfinished_cache": _any(_unfinished, "Cache"),
     "cached_augment": _any(lambda n, _: any(map(_RANDOM.search, (op for u in n.upstream for op in u.ops))), "Cache"),
     "straggler": _waits,
@@ -260,6 +313,6 @@ DETECTORS: dict[str, Callable[[list[Node], Any], bool]] = {
     "files_in_turn": _in_turn,
     "tiny_shards": _uses("crumbs"),
     "gzip": _uses("zipped"),
-    "shuffled_batches": _any(lambda n, _: n.batched, "Shuffle"),
+    "shuffled_batches": _any(_batches_only, "Shuffle"),
     "blurred_epochs": _any(lambda n, _: not n.batched and any(u.kind == "Repeat" for u in n.upstream), "Shuffle"),
 }

@@ -50,7 +50,7 @@ def pipeline(case):
 @fault(
     "one_by_one",
     "photos are loaded one after the other: the map is not parallel",
-    "reads follow each other, in whichever lanes, and never lie side by side in time",
+    "reads or decodes follow each other, in whichever lanes, and never lie side by side in time",
     ("photos.map(load)", "photos.map(load, num_parallel_calls=8)"),
 )
 def pipeline(case):
@@ -67,7 +67,7 @@ def pipeline(case):
 @fault(
     "one_thread",
     "the map is parallel, but the pool of threads that it runs on is too small",
-    "the code asks for many calls at once, and only one lane of the pool is there to make them",
+    "the code asks for more calls at once than the pool has lanes to make them",
     ("threads=1)", "threads=16)"),
 )
 def pipeline(case):

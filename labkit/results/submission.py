@@ -30,8 +30,8 @@ def collect(student_id: str | None = None, course: str = "") -> dict[str, Any]:
     Parameters
     ----------
     student_id : str, optional
-        Kept as a pseudonym only (`labkit.variants.pseudonym`); without one the result is anonymous. Names of runs
-        and accelerators come without it, and without paths, addresses and the names of host and account.
+        Kept as a pseudonym only (`labkit.variants.pseudonym`); without one the result is anonymous. Names of runs,
+        accelerators and predictions come without it, and without paths, addresses and the names of host and account.
     course : str
         The word that the instructor gave out for the course.
 
@@ -78,7 +78,14 @@ def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
     return {
         "exercises": [{"exercise": _short(k), **v} for k, v in sorted(seen.exercises.items())],
         "predictions": [
-            {"name": p.name, "value": p.value, "unit": p.unit, "measured": _three(p.measured), "model": _three(p.model)}
+            {
+                # The number of a notebook stays: a class compares by it, and a student's id may be as short.
+                "name": ".".join(w if re.fullmatch(r"\d\d", w) else plain(w) for w in p.name.split(".")),
+                "value": p.value,
+                "unit": p.unit,
+                "measured": _three(p.measured),
+                "model": _three(p.model),
+            }
             for p in predictions.summary().predictions
         ],
         "runs": [
