@@ -21,6 +21,12 @@ _UNTRIED = "write your answer in the cell above"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")  # where an object lies is another place in each run
 _LONGEST = 300  # characters of a hint: an error of TensorFlow may fill a page
 _FRAMES = re.compile(r"in user code:\s+(?:File .*\n.*\n\s*)+\w+: ?")  # where AutoGraph came by: labkit's files, too
+# Where in its graph and its own files TensorFlow failed: names that it numbers anew in each run.
+_PLACE = re.compile(
+    r"\{\{function_node [^}]*\}\}|\[\[(?:\{\{node [^]]*\}\}|IteratorGetNext)\]\]|\[Op:[^]]*\](?: name:)?"
+    r"|Error in user-defined function passed to \S+ transformation with iterator: \S+(?= )"
+    r"|Traceback \(most recent call last\)[\s\S]*"
+)
 
 #: Whether the answer that is judged now has returned something before: then it is no stub, whatever it returns next.
 answered: ContextVar[bool] = ContextVar("answered", default=False)
@@ -240,7 +246,7 @@ def _known(number: Any) -> str:
 def _one_line(error: BaseException) -> str:
     """Return the words of an error on one line, even of one that cannot say them."""
     try:
-        text = _ADDRESS.sub("", " ".join(_FRAMES.sub("", str(error)).split()))
+        text = _ADDRESS.sub("", " ".join(_PLACE.sub("", _FRAMES.sub("", str(error))).split()))
     except Exception:
         return ""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -72,7 +72,7 @@ MAY_IMPORT = {
     "reference": set(),
     "offload": {"augment", "bars", "charts", "picture", "reference", "shipped", "simulate", "trace"},
     "augment": set(),
-    "drills": {"accelerators", "blindfold", "grading", "journal", "recorder", "storage", "timeline", "view"},
+    "drills": {"accelerators", "blindfold", "grading", "journal", "recorder", "speed", "storage", "timeline", "view"},
     "journal": {"grading", "measures"},
     "variants": {"drills"},
     "results": {"charts", "journal", "notebook", "picture", "predictions", "trace", "variants"},

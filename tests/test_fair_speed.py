@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 tf = pytest.importorskip("tensorflow")
 
 from labkit import grading, simulate, speed  # noqa: E402
-from labkit.speed import clock, graph, race  # noqa: E402
+from labkit.speed import clock, graph, patience, race  # noqa: E402
 
 ms = st.integers(1, 40)
 AUTOTUNE = tf.data.AUTOTUNE
@@ -126,6 +127,25 @@ def test_the_graph_tells_parameters_stages_and_order():
     assert not graph.read(numbers().map(read, num_parallel_calls=3)).any_order
 
 
+def test_a_counter_beside_the_elements_does_not_hide_how_many_there_are():
+    assert graph.read(tf.data.Dataset.range(5).enumerate()).elements == 5
+    assert graph.read(numbers(5).map(lambda x: x).enumerate()).elements == 5
+
+
+def test_a_function_of_tensorflow_around_the_shards_is_looked_into():
+    stage = speed.Stage("read", 10, asleep=True)
+
+    @tf.function
+    def opened(_):
+        return tf.data.Dataset.range(4).map(stage)
+
+    plain = numbers(6).interleave(opened.python_function, cycle_length=3, num_parallel_calls=3)
+    wrapped = numbers(6).interleave(tf.function(opened), cycle_length=3, num_parallel_calls=3)
+    assert graph.read(wrapped).stages == graph.read(plain).stages == ("read",)
+    timings = [speed.simulate(made, (stage,), 0, records=4).makespan_ms for made in (plain, wrapped)]
+    assert timings[0] == timings[1]
+
+
 # -- the grade ----------------------------------------------------------------
 
 
@@ -197,6 +217,12 @@ def test_a_wrong_pipeline_fails_with_the_hint_that_fits_and_is_never_measured(na
 def test_a_right_pipeline_passes_whatever_the_machine_has(made):
     for cores in (1, 2, 64):
         assert graded(made, task(cores=cores)).passed
+
+
+def test_elements_that_never_come_do_not_hold_the_grade(monkeypatch):
+    monkeypatch.setattr(patience, "LIMIT_S", 2.0)
+    result = graded(lambda: good().repeat().filter(lambda batch: batch[0] < 0))
+    assert "no element comes out of your dataset" in result.hint
 
 
 def test_a_stub_is_open():
@@ -300,3 +326,21 @@ def test_the_threshold_is_at_most_three_quarters_of_what_is_to_be_had(expected):
 def test_bad_input_gets_one_sentence(make, match):
     with pytest.raises((ValueError, TypeError), match=match):
         make()
+
+
+def test_what_was_read_leaves_no_thread_behind():
+    """Not even until Python looks for garbage: hundreds of answers are checked in one process."""
+    import gc
+
+    def read():
+        return len(patience.pulled(tf.data.Dataset.range(8).map(lambda x: x + 1, num_parallel_calls=2).prefetch(2)))
+
+    read()
+    before = psutil.Process().num_threads()
+    gc.disable()
+    try:
+        assert [read() for _ in range(12)] == [8] * 12
+        more = psutil.Process().num_threads() - before
+    finally:
+        gc.enable()
+    assert more < 12

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -71,6 +72,36 @@ def test_only_a_stub_is_open_and_what_returned_something_before_is_none():
     assert check("02.1", lambda batches: batches.map(not_written)).status == grading.OPEN
 
 
+def ellipsis(step, batch): ...
+
+
+def documented(step, batch):
+    """Return images per second."""
+
+
+def nothing(step, batch):
+    return None
+
+
+def forgotten(step, batch):
+    rate = 1000 * batch / step  # noqa: F841 - that is the mistake
+
+
+def chosen(step, batch):
+    if step > batch:
+        step = batch
+
+
+@pytest.mark.parametrize("stub", [ellipsis, documented, nothing])
+def test_a_function_that_does_nothing_is_a_stub(stub):
+    assert check("01.1", stub).status == grading.OPEN
+
+
+@pytest.mark.parametrize("tried", [forgotten, chosen])
+def test_a_forgotten_return_is_told_of_though_nothing_but_arguments_is_named(tried):
+    assert check("01.1", tried).hint == "for (100, 32) your function returns nothing: a return is missing"
+
+
 def test_what_autograph_says_about_the_files_it_passed_is_no_part_of_a_hint():
     def clumsy(batches):
         return batches.map(lambda x: {}[x.dtype])
@@ -79,6 +110,16 @@ def test_what_autograph_says_about_the_files_it_passed_is_no_part_of_a_hint():
     assert hint.startswith("your answer raised KeyError: ")
     assert "in user code" not in hint
     assert ".py" not in hint
+
+
+def test_where_in_its_own_graph_tensorflow_failed_is_no_part_of_a_hint():
+    import tensorflow as tf
+
+    def clumsy(batches):
+        return batches.map(lambda x: tf.py_function(lambda y: [y][3], [x], x.dtype))
+
+    hint = check("02.1", clumsy).hint
+    assert hint == "your answer raised UnknownError: IndexError: list index out of range"
 
 
 def loop(first, later, without):
@@ -96,6 +137,47 @@ def test_a_loop_that_never_ends_is_ended_and_the_hint_names_its_input(monkeypatc
     assert grading.show("00.1", lambda spans, window: loop(20, 16, 16)).status == grading.FAILED
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def never(batches):
+    """Let nothing through, in TensorFlow's own code, which hears no alarm."""
+    return batches.repeat().filter(lambda batch: batch[0] < 0).prefetch(2)
+
+
+def waits(batches):
+    """Wait in Python for something that does not come."""
+
+    def made():
+        LEFT.wait(60)
+        yield from ()
+
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_generator(made, output_signature=batches.element_spec).prefetch(2)
+
+
+LEFT = threading.Event()
+
+
+@pytest.mark.parametrize("answer", [never, waits])
+def test_a_dataset_whose_elements_never_come_is_left_and_stopped(answer, monkeypatch):
+    monkeypatch.setattr(answers, "LIMIT_S", 1.0)
+    LEFT.clear()
+    before = set(threading.enumerate())
+    result = check("02.1", answer)
+    assert result.hint == (
+        "no element comes out of your dataset: look for a loop that never ends, or a filter that lets nothing through"
+    )
+    LEFT.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(20)
+        assert not thread.is_alive(), "TensorFlow would go on, and take a core from what is measured next"
+
+
+def test_a_dataset_that_stops_midway_is_told_how_far_it_came(monkeypatch):
+    monkeypatch.setattr(answers, "LIMIT_S", 1.0)
+    result = check("02.1", lambda batches: batches.take(2).concatenate(never(batches)))
+    assert result.hint.startswith("after 2 elements no other comes out of your dataset: ")
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no clock that interrupts")
@@ -267,6 +349,20 @@ def test_outside_of_a_notebook_an_answer_is_tried_in_words(capsys):
 
 def test_an_unknown_exercise_is_not_drawn_and_says_so():
     assert "there is no exercise '99.1'" in repr(grading.show("99.1", 1))
+
+
+@pytest.mark.parametrize("number", ["01.2", "02.1", "03.1", "03.3", "04.1"])
+@pytest.mark.parametrize("made", [3, [1, 2]], ids=["number", "list"])
+def test_what_is_no_pipeline_is_named_instead_of_drawn(number, made):
+    shown = grading.show(number, lambda *_: made)
+    assert shown.hint == f"nothing to draw: return a tf.data.Dataset, not {type(made).__name__}"
+
+
+def test_a_pipeline_that_cannot_be_read_is_no_error_of_the_student():
+    import tensorflow as tf
+
+    shown = grading.show("02.1", lambda d: d.apply(tf.data.experimental.prefetch_to_device("/cpu:0", 2)))
+    assert shown.hint.startswith("nothing to draw: labkit cannot read a step of this pipeline, such as prefetch_to")
 
 
 def test_what_a_picture_shows_follows_the_pipeline_of_the_student():

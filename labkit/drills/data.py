@@ -140,16 +140,17 @@ def _in_time(dataset: Any, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]
     import tensorflow as tf
     from tensorflow.python.eager import cancellation
 
+    from labkit.speed import patience
+
     iterator = iter(dataset.take(count))
     manager = cancellation.CancellationManager()
-    # Only a function of TensorFlow can be cancelled: next(iterator) would wait for ever.
-    following = manager.get_cancelable_function(tf.function(lambda: iterator.get_next()).get_concrete_function())
+    following = manager.get_cancelable_function(patience.get_next().get_concrete_function(iterator))
     clock = threading.Timer(LONGEST_S, manager.start_cancel)
     clock.daemon = True
     clock.start()
     try:
         for _ in range(count):
-            image, label = following()
+            image, label = following(iterator)
             yield image.numpy(), label.numpy()
     except tf.errors.OutOfRangeError:
         return

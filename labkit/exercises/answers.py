@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import decimal
+import dis
 import inspect
 import math
 import numbers
@@ -21,6 +23,12 @@ LIMIT_S = 20.0
 # What changes no element, and not when it is made.
 _PLAIN = ("_OptionsDataset", "_AssertCardinalityDataset")
 
+# All that the code of a stub does, in any version of Python: it begins, returns a constant, and ends.
+_IDLE = {
+    *("RESUME", "NOP", "CACHE", "PUSH_NULL", "POP_TOP", "COPY_FREE_VARS", "MAKE_CELL"),
+    *("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_FAST", "LOAD_FAST_BORROW", "RETURN_VALUE", "RETURN_CONST"),
+}
+
 
 class _TooLong(BaseException):
     """The time of a call is up; no Exception, so that ``except Exception`` of an answer does not keep it."""
@@ -33,7 +41,8 @@ def call(function: Any, *arguments: Any) -> Any:
     given = _given(arguments)
     try:
         with _limited():
-            result = function(*arguments)
+            # Copies: what an answer does to its lists changes no truth, and no hint.
+            result = function(*(list(a) if isinstance(a, list) else a for a in arguments))
     except _TooLong:
         raise Wrong(f"{given}your function does not come back: look for a loop that never ends") from None
     except (Wrong, Unclear, NotImplementedError):
@@ -57,9 +66,9 @@ def _given(arguments: tuple) -> str:
 
 
 def _does_something(function: Any) -> bool:
-    """Tell whether the code of a function names anything but its arguments: a stub does not."""
+    """Tell whether the code of a function does anything: a stub does not."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    return bool(code and code.co_names)
+    return bool(code) and any(step.opname not in _IDLE for step in dis.get_instructions(code))
 
 
 @contextlib.contextmanager
@@ -90,7 +99,7 @@ def value(function: Any, *arguments: Any) -> float:
     """Return the number that the student's function makes: a Python number, a scalar of NumPy or of TensorFlow."""
     got = call(function, *arguments)
     plain = np.asarray(got).item() if getattr(got, "shape", None) == () else got
-    if isinstance(plain, bool) or not isinstance(plain, numbers.Real):
+    if isinstance(plain, bool) or not isinstance(plain, (numbers.Real, decimal.Decimal)):
         raise Wrong(f"{_given(arguments)}return one number, not {type(got).__name__}")
     return float(plain)
 
@@ -109,22 +118,51 @@ def number(function: Callable[..., Any], arguments: tuple, expected: float, hint
     for idea, hint in hints.items():
         if math.isclose(got, idea, rel_tol=1e-6, abs_tol=1e-9):
             raise Wrong(f"{said}: {hint}")
+    if f"{got:g}" == f"{expected:g}":
+        said = f"{_given(arguments)}you return {got:.10g}{unit}, expected {expected:.10g}{unit}: do not round"
+        raise Wrong(said)
     raise Wrong(f"{said}, expected {expected:g}{unit}")
+
+
+def pipeline(function: Any, *arguments: Any) -> Any:
+    """Return the dataset that the student's function makes, as Python built it: a graph no longer tells its steps."""
+    import tensorflow as tf
+
+    from labkit.speed import structure
+
+    made = call(function, *arguments)
+    if isinstance(made, tf.data.Options):
+        raise Wrong("return a tf.data.Dataset, not its Options: with_options() gives a new one")
+    structure.dataset(made)
+    if type(made).__name__ == "_VariantDataset":
+        raise Wrong("return the dataset without tf.function around your answer")
+    return made
 
 
 def elements(made: Any, most: int) -> list[Any]:
     """Return the elements of the student's dataset, and one more where there are more than `most`."""
     import tensorflow as tf
 
-    if not isinstance(made, tf.data.Dataset):
-        raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
-    if isinstance(made.element_spec, (tuple, dict)):
-        parts = len(made.element_spec)
-        kind = "dicts" if isinstance(made.element_spec, dict) else "pairs" if parts == 2 else f"tuples of {parts}"
+    from labkit.speed import patience, structure
+
+    structure.dataset(made)
+    spec = made.element_spec
+    if isinstance(spec, (tuple, dict)):
+        kind = "dicts" if isinstance(spec, dict) else "pairs" if len(spec) == 2 else f"tuples of {len(spec)}"
         raise Wrong(f"{kind} came out of the dataset: each element must be one tensor")
+    if isinstance(spec, tf.data.DatasetSpec):
+        raise Wrong("the elements are themselves datasets, no tensors: take away window()")
+    if not isinstance(spec, tf.TensorSpec):
+        kind = type(spec).__name__.removesuffix("Spec")
+        raise Wrong(f"{kind}s came out of the dataset: each element must be one plain tensor")
     if made.cardinality() == tf.data.INFINITE_CARDINALITY:
         raise Wrong("the dataset never ends: take away repeat()")
-    return list(made.take(most + 1).as_numpy_iterator())
+    return [element.numpy() for element in patience.pulled(made.take(most + 1), LIMIT_S)]
+
+
+def values(made: Any, most: int) -> list[Any]:
+    """Return what `elements` does as plain Python values and lists, which can be compared."""
+    return [np.asarray(element).tolist() for element in elements(made, most)]
 
 
 def bare(made: Any) -> Any:

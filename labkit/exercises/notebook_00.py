@@ -16,8 +16,8 @@ def busy_share(function: Any) -> None:
     cases = [
         ([(0, 10), (20, 30)], 40, 0.5),
         ([(5, 15)], 20, 0.5),
-        ([], 30, 0.0),
         ([(0, 7), (7, 21), (30, 35)], 50, 0.52),
+        ([], 30, 0.0),
     ]
     for spans, window, share in cases:
         extent = spans[-1][1] - spans[0][0] if spans else 1
@@ -28,6 +28,8 @@ def busy_share(function: Any) -> None:
             if extent
             else -1.0: "divide by the whole window, not by the time from the first to the last span",
         }
+        if not spans:
+            del hints[1 - share]  # of nothing at all, 1 is no share that somebody took for the other
         hints.pop(share, None)
         number(function, (spans, window), share, hints, "")
 

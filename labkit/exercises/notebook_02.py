@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.blindfold import nodes
-from labkit.exercises.answers import bare, call, elements, number, per, value
+from labkit.exercises.answers import bare, number, per, pipeline, value, values
 from labkit.grading import Wrong, exercise, shows
 
 
@@ -15,9 +15,12 @@ def prefetched(function: Any) -> None:
     import tensorflow as tf
 
     batches = tf.data.Dataset.range(20).batch(4)
-    made = call(function, batches)
-    want = [b.tolist() for b in batches.as_numpy_iterator()]
-    got = [b.tolist() for b in elements(made, len(want))]
+    made = pipeline(function, batches)
+    want = values(batches, 5)
+    got = values(made, len(want))
+    was, now = batches.element_spec.dtype.name, made.element_spec.dtype.name
+    if was != now:
+        raise Wrong(f"the batches changed: they were {was} tensors, now {now} tensors")
     if len(got) > len(want):
         raise Wrong(f"the batches changed: there were {len(want)}, now there are more; the first is {got[0]}")
     for place, batch in enumerate(want):
@@ -41,7 +44,7 @@ def buffered(function: Any) -> Any:
     from labkit.widget import show
 
     load = speed.Stage("read", 3)
-    made = call(function, source(18).map(load).batch(3))
+    made = pipeline(function, source(18).map(load).batch(3))
     return show(speed.simulate(made, (load,), 10).trace, title="Your pipeline: load 9 ms, train 10 ms a batch")
 
 

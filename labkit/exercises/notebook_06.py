@@ -14,7 +14,9 @@ _LOOP = "that is a loop over the images, in disguise or not: compute with the wh
 
 #: What TensorFlow says about shapes, and what helps.
 _SHAPES = {
-    "len is not well defined": "a graph knows no len() of a tensor: use tf.shape(deltas)[0], or -1 in a reshape",
+    "len is not well defined": "a graph knows no len() of a tensor: use tf.shape(deltas)[0], or -1 in a reshape"
+    "; and no loop over the images",
+    "cannot be interpreted as an integer": _LOOP,
     "Cannot reshape": "your shape fits one number of images only: -1 in a reshape stands for any",
     "Dimensions must be equal": "give deltas the shape (n, 1, 1, 1), so that each image meets its own number",
 }
@@ -23,6 +25,12 @@ _SHAPES = {
 @exercise("06.1")
 def batch_before_map(function: Any) -> None:
     """``batch_first(dataset, scale, batch)``: batches of fixed size, with `scale` called once for each."""
+    for size in (4, 3):
+        _batched(function, size)
+
+
+def _batched(function: Any, size: int) -> None:
+    """Check the batches of one size."""
     import tensorflow as tf
 
     from labkit.speed import graph
@@ -32,9 +40,9 @@ def batch_before_map(function: Any) -> None:
 
     def scale(given: Any) -> Any:
         ranks.append(given.shape.rank)
-        return given / 2
+        return given * tf.cast(tf.shape(given)[0], given.dtype)  # the pixels tell how many images a call got
 
-    made = call(function, tf.data.Dataset.from_tensor_slices(images), scale, 4)
+    made = call(function, tf.data.Dataset.from_tensor_slices(images), scale, size)
     got = elements(made, 10)
     if not ranks:
         raise Wrong("scale was never called: it belongs into a map")
@@ -45,13 +53,15 @@ def batch_before_map(function: Any) -> None:
         raise Wrong("scale is called once for each image: put the batch in front of the map")
     if got and got[-1].ndim == 3:
         raise Wrong("single images came out, not batches: nothing must take the batches apart (unbatch)")
-    if got and got[-1].shape[0] == 2:
+    whole = len(images) // size
+    want = [(size, 2, 2, 3)] * whole
+    if [g.shape for g in got] == [*want, (len(images) % size, 2, 2, 3)]:
         raise Wrong("the last batch is smaller: with drop_remainder=True all have one size, and XLA compiles once")
-    if [g.shape for g in got] != [(4, 2, 2, 3)] * 2:
+    if [g.shape for g in got] != want:
         shapes = ", ".join(str(g.shape) for g in got) or "none"
-        raise Wrong(f"10 images in batches of 4 are two batches (4, 2, 2, 3); yours: {shapes}")
-    if not np.array_equal(np.concatenate(got), images[:8] / 2):
-        raise Wrong("the pixels are not those of scale, called once, in order")
+        raise Wrong(f"10 images in batches of {size} are {whole} batches {want[0]}; yours: {shapes}")
+    if not np.array_equal(np.concatenate(got), images[: whole * size] * size):
+        raise Wrong(f"the pixels are not those of scale, called once with each batch of {size}, in order")
 
 
 @shows("06.1")
@@ -61,11 +71,13 @@ def calls_of_scale(function: Any) -> Any:
 
     from labkit import speed
     from labkit.exercises.answers import options
+    from labkit.speed import structure
     from labkit.widget import show
 
     scale = speed.Stage("scale", 1, lambda x: x / 2, call_ms=3, rank=3)
     images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(options())
     made = call(function, images, scale, 4)
+    structure.dataset(made)
     return show(
         speed.simulate(made, (scale,), 4).trace, title="Ten images: 3 ms for a call of scale, 1 ms for an image"
     )
@@ -90,12 +102,16 @@ def own_brightness(function: Any) -> None:
     ops = _ops(traced)
     if any("PyFunc" in op for op in ops):
         raise Wrong("numpy_function and py_function leave the graph for Python: use functions of tf")
-    if any("While" in op or "TensorList" in op or op == "MapDefun" for op in ops):
+    if any(word in op for op in ops for word in ("While", "TensorList", "MapDefun", "Dataset")):
         raise Wrong(_LOOP)
     if np.allclose(got, expected, atol=1e-6):
         # More images are more work for each op, but no more ops, unless a loop in Python wrote them down one by one.
-        if len(_ops(_traced(function, np.tile(images, (2, 1, 1, 1)), np.tile(deltas, 2)))) > len(ops):
+        twice = _traced(function, np.tile(images, (2, 1, 1, 1)), np.tile(deltas, 2))
+        if len(_ops(twice)) > len(ops):
             raise Wrong(_LOOP)
+        shape = twice.structured_outputs.shape
+        if not shape.is_compatible_with((6, *images.shape[1:])):
+            raise Wrong(f"for 6 images came the shape {shape}: your function is written for three images only")
         return
     if np.allclose(got, brighter, atol=1e-6):
         raise Wrong("pixels leave the range from 0 to 1: clip them")
@@ -110,9 +126,16 @@ def _traced(function: Any, images: np.ndarray, deltas: np.ndarray) -> Any:
     """Return the graph of the student's function for images and numbers of these shapes."""
     import tensorflow as tf
 
+    def made(a: Any, b: Any) -> Any:
+        result = call(function, a, b)
+        if isinstance(result, (np.ndarray, np.generic, int, float, tuple, list, dict)) or tf.is_tensor(result):
+            return result
+        getattr(result, "close", int)()  # a coroutine that nobody waits for warns
+        raise Wrong(f"return the images as one tensor, not a {type(result).__name__}")
+
     specs = [tf.TensorSpec(a.shape, a.dtype) for a in (images, deltas)]
     try:
-        return tf.function(lambda a, b: call(function, a, b), autograph=False).get_concrete_function(*specs)
+        return tf.function(made, autograph=False).get_concrete_function(*specs)
     except tf.errors.OperatorNotAllowedInGraphError:
         raise Wrong(_LOOP) from None
     except (ValueError, TypeError) as error:

@@ -52,6 +52,8 @@ def clip_kernel(source: Any) -> None:
         arguments = [given, untouched, np.float32(low), np.float32(high)]
         got, want = _run(source, "clip_values", arguments, (count,)), np.clip(given, low, high)
         if np.array_equal(got, want):
+            if re.search(r"\b(for|while)\s*\(|\bdo\b", re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)):
+                raise Wrong("one value a work-item: take away the loop, the work-items are the loop")
             continue
         low_, high_ = np.float32(low), np.float32(high)
         ideas = {
@@ -66,9 +68,15 @@ def clip_kernel(source: Any) -> None:
         for hint, idea in ideas.items():
             if np.array_equal(got, idea.astype(np.float32)):
                 raise Wrong(hint)
-        if (got == 777).any():
-            missed = int((got == 777).sum())
-            raise Wrong(f"{missed} of {count} values of out were never written: every work-item has its own i")
+        missed, inside = got == 777, (given >= low_) & (given <= high_)
+        if missed.all():
+            raise Wrong("out was never written: the result belongs into out[i]")
+        if np.array_equal(missed, ~inside):
+            raise Wrong("what lies outside of low and high was never written: out[i] gets low or high there")
+        if np.array_equal(missed, inside):
+            raise Wrong("what lies between low and high was never written: out[i] gets in[i] there")
+        if missed.any():
+            raise Wrong(f"{missed.sum()} of {count} values of out were never written: every work-item has its own i")
         at = int(np.argmax(np.nan_to_num(np.abs(got - want), nan=math.inf)))
         raise Wrong(f"in[{at}] = {given[at]:g} became {got[at]:g}, expected {want[at]:g}")
 
@@ -127,13 +135,13 @@ def resize_kernel(source: Any) -> None:
 def _resized(plane: np.ndarray, height: int, width: int) -> dict[str, np.ndarray]:
     """Return what the usual wrong ideas make of a plane, by their hints."""
 
-    def mixed(place: tuple[np.ndarray, np.ndarray], cut: bool = True) -> np.ndarray:
+    def mixed(place: tuple[np.ndarray, np.ndarray], cut: bool = True, whole: Any = np.floor) -> np.ndarray:
         made = plane.astype(np.float64)
         for axis in (0, 1):
             last = made.shape[axis] - 1
             at = np.clip(place[axis], 0, last) if cut else place[axis]
-            first = np.clip(np.floor(at), 0, last).astype(int)
-            share = (at - np.floor(at)).reshape((-1, 1) if axis == 0 else (1, -1))
+            first = np.clip(whole(at), 0, last).astype(int)
+            share = (at - whole(at)).reshape((-1, 1) if axis == 0 else (1, -1))
             a, b = made.take(first, axis), made.take(np.clip(first + 1, 0, last), axis)
             made = a + (b - a) * share
         return made
@@ -156,6 +164,9 @@ def _resized(plane: np.ndarray, height: int, width: int) -> dict[str, np.ndarray
         "that is one pixel of the four; mix the four by their distances": plane[np.ix_(*corner)],
         "at the first row or column the share is of a pixel that does not exist: clamp the position, then floor": mixed(
             half, cut=False
+        ),
+        "at the first row or column the position is below 0, and so is the share: clamp the position first": mixed(
+            half, cut=False, whole=np.trunc
         ),
     }
 

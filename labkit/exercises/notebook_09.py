@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.blindfold import nodes
-from labkit.exercises.answers import bare, call, elements, number, value
+from labkit.blindfold import graphs, nodes, operations
+from labkit.exercises.answers import bare, call, elements, number, pipeline, value
 from labkit.grading import Wrong, exercise, shows
 
 _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
@@ -51,7 +51,7 @@ def assembled(function: Any) -> None:
     import numpy as np
     import tensorflow as tf
 
-    count, epochs, size = 10, 2, 4
+    count, epochs, size = 11, 2, 4  # neither one epoch nor both are whole batches: a remainder must be dropped
     seen: list[int] = []
 
     def note(x: Any) -> Any:
@@ -70,12 +70,16 @@ def assembled(function: Any) -> None:
             raise Wrong("augment got one element: batch before it, it maps whole batches")
         return tf.cast(batch, tf.float64) + tf.random.uniform(tf.shape(batch), dtype=tf.float64) * 0.9
 
-    made = call(function, tf.data.Dataset.range(count), decode, augment)
+    made = pipeline(function, tf.data.Dataset.range(count), decode, augment)
+    if any(_in_a_file(node) for node in nodes(made)):
+        raise Wrong("keep elements in memory: cache() without a file name, no snapshot")
     batches = elements(made, count * epochs)
     kinds = [type(node).__name__ for node in nodes(made)]
     wanted = count * epochs // size
     if any(batch.shape != (size,) for batch in batches):
-        raise Wrong(f"the batches have {sorted({len(np.atleast_1d(b)) for b in batches})} elements, not {size} each")
+        sizes = sorted({len(np.atleast_1d(b)) for b in batches})
+        rest = "; drop_remainder=True drops what is left over" if sizes[-1] == size else ""
+        raise Wrong(f"the batches have {sizes} elements, not {size} each{rest}")
     if len(batches) not in (wanted, count // size * epochs):
         raise Wrong(f"{len(batches)} batches came out; {epochs} epochs of {count} elements make {wanted}")
     values = np.concatenate(batches)
@@ -85,7 +89,7 @@ def assembled(function: Any) -> None:
     if np.all(values % 10 == 0):
         raise Wrong("nothing was augmented")
     if not seen:
-        raise Wrong("decode did not run: a file kept the elements of an earlier run; use cache() without a file name")
+        raise Wrong("decode was never called: map it over the elements")
     after = kinds.index("_TakeDataset") if "_TakeDataset" in kinds else len(kinds)
     if len(seen) > count and any("Cache" in kind for kind in kinds[after:]):
         raise Wrong(f"decode ran {len(seen)} times: take() ends before the cache is full, and what is not full is lost")
@@ -93,20 +97,26 @@ def assembled(function: Any) -> None:
         raise Wrong(f"decode ran {len(seen)} times for {count} elements: cache what it returns, before repeat")
     fresh = {element: len(set(values[whole == element])) for element in set(whole)}
     if any(times == 1 for element, times in fresh.items() if np.sum(whole == element) > 1):
-        raise Wrong("an element is augmented alike in both epochs: the cache stands behind augment and froze it")
+        alike = "an element is augmented alike in both epochs: "
+        if any("Cache" in type(node).__name__ and _draws(node) for node in nodes(made)):
+            raise Wrong(alike + "the cache stands behind augment and froze it")
+        raise Wrong(alike + "each epoch draws the numbers of the same seed anew; map augment once, over both epochs")
     if not any(ahead in type(bare(made)).__name__ for ahead in ("Prefetch", "ParallelMap")):
         raise Wrong("the last step does not work ahead: end with prefetch")
-    if _files(made) & _files(call(function, tf.data.Dataset.range(count), decode, augment)):
-        raise Wrong("the cache is a file of one name: the next run would read the elements of this one; use cache()")
     _never_waits(function)
 
 
-def _files(made: Any) -> set[bytes]:
-    """Return the names of the files in which a pipeline caches."""
+def _in_a_file(node: Any) -> bool:
+    """Tell whether a node keeps elements in a file."""
     import tensorflow as tf
 
-    caches = [node for node in nodes(made) if type(node).__name__ == "CacheDataset"]
-    return {tf.get_static_value(node._filename) for node in caches} - {b""}
+    kind = type(node).__name__
+    return "Snapshot" in kind or (kind == "CacheDataset" and tf.get_static_value(node._filename) != b"")
+
+
+def _draws(dataset: Any) -> bool:
+    """Tell whether some function of a pipeline draws random numbers."""
+    return any("Random" in op.op for node in nodes(dataset) for graph in graphs(node) for op in operations(graph))
 
 
 def _never_waits(function: Any) -> None:
@@ -127,7 +137,7 @@ def _never_waits(function: Any) -> None:
         lambda: batches(source(8).map(decode).cache().repeat(2)).prefetch(tf.data.AUTOTUNE),
         16,
         ordered=False,
-        most_buffered=32,
+        most_buffered=10_000,  # the task names no limit; this one is far from what anybody needs
         hints={
             **dict.fromkeys(("decode", "augment"), _UNREAD),
             "slow": "prefetch so that the next batch is made while this one trains",
@@ -145,6 +155,6 @@ def two_epochs(function: Any) -> Any:
     from labkit.widget import show
 
     decode, augment = speed.Stage("decode", 6), speed.Stage("augment", 0.5, call_ms=2)
-    made = call(function, source(12), decode, augment)
+    made = pipeline(function, source(12), decode, augment)
     timing = speed.simulate(made, (decode, augment), 10, steps=6)
     return show(timing.trace, title="Your pipeline: decode 6 ms an image, augment 4 ms a batch, train 10 ms")

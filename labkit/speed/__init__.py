@@ -31,6 +31,8 @@ __all__ = ["Grade", "Race", "Stage", "Task", "Timing", "at_once", "grade", "simu
 #: A simulated gain below this is not worth a measurement: noise would decide.
 LEAST_GAIN = 1.7
 
+_UNREAD = "labkit cannot read this pipeline: write it as one chain of steps that the notebooks use"
+
 
 @dataclass(frozen=True)
 class Task:
@@ -189,10 +191,12 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
     except clock.Endless:
         raise Wrong("the pipeline never ends; take away a repeat without a count") from None
     except ValueError:  # its elements are right, so nothing but the reading of the graph can be at fault
-        raise Wrong("labkit cannot read this pipeline: write it as one chain of steps, from source to end") from None
+        raise Wrong(_UNREAD) from None
     limit = good.makespan_ms * (1 + task.slack)
     told = task.hints.get("slow", "look for what still takes turns")
     if mine.makespan_ms > limit or (task.idle is not None and mine.idle > task.idle + 1e-9):
+        if mine.steps != slow.steps:  # its elements are right, so some step is unknown to the clock
+            raise Wrong(_UNREAD)
         raise Wrong(
             f"on the simulated clock the accelerator is idle {mine.idle:.0%} of the time, "
             f"{good.idle:.0%} is possible: {told}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from labkit.grading import Wrong
 from labkit.speed.stages import MARK
 
 #: What a parameter is that tf.data shall choose.
@@ -99,20 +100,25 @@ def read(dataset: Any) -> Chain:
     Parameters
     ----------
     dataset : tf.data.Dataset
-        Of several sources (zip, concatenate) the one with the longest chain is followed, else the first: an
-        ``enumerate`` counts beside the pipeline.
+        Of several sources (zip, concatenate) the one with the longest chain is followed, else the first whose length
+        is known: an ``enumerate`` counts beside the pipeline.
 
     Raises
     ------
     TypeError
         If it is none.
+    Wrong
+        If TensorFlow cannot write one of its steps down.
     """
     import tensorflow as tf
 
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(f"dataset is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
-    # 1: what state an op keeps outside of the graph does not matter, nothing is saved.
-    made = tf.raw_ops.DatasetToGraphV2(input_dataset=tf.data.experimental.to_variant(dataset), external_state_policy=1)
+    try:  # 1: what state an op keeps outside of the graph does not matter, nothing is saved.
+        variant = tf.data.experimental.to_variant(dataset)
+        made = tf.raw_ops.DatasetToGraphV2(input_dataset=variant, external_state_policy=1)
+    except tf.errors.OpError:
+        raise Wrong("labkit cannot read a step of this pipeline, such as prefetch_to_device: use another") from None
     graph = tf.compat.v1.GraphDef.FromString(made.numpy())
     functions = {f.signature.name: f for f in graph.library.function}
     named = {node.name: node for node in graph.node}
@@ -151,6 +157,7 @@ def _chain(name: str, named: dict[str, Any], functions: dict[str, Any]) -> list[
     stages, loops, inner = (), False, ()
     if function is not None:
         if kind in ("Interleave", "ParallelInterleave", "FlatMap"):
+            function = _holding(function, functions)
             inside = {n.name: n for n in function.node_def}
             ends = [n.name for n in function.node_def if n.op.endswith(_ENDS)]
             inner = tuple(_chain(ends[-1], inside, functions)) if ends else ()
@@ -161,6 +168,17 @@ def _chain(name: str, named: dict[str, Any], functions: dict[str, Any]) -> list[
     said = node.attr["deterministic"].s.decode() if "deterministic" in node.attr else ""
     ordered = {"true": True, "false": False}.get(said)
     return [*before, Node(kind, values, stages, inner, ordered, loops)]
+
+
+def _holding(function: Any, functions: dict[str, Any]) -> Any:
+    """Return the function that holds datasets: around that of a ``tf.function`` there is one that only calls it."""
+    while not any(node.op.endswith(_ENDS) for node in function.node_def):
+        calls = (functions.get(n.attr["f"].func.name) for n in function.node_def if "PartitionedCall" in n.op)
+        called = next((f for f in calls if f is not None), None)
+        if called is None:
+            break
+        function = called
+    return function
 
 
 def _look(function: Any, functions: dict[str, Any], seen: list[str], path: set[str]) -> bool:
@@ -191,7 +209,10 @@ def _constant(node: Any) -> int | None:
 def _elements(dataset: Any) -> int:
     """Return how many elements the source has; -1 or less where nobody knows."""
     while inputs := dataset._inputs():
-        dataset = max(inputs, key=_steps)
+        most = max(map(_steps, inputs))
+        longest = [d for d in inputs if _steps(d) == most]
+        # The counter of an enumerate goes on for ever beside the elements that it counts.
+        dataset = next((d for d in longest if int(d.cardinality()) >= 0), longest[0])
     return int(dataset.cardinality())
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from labkit.grading import Wrong
+from labkit.speed import patience
 
 _MOST_CALLS = 256
 
@@ -52,7 +53,7 @@ def data(made: Any, truth: Any, *, ordered: bool, hints: dict[str, str]) -> None
     _spec(made.element_spec, truth.element_spec)
     want = [_rows(element) for element in truth]
     # One more than there are: enough to see that it does not end.
-    got = [_rows(element) for element in made.take(len(want) + 1)]
+    got = [_rows(element) for element in patience.pulled(made.take(len(want) + 1))]
     if len(got) > len(want):
         raise Wrong(f"more than {len(want)} elements came out, {len(want)} are right: look for a repeat or an unbatch")
     if got == want:

@@ -1,5 +1,6 @@
 """Right shape, wrong idea: what students hand in for notebook 00, and a word of the hint that must come back."""
 
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +10,20 @@ import tensorflow as tf
 def _one_branch(load, train, overlapped):
     if not overlapped:
         return load + train
+
+
+def _no_return(spans, window):
+    share = 0
+    for begin, end in spans:
+        share += (end - begin) / window
+
+
+def _used_up(spans, window):
+    idle = window
+    while spans:
+        begin, end = spans.pop()
+        idle -= end - begin
+    return idle / window
 
 
 WRONG = {
@@ -22,6 +37,9 @@ WRONG = {
             lambda spans, window: sum(b - a for a, b in spans) / ((spans[-1][1] - spans[0][0]) if spans else 1),
             "whole window",
         ),
+        (_no_return, "a return is missing"),
+        (_used_up, "for ([(0, 7), (7, 21), (30, 35)], 50) you return 0.48: that is the idle"),
+        (lambda spans, window: sum(b - a for a, b in spans) / window if spans else 1, "you return 1, expected 0"),
     ],
     "00.2": [
         (lambda load, train, overlapped: load + train, "hides"),
@@ -33,7 +51,10 @@ WRONG = {
 }
 
 RIGHT = {
-    "00.1": [lambda spans, window: sum((Fraction(b - a, window) for a, b in spans), Fraction(0))],
+    "00.1": [
+        lambda spans, window: sum((Fraction(b - a, window) for a, b in spans), Fraction(0)),
+        lambda spans, window: Decimal(sum(b - a for a, b in spans)) / Decimal(window),
+    ],
     "00.2": [
         lambda load, train, overlapped: np.where(overlapped, max(load, train), load + train),
         lambda load, train, overlapped: tf.maximum(1.0 * load, train) if overlapped else tf.add(1.0 * load, train),

@@ -1,6 +1,7 @@
 """Right shape, wrong idea: what students hand in for notebook 01, and a word of the hint that must come back."""
 
 import statistics
+from decimal import Decimal
 
 import numpy as np
 
@@ -52,12 +53,58 @@ def _no_else(before, after):
         return "slower"
 
 
+def _every(before, after):
+    rounds = list(zip(before, after, strict=True))
+    if all(b > a for a, b in rounds):
+        return "faster"
+    return "slower" if all(b < a for a, b in rounds) else "no difference"
+
+
+def _four_rounds(before, after):
+    return _every([before[i] for i in range(4)], [after[i] for i in range(4)])
+
+
+def _never_faster(before, after):
+    found = _every(before, after)
+    return "slower" if all(b <= a for a, b in zip(before, after, strict=True)) else found
+
+
+def _clearly(before, after):
+    if _every([1.05 * a for a in before], after) == "faster":
+        return "faster"
+    return "slower" if _every(before, [1.05 * b for b in after]) == "slower" else "no difference"
+
+
+def _sorted_in_place(before, after):
+    before.sort()
+    after.sort()
+    return _every(before, after)
+
+
+def _no_return(step, batch):
+    rate = 1000 * batch / step  # noqa: F841 - that is the mistake
+
+
+def _twice_as_wide(dataset):
+    import tensorflow as tf
+
+    return _naive(dataset.map(lambda x: tf.stack([x, x])))
+
+
+def _in_a_function(dataset):
+    import tensorflow as tf
+
+    return tf.function(_naive)(dataset)
+
+
 WRONG = {
     "01.1": [
         (lambda step, batch: batch / step, "1000"),
         (lambda step, batch: 1000 / step, "steps per second"),
         (lambda step, batch: step / batch, "inverse"),
         (lambda step, batch: 1000 // step * batch, "do not round"),
+        (lambda step, batch: round(1000 * batch / step, 3), "you return 106.667 images/s, expected 106.6666667"),
+        (_no_return, "a return is missing"),
     ],
     "01.2": [
         (lambda dataset: dataset, "rewrites"),
@@ -67,6 +114,9 @@ WRONG = {
         (lambda dataset: _naive(dataset).repeat(), "never ends"),
         (lambda dataset: _naive(dataset.prefetch(2)), "more than options"),
         (_in_parallel, "more than options"),
+        (lambda dataset: _naive(dataset).options(), "with_options() gives a new one"),
+        (_twice_as_wide, "elements changed"),
+        (_in_a_function, "without tf.function"),
     ],
     "01.3": [
         (lambda before, after: "faster" if sum(after) > sum(before) else "slower", "noise"),
@@ -80,5 +130,17 @@ WRONG = {
         (_first_and_last, "round 3 is not faster"),
         (_none_worse, "round 2 is not faster"),
         (_no_else, "your function returns nothing"),
+        (lambda before, after: _every(before[1:], after[1:]), "round 1 is not faster"),
+        (lambda before, after: _every(before[:-1], after[:-1]), "round 3 is not faster"),
+        (lambda before, after: _every(before[:3], after[:3]), "round 5 is not faster"),
+        (_four_rounds, "IndexError"),
+        (_never_faster, "round 2 is not slower"),
+        (_clearly, "every round got faster, if only by 1 %"),
+        (_sorted_in_place, "before [100.0, 104.0, 98.0, 101.0], after [200.0, 104.0, 199.0, 203.0]: round 2"),
     ],
+}
+
+RIGHT = {
+    "01.1": [lambda step, batch: Decimal(1000 * batch) / Decimal(step)],
+    "01.3": [_every],
 }

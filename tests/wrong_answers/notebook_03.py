@@ -66,6 +66,60 @@ def _pool_of_two(dataset, threads):
     return dataset.with_options(options)
 
 
+def _numbered(paths, open_shard):
+    import tensorflow as tf
+
+    numbered = tf.data.Dataset.from_tensor_slices(paths).enumerate()
+    settings = {"cycle_length": 3, "block_length": 2, "num_parallel_calls": 3, "deterministic": True}
+    return numbered.interleave(lambda _, path: open_shard(path), **settings)
+
+
+def _opened_in_a_function(paths, open_shard):
+    import tensorflow as tf
+
+    return _RIGHT(paths, tf.function(open_shard))
+
+
+def _in_a_function(paths, open_shard):
+    import tensorflow as tf
+
+    return tf.function(lambda: _RIGHT(paths, open_shard))()
+
+
+def _chosen(paths, open_shard):
+    import tensorflow as tf
+
+    turns = [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2, 0, 1, 2, 3, 3, 4, 4, 3, 3, 4, 4, 3, 4]
+    shards = [open_shard(path) for path in paths]
+    return tf.data.Dataset.choose_from_datasets(shards, tf.data.Dataset.from_tensor_slices(turns).map(_whole))
+
+
+def _whole(x):
+    import tensorflow as tf
+
+    return tf.cast(x, tf.int64)
+
+
+def _one_shard(paths, open_shard):
+    return _RIGHT(paths, lambda path: open_shard(paths[0]))
+
+
+def _last_shards_turned(paths, open_shard):
+    return _RIGHT([*paths[:3], *reversed(paths[3:])], open_shard)
+
+
+def _pool_twice_as_wide(dataset, threads):
+    import tensorflow as tf
+
+    return _pool(dataset.map(lambda x: tf.stack([x, x])), threads)
+
+
+def _pool_in_a_function(dataset, threads):
+    import tensorflow as tf
+
+    return tf.function(lambda d: _pool(d, threads))(dataset)
+
+
 WRONG = {
     "03.1": [
         (_flat, "no interleave"),
@@ -78,6 +132,11 @@ WRONG = {
         (lambda paths, open_shard: _flat(paths[:3], open_shard), "exactly once"),
         (lambda paths, open_shard: _RIGHT(paths, open_shard).repeat(), "never ends"),
         (_turned_in_place, "yours begins e0 e1 d0 d1"),
+        (_interleaved(cycle_length=3, block_length=5, num_parallel_calls=3), "block_length how many records come"),
+        (_chosen, "no interleave"),
+        (_one_shard, "25 records came out, but not those that went in"),
+        (_last_shards_turned, "the order should be d0"),
+        (_in_a_function, "without tf.function"),
         (_looked_at_one_by_one, "with each record, one after the other"),
     ],
     "03.2": [
@@ -94,8 +153,13 @@ WRONG = {
         (_pool_of_cores, "as small as before"),
         (_pool_of_two, "asked for"),
         (_pool_given_away, "a return is missing"),
+        (lambda dataset, threads: _pool(dataset, threads).options(), "with_options() gives a new one"),
+        (_pool_twice_as_wide, "elements changed"),
+        (_pool_in_a_function, "without tf.function"),
         (lambda dataset, threads: _pool(dataset.repeat(), threads), "never ends"),
         (lambda dataset, threads: _pool(dataset.map(lambda x: x, num_parallel_calls=threads), threads), "more than"),
         (lambda dataset, threads: dataset.batch(threads), "elements changed"),
     ],
 }
+
+RIGHT = {"03.1": [_numbered, _opened_in_a_function]}

@@ -47,6 +47,18 @@ def _known_length(dataset, function):
     return _right(dataset, function).apply(tf.data.experimental.assert_cardinality(12))
 
 
+def _of_its_own(dataset, function):
+    import tensorflow as tf
+
+    return _right(tf.data.Dataset.range(12), function)
+
+
+def _as_texts(dataset, function):
+    import tensorflow as tf
+
+    return _right(dataset, lambda x: tf.strings.as_string(function(x)))
+
+
 WRONG = {
     "04.1": [
         (lambda dataset, function: dataset.map(function), "num_parallel_calls"),
@@ -55,7 +67,7 @@ WRONG = {
         (lambda dataset, function: dataset.batch(2).unbatch().shuffle(1), "not applied"),
         (
             lambda dataset, function: dataset.map(function, num_parallel_calls=-1, deterministic=True).skip(1),
-            "expected",
+            "11 came out, 12 expected: 1 missing",
         ),
         (lambda dataset, function: [function(x) for x in dataset], "tf.data.Dataset"),
         (lambda dataset, function: _right(dataset.repeat(), function), "never ends"),
@@ -65,6 +77,9 @@ WRONG = {
         (lambda dataset, function: _right(dataset.batch(4), function).unbatch(), "one parallel map of the elements"),
         (lambda dataset, function: _right(dataset, function).map(lambda x: x), "one parallel map of the elements"),
         (_interleaved, "use map()"),
+        (_of_its_own, "number 1 is 1, expected 10"),
+        (_as_texts, "number 1 is b'10', expected 10"),
+        (lambda dataset, function: _right(dataset.window(2), lambda x: x), "take away window()"),
         (_in_python, "without tf.py_function"),
         (_counted_behind_a_lock, "to each element, one after the other"),
     ],
@@ -80,8 +95,16 @@ WRONG = {
         (lambda free, gil, cores: (free + gil) / (gil + free / cores), "meanwhile"),
         (lambda free, gil, cores: (free + gil) / gil, "more cores"),
         (lambda free, gil, cores: cores, "one thread"),
+        (lambda free, gil, cores: max(cores, (free + gil) / gil), "the looser of the two"),
         (lambda free, gil, cores: gil / (free + gil), "share"),
     ],
 }
 
-RIGHT = {"04.1": [_known_length]}
+
+def _in_a_function(dataset, function):
+    import tensorflow as tf
+
+    return tf.function(lambda d: _right(d, function))(dataset)
+
+
+RIGHT = {"04.1": [_known_length, _in_a_function]}

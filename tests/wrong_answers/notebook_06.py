@@ -80,6 +80,39 @@ def _unclipped(images, deltas):
     return images + deltas[:, None, None, None]
 
 
+def _first_three(images, deltas):
+    import tensorflow as tf
+
+    return tf.stack([_bright(images[k], deltas[k]) for k in range(3)])
+
+
+def _by_symbol(images, deltas):
+    import tensorflow as tf
+
+    return tf.stack([_bright(images[k], deltas[k]) for k in range(tf.shape(images)[0])])
+
+
+def _as_a_dataset(images, deltas):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices((images, deltas)).map(_bright).batch(3).get_single_element()
+
+
+def _one_after_the_other(images, deltas):
+    for image, delta in zip(images, deltas, strict=True):
+        yield _bright(image, delta)
+
+
+async def _later(images, deltas):
+    return images
+
+
+def _mean(dataset, scale, batch):
+    import tensorflow as tf
+
+    return dataset.batch(batch, drop_remainder=True).map(lambda images: tf.reduce_mean(scale(images)))
+
+
 def _in_a_loop(images, deltas):
     import tensorflow as tf
 
@@ -104,6 +137,12 @@ WRONG = {
         (lambda dataset, scale, batch: dataset.batch(batch).map(lambda x: scale(np.asarray(x))), "not of NumPy"),
         (lambda dataset, scale, batch: dataset.batch(batch, True).map(scale).unbatch(), "single images"),
         (_one_by_one, "one image at a time out of the batch"),
+        (lambda dataset, scale, batch: dataset.batch(4, drop_remainder=True).map(scale), "3 batches (3, 2, 2, 3)"),
+        (lambda dataset, scale, batch: dataset.batch(2).map(scale), "2 batches (4, 2, 2, 3); yours: (2, 2, 2, 3), (2"),
+        (lambda dataset, scale, batch: dataset.batch(len(dataset) // batch, True).map(scale), "yours: (2, 2, 2, 3)"),
+        (lambda dataset, scale, batch: dataset.batch(10).map(scale).unbatch().batch(batch, True), "each batch of 4"),
+        (_mean, "2 batches (4, 2, 2, 3); yours: (), ()"),
+        (lambda dataset, scale, batch: [scale(x) for x in dataset.batch(batch)], "return a tf.data.Dataset, not list"),
     ],
     "06.2": [
         (_clipped, "colours"),
@@ -117,7 +156,13 @@ WRONG = {
         (_hidden_in_a_function, "loop"),
         (_hidden_in_python, "leave the graph"),
         (_by_len, "no len()"),
+        (lambda images, deltas: [images[k] + deltas[k] for k in range(len(images))], "no loop over the images"),
+        (_by_symbol, "that is a loop"),
+        (_as_a_dataset, "that is a loop"),
         (_for_three, "one number of images only"),
+        (_first_three, "for 6 images came the shape (3, 3, 5, 3)"),
+        (_one_after_the_other, "not a generator"),
+        (_later, "not a coroutine"),
         (lambda images, deltas: images + deltas[0] * "1", "raised"),
         (lambda images: images, "takes 1 positional argument"),
         (lambda images, deltas: (images, deltas), "the images alone"),

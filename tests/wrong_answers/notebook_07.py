@@ -21,6 +21,25 @@ def blackened(image, rows, columns):
     return image
 
 
+def sparse(serialized):
+    import tensorflow as tf
+
+    spec = {"photo": tf.io.VarLenFeature(tf.string), "class": tf.io.VarLenFeature(tf.int64)}
+    found = tf.io.parse_single_example(serialized, spec)
+    return found["photo"], found["class"]
+
+
+def unparsed(serialized):
+    import tensorflow as tf
+
+    features = {"photo": tf.io.FixedLenFeature([], tf.string), "class": tf.io.FixedLenFeature([], tf.int64)}
+    return features["photo"], features["class"]
+
+
+def inverse(image, top, left, size):
+    return image - square(image, top, left, size)
+
+
 def thrown_away(image, top, left, size):
     blackened(image, slice(top, top + size), slice(left, left + size))
     return image
@@ -75,6 +94,9 @@ WRONG = {
         (lambda record: with_label(record, lambda tf, label: tf.strings.as_string(label)), "yours is text"),
         (lambda record: with_label(record, lambda tf, label: tf.cast(label, tf.float32)), "yours is float32"),
         (decoded, "decoded already"),
+        (sparse, "not a SparseTensor: return what a FixedLenFeature"),
+        (unparsed, "not a FixedLenFeature: return what a FixedLenFeature"),
+        (lambda record: (*pair(record), record), "not a tuple of 3"),
     ],
     "07.3": [
         (thrown_away, "thrown away"),
@@ -88,6 +110,8 @@ WRONG = {
         (lambda im, top, left, size: square(im, top, left, size + 1), "expected the 64 from [20, 11] to [27, 18]"),
         (lambda im, top, left, size: square(im, top, left, size) * 0.5, "other pixels changed"),
         (red_only, "all three colours"),
+        (inverse, "expected the 64 from [20, 11] to [27, 18]"),
+        (lambda im, top, left, size: (square(im, top, left, size), 3), "the image alone, not a tuple"),
         (lambda im, top, left, size: im[top : top + size, left : left + size], "shape"),
     ],
 }

@@ -37,7 +37,12 @@ WRONG = {
         (clip("out[i] = fmin(in[i], high);"), "lower end"),
         (clip("out[i] = clamp(in[i], 0.0f, 1.0f);"), "arguments"),
         (clip("out[i] = in[i] < low ? high : in[i] > high ? low : in[i];"), "swapped"),
-        (clip("if (i % 64) out[i] = clamp(in[i], low, high);"), "never written"),
+        (clip("if (i % 64) out[i] = clamp(in[i], low, high);"), "every work-item has its own i"),
+        (clip("float v = clamp(in[i], low, high);"), "out was never written"),
+        (clip("if (in[i] >= low && in[i] <= high) out[i] = in[i];"), "what lies outside of low and high"),
+        (clip("if (in[i] < low) out[i] = low; if (in[i] > high) out[i] = high;"), "what lies between low and high"),
+        (clip("for (int j = 0; j < get_global_size(0); j++) out[j] = clamp(in[j], low, high);"), "take away the loop"),
+        (clip("int j = i; do out[j] = clamp(in[j], low, high); while (0);"), "take away the loop"),
         (clip("out[i] = clamp(in[i], low, high) * 0.5f;"), "expected"),
         (clip("out[i] = clamp(in[i], low, high)"), "does not compile"),
         (clip("out[i] = clamp(in[i], low, high);").replace("clip_values", "clip"), "no kernel called clip_values"),
@@ -48,6 +53,7 @@ WRONG = {
         (resize("m > 1 ? (float)x * (n - 1) / (m - 1) : 0.0f"), "corners"),
         (resize(HALF, mix="a"), "one pixel of the four"),
         (resize(HALF, clamped=False), "does not exist"),
+        (resize(HALF, clamped=False).replace("floor(", "(float)(int)("), "the position is below 0"),
         (resize(HALF, mix="in[(int)(py + 0.5f) * in_width + (int)(px + 0.5f)]"), "nearest"),
         (resize(HALF).replace("min(top + 1, in_height - 1)", "top + 1"), "reads outside of its array"),
         (resize(HALF).replace("min(left + 1, in_width - 1)", "left + 1"), "reads outside of its array"),
@@ -66,6 +72,7 @@ WRONG = {
 
 RIGHT = {
     "08.1": [
-        clip("out[i] = clamp(in[i], low, high);").replace("values(", f"values{gap}(") for gap in ("\n", "  ", "\t")
+        *(clip("out[i] = clamp(in[i], low, high);").replace("values(", f"values{gap}(") for gap in ("\n", "  ", "\t")),
+        clip("out[i] = clamp(in[i], low, high); /* do it for (each)\nwhile (it) lasts */ // for (;;)\n"),
     ],
 }

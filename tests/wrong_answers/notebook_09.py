@@ -26,11 +26,8 @@ def _in_one_file(elements, decode, augment):
     return _finished(elements.map(decode).cache(f"{_FOLDER}/kept"), augment)
 
 
-def _file_of_another_run(elements, decode, augment):
-    """Cache in a file that is full already, as from a run of yesterday."""
-    for _ in elements.map(lambda x: x * 10).cache(f"{_FOLDER}/{id(elements)}"):
-        pass
-    return _finished(elements.map(decode).cache(f"{_FOLDER}/{id(elements)}"), augment)
+def _in_a_file_of_its_own(elements, decode, augment):
+    return _finished(elements.map(decode).cache(tempfile.mktemp(dir=_FOLDER)), augment)
 
 
 def _parallel_last(elements, decode, augment):
@@ -45,6 +42,39 @@ def _numbered(elements, decode, augment):
 
 def _snapshot(elements, decode, augment):
     return _finished(elements.map(decode).snapshot(tempfile.mkdtemp(dir=_FOLDER)), augment)
+
+
+def _undecoded(elements, decode, augment):
+    return _finished(elements.map(lambda x: x * 10).cache(), augment)
+
+
+def _nothing_dropped(elements, decode, augment):
+    return elements.map(decode).cache().repeat(2).batch(4).map(augment).prefetch(2)
+
+
+def _in_windows(elements, decode, augment):
+    windows = elements.map(decode).cache().repeat(2).window(4, drop_remainder=True)
+    return windows.flat_map(lambda w: w.batch(4, drop_remainder=True)).map(augment).prefetch(2)
+
+
+def _batched_anew(elements, decode, augment):
+    decoded = elements.map(decode).batch(2).cache().repeat(2)
+    return decoded.rebatch(4, drop_remainder=True).map(augment).prefetch(2)
+
+
+def _as_one_graph(elements, decode, augment):
+    import tensorflow as tf
+
+    return tf.function(_parallel_last)(elements, decode, augment)
+
+
+def _batched_before(elements, decode, augment):
+    return elements.map(decode).cache().batch(4, drop_remainder=True).repeat(2).map(augment).prefetch(1)
+
+
+def _shuffled(elements, decode, augment):
+    decoded = elements.map(decode).cache().shuffle(1000).repeat(2)
+    return decoded.batch(4, drop_remainder=True).map(augment).prefetch(2)
 
 
 def _cached_last(elements, decode, augment):
@@ -121,10 +151,17 @@ WRONG = {
         (lambda elements, decode, augment: elements.batch(4).map(lambda x: (x, x)), "pairs came out"),
         (lambda elements, decode, augment: elements.map(lambda x: np.asarray(decode(x))), "not of NumPy"),
         (_two_epochs_in_a_flat_map, "labkit cannot read this pipeline"),
-        (_in_one_file, "a file of one name"),
-        (_file_of_another_run, "decode did not run"),
+        (_in_one_file, "keep elements in memory"),
+        (_in_a_file_of_its_own, "keep elements in memory"),
+        (_snapshot, "keep elements in memory"),
+        (_undecoded, "decode was never called"),
+        (_nothing_dropped, "the batches have [2, 4] elements, not 4 each; drop_remainder"),
+        (_in_windows, "labkit cannot read this pipeline"),
+        (_batched_anew, "labkit cannot read this pipeline"),
+        (lambda *given: list(_parallel_last(*given)), "return a tf.data.Dataset, not list"),
+        (_as_one_graph, "without tf.function around"),
         (_saved_on_the_way, "besides decode and augment"),
     ],
 }
 
-RIGHT = {"09.2": [_parallel_last, _numbered, _snapshot]}
+RIGHT = {"09.2": [_parallel_last, _numbered, _batched_before, _shuffled]}
