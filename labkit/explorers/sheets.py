@@ -90,9 +90,9 @@ NOTEBOOK_00 = Sheet(
 
 
 def _naive(p: Position) -> tuple[Costs, Knobs, str]:
-    maps = {"decode": p["decode_ms"], "resize": 0.5, "augment": 1.0}
+    maps = _parts(p["work_ms"])
     costs = Costs(open=p["open_ms"], read=p["read_ms"], map=maps, batch=0.03 * p["batch_size"], train=p["train_ms"])
-    image = p["open_ms"] + p["read_ms"] + sum(maps.values()) + 0.03
+    image = p["open_ms"] + p["read_ms"] + p["work_ms"] + 0.03
     busy = p["train_ms"] / (p["train_ms"] + image * p["batch_size"])
     note = (
         f"One after the other: {image * p['batch_size']:,.0f} ms load + {p['train_ms']:,.3g} ms train, busy {busy:.0%}."
@@ -102,12 +102,12 @@ def _naive(p: Position) -> tuple[Costs, Knobs, str]:
 
 NOTEBOOK_01 = Sheet(
     "01",
-    "Open, read, decode, train, one after the other",
-    "Nothing overlaps here. Which cost has to fall for the accelerator to be busy half of the time?",
+    "Open, read, map, train, one after the other",
+    "Nothing overlaps here. Which cost has to fall for the accelerator to be busy nine tenths of the time?",
     (
         Control("open_ms", "open per image", _MS, 0.1, "ms"),
         Control("read_ms", "read per image", _MS, 0.1, "ms"),
-        Control("decode_ms", "decode per image", _MS[1:], 2, "ms"),
+        _WORK,
         Control("train_ms", "train step", _TRAIN, 100, "ms"),
         Control("batch_size", "batch size", _BATCH.values, 32, "images"),
     ),
@@ -117,10 +117,7 @@ NOTEBOOK_01 = Sheet(
         "cold hard disk": {"open_ms": 5, "read_ms": 0.5},
         "object store": {"open_ms": 30, "read_ms": 2},
     },
-    lambda costs, knobs: (
-        {k: _means(costs)[k] for k in ("open_ms", "read_ms", "train_ms")}
-        | {"batch_size": knobs.batch_size, "decode_ms": max(0.05, _means(costs)["work_ms"] - 1.5)}
-    ),
+    _fitted("open_ms", "read_ms", "work_ms", "train_ms", "batch_size"),
 )
 
 

@@ -194,7 +194,7 @@ places
 # %% [markdown]
 # ## Exercises
 #
-# **02.1** Write `overlapped_batches(dataset)`: the same batches, two of them ready ahead of the consumer. One line.
+# **02.1** Write `overlapped_batches(dataset)`: the same batches, two of them ready ahead of the consumer, in one buffer. One line.
 
 # %% tags=["stub"]
 def overlapped_batches(dataset):

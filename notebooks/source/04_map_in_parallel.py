@@ -247,10 +247,10 @@ charts.bars(
 # %% [markdown]
 # For comparison: on V100 servers, DS-Analyzer (VLDB 2021, section 4.3.3, figure 5) found 3 to 24 cores per GPU, 3 to 4 for ResNet-50 and 12 to 24 for ResNet-18 and AlexNet, which train more images a second. Your cores, photos and chain give other numbers by the same rule: the more images a second, the more cores.
 #
-# More calls or cores? From your costs, before a V100:
+# More calls or cores? From your costs, before an accelerator that takes a batch in 18 ms:
 
 # %% tags=["nbval-ignore-output"]
-explorers.explore("04", trace=result.trace("1 call"), train_ms=98)
+explorers.explore("04", trace=result.trace("1 call"), train_ms=18)
 
 # %% [markdown]
 # ## The autotune lens
@@ -306,7 +306,7 @@ except ValueError as error:
 # %% [markdown]
 # ## Exercises
 #
-# **04.1** Write `in_parallel(dataset, function)`: `function` mapped over the elements, as many calls at once as tf.data likes, the order kept whatever the options say. One line.
+# **04.1** Write `in_parallel(dataset, function)`: `function` mapped over the elements, as many calls at once as tf.data likes, the order kept whatever the options say; one map and nothing else. One line.
 
 # %% tags=["stub"]
 def in_parallel(dataset, function):

@@ -36,7 +36,8 @@ explorers.explore("07")
 # A TFRecord file is a row of *records*: length, checksum, bytes, checksum. The bytes are usually a `tf.Example`, a small dictionary whose values are lists of bytes, floats or whole numbers:
 
 # %%
-album = photos.load().take(64)
+everything = photos.load()
+album = everything.take(64)
 room = tempfile.TemporaryDirectory()
 place = Path(room.name)
 
@@ -108,7 +109,7 @@ except ValueError as error:
 print(records.plan(30e9, servers=8))
 
 # %% tags=["nbval-ignore-output"]
-total = int(photos.load().sizes.sum())
+total = int(everything.sizes.sum())
 for servers in (1, 8):
     print(f"{total / 1e6:.0f} MB:", records.plan(total, servers))
 

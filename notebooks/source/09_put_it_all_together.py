@@ -22,8 +22,8 @@ from labkit import accelerators, explorers, ladder, photos, predictions, records
 # The same chain as ever. Only one thing is new: the random numbers come from outside, three for each photo, made from a seed. Two pipelines that get the same numbers must then deliver the same pixels, and that can be checked.
 
 # %% tags=["nbval-ignore-output"]
-album = photos.load()
-album = album.take(min(len(album), 640))
+everything = photos.load()
+album = everything.take(min(len(everything), 640))
 h100 = accelerators.modelled("H100")
 print(album)
 print(h100.describe())
@@ -261,7 +261,7 @@ training = labkit.measures.Measures.from_traces(runs)
 training
 
 # %% tags=["nbval-ignore-output"]
-held_out = photos.load().validation
+held_out = everything.validation
 test = held_out.files().map(lambda path, label: (shrink(tf.io.read_file(path)) / 255, label)).batch(32).cache()
 right = {name: model.evaluate(test, verbose=0)[1] for name, model in models.items()}  # [loss, accuracy]
 for name, share in right.items():
@@ -310,7 +310,7 @@ labkit.try_it("09.1", busy)
 labkit.check("09.1", busy)
 
 # %% [markdown]
-# **09.2** Write `assemble(elements, decode, augment)`. `decode` maps one element and is expensive; `augment` maps a *batch* and is random. Return two epochs of batches of 4, a remainder dropped, such that each element is decoded only once, augmentation is new in each epoch, and the consumer never waits for a batch that could have been ready: the last step works ahead. Keep elements in memory, not in a file. One to five lines.
+# **09.2** Write `assemble(elements, decode, augment)`. `decode` maps one element and is expensive; `augment` maps a *batch* and is random. Return two epochs of batches of 4, a remainder dropped, such that each element is decoded only once, augmentation is new in each epoch, and the consumer never waits for a batch that could have been ready: the last step works ahead. Keep elements in memory, not in a file. One chain of steps that these notebooks use, in one to five lines.
 
 # %% tags=["stub"]
 def assemble(elements, decode, augment):

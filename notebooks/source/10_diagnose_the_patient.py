@@ -24,7 +24,7 @@ print(f"{patient.name} should deliver {patient.task}.")
 print(f"{len(patient.diagnoses)} things can be wrong, and one of them is.")
 
 # %% [markdown]
-# The same number is the same drill on every machine. In drill mode labkit is silent about causes: the timeline shows lanes and gaps and not what they wait for, and `labkit.diagnosis` and `labkit.checks` refuse. Here is the whole patient, code, timeline and all that could be wrong with it:
+# The same number is the same drill on every machine. In drill mode labkit is silent about causes: the timeline shows lanes and gaps and not what they wait for, and `labkit.diagnosis`, `labkit.checks` and `labkit.simulate.fit` refuse. Here is the whole patient, code, timeline and all that could be wrong with it:
 
 # %% tags=["nbval-ignore-output"]
 patient
@@ -134,7 +134,7 @@ print(quick.code)
 quick.probe()
 
 # %% [markdown]
-# Count the lines that differ. Red is what blue should be, and blue what red should be, while everything else fits. Somebody once needed OpenCL's order of channels, and left the line in. A model trains on such photos without any complaint and is a little worse for ever. With that in mind the code takes one look: which part of it turns channels round?
+# Three lines differ. Two of them, *brightest* and *spread*, only say that the colours have changed. The third says how: red is what blue should be, and blue what red should be, while green, darkness, labels and their order fit. Somebody once needed OpenCL's order of channels, and left the line in. A model trains on such photos without any complaint and is a little worse for ever. With that in mind the code takes one look: which part of it turns channels round?
 
 # %%
 quick.diagnose("red and blue are exchanged: the channels are turned round although TensorFlow decodes to RGB")
@@ -225,13 +225,13 @@ labkit.check("10.3", mended_15)
 # %% [markdown]
 # ## Drills of your own
 #
-# The pool has more. In a course your id decides which are yours (and sizes and delays as well, `print` a variant to see them); nobody else's help then fits:
+# The pool has more. In a course your id decides which are yours (and sizes and delays as well, `print` a variant to see them), so your neighbour has others as a rule:
 
 # %%
 print(variants.of("student 42", problem="drills").drills)
 
 # %% [markdown]
-# Take those three, or any other number. When you have finished, `labkit.submit` writes one file with what this session did: exercises, predictions, busy shares and speed-ups. It keeps a pseudonym in place of your id, and hides the names of your account and machine. (Its signature shows damage, it does not prove that you measured.)
+# Take those three, or any other number. When you have finished, `labkit.submit` writes one file with what this session did, exercises, busy shares and speed-ups, and the predictions that are kept on this machine. Every notebook is a session of its own: call it in each. Without `folder` the file lies beside your notebook. It keeps a pseudonym in place of your id, and hides the names of your account and machine. (Its signature shows damage, it does not prove that you measured.)
 
 # %% tags=["nbval-ignore-output"]
 path = labkit.submit("student 42", folder=tempfile.mkdtemp())
