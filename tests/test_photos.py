@@ -175,7 +175,7 @@ def spoil(own, what):
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
-        ("text", r"bad\.jpg is not a JPEG file but no image \(it starts with b'I am no '\)"),
+        ("text", r"bad\.jpg is not a JPEG file but something else \(it starts with b'I am no '\)"),
         ("PNG", r"bad\.jpg is not a JPEG file but a PNG image: convert it"),
         ("empty file", r"bad\.jpg is an empty file"),
         ("cut short", r"bad\.jpg is cut short: it has no end-of-image marker"),

@@ -245,9 +245,9 @@ charts.bars(
 )
 
 # %% [markdown]
-# For comparison: on V100 servers, DS-Analyzer (VLDB 2021, section 4.3.3, figure 5) found 3 to 24 cores per GPU, 3 to 4 for ResNet-50 and 12 to 24 for ResNet-18 and AlexNet, which train more images a second. Your cores, photos and chain give other numbers by the same rule: the more images a second, the more cores.
+# On V100 servers, DS-Analyzer (VLDB 2021, section 4.3.3, figure 5) found 3 to 24 cores per GPU, 3 to 4 for ResNet-50 and 12 to 24 for ResNet-18 and AlexNet, which train more images a second. Yours give other numbers by the same rule: more images a second, more cores.
 #
-# More calls or cores? From your costs, before an accelerator that takes a batch in 18 ms:
+# More calls or cores? Your costs, a step of 18 ms:
 
 # %% tags=["nbval-ignore-output"]
 explorers.explore("04", trace=result.trace("1 call"), train_ms=18)
