@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from colab_stand_in.runtime import Runtime, at_github  # noqa: E402
 
-from labkit.colab import bootstrap, settings  # noqa: E402
+from badges import bootstrap, settings  # noqa: E402
 
 TARGET_S = 30
 

@@ -6,7 +6,7 @@
     python notebooks/build.py --solved DIR   write the solved notebooks to DIR, without outputs
 
 A source is ``notebooks/source/NN_verb_object.py`` in py:percent format. Two cells come from here:
-the *Open in Colab* badge and the bootstrap cell (see `labkit.colab`). A cell tagged ``solution``
+the *Open in Colab* badge and the bootstrap cell (see `notebooks/badges.py`). A cell tagged ``solution``
 appears in the solved notebook only, in place of the cell tagged ``stub`` before it.
 """
 
@@ -23,8 +23,8 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from labkit.colab import badge, bootstrap, settings
-from labkit.notebook import execute
+from badges import badge, bootstrap, settings
+from execution import execute
 from labkit.trace import write_aside
 
 HERE = Path(__file__).resolve().parent

@@ -16,6 +16,7 @@ notebook.prepare()
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))  # the modules that tests share
+sys.path.append(str(ROOT / "notebooks"))  # the tools that need a checkout: tour, badges, build and grader
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,9 +15,9 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from execution import execute
 from labkit import doctor, offload
 from labkit.cli import app
-from labkit.notebook import execute
 from labkit.offload import drivers
 
 TOPICS = ["Python", "TensorFlow", "devices", "OpenCL", "C++", "tfds", "disk", "memory"]

@@ -18,8 +18,8 @@ import pytest
 from colab_stand_in.runtime import Runtime, at_github, pins, plain, saved
 from nbconvert import HTMLExporter
 
+from badges import bootstrap, settings
 from labkit import grading
-from labkit.colab import bootstrap, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from labkit import accelerators, ladder, recorder
-from labkit.tour import run, walk
+from tour import run, walk
 
 
 def batches(dataset, count):

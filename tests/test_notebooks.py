@@ -15,8 +15,8 @@ import nbformat
 import pytest
 from asked import asked
 
+from badges import badge, settings
 from labkit import grading
-from labkit.colab import badge, settings
 from labkit.notebook import importing
 from labkit.offload.twins import has_device
 

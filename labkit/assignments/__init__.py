@@ -1,10 +1,7 @@
-"""Problem sets in nbgrader's format: released, checked before they are graded, and graded where they can do no harm.
-
-Notebooks of the sets use `look`; `labkit assignments release` and `labkit assignments grade` do the rest.
-"""
+"""What problem sets look at: a pipeline's elements and the nodes that it is made of."""
 
 from __future__ import annotations
 
-from labkit.assignments.seen import Seen, look
+from labkit.assignments.inspection import Inspection, inspect_pipeline
 
-__all__ = ["Seen", "look"]
+__all__ = ["Inspection", "inspect_pipeline"]

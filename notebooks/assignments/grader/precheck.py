@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labkit.assignments.sandbox import readable
+from assignments.grader.supervisor import readable
 
 #: A notebook with pictures has a few MB; more is a mistake or an attack.
 MOST_BYTES = 50 << 20

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from labkit.notebook import execute, setup
+from execution import execute
+from labkit.notebook import setup
 from labkit.trace import write_aside
 
 
@@ -24,7 +25,7 @@ def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
     rounds : int
         Rounds of the scoreboard.
     root : Path, optional
-        The checkout that holds ``notebooks/``; the one that labkit is imported from by default.
+        The checkout that holds ``notebooks/``; the one that this file belongs to by default.
 
     Returns
     -------
@@ -111,7 +112,7 @@ def render(figures: Path, board: Any) -> str:
     """
     import jinja2
 
-    template = Path(__file__).with_name("static") / "tour.html"
+    template = Path(__file__).with_name("tour.html")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     chapters = [(folder.name, _pictures(folder)) for folder in sorted(figures.iterdir()) if folder.is_dir()]
     chapters.sort(key=lambda chapter: chapter[0] != "scoreboard")

@@ -3,7 +3,7 @@
 Everything stays in nbgrader's own format and folders (``source``, ``release``, ``checked``, ``autograded``,
 ``gradebook.db`` under ``build/assignments``), so `nbgrader generate_feedback`, `export` and its pages in JupyterLab
 work on the result. Only one of its steps is replaced: notebooks are not run in a kernel with the instructor's rights,
-but as `labkit.assignments.judge` says.
+but as `assignments.grader.evaluation` says.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from assignments.grader.authoring import source_notebook
+from assignments.grader.evaluation import Evaluation, evaluate
 from labkit import shipped
-from labkit.assignments.authoring import source_notebook
-from labkit.assignments.judge import Judged, judge
 from labkit.trace import write_aside
 
 #: Where nbgrader takes submissions from: after the pre-check. What students handed in stays as it is.
@@ -125,7 +125,7 @@ class Course:
             made.append(self.root / "release" / name / f"{name}.ipynb")
         return made
 
-    def record(self, api: Any, student: str, name: str, notebook: Any, judged: Judged) -> float:
+    def record(self, api: Any, student: str, name: str, notebook: Any, judged: Evaluation) -> float:
         """Have nbgrader enter a judged submission into its gradebook; return the score that it has then.
 
         Raises
@@ -148,8 +148,8 @@ class Course:
             return float(book.find_submission(name, student).score)
 
 
-#: Judged already, by student and set: nbgrader comes by once more to write them down.
-_KNOWN: dict[tuple[str, str], Judged] = {}
+#: Evaluation already, by student and set: nbgrader comes by once more to write them down.
+_KNOWN: dict[tuple[str, str], Evaluation] = {}
 
 
 def _succeeded(result: dict[str, Any], what: str) -> None:
@@ -160,7 +160,7 @@ def _succeeded(result: dict[str, Any], what: str) -> None:
 
 
 def preprocessors() -> tuple[Any, ...]:
-    """Return nbgrader's steps of autograding with its execution replaced by `judge`."""
+    """Return nbgrader's steps of autograding with its execution replaced by `evaluate`."""
     from nbconvert.preprocessors import ClearMetadataPreprocessor
     from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, LimitOutput, SaveAutoGrades
 
@@ -182,13 +182,13 @@ def _sandboxed() -> Any:
 
         def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
             key = resources["nbgrader"]["student"], resources["nbgrader"]["assignment"]
-            judged = _KNOWN.get(key) or judge(nb, Course().forbidden())
+            judged = _KNOWN.get(key) or evaluate(nb, Course().forbidden())
             return with_outputs(nb, judged), resources
 
     return SandboxedExecute
 
 
-def with_outputs(notebook: Any, judged: Judged) -> Any:
+def with_outputs(notebook: Any, judged: Evaluation) -> Any:
     """Store what a judged notebook printed, and what failed, as outputs of its cells."""
     from nbformat.v4 import new_output
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labkit.assignments import confine
-from labkit.assignments.authoring import POINTS, exercise
-from labkit.assignments.course import Course
-from labkit.assignments.judge import Judged, judge
-from labkit.assignments.precheck import Checked, precheck, unanswered
-from labkit.assignments.sandbox import Limits, readable
+from assignments.grader import isolation
+from assignments.grader.authoring import POINTS, exercise
+from assignments.grader.course import Course
+from assignments.grader.evaluation import Evaluation, evaluate
+from assignments.grader.precheck import Checked, precheck, unanswered
+from assignments.grader.supervisor import Limits, readable
 from labkit.trace import write_aside
 
 #: What a row may say; only the first two were graded to the end.
@@ -199,9 +199,9 @@ def grade(
     folder = Path(folder).resolve()
     jobs = collect(folder, tuple(course.files))
     sources, forbidden, api = course.notebooks(), course.forbidden(folder), course.api()
-    rows, walls = [], {}
+    rows, protections = [], {}
 
-    def run(job: Handed) -> tuple[Row, Checked | None, Judged | None]:
+    def run(job: Handed) -> tuple[Row, Checked | None, Evaluation | None]:
         files = ", ".join(str(f.relative_to(folder)) for f in job.files)
         row = Row(readable(job.student, 200), job.set_name, readable(files, 500), "error")
         try:
@@ -213,21 +213,21 @@ def grade(
     with ThreadPoolExecutor(workers) as pool:
         for row, checked, judged in pool.map(run, jobs):
             if judged is not None:
-                walls |= judged.walls
+                protections |= judged.protections
                 _enter(row, checked, judged, course, api)
             for number in _exercises(sources[row.set_name]) if row.set_name in sources else ():
                 row.scores.setdefault(number, 0.0)
             rows.append(row)
             report(f"{row.student} {row.set_name}: {row.total:g} ({row.status})")
-    missing = [confine.MISSING[name] for name, stands in walls.items() if not stands]
-    for sentence in missing or ["everything that can be limited was: see labkit.assignments.confine"] * bool(walls):
+    missing = [isolation.MISSING[name] for name, holds in protections.items() if not holds]
+    for sentence in missing or ["nothing was missing of what can protect it"] * bool(protections):
         report(f"on this machine: {sentence}")
     return rows
 
 
 def _one(
     row: Row, handed: Handed, sources: dict[str, Any], forbidden: list[Path], limits: Limits | None
-) -> tuple[Row, Checked | None, Judged | None]:
+) -> tuple[Row, Checked | None, Evaluation | None]:
     files = handed.files
     status, reason = "unreadable", ""
     if not _STUDENT.fullmatch(row.student):
@@ -259,11 +259,11 @@ def _one(
     if checked.notebook is None:
         row.status, row.sentence = checked.status, _sentence(checked.notes)
         return row, None, None
-    judged = judge(checked.notebook, forbidden, limits)
+    judged = evaluate(checked.notebook, forbidden, limits)
     return row, checked, judged
 
 
-def _enter(row: Row, checked: Checked, judged: Judged, course: Course, api: Any) -> None:
+def _enter(row: Row, checked: Checked, judged: Evaluation, course: Course, api: Any) -> None:
     """Fill a row from what was judged, and have nbgrader write the same down."""
     parts = list(checked.notes)
     points = {}
