@@ -149,7 +149,8 @@ def grader(cells, in_bubblewrap, more="student.close()", python=sys.executable, 
     """Start a grader that may come to harm; in the cells GRADER stands for its number."""
     words = [python, "-B", "-c", GRADER + more, json.dumps([cells, in_bubblewrap])]
     options["env"] = {**os.environ, "CHECKOUT": str(checkout), **options.get("env", {})}
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(words, start_new_session=True, **pipes, **options)
 
 
 def test_it_dies_with_its_parent(in_bubblewrap):
