@@ -13,7 +13,6 @@ __version__ = "0.1.0"
 
 _ROOMS = (
     "accelerators",
-    "assignments",
     "augment",
     "blindfold",
     "card",

@@ -25,7 +25,7 @@ from nbformat import NotebookNode
 
 from badges import badge, bootstrap, settings
 from execution import execute
-from labkit.trace import write_aside
+from labkit.common.files import write_aside
 
 HERE = Path(__file__).resolve().parent
 METADATA = {

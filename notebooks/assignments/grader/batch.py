@@ -24,7 +24,7 @@ from assignments.grader.course import Course
 from assignments.grader.evaluation import Evaluation, evaluate
 from assignments.grader.precheck import Checked, precheck, unanswered
 from assignments.grader.supervisor import Limits, readable
-from labkit.trace import write_aside
+from labkit.common.files import write_aside
 
 #: What a row may say; only the first two were graded to the end.
 STATUSES = ("graded", "repaired", "stopped", "missing", "unreadable", "wrong set", "error")

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from assignments.grader import isolation, messages
-from labkit import notebook
-from labkit.assignments import inspection
+from labkit.common.environment import importing
+from labkit.course import inspection
 
 #: Exit status after something forbidden was tried and reported.
 BREACH = 86
@@ -60,7 +60,7 @@ def main(pipe: int) -> None:
 
     if job["tensorflow"]:
         # Its threads and libraries are there before anything is refused: less that they could hide.
-        with notebook.importing():
+        with importing():
             import tensorflow  # noqa: F401
     folders = {name: [Path(p) for p in job[name]] for name in ("readable", "forbidden")}
     given = {name: job[name] for name in ("cpu_s", "memory_mb", "in_bubblewrap")}

@@ -18,8 +18,8 @@ from typing import Any
 
 from assignments.grader.authoring import source_notebook
 from assignments.grader.evaluation import Evaluation, evaluate
-from labkit import shipped
-from labkit.trace import write_aside
+from labkit.common import shipped
+from labkit.common.files import write_aside
 
 #: Where nbgrader takes submissions from: after the pre-check. What students handed in stays as it is.
 CHECKED = "checked"

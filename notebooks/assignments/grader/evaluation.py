@@ -7,7 +7,7 @@ tools go on working.
 
 What this does not cover: an answer that another person found; code that recognises the inputs of the hidden tests (they
 differ from the visible ones, and there are several). A pipeline's graph and its elements come from the student's side
-as two pieces of data, so code that replaces `labkit.assignments.inspection` can show the one and run the other. Native
+as two pieces of data, so code that replaces `labkit.course.inspection` can show the one and run the other. Native
 code that tries to read files past Python does not get them where bubblewrap or Landlock is at hand, and gets no zero
 for trying: only Python's hook can tell what was meant. So it is with a program that is started, and with a socket of
 version 6: both are refused, and libraries try both without meaning harm.
