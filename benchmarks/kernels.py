@@ -33,9 +33,12 @@ from typing import Any
 
 import numpy as np
 
-from labkit import augment, ladder, memory, notebook, photos, records
+from labkit import notebook
+from labkit.course import ladder
 from labkit.offload import Decoder, Engine, Preprocessor
+from labkit.pipelines import augment, memory
 from labkit.reference import random
+from labkit.sources import photos, records
 
 SIDE = ladder.SIDE
 

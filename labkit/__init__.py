@@ -1,7 +1,7 @@
 """labkit: the instrument of the input-pipeline lab.
 
 ``import labkit`` is cheap: TensorFlow, matplotlib and pyopencl are imported by
-the rooms that need them, when they are first used.
+the packages that need them, when they are first used.
 """
 
 from __future__ import annotations
@@ -11,73 +11,45 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_ROOMS = (
-    "accelerators",
-    "assignments",
-    "augment",
-    "blindfold",
-    "card",
-    "causes",
-    "checks",
-    "charts",
-    "damage",
-    "diagnosis",
-    "differential",
-    "discrepancy",
-    "drills",
-    "exercises",
-    "explorers",
-    "grading",
-    "journal",
-    "knobs",
-    "ladder",
-    "measures",
-    "memory",
-    "notebook",
-    "offload",
-    "photos",
-    "perfetto",
-    "predictions",
-    "recorder",
-    "records",
-    "reference",
-    "results",
-    "scene",
-    "scale",
-    "simulate",
-    "sketch",
-    "speed",
-    "stack",
-    "storage",
-    "timeline",
-    "trace",
-    "variants",
-    "view",
-    "widget",
-    "xplane",
-)
-#: The names a notebook uses, and the room each lives in.
-_NAMES = {
-    "record": "recorder",
-    "measure": "recorder",
-    "Timeline": "timeline",
-    "Trace": "trace",
-    "draw": "view",
-    "compare": "view",
-    "show": "widget",
-    "check": "journal",
-    "try_it": "grading",
-    "setup": "notebook",
-    "submit": "results",
+#: The modules that notebooks use, by the package each is in.
+_MODULES = {
+    "card": ("card",),
+    "course": ("drills", "exercises", "explorers", "grading", "ladder", "predictions", "variants"),
+    "offload": ("offload",),
+    "pipelines": ("augment", "checks", "memory"),
+    "recording": ("accelerators", "measures", "recorder"),
+    "recording.tfdata": ("diagnosis",),
+    "simulate": ("capacity", "simulate"),
+    "sources": ("damage", "photos", "records", "storage"),
+    "timeline": ("perfetto",),
+    "views": ("autotune_chart", "charts", "discrepancy", "ladder_chart"),
 }
-__all__ = sorted([*_ROOMS, *_NAMES])
+#: The functions and types that notebooks use, and the module each is in.
+_NAMES = {
+    "Timeline": "timeline.timeline",
+    "Trace": "timeline.trace",
+    "check": "course.gradebook",
+    "compare": "views.static",
+    "cores": "common.environment",
+    "draw": "views.static",
+    "measure": "recording.recorder",
+    "record": "recording.recorder",
+    "setup": "notebook",
+    "show": "views.widget",
+    "submit": "course.handin",
+    "try_it": "course.grading",
+}
+_PLACES = {
+    name: package if package == name else f"{package}.{name}" for package, names in _MODULES.items() for name in names
+}
+__all__ = sorted([*_PLACES, *_NAMES])
 
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return getattr(importlib.import_module(f"labkit.{_NAMES[name]}"), name)
-    if name in _ROOMS:
-        return importlib.import_module(f"labkit.{name}")
+    if name in _PLACES:
+        return importlib.import_module(f"labkit.{_PLACES[name]}")
     raise AttributeError(f"labkit has no {name!r}; it offers: {', '.join(__all__)}")
 
 
