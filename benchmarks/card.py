@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
+import labkit
 from labkit import card
 from labkit.common import environment
 from labkit.sources import photos, records
@@ -121,7 +122,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=320, help="images of a variant in each round")
     arguments = parser.parse_args()
 
-    environment.setup()
+    labkit.setup()
     card.register()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+import labkit
 from labkit.common import environment
 from labkit.course import ladder
 from labkit.offload import Decoder, Engine, Preprocessor
@@ -209,7 +210,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8, help="batches of a pipeline in a round")
     arguments = parser.parse_args()
 
-    environment.setup()
+    labkit.setup()
     import simplejpeg
 
     cores = environment.cores()

@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import labkit
 from labkit.common import environment
 from labkit.course import ladder
 from labkit.recording import accelerators, recorder
@@ -75,7 +76,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=24, help="batches of a rung in each round")
     arguments = parser.parse_args()
 
-    environment.setup()
+    labkit.setup()
     album = photos.load()
     pipelines = ladder.build(album)
     images = arguments.steps * ladder.BATCH
