@@ -198,7 +198,7 @@ def assignments_grade(
     out: Annotated[Path | None, typer.Option(help="the table; grades.csv in build/assignments by default")] = None,
     workers: Annotated[int, typer.Option(help="submissions that run at the same time")] = 2,
 ) -> None:
-    """Check, run and grade every submission, each in a sandbox of its own, into one CSV."""
+    """Check, run and grade every submission, each in an isolated process of its own, into one CSV."""
     try:
         batch = _tool("assignments.grader.batch")
         course = _tool("assignments.grader.course").Course()

@@ -6,7 +6,7 @@
     python notebooks/build.py --solved DIR   write the solved notebooks to DIR, without outputs
 
 A source is ``notebooks/source/NN_verb_object.py`` in py:percent format. Two cells come from here:
-the *Open in Colab* badge and the bootstrap cell (see `notebooks/badges.py`). A cell tagged ``solution``
+the *Open in Colab* badge and the bootstrap cell (see ``badges.py``). A cell tagged ``solution``
 appears in the solved notebook only, in place of the cell tagged ``stub`` before it.
 """
 

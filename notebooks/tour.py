@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from execution import execute
-from labkit.notebook import setup
 from labkit.common.files import write_aside
+from labkit.notebook import setup
 
 
 def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:

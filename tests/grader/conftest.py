@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
 from assignments.grader import bubblewrap
 from assignments.grader.supervisor import Limits, StudentProcess
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
 @pytest.fixture(scope="session", params=["in bubblewrap", "without bubblewrap"])

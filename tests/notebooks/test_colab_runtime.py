@@ -235,7 +235,7 @@ def test_a_timeline_is_published_with_its_picture_under_colabs_widgets(machine):
 #: What touches packages in which Colab's versions differ from ours, and what no notebook touches in passing: ipywidgets
 #: and IPython below a view, TensorFlow's profiler below a recording. Everything else runs in the notebooks above.
 VERSIONED = {
-    "test_widget.py": "test_widget",
-    "test_live.py": "(test_live and (grows or interrupted))",
-    "test_recorder.py": "(test_recorder and (every_stage or both_clocks or nest or keras or naive))",
+    "views/test_widget.py": "test_widget",
+    "views/test_live.py": "(test_live and (grows or interrupted))",
+    "recording/test_recorder.py": "(test_recorder and (every_stage or both_clocks or nest or keras or naive))",
 }

@@ -16,8 +16,8 @@ import pytest
 from asked import asked
 
 from badges import badge, settings
-from labkit.course import grading
 from labkit.common.environment import importing
+from labkit.course import grading
 from labkit.offload.twins import has_device
 
 ROOT = Path(__file__).resolve().parents[2]
