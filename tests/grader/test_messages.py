@@ -12,7 +12,7 @@ from fractions import Fraction
 import nbformat
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -26,6 +26,7 @@ PLAIN = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(PLAIN)
 def test_plain_data_comes_back_as_it_was(value):
     back = messages.unpack(json.loads(json.dumps(messages.pack(value))))
@@ -103,3 +104,16 @@ def test_what_is_no_data_is_named_in_pythons_own_words():
     stand_in = messages.unpack(messages.pack(object()))
     with pytest.raises(TypeError, match="'object' and 'int'"):
         stand_in - 1
+
+
+def test_a_small_message_makes_no_large_value():
+    """Neither an array of many rows without bytes, nor a set whose entries are all compared with each other."""
+    with pytest.raises(ValueError, match="not in the format of replies"):
+        messages.unpack({"a": ["d", [10**12, 0], ""]})
+    with pytest.raises(ValueError, match="not in the format of replies"):
+        messages.unpack({"a": ["d", [0, 10**6, 10**6], ""]})
+    alike = [(2**61 - 1) * n for n in range(100_000)]
+    for message in ({"s": alike}, {"d": [[n, None] for n in alike]}):
+        assert isinstance(messages.unpack(message), messages.Opaque)
+    stand_ins = messages.unpack({"l": [messages.pack(object())] * 10_000})
+    assert len({type(stand_in) for stand_in in stand_ins}) == 1

@@ -530,7 +530,7 @@ def test_each_cell_is_compared_once_however_many_lost_their_mark(sources, tmp_pa
     for cell in notebook.cells:
         cell.metadata = {}
     notebook.cells += [nbformat.v4.new_code_cell(f"x = {n}", id=f"n{n}") for n in range(100)]
-    read, plain = [], checks._plain
-    monkeypatch.setattr(checks, "_plain", lambda source: read.append(source) or plain(source))
+    read, plain = [], checks.comparable
+    monkeypatch.setattr(checks, "comparable", lambda source: read.append(source) or plain(source))
     assert checked(sources, tmp_path, notebook, roster.PS3).status == "repaired"
     assert max(read.count(f"x = {n}") for n in range(100)) == 1
