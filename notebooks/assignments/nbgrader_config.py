@@ -9,12 +9,6 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from assignments.grader.course import CHECKED, Course, preprocessors
+from assignments.grader.course import Course
 
-c = get_config()  # noqa: F821 - nbgrader defines it
-c.CourseDirectory.root = str(Course().root)
-c.CourseDirectory.course_id = "input_pipelines"
-c.CourseDirectory.submitted_directory = CHECKED
-c.Exchange.root = str(Course().root / "exchange")
-c.Autograde.autograde_preprocessors = list(preprocessors())
-c.OverwriteCells.add_missing_cells = True
+Course().configure(get_config())  # noqa: F821 - nbgrader defines it

@@ -541,3 +541,16 @@ def test_nothing_outside_is_changed(installation, in_bubblewrap, way):
     assert (facts(inside), facts(outside)) == before
     following = grader(["x = 1"], in_bubblewrap, **options)
     assert json.loads(following.communicate(timeout=60)[0].split(maxsplit=1)[1]) == [[None], [""]]
+
+
+def test_where_no_process_starts_the_machine_is_at_fault_and_no_student(installation, in_bubblewrap):
+    folder, options = installation
+    broken = folder / "notebooks" / "assignments" / "grader" / "code_runner.py"
+    before = broken.read_text()
+    try:
+        broken.write_text("raise SystemExit(3)")
+        output, errors = grader(["x = 1"], in_bubblewrap, **options).communicate(timeout=60)
+    finally:
+        broken.write_text(before)
+    assert not output
+    assert "RuntimeError: a student's process ended its own process (exit status 3) while it started" in errors

@@ -24,6 +24,7 @@ from typing import Any
 
 from assignments.grader import isolation, messages
 from labkit.common.environment import importing
+from labkit.common.processes import die_with_parent
 from labkit.course import inspection
 
 #: Exit status after something forbidden was tried and reported.
@@ -51,7 +52,7 @@ def main(pipe: int) -> None:
     os.close(pipe)
     job = json.loads(connection.recv_bytes())
     if not job["in_bubblewrap"]:
-        isolation.die_with_parent(job["parent"])
+        die_with_parent(job["parent"])
     send, leave, encode = connection.send_bytes, os._exit, json.dumps
 
     def report(what: str, sentence: str) -> None:

@@ -63,39 +63,43 @@ def evaluate(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = N
     code = [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     own = [(i, cell.source) for i, cell in code if not _is_test(cell)]
     tests = [(cell.metadata["nbgrader"]["grade_id"], cell.source) for _, cell in code if _is_test(cell)]
-    judged, allowed = Evaluation(), limits or Limits()
+    evaluation, allowed = Evaluation(), limits or Limits()
     needs = any("tensorflow" in source for _, source in [*own, *tests])
     allowed = allowed.with_tensorflow() if needs else allowed
     try:
         with StudentProcess([], forbidden, allowed, needs) as student:
-            judged.protections = student.protections
+            evaluation.protections = student.protections
             for place, cell in code:
                 if _is_test(cell):
-                    judged.failures[cell.metadata["nbgrader"]["grade_id"]] = _test(cell.source, student)
+                    evaluation.failures[cell.metadata["nbgrader"]["grade_id"]] = _test(cell.source, student)
                     continue
                 student.run(cell.source)
-                judged.printed[place] = student.printed[-1]
+                evaluation.printed[place] = student.printed[-1]
                 if student.errors[-1]:
-                    judged.errors[place] = _words(student.errors[-1])
+                    evaluation.errors[place] = _words(student.errors[-1])
             # A test holds at its own place, where a name may be used for something else later, or at the end, where a
             # cell that was moved has run.
             for grade_id, source in tests:
-                if judged.failures[grade_id]:
-                    judged.failures[grade_id] = _test(source, student)
-        _explain(judged, own)
+                if evaluation.failures[grade_id]:
+                    evaluation.failures[grade_id] = _test(source, student)
+        _explain(evaluation, own)
     except Stopped as stop:
-        judged.stopped = str(stop)
-        judged.failures = {grade_id: f"the code {stop}" for grade_id, _ in tests}
-    return judged
+        evaluation.stopped = str(stop)
+        evaluation.failures = {grade_id: f"the code {stop}" for grade_id, _ in tests}
+    return evaluation
 
 
-def _explain(judged: Evaluation, own: Sequence[tuple[int, str]]) -> None:
+def _explain(evaluation: Evaluation, own: Sequence[tuple[int, str]]) -> None:
     """Where a name is missing because its cell failed, say how that failed."""
-    for grade_id, failed in judged.failures.items():
+    for grade_id, failed in evaluation.failures.items():
         missing = re.fullmatch(r"name '(\w+)' is not defined", failed or "")
         if missing:
-            said = [judged.errors[i] for i, text in own if i in judged.errors and re.search(rf"\b{missing[1]}\b", text)]
-            judged.failures[grade_id] = f"{failed}: its cell ended with {said[-1][:200]!r}" if said else failed
+            said = [
+                evaluation.errors[i]
+                for i, text in own
+                if i in evaluation.errors and re.search(rf"\b{missing[1]}\b", text)
+            ]
+            evaluation.failures[grade_id] = f"{failed}: its cell ended with {said[-1][:200]!r}" if said else failed
 
 
 def _words(error: Any) -> str:

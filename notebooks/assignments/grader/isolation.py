@@ -25,7 +25,6 @@ import ctypes
 import errno
 import os
 import resource
-import signal
 import socket
 import stat
 import struct
@@ -85,14 +84,6 @@ def isolate(
         guard_processes=not holds["system calls"],
     )
     return holds
-
-
-def die_with_parent(parent: int) -> None:
-    """End this process when its parent ends, even if that was killed (Linux); at once if it is gone already."""
-    if sys.platform == "linux":
-        _libc().prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def python_folders() -> list[Path]:
@@ -183,7 +174,8 @@ _REFUSED = """
     rt_sigqueueinfo rt_tgsigqueueinfo connect bind io_uring_setup mount umount2 pivot_root chroot move_mount open_tree
     fsopen mount_setattr unshare setns bpf perf_event_open keyctl add_key request_key setpriority ioprio_set
     sched_setparam sched_setscheduler sched_setattr migrate_pages move_pages memfd_create memfd_secret shmget msgget
-    semget mq_open
+    semget mq_open settimeofday clock_settime adjtimex clock_adjtime reboot kexec_load kexec_file_load init_module
+    finit_module delete_module swapon swapoff sethostname setdomainname acct iopl ioperm syslog
 """.split()
 #: System calls that change what stands beside a file's content. Landlock does not know them.
 _CHANGES = """

@@ -120,6 +120,8 @@ class StudentProcess:
     ------
     Stopped
         If a cell did what is not allowed.
+    RuntimeError
+        If the process does not start.
     """
 
     def __init__(
@@ -161,17 +163,20 @@ class StudentProcess:
             raise
         self._watched = psutil.Process(self.process.pid)
         try:
-            self.protections: dict[str, bool] = self._ask(
-                "while it started",
-                parent=os.getpid(),
-                home=str(self.home),
-                readable=[str(path) for path in readable],
-                forbidden=[str(path) for path in forbidden],
-                tensorflow=tensorflow,
-                cpu_s=limits.cpu_s,
-                memory_mb=limits.memory_mb,
-                in_bubblewrap=self._in_bubblewrap,
-            )["value"]
+            try:
+                self.protections: dict[str, bool] = self._ask(
+                    "while it started",
+                    parent=os.getpid(),
+                    home=str(self.home),
+                    readable=[str(path) for path in readable],
+                    forbidden=[str(path) for path in forbidden],
+                    tensorflow=tensorflow,
+                    cpu_s=limits.cpu_s,
+                    memory_mb=limits.memory_mb,
+                    in_bubblewrap=self._in_bubblewrap,
+                )["value"]
+            except Stopped as stop:  # nothing of the student's has run yet: it is this machine's fault
+                raise RuntimeError(f"a student's process {stop}") from None
             with contextlib.suppress(psutil.Error):  # bubblewrap's own processes stand before it
                 self._watched = [self._watched, *self._watched.children(recursive=True)][-1]
             for source in cells:
