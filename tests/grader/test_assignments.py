@@ -116,7 +116,7 @@ def test_a_released_notebook_is_valid_and_runs_in_the_first_cell(released):
         nbformat.validate(nbformat.from_dict(notebook))
 
 
-def test_plain_nbgrader_tests_hold_without_the_sandbox(course):
+def test_plain_nbgrader_tests_hold_without_the_grader(course):
     """The same cells, run by nobody but Python: nbgrader's own tools need nothing of labkit's grader."""
     for name in (roster.PS1, roster.PS3):
         names: dict = {}

@@ -43,7 +43,7 @@ class Row:
     scores : dict of str to float
         Points of each exercise, as ``{"1.1": 20.0}``.
     sentence : str
-        For the instructor: what was found, mended, stopped; which tests fail.
+        For the instructor: what was found, put right, stopped; which tests fail.
     """
 
     student: str
@@ -238,8 +238,8 @@ def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Che
          "front, . @ - only: rename it"),
         (trouble and not submission.notebooks, "unreadable", f"its folder cannot be read ({trouble})"),
         (not files, "missing", "nothing was handed in for this set"),
-        (all(map(os.path.islink, files)), "unreadable", f"{first} is a link, not what was handed in"),
-        (not submission.notebooks, "unreadable", f"{first} is no notebook (.ipynb)"),
+        (all(map(os.path.islink, files)), "unreadable", f"the file {first} is a link, not what was handed in"),
+        (not submission.notebooks, "unreadable", f"the file {first} is no notebook (.ipynb)"),
         (submission.set_name not in sources, "wrong set", "the name of the file or its folder tells no set; there are: "
          + ", ".join(sources)),
     ]  # fmt: skip

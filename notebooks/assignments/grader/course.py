@@ -18,41 +18,31 @@ from typing import Any
 
 from assignments.grader.authoring import source_notebook
 from assignments.grader.evaluation import Evaluation, evaluate
-from labkit.common import shipped
 from labkit.common.files import write_aside
 
 #: Where nbgrader takes submissions from: after the pre-check. What students handed in stays as it is.
 CHECKED = "checked"
+CHECKOUT = Path(__file__).resolve().parents[3]
+_SETS = CHECKOUT / "notebooks" / "assignments"
 
 
 class Course:
-    """The problem sets of a checkout, and the folder in which nbgrader works on them.
+    """The problem sets of this checkout, and the folder in which nbgrader works on them.
 
     Parameters
     ----------
-    sources : Path, optional
-        Folder of ``ps*.py`` and ``nbgrader_config.py``; ``notebooks/assignments`` of the checkout by default.
     root : Path, optional
         nbgrader's course folder; ``build/assignments`` of the checkout by default.
 
     Raises
     ------
-    ValueError
-        If there are no problem sets.
     ImportError
         If nbgrader is not installed.
     """
 
-    def __init__(self, sources: Path | None = None, root: Path | None = None) -> None:
-        checkout = shipped.checkout()
-        if checkout is None and (sources is None or root is None):
-            raise ValueError("assignments need a checkout of the lab, not only the installed package: clone it first")
-        self.checkout = checkout or Path.cwd()
-        self.sources = Path(sources or checkout / "notebooks" / "assignments").resolve()
-        self.root = Path(root or checkout / "build" / "assignments").resolve()
-        self.files = {path.stem: path for path in sorted(self.sources.glob("ps*.py"))}
-        if not self.files:
-            raise ValueError(f"{self.sources} has no problem sets; allowed: a folder of ps1_….py, ps2_….py and so on")
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = Path(root or CHECKOUT / "build" / "assignments").resolve()
+        self.files = {path.stem: path for path in sorted(_SETS.glob("ps*.py"))}
         try:
             import jupytext  # noqa: F401
             import nbgrader  # noqa: F401
@@ -63,7 +53,7 @@ class Course:
     def notebook(self, name: str) -> Any:
         """Return the source notebook of a set."""
         if name not in self._notebooks:
-            self._notebooks[name] = source_notebook(self.files[name], self.checkout)
+            self._notebooks[name] = source_notebook(self.files[name], CHECKOUT)
         return self._notebooks[name]
 
     def notebooks(self) -> dict[str, Any]:
@@ -73,8 +63,8 @@ class Course:
     def forbidden(self, submissions: Path | None = None) -> list[Path]:
         """Return what no student's process may even try to read."""
         # The answers are also in the checkout's history, and in its tests.
-        beside = [self.checkout / ".git", self.checkout / "tests"]
-        return [self.sources, self.root, *beside, *([submissions.resolve()] if submissions else [])]
+        beside = [CHECKOUT / ".git", CHECKOUT / "tests"]
+        return [_SETS, self.root, *beside, *([submissions.resolve()] if submissions else [])]
 
     def write_sources(self) -> None:
         """Write the source notebooks where nbgrader looks for them."""

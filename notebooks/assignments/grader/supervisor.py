@@ -140,29 +140,11 @@ class StudentProcess:
         self.home = Path(tempfile.mkdtemp(prefix="labkit-student-")).resolve()
         self._end, self._files_seen, self._spent_s = time.monotonic() + limits.whole_s, 0.0, 0.0
         self._in_bubblewrap = bubblewrap.works() if in_bubblewrap is None else in_bubblewrap
+        self._ending = contextlib.ExitStack()  # what comes last goes first
+        self._ending.callback(_delete, self.home)
         readable = [*isolation.python_folders(), _LABKIT, _GRADER]
-        self._connection, theirs = multiprocessing.Pipe()
-        start = [sys.executable, "-c", _START, str(theirs.fileno()), str(_GRADER.parent.parent)]
-        if self._in_bubblewrap:
-            start = [*bubblewrap.command(self.home, readable, forbidden), *start]
-        self._talking = concurrent.futures.ThreadPoolExecutor(1)
         try:
-            with theirs:
-                self.process = subprocess.Popen(
-                    start,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd=self.home,
-                    env=_environment(self.home),
-                    start_new_session=True,
-                    pass_fds=[theirs.fileno()],
-                )
-        except BaseException:
-            shutil.rmtree(self.home, ignore_errors=True)
-            raise
-        self._watched = psutil.Process(self.process.pid)
-        try:
+            self._launch(bubblewrap.command(self.home, readable, forbidden) if self._in_bubblewrap else [])
             try:
                 self.protections: dict[str, bool] = self._ask(
                     "while it started",
@@ -184,6 +166,26 @@ class StudentProcess:
         except BaseException:
             self.close()
             raise
+
+    def _launch(self, before: list[str]) -> None:
+        """Start Python behind the words of bubblewrap, if there are any; keep one end of a pipe."""
+        self._connection, theirs = multiprocessing.Pipe()
+        self._ending.enter_context(self._connection)
+        self._talking = concurrent.futures.ThreadPoolExecutor(1)
+        self._ending.callback(self._talking.shutdown)
+        with theirs:
+            self.process = subprocess.Popen(
+                [*before, sys.executable, "-c", _START, str(theirs.fileno()), str(_GRADER.parent.parent)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=self.home,
+                env=_environment(self.home),
+                start_new_session=True,
+                pass_fds=[theirs.fileno()],
+            )
+        self._watched = psutil.Process(self.process.pid)
+        self._ending.callback(self._kill)
 
     def __enter__(self) -> StudentProcess:
         """Return itself."""
@@ -322,16 +324,16 @@ class StudentProcess:
             return f"crashed its process ({name}) {stage}"
         return f"ended its own process (exit status {code}) {stage}"
 
-    def close(self) -> None:
-        """End the process with all that it started, and delete its folder."""
+    def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         with contextlib.suppress(psutil.Error):  # bubblewrap goes before what it has started
             self._watched.wait(_ENDING_S)
-        self._talking.shutdown()
-        self._connection.close()
-        _delete(self.home)
+
+    def close(self) -> None:
+        """End the process with all that it started, and delete its folder."""
+        self._ending.close()
 
 
 def _talk(connection: Connection, data: bytes) -> bytes:
