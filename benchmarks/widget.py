@@ -30,7 +30,7 @@ THREADS, IMAGES = 8, 32
 
 def spans(count: int, seed: int = 0) -> Any:
     """Return a trace of about `count` spans: eight workers at photos, and a consumer that waits and trains."""
-    from labkit.trace import CATEGORIES, Thread, Trace
+    from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
     rng = np.random.default_rng(seed)
     images = count // (THREADS * (len(OPS) + 1))
@@ -74,7 +74,7 @@ def spans(count: int, seed: int = 0) -> Any:
 CELLS = {
     "prepare": f"""import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "benchmarks")!r}]
 import labkit, numpy as np
-from labkit.trace import CATEGORIES
+from labkit.timeline.trace import CATEGORIES
 from widget import spans
 small, large = spans(100_000), spans(1_000_000)
 print(len(small), len(large))
@@ -196,7 +196,7 @@ def main() -> None:
     words.add_argument("--redraws", type=int, default=120, help="steps of the zoom and pan sequence")
     words.add_argument("--limit", type=float, default=60, help="seconds given to each of the others")
     given = words.parse_args()
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
     import nbformat
     from browser import CHROMIUM, QUIET_FLAGS, Lab
     from playwright.sync_api import sync_playwright

@@ -1,0 +1,317 @@
+"""Spans on one clock: the type that every recording, prediction and picture shares.
+
+A `Trace` is a table of time spans. It is columnar (NumPy arrays), its clock is
+int64 nanoseconds since the Unix epoch, and it needs the standard library and
+NumPy only. Whoever makes one, the profiler or a model, says so in
+``meta["origin"]``; nothing to the right of this type needs to know more.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from labkit.common.files import write_aside
+
+#: What a span was spent on. ``wait`` and ``train`` belong to the consumer,
+#: ``kernel`` and ``copy`` to a device, the others to the input pipeline.
+CATEGORIES = (
+    "wait",
+    "train",
+    "read",
+    "decode",
+    "resize",
+    "map",
+    "batch",
+    "iterator",
+    "copy",
+    "kernel",
+    "other",
+)
+
+#: Who owns a thread of the trace.
+THREAD_KINDS = ("consumer", "pipeline", "device", "host")
+
+#: Where a trace comes from; every view prints this word.
+ORIGINS = ("measured", "modelled")
+
+_FORMAT = "labkit-trace-1"
+
+
+class Thread(NamedTuple):
+    """One row of the timeline: its name and its kind (one of `THREAD_KINDS`)."""
+
+    name: str
+    kind: str
+
+
+class Span(NamedTuple):
+    """One span, for reading one by one; `Trace` itself stores columns."""
+
+    thread: str
+    name: str
+    category: str
+    start_ns: int
+    duration_ns: int
+    step: int
+
+    @property
+    def end_ns(self) -> int:
+        """End of the span in nanoseconds since the epoch."""
+        return self.start_ns + self.duration_ns
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A columnar table of spans, sorted by start (longer spans first on ties).
+
+    Parameters
+    ----------
+    start_ns, duration_ns : ndarray of int64, shape (n,)
+        Start since the Unix epoch, and length, both in nanoseconds.
+    name, thread : ndarray of int32, shape (n,)
+        Indices into `names` and `threads`.
+    category : ndarray of int8, shape (n,)
+        Indices into `CATEGORIES`.
+    step : ndarray of int32, shape (n,)
+        Step (batch) number where the producer of the trace knows it, else -1.
+    names : tuple of str
+    threads : tuple of Thread
+    meta : dict
+        JSON-ready facts about the run. ``origin`` is always there, one of
+        `ORIGINS`; the recorder documents the others.
+
+    Raises
+    ------
+    ValueError
+        If columns differ in length, have a wrong dtype, hold an index out of range or a negative
+        duration, or ``meta["origin"]`` is missing or unknown.
+    """
+
+    start_ns: np.ndarray
+    duration_ns: np.ndarray
+    name: np.ndarray
+    thread: np.ndarray
+    category: np.ndarray
+    step: np.ndarray
+    names: tuple[str, ...]
+    threads: tuple[Thread, ...]
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    _DTYPES: ClassVar[dict[str, type]] = {
+        "start_ns": np.int64,
+        "duration_ns": np.int64,
+        "name": np.int32,
+        "thread": np.int32,
+        "category": np.int8,
+        "step": np.int32,
+    }
+
+    def __post_init__(self) -> None:
+        """Check the columns and put them in order."""
+        for column, dtype in self._DTYPES.items():
+            values = getattr(self, column)
+            if not isinstance(values, np.ndarray) or values.dtype != dtype or values.ndim != 1:
+                raise ValueError(f"{column} must be a one-dimensional array of {dtype.__name__}, got {values!r:.60}")
+            if len(values) != len(self.start_ns):
+                raise ValueError(f"{column} has {len(values)} rows, start_ns has {len(self.start_ns)}")
+        if self.meta.get("origin") not in ORIGINS:
+            raise ValueError(f"meta['origin'] is {self.meta.get('origin')!r}; allowed: {', '.join(ORIGINS)}")
+        for thread in self.threads:
+            if thread.kind not in THREAD_KINDS:
+                raise ValueError(
+                    f"thread {thread.name!r} is of kind {thread.kind!r}; allowed: {', '.join(THREAD_KINDS)}"
+                )
+        if not len(self):
+            return
+        if self.duration_ns.min() < 0:
+            raise ValueError(f"duration_ns holds {self.duration_ns.min()}; a span lasts 0 ns or longer")
+        for column, size in (("name", len(self.names)), ("thread", len(self.threads)), ("category", len(CATEGORIES))):
+            values = getattr(self, column)
+            if values.min() < 0 or values.max() >= size:
+                raise ValueError(f"{column} holds an index outside 0..{size - 1}: {values.min()}..{values.max()}")
+        later, longer = np.diff(self.start_ns), np.diff(self.duration_ns)
+        if ((later < 0) | ((later == 0) & (longer > 0))).any():
+            order = np.lexsort((-self.duration_ns, self.start_ns))
+            for column in self._DTYPES:
+                object.__setattr__(self, column, getattr(self, column)[order])
+
+    @classmethod
+    def from_spans(cls, spans: Iterable[Span], kinds: Mapping[str, str] | None = None, **meta: Any) -> Trace:
+        """Build a trace from single spans: for models, tests and small examples.
+
+        Parameters
+        ----------
+        spans : iterable of Span
+        kinds : mapping of thread name to kind, optional
+            A thread that is not named here is of kind ``pipeline``.
+        **meta
+            Becomes `meta`; ``origin`` defaults to ``"modelled"``.
+        """
+        kinds = dict(kinds or {})
+        spans = list(spans)
+        for span in spans:
+            if span.category not in CATEGORIES:
+                raise ValueError(f"span {span.name!r} has category {span.category!r}; allowed: {', '.join(CATEGORIES)}")
+        names = tuple(dict.fromkeys(s.name for s in spans))
+        threads = tuple(dict.fromkeys([*kinds, *(s.thread for s in spans)]))
+        name_id = {n: i for i, n in enumerate(names)}
+        thread_id = {t: i for i, t in enumerate(threads)}
+        return cls(
+            start_ns=np.array([s.start_ns for s in spans], np.int64),
+            duration_ns=np.array([s.duration_ns for s in spans], np.int64),
+            name=np.array([name_id[s.name] for s in spans], np.int32),
+            thread=np.array([thread_id[s.thread] for s in spans], np.int32),
+            category=np.array([CATEGORIES.index(s.category) for s in spans], np.int8),
+            step=np.array([s.step for s in spans], np.int32),
+            names=names,
+            threads=tuple(Thread(t, kinds.get(t, "pipeline")) for t in threads),
+            meta={"origin": "modelled", **meta},
+        )
+
+    def __len__(self) -> int:
+        """Return the number of spans."""
+        return len(self.start_ns)
+
+    def __iter__(self) -> Iterator[Span]:
+        """Yield the spans one by one, by start."""
+        for i in range(len(self)):
+            yield Span(
+                self.threads[self.thread[i]].name,
+                self.names[self.name[i]],
+                CATEGORIES[self.category[i]],
+                int(self.start_ns[i]),
+                int(self.duration_ns[i]),
+                int(self.step[i]),
+            )
+
+    def __repr__(self) -> str:
+        """Return origin, size and length on one line."""
+        size = f"{len(self):,} spans, {len(self.threads)} threads, {self.span_ns / 1e6:,.1f} ms"
+        return f"Trace({self.meta['origin']}, {size})"
+
+    @property
+    def end_ns(self) -> np.ndarray:
+        """End of every span, int64 nanoseconds."""
+        return self.start_ns + self.duration_ns
+
+    @property
+    def span_ns(self) -> int:
+        """Nanoseconds from the first start to the last end; 0 for an empty trace."""
+        return int(self.end_ns.max() - self.start_ns[0]) if len(self) else 0
+
+    def select(self, category: str | None = None, kind: str | None = None, name: str | None = None) -> np.ndarray:
+        """Return a boolean mask, shape (n,), of the spans that match every given word.
+
+        Raises
+        ------
+        ValueError
+            If `category` or `kind` is not a known word.
+        """
+        mask = np.ones(len(self), bool)
+        if category is not None:
+            if category not in CATEGORIES:
+                raise ValueError(f"category is {category!r}; allowed: {', '.join(CATEGORIES)}")
+            mask &= self.category == CATEGORIES.index(category)
+        if kind is not None:
+            if kind not in THREAD_KINDS:
+                raise ValueError(f"kind is {kind!r}; allowed: {', '.join(THREAD_KINDS)}")
+            mask &= np.array([t.kind == kind for t in self.threads], bool)[self.thread]
+        if name is not None:
+            mask &= np.array([n == name for n in self.names], bool)[self.name]
+        return mask
+
+    def where(self, mask: np.ndarray) -> Trace:
+        """Return the spans for which `mask` (bool, shape (n,)) is true; tables and meta are kept."""
+        columns = {c: getattr(self, c)[mask] for c in self._DTYPES}
+        return Trace(**columns, names=self.names, threads=self.threads, meta=dict(self.meta))
+
+    def slice(self, start_ns: int, end_ns: int) -> Trace:
+        """Return the spans that touch ``[start_ns, end_ns)``, cut to it.
+
+        Raises
+        ------
+        ValueError
+            If `end_ns` is before `start_ns`.
+        """
+        if end_ns < start_ns:
+            raise ValueError(f"end_ns is {end_ns}, before start_ns {start_ns}")
+        inside = self.where((self.start_ns < end_ns) & ((self.end_ns > start_ns) | (self.start_ns >= start_ns)))
+        start = np.maximum(inside.start_ns, start_ns)
+        duration = np.minimum(inside.end_ns, end_ns) - start
+        columns = {c: getattr(inside, c) for c in self._DTYPES} | {"start_ns": start, "duration_ns": duration}
+        return Trace(**columns, names=self.names, threads=self.threads, meta=dict(self.meta))
+
+    @classmethod
+    def merge(cls, *traces: Trace) -> Trace:
+        """Put several traces of one origin on one clock; equal threads become one row.
+
+        `meta` is that of the first trace; what is one trace's to hide stays hidden.
+
+        Raises
+        ------
+        ValueError
+            If no trace is given, or measured and modelled ones are mixed.
+        """
+        if not traces:
+            raise ValueError("merge needs at least one trace, got none")
+        origins = {t.meta["origin"] for t in traces}
+        if len(origins) > 1:
+            raise ValueError(f"origins {sorted(origins)} cannot be merged: measured and modelled spans stay apart")
+        names = tuple(dict.fromkeys(n for t in traces for n in t.names))
+        threads = tuple(dict.fromkeys(x for t in traces for x in t.threads))
+        columns: dict[str, list[np.ndarray]] = {c: [] for c in cls._DTYPES}
+        for t in traces:
+            new_name = np.array([names.index(n) for n in t.names] or [0], np.int32)
+            new_thread = np.array([threads.index(x) for x in t.threads] or [0], np.int32)
+            for c in cls._DTYPES:
+                values = getattr(t, c)
+                columns[c].append(
+                    {"name": new_name, "thread": new_thread}[c][values] if c in ("name", "thread") else values
+                )
+        return cls(
+            **{c: np.concatenate(v) for c, v in columns.items()},
+            names=names,
+            threads=threads,
+            meta=dict(traces[0].meta),
+        )
+
+    # -- files ---------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the trace as JSON (gzip when the name ends in ``.gz``), aside and renamed."""
+        document = {
+            "format": _FORMAT,
+            "meta": self.meta,
+            "names": self.names,
+            "threads": self.threads,
+            "columns": {c: getattr(self, c).tolist() for c in self._DTYPES},
+        }
+        return write_aside(path, json.dumps(document))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Trace:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is not a saved trace; the sentence names it.
+        """
+        raw = Path(path).read_bytes()
+        try:
+            document = json.loads(gzip.decompress(raw) if str(path).endswith(".gz") else raw)
+            if document["format"] != _FORMAT:
+                raise ValueError(f"format {document['format']!r}")
+            columns = {c: np.array(document["columns"][c], dtype) for c, dtype in cls._DTYPES.items()}
+            threads = tuple(Thread(*t) for t in document["threads"])
+            return cls(**columns, names=tuple(document["names"]), threads=threads, meta=document["meta"])
+        except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
+            raise ValueError(f"{path} is not a trace saved by labkit ({_FORMAT}): {error}") from error
