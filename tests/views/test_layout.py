@@ -212,7 +212,7 @@ def test_a_timeline_alone_has_the_same_spans_with_lanes_for_threads():
 
 def test_only_the_window_is_there():
     trace = job(window_ns=[10**18 + 5 * MS, 10**18 + 20 * MS])
-    assert Read(Scene([trace]).encode()).spans() == rows_of(trace.slice(*trace.meta["window_ns"]))
+    assert Read(Scene([trace]).encode()).spans() == rows_of(trace.slice(*trace.run.window_ns))
 
 
 def test_an_empty_trace_has_an_empty_lane():
