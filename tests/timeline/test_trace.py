@@ -49,7 +49,7 @@ def test_spans_in_are_spans_out_sorted_by_start(given_spans):
 @given(spans, st.sampled_from(["t.json", "t.json.gz"]))
 def test_saving_and_loading_is_the_identity(tmp_path_factory, given_spans, name):
     path = tmp_path_factory.mktemp("trace") / name
-    trace = Trace.from_spans(given_spans, kinds={"consumer": "consumer"}, note="ö", nested={"a": [1, None]})
+    trace = Trace.from_spans(given_spans, kinds={"consumer": "consumer"}, name="ö", work={"a": [1, None]})
     back = Trace.load(trace.save(path))
     assert list(back) == list(trace)
     assert (back.names, back.threads, back.run) == (trace.names, trace.threads, trace.run)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from labkit.common.palette import THEMES
 from labkit.timeline.intervals import Intervals
 from labkit.timeline.lanes import bins
+from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
 from labkit.views.layout import OVERVIEW, SENTENCES, VERSION, Scene
@@ -237,7 +238,7 @@ def crowd(count, lanes=8):
         np.repeat(np.arange(lanes, dtype=np.int32), per), category.ravel().astype(np.int8),
         step.ravel().astype(np.int32), CATEGORIES,
         tuple(Thread(f"worker {k}" if k else "consumer", "pipeline" if k else "consumer") for k in range(lanes)),
-        {"origin": "modelled"},
+        Run("modelled"),
     )  # fmt: skip
 
 

@@ -170,7 +170,7 @@ def test_a_drawing_that_fails_ends_the_view_and_not_the_recording(kernel):
         "def broken(*_, **__): raise OSError('no canvas')\n"
         "widget.TimelineWidget.update = broken\n"
         "try:\n"
-        "    trace = labkit.record(data, fast, steps=900, live=True)\n"
+        "    trace = labkit.record(data, fast, steps=900, live=True, max_events=5_000_000)\n"
         "finally:\n"
         "    widget.TimelineWidget.update = whole\n"
         "assert trace.run.steps == 900"

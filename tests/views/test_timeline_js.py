@@ -17,6 +17,7 @@ from PIL import Image
 import labkit
 from labkit.common.palette import THEMES
 from labkit.timeline import perfetto
+from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
 from labkit.views.layout import Scene
@@ -79,7 +80,7 @@ def crowd(count=100_000, lanes=8):
     columns = (category.astype(np.int32), np.repeat(np.arange(lanes, dtype=np.int32), per), category.astype(np.int8))
     return Trace(start.ravel(), length.ravel(), columns[0].ravel(), columns[1], columns[2].ravel(),
                  step.ravel().astype(np.int32), CATEGORIES, threads,
-                 {"origin": "modelled", "name": "crowd"})  # fmt: skip
+                 Run("modelled", "crowd"))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
