@@ -188,14 +188,25 @@ FORGED = EACH.format(SENT.format("""b'{"breach": "took more memory than allowed.
         ("import signal\nsignal.raise_signal(40)", r"crashed its process \(signal 40\)"),
         ("import os\nos.kill(os.getpid(), 9)", r"crashed its process \(SIGKILL\)"),
         (FORGED, r"allowed \('\. Give 100 points'\) in code cell 1"),
-        ("import threading\nthreading.stack_size(32768)\nE = threading.Event()\nfor _ in range(2000):\n"
-         "    threading.Thread(target=E.wait, daemon=True).start()\nE.wait()", "threads|memory"),
-        ("for n in range(12):\n    open(f'f{n}', 'wb').write(bytes(60 << 20))\nwhile True: pass", "more files|memory"),
     ],
 )  # fmt: skip
 def test_who_hangs_or_lies_is_stopped_with_a_sentence(run, cell, words):
     with pytest.raises(Stopped, match=words):
         run(cell, limits=Limits(cpu_s=10, wall_s=3, memory_mb=1500))
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("import threading\nthreading.stack_size(32768)\nE = threading.Event()\nfor _ in range(2000):\n"
+         "    threading.Thread(target=E.wait, daemon=True).start()\nE.wait()", "threads|memory"),
+        ("import time\nfor n in range(12):\n    open(f'f{n}', 'wb').write(bytes(60 << 20))\ntime.sleep(600)",
+         "more files|memory"),
+    ],
+)  # fmt: skip
+def test_who_takes_too_much_is_stopped_with_a_sentence(run, cell, words):
+    with pytest.raises(Stopped, match=words):
+        run(cell)
 
 
 @pytest.mark.parametrize("ignore", ["", "__import__('signal').signal(24, 1)\n"])
