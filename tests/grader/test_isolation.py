@@ -209,6 +209,31 @@ def test_who_takes_too_much_is_stopped_with_a_sentence(run, cell, words):
         run(cell)
 
 
+@needs_linux
+@pytest.mark.parametrize(
+    ("deed", "words"),
+    [
+        ("for n in range(12):\n    libc.fallocate(os.open(f'f{n}', os.O_CREAT | os.O_WRONLY), 1, ctypes.c_long(0), "
+         "ctypes.c_long(60 << 20))", "wrote more files than allowed"),
+        ("for _ in range(30):\n    os.mkdir('d' * 200)\n    os.chdir('d' * 200)", "cannot be counted"),
+    ],
+    ids=["behind the end", "too deep"],
+)  # fmt: skip
+def test_files_are_counted_wherever_they_hide(run, deed, words):
+    with pytest.raises(Stopped, match=words):
+        run(f"{NATIVE}import time\n{deed}\ntime.sleep(600)")
+
+
+def test_a_folder_that_nobody_may_read_is_no_place_to_hide(installation, in_bubblewrap):
+    """Except from root, who counts what is in it; afterwards it is gone."""
+    _, options = installation
+    deed = "import os, time\nos.mkdir('d', 0o300)\nos.mkdir('d/e', 0)\ntime.sleep(2.5)"
+    more = f"print(student.home, flush=True)\ntry: student.run({deed!r})\nfinally: student.close()"
+    output, errors = grader([], in_bubblewrap, more, **options).communicate(timeout=60)
+    assert ("cannot be counted (Permission denied)" in errors) == bool(options.get("user") or os.geteuid())
+    assert not Path(output.splitlines()[1]).exists()
+
+
 @pytest.mark.parametrize("ignore", ["", "__import__('signal').signal(24, 1)\n"])
 def test_a_loop_without_an_end_ends(run, ignore):
     with pytest.raises(Stopped, match="within 1 s of processor time in code cell 1"):
