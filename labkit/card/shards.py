@@ -133,7 +133,7 @@ def payload(root: Root, name: str, number: int, record: Record) -> bytes:
     """
     body = root.read(name, record.byte, record.length + 4)
     kept = memoryview(body)[: record.length]
-    if framing.masked(framing.crc32c(kept)).to_bytes(4, "little") != body[record.length :]:
+    if framing.checksum(bytes(kept)) != body[record.length :]:
         where = f"record {number} of {name!r}, at byte {record.byte - HEAD:,}"
         raise Refused(Code.DATA_LOSS, f"{where}: the payload is not what its checksum says")
     return bytes(kept)
