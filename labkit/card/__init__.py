@@ -15,7 +15,7 @@ with these pixels where the JPEG was. The other parameters: ``path`` (exact or p
 ``feature`` (which one of a record holds the JPEG; ``image``), and ``timeout`` (seconds, all tries together).
 
 So a file whose own name ends like parameters, such as ``q?size=7.jpg``, cannot be named alone: a card does not list it,
-and `uri` refuses it. `labkit.card.files` says what else a card leaves out.
+and `uri` refuses it. `labkit.card.root` says what else a card leaves out.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from typing import Any
 #: The names on offer, and the file each lives in.
 _NAMES = {
     "Card": "process",
-    "METHODS": "methods",
-    "Method": "methods",
+    "METHODS": "filesystem",
+    "Method": "filesystem",
     "NoCompiler": "filesystem",
     "Running": "process",
     "register": "filesystem",
     "start": "process",
     "status": "process",
     "stop": "process",
-    "uri": "names",
+    "uri": "protocol",
 }
 __all__ = sorted(_NAMES)
 

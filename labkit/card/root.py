@@ -22,7 +22,7 @@ from labkit.card import protocol
 from labkit.card.protocol import Code, Refused
 
 
-class Entry(NamedTuple):
+class FileFacts(NamedTuple):
     """What is known about a file or folder; `length` is 0 for a folder."""
 
     length: int
@@ -75,14 +75,14 @@ class Root:
             raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: without the '/' at its end it is a file")
         return real
 
-    def stat(self, name: str) -> Entry:
+    def stat(self, name: str) -> FileFacts:
         """Return what is known about a file or folder; see `locate` for what is refused."""
         try:
             found = os.stat(self.locate(name))
         except OSError as error:
             raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: {error.strerror}") from None
         folder = stat.S_ISDIR(found.st_mode)
-        return Entry(0 if folder else found.st_size, found.st_mtime_ns, folder)
+        return FileFacts(0 if folder else found.st_size, found.st_mtime_ns, folder)
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[int]:
