@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from labkit import framing
+from labkit.sources import framing
 from labkit.card import process, protocol, shards
 from labkit.card.protocol import Code, MessageError, Op, Recipe, Refused, Request
 from labkit.card.root import Root

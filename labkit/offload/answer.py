@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from labkit import charts
-from labkit.picture import Picture
+from labkit.views import charts
+from labkit.views.picture import Picture
 
 if TYPE_CHECKING:
     from labkit.offload.smartssd import SmartSSD

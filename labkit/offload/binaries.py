@@ -18,7 +18,7 @@ from typing import Any
 
 from labkit.offload import cache
 from labkit.offload.engine import Engine
-from labkit.trace import write_aside
+from labkit.common.files import write_aside
 
 #: Seconds for the child; programming an FPGA takes some.
 LIMIT_S = 120.0

@@ -21,7 +21,7 @@ import time
 import warnings
 from pathlib import Path
 
-from labkit.trace import write_aside
+from labkit.common.files import write_aside
 
 #: Above it the folder is emptied: PoCL itself never deletes anything.
 MOST_BYTES = 10**9

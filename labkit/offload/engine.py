@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labkit import bars, shipped
+from labkit.common import progress, shipped
 from labkit.offload import drivers, spans
 from labkit.offload.devices import choose
-from labkit.trace import Trace
+from labkit.timeline.trace import Trace
 
 
 class Noted(NamedTuple):
@@ -126,7 +126,7 @@ class Engine:
         """
         from labkit.offload import warming
 
-        warming.warm_up(self, progress and not bars.fast())
+        warming.warm_up(self, progress and not progress.fast())
 
     def compiled(self) -> list[str]:
         """Return the files of the kernels that are compiled for this engine, without ``.cl``, sorted."""

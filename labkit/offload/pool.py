@@ -9,7 +9,7 @@ from typing import Any
 
 from labkit.offload import drivers
 from labkit.offload.engine import Engine
-from labkit.trace import Trace
+from labkit.timeline.trace import Trace
 
 
 class Pool:

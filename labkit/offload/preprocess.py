@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit import augment as ranges
+from labkit.pipelines import augment as ranges
 from labkit.offload.batches import Gathered, Result, Results
 from labkit.offload.engine import Engine
 from labkit.offload.tables import Tables

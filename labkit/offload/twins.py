@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labkit import augment as ranges
+from labkit.pipelines import augment as ranges
 from labkit import reference
 from labkit.offload import host, huffman, jpeg
 from labkit.offload.decoder import Decoded

@@ -26,7 +26,7 @@ import numpy as np
 
 from labkit.offload import cache, drivers
 from labkit.offload.devices import Device
-from labkit.trace import Trace
+from labkit.timeline.trace import Trace
 
 #: What the kernel itself prints, and what the driver says, is kept up to here.
 _LOG_BYTES = 20_000
