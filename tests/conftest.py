@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from labkit import notebook
+from labkit.common.environment import importing, prepare
 
-notebook.prepare()
+prepare()
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))  # the modules that tests share
+sys.path[:0] = [str(ROOT / "tests"), *(str(folder) for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Half of the time that it takes to collect thousands of tests would go into the search for garbage."""
-    with notebook.importing():
+    with importing():
         return (yield)
 
 

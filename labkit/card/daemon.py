@@ -25,11 +25,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from labkit.sources import framing
 from labkit.card import process, protocol, shards
 from labkit.card.protocol import Code, MessageError, Op, Recipe, Refused, Request
 from labkit.card.root import Root
 from labkit.card.worker import Worker, counter
+from labkit.sources import framing
 
 #: Seconds that a client may take to receive one reply; then the connection is closed.
 SEND_TIMEOUT_S = 60

@@ -22,9 +22,9 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from labkit.sources import photos
 from labkit.card import process, protocol
 from labkit.common.files import write_aside
+from labkit.sources import photos
 
 SOURCE = Path(__file__).with_name("smartssd_filesystem.cc")
 #: Compilers are looked for in this order, after CXX.

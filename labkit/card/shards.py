@@ -11,10 +11,10 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from labkit.recording.tfdata import xspace
-from labkit.sources import framing
 from labkit.card.protocol import Code, Refused
 from labkit.card.root import Root
+from labkit.recording.tfdata import xspace
+from labkit.sources import framing
 
 
 class Place(NamedTuple):

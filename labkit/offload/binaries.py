@@ -16,9 +16,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from labkit.common.files import write_aside
 from labkit.offload import cache
 from labkit.offload.engine import Engine
-from labkit.common.files import write_aside
 
 #: Seconds for the child; programming an FPGA takes some.
 LIMIT_S = 120.0

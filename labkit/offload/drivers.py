@@ -19,8 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from labkit.common import shipped
-from labkit.offload import cache
 from labkit.common.files import write_aside
+from labkit.offload import cache
 
 #: Where Linux keeps the list of its OpenCL drivers: one small file each, with the path of a library.
 VENDORS = Path("/etc/OpenCL/vendors")

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labkit.common import progress, shipped
+from labkit.common import shipped
+from labkit.common.progress import fast
 from labkit.offload import drivers, spans
 from labkit.offload.devices import choose
 from labkit.timeline.trace import Trace
@@ -126,7 +127,7 @@ class Engine:
         """
         from labkit.offload import warming
 
-        warming.warm_up(self, progress and not progress.fast())
+        warming.warm_up(self, progress and not fast())
 
     def compiled(self) -> list[str]:
         """Return the files of the kernels that are compiled for this engine, without ``.cl``, sorted."""

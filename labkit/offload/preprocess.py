@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from labkit.pipelines import augment as ranges
 from labkit.offload.batches import Gathered, Result, Results
 from labkit.offload.engine import Engine
 from labkit.offload.tables import Tables
+from labkit.pipelines import augment as ranges
 from labkit.reference import random
 
 SIZES = (1, 4096)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labkit.pipelines import augment as ranges
 from labkit import reference
 from labkit.offload import host, huffman, jpeg
 from labkit.offload.decoder import Decoded
 from labkit.offload.devices import NoDevice, devices
 from labkit.offload.jpeg import Damaged, Status, Unsupported
 from labkit.offload.preprocess import DTYPES, Preprocessed
+from labkit.pipelines import augment as ranges
 from labkit.reference import fused
 
 #: What a status says of an image that the twins decoded; its code is ``fine``.

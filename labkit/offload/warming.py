@@ -6,7 +6,8 @@ import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from labkit.common import progress, shipped
+from labkit.common import shipped
+from labkit.common.progress import bar
 
 if TYPE_CHECKING:
     from labkit.offload.engine import Engine
@@ -23,7 +24,7 @@ def warm_up(engine: Engine, progress: bool) -> None:
     for path in ("exact", "planes"):
         for dtype in ("float32", "uint8"):
             steps.append(lambda path=path, dtype=dtype: _launch(engine, path, dtype))
-    with progress.bar(len(steps), "compiling kernels", hidden=not progress, delay_s=1) as done:
+    with bar(len(steps), "compiling kernels", hidden=not progress, delay_s=1) as done:
         for step in steps:
             step()
             done()
