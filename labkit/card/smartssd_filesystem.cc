@@ -17,13 +17,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tensorflow/c/experimental/filesystem/filesystem_interface.h"
@@ -50,18 +50,18 @@ const std::set<int> kCodes = {TF_OK, TF_INVALID_ARGUMENT, TF_NOT_FOUND, TF_PERMI
                               TF_FAILED_PRECONDITION, TF_INTERNAL, TF_DATA_LOSS};
 
 #pragma pack(push, 1)
-struct RequestHead {
-  uint32_t length;  // of what follows, in network byte order; the name follows
+// What a message begins with; a reply has its payload next.
+struct Head {
+  uint32_t length;  // of what follows, in network byte order
   char magic[4];
-  uint8_t op;
-  uint64_t id, offset, count;
+  uint8_t kind;  // the operation of a request, the code of a reply
+  uint64_t id;
 };
 
-struct ReplyHead {
-  uint32_t length;  // of what follows, in network byte order; the payload follows
-  char magic[4];
-  uint8_t code;
-  uint64_t id;
+// The name follows.
+struct RequestHead {
+  Head head;
+  uint64_t offset, count;
 };
 
 // What the payload of kRead begins with.
@@ -76,8 +76,31 @@ struct Statistics {
 };
 #pragma pack(pop)
 
-void Fail(TF_Status* status, TF_Code code, const std::string& sentence) {
-  TF_SetStatus(status, code, sentence.c_str());
+// What TensorFlow gets to know instead of a result.
+struct Failure {
+  TF_Code code;
+  std::string sentence;
+};
+
+// What went wrong on one connection: on another one the same request may succeed.
+struct Broken {
+  std::string why;
+  bool missing = false;  // there is no socket of this card
+};
+
+// Do `work` and let TensorFlow know how it ended. No exception may leave the plugin.
+template <typename Work>
+void Guard(TF_Status* status, Work work) {
+  TF_SetStatus(status, TF_OK, "");
+  try {
+    work();
+  } catch (const Failure& failure) {
+    TF_SetStatus(status, failure.code, failure.sentence.c_str());
+  } catch (const std::bad_alloc&) {
+    TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "no memory left to read from the card");
+  } catch (...) {
+    TF_SetStatus(status, TF_INTERNAL, "the plugin of the card failed");
+  }
 }
 
 // -- what this process knows -------------------------------------------------------------------------------------
@@ -145,44 +168,38 @@ struct Name {
 };
 
 // Take a URI apart. The card checks the parameters; only what the plugin must know as well is read here.
-bool Parse(const char* uri, Name* name, TF_Status* status) {
+Name Parse(const char* uri) {
   std::string text(uri);
   if (text.compare(0, strlen(kScheme), kScheme) == 0) text.erase(0, strlen(kScheme));
   const size_t slash = text.find('/');
-  name->card = text.substr(0, slash);
-  name->path = slash == std::string::npos ? "" : text.substr(slash + 1);
-  if (name->card.empty() || name->card.size() > kCardLimit || name->card[0] == '-' || name->card[0] == '_' ||
-      name->card.find_first_not_of(kCardLetters) != std::string::npos) {
-    Fail(status, TF_INVALID_ARGUMENT,
-         "the card in '" + std::string(uri) + "' is '" + name->card +
-             "'; allowed: the name of one card, such as card0: up to 32 letters, digits, - and _, and no pattern");
-    return false;
-  }
-  if (name->path.size() > kNameLimit) {
-    Fail(status, TF_INVALID_ARGUMENT,
-         "the name has " + std::to_string(name->path.size()) + " bytes; allowed: " + std::to_string(kNameLimit));
-    return false;
-  }
-  name->timeout_s = (Lock(), state().timeout_s);
-  const size_t mark = name->path.rfind('?');
-  if (mark == std::string::npos || name->path.find('=', mark) == std::string::npos ||
-      name->path.find('/', mark) != std::string::npos)
-    return true;
-  std::istringstream parameters(name->path.substr(mark + 1));
-  for (std::string parameter; std::getline(parameters, parameter, '&');) {
-    if (parameter.rfind("size=", 0) == 0) name->pixels = true;
-    if (parameter.rfind("timeout=", 0) == 0) {
-      const double asked = strtod(parameter.c_str() + strlen("timeout="), nullptr);
-      if (asked > 0 && asked <= kTimeoutLimitS) name->timeout_s = asked;
-    }
-  }
-  return true;
+  Name name;
+  name.card = text.substr(0, slash);
+  name.path = slash == std::string::npos ? "" : text.substr(slash + 1);
+  if (name.card.empty() || name.card.size() > kCardLimit || name.card[0] == '-' || name.card[0] == '_' ||
+      name.card.find_first_not_of(kCardLetters) != std::string::npos)
+    throw Failure{TF_INVALID_ARGUMENT,
+                  "the card in '" + std::string(uri) + "' is '" + name.card +
+                      "'; allowed: the name of one card, such as card0: up to 32 letters, digits, - and _, no pattern"};
+  if (name.path.size() > kNameLimit)
+    throw Failure{TF_INVALID_ARGUMENT, "the name has " + std::to_string(name.path.size()) + " bytes; allowed: " +
+                                           std::to_string(kNameLimit)};
+  name.timeout_s = (Lock(), state().timeout_s);
+  const size_t mark = name.path.rfind('?');
+  if (mark == std::string::npos || name.path.find('=', mark) == std::string::npos ||
+      name.path.find('/', mark) != std::string::npos)
+    return name;
+  const std::string query = "&" + name.path.substr(mark + 1);
+  name.pixels = query.find("&size=") != std::string::npos;
+  const size_t timeout = query.find("&timeout=");
+  const double asked = timeout == std::string::npos ? 0 : strtod(&query[timeout + strlen("&timeout=")], nullptr);
+  if (asked > 0 && asked <= kTimeoutLimitS) name.timeout_s = asked;
+  return name;
 }
 
 // -- one request, one reply ----------------------------------------------------------------------------------------
 
 struct Reply {
-  int code = 0;
+  TF_Code code = TF_OK;
   uint64_t size = 0;
   std::unique_ptr<char[]> data;
 
@@ -191,19 +208,17 @@ struct Reply {
   const Part& as() const { return *reinterpret_cast<const Part*>(data.get()); }
 };
 
-// Wait until a socket is ready. False where the time is up or this process ends. Without a socket (-1), only wait.
+// Wait until a socket is ready. False where the time is up or this process ends.
 bool Wait(int socket, short events, Clock::time_point until) {
   while (!state().closing && Clock::now() < until) {
     const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now()) + milliseconds(1);
     pollfd one = {socket, events, 0};
-    const int ready = poll(&one, 1, static_cast<int>(std::min(left, milliseconds(100)).count()));
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return false;
+    if (poll(&one, 1, static_cast<int>(std::min(left, milliseconds(100)).count())) > 0) return true;
   }
   return false;
 }
 
-int Connect(const std::string& card, bool* missing, std::string* why) {
+int Connect(const std::string& card) {
   const std::string path = (Lock(), state().folder) + "/" + card + ".sock";
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -211,124 +226,93 @@ int Connect(const std::string& card, bool* missing, std::string* why) {
   const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
   fcntl(socket, F_SETFD, FD_CLOEXEC);
   fcntl(socket, F_SETFL, O_NONBLOCK);
-#ifdef SO_NOSIGPIPE
-  const int on = 1;
-  setsockopt(socket, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof(on));
-#endif
   if (connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return socket;
-  *missing = errno == ENOENT;
-  *why = errno == ENOENT         ? "it has no socket"
-         : errno == ECONNREFUSED ? "nobody listens on its socket: it was killed"
-                                 : std::string("its socket cannot be used: ") + strerror(errno);
+  const int error = errno;
   close(socket);
-  return -1;
+  throw Broken{error == ENOENT         ? "it has no socket"
+               : error == ECONNREFUSED ? "nobody listens on its socket: it was killed"
+                                       : std::string("its socket cannot be used: ") + strerror(error),
+               error == ENOENT};
 }
 
 #ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0
+#define MSG_NOSIGNAL 0  // macOS; Python ignores the signal
 #endif
 
-// Send or receive `size` bytes; `why` says what prevented that.
-bool Transfer(bool sending, int socket, void* data, size_t size, Clock::time_point until, std::string* why) {
+// Send or receive `size` bytes.
+void Transfer(bool sending, int socket, void* data, size_t size, Clock::time_point until) {
   for (size_t done = 0; done < size;) {
     char* const at = static_cast<char*>(data) + done;
     const ssize_t count = sending ? send(socket, at, size - done, MSG_NOSIGNAL) : recv(socket, at, size - done, 0);
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
-      *why = sending ? "it left before it had the request" : "it left in the middle of a reply";
-      return false;
-    }
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
+      throw Broken{sending ? "it left before it had the request" : "it left in the middle of a reply"};
     if (count > 0) done += count;
     // The time also ends for a card that sends byte by byte.
-    if (done < size && (count > 0 ? Clock::now() >= until : !Wait(socket, sending ? POLLOUT : POLLIN, until))) {
-      *why = sending ? "it takes no requests" : "its reply was not whole in time";
-      return false;
-    }
+    if (done < size && (count > 0 ? Clock::now() >= until : !Wait(socket, sending ? POLLOUT : POLLIN, until)))
+      throw Broken{sending ? "it takes no requests" : "its reply was not whole in time"};
   }
-  return true;
 }
 
-// Send one request on an open connection. False where what comes back is no reply to it; `why` says what it was.
-bool Exchange(int socket, Op op, const Name& name, uint64_t offset, uint64_t count, Clock::time_point until,
-              Reply* reply, std::string* why) {
-  RequestHead head = {htonl(sizeof(head) - 4 + name.path.size()), {}, op, state().id++, offset, count};
-  memcpy(head.magic, kMagic, 4);
-  std::string message = std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + name.path;
-  if (!Transfer(true, socket, message.data(), message.size(), until, why)) return false;
+// Send one request on an open connection and return the reply to it.
+Reply Exchange(int socket, Op op, const Name& name, uint64_t offset, uint64_t count, Clock::time_point until) {
+  const uint64_t id = state().id++;
+  RequestHead request = {{0, {}, op, id}, offset, count};
+  request.head.length = htonl(sizeof(request) - sizeof(request.head.length) + name.path.size());
+  memcpy(request.head.magic, kMagic, 4);
+  std::string message = std::string(reinterpret_cast<const char*>(&request), sizeof(request)) + name.path;
+  Transfer(true, socket, message.data(), message.size(), until);
 
-  ReplyHead answer;
-  if (!Transfer(false, socket, &answer, sizeof(answer), until, why)) return false;
-  if (memcmp(answer.magic, kMagic, 4) != 0 || !kCodes.count(answer.code) || answer.id != head.id) {
-    *why = "its reply was none to the request";
-    return false;
-  }
-  const bool good = answer.code == TF_OK, read = good && op == kRead, stat = good && op == kStat;
+  Head answer;
+  Transfer(false, socket, &answer, sizeof(answer), until);
+  if (memcmp(answer.magic, kMagic, 4) != 0 || !kCodes.count(answer.kind) || answer.id != id)
+    throw Broken{"its reply was none to the request"};
+  const bool good = answer.kind == TF_OK, read = good && op == kRead, stat = good && op == kStat;
   const uint64_t least = read ? sizeof(Stretch) : stat ? sizeof(Statistics) : 0;
   const uint64_t most = !good ? kSentenceLimit : stat ? least : read && !name.pixels ? least + count : kReplyLimit;
-  const uint64_t size = uint64_t{ntohl(answer.length)} + 4 - sizeof(answer);
-  if (size < least || size > most) {
-    *why = "its reply had an impossible length of " + std::to_string(size) + " bytes";
-    return false;
-  }
-  reply->code = answer.code;
-  reply->size = size;
-  reply->data.reset(new char[size]);
-  if (!Transfer(false, socket, reply->data.get(), size, until, why)) return false;
-  if (!read) return true;
-  const auto [place, end] = reply->as<Stretch>();
-  const bool holds = place <= offset && (offset - place < size - sizeof(Stretch) || offset >= end);
-  if (!holds || (place != offset && !name.pixels)) *why = "its reply was about another place in the file";
-  return holds && (place == offset || name.pixels);
+  Reply reply;
+  reply.code = static_cast<TF_Code>(answer.kind);
+  reply.size = uint64_t{ntohl(answer.length)} + sizeof(answer.length) - sizeof(answer);
+  if (reply.size < least || reply.size > most)
+    throw Broken{"its reply had an impossible length of " + std::to_string(reply.size) + " bytes"};
+  reply.data.reset(new char[reply.size]);
+  Transfer(false, socket, reply.data.get(), reply.size, until);
+  if (!read) return reply;
+  const auto [place, end] = reply.as<Stretch>();
+  const bool holds = place <= offset && (offset - place < reply.size - sizeof(Stretch) || offset >= end);
+  if (!holds || (place != offset && !name.pixels)) throw Broken{"its reply was about another place in the file"};
+  return reply;
 }
 
-// The cards that there are, for a sentence.
-std::string Running() {
-  std::string names;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator((Lock(), state().folder), ignored))
-    if (entry.path().extension() == ".sock") names += (names.empty() ? "" : ", ") + entry.path().stem().string();
-  return names.empty() ? "none" : names;
-}
-
-// Ask until there is a reply or the time is up. False: `status` holds the sentence, of the card or of the plugin.
-bool Ask(const Name& name, Op op, uint64_t offset, uint64_t count, Reply* reply, TF_Status* status) {
+// Ask until there is a reply or the time is up.
+Reply Ask(const Name& name, Op op, uint64_t offset = 0, uint64_t count = 0) {
   const auto start = Clock::now();
   const auto until = start + std::chrono::microseconds(static_cast<int64_t>(name.timeout_s * 1e6));
-  auto pause = milliseconds(5);
-  std::string why = "it was not asked";
-  while (true) {
-    bool missing = false;
+  for (auto pause = milliseconds(5);; pause = std::min(2 * pause, milliseconds(200))) {
     int socket = TakeIdle(name.card);
     const bool used = socket >= 0;
-    if (!used) socket = Connect(name.card, &missing, &why);
-    if (socket >= 0) {
-      if (Exchange(socket, op, name, offset, count, until, reply, &why)) {
-        GiveIdle(name.card, socket);
-        if (reply->code == TF_OK) return true;
-        Fail(status, static_cast<TF_Code>(reply->code), std::string(reply->data.get(), reply->size));
-        return false;
-      }
-      close(socket);
+    try {
+      if (!used) socket = Connect(name.card);
+      Reply reply = Exchange(socket, op, name, offset, count, until);
+      GiveIdle(name.card, socket);
+      if (reply.code != TF_OK) throw Failure{reply.code, std::string(reply.data.get(), reply.size)};
+      return reply;
+    } catch (const Broken& broken) {
+      if (socket >= 0) close(socket);
       DropIdle(name.card);  // what happened to this connection has happened to the others
+      if (state().closing)
+        throw Failure{TF_CANCELLED, "this process ends, and reads no more from the card " + name.card};
+      if (broken.missing && Clock::now() - start >= kStartGrace && !(Lock(), state().known.count(name.card)))
+        throw Failure{TF_FAILED_PRECONDITION,
+                      "no card called " + name.card + " runs on this machine: `labkit card status` lists those that " +
+                          "run, `labkit card start` or labkit.card.Card starts one"};
+      if (Clock::now() >= until) {
+        std::ostringstream sentence;
+        sentence << "the card " << name.card << " gave no answer within " << name.timeout_s << " s: " << broken.why;
+        throw Failure{TF_DEADLINE_EXCEEDED, sentence.str()};
+      }
     }
-    if (state().closing) {
-      Fail(status, TF_CANCELLED, "this process ends, and reads no more from the card " + name.card);
-      return false;
-    }
-    if (missing && Clock::now() - start >= kStartGrace && !(Lock(), state().known.count(name.card))) {
-      Fail(status, TF_FAILED_PRECONDITION,
-           "no card called " + name.card + " runs on this machine; running: " + Running() +
-               ". `labkit card start` or labkit.card.Card starts one");
-      return false;
-    }
-    if (Clock::now() >= until) {
-      std::ostringstream sentence;
-      sentence << "the card " << name.card << " gave no answer within " << name.timeout_s << " s: " << why;
-      Fail(status, TF_DEADLINE_EXCEEDED, sentence.str());
-      return false;
-    }
-    if (used) continue;  // that connection was old; a new one is tried at once
-    Wait(-1, 0, std::min(until, Clock::now() + pause));
-    pause = std::min(2 * pause, milliseconds(200));
+    // A connection that was used before may have been old: a new one is tried at once.
+    if (!used) std::this_thread::sleep_until(std::min(until, Clock::now() + pause));
   }
 }
 
@@ -340,64 +324,52 @@ struct File {
   Name name;
   std::mutex lock;
   Reply reply;
-  uint64_t place = 0;    // of the first byte of the stretch
-  uint64_t size = 0;     // bytes of the stretch
-  uint64_t end = ~0ull;  // length of the file, as soon as it is known
+  Stretch kept = {0, ~0ull};  // the place of the stretch, and the length of the file as soon as it is known
+  uint64_t size = 0;          // bytes of the stretch
 };
 
-int64_t ReadAt(File* file, uint64_t offset, size_t count, char* buffer, TF_Status* status) {
+// Read bytes and return how many; `ended` says whether there are no more because the file ends.
+size_t ReadAt(File* file, uint64_t offset, size_t count, char* buffer, bool* ended) {
   std::lock_guard<std::mutex> hold(file->lock);
   size_t done = 0;
-  TF_SetStatus(status, TF_OK, "");
-  while (done < count && offset + done < file->end) {
-    const uint64_t at = offset + done;
-    if (at >= file->place && at - file->place < file->size) {
-      const size_t skip = at - file->place, part = std::min<size_t>(count - done, file->size - skip);
-      memcpy(buffer + done, file->reply.data.get() + sizeof(Stretch) + skip, part);
-      done += part;
+  while (done < count && offset + done < file->kept.end) {
+    const uint64_t at = offset + done, skip = at - file->kept.place;
+    if (at < file->kept.place || skip >= file->size) {
+      file->size = 0;
+      try {
+        file->reply = Ask(file->name, kRead, at, std::min<uint64_t>(count - done, kAskLimit));
+      } catch (const Failure& failure) {
+        // TensorFlow throws away what comes with an error, and here those are the good records before a damaged one.
+        // After a short read without an error it asks again, and then it gets the error alone.
+        if (done && (failure.code == TF_DATA_LOSS || failure.code == TF_INVALID_ARGUMENT)) return done;
+        throw;
+      }
+      file->kept = file->reply.as<Stretch>();
+      file->size = file->reply.size - sizeof(Stretch);
       continue;
     }
-    file->size = 0;
-    if (!Ask(file->name, kRead, at, std::min<uint64_t>(count - done, kAskLimit), &file->reply, status)) {
-      // TensorFlow throws away what comes with an error, and here those are the good records before a damaged one.
-      // After a short read without an error it asks again, and then it gets the error alone.
-      const TF_Code code = TF_GetCode(status);
-      if (done && (code == TF_DATA_LOSS || code == TF_INVALID_ARGUMENT)) TF_SetStatus(status, TF_OK, "");
-      return static_cast<int64_t>(done);
-    }
-    file->place = file->reply.as<Stretch>().place;
-    file->end = file->reply.as<Stretch>().end;
-    file->size = file->reply.size - sizeof(Stretch);
+    const size_t part = std::min<size_t>(count - done, file->size - skip);
+    memcpy(buffer + done, file->reply.data.get() + sizeof(Stretch) + skip, part);
+    done += part;
   }
-  if (done < count) TF_SetStatus(status, TF_OUT_OF_RANGE, "the file ends here");
-  return static_cast<int64_t>(done);
-}
-
-// No exception may leave the plugin.
-template <typename Work>
-void Guard(TF_Status* status, Work work) {
-  try {
-    work();
-  } catch (const std::bad_alloc&) {
-    Fail(status, TF_RESOURCE_EXHAUSTED, "no memory left to read from the card");
-  } catch (...) {
-    Fail(status, TF_INTERNAL, "the plugin of the card failed");
-  }
+  *ended = done < count;
+  return done;
 }
 
 // Nothing is asked yet: one request is enough for most files, and it is sent by the first read.
 void Open(const TF_Filesystem*, const char* uri, TF_RandomAccessFile* file, TF_Status* status) {
   Guard(status, [&] {
     auto opened = std::make_unique<File>();
-    if (!Parse(uri, &opened->name, status)) return;
+    opened->name = Parse(uri);
     file->plugin_file = opened.release();
-    TF_SetStatus(status, TF_OK, "");
   });
 }
 
 int64_t Read(const TF_RandomAccessFile* file, uint64_t offset, size_t count, char* buffer, TF_Status* status) {
   int64_t done = 0;
-  Guard(status, [&] { done = ReadAt(static_cast<File*>(file->plugin_file), offset, count, buffer, status); });
+  bool ended = false;
+  Guard(status, [&] { done = ReadAt(static_cast<File*>(file->plugin_file), offset, count, buffer, &ended); });
+  if (ended) TF_SetStatus(status, TF_OUT_OF_RANGE, "the file ends here");
   return done;
 }
 
@@ -406,12 +378,9 @@ void Close(TF_RandomAccessFile* file) { delete static_cast<File*>(file->plugin_f
 // What a name stands for. TensorFlow makes IsDirectory, GetFileSize and FilesExist of this and of PathExists.
 void Stat(const TF_Filesystem*, const char* uri, TF_FileStatistics* found, TF_Status* status) {
   Guard(status, [&] {
-    Name name;
-    Reply reply;
-    if (!Parse(uri, &name, status) || !Ask(name, kStat, 0, 0, &reply, status)) return;
+    const Reply reply = Ask(Parse(uri), kStat);
     const Statistics& statistics = reply.as<Statistics>();
     *found = {statistics.length, statistics.mtime_ns, statistics.folder != 0};
-    TF_SetStatus(status, TF_OK, "");
   });
 }
 
@@ -426,20 +395,19 @@ struct Region {
   uint64_t size = 0;
 };
 
-void OpenRegion(const TF_Filesystem* filesystem, const char* uri, TF_ReadOnlyMemoryRegion* region, TF_Status* status) {
-  TF_FileStatistics found = {};
-  Stat(filesystem, uri, &found, status);
-  if (TF_GetCode(status) != TF_OK) return;
-  if (found.length == 0) return Fail(status, TF_INVALID_ARGUMENT, std::string(uri) + " is empty");
+void OpenRegion(const TF_Filesystem*, const char* uri, TF_ReadOnlyMemoryRegion* region, TF_Status* status) {
   Guard(status, [&] {
     File file;
+    file.name = Parse(uri);
+    const uint64_t length = Ask(file.name, kStat).as<Statistics>().length;
+    if (length == 0) throw Failure{TF_INVALID_ARGUMENT, std::string(uri) + " is empty"};
     void* memory = nullptr;
-    if (posix_memalign(&memory, 64, found.length) != 0) throw std::bad_alloc();
-    auto kept = std::make_unique<Region>();
-    kept->data.reset(memory);
-    if (!Parse(uri, &file.name, status)) return;
-    kept->size = ReadAt(&file, 0, found.length, static_cast<char*>(memory), status);
-    if (TF_GetCode(status) == TF_OK) region->plugin_memory_region = kept.release();
+    if (posix_memalign(&memory, 64, length) != 0) throw std::bad_alloc();
+    auto made = std::make_unique<Region>();
+    made->data.reset(memory);
+    bool ended = false;
+    made->size = ReadAt(&file, 0, length, static_cast<char*>(memory), &ended);
+    region->plugin_memory_region = made.release();
   });
 }
 
@@ -450,17 +418,15 @@ void CloseRegion(TF_ReadOnlyMemoryRegion* region) { delete RegionOf(region); }
 
 // -- folders -------------------------------------------------------------------------------------------------------
 
-// Ask for names and hand them over as a list that TensorFlow frees, each behind scheme and card if they are `whole`.
-int Names(const char* uri, Op op, TF_Status* status, char*** entries, bool whole) {
+// Ask for names and hand them over as a list that TensorFlow frees; what fits a pattern gets scheme and card in front.
+int Names(const char* uri, Op op, TF_Status* status, char*** entries) {
   std::vector<char*> names;
   Guard(status, [&] {
-    Name name;
-    Reply reply;
-    if (!Parse(uri, &name, status) || !Ask(name, op, 0, 0, &reply, status)) return;
-    const std::string before = whole ? kScheme + name.card + "/" : "";
+    const Name name = Parse(uri);
+    const Reply reply = Ask(name, op);
+    const std::string before = op == kGlob ? kScheme + name.card + "/" : "";
     std::istringstream text(std::string(reply.data.get(), reply.size));
     for (std::string one; std::getline(text, one, '\0');) names.push_back(strdup((before + one).c_str()));
-    TF_SetStatus(status, TF_OK, "");
   });
   if (TF_GetCode(status) != TF_OK) return -1;
   *entries = static_cast<char**>(calloc(names.size() + 1, sizeof(char*)));
@@ -469,11 +435,11 @@ int Names(const char* uri, Op op, TF_Status* status, char*** entries, bool whole
 }
 
 int GetChildren(const TF_Filesystem*, const char* uri, char*** entries, TF_Status* status) {
-  return Names(uri, kList, status, entries, false);
+  return Names(uri, kList, status, entries);
 }
 
 int GetMatchingPaths(const TF_Filesystem*, const char* pattern, char*** entries, TF_Status* status) {
-  return Names(pattern, kGlob, status, entries, true);
+  return Names(pattern, kGlob, status, entries);
 }
 
 // TensorFlow's own way would lose the parameters and the name of the card.
@@ -488,7 +454,8 @@ void FlushCaches(const TF_Filesystem*) {
 // -- what a card refuses ---------------------------------------------------------------------------------------------
 
 void Refuse(const char* uri, TF_Status* status) {
-  Fail(status, TF_PERMISSION_DENIED, std::string(uri) + " cannot be changed: a card is read, and never written");
+  const std::string sentence = std::string(uri) + " cannot be changed: a card is read, and never written";
+  TF_SetStatus(status, TF_PERMISSION_DENIED, sentence.c_str());
 }
 
 void NoWriter(const TF_Filesystem*, const char* uri, TF_WritableFile*, TF_Status* status) { Refuse(uri, status); }
