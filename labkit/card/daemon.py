@@ -183,17 +183,14 @@ def converse(server: Server, client: Connection) -> None:
     with contextlib.suppress(OSError, EOFError, MessageError), client:
         while True:
             request = protocol.unpack_request(client.recv_bytes(protocol.REQUEST.size + protocol.NAME_LIMIT))
-            code, sentence = Code.OK, ""
+            code = Code.OK
             try:
                 payload = server.answer(request)
             except Refused as refusal:
-                code, sentence = refusal.code, str(refusal)
-            except MemoryError:
-                code, sentence = Code.RESOURCE_EXHAUSTED, f"no memory left for {request.name!r}"
+                code, payload = refusal.code, [str(refusal).encode("utf-8", "replace")]
             except Exception as error:
-                code, sentence = Code.INTERNAL, f"the card failed at {request.name!r}: {type(error).__name__}: {error}"
-            if code != Code.OK:
-                payload = [sentence.encode("utf-8", "replace")]
+                sentence = f"the card failed at {request.name!r}: {type(error).__name__}: {error}"
+                code, payload = Code.INTERNAL, [sentence.encode("utf-8", "replace")]
             client.send_bytes(protocol.pack_reply(request.id, code, payload))
 
 
@@ -223,7 +220,8 @@ def run(settings: dict[str, Any]) -> None:
         (a process to end with, or None).
     """
     place = Path(settings["folder"]) / settings["name"]
-    lock = _take(f"{place}.lock")
+    # A process that only looks whether a card holds the lock releases it at once.
+    lock = process.take(f"{place}.lock", timeout_s=1)
     if lock is None:
         print(f"a card called {settings['name']} runs already", file=sys.stderr, flush=True)
         os._exit(1)
@@ -249,15 +247,6 @@ def run(settings: dict[str, Any]) -> None:
     except Exception as error:
         print(" ".join(str(error).split()) or type(error).__name__, file=sys.stderr, flush=True)
         leave(1)
-
-
-def _take(path: str) -> int | None:
-    """Take the lock of a name; a process that only looks whether a card holds it releases it at once."""
-    for _ in range(40):
-        if (lock := process.take(path)) is not None:
-            return lock
-        time.sleep(0.025)
-    return None
 
 
 def end_with(parent: int, leave: Callable[[], None]) -> None:

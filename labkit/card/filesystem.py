@@ -135,28 +135,19 @@ def register() -> None:
                 tf.experimental.register_filesystem_plugin(str(path))
             # Threads of tf.data that wait for a card must not keep Python from ending.
             atexit.register(library.labkit_card_close)
+            # Readers need not wait until a card comes back that was stopped on purpose.
+            process.on_stop.append(lambda name: library.labkit_card_forget(name.encode()))
             _library = library
         _library.labkit_card_configure(os.fsencode(process.folder()), timeout_s)
 
 
-def forget(name: str) -> None:
-    """Tell the plugin that a card was stopped on purpose: its readers need not wait until it comes back."""
-    if _library is not None:
-        _library.labkit_card_forget(name.encode())
-
-
 def _timeout_s() -> float:
-    given = os.environ.get("LABKIT_CARD_TIMEOUT_S", "")
-    if not given:
-        return TIMEOUT_S
-    try:
-        value = float(given)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= protocol.TIMEOUT_LIMIT_S:
-        allowed = f"seconds above 0, at most {protocol.TIMEOUT_LIMIT_S}"
-        raise ValueError(f"LABKIT_CARD_TIMEOUT_S is {given!r}; allowed: {allowed}")
-    return value
+    given = os.environ.get("LABKIT_CARD_TIMEOUT_S") or str(TIMEOUT_S)
+    with contextlib.suppress(ValueError):
+        if 0 < float(given) <= protocol.TIMEOUT_LIMIT_S:
+            return float(given)
+    allowed = f"seconds above 0, at most {protocol.TIMEOUT_LIMIT_S}"
+    raise ValueError(f"LABKIT_CARD_TIMEOUT_S is {given!r}; allowed: {allowed}")
 
 
 def _framework(folder: Path) -> Path:
@@ -175,15 +166,16 @@ def _digest(path: Path) -> str:
 
 
 class Method(NamedTuple):
-    """One method: its `name` in C++, `what` TensorFlow calls it for, and what the `plugin` does.
-
-    `works` is False where the plugin refuses: a card is read, and never written.
-    """
+    """One method: its `name` in C++, `what` TensorFlow calls it for, and what the `plugin` does."""
 
     name: str
     what: str
     plugin: str
-    works: bool
+
+    @property
+    def works(self) -> bool:
+        """Whether the plugin does it; it refuses whatever would change a card, which is read and never written."""
+        return not self.plugin.startswith(_NO)
 
 
 _NO = "refused: PermissionDeniedError, a card is read and never written"
@@ -194,50 +186,40 @@ METHODS = (
         "NewRandomAccessFile",
         "opens a file to read any stretch of it: read_file, TFRecordDataset, GFile",
         "asks nothing yet; the first read brings the image or the records, later ones are served from them",
-        True,
     ),
-    Method("NewWritableFile", "opens a new file to write: write_file, GFile(..., 'w')", _NO, False),
-    Method("NewAppendableFile", "opens a file to write behind its end: GFile(..., 'a')", _NO, False),
+    Method("NewWritableFile", "opens a new file to write: write_file, GFile(..., 'w')", _NO),
+    Method("NewAppendableFile", "opens a file to write behind its end: GFile(..., 'a')", _NO),
     Method(
         "NewReadOnlyMemoryRegionFromFile",
         "gives a file as memory: ImmutableConst",
         "reads the whole file or image and keeps it as long as it is used",
-        True,
     ),
-    Method("CreateDir", "makes a folder: gfile.mkdir", _NO, False),
-    Method("RecursivelyCreateDir", "makes a folder and those above it: gfile.makedirs", _NO, False),
-    Method("DeleteFile", "removes a file: gfile.remove", _NO, False),
-    Method("DeleteDir", "removes an empty folder", _NO, False),
-    Method("DeleteRecursively", "removes a folder and all in it: gfile.rmtree", _NO, False),
-    Method("RenameFile", "moves a file: gfile.rename", _NO, False),
-    Method("CopyFile", "copies a file within the filesystem: gfile.copy", _NO + "; a copy to a disk works", False),
-    Method("FileExists", "says whether a name stands for something: gfile.exists", "asks the card", True),
-    Method("FilesExist", "says it of many names", "asks the card for each", True),
-    Method(
-        "GetChildren",
-        "lists a folder: gfile.listdir, gfile.walk",
-        "asks the card; links out of it are left out",
-        True,
-    ),
+    Method("CreateDir", "makes a folder: gfile.mkdir", _NO),
+    Method("RecursivelyCreateDir", "makes a folder and those above it: gfile.makedirs", _NO),
+    Method("DeleteFile", "removes a file: gfile.remove", _NO),
+    Method("DeleteDir", "removes an empty folder", _NO),
+    Method("DeleteRecursively", "removes a folder and all in it: gfile.rmtree", _NO),
+    Method("RenameFile", "moves a file: gfile.rename", _NO),
+    Method("CopyFile", "copies a file within the filesystem: gfile.copy", _NO + "; a copy to a disk works"),
+    Method("FileExists", "says whether a name stands for something: gfile.exists", "asks the card"),
+    Method("FilesExist", "says it of many names", "asks the card for each"),
+    Method("GetChildren", "lists a folder: gfile.listdir, gfile.walk", "asks the card; links out of it are left out"),
     Method(
         "Stat",
         "gives length and time of change: gfile.stat",
         "asks the card; with a size, the length of the pixels",
-        True,
     ),
-    Method("IsDirectory", "says whether a name is a folder: gfile.isdir", "asks the card, as for Stat", True),
-    Method("GetFileSize", "gives the length: FixedLengthRecordDataset", "asks the card, as for Stat", True),
+    Method("IsDirectory", "says whether a name is a folder: gfile.isdir", "asks the card, as for Stat"),
+    Method("GetFileSize", "gives the length: FixedLengthRecordDataset", "asks the card, as for Stat"),
     Method(
         "GetMatchingPaths",
         "finds the names that fit a pattern: gfile.glob, list_files",
         "lets the card match, and puts the parameters of the pattern behind every name",
-        True,
     ),
-    Method("FlushCaches", "forgets what a filesystem remembers", "closes connections that nobody uses", True),
+    Method("FlushCaches", "forgets what a filesystem remembers", "closes connections that nobody uses"),
     Method(
         "TranslateName",
         "makes a name of the filesystem from a URI",
         "keeps the URI whole: the parameters are at its end",
-        True,
     ),
 )

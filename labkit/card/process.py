@@ -16,17 +16,21 @@ import sys
 import tempfile
 import time
 import weakref
+from collections.abc import Callable
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit.card import protocol
 from labkit.card.protocol import MessageError, Op, Refused, Request
+from labkit.card.root import Root
 
 #: Seconds that a card may take until it is ready: the first one of a machine compiles every kernel.
 START_TIMEOUT_S = 180
 #: Seconds that it may take to end after SIGTERM; then it is killed.
 STOP_TIMEOUT_S = 5
+#: Functions that are called with the name of each card that this process stops on purpose.
+on_stop: list[Callable[[str], Any]] = []
 #: A path of a socket has 108 bytes with the zero at its end (`sun_path` in Linux' sys/un.h; 104 in BSD's and macOS').
 _SOCKET_LIMIT = 103
 
@@ -91,8 +95,8 @@ def folder() -> Path:
 # -- locks ------------------------------------------------------------------------
 
 
-def take(path: str | os.PathLike[str]) -> int | None:
-    """Lock the file of a name and return its descriptor; None where another process holds the lock.
+def take(path: str | os.PathLike[str], timeout_s: float = 0) -> int | None:
+    """Lock the file of a name and return its descriptor; None where another process holds the lock for so long.
 
     The file is made where it is missing, and is empty: no number of a dead process is left in it. Closing the
     descriptor releases the lock. Only the process that holds the lock removes the file. A lock on a file that was
@@ -101,6 +105,7 @@ def take(path: str | os.PathLike[str]) -> int | None:
     """
     import fcntl
 
+    until = time.monotonic() + timeout_s
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -111,8 +116,10 @@ def take(path: str | os.PathLike[str]) -> int | None:
         except FileNotFoundError:
             pass
         except BlockingIOError:
-            os.close(handle)
-            return None
+            if time.monotonic() >= until:
+                os.close(handle)
+                return None
+            time.sleep(0.02)
         except BaseException:
             os.close(handle)
             raise
@@ -125,10 +132,10 @@ def remove(place: Path, name: str) -> None:
         (place / f"{name}{end}").unlink(missing_ok=True)
 
 
-def sweep(name: str) -> bool:
-    """Remove what a card of this name left behind; where a card of this name runs, remove nothing and return False."""
+def sweep(name: str, timeout_s: float = 0) -> bool:
+    """Remove what a card of this name left behind; False where a card of this name runs for so long."""
     place = folder()
-    lock = take(place / f"{name}.lock")
+    lock = take(place / f"{name}.lock", timeout_s)
     if lock is None:
         return False
     try:
@@ -206,9 +213,7 @@ def start(
         If the card does not start; the sentence says why.
     """
     protocol.check_card(name)
-    if not Path(root).expanduser().is_dir():
-        raise ValueError(f"the root of a card is {str(root)!r}; allowed: a folder that exists")
-    place = folder()
+    place, served = folder(), Root(root).folder
     lock = take(place / f"{name}.lock")
     if lock is None:
         raise ValueError(
@@ -219,7 +224,7 @@ def start(
     os.close(lock)
     settings = {
         "name": name,
-        "root": os.path.abspath(Path(root).expanduser()),
+        "root": served,
         "folder": str(place),
         "device": device,
         "parent": os.getpid() if keeper else None,
@@ -276,11 +281,8 @@ def stop(name: str = "card0") -> None:
         if holder := _holder(name):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(holder, number)
-        until = time.monotonic() + STOP_TIMEOUT_S
-        while time.monotonic() < until:
-            if sweep(name):
-                return
-            time.sleep(0.02)
+        if sweep(name, STOP_TIMEOUT_S):
+            return
     raise RuntimeError(f"the card {name} does not end, not even when it is killed")
 
 
@@ -309,8 +311,7 @@ class Card:
 
     def __init__(self, root: str | os.PathLike[str], name: str = "card0", device: str | None = None) -> None:
         self.name, self.root, self.device = protocol.check_card(name), Path(root).expanduser(), device
-        if not self.root.is_dir():
-            raise ValueError(f"the root of a card is {str(root)!r}; allowed: a folder that exists")
+        Root(root)
         self._child: subprocess.Popen[bytes] | None = None
         self._finalizer: Any = None
 
@@ -340,7 +341,8 @@ class Card:
         """Start the card, also after its process was killed; see `labkit.card.start` for what can go wrong."""
         if self.running:
             raise ValueError(f"the card {self.name} runs already (process {self.pid})")
-        self._end(tidy=False)
+        if self._finalizer is not None:  # the process that was killed needs no other end
+            self._finalizer.detach()
         self._child = start(self.root, self.name, self.device, keeper=True)
         # Also where nobody stops it: at the end of this process, and when nobody knows this object any more.
         self._finalizer = weakref.finalize(self, _stop_child, self._child, self.name, os.getpid())
@@ -348,13 +350,8 @@ class Card:
 
     def stop(self) -> None:
         """Stop the card; a second call, or one after its process was killed, tidies up."""
-        self._end(tidy=True)
-
-    def _end(self, *, tidy: bool) -> None:
         if self._finalizer is not None:
-            self._finalizer.detach()
-            _stop_child(self._child, self.name, os.getpid(), tidy=tidy)
-        self._child = self._finalizer = None
+            self._finalizer()
 
     def kill(self) -> None:
         """Kill its process at once (SIGKILL), as a crash or a power cut would: its socket stays behind."""
@@ -390,7 +387,7 @@ class Card:
         return protocol.uri(self.name, protocol.below(self.root, path), **parameters)
 
 
-def _stop_child(child: subprocess.Popen[bytes], name: str, owner: int, *, tidy: bool = True) -> None:
+def _stop_child(child: subprocess.Popen[bytes], name: str, owner: int) -> None:
     """Stop a child that is a card, and remove what it may have left; a fork of this process leaves it alone."""
     if os.getpid() != owner:
         return
@@ -400,9 +397,7 @@ def _stop_child(child: subprocess.Popen[bytes], name: str, owner: int, *, tidy: 
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-    if tidy:
-        with contextlib.suppress(OSError):
-            sweep(name)
-        # Tell the plugin of this process, if there is one, that this card does not come back.
-        if filesystem := sys.modules.get("labkit.card.filesystem"):
-            filesystem.forget(name)
+    with contextlib.suppress(OSError):
+        sweep(name)
+    for call in on_stop:
+        call(name)

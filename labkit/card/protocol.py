@@ -32,7 +32,6 @@ than were wanted where the name has parameters: an image and a record come whole
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import os
 import re
@@ -320,8 +319,4 @@ def _text(key: str, value: Any) -> str:
     """Return a value as a name has it; a bool is allowed for `augment` only."""
     if key == "augment" and isinstance(value, (bool, np.bool_)):
         return str(int(value))
-    if key == "dtype":
-        with contextlib.suppress(TypeError):
-            if (known := np.dtype(value).name) in DTYPES:
-                return known
-    return str(value)
+    return str(np.dtype(value) if isinstance(value, (type, np.dtype)) else value)
