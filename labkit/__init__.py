@@ -76,6 +76,8 @@ __all__ = sorted([*_ROOMS, *_NAMES])
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return getattr(importlib.import_module(f"labkit.{_NAMES[name]}"), name)
+    if name == "reference":
+        return importlib.import_module("labkit.offload.twins")
     if name in _ROOMS:
         return importlib.import_module(f"labkit.{name}")
     raise AttributeError(f"labkit has no {name!r}; it offers: {', '.join(__all__)}")

@@ -275,10 +275,10 @@ def test_kernel_task_and_twin_count_alike():
             np.int32(len(images)), local=[1],
         )  # fmt: skip
         rows[name] = engine.download(buffer, made)
-    from labkit.reference.tokens import jpeg_tokens
+    from labkit.offload.twins import jpeg_tokens
 
     assert np.array_equal(rows["jpeg_tokens"], rows["jpeg_tokens_task"])
-    assert np.array_equal(rows["jpeg_tokens"], jpeg_tokens(files, offsets))
+    assert np.array_equal(rows["jpeg_tokens"][:, :3], jpeg_tokens(files, offsets))
     assert set(rows["jpeg_tokens"][:, 2]) == {0, 1, 2}
 
 

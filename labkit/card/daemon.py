@@ -338,7 +338,7 @@ def serve(settings: dict[str, Any], place: Path, door: Any, ready: Callable[[], 
     """
     root = Root(settings["root"])
 
-    from labkit.offload import drivers
+    from labkit.offload.opencl import drivers
 
     drivers.prepare(alone=True)
     from labkit import offload

@@ -53,7 +53,6 @@ SCHEME = "smartssd://"
 #: The side of an image on this card, in pixels.
 SIZES = range(1, 4097)
 DTYPES = {"uint8": 1, "float32": 4}
-PATHS = ("exact", "planes")
 #: What a file's name ends in that holds records; compressed, they would have to be packed again.
 SHARD, PACKED = ".tfrecord", (".tfrecord.gz", ".tfrecord.zlib")
 #: Longest timeout that a name may ask for, in seconds.
@@ -127,8 +126,6 @@ class Recipe:
     size : int
         Side of the result in pixels.
     dtype : {"uint8", "float32"}
-    path : {"exact", "planes"}
-        As of `labkit.offload.preprocess`.
     augment : bool
         Flip and vary brightness and saturation at random, by `seed` and the name of the image.
     seed : int
@@ -139,7 +136,6 @@ class Recipe:
 
     size: int
     dtype: str = "uint8"
-    path: str = "exact"
     augment: bool = False
     seed: int = 0
     feature: str = field(default="image", compare=False)
@@ -299,7 +295,6 @@ def _feature(text: str) -> str:
 _READERS = {
     "size": (_number(SIZES), f"a whole number from {SIZES[0]} to {SIZES[-1]}"),
     "dtype": (_member(DTYPES), " or ".join(DTYPES)),
-    "path": (_member(PATHS), " or ".join(PATHS)),
     "augment": ({"0": False, "1": True}.__getitem__, "0 or 1"),
     "seed": (_number(range(2**64)), "a whole number from 0 to 2**64 - 1"),
     "feature": (_feature, "the name of a feature of the records: up to 64 letters, digits, _ . : -"),

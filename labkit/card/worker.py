@@ -119,7 +119,6 @@ def serve(engine: Any, images: Sequence[bytes], recipe: Recipe, counters: Sequen
         size=recipe.size,
         dtype=recipe.dtype,
         engine=engine,
-        path=recipe.path,
         augment=recipe.augment,
         seed=recipe.seed,
         counter=counters[0] if recipe.augment else 0,

@@ -1,17 +1,63 @@
-"""Memory for batches: decoded images on their way to the device, results on their way back, used again and again."""
+"""Batches: decoded images on their way to the device, results on their way back, in memory that is used again."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labkit.offload.engine import Engine
+from labkit.offload.jpeg.outcomes import Status
+from labkit.offload.opencl.engine import Engine
+
+if TYPE_CHECKING:
+    from labkit.offload.twins.random_numbers import Draws
 
 #: Bytes of decoded images in a batch: what an int32 can count.
 MOST_BYTES = 2**31 - 1
+
+
+#: What the values of a finished image may be.
+DTYPES = ("float32", "uint8")
+
+
+class Preprocessed:
+    """A batch of images that went through the device.
+
+    Attributes
+    ----------
+    images : ndarray of float32 in [0, 1] or of uint8, shape (n, size, size, 3)
+        A failed image is all zeros. The memory is used again as soon as nothing refers to it.
+    status : list of labkit.offload.jpeg.outcomes.Status
+        One for each image; empty for images that were given as pixels.
+    draws : labkit.offload.twins.random_numbers.Draws or None
+        The random numbers of each image: flip, delta, factor. None without augmentation.
+    counter : int
+        The number of the batch, with which they were drawn.
+    """
+
+    def __init__(self, images: np.ndarray, status: list[Status], draws: Draws | None, counter: int) -> None:
+        self.images = images
+        self.status = status
+        self.draws = draws
+        self.counter = counter
+
+    @property
+    def failed(self) -> int:
+        """Images that are all zeros, since they could not be decoded."""
+        return sum(not status.ok for status in self.status)
+
+    @property
+    def fallbacks(self) -> int:
+        """Images that the host decoded, since the device's decoder does not support them."""
+        return sum(status.where == "host" for status in self.status)
+
+    def __repr__(self) -> str:
+        """Return how many images there are, of which kind, and how many failed."""
+        count, size = self.images.shape[:2]
+        kind = f"{count} images of {size}×{size}, {self.images.dtype}" + ", augmented" * (self.draws is not None)
+        return f"Preprocessed({kind}; {self.fallbacks} decoded by the host, {self.failed} failed)"
 
 
 class Gathered:
@@ -32,12 +78,12 @@ class Gathered:
         self.rows = np.zeros((0, 32), np.int32)
 
     def take(self, images: Sequence[np.ndarray | None]) -> Gathered:
-        """Copy decoded images to the device; None leaves the place of an image in the result as it is.
+        """Copy decoded images to the device; for None, the place of the image in the result stays as it is.
 
         Raises
         ------
         ValueError
-            If one is no RGB image of bytes, or they are too many.
+            If an image is not RGB in bytes, or if there are too many.
         """
         import pyopencl as cl
 
@@ -69,7 +115,7 @@ class Gathered:
 
 
 class Results:
-    """Memory for batches that are done: handed out, and handed out again when nobody refers to it any more.
+    """Memory for finished batches: given out, and given out again when nothing refers to it any more.
 
     Where the device is the processor itself, the kernel writes straight into it.
     """
@@ -82,7 +128,7 @@ class Results:
         self._kept: list[Result] = []
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Result:
-        """Return a result of this shape that nobody else holds."""
+        """Return a result of this shape to which nothing else refers."""
         for result in self._kept:
             if result.array.shape == shape and result.array.dtype == dtype and result.free():
                 return result
@@ -111,11 +157,11 @@ class Result:
         else:
             self.buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, room)
         del memory
-        # NumPy makes every view refer to the memory itself: as many references as now mean that no view is left.
+        # Every view of NumPy refers to the memory itself: as many references as now mean that there is no view.
         self._alone = sys.getrefcount(self.owner)
 
     def free(self) -> bool:
-        """Say whether nobody outside holds the array or a part of it."""
+        """Return True if nothing outside refers to the array or to a part of it."""
         return sys.getrefcount(self.owner) <= self._alone
 
     def fetch(self, engine: Engine) -> None:

@@ -1,0 +1,1 @@
+"""What has no subject of its own: files, progress, colours."""

@@ -1,0 +1,119 @@
+"""Numbers that callers give: one way to check them, and one sentence that says what is allowed."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+
+def whole(
+    name: str, value: Any, least: int | None = None, most: int | None = None, *, unit: str = "", other: str = ""
+) -> int:
+    """Return `value` as an int if it is a whole number within its limits.
+
+    Parameters
+    ----------
+    name : str
+        What the error calls the number.
+    value : object
+        An int, or what counts as one for indexing, such as a NumPy integer; never a bool.
+    least, most : int, optional
+        The smallest and the largest number that is allowed.
+    unit : str
+        Follows "a whole number" in the error, as in ``"of pixels"``.
+    other : str
+        Ends the error: what is allowed besides, as in ``"or None for all"``.
+
+    Raises
+    ------
+    ValueError
+        If it is not; the sentence names the number, its value and what is allowed.
+
+    Examples
+    --------
+    >>> whole("steps", 20, least=1)
+    20
+    >>> whole("steps", 0, least=1)
+    Traceback (most recent call last):
+    ValueError: steps is 0; allowed: a whole number of 1 or more
+    """
+    try:
+        found = None if isinstance(value, bool) or type(value).__name__ == "bool_" else operator.index(value)
+    except TypeError:
+        found = None
+    if found is None or not _within(found, least, most):
+        raise ValueError(_sentence(name, value, "a whole number", least, most, unit, other))
+    return found
+
+
+def number(
+    name: str,
+    value: Any,
+    least: float | None = None,
+    most: float | None = None,
+    *,
+    above: float | None = None,
+    unit: str = "",
+    other: str = "",
+) -> float:
+    """Return `value` as a float if it is a finite number within its limits.
+
+    Parameters
+    ----------
+    name, least, most, unit, other
+        As in `whole`.
+    value : object
+        A real number, of Python or NumPy; never a bool or a text.
+    above : float, optional
+        A limit that the number must exceed.
+
+    Raises
+    ------
+    ValueError
+        As in `whole`.
+
+    Examples
+    --------
+    >>> number("step_ms", 2, above=0)
+    2.0
+    >>> number("step_ms", -1, above=0, unit="of milliseconds")
+    Traceback (most recent call last):
+    ValueError: step_ms is -1; allowed: a number of milliseconds above 0
+    """
+    real = hasattr(value, "__float__") and not isinstance(value, (bool, str, bytes)) and not hasattr(value, "shape")
+    if hasattr(value, "dtype") and getattr(value, "shape", None) == ():
+        real = value.dtype.kind in "iuf"
+    found = float(value) if real else math.nan
+    if not math.isfinite(found) or not _within(found, least, most) or (above is not None and found <= above):
+        raise ValueError(_sentence(name, value, "a number", least, most, unit, other, above))
+    return found
+
+
+def _within(value: float, least: float | None, most: float | None) -> bool:
+    return (least is None or value >= least) and (most is None or value <= most)
+
+
+def _sentence(
+    name: str,
+    value: Any,
+    kind: str,
+    least: float | None,
+    most: float | None,
+    unit: str,
+    other: str,
+    above: float | None = None,
+) -> str:
+    """Return the sentence of an error, such as ``steps is 0; allowed: a whole number of 1 or more``."""
+    words = [kind, *([unit] if unit else [])]
+    if least is not None and most is not None:
+        words.append(f"from {least:,.10g} to {most:,.10g}")
+    elif least is not None:
+        words.append(f"{'' if unit else 'of '}{least:,.10g} or more")
+    elif above is not None:
+        words.append(f"above {above:,.10g}" + ("" if most is None else f" and at most {most:,.10g}"))
+    elif most is not None:
+        words.append(f"of at most {most:,.10g}")
+    if other:
+        words.append(other)
+    return f"{name} is {value!r:.60}; allowed: {' '.join(words)}"

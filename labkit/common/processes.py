@@ -1,0 +1,25 @@
+"""Child processes that never outlive their parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+# prctl(2): choose the signal that this process gets when its parent ends.
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """End this process when its parent ends, even if the parent is killed (on Linux), or has ended already.
+
+    Parameters
+    ----------
+    parent : int
+        The process number of the parent, taken by the parent itself before it started this process.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
