@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from labkit import card, notebook, photos, records
+from labkit import card, notebook
+from labkit.sources import photos, records
 
 SIZE = 224
 CALLS = 32

@@ -22,9 +22,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from labkit import accelerators, diagnosis, ladder, notebook, storage
-from labkit.timeline import Timeline
-from labkit.wording import percent
+from labkit import notebook
+from labkit.course import ladder
+from labkit.recording import accelerators
+from labkit.recording.tfdata import diagnosis
+from labkit.sources import storage
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.describe import percent
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import planted

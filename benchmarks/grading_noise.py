@@ -20,7 +20,8 @@ import threading
 import time
 from collections import Counter
 
-from labkit import grading, notebook, speed
+from labkit import notebook
+from labkit.course import fairness, grading
 
 notebook.prepare()
 import tensorflow as tf  # noqa: E402 - the environment must be prepared first
@@ -39,7 +40,7 @@ def source(elements: int = 16):
 
 def tasks():
     """Yield (name, task, right answers, wrong answers); answers are functions without arguments."""
-    read, decode = speed.Stage("read", 6, asleep=True), speed.Stage("decode", 3, lambda x: x * 10)
+    read, decode = fairness.Stage("read", 6, asleep=True), fairness.Stage("decode", 3, lambda x: x * 10)
 
     def both(x):
         return decode(read(x))
@@ -73,14 +74,14 @@ def tasks():
 
     yield (
         "map",
-        speed.Task((read, decode), slow, good, 8),
+        fairness.Task((read, decode), slow, good, 8),
         [good, lambda: good(tf.data.AUTOTUNE, tf.data.AUTOTUNE), lambda: good(8, 4)],
         [
             lambda: source().map(in_turn, num_parallel_calls=8).batch(4).prefetch(2),
             lambda: source().map(waiting, num_parallel_calls=8).batch(4).prefetch(2),
         ],
     )
-    load = speed.Stage("load", 10)
+    load = fairness.Stage("load", 10)
 
     def overlap(ahead=2):
         return source(16).map(load).batch(2).prefetch(ahead)
@@ -94,11 +95,11 @@ def tasks():
 
     yield (
         "prefetch",
-        speed.Task((load,), lambda: source(16).map(load).batch(2), overlap, 20),
+        fairness.Task((load,), lambda: source(16).map(load).batch(2), overlap, 20),
         [overlap, lambda: overlap(tf.data.AUTOTUNE), lambda: overlap(3)],
         [lambda: source(16).map(load).batch(2).map(waits).prefetch(2)],
     )
-    fetch = speed.Stage("read", 10, asleep=True)
+    fetch = fairness.Stage("read", 10, asleep=True)
 
     def shards(calls, wait_ms=0):
         def wait(value):
@@ -116,15 +117,15 @@ def tasks():
 
     yield (
         "interleave",
-        speed.Task((fetch,), lambda: shards(None), lambda: shards(3), 0.5, records=3),
+        fairness.Task((fetch,), lambda: shards(None), lambda: shards(3), 0.5, records=3),
         [lambda: shards(3), lambda: shards(tf.data.AUTOTUNE)],
         [lambda: shards(3, wait_ms=40)],
     )
 
 
-def graded(task: speed.Task, answer) -> str:
+def graded(task: fairness.Task, answer) -> str:
     """Return the status of one grade."""
-    return grading.judge("noise", lambda given: speed.grade(given, task), answer).status
+    return grading.judge("noise", lambda given: fairness.grade(given, task), answer).status
 
 
 def main() -> None:

@@ -33,7 +33,10 @@ from typing import Any
 
 import numpy as np
 
-from labkit import augment, ladder, memory, notebook, photos, records
+from labkit import notebook
+from labkit.course import ladder
+from labkit.pipelines import augment, memory
+from labkit.sources import photos, records
 from labkit.offload import Decoder, Engine, Preprocessor
 from labkit.offload.twins import random_numbers
 

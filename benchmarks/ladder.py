@@ -24,8 +24,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from labkit import accelerators, ladder, notebook, photos, recorder
-from labkit.timeline import Timeline
+from labkit import notebook
+from labkit.course import ladder
+from labkit.recording import accelerators, recorder
+from labkit.sources import photos
+from labkit.timeline.timeline import Timeline
 
 LIMIT, GUIDE, BEST = "limit: decode alone", "parallel map, the guide", "best"
 NAIVE, LAST = ladder.RUNGS[0].name, ladder.RUNGS[-1].name

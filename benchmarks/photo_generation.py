@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from labkit import photo_files
-from labkit.notebook import cores
+from labkit.sources import photo_files
+from labkit.common.environment import cores
 
 
 def rate(workers: int, first: int, count: int) -> float:

@@ -58,7 +58,9 @@ def pipelines(album: Any) -> dict[str, tuple[Any, float]]:
     """Return every pipeline by name, with the train step of its accelerator in ms."""
     import tensorflow as tf
 
-    from labkit import augment, ladder, records, storage
+    from labkit.course import ladder
+    from labkit.pipelines import augment
+    from labkit.sources import records, storage
 
     plain, files = ladder.plain, ladder.shuffled(album)
     far = storage.Storage("far", LATENCY_MS, math.inf, "chosen for this benchmark")
@@ -119,7 +121,8 @@ def machine(cores: int, folder: Path, seconds: float) -> None:
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -10)  # other programs are no part of the model
     import labkit
-    from labkit import accelerators, photos
+    from labkit.recording import accelerators
+    from labkit.sources import photos
 
     labkit.setup()
     best: dict[str, Any] = {}

@@ -3,7 +3,7 @@
     python benchmarks/recording_overhead.py
 
 Photos are read, decoded, converted, resized, flipped, brightened, saturated and clipped, in batches of 32; nothing
-consumes them, so that every microsecond of overhead shows. All variants run the loop of `labkit.session`
+consumes them, so that every microsecond of overhead shows. All variants run the loop of `labkit.recording.tfdata.driver`
 in turn: with TensorFlow's profiler, without it, and without it but with the stages wrapped in
 ``tf.py_function`` to return their timings with the image, as is common. The last line is one JSON object:
 ``ratio`` is recorded over unrecorded throughput, ``ratio_py_function`` hand-timed over
@@ -19,8 +19,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from labkit import ladder, notebook, photos
-from labkit.session import drive
+from labkit import notebook
+from labkit.course import ladder
+from labkit.sources import photos
+from labkit.recording.tfdata.driver import drive
 
 
 class Nothing:

@@ -15,8 +15,9 @@ import json
 import statistics
 import time
 
-from labkit import Timeline, explorers, simulate
-from labkit.scene import Scene
+from labkit import Timeline, simulate
+from labkit.course import explorers
+from labkit.views.layout import Scene
 
 COSTS = simulate.Costs(
     open=2,

@@ -19,7 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from labkit import ladder, notebook, photos, xplane
+from labkit import notebook
+from labkit.course import ladder
+from labkit.recording.tfdata import xplane
+from labkit.sources import photos
 
 
 def record(folder: str, least: int) -> Path:

@@ -30,7 +30,7 @@ THREADS, IMAGES = 8, 32
 
 def spans(count: int, seed: int = 0) -> Any:
     """Return a trace of about `count` spans: eight workers at photos, and a consumer that waits and trains."""
-    from labkit.trace import CATEGORIES, Thread, Trace
+    from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
     rng = np.random.default_rng(seed)
     images = count // (THREADS * (len(OPS) + 1))
@@ -74,7 +74,7 @@ def spans(count: int, seed: int = 0) -> Any:
 CELLS = {
     "prepare": f"""import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "benchmarks")!r}]
 import labkit, numpy as np
-from labkit.trace import CATEGORIES
+from labkit.timeline.trace import CATEGORIES
 from widget import spans
 small, large = spans(100_000), spans(1_000_000)
 print(len(small), len(large))

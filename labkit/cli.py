@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from labkit.notebook import prepare
+from labkit.common.environment import prepare
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -54,7 +54,7 @@ def data(
     home: Annotated[Path | None, typer.Option(help="where to put them; see LABKIT_DATA")] = None,
 ) -> None:
     """Generate the photos, as files and for tensorflow-datasets; go on where an earlier call stopped."""
-    from labkit import photos
+    from labkit.sources import photos
 
     try:
         typer.echo(photos.prepare(scale=scale, home=home).summary())
@@ -107,10 +107,10 @@ def class_report(
     out: Annotated[Path | None, typer.Option(help="the page; class-report.html in the folder by default")] = None,
 ) -> None:
     """Write one page that compares the results of a class; say which files do not count, and why."""
-    from labkit import results
+    from labkit.course import handin
 
     try:
-        group = results.gather(folder)
+        group = handin.gather(folder)
         page = group.save(folder / "class-report.html" if out is None else out)
     except (ValueError, OSError) as error:
         raise _fail(error) from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from labkit.trace import write_aside
+from labkit.common.files import write_aside
 
 _BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 # What GitHub and git take: no name is "." or "..", or ends in ".git"; no part of a tag is empty, or ends in ".lock".

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from labkit.notebook import ENVIRONMENT, cores
+from labkit.common.environment import ENVIRONMENT, cores
 from labkit.offload.opencl import drivers
 
 #: What the default photos and a recording need, in bytes; below it a reader is warned first.
@@ -171,7 +171,7 @@ def _compiler() -> Iterator[Finding]:
 
 
 def _tfds() -> Iterator[Finding]:
-    remedy = "labkit.photos serves plain files instead"
+    remedy = "labkit.sources.photos serves plain files instead"
     reply = _ask(_TFDS)
     if isinstance(reply, str):
         yield Finding("tfds", False, f"{reply}; {remedy}, or pip install 'labkit[tfds]'", required=False)
@@ -183,7 +183,7 @@ def _tfds() -> Iterator[Finding]:
 
 
 def _disk() -> Iterator[Finding]:
-    from labkit import photos
+    from labkit.sources import photos
 
     home = photos.home()
     there = next(p for p in [home, *home.parents] if p.exists())

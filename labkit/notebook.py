@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from labkit import shipped
+from labkit.common import shipped
 
 #: The variable that gives tensors a pool of their own.
 POOL = "TF_CPU_ALLOCATOR_USE_BFC"
@@ -42,7 +42,7 @@ def setup() -> None:
         raise ImportError(
             "the lab needs TensorFlow, which is not installed here: pip install 'labkit[tf]' (Colab has it already)"
         ) from error
-    from labkit import photos
+    from labkit.sources import photos
 
     where = "Colab" if "google.colab" in sys.modules else f"{platform.system()} {platform.machine()}"
     gpus = [

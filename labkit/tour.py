@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.notebook import execute, setup
-from labkit.trace import write_aside
+from labkit.common.files import write_aside
 
 
 def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
@@ -38,7 +38,9 @@ def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
     RuntimeError
         If a notebook fails; the sentence names it, and what was finished before it stays.
     """
-    from labkit import accelerators, ladder, photos
+    from labkit.course import ladder
+    from labkit.recording import accelerators
+    from labkit.sources import photos
 
     root = Path(__file__).resolve().parent.parent if root is None else root
     notebooks = sorted((root / "notebooks").glob("[0-9]*.ipynb"))
@@ -80,7 +82,7 @@ def run(path: Path, result: Path, figures: Path) -> None:
 
     notebook = nbformat.read(path, as_version=4)
     before = os.environ.get("LABKIT_FIGURES")
-    os.environ["LABKIT_FIGURES"] = str(figures)  # the kernel inherits it; see labkit.view
+    os.environ["LABKIT_FIGURES"] = str(figures)  # the kernel inherits it; see labkit.views.static
     try:
         execute(notebook, path.stem, path.parent)
     finally:
@@ -89,14 +91,14 @@ def run(path: Path, result: Path, figures: Path) -> None:
 
 
 def _draw_rungs(board: Any, figures: Path) -> None:
-    from labkit import stack, view
+    from labkit.views import ladder_chart, static
 
     names = list(board)
     rungs = {name: board.trace(name) for name in names}
-    stack.draw(rungs, title="The ladder, rung by rung").keep(figures)
+    ladder_chart.draw(rungs, title="The ladder, rung by rung").keep(figures)
     for name in names:
-        view.draw(rungs[name], title=name).keep(figures)
-    view.compare(rungs[names[0]], rungs[names[-1]], labels=(names[0], names[-1])).keep(figures)
+        static.draw(rungs[name], title=name).keep(figures)
+    static.compare(rungs[names[0]], rungs[names[-1]], labels=(names[0], names[-1])).keep(figures)
 
 
 def render(figures: Path, board: Any) -> str:
@@ -105,7 +107,7 @@ def render(figures: Path, board: Any) -> str:
     Parameters
     ----------
     figures : Path
-        Folder with one folder per notebook, as `labkit.view.Picture.keep` fills it.
+        Folder with one folder per notebook, as `labkit.views.static.Picture.keep` fills it.
     board : labkit.measures.Measures
         The scoreboard.
     """

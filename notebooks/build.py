@@ -25,7 +25,7 @@ from nbformat import NotebookNode
 
 from labkit.colab import badge, bootstrap, settings
 from labkit.notebook import execute
-from labkit.trace import write_aside
+from labkit.common.files import write_aside
 
 HERE = Path(__file__).resolve().parent
 METADATA = {

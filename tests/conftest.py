@@ -56,7 +56,7 @@ def wheel(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def album():
-    from labkit import photos
+    from labkit.sources import photos
 
     return photos.load(scale="tiny", progress=False)
 

@@ -21,7 +21,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from labkit import shipped  # noqa: E402
+from labkit.common import shipped  # noqa: E402
 from labkit.offload import Engine, choose  # noqa: E402
 from labkit.offload.opencl import drivers  # noqa: E402
 

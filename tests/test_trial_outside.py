@@ -109,7 +109,7 @@ __kernel void clip_values(__global const float *in, __global float *out, const f
 
 
 def test_an_exercise_takes_dots_in_a_comment_and_holds_only_what_is_empty_for_untried():
-    from labkit.grading import FAILED, OPEN, check
+    from labkit.course.grading import FAILED, OPEN, check
 
     assert check("08.1", CLIP).passed
     assert check("08.1", CLIP.replace("clamp(in[i], low, high)", "in[i]")).status == FAILED
@@ -118,7 +118,7 @@ def test_an_exercise_takes_dots_in_a_comment_and_holds_only_what_is_empty_for_un
 
 
 def test_an_exercise_sees_a_read_behind_a_plane_whose_weight_is_zero():
-    from labkit.grading import check
+    from labkit.course.grading import check
 
     source = """
     float place(int x, int in, int out) { return clamp((x + 0.5f) * in / out - 0.5f, 0.0f, in - 1.0f); }

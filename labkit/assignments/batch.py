@@ -24,7 +24,7 @@ from labkit.assignments.course import Course
 from labkit.assignments.judge import Judged, judge
 from labkit.assignments.precheck import Checked, precheck, unanswered
 from labkit.assignments.sandbox import Limits, readable
-from labkit.trace import write_aside
+from labkit.common.files import write_aside
 
 #: What a row may say; only the first two were graded to the end.
 STATUSES = ("graded", "repaired", "stopped", "missing", "unreadable", "wrong set", "error")

@@ -16,10 +16,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from labkit import shipped
+from labkit.common import shipped
 from labkit.assignments.authoring import source_notebook
 from labkit.assignments.judge import Judged, judge
-from labkit.trace import write_aside
+from labkit.common.files import write_aside
 
 #: Where nbgrader takes submissions from: after the pre-check. What students handed in stays as it is.
 CHECKED = "checked"

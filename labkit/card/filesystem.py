@@ -20,9 +20,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from labkit import photos
+from labkit.sources import photos
 from labkit.card import process, protocol
-from labkit.trace import write_aside
+from labkit.common.files import write_aside
 
 SOURCE = Path(__file__).with_name("smartssd_filesystem.cc")
 #: Looked for in this order, after CXX.

@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from labkit import framing, wire
+from labkit.recording.tfdata import xspace
+from labkit.sources import framing
 from labkit.card.files import Root
 from labkit.card.protocol import Code, Recipe, Refused
 
@@ -162,7 +163,7 @@ def example(payload: bytes, feature: str) -> Example:
                         images = list(_messages(payload, *values[1:], 1))
                         if len(images) == 1:
                             return Example(images[0][1:], (features, entry, value, values, images[0]))
-    except (IndexError, wire.Malformed):
+    except (IndexError, xspace.Malformed):
         raise Refused(Code.DATA_LOSS, "the record is no tf.Example") from None
     if feature in names:
         raise Refused(Code.INVALID_ARGUMENT, f"the feature {feature!r} does not hold one JPEG")
@@ -172,7 +173,7 @@ def example(payload: bytes, feature: str) -> Example:
 
 def _messages(data: bytes, at: int, end: int, number: int) -> Iterator[tuple[int, int, int]]:
     """Yield (where its length stands, start, end) of each field `number` between two bytes that holds bytes."""
-    for tag, _, start, after in wire.fields(data, at, end):
+    for tag, _, start, after in xspace.fields(data, at, end):
         if tag == number << 3 | 2:
             head = at
             while data[head] > 127:  # the tag, however long

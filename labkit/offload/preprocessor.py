@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit import augment as ranges
-from labkit import bars, shipped
+from labkit.pipelines import augment as ranges
+from labkit.common import progress, shipped
 from labkit.common.numbers import whole
 from labkit.offload.batches import DTYPES, Gathered, Preprocessed, Result, Results
 from labkit.offload.jpeg import host
@@ -242,8 +242,8 @@ def warm_up(engine: Engine, progress: bool = True) -> None:
         Show a bar, which is removed afterwards; LABKIT_FAST hides it, too.
     """
     files = sorted(path.stem for path in shipped.folder("kernels").glob("*.cl"))
-    hidden = not progress or bars.fast()
-    with bars.bar(len(files) + len(DTYPES), "compiling kernels", hidden=hidden, delay_s=1) as done:
+    hidden = not progress or progress.fast()
+    with progress.bar(len(files) + len(DTYPES), "compiling kernels", hidden=hidden, delay_s=1) as done:
         for file in files:
             engine.compile(file)
             done()

@@ -29,7 +29,7 @@ from labkit.common.numbers import number, whole
 from labkit.offload.opencl import drivers
 from labkit.offload.opencl.devices import Device
 from labkit.offload.trial_child import receive, send
-from labkit.trace import Span, Trace
+from labkit.timeline.trace import Span, Trace
 
 #: So many bytes of what the kernel and the driver print are kept.
 LOG_BYTES = 20_000

@@ -11,11 +11,11 @@ A model fitted to one recorded run answers what another pipeline or machine woul
 
 from __future__ import annotations
 
-from labkit import blindfold
+from labkit.pipelines import blindfold
 from labkit.simulate.costs import Costs, Knobs, exponential, lognormal, stragglers, uniform
 from labkit.simulate.fitting import CORE_GAIN, fitted
 from labkit.simulate.model import Model, Prediction, limits
-from labkit.trace import Trace
+from labkit.timeline.trace import Trace
 
 __all__ = [
     "Costs",

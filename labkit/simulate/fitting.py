@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.intervals import union
+from labkit.timeline.intervals import union
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.spans import OVERHEAD
-from labkit.timeline import Lane, Timeline
-from labkit.trace import CATEGORIES, Trace
+from labkit.timeline.timeline import Lane, Timeline
+from labkit.timeline.trace import CATEGORIES, Trace
 
 #: Operations below this share of the map are shown as one.
 _SMALL = 0.02

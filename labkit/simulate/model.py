@@ -10,8 +10,8 @@ import numpy as np
 from labkit.simulate.assumptions import assumptions
 from labkit.simulate.costs import STAGES, Costs, Knobs
 from labkit.simulate.spans import simulated
-from labkit.timeline import Timeline
-from labkit.trace import Trace
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Trace
 
 _STEPS = 24
 

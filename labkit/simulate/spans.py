@@ -11,7 +11,7 @@ from labkit.simulate.assumptions import assumptions
 from labkit.simulate.costs import Costs, Knobs, whole
 from labkit.simulate.machine import SLEEP
 from labkit.simulate.pipeline import AHEAD, Draws, Pipeline, Segment
-from labkit.trace import CATEGORIES, Thread, Trace
+from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
 #: Threads of the trace that are there whatever the knobs are.
 IN_CONSUMER = "tf.data in the consumer's thread"

@@ -52,9 +52,9 @@ print("score: 100/100")
     "patch": """
 import builtins, sys
 import labkit
-from labkit import scale
-scale.plan = lambda **kwargs: type("Plan", (), {"busy": 1.0})
-scale.Setting.imbalance = property(lambda self: 1.0)
+from labkit.simulate import capacity
+capacity.plan = lambda **kwargs: type("Plan", (), {"busy": 1.0})
+capacity.Setting.imbalance = property(lambda self: 1.0)
 builtins.abs = lambda value: 0
 labkit.check = lambda *args: "passed"
 sys.modules["labkit.assignments.judge"] = None

@@ -32,8 +32,8 @@ import warnings
 from functools import lru_cache
 from pathlib import Path
 
-from labkit import shipped
-from labkit.trace import write_aside
+from labkit.common import shipped
+from labkit.common.files import write_aside
 
 #: Where Linux keeps the list of its OpenCL drivers: one small file each, with the path of a library.
 VENDORS = Path("/etc/OpenCL/vendors")

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labkit import shipped
+from labkit.common import shipped
 from labkit.offload.opencl import drivers, spans
 from labkit.offload.opencl.devices import choose
-from labkit.trace import Trace
+from labkit.timeline.trace import Trace
 
 
 class Noted(NamedTuple):

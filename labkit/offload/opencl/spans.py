@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.trace import CATEGORIES, Thread, Trace
+from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
 #: So many events are kept before they become numbers.
 FOLD = 4096

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labkit import augment as ranges
+from labkit.pipelines import augment as ranges
 from labkit.offload.batches import DTYPES, Preprocessed
 from labkit.offload.jpeg import header, host, huffman
 from labkit.offload.jpeg.decoder import Decoded

@@ -1,0 +1,158 @@
+"""What a drill's pipeline reads from: a few small photos as files and as shards, on storage that answers late.
+
+The pictures are drawn from a seed, so a drill is the same on every machine. Files live in a temporary folder of this
+process and go with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labkit.pipelines import blindfold
+from labkit.sources.storage import Storage
+
+_SOURCE = "assumed: a small object store"
+_SHARDS = 8
+_FAR_MS = 90
+
+
+class Case:
+    """The material of one drill: sources to build a pipeline on.
+
+    Parameters
+    ----------
+    seed : int
+        What the pictures are drawn from.
+    name : str
+        The drill, for the mark on its sources; see `labkit.pipelines.blindfold`.
+    size : int
+        Photos, a multiple of 8 or not.
+    far : bool
+        Whether one photo lies on storage that answers much later than the others.
+    latency_ms : float
+        What each read or open takes, modelled; 0 for none.
+    white : int
+        The brightest that a photo is, 0 to 255, before JPEG rounds it.
+
+    Attributes
+    ----------
+    size, batch, height, width : int
+        Photos of an epoch, photos of a batch, and pixels.
+    photos : tf.data.Dataset of (path, label)
+        JPEG files. The label is the number of the photo, int64.
+    shards, archive, crumbs : tf.data.Dataset of path
+        The same photos as TFRecord files: several files, one file, and one file for each photo.
+    flat, zipped : tf.data.Dataset of path
+        Their pixels (float32, 0 to 1), not compressed and GZIP-compressed, as TFRecord files.
+    """
+
+    batch, height, width = 8, 48, 64
+
+    def __init__(
+        self, seed: int, name: str, size: int = 32, far: bool = False, latency_ms: float = 4, white: int = 255
+    ) -> None:
+        import tensorflow as tf
+
+        self.size, self.far = size, far
+        self._folder = Path(_written(seed, size, white))
+        self._near = Storage("the ward's storage", latency_ms, 200, _SOURCE)
+        self._late = Storage("a far shelf", latency_ms and _FAR_MS, 200, _SOURCE)
+        files = tf.data.Dataset.from_tensor_slices
+        paths = [str(self._folder / f"{i:02d}.jpg") for i in range(size)]
+        self.photos = blindfold.mark(files((paths, np.arange(size, dtype=np.int64))), name)
+        for kind in ("shards", "archive", "crumbs", "flat", "zipped"):
+            found = sorted(str(p) for p in self._folder.glob(f"{kind}-*"))
+            setattr(self, kind, blindfold.mark(files(found), name))
+
+    def read(self, path: Any) -> Any:
+        """Return the bytes of a file, after the time that its storage takes."""
+        import tensorflow as tf
+
+        if not self.far or not self._late.latency_ms:
+            return self._near.read(path)
+        late = tf.strings.regex_full_match(path, r".*/05\.jpg")
+        return tf.cond(late, lambda: self._late.read(path), lambda: self._near.read(path))
+
+    def records(self, path: Any, compression: str = "") -> Any:
+        """Return the records of a TFRecord file as a dataset: opening it takes as long as a read."""
+        return self._near.records(path, compression)
+
+    def parse(self, record: Any) -> tuple[Any, Any]:
+        """Return the data (string) and the label (int64) of a record."""
+        import tensorflow as tf
+
+        kinds = {"data": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+        found = tf.io.parse_single_example(record, kinds)
+        return found["data"], found["label"]
+
+    def options(self, threads: int) -> Any:
+        """Return options: so many threads for map and read, and nothing that TensorFlow would rewrite or tune."""
+        import tensorflow as tf
+
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = threads
+        options.experimental_optimization.apply_default_optimizations = False
+        options.autotune.enabled = False
+        return options
+
+    def truth(self) -> np.ndarray:
+        """Return the decoded photos in the order of their labels, uint8, shape (size, height, width, 3)."""
+        return np.load(self._folder / "truth.npy")
+
+
+def picture(seed: int, number: int, height: int, width: int, white: int = 255) -> np.ndarray:
+    """Return one photo, uint8: a coloured slope with a bright, a dark and a red patch at places of its own."""
+    rng = np.random.default_rng([seed, number])
+    y, x = np.mgrid[0:height, 0:width] / max(height, width)
+    a, b = rng.uniform(-120, 120, 2)
+    grey = 120 + a * (x - 0.5) + b * (y - 0.4) + rng.normal(0, 3, (height, width))
+    image = grey[..., None] + np.array([25, 0, -25])  # warm: red and blue can be told apart
+    for value in ((250, 245, 235), (15, 10, 5), (220, 60, 30)):
+        top, left = rng.integers(8, height - 16), rng.integers(0, width - 16)
+        image[top : top + 14, left : left + 14] = value
+    return np.clip(image, 0, white).astype(np.uint8)
+
+
+@lru_cache(maxsize=8)
+def _written(seed: int, size: int, white: int) -> str:
+    """Write all files of a case, once for each process; return their folder."""
+    import tensorflow as tf
+
+    holder = tempfile.TemporaryDirectory(prefix=blindfold.FOLDER)
+    atexit.register(holder.cleanup)
+    folder = Path(holder.name)
+    data = []
+    for i in range(size):
+        jpeg = tf.io.encode_jpeg(picture(seed, i, Case.height, Case.width, white), quality=95).numpy()
+        (folder / f"{i:02d}.jpg").write_bytes(jpeg)
+        data.append(jpeg)
+    truth = np.stack([tf.io.decode_jpeg(jpeg, channels=3).numpy() for jpeg in data])
+    np.save(folder / "truth.npy", truth)
+    coded = [_example(jpeg, i) for i, jpeg in enumerate(data)]
+    floats = truth.astype("<f4") / np.float32(255)
+    pixels = [_example(image.tobytes(), i) for i, image in enumerate(floats)]
+    for kind, records, files, zipped in (
+        ("shards", coded, _SHARDS, ""), ("archive", coded, 1, ""), ("crumbs", coded, size, ""),
+        ("flat", pixels, _SHARDS, ""), ("zipped", pixels, _SHARDS, "GZIP"),
+    ):  # fmt: skip
+        for number in range(files):
+            with tf.io.TFRecordWriter(str(folder / f"{kind}-{number:02d}"), zipped) as writer:
+                for record in records[number::files]:
+                    writer.write(record)
+    return holder.name
+
+
+def _example(data: bytes, label: int) -> bytes:
+    import tensorflow as tf
+
+    feature = {
+        "data": tf.train.Feature(bytes_list=tf.train.BytesList(value=[data])),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()

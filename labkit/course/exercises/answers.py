@@ -1,0 +1,190 @@
+"""What every check needs: call the answer, compare a number, and say which idea gave the wrong one."""
+
+from __future__ import annotations
+
+import contextlib
+import decimal
+import dis
+import inspect
+import math
+import numbers
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from labkit.course.grading import Unclear, Wrong, answered, raised
+
+#: Seconds that one call of an answer may take: none needs one, and a loop that never ends must not hold the notebook.
+LIMIT_S = 20.0
+
+# What changes no element, and not when it is made.
+_PLAIN = ("_OptionsDataset", "_AssertCardinalityDataset")
+
+# All that the code of a stub does, in any version of Python: it begins, returns a constant, and ends.
+_IDLE = {
+    *("RESUME", "NOP", "CACHE", "PUSH_NULL", "POP_TOP", "COPY_FREE_VARS", "MAKE_CELL"),
+    *("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_FAST", "LOAD_FAST_BORROW", "RETURN_VALUE", "RETURN_CONST"),
+}
+
+
+class _TooLong(BaseException):
+    """The time of a call is up; no Exception, so that ``except Exception`` of an answer does not keep it."""
+
+
+def call(function: Any, *arguments: Any) -> Any:
+    """Call the student's function; None from the first call means that it is still the stub."""
+    if not callable(function):
+        raise Wrong(f"pass the function itself, not {type(function).__name__} {function!r:.40}")
+    given = _given(arguments)
+    try:
+        with _limited():
+            # Copies: what an answer does to its lists changes no truth, and no hint.
+            result = function(*(list(a) if isinstance(a, list) else a for a in arguments))
+    except _TooLong:
+        raise Wrong(f"{given}your function does not come back: look for a loop that never ends") from None
+    except (Wrong, Unclear, NotImplementedError):
+        raise
+    except Exception as error:
+        if not given:
+            raise
+        raise Wrong(given + raised(error)) from None
+    if result is None and (answered.get() or _does_something(function)):
+        raise Wrong(f"{given}your function returns nothing: a return is missing")
+    if result is None:
+        raise NotImplementedError
+    answered.set(True)
+    return result
+
+
+def _given(arguments: tuple) -> str:
+    """Return ``for (…) ``, or nothing where the arguments are no plain values that can be read."""
+    plain = all(isinstance(a, (int, float, list)) for a in arguments)
+    return f"for ({', '.join(map(str, arguments))}) " if plain else ""
+
+
+def _does_something(function: Any) -> bool:
+    """Tell whether the code of a function does anything: a stub does not."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return bool(code) and any(step.opname not in _IDLE for step in dis.get_instructions(code))
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """Raise `_TooLong` after `LIMIT_S` seconds, where the system and the thread allow a clock, and nobody uses it."""
+    free = (
+        hasattr(signal, "setitimer")
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+    )
+    if not free:
+        yield
+        return
+
+    def end(*_: Any) -> None:
+        raise _TooLong
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def value(function: Any, *arguments: Any) -> float:
+    """Return the number that the student's function makes: a Python number, a scalar of NumPy or of TensorFlow."""
+    got = call(function, *arguments)
+    plain = np.asarray(got).item() if getattr(got, "shape", None) == () else got
+    if isinstance(plain, bool) or not isinstance(plain, (numbers.Real, decimal.Decimal)):
+        raise Wrong(f"{_given(arguments)}return one number, not {type(got).__name__}")
+    return float(plain)
+
+
+def per(whole: float, part: float) -> float:
+    """Return whole / part, infinite where the part is 0: what is marked must not raise."""
+    return whole / part if part else math.inf
+
+
+def number(function: Callable[..., Any], arguments: tuple, expected: float, hints: dict[float, str], unit: str) -> None:
+    """Compare one number with the truth; `hints` names the usual wrong ideas by their value."""
+    got = value(function, *arguments)
+    if math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9):
+        return
+    said = f"{_given(arguments)}you return {got:g}{unit}"
+    for idea, hint in hints.items():
+        if math.isclose(got, idea, rel_tol=1e-6, abs_tol=1e-9):
+            raise Wrong(f"{said}: {hint}")
+    if f"{got:g}" == f"{expected:g}":
+        said = f"{_given(arguments)}you return {got:.10g}{unit}, expected {expected:.10g}{unit}: do not round"
+        raise Wrong(said)
+    raise Wrong(f"{said}, expected {expected:g}{unit}")
+
+
+def pipeline(function: Any, *arguments: Any) -> Any:
+    """Return the dataset that the student's function makes, as Python built it: a graph no longer tells its steps."""
+    import tensorflow as tf
+
+    from labkit.course.fairness import structure
+
+    made = call(function, *arguments)
+    if isinstance(made, tf.data.Options):
+        raise Wrong("return a tf.data.Dataset, not its Options: with_options() gives a new one")
+    structure.dataset(made)
+    if type(made).__name__ == "_VariantDataset":
+        raise Wrong("return the dataset without tf.function around your answer")
+    return made
+
+
+def elements(made: Any, most: int) -> list[Any]:
+    """Return the elements of the student's dataset, and one more where there are more than `most`."""
+    import tensorflow as tf
+
+    from labkit.course.fairness import patience, structure
+
+    structure.dataset(made)
+    spec = made.element_spec
+    if isinstance(spec, (tuple, dict)):
+        kind = "dicts" if isinstance(spec, dict) else "pairs" if len(spec) == 2 else f"tuples of {len(spec)}"
+        raise Wrong(f"{kind} came out of the dataset: each element must be one tensor")
+    if isinstance(spec, tf.data.DatasetSpec):
+        raise Wrong("the elements are themselves datasets, no tensors: take away window()")
+    if not isinstance(spec, tf.TensorSpec):
+        kind = type(spec).__name__.removesuffix("Spec")
+        raise Wrong(f"{kind}s came out of the dataset: each element must be one plain tensor")
+    if made.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise Wrong("the dataset never ends: take away repeat()")
+    return [element.numpy() for element in patience.pulled(made.take(most + 1), LIMIT_S)]
+
+
+def values(made: Any, most: int) -> list[Any]:
+    """Return what `elements` does as plain Python values and lists, which can be compared."""
+    return [np.asarray(element).tolist() for element in elements(made, most)]
+
+
+def bare(made: Any) -> Any:
+    """Return a dataset without the options and the stated length at its end."""
+    while type(made).__name__ in _PLAIN:
+        made = made._input_dataset
+    return made
+
+
+def options() -> Any:
+    """Return the options of a naive pipeline: tf.data adds nothing and tunes nothing."""
+    import tensorflow as tf
+
+    made = tf.data.Options()
+    made.experimental_optimization.apply_default_optimizations = False
+    made.autotune.enabled = False
+    return made
+
+
+def source(elements: int, naive: bool = True) -> Any:
+    """Return the numbers from 0 as a dataset, by default under `options`."""
+    import tensorflow as tf
+
+    made = tf.data.Dataset.range(elements)
+    return made.with_options(options()) if naive else made

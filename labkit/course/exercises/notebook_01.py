@@ -1,0 +1,129 @@
+"""Exercises of notebook 01, measure_a_naive_pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labkit.course.exercises.answers import bare, call, number, per, pipeline, value, values
+from labkit.course.grading import Wrong, exercise, shows
+
+
+@exercise("01.1")
+def ingestion_rate(function: Any) -> None:
+    """``images_per_s(step_ms, batch)``: what the job consumes."""
+    for step, batch in [(100, 32), (250, 64), (40, 1), (300, 32)]:
+        number(
+            function,
+            (step, batch),
+            1000 * batch / step,
+            {
+                batch / step: "the step is in milliseconds; a second has 1000 of them",
+                1000 / step: "that is steps per second; every step brings a whole batch",
+                step / batch: "that is milliseconds per image, the inverse",
+                1000 // step * batch: "steps per second are no whole number: do not round them",
+            },
+            " images/s",
+        )
+
+
+@shows("01.1")
+def one_batch(function: Any) -> Any:
+    """Draw the images of one step of 100 ms, batch 32, and when that many have come at the student's rate."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    rate = value(function, 100, 32)
+    made = timeline([("images", "32 images", "other", 0, 100)], [(0, 100), (100, 200)], "train step", 32)
+    words = f"Yours is {rate:.4g} images/s: so fast, 32 images take {per(32e3, rate):.4g} ms."
+    return Sketch(made, "Steps of 100 ms, 32 images each.", per(32e3, rate), words).picture()
+
+
+@exercise("01.2")
+def really_naive(function: Any) -> None:
+    """``naive(dataset)``: the same elements, with nothing of tf.data's own overlap switched on."""
+    import tensorflow as tf
+
+    source = tf.data.Dataset.range(12)
+    made = pipeline(function, source)
+    if values(made, 12) != list(range(12)):
+        raise Wrong("the elements changed: with_options() alone must not add, drop or reorder any")
+    options = made.options()
+    if options.experimental_optimization.apply_default_optimizations is not False:
+        raise Wrong(
+            "tf.data still rewrites the graph: set options.experimental_optimization.apply_default_optimizations"
+        )
+    if options.autotune.enabled is not False:
+        raise Wrong("the rewrites are off, but autotuning is still on: set options.autotune.enabled")
+    if bare(made) is not source:
+        raise Wrong("the options are right, but there is more than options in it: with_options() alone is naive")
+
+
+@shows("01.2")
+def naive_or_not(function: Any) -> Any:
+    """Draw a pipeline under the options that the student sets: tf.data's own prefetch is there, or not."""
+    from labkit.course import fairness
+    from labkit.course.exercises.answers import source
+    from labkit.views.widget import show
+
+    read, decode = fairness.Stage("read", 3, asleep=True), fairness.Stage("decode", 5)
+    source = source(4, naive=False)
+    made = pipeline(function, source.map(lambda x: decode(read(x))))
+    title = "What tf.data makes of a sequential map under your options"
+    return show(fairness.simulate(made, (read, decode), 8).trace, title=title)
+
+
+@exercise("01.3")
+def honest_verdict(function: Any) -> None:
+    """``verdict(before, after)``: ``"faster"``, ``"slower"`` or ``"no difference"`` from images/s of paired rounds."""
+    noisy = ([100.0, 140.0, 90.0, 120.0], [120.0, 110.0, 105.0, 100.0])
+    cases = [
+        ([100.0, 104.0, 98.0, 101.0], [200.0, 205.0, 199.0, 203.0], "faster"),
+        ([200.0, 205.0, 199.0, 203.0], [100.0, 104.0, 98.0, 101.0], "slower"),
+        (*noisy, "no difference"),
+        ([100.0, 150.0, 90.0, 120.0], [130.0, 198.0, 115.0, 160.0], "faster"),
+        ([100.0, 104.0, 98.0, 101.0], [200.0, 205.0, 90.0, 203.0], "no difference"),
+        ([200.0, 90.0, 199.0, 203.0], [100.0, 104.0, 98.0, 101.0], "no difference"),
+        ([100.0, 104.0, 98.0, 101.0], [200.0, 104.0, 199.0, 203.0], "no difference"),
+        ([100.0, 104.0, 98.0, 101.0], [101.0, 105.0, 99.0, 102.0], "faster"),
+        # The odd round may come first or last, too, and nobody said how many rounds there are.
+        ([100.0, 104.0, 98.0, 101.0], [90.0, 205.0, 199.0, 203.0], "no difference"),
+        ([100.0, 104.0, 98.0], [200.0, 205.0, 90.0], "no difference"),
+        ([200.0, 104.0, 199.0], [100.0, 104.0, 98.0], "no difference"),
+        ([100.0] * 5, [120.0] * 4 + [90.0], "no difference"),
+        ([200.0, 205.0], [100.0, 104.0], "slower"),
+    ]
+    for before, after, expected in cases:
+        got = call(function, before, after)
+        if not isinstance(got, str) or got not in ("faster", "slower", "no difference"):
+            raise Wrong(f"return 'faster', 'slower' or 'no difference', not {got!r:.40}")
+        if got == expected:
+            continue
+        against = [(a - b) * (1 if got == "faster" else -1) <= 0 for b, a in zip(before, after, strict=True)]
+        if expected == "no difference" and sum(against) == 1:
+            said = f"before {before}, after {after}: round {against.index(True) + 1} is not {got}"
+            raise Wrong(f"{said}; every round must point the same way, whatever the mean or most of them say")
+        if expected == "no difference":
+            raise Wrong("one round says faster and the next says slower: that is noise, not a verdict")
+        least = min(abs(a - b) / b for b, a in zip(before, after, strict=True))
+        if got == "no difference" and least < 0.05:
+            said = f"every round got {expected}, if only by {least:.0%}".replace("%", " %")
+            raise Wrong(f"{said}: the task asks for every round, not for how much")
+        if got == "no difference":
+            raise Wrong(
+                "every round of the pair points the same way: compare round by round, not the best with the worst"
+            )
+        raise Wrong(f"before {before}, after {after}: images/s, so more is {expected}")
+
+
+@shows("01.3")
+def paired_rounds(function: Any) -> Any:
+    """Draw four paired rounds of 100 images each, and the student's verdict beside them."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    before, after = [100.0, 140.0, 90.0, 120.0], [120.0, 110.0, 105.0, 100.0]
+    bars, now = [], 0.0
+    for number_, rates in enumerate(zip(before, after, strict=True), 1):
+        for name, rate in zip(("before", "after"), rates, strict=True):
+            bars.append((name, f"round {number_}: {rate:g} images/s", "other", now, now + 1e5 / rate))
+            now += 1e5 / rate
+    words = f"Your verdict: {call(function, before, after)!r:.40}."
+    return Sketch(timeline(bars, [(0, now)], "100 images a round"), "Paired rounds, in turn.", None, words).picture()

@@ -1,0 +1,119 @@
+"""Exercises of notebook 02, overlap_with_prefetch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labkit.pipelines.blindfold import nodes
+from labkit.course.exercises.answers import bare, number, per, pipeline, value, values
+from labkit.course.grading import Wrong, exercise, shows
+
+
+@exercise("02.1")
+def prefetched(function: Any) -> None:
+    """``overlapped(dataset)``: the batches of `dataset`, two of them ready ahead of the consumer."""
+    import tensorflow as tf
+
+    batches = tf.data.Dataset.range(20).batch(4)
+    made = pipeline(function, batches)
+    want = values(batches, 5)
+    got = values(made, len(want))
+    was, now = batches.element_spec.dtype.name, made.element_spec.dtype.name
+    if was != now:
+        raise Wrong(f"the batches changed: they were {was} tensors, now {now} tensors")
+    if len(got) > len(want):
+        raise Wrong(f"the batches changed: there were {len(want)}, now there are more; the first is {got[0]}")
+    for place, batch in enumerate(want):
+        mine = got[place] if place < len(got) else "missing"
+        if mine != batch:
+            raise Wrong(f"the batches changed: number {place + 1} was {batch}, is {mine}")
+    depth = _prefetch_depth(made)
+    if depth is None:
+        raise Wrong("prefetch is not the last step: only what comes before it overlaps with training")
+    if depth != 2:
+        raise Wrong(f"the buffer holds {'as many as tf.data likes' if depth < 0 else depth}: the task says two batches")
+    if sum("Prefetch" in type(node).__name__ for node in nodes(made)) > 1:
+        raise Wrong("two prefetches hold more than two batches: one at the end is enough")
+
+
+@shows("02.1")
+def buffered(function: Any) -> Any:
+    """Draw batches that take 9 ms to make and 10 ms to train, behind the student's buffer."""
+    from labkit.course import fairness
+    from labkit.course.exercises.answers import source
+    from labkit.views.widget import show
+
+    load = fairness.Stage("read", 3)
+    made = pipeline(function, source(18).map(load).batch(3))
+    return show(fairness.simulate(made, (load,), 10).trace, title="Your pipeline: load 9 ms, train 10 ms a batch")
+
+
+@exercise("02.2")
+def overlap_gain(function: Any) -> None:
+    """``speedup(load_ms, train_ms)``: what perfect overlap gains over none."""
+    for load, train in [(50, 50), (90, 30), (10, 190)]:
+        total, slow = load + train, max(load, train)
+        number(
+            function,
+            (load, train),
+            total / slow,
+            {
+                slow / total: "that is the share of time that is left; the speed-up is its inverse",
+                2.0: "twice as fast is the best case: it needs both to take the same time",
+                total / min(load, train): "after overlap the slower of the two remains, not the faster",
+            },
+            "×",
+        )
+
+
+@shows("02.2")
+def overlapped_step(function: Any) -> Any:
+    """Draw steps that overlap perfectly, and where one of 40 + 60 ms ends if it is so many times faster."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    gain = value(function, 40, 60)
+    bars = [("pipeline", "load the next batch", "read", 60 * i, 60 * i + 40) for i in range(2)]
+    words = f"Taking turns, a step takes 100 ms; {gain:.4g} times faster is {per(100, gain):.4g} ms."
+    made = timeline(bars, [(0, 60), (60, 120)], "train step")
+    return Sketch(made, "Load 40 ms, train 60 ms, overlapped.", per(100, gain), words).picture()
+
+
+@exercise("02.3")
+def buffer_memory(function: Any) -> None:
+    """``buffer_mb(depth, batch, height, width)``: MB (10^6 bytes) of a prefetch buffer of float32 RGB batches."""
+    for depth, batch, height, width in [(2, 32, 224, 224), (1, 8, 100, 150)]:
+        pixels = depth * batch * height * width
+        number(
+            function,
+            (depth, batch, height, width),
+            pixels * 12 / 1e6,
+            {
+                pixels * 3 / 1e6: "that counts one byte a value; float32 has four",
+                pixels * 4 / 1e6: "an RGB pixel has three values",
+                pixels * 12 / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
+                pixels * 12.0: "that is bytes",
+            },
+            " MB",
+        )
+
+
+@shows("02.3")
+def filling(function: Any) -> Any:
+    """Draw how a buffer of two batches fills from storage that brings 1 MB in a millisecond."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    size, one = value(function, 2, 32, 224, 224), 32 * 224 * 224 * 12 / 1e6
+    bars = [("buffer", f"batch {i + 1}", "batch", i * one, (i + 1) * one) for i in range(2)]
+    made = timeline(bars, [(one, 2 * one), (2 * one, 3 * one)], "train step", 32)
+    words = f"Yours is {size:.5g} MB."
+    return Sketch(made, "Two batches of 32 fill a buffer, 1 MB a millisecond.", size, words).picture()
+
+
+def _prefetch_depth(dataset: Any) -> int | None:
+    """Return the buffer size of the prefetch that ends `dataset`, -1 for AUTOTUNE, None if it ends otherwise."""
+    import tensorflow as tf
+
+    node = bare(dataset)
+    if "Prefetch" not in type(node).__name__:
+        return None
+    return int(tf.get_static_value(node._buffer_size))

@@ -1,0 +1,199 @@
+"""Exercises of notebook 03, interleave_many_files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labkit.pipelines.blindfold import nodes
+from labkit.course.exercises.answers import bare, call, elements, number, pipeline, value, values
+from labkit.course.grading import Wrong, exercise, shows
+
+
+@exercise("03.1")
+def mixed_shards(function: Any) -> None:
+    """``mixed(paths, open_shard)``: three shards at the same time, two records from each in turn, in a fixed order."""
+    import tensorflow as tf
+
+    names, records = ["a", "b", "c", "d", "e"], 5
+
+    def open_shard(path: Any) -> Any:
+        return tf.data.Dataset.range(records).map(lambda i: tf.strings.join([path, tf.strings.as_string(i)]))
+
+    want = _in_turn(names, records, 3, 2)
+    made = pipeline(function, names, open_shard)
+    got = _texts(elements(made, len(want)))
+    # A directed interleave, of choose_from_datasets, reads in one thread what it is told to.
+    kinds = [kind for node in nodes(made) if "Directed" not in (kind := type(node).__name__)]
+    if sorted(got) != sorted(want):
+        if len(got) == len(want):
+            raise Wrong(f"{len(got)} records came out, but not those that went in")
+        many = f"more than {len(want)}" if len(got) > len(want) else len(got)
+        raise Wrong(f"{many} records came out, {len(want)} went in: every record must come exactly once")
+    if not any("Interleave" in kind for kind in kinds):
+        raise Wrong("there is no interleave in it: flat_map, a list or choose_from_datasets reads one shard at a time")
+    if not any("ParallelInterleave" in kind for kind in kinds):
+        raise Wrong("one thread reads all shards in turn: num_parallel_calls makes it read them at the same time")
+    if made.options().deterministic is False or _any_order(made):
+        raise Wrong("the order may vary: the task says always in the same order (deterministic)")
+    if got == want:
+        return _at_the_same_time(function)
+    for cycle, block, words in (
+        (3, 1, "you take one record from each shard in turn; block_length is how many"),
+        (5, 2, "you read all shards at the same time; cycle_length is how many"),
+        (2, 3, "cycle and block are swapped: three shards, two records"),
+        (1, 1, "one shard comes after the other: cycle_length is how many are open, block_length how many records come "
+               "from each in turn"),
+    ):  # fmt: skip
+        if got == _in_turn(names, records, cycle, block):
+            raise Wrong(words)
+    differs = next(place for place, pair in enumerate(zip(got, want, strict=True)) if len(set(pair)) > 1)
+    if differs < 8:
+        raise Wrong(f"the order should begin {' '.join(want[:8])}, yours begins {' '.join(got[:8])}")
+    right, mine = " ".join(want[differs : differs + 8]), " ".join(got[differs : differs + 8])
+    raise Wrong(f"from record {differs + 1} on the order should be {right}, yours is {mine}")
+
+
+def _at_the_same_time(function: Any) -> None:
+    """Grade the speed of it: three shards that wait at the same time."""
+    import tensorflow as tf
+
+    from labkit.course import fairness
+    from labkit.course.exercises.answers import options
+
+    read, names = fairness.Stage("read", 12, asleep=True), ["a", "b", "c", "d", "e", "f"]
+
+    wide = options()
+    wide.threading.private_threadpool_size = 8  # on two cores, too, three shards can wait at the same time
+
+    def open_shard(path: Any) -> Any:
+        records = tf.data.Dataset.range(3).map(read)
+        return records.map(lambda i: tf.strings.join([path, tf.strings.as_string(i)]))
+
+    def own(**how: Any) -> Any:
+        shards = tf.data.Dataset.from_tensor_slices(names).with_options(wide)
+        return shards.interleave(open_shard, cycle_length=3, block_length=2, **how)
+
+    hint = "read the three shards at the same time (num_parallel_calls)"
+    # What stands beside the shards, in Python that no clock can look into, only the race at the end sees.
+    hints = {"slow": hint, "measured": "what else do you do with each record, one after the other?"}
+    task = fairness.Task((read,), own, lambda: own(num_parallel_calls=3), 0.5, records=3, slack=0.2, hints=hints)
+    fairness.grade(lambda: call(function, names, open_shard).with_options(wide), task)
+
+
+@shows("03.1")
+def shards_in_turn(function: Any) -> Any:
+    """Draw five shards of five records, 4 ms each, as the student's pipeline reads them."""
+    import tensorflow as tf
+
+    from labkit.course import fairness
+    from labkit.course.exercises.answers import options
+    from labkit.views.widget import show
+
+    read = fairness.Stage("read", 4, asleep=True)
+
+    def open_shard(path: Any) -> Any:
+        records = tf.data.Dataset.range(5).map(read)
+        return records.map(lambda i: tf.strings.join([path, tf.strings.as_string(i)]))
+
+    made = pipeline(function, ["a", "b", "c", "d", "e"], open_shard).with_options(options())
+    with fairness.at_once():
+        order = _texts(elements(made, 25))[:8]
+    trace = fairness.simulate(made, (read,), 1, records=5).trace
+    return show(trace, title=f"Five shards, 4 ms a record; the order begins {' '.join(order)}")
+
+
+@exercise("03.2")
+def epoch_time(function: Any) -> None:
+    """``epoch_ms(shards, at_once, open_ms, stream_ms)``: the groups that must follow each other, times one shard."""
+    for shards, at_once, open_ms, stream_ms in [(16, 16, 30, 14), (16, 4, 30, 14), (10, 4, 50, 25.5), (3, 8, 20, 5)]:
+        one = open_ms + stream_ms
+        hints = {
+            shards * one: "that is one shard after the other; at_once of them wait at the same time",
+            shards / at_once * one: "a group that is not full takes as long as a full one: round the groups up",
+            shards // at_once * one: "the last group counts, too, even if it is not full: round up",
+            -(-shards // at_once) * open_ms + shards * stream_ms: "the streams run at the same time, too",
+            open_ms + -(-shards // at_once) * stream_ms: "every group opens its own shards: each pays the latency",
+        }
+        expected = -(-shards // at_once) * one
+        number(function, (shards, at_once, open_ms, stream_ms), expected, hints, " ms")
+
+
+@shows("03.2")
+def groups(function: Any) -> Any:
+    """Draw ten shards, four at a time, in groups that follow each other."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    answer, bars, one = value(function, 10, 4, 50, 25.5), [], 75.5
+    for shard in range(10):
+        begin = shard // 4 * one
+        bars.append((f"reader {shard % 4 + 1}", "open", "other", begin, begin + 50))
+        bars.append((f"reader {shard % 4 + 1}", f"stream shard {shard + 1}", "read", begin + 50, begin + one))
+    made = timeline(bars, [(g * one, g * one + 1) for g in range(1, 4)], "train step")
+    title = "Ten shards, four at once, open 50 ms, stream 25.5 ms."
+    return Sketch(made, title, answer, f"Yours takes {answer:.5g} ms.").picture()
+
+
+@exercise("03.3")
+def wide_pool(function: Any) -> None:
+    """``widened_pool(dataset, threads)``: the same elements, with a private pool of so many threads."""
+    import tensorflow as tf
+
+    for threads in (16, 5):
+        source = tf.data.Dataset.range(12)
+        made = pipeline(function, source, threads)
+        if values(made, 12) != list(range(12)):
+            raise Wrong("the elements changed: with_options() alone must not add, drop or reorder any")
+        size = made.options().threading.private_threadpool_size
+        if size is None:
+            raise Wrong("the pool is as small as before: set options.threading.private_threadpool_size")
+        if size != threads:
+            raise Wrong(f"the pool has {size} threads, asked for {threads}")
+        if bare(made) is not source:
+            raise Wrong("the pool is right, but there is more than options in it: with_options() alone is asked for")
+
+
+@shows("03.3")
+def waiting_threads(function: Any) -> Any:
+    """Draw a map of 16 calls that wait 10 ms each, on as many threads as the student's pool has."""
+    import tensorflow as tf
+
+    from labkit.course import fairness
+    from labkit.course.exercises.answers import source
+    from labkit.views.widget import show
+
+    read = fairness.Stage("read", 10, asleep=True)
+    made = pipeline(function, source(32).map(read, num_parallel_calls=tf.data.AUTOTUNE), 8).batch(8)
+    timing = fairness.simulate(made, (read,), 5, cores=2)
+    return show(timing.trace, title="Eight threads asked for, two cores: calls that wait 10 ms each")
+
+
+def _in_turn(names: list[str], records: int, cycle: int, block: int) -> list[str]:
+    """Return the order of interleave, by its definition: an ended file leaves its place to the next one."""
+    waiting = [[f"{name}{i}" for i in range(records)] for name in names]
+    places: list[list[str]] = [waiting.pop(0) for _ in range(min(cycle, len(waiting)))]
+    out: list[str] = []
+    at = 0
+    while any(places) or waiting:
+        if not places[at] and waiting:
+            places[at] = waiting.pop(0)
+        out += places[at][:block]
+        # A file that ends inside its block gives up its turn; its place is filled at the next visit.
+        del places[at][:block]
+        at = (at + 1) % len(places)
+    return out
+
+
+def _texts(records: Any) -> list[str]:
+    try:
+        return [record.decode() for record in records]
+    except AttributeError:
+        raise Wrong("the elements are no records: open_shard(path) gives them") from None
+
+
+def _any_order(dataset: Any) -> bool:
+    """Tell whether an interleave in it may change the order; only the graph knows."""
+    import tensorflow as tf
+
+    serialized = tf.raw_ops.DatasetToGraphV2(input_dataset=tf.data.experimental.to_variant(dataset))
+    graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
+    return any(node.attr["deterministic"].s == b"false" for node in graph.node if "Interleave" in node.op)

@@ -1,0 +1,157 @@
+"""Exercises of notebook 04, map_in_parallel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labkit.course.exercises.answers import call, number, per, value, values
+from labkit.course.grading import Wrong, exercise, shows
+
+
+@exercise("04.1")
+def mapped_in_parallel(function: Any) -> None:
+    """``in_parallel(dataset, function)``: as many calls at a time as tf.data likes, the order kept in any case."""
+    import tensorflow as tf
+
+    from labkit.course.fairness import graph
+
+    def squared(x: Any) -> Any:
+        return x * x + 1
+
+    given = list(range(3, 15))  # not from 0: an answer may not make elements of its own
+    made = call(function, tf.data.Dataset.range(3, 15), squared)
+    want = [x * x + 1 for x in given]
+    got = values(made, 12)
+    if len(got) > 12:
+        raise Wrong("more than 12 elements came out, 12 went in: look for a repeat or an unbatch")
+    if got != want:
+        if got == given:
+            hint = "the function was not applied"
+        elif len(got) < 12:
+            hint = f"{len(got)} came out, 12 expected: {12 - len(got)} missing"
+        else:
+            at = next(i for i, (mine, right) in enumerate(zip(got, want, strict=True)) if mine != right)
+            hint = f"number {at + 1} is {got[at]}, expected {want[at]}"
+        raise Wrong(f"the elements are not those that the function makes: {hint}")
+    steps = [node for node in graph.read(made).nodes[1:] if node.kind != "Prefetch"]  # it changes no map
+    parallel = [node for node in steps if node.kind == "ParallelMap"]
+    if any("Interleave" in node.kind for node in steps):
+        raise Wrong("an interleave is for elements that are files, and labkit cannot read it here: use map()")
+    if not parallel:
+        raise Wrong("this map makes one call at a time: give it num_parallel_calls")
+    if len(steps) > 1:
+        names = ", ".join(node.kind for node in steps)
+        raise Wrong(f"{len(steps)} steps stand in it ({names}): one parallel map of the elements is enough")
+    calls, ordered = parallel[0].values.get("calls"), parallel[0].ordered
+    if calls != graph.AUTOTUNE:
+        raise Wrong(f"num_parallel_calls is {calls}: that fits one machine; let tf.data choose")
+    if not ordered:
+        kept = "left to the options of the dataset" if ordered is None else "given up"
+        raise Wrong(f"the order is {kept}: the task says that it is kept in any case (deterministic)")
+    _faster_than_one_call(function)
+
+
+def _faster_than_one_call(function: Any) -> None:
+    """Grade the speed of it: calls that wait, on four threads of their own, so that one core is enough."""
+    import tensorflow as tf
+
+    from labkit.course import fairness
+    from labkit.course.exercises.answers import options
+
+    load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), options()
+    wide.threading.private_threadpool_size = 4
+    numbers = tf.data.Dataset.range(12).with_options(wide)
+    task = fairness.Task(
+        (load,),
+        lambda: numbers.map(load),
+        lambda: numbers.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True),
+        0.5,
+        hints={
+            "load": "the function is not in the graph of the map: call it there, without tf.py_function",
+            "measured": "what else happens to each element, one after the other?",
+        },
+    )
+    fairness.grade(lambda: call(function, numbers, load), task)
+
+
+@shows("04.1")
+def calls_at_once(function: Any) -> Any:
+    """Draw a map of 8 ms on four modelled cores, as the student's pipeline calls it."""
+    from labkit.course import fairness
+    from labkit.course.exercises.answers import source
+    from labkit.views.widget import show
+
+    decode = fairness.Stage("decode", 8)
+    made = call(function, source(24), decode)
+    fairness.structure.dataset(made)
+    made = made.batch(4)
+    timing = fairness.simulate(made, (decode,), 4, cores=4)
+    return show(timing.trace, title="Your map: decode 8 ms an image, four cores, batches of four")
+
+
+@exercise("04.2")
+def cores_for_a_gpu(function: Any) -> None:
+    """``cores_needed(images_per_s, cpu_ms)``: cores that are busy all the time, not rounded."""
+    for rate, cpu_ms in [(328, 4.0), (920, 2.5), (1786, 10.0), (50, 4.0)]:
+        number(
+            function,
+            (rate, cpu_ms),
+            rate * cpu_ms / 1000,
+            {
+                rate * cpu_ms: "that is milliseconds of work per second; a core does 1000 of them",
+                1000 / cpu_ms: "that is the images per second of one core, not yet the number of cores",
+                1000 / (rate * cpu_ms): "that is the share of the accelerator that one core feeds; invert it",
+                rate / cpu_ms: "work per second is images per second times milliseconds per image",
+                float(-(-rate * cpu_ms // 1000)): "the task says not rounded, and a part of a core may be enough",
+            },
+            " cores",
+        )
+
+
+@shows("04.2")
+def work_of_a_second(function: Any) -> Any:
+    """Draw the CPU work that one second of training needs, core after core."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    cores, work = value(function, 328, 4.0), 328 * 4.0
+    bars = [("CPU work", "the first core, all second", "decode", 0, 1000)]
+    bars.append(("CPU work", "more than one core", "decode", 1000, work))
+    made = timeline(bars, [(0, 1000)], "328 images")
+    words = f"Yours are {cores:.4g} cores: they do {1000 * cores:,.5g} ms of work a second."
+    return Sketch(made, "328 images a second, 4 ms of a core each.", 1000 * cores, words).picture()
+
+
+@exercise("04.3")
+def gain_beside_the_gil(function: Any) -> None:
+    """``best_gain(free_ms, gil_ms, cores)``: speed-up over one call, if only `gil_ms` of each image holds the GIL."""
+    for free, gil, cores in [(2, 4, 8), (9, 1, 4), (6, 3, 2)]:
+        total = free + gil
+        number(
+            function,
+            (free, gil, cores),
+            min(cores, total / gil),
+            {
+                total / (gil + free / cores): "that lets all other cores rest while one is in Python: "
+                "the free part of other images runs meanwhile",
+                total / gil: "that needs more cores than there are",
+                float(cores): "that forgets that one thread at a time is in Python, or takes the looser of the "
+                "two limits",
+                gil / total: "that is the share of the time that the GIL is held with one call",
+            },
+            "×",
+        )
+
+
+@shows("04.3")
+def beside_the_gil(function: Any) -> Any:
+    """Draw six images, 2 ms free and 4 ms with the GIL each, on eight cores."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    gain, bars = value(function, 2, 4, 8), []
+    for i in range(6):
+        bars.append((f"thread {i % 3 + 1}", "free", "decode", max(0, 4 * i - 2), max(0, 4 * i - 2) + 2))
+        bars.append((f"thread {i % 3 + 1}", "in Python", "map", 4 * i + 2, 4 * i + 6))
+    end = per(36, gain)
+    made = timeline(bars, [(4 * i + 6, 4 * i + 7) for i in range(6)], "train step")
+    words = f"One call at a time takes 36 ms; {gain:.4g} times faster is {end:.4g} ms, and 2 ms more at the start."
+    return Sketch(made, "Six images: 2 ms free, 4 ms in Python.", end + 2, words).picture()

@@ -1,0 +1,125 @@
+"""Exercises of notebook 05, cache_what_is_expensive."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from labkit.course.exercises.answers import call, elements, number, value
+from labkit.course.grading import Wrong, exercise, shows
+
+
+@exercise("05.1")
+def cache_memory(function: Any) -> None:
+    """``cache_mb(images, height, width, bytes_per_value)``: MB (10^6 bytes) of a cache of RGB images."""
+    for images, height, width, size in [(1280, 224, 224, 1), (50_000, 32, 40, 4)]:
+        pixels = images * height * width
+        number(
+            function,
+            (images, height, width, size),
+            pixels * 3 * size / 1e6,
+            {
+                pixels * size / 1e6: "an RGB pixel has three values",
+                pixels * 3 * size / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
+                pixels * 3.0 * size: "that is bytes",
+                height * width * 3 * size / 1e6: "that is a single image",
+            },
+            " MB",
+        )
+
+
+@shows("05.1")
+def filling(function: Any) -> Any:
+    """Draw how a cache of 1,280 images fills, 1 MB a millisecond."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    size, tenth = value(function, 1280, 224, 224, 1), 128 * 224 * 224 * 3 / 1e6
+    bars = [("cache", f"{128 * (i + 1):,} images", "batch", i * tenth, (i + 1) * tenth) for i in range(10)]
+    made = timeline(bars, [(10 * tenth, 11 * tenth)], "train step")
+    title = "1,280 images of 224 x 224, one byte a value, 1 MB a millisecond."
+    return Sketch(made, title, size, f"Yours is {size:,.5g} MB.").picture()
+
+
+@exercise("05.2")
+def place_of_the_cache(function: Any) -> None:
+    """``cached_pipeline(dataset, expensive, augment)``: the first runs once per element, the second every epoch."""
+    import tensorflow as tf
+
+    once, fresh = tf.Variable(0, dtype=tf.int64), tf.Variable(0, dtype=tf.int64)
+
+    # Elements are counted, not calls: a call may get several.
+    def expensive(value: Any) -> Any:
+        return once.assign_add(tf.size(value, tf.int64)) * 0 + value * 10
+
+    def augment(value: Any) -> Any:
+        return fresh.assign_add(tf.size(value, tf.int64)) * 0 + value + 1
+
+    made = call(function, tf.data.Dataset.range(4), expensive, augment)
+    epochs = [[x.tolist() for x in elements(made, 4)] for _ in range(5)]
+    right = [1, 11, 21, 31]
+    came = next((epoch for epoch in epochs if epoch != right), right)  # a shuffle hits the right order at times
+    if came != right:
+        if came == [10, 20, 30, 40]:
+            raise Wrong("the order is turned round: first expensive, then augment")
+        raise Wrong(f"of 0, 1, 2, 3 came {came}, expected {right}: map both, change nothing else")
+    if int(fresh) <= 4:
+        raise Wrong("augment ran in the first epoch only: it is frozen, so the cache stands too late")
+    if int(once) > 4:
+        raise Wrong(f"expensive ran {int(once)} times for 4 elements in five epochs: nothing keeps its results")
+
+
+@shows("05.2")
+def two_epochs(function: Any) -> Any:
+    """Draw two epochs of the student's pipeline: 6 ms to decode, 1 ms to augment."""
+    from labkit.course import fairness
+    from labkit.course.exercises.answers import source
+    from labkit.course.fairness import structure
+    from labkit.views.widget import show
+
+    decode, augment = fairness.Stage("decode", 6), fairness.Stage("augment", 1)
+    made = call(function, source(6), decode, augment)
+    structure.dataset(made)
+    timing = fairness.simulate(made.repeat(2), (decode, augment), 2, steps=12)
+    return show(timing.trace, title="Two epochs of six images: decode 6 ms, augment 1 ms")
+
+
+@exercise("05.3")
+def epochs_that_pay(function: Any) -> None:
+    """``epochs_until_gain(first, later, without)``: epochs until a cache has paid for its first one."""
+    # Even after so many epochs, or not; never; and ahead from the first epoch on, whatever the later ones take.
+    cases = [(30, 2, 16), (15, 15, 16), (30, 4, 17), (20, 2, 11), (21, 2, 12), (20, 16, 16), (20, 18, 16)]
+    for first, later, without in [*cases, (5, 10, 16), (10, 20, 16)]:
+        truth = _ahead(first, later, without)
+        hints = {
+            truth - 1.0: "one epoch too few: after that many the two are even, or the cache behind",
+            truth + 1.0: "one epoch too many: the cache is ahead before",
+        }
+        if without > later:
+            extra = "that counts only the extra time of the first epoch, and not in whole epochs"
+            hints[(first - without) / (without - later)] = extra
+        if first < without:
+            hints[math.inf] = "the first epoch alone is shorter with the cache: it is ahead after that one"
+        if math.isinf(truth):
+            hints = dict.fromkeys((-1.0, 0.0), 'the cache never gets ahead: the task says float("inf") for never')
+        number(function, (first, later, without), truth, hints, " epochs")
+
+
+@shows("05.3")
+def sums_of_epochs(function: Any) -> Any:
+    """Draw epochs with and without a cache side by side, one second as one millisecond."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    epochs, bars = value(function, 30, 2, 16), [("with the cache", "epoch 1", "decode", 0, 30)]
+    bars += [("with the cache", f"epoch {i + 2}", "read", 30 + 2 * i, 32 + 2 * i) for i in range(4)]
+    bars += [("without", f"epoch {i + 1}", "decode", 16 * i, 16 * i + 16) for i in range(4)]
+    title = "30 s, then 2 s an epoch with the cache; 16 s without. A second is drawn as a millisecond."
+    words = f"Yours are {epochs:g} epochs: without the cache they end at {16 * epochs:g}."
+    return Sketch(timeline(bars, [(0, 64)], "the job"), title, 16 * epochs, words).picture()
+
+
+def _ahead(first: int, later: int, without: int) -> float:
+    """Count epochs until the sums differ; after a thousand they never will."""
+    for epochs in range(1, 1000):
+        if first + (epochs - 1) * later < epochs * without:
+            return epochs
+    return math.inf

@@ -1,0 +1,193 @@
+"""Exercises of notebook 06, vectorize_the_map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from labkit.pipelines import blindfold
+from labkit.course.exercises.answers import call, elements, number, per, value
+from labkit.course.grading import Wrong, exercise, shows
+
+_LOOP = "that is a loop over the images, in disguise or not: compute with the whole batch at once"
+
+#: What TensorFlow says about shapes, and what helps.
+_SHAPES = {
+    "len is not well defined": "a graph knows no len() of a tensor: use tf.shape(deltas)[0], or -1 in a reshape"
+    "; and no loop over the images",
+    "cannot be interpreted as an integer": _LOOP,
+    "Cannot reshape": "your shape fits one number of images only: -1 in a reshape stands for any",
+    "Dimensions must be equal": "give deltas the shape (n, 1, 1, 1), so that each image meets its own number",
+}
+
+
+@exercise("06.1")
+def batch_before_map(function: Any) -> None:
+    """``batch_first(dataset, scale, batch)``: batches of fixed size, with `scale` called once for each."""
+    for size in (4, 3):
+        _batched(function, size)
+
+
+def _batched(function: Any, size: int) -> None:
+    """Check the batches of one size."""
+    import tensorflow as tf
+
+    from labkit.course.fairness import graph
+
+    images = np.arange(10 * 2 * 2 * 3, dtype=np.float32).reshape(10, 2, 2, 3)
+    ranks: list[int | None] = []
+
+    def scale(given: Any) -> Any:
+        ranks.append(given.shape.rank)
+        return given * tf.cast(tf.shape(given)[0], given.dtype)  # the pixels tell how many images a call got
+
+    made = call(function, tf.data.Dataset.from_tensor_slices(images), scale, size)
+    got = elements(made, 10)
+    if not ranks:
+        raise Wrong("scale was never called: it belongs into a map")
+    kinds = [node.kind for node in graph.read(made).nodes if "Batch" in node.kind or "Map" in node.kind]
+    if 3 in ranks and kinds and "Batch" in kinds[0]:
+        raise Wrong("scale still gets one image at a time out of the batch: hand it to map() itself")
+    if 3 in ranks:
+        raise Wrong("scale is called once for each image: put the batch in front of the map")
+    if got and got[-1].ndim == 3:
+        raise Wrong("single images came out, not batches: nothing must take the batches apart (unbatch)")
+    whole = len(images) // size
+    want = [(size, 2, 2, 3)] * whole
+    if [g.shape for g in got] == [*want, (len(images) % size, 2, 2, 3)]:
+        raise Wrong("the last batch is smaller: with drop_remainder=True all have one size, and XLA compiles once")
+    if [g.shape for g in got] != want:
+        shapes = ", ".join(str(g.shape) for g in got) or "none"
+        raise Wrong(f"10 images in batches of {size} are {whole} batches {want[0]}; yours: {shapes}")
+    if not np.array_equal(np.concatenate(got), images[: whole * size] * size):
+        raise Wrong(f"the pixels are not those of scale, called once with each batch of {size}, in order")
+
+
+@shows("06.1")
+def calls_of_scale(function: Any) -> Any:
+    """Draw ten images through the student's pipeline: a call costs 3 ms, and an image 1 ms in it."""
+    import tensorflow as tf
+
+    from labkit.course import fairness
+    from labkit.course.exercises.answers import options
+    from labkit.course.fairness import structure
+    from labkit.views.widget import show
+
+    scale = fairness.Stage("scale", 1, lambda x: x / 2, call_ms=3, rank=3)
+    images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(options())
+    made = call(function, images, scale, 4)
+    structure.dataset(made)
+    return show(
+        fairness.simulate(made, (scale,), 4).trace, title="Ten images: 3 ms for a call of scale, 1 ms for an image"
+    )
+
+
+@exercise("06.2")
+def own_brightness(function: Any) -> None:
+    """``brighter(images, deltas)``: each image by its own number, clipped, without a loop."""
+    import tensorflow as tf
+
+    images = np.random.default_rng(6).random((3, 3, 5, 3), np.float32)
+    deltas = np.float32([0.1, -0.3, 0.5])
+    traced = _traced(function, images, deltas)
+    got = traced(tf.constant(images), tf.constant(deltas))
+    if isinstance(got, (tuple, list, dict)):
+        raise Wrong(f"return the images alone, not a {type(got).__name__}")
+    got = np.asarray(got)
+    if got.shape != images.shape:
+        raise Wrong(f"the result has shape {got.shape}, the images {images.shape}")
+    brighter = images + deltas[:, None, None, None]
+    expected = np.clip(brighter, 0, 1)
+    ops = _ops(traced)
+    if any("PyFunc" in op for op in ops):
+        raise Wrong("numpy_function and py_function leave the graph for Python: use functions of tf")
+    if any(word in op for op in ops for word in ("While", "TensorList", "MapDefun", "Dataset")):
+        raise Wrong(_LOOP)
+    if np.allclose(got, expected, atol=1e-6):
+        # More images are more work for each op, but no more ops, unless a loop in Python wrote them down one by one.
+        twice = _traced(function, np.tile(images, (2, 1, 1, 1)), np.tile(deltas, 2))
+        if len(_ops(twice)) > len(ops):
+            raise Wrong(_LOOP)
+        shape = twice.structured_outputs.shape
+        if not shape.is_compatible_with((6, *images.shape[1:])):
+            raise Wrong(f"for 6 images came the shape {shape}: your function is written for three images only")
+        return
+    if np.allclose(got, brighter, atol=1e-6):
+        raise Wrong("pixels leave the range from 0 to 1: clip them")
+    if any(np.allclose(got, np.clip(images + d, 0, 1), atol=1e-6) for d in [*deltas, deltas.mean()]):
+        raise Wrong("all images get one number: every image has its own")
+    if np.allclose(got, np.clip(images + deltas, 0, 1), atol=1e-6):
+        raise Wrong("deltas met the colours, not the images: give them the shape (n, 1, 1, 1)")
+    raise Wrong("the pixels are not image + delta, clipped to 0 and 1")
+
+
+def _traced(function: Any, images: np.ndarray, deltas: np.ndarray) -> Any:
+    """Return the graph of the student's function for images and numbers of these shapes."""
+    import tensorflow as tf
+
+    def made(a: Any, b: Any) -> Any:
+        result = call(function, a, b)
+        if isinstance(result, (np.ndarray, np.generic, int, float, tuple, list, dict)) or tf.is_tensor(result):
+            return result
+        getattr(result, "close", int)()  # a coroutine that nobody waits for warns
+        raise Wrong(f"return the images as one tensor, not a {type(result).__name__}")
+
+    specs = [tf.TensorSpec(a.shape, a.dtype) for a in (images, deltas)]
+    try:
+        return tf.function(made, autograph=False).get_concrete_function(*specs)
+    except tf.errors.OperatorNotAllowedInGraphError:
+        raise Wrong(_LOOP) from None
+    except (ValueError, TypeError) as error:
+        for words, hint in _SHAPES.items():
+            if words in str(error):
+                raise Wrong(hint) from None
+        raise
+
+
+def _ops(traced: Any) -> list[str]:
+    """Return the types of all ops of a graph, those in the functions that it calls, too."""
+    return [node.op for node in blindfold.operations(traced.graph)]
+
+
+@shows("06.2")
+def passes(function: Any) -> Any:
+    """Draw the ops of the student's function, each a pass over memory, on a modelled clock."""
+    import tensorflow as tf
+
+    from labkit.course.exercises.drawn import ops
+
+    images, deltas = tf.zeros((3, 64, 64, 3)), tf.constant([0.1, -0.3, 0.5])
+    return ops(lambda a, b: call(function, a, b), (images, deltas), "Your function on three images.").picture()
+
+
+@exercise("06.3")
+def batching_gain(function: Any) -> None:
+    """``gain(overhead_us, work_us, batch)``: (overhead + work) over (overhead / batch + work)."""
+    for overhead, work, batch in [(50, 5, 128), (50, 3000, 32), (20, 20, 1), (90, 10, 10)]:
+        new = overhead / batch + work
+        hints = {
+            new / (overhead + work): "that is the share of time that is left; the gain is its inverse",
+            float(batch): "only the overhead is shared by the batch; the work is there for every image",
+            (overhead + work) / work: "once per batch is little, but not nothing: a share of it stays with each image",
+            (overhead + work) / (overhead + work / batch): "it is the overhead that is shared, not the work",
+            (overhead + work) * batch / (overhead + work * batch) * batch: "per image, not per batch",
+        }
+        expected = (overhead + work) / new
+        hints = {value: hint for value, hint in hints.items() if abs(value - expected) > 1e-6 * expected}
+        number(function, (overhead, work, batch), expected, hints, " times")
+
+
+@shows("06.3")
+def shared_overhead(function: Any) -> Any:
+    """Draw ten images, one by one and as one batch: 90 us of overhead, 10 us of work."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    gain, bars = value(function, 90, 10, 10), []
+    for i in range(10):
+        bars.append(("one by one", "overhead", "other", 0.1 * i, 0.1 * i + 0.09))
+        bars.append(("one by one", "work", "map", 0.1 * i + 0.09, 0.1 * i + 0.1))
+    bars += [("one batch", "overhead", "other", 0, 0.09), ("one batch", "work", "map", 0.09, 0.19)]
+    words = f"One by one they take 1 ms; {gain:.4g} times faster is {per(1, gain):.4g} ms."
+    title = "Ten images: overhead 0.09 ms, work 0.01 ms."
+    return Sketch(timeline(bars, [(0.19, 0.24)], "train step"), title, per(1, gain), words).picture()

@@ -1,0 +1,143 @@
+"""Exercises of notebook 07, pack_into_tfrecords."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from labkit.course.exercises.answers import call, number, value
+from labkit.course.grading import Wrong, exercise, shows
+
+
+@exercise("07.1")
+def shard_count(function: Any) -> None:
+    """``shards_for(total_mb, servers)``: ten a server, fewer where they would be under 10 MB, but one a server."""
+    for total, servers in [(30_000, 8), (145, 8), (95, 1), (40, 8), (6, 1)]:
+        want = max(servers, min(10 * servers, total // 10))
+        ten, fit = 10 * servers, total // 10
+        # Of equal values the last one's hint counts.
+        hints = {
+            float(min(ten, -(-total // 10))): "rounded up, the shards fall below 10 MB",
+            total / 10: "a number of shards is a whole number, rounded down to keep 10 MB",
+            float(max(ten, fit)): "take the smaller of the two counts; 10 MB a shard is a lower bound",
+            float(ten): f"ten a server are shards of {total / ten:.1f} MB here, below 10 MB",
+            float(fit): f"{fit} shards of 10 MB for {servers} servers: each needs one, and none needs more than ten",
+        }
+        hints.pop(float(want), None)
+        number(function, (total, servers), want, hints, " shards")
+
+
+@shows("07.1")
+def servers_at_work(function: Any) -> Any:
+    """Draw eight servers that read the student's number of shards of 145 MB: 10 ms to open, 1 ms a MB."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    shards = value(function, 145, 8)
+    if not 1 <= shards <= 1000 or shards != int(shards):
+        raise Wrong(f"{shards:g} shards cannot be written; allowed here: a whole number from 1 to 1,000")
+    count, size, bars = int(shards), 145 / shards, []
+    for shard in range(count):
+        begin = shard // 8 * (10 + size)
+        bars.append((f"server {shard % 8 + 1}", "open", "other", begin, begin + 10))
+        bars.append((f"server {shard % 8 + 1}", f"shard {shard + 1}", "read", begin + 10, begin + 10 + size))
+    end = -(-count // 8) * (10 + size)
+    title = "145 MB on eight servers: 10 ms to open, 1 ms a MB."
+    words = f"Yours are {count} shards of {size:.3g} MB."
+    return Sketch(timeline(bars, [(end, end + 2)], "train step"), title, None, words).picture()
+
+
+@exercise("07.2")
+def parsing(function: Any) -> None:
+    """``parse_record(serialized)``: ``(image bytes, label)`` of a record with the features ``photo`` and ``class``."""
+    import tensorflow as tf
+
+    truth = [(b"first", 3), (b"", 0), (b"\xff\xd8\x00third", 9)]
+    for image, label in truth:
+        record = tf.train.Example()
+        record.features.feature["photo"].bytes_list.value.append(image)
+        record.features.feature["class"].int64_list.value.append(label)
+        made = call(function, tf.constant(record.SerializeToString()))
+        if isinstance(made, dict):
+            raise Wrong("that is the dict of all features; return the pair (image, label)")
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            many = f"a {type(made).__name__} of {len(made)}" if isinstance(made, (tuple, list)) else type(made).__name__
+            raise Wrong(f"return a pair (image, label), not {many}")
+        odd = [p for p in made if isinstance(p, (tuple, dict, tf.SparseTensor, tf.RaggedTensor))]
+        if odd:
+            kind = type(odd[0]).__name__
+            raise Wrong(f"each of the pair must be one value, not a {kind}: return what a FixedLenFeature parses to")
+        got = [np.asarray(part) for part in made]
+        if got[0].dtype.kind in "iuf" and got[0].ndim:
+            raise Wrong("the image is decoded already: the task asks for its bytes, as they are in the record")
+        if any(part.shape != () for part in got):
+            raise Wrong(f"the shapes are {[part.shape for part in got]}: one value a feature has the shape []")
+        if got[0].dtype.kind not in "OS":
+            raise Wrong("the first of the pair must be the bytes of the image; are the two swapped?")
+        if got[1].dtype.kind not in "iu":
+            kind = "text" if got[1].dtype.kind in "OSU" else got[1].dtype
+            raise Wrong(f"the class must stay a whole number (int64), yours is {kind}")
+        if (bytes(got[0].item()), int(got[1])) != (image, label):
+            raise Wrong(f"for the photo {image!r} of class {label} you return {got[0].item()!r} and {got[1]}")
+
+
+@shows("07.2")
+def parsed(function: Any) -> Any:
+    """Draw the ops of the student's function for one record, on a modelled clock."""
+    import tensorflow as tf
+
+    from labkit.course.exercises.drawn import ops
+
+    record = tf.train.Example()
+    record.features.feature["photo"].bytes_list.value.append(b"photo")
+    record.features.feature["class"].int64_list.value.append(3)
+    given = (tf.constant(record.SerializeToString()),)
+    return ops(lambda serialized: call(function, serialized), given, "Your function on one record.").picture()
+
+
+@exercise("07.3")
+def hole(function: Any) -> None:
+    """``cut(image, top, left, size)``: the image with a black square of `size`, its corner at (top, left)."""
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    for top, left, size in [(20, 11, 8), (0, 0, 8), (24, 3, 4)]:
+        image = rng.uniform(0.1, 1, (32, 32, 3)).astype(np.float32)
+        want = image.copy()
+        want[top : top + size, left : left + size] = 0
+        made = call(function, tf.constant(image), top, left, size)
+        if isinstance(made, (tuple, dict)):
+            raise Wrong(f"return the image alone, not a {type(made).__name__}")
+        got = np.asarray(made)
+        if got.shape != image.shape:
+            raise Wrong(f"the shape is {got.shape}, of an image that had {image.shape}")
+        if np.array_equal(got, image):
+            raise Wrong("the image comes out unchanged: the result was thrown away, or the square is empty")
+        if got.dtype.kind != "f":
+            raise Wrong(f"the values became {got.dtype}: keep them float32, from 0 to 1")
+        if np.allclose(got, want):
+            continue
+        black, said = (got == 0).all(-1), f"for ({top}, {left}, {size}) "
+        if not black.any():
+            raise Wrong(f"{said}no pixel is black: black is 0 in all three colours")
+        if np.array_equal(black, (want == 0).all(-1)):
+            raise Wrong(f"{said}the square is right, but other pixels changed, too")
+        rows, columns = (np.flatnonzero(black.any(axis)) for axis in (1, 0))
+        mine = f"{black.sum()} pixels from [{rows[0]}, {columns[0]}] to [{rows[-1]}, {columns[-1]}] are black"
+        # A full stripe was cut with an open range; of an inverse square more than half of the 1,024 pixels are black.
+        whole = ": a range has a start and an end" if 32 in (len(rows), len(columns)) and black.sum() < 512 else ""
+        end = f"[{top + size - 1}, {left + size - 1}]"
+        raise Wrong(f"{said}{mine}, expected the {size * size} from [{top}, {left}] to {end}{whole}")
+
+
+@shows("07.3")
+def cut_out(function: Any) -> Any:
+    """Draw the ops of the student's function for one image, on a modelled clock."""
+    import tensorflow as tf
+
+    from labkit.course.exercises.drawn import ops
+
+    made = call(function, tf.ones((32, 32, 3)), 20, 11, 8)
+    black = int((np.asarray(made) == 0).all(-1).sum())
+    title = f"Your function on one image, {black} of its 1,024 pixels black."
+    return ops(lambda image: call(function, image, 20, 11, 8), (tf.ones((32, 32, 3)),), title).picture()

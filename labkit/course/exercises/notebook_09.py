@@ -1,0 +1,160 @@
+"""Exercises of notebook 09, put_it_all_together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labkit.pipelines.blindfold import graphs, nodes, operations
+from labkit.course.exercises.answers import bare, call, elements, number, pipeline, value
+from labkit.course.grading import Wrong, exercise, shows
+
+_UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
+
+
+@exercise("09.1")
+def overlapped_busy(function: Any) -> None:
+    """``busy(fetch, prep, train)``: busy share of the accelerator where three stages overlap perfectly."""
+    for fetch, prep, train in [(1000, 500, 2000), (300, 900, 600), (900, 800, 400), (5000, 1200, 1786)]:
+        truth = min(fetch, prep, train) / train
+        in_turn = 1 / (1 / fetch + 1 / prep + 1 / train)
+        chained = min(1 / (1 / fetch + 1 / prep), train) / train
+        hints = {  # where two wrong ideas give the same number, the later one is named
+            prep / train: "storage can be the slowest stage, too",
+            fetch / train: "the processor can be the slowest stage, too",
+            min(fetch, prep) / train: "the accelerator cannot be busy for more than the whole time: it is a stage, too",
+            in_turn / train: "that is one after the other; overlapped stages work at the same time",
+            chained: "fetching and preparing overlap, too: the slower of the two sets the pace, not their sum",
+            float(min(fetch, prep, train)): "that is the rate of the job; the share is what part of its own rate it is",
+            1 - truth: "that is the idle share",
+        }
+        hints.pop(truth, None)
+        number(function, (fetch, prep, train), truth, hints, "")
+
+
+@shows("09.1")
+def three_stages(function: Any) -> Any:
+    """Draw three stages that overlap: 100 images take 111 ms to fetch, 125 to prepare, 250 to train."""
+    from labkit.course.example_timeline import Sketch, timeline
+
+    share, fetch, prep, train = value(function, 300, 900, 600), 1e5 / 300, 1e5 / 900, 1e5 / 600
+    bars = [("storage", "fetch", "read", i * fetch, (i + 1) * fetch) for i in range(3)]
+    bars += [("cores", "prepare", "decode", i * fetch, i * fetch + prep) for i in range(1, 3)]
+    steps = [(i * fetch, i * fetch + train) for i in range(3)]
+    words = f"Yours is {share:.3g}: of the first step of {fetch:.4g} ms so much is work."
+    title = "Batches of 100 images: fetch 300, prepare 900, train 600 images/s."
+    return Sketch(timeline(bars, steps, "train step", 100), title, share * fetch, words).picture()
+
+
+@exercise("09.2")
+def assembled(function: Any) -> None:
+    """``assemble(elements, decode, augment)``: decode once, augment batches anew, work ahead."""
+    import numpy as np
+    import tensorflow as tf
+
+    count, epochs, size = 11, 2, 4  # neither one epoch nor both are whole batches: a remainder must be dropped
+    seen: list[int] = []
+
+    def note(x: Any) -> Any:
+        seen.append(int(x))
+        return np.int64(x * 10)
+
+    def decode(x: Any) -> Any:
+        if x.shape.rank:
+            raise Wrong("decode got a batch: it maps single elements, before they are batched")
+        decoded = tf.numpy_function(note, [x], tf.int64)
+        decoded.set_shape([])
+        return decoded
+
+    def augment(batch: Any) -> Any:
+        if batch.shape.rank != 1:
+            raise Wrong("augment got one element: batch before it, it maps whole batches")
+        return tf.cast(batch, tf.float64) + tf.random.uniform(tf.shape(batch), dtype=tf.float64) * 0.9
+
+    made = pipeline(function, tf.data.Dataset.range(count), decode, augment)
+    if any(_in_a_file(node) for node in nodes(made)):
+        raise Wrong("keep elements in memory: cache() without a file name, no snapshot")
+    batches = elements(made, count * epochs)
+    kinds = [type(node).__name__ for node in nodes(made)]
+    wanted = count * epochs // size
+    if any(batch.shape != (size,) for batch in batches):
+        sizes = sorted({len(np.atleast_1d(b)) for b in batches})
+        rest = "; drop_remainder=True drops what is left over" if sizes[-1] == size else ""
+        raise Wrong(f"the batches have {sizes} elements, not {size} each{rest}")
+    if len(batches) not in (wanted, count // size * epochs):
+        raise Wrong(f"{len(batches)} batches came out; {epochs} epochs of {count} elements make {wanted}")
+    values = np.concatenate(batches)
+    whole = np.floor(values / 10).astype(int)
+    if not np.all((values % 10 < 1) & (whole >= 0) & (whole < count)):
+        raise Wrong("the values are not decode followed by augment")
+    if np.all(values % 10 == 0):
+        raise Wrong("nothing was augmented")
+    if not seen:
+        raise Wrong("decode was never called: map it over the elements")
+    after = kinds.index("_TakeDataset") if "_TakeDataset" in kinds else len(kinds)
+    if len(seen) > count and any("Cache" in kind for kind in kinds[after:]):
+        raise Wrong(f"decode ran {len(seen)} times: take() ends before the cache is full, and what is not full is lost")
+    if len(seen) > count:
+        raise Wrong(f"decode ran {len(seen)} times for {count} elements: cache what it returns, before repeat")
+    fresh = {element: len(set(values[whole == element])) for element in set(whole)}
+    if any(times == 1 for element, times in fresh.items() if np.sum(whole == element) > 1):
+        alike = "an element is augmented alike in both epochs: "
+        if any("Cache" in type(node).__name__ and _draws(node) for node in nodes(made)):
+            raise Wrong(alike + "the cache stands behind augment and froze it")
+        raise Wrong(alike + "each epoch draws the numbers of the same seed anew; map augment once, over both epochs")
+    if not any(ahead in type(bare(made)).__name__ for ahead in ("Prefetch", "ParallelMap")):
+        raise Wrong("the last step does not work ahead: end with prefetch")
+    _never_waits(function)
+
+
+def _in_a_file(node: Any) -> bool:
+    """Tell whether a node keeps elements in a file."""
+    import tensorflow as tf
+
+    kind = type(node).__name__
+    return "Snapshot" in kind or (kind == "CacheDataset" and tf.get_static_value(node._filename) != b"")
+
+
+def _draws(dataset: Any) -> bool:
+    """Tell whether some function of a pipeline draws random numbers."""
+    return any("Random" in op.op for node in nodes(dataset) for graph in graphs(node) for op in operations(graph))
+
+
+def _never_waits(function: Any) -> None:
+    """Grade the pipeline on the simulated clock, where the buffer counts, and how deep it is; then let it run."""
+    import tensorflow as tf
+
+    from labkit.course import fairness
+    from labkit.course.exercises.answers import source
+
+    decode, augment = fairness.Stage("decode", 10, lambda x: x * 10), fairness.Stage("augment", 0.5, call_ms=14)
+
+    def batches(decoded: Any) -> Any:
+        return decoded.batch(4, drop_remainder=True).map(augment)
+
+    task = fairness.Task(
+        (decode, augment),
+        lambda: batches(source(8).repeat(2).map(decode)),
+        lambda: batches(source(8).map(decode).cache().repeat(2)).prefetch(tf.data.AUTOTUNE),
+        16,
+        ordered=False,
+        most_buffered=10_000,  # the task names no limit; this one is far from what anybody needs
+        hints={
+            **dict.fromkeys(("decode", "augment"), _UNREAD),
+            "slow": "prefetch so that the next batch is made while this one trains",
+            "measured": "what else do you do with each element or batch, besides decode and augment?",
+        },
+    )
+    fairness.grade(lambda: call(function, source(8), decode, augment), task)
+
+
+@shows("09.2")
+def two_epochs(function: Any) -> Any:
+    """Draw two epochs of the student's pipeline: 6 ms to decode an image, 4 ms to augment a batch."""
+    from labkit.course import fairness
+    from labkit.course.exercises.answers import source
+    from labkit.views.widget import show
+
+    decode, augment = fairness.Stage("decode", 6), fairness.Stage("augment", 0.5, call_ms=2)
+    made = pipeline(function, source(12), decode, augment)
+    timing = fairness.simulate(made, (decode, augment), 10, steps=6)
+    return show(timing.trace, title="Your pipeline: decode 6 ms an image, augment 4 ms a batch, train 10 ms")

@@ -1,0 +1,146 @@
+"""What an explorer answers: a simulated timeline, its figures in words, and the ideal min(F, P, G) beside them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from labkit import simulate
+from labkit.simulate import Costs, Knobs
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Trace
+from labkit.timeline.describe import percent
+
+_STEPS, _FEWEST, _IMAGES = 16, 4, 1500
+
+
+@dataclass(frozen=True)
+class Ideal:
+    """Rates of the three parts of a job, if each had nothing to wait for; images per second.
+
+    Parameters
+    ----------
+    fetch, prep, train : float
+        F, P and G of DS-Analyzer (VLDB 2021, section 5.1): what storage and its readers deliver, what cores and map
+        calls prepare, what the accelerators train. Infinite where the part takes no time.
+    prep_by : str
+        What limits the preparation: cores, calls, or the thread that makes batches.
+    together : float
+        A closer bound: less than the least of the three where the calls of a map open and read, too, so that fetch and
+        preparation do not overlap, or share cores.
+    """
+
+    fetch: float
+    prep: float
+    train: float
+    prep_by: str
+    together: float
+
+    @property
+    def rate(self) -> float:
+        """The bound min(F, P, G), images per second."""
+        return min(self.fetch, self.prep, self.train)
+
+    @property
+    def limit(self) -> str:
+        """Which of the three is lowest, in words; the accelerator wins a tie."""
+        if self.train <= self.rate * (1 + 1e-9):
+            return "the accelerator (G)"
+        return f"preparation (P), its {self.prep_by}" if self.prep <= self.rate * (1 + 1e-9) else "fetch (F)"
+
+
+def ideal(costs: Costs, knobs: Knobs) -> Ideal:
+    """Return the closed form of speed = min(F, P, G) for a pipeline whose parts overlap perfectly.
+
+    It is an upper bound. Where one thing waits for another, as without a prefetch, less is reached. F is what would be
+    fetched if nothing had to be prepared, P what would be prepared if everything were there; see `simulate.limits`.
+    """
+    nothing = dict.fromkeys(costs.operations, 0.0)
+    fetched = simulate.limits(replace(costs, map=nothing, batch=0.0, train=1.0), knobs)
+    here = knobs.changed(latency_ms=0.0, bandwidth_mb_s=None)
+    prepared = simulate.limits(replace(costs, open=0.0, read=0.0, train=1.0), here)
+    prep = {"cores": prepared["cores"]}
+    if knobs.map_calls == 1:
+        prep["one thread"] = prepared["batching"]  # it maps and makes batches, in turn
+    else:
+        prep |= {"calls": prepared["prep"], "one thread that makes batches": prepared["batching"]}
+    by = min(prep, key=prep.__getitem__)
+    every = simulate.limits(costs, knobs)
+    fetch = min(fetched[bound] for bound in ("storage", "fetch", "prep"))
+    return Ideal(fetch, prep[by], every["accelerator"], by, min(every.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A position of an explorer's sliders, simulated.
+
+    Parameters
+    ----------
+    title : str
+    costs : Costs
+    knobs : Knobs
+    trace : Trace
+        Modelled.
+    note : str
+        One sentence of the explorer's own, or nothing.
+    """
+
+    title: str
+    costs: Costs
+    knobs: Knobs
+    trace: Trace
+    note: str = ""
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The timeline of the trace."""
+        return Timeline(self.trace)
+
+    @cached_property
+    def ideal(self) -> Ideal:
+        """The closed form beside it."""
+        return ideal(self.costs, self.knobs)
+
+    @property
+    def headline(self) -> str:
+        """Busy share, step time, images per second, the ideal, and which part limits it, in two or three sentences."""
+        t, best = self.timeline, self.ideal
+        parts = [f"{name} {_images(rate)}" for name, rate in (("F", best.fetch), ("P", best.prep), ("G", best.train))]
+        many = self.knobs.accelerators
+        who = f"{many} accelerators" if many > 1 else "accelerator"
+        text = (
+            f"{who.capitalize()} busy {percent(t.busy)}, step time {_short(t.step_ms)} ms, "
+            f"{_images(t.images_per_s or 0.0)} images/s (modelled). "
+            f"Ideal: min({', '.join(parts)}) = {_images(best.rate)} images/s, limited by {best.limit}."
+        )
+        if best.together < 0.98 * best.rate:
+            text += f" The same threads or cores fetch and prepare: at most {_images(best.together)} images/s."
+        return f"{text} {self.note}".strip()
+
+    def faster_than(self, other: Answer) -> float:
+        """Return how many times more images per second this one trains than `other`."""
+        return (self.timeline.images_per_s or 0.0) / (other.timeline.images_per_s or math.inf)
+
+
+def answer(title: str, costs: Costs, knobs: Knobs, note: str = "") -> Answer:
+    """Simulate one position of the sliders, in steady state: the window begins when every buffer had time to fill.
+
+    16 steps are enough for a picture; fewer where a step takes many images, so that the answer comes at once.
+    """
+    each = knobs.batch_size * knobs.accelerators
+    steps = min(_STEPS, max(_FEWEST, _IMAGES // each))
+    warmup = 2 + math.ceil(knobs.prefetch / knobs.accelerators)
+    if (turn := math.ceil(knobs.cycle_length / each)) > 1:
+        # Files of a cycle get ahead of each other and then come at once: only whole turns have the rate of all.
+        steps = turn * math.ceil(steps / turn)
+        warmup += 2 * turn
+    return Answer(title, costs, knobs, simulate.run(costs, knobs, steps=steps, warmup=warmup, name=title), note)
+
+
+def _images(rate: float) -> str:
+    return "no limit" if math.isinf(rate) else _short(rate)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

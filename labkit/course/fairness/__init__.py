@@ -1,0 +1,222 @@
+"""Fair grading of pipelines: data first, then a simulated clock, and a measurement last, never in seconds.
+
+    read, decode = speed.Stage("read", 8, asleep=True), speed.Stage("decode", 4, lambda x: x * 10)
+    task = speed.Task(
+        stages=(read, decode),
+        slow=lambda: numbers().map(read).map(decode).batch(4),
+        good=lambda: numbers().map(lambda x: decode(read(x)), num_parallel_calls=8).batch(4).prefetch(2),
+        train_ms=10,
+    )
+    speed.grade(lambda: student(numbers(), read, decode), task)
+
+Each layer is asked only where the one before found nothing wrong: a pipeline that loses an element is never
+measured, nor is one that cannot be fast. What the first two prove is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from labkit.course.grading import Unclear, Wrong
+from labkit.course.fairness import clock, graph, race, structure
+from labkit.course.fairness.clock import Timing
+from labkit.course.fairness.race import Race
+from labkit.course.fairness.stages import Stage, at_once
+
+__all__ = ["Grade", "Race", "Stage", "Task", "Timing", "at_once", "grade", "simulate"]
+
+#: A simulated gain below this is not worth a measurement: noise would decide.
+LEAST_GAIN = 1.7
+
+_UNREAD = "labkit cannot read this pipeline: write it as one chain of steps that the notebooks use"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a pipeline must deliver, and how fast.
+
+    Parameters
+    ----------
+    stages : tuple of Stage
+        What the student's pipeline gets to call. Each must appear in it. For a measurement they should take about
+        10 ms or more: threads of a busy machine wake up late by a few.
+    slow : callable
+        Returns the dataset to be sped up: it says which elements are right. The lab's own, never the student's.
+    good : callable
+        Returns the lab's own answer: it says what can be gained.
+    train_ms : float
+        Length of a train step in milliseconds.
+    ordered : bool
+        Whether the elements must come in the order of `slow`, every time.
+    cores : int
+        Of the simulated machine.
+    records : int
+        Elements of each file of an interleave.
+    slack : float
+        How much longer than `good` a pipeline may take on the simulated clock, as a share.
+    idle : float, optional
+        Largest idle share of the accelerator on that clock, 0 to 1; by default nothing but `slack` is asked.
+    most_buffered : int
+        Elements that the buffers of shuffle and prefetch may hold together, counted in what they hold.
+    measured : bool
+        Whether the third layer is asked at all.
+    hints : dict of str to str
+        Sentences for what goes wrong, in place of the usual ones: by ``"order"``, ``"buffers"``, ``"slow"``,
+        ``"measured"``, or by the name of a stage that is never called.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of range or no function.
+    """
+
+    stages: tuple[Stage, ...]
+    slow: Callable[[], Any]
+    good: Callable[[], Any]
+    train_ms: float
+    ordered: bool = True
+    cores: int = 4
+    records: int = 1
+    slack: float = 0.1
+    idle: float | None = None
+    most_buffered: int = 64
+    measured: bool = True
+    hints: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the figures."""
+        object.__setattr__(self, "stages", tuple(self.stages))
+        for what in ("slow", "good"):
+            if not callable(getattr(self, what)):
+                raise TypeError(f"{what} is a {type(getattr(self, what)).__name__}; allowed: a function")
+        for what, least, most in (
+            ("train_ms", 0, 60_000), ("cores", 1, 4096), ("records", 1, 10**6), ("slack", 0, 10),
+            ("most_buffered", 0, 10**9),
+        ):  # fmt: skip
+            value = getattr(self, what)
+            whole = what in ("cores", "records", "most_buffered")
+            kind = numbers.Integral if whole else numbers.Real
+            if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
+                word = "whole number" if whole else "number"
+                raise ValueError(f"{what} is {value!r}; allowed: a {word} from {least} to {most}")
+        if self.idle is not None and not 0 <= self.idle <= 1:
+            raise ValueError(f"idle is {self.idle!r}; allowed: a share from 0 to 1, or None")
+
+    def timing(self, dataset: Any, *, cores: int | None = None, name: str | None = None) -> Timing:
+        """Return what the simulated clock says about a dataset; see `simulate`."""
+        return simulate(dataset, self.stages, self.train_ms, cores=cores or self.cores, records=self.records, name=name)
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What a pipeline was found to do: the evidence of a pass, for the instructor.
+
+    Parameters
+    ----------
+    timing, slow, good : Timing
+        Of the student's pipeline and of the lab's two, on the simulated clock.
+    race : Race or None
+        The measurement, where there was one.
+    note : str
+        Why there was none.
+    """
+
+    timing: Timing
+    slow: Timing
+    good: Timing
+    race: Race | None = None
+    note: str = ""
+
+    @property
+    def gain(self) -> float:
+        """How many times faster than the slow pipeline, on the simulated clock."""
+        return self.slow.makespan_ms / self.timing.makespan_ms
+
+    def __repr__(self) -> str:
+        """Return the simulated figures on one line; the measured ones differ from run to run, and are in `race`."""
+        return f"Grade({self.gain:.2f}× as fast, accelerator idle {self.timing.idle:.0%}, simulated)"
+
+
+def simulate(
+    dataset: Any,
+    stages: tuple[Stage, ...],
+    train_ms: float,
+    *,
+    cores: int = 4,
+    records: int = 1,
+    steps: int | None = None,
+    name: str | None = None,
+) -> Timing:
+    """Return makespan, idle share and timeline of a pipeline on the simulated clock; see `labkit.course.fairness.clock.run`."""
+    chain = graph.read(dataset)
+    return clock.run(chain, stages, train_ms, cores=cores, records=records, steps=steps, name=name)
+
+
+def grade(function: Callable[[], Any], task: Task) -> Grade:
+    """Grade the pipeline that `function` returns.
+
+    Parameters
+    ----------
+    function : callable
+        Without arguments; returns the student's dataset. It is called once, and once more for a measurement.
+    task : Task
+
+    Returns
+    -------
+    Grade
+        If it is right and fast.
+
+    Raises
+    ------
+    labkit.grading.Wrong
+        With the hint that fits: a wrong element, a buffer without bounds, a pipeline that cannot be fast, or is not.
+    labkit.grading.Unclear
+        If the machine is too noisy to tell.
+    """
+    for stage in task.stages:
+        stage.reset()
+    made = function()
+    structure.dataset(made)
+    chain = graph.read(made)
+    structure.called(chain, task)
+    with at_once():
+        structure.data(made, task.slow(), ordered=task.ordered, hints=task.hints)
+    structure.bounded(chain, task)
+    slow, good = task.timing(task.slow()), task.timing(task.good())
+    try:
+        mine = task.timing(made, name="your pipeline")
+    except clock.Endless:
+        raise Wrong("the pipeline never ends; take away a repeat without a count") from None
+    except ValueError:  # its elements are right, so nothing but the reading of the graph can be at fault
+        raise Wrong(_UNREAD) from None
+    limit = good.makespan_ms * (1 + task.slack)
+    told = task.hints.get("slow", "look for what still takes turns")
+    if mine.makespan_ms > limit or (task.idle is not None and mine.idle > task.idle + 1e-9):
+        if mine.steps != slow.steps:  # its elements are right, so some step is unknown to the clock
+            raise Wrong(_UNREAD)
+        raise Wrong(
+            f"on the simulated clock the accelerator is idle {mine.idle:.0%} of the time, "
+            f"{good.idle:.0%} is possible: {told}"
+        )
+    found = Grade(mine, slow, good)
+    if not task.measured:
+        return Grade(mine, slow, good, note="the task asks for no measurement")
+    from labkit.common.environment import cores
+
+    real = [task.timing(d(), cores=cores()).makespan_ms for d in (task.slow, task.good)]
+    expected = real[0] / real[1]
+    if expected < LEAST_GAIN:
+        return Grade(mine, slow, good, note=f"on {cores()} cores only {expected:.1f}× is to be had: nothing to measure")
+    raced = race.run(task.slow, task.good, function, task.train_ms, race.threshold(expected))
+    if raced.verdict == race.FAILED:
+        said = task.hints.get("measured", "something in it takes time that the stages do not: look into your functions")
+        raise Wrong(
+            f"measured in turn, your pipeline is {raced.gain:.1f} times as fast as the slow one; "
+            f"{raced.control:.1f} is possible here: {said}"
+        )
+    if raced.verdict == race.UNCLEAR:
+        raise Unclear("this machine is too busy to tell fast from slow: close other programs, then run again")
+    return Grade(found.timing, slow, good, raced)

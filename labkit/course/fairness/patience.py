@@ -1,0 +1,73 @@
+"""The elements of a dataset, awaited for a while: in TensorFlow's own code no alarm of Python is heard."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from functools import lru_cache
+from typing import Any
+
+from labkit.course.grading import Wrong
+
+#: Seconds that one element may take: none needs one.
+LIMIT_S = 20.0
+
+
+@lru_cache(maxsize=1)
+def get_next() -> Any:
+    """Return a function of TensorFlow: only such can be cancelled, next(iterator) would keep its core for ever.
+
+    One for all iterators: a function that holds its own lives on, with the threads of its pipeline, in a circle of
+    references that nobody breaks before Python ends.
+    """
+    import tensorflow as tf
+
+    return tf.function(lambda iterator: iterator.get_next(), autograph=False)
+
+
+def pulled(dataset: Any, limit_s: float | None = None) -> list[Any]:
+    """Return all elements of a finite dataset, as tensors.
+
+    Parameters
+    ----------
+    dataset : tf.data.Dataset
+    limit_s : float, optional
+        Seconds to wait for each element; by default `LIMIT_S`.
+
+    Raises
+    ------
+    Wrong
+        If the next one does not come in time; then TensorFlow is told to stop.
+    """
+    import tensorflow as tf
+    from tensorflow.python.eager import cancellation
+
+    manager = cancellation.CancellationManager()
+    ready: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def pull() -> None:
+        try:
+            iterator = iter(dataset)
+            following = manager.get_cancelable_function(get_next().get_concrete_function(iterator))
+            while True:
+                ready.put((following(iterator), None))
+        except BaseException as error:
+            ready.put((None, error))
+
+    # A thread, too: a generator in Python cannot be cancelled, only left.
+    threading.Thread(target=pull, daemon=True).start()
+    found: list[Any] = []
+    try:
+        while True:
+            element, error = ready.get(timeout=LIMIT_S if limit_s is None else limit_s)
+            if isinstance(error, tf.errors.OutOfRangeError):
+                return found
+            if error is not None:
+                raise error
+            found.append(element)
+    except queue.Empty:
+        begun = f"after {len(found)} elements no other comes" if found else "no element comes"
+        said = "look for a loop that never ends, or a filter that lets nothing through"
+        raise Wrong(f"{begun} out of your dataset: {said}") from None
+    finally:
+        manager.start_cancel()

@@ -1,0 +1,155 @@
+"""The first layer: the right elements, in order, and nothing held without bounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from labkit.course.grading import Wrong
+from labkit.course.fairness import patience
+
+_MOST_CALLS = 256
+
+
+def dataset(made: Any) -> None:
+    """Tell whether something is a dataset at all.
+
+    Raises
+    ------
+    NotImplementedError
+        If it is None: the stub.
+    Wrong
+        If it is something else.
+    """
+    import tensorflow as tf
+
+    if made is None:
+        raise NotImplementedError
+    if not isinstance(made, tf.data.Dataset):
+        raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
+
+
+def data(made: Any, truth: Any, *, ordered: bool, hints: dict[str, str]) -> None:
+    """Compare the elements of a pipeline with those that it should deliver.
+
+    Parameters
+    ----------
+    made : tf.data.Dataset
+        What the student's function returned.
+    truth : tf.data.Dataset
+        The lab's own pipeline, finite.
+    ordered : bool
+        Whether the order counts.
+    hints : dict of str to str
+        See `labkit.course.fairness.Task`.
+
+    Raises
+    ------
+    Wrong
+        If dtypes, shapes, number, values or order differ.
+    """
+    _spec(made.element_spec, truth.element_spec)
+    want = [_rows(element) for element in truth]
+    # One more than there are: enough to see that it does not end.
+    got = [_rows(element) for element in patience.pulled(made.take(len(want) + 1))]
+    if len(got) > len(want):
+        raise Wrong(f"more than {len(want)} elements came out, {len(want)} are right: look for a repeat or an unbatch")
+    if got == want:
+        return
+    have, should = Counter(r for e in got for r in e), Counter(r for e in want for r in e)
+    if have == should:
+        if [len(e) for e in got] != [len(e) for e in want]:
+            raise Wrong(f"the batches have {[len(e) for e in got]} elements, expected {[len(e) for e in want]}")
+        if ordered:
+            raise Wrong(hints.get("order", "all elements are there, in another order: the task says to keep it"))
+        return
+    lost, extra = sum((should - have).values()), sum((have - should).values())
+    total = sum(should.values())
+    if lost and not extra:
+        raise Wrong(f"{lost} of {total} elements are missing: drop_remainder, take, skip or a filter loses them")
+    if extra and all(should[r] for r in have - should):
+        raise Wrong(f"{extra} elements came more than once, {lost} of {total} are missing")
+    raise Wrong(f"{extra} of {total} values are not the right ones: apply every stage once, in its order")
+
+
+def called(chain: Any, task: Any) -> None:
+    """Tell whether every stage of the task is called by some function of the pipeline.
+
+    Parameters
+    ----------
+    chain : labkit.course.fairness.graph.Chain
+    task : labkit.course.fairness.Task
+
+    Raises
+    ------
+    Wrong
+        If not.
+    """
+    for stage in task.stages:
+        if stage.name not in chain.stages:
+            said = f"{stage.name} is never called in a function of the pipeline: map it"
+            raise Wrong(task.hints.get(stage.name, said))
+
+
+def bounded(chain: Any, task: Any) -> None:
+    """Look at the graph: the order must be certain, and each buffer bounded.
+
+    Parameters
+    ----------
+    chain : labkit.course.fairness.graph.Chain
+    task : labkit.course.fairness.Task
+
+    Raises
+    ------
+    Wrong
+        If not.
+    """
+    if task.ordered and chain.any_order:
+        raise Wrong(task.hints.get("order", "the order may vary from run to run: keep it (deterministic)"))
+    held = [n.values.get("size") or 0 for n in chain.all("Prefetch", "Shuffle", "ShuffleAndRepeat")]
+    total = sum(size for size in held if size > 0)
+    if total > task.most_buffered:
+        said = f"the buffers hold up to {total:,} elements, {task.most_buffered} are allowed: memory is not free"
+        raise Wrong(task.hints.get("buffers", said))
+    calls = max([n.values.get("calls") or 0 for n in chain.all("ParallelMap", "ParallelInterleave")], default=0)
+    if calls > _MOST_CALLS:
+        raise Wrong(f"{calls:,} calls at once hold as many elements in memory; {_MOST_CALLS} are allowed")
+
+
+def _spec(made: Any, truth: Any) -> None:
+    """Compare types and dtypes; a shape may say more than the other, not something else."""
+    import tensorflow as tf
+
+    try:
+        tf.nest.assert_same_structure(made, truth)
+    except (ValueError, TypeError):
+        raise Wrong(f"the elements are {_words(made)}, expected {_words(truth)}") from None
+    for mine, right in zip(tf.nest.flatten(made), tf.nest.flatten(truth), strict=True):
+        if getattr(mine, "dtype", None) != getattr(right, "dtype", None):
+            raise Wrong(f"the dtype is {mine.dtype.name}, expected {right.dtype.name}")
+        one, other = getattr(mine, "shape", None), getattr(right, "shape", None)
+        if one is None or other is None or one.is_compatible_with(other):
+            continue
+        many = one.rank is not None and other.rank is not None and one.rank < other.rank
+        raise Wrong(f"the shape is {one}, expected {other}" + (": batch the elements" if many else ""))
+
+
+def _words(spec: Any) -> str:
+    return f"{spec}"[:80] if isinstance(spec, (tuple, dict)) else "single tensors"
+
+
+def _rows(element: Any) -> tuple[bytes, ...]:
+    """Return the parts of a batch, or the element itself, as bytes that can be compared and counted."""
+    import tensorflow as tf
+
+    parts = [np.asarray(part) for part in tf.nest.flatten(element)]
+    if all(part.ndim for part in parts) and len({len(part) for part in parts}) == 1:
+        return tuple(b"|".join(_bytes(part[i]) for part in parts) for i in range(len(parts[0])))
+    return (b"|".join(_bytes(part) for part in parts),)
+
+
+def _bytes(value: Any) -> bytes:
+    value = np.asarray(value)
+    return repr(value.tolist()).encode() if value.dtype.kind in "OSU" else value.tobytes()

@@ -1,0 +1,256 @@
+"""Checks of the exercises: one call, one result, never an exception at a student.
+
+An exercise is a function registered under its number. It gets the student's answer and
+returns nothing if the answer holds, or raises `Wrong` with the one hint that fits. Truth
+comes from labkit and TensorFlow, never from the student's own code. Structure, data, arithmetic and a
+simulated clock are the same on a slow machine; where something is measured at all, see `labkit.course.fairness`.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+PASSED, FAILED, OPEN, INCONCLUSIVE = "passed", "failed", "open", "inconclusive"
+_SIGN = {PASSED: "✓", FAILED: "✗", OPEN: "…", INCONCLUSIVE: "?"}
+_UNTRIED = "write your answer in the cell above"
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")  # where an object lies is another place in each run
+_LONGEST = 300  # characters of a hint: an error of TensorFlow may fill a page
+_FRAMES = re.compile(r"in user code:\s+(?:File .*\n.*\n\s*)+\w+: ?")  # where AutoGraph came by: labkit's files, too
+# Where in its graph and its own files TensorFlow failed: names that it numbers anew in each run.
+_PLACE = re.compile(
+    r"\{\{function_node [^}]*\}\}|\[\[(?:\{\{node [^]]*\}\}|IteratorGetNext)\]\]|\[Op:[^]]*\](?: name:)?"
+    r"|Error in user-defined function passed to \S+ transformation with iterator: \S+(?= )"
+    r"|Traceback \(most recent call last\)[\s\S]*"
+)
+
+#: Whether the answer that is judged now has returned something before: then it is no stub, whatever it returns next.
+answered: ContextVar[bool] = ContextVar("answered", default=False)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a check found.
+
+    Parameters
+    ----------
+    exercise : str
+    status : str
+        ``passed``, ``failed``, ``open`` (not tried yet), or ``inconclusive``: the machine was too noisy to tell, so
+        run the check again. It is no zero.
+    hint : str
+    """
+
+    exercise: str
+    status: str
+    hint: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the answer holds."""
+        return self.status == PASSED
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether nobody can tell yet: the check must run again."""
+        return self.status == INCONCLUSIVE
+
+    def __repr__(self) -> str:
+        """Return one line, the same for the same result."""
+        return f"{_SIGN[self.status]} {self.exercise} {self.status}" + (f": {self.hint}" if self.hint else "")
+
+    def _repr_html_(self) -> str:
+        head = f"{_SIGN[self.status]} {html.escape(self.exercise)} {self.status}"
+        return f"<p><strong>{head}</strong> {html.escape(self.hint)}</p>"
+
+
+class Wrong(Exception):
+    """An answer does not hold; the message is the hint that the student sees."""
+
+
+class Unclear(Exception):
+    """Nobody can tell whether an answer holds, and it is not the student's fault; the message says what to do."""
+
+
+Check = Callable[[Any], None]
+_REGISTRY: dict[str, Check] = {}
+_SHOWS: dict[str, Callable[[Any], Any]] = {}
+
+
+def exercise(number: str) -> Callable[[Check], Check]:
+    """Register a check under its number, ``"NN.k"``: notebook NN, exercise k."""
+
+    def register(check: Check) -> Check:
+        _REGISTRY[number] = check
+        return check
+
+    return register
+
+
+def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Register what `show` draws of an answer, under the number of its exercise.
+
+    The function takes the answer and returns a picture or a widget; None is nothing to draw.
+    """
+
+    def register(show: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        _SHOWS[number] = show
+        return show
+
+    return register
+
+
+def numbers() -> tuple[str, ...]:
+    """Return the numbers of all exercises, in order."""
+    _load()
+    return tuple(sorted(_REGISTRY))
+
+
+def check(number: str, answer: Any) -> Result:
+    """Check one answer.
+
+    Parameters
+    ----------
+    number : str
+        The exercise, as in ``"01.2"``.
+    answer : object
+        What the exercise asks for: a function, a number, a dataset. None means "not tried yet".
+
+    Returns
+    -------
+    Result
+        Whatever the answer does, raising included, becomes a result; and so does an exercise that is not there.
+        Only the reader's own interruption of the kernel is passed on.
+    """
+    _load()
+    if not isinstance(number, str) or number not in _REGISTRY:
+        return Result(str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}")
+    return judge(number, _REGISTRY[number], answer)
+
+
+def show(number: str, answer: Any) -> Any:
+    """Draw one answer as a timeline; notebooks show it by `labkit.try_it`.
+
+    A function that builds a pipeline is drawn as the pipeline that it builds, on the exercise's own modelled
+    stages; the number that a function returns is marked on the timeline of an example. Nothing is judged here.
+
+    Parameters
+    ----------
+    number : str
+        The exercise, as in ``"01.2"``.
+    answer : object
+        As for `check`.
+
+    Returns
+    -------
+    Picture, TimelineWidget or Result
+        The last expression of a cell shows it. Where there is nothing to draw, a result says why, on one line.
+    """
+    _load()
+    if isinstance(number, str) and number in _REGISTRY and number not in _SHOWS:
+        return Result(number, OPEN, "there is nothing to draw for this exercise")
+    if not isinstance(number, str) or number not in _SHOWS:
+        return Result(str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}")
+    drawn: list[Any] = []
+    result = judge(number, lambda given: drawn.append(_ready(_SHOWS[number](given))), answer)
+    if result.status == OPEN:
+        return Result(number, OPEN, f"nothing to draw yet: {_UNTRIED}")
+    if not result.passed:
+        return Result(number, result.status, f"nothing to draw: {result.hint}")
+    return drawn[0]
+
+
+def try_it(number: str, answer: Any) -> None:
+    """Show what `show` draws, in a notebook at once, wherever in a cell; elsewhere its text is printed.
+
+    Parameters
+    ----------
+    number, answer
+        As for `show`.
+    """
+    shown = show(number, answer)
+    try:
+        from IPython import get_ipython
+        from IPython.display import display
+    except ImportError:
+        print(shown)
+        return
+    (print if get_ipython() is None else display)(shown)
+
+
+def _ready(made: Any) -> Any:
+    """Return what can be shown, tried once: an error must come now, not when the notebook shows it."""
+    if made is None:
+        raise NotImplementedError
+    made._repr_mimebundle_()
+    return made
+
+
+def judge(name: str, test: Check, answer: Any) -> Result:
+    """Call a check of one's own on an answer, and make a result of whatever happens.
+
+    Parameters
+    ----------
+    name : str
+        What the result calls the exercise.
+    test : callable
+        Takes the answer; raises `Wrong` or `Unclear`, NotImplementedError without words for a stub, or returns.
+    answer : object
+        None means "not tried yet".
+
+    Returns
+    -------
+    Result
+    """
+    if answer is None:
+        return Result(name, OPEN, f"nothing to check yet: {_UNTRIED}")
+    answered.set(False)
+    try:
+        test(answer)
+    except Wrong as wrong:
+        return Result(name, FAILED, _one_line(wrong))
+    except Unclear as unclear:
+        return Result(name, INCONCLUSIVE, _one_line(unclear))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an answer may call sys.exit(), too
+        if isinstance(error, NotImplementedError) and not _one_line(error):
+            return Result(name, OPEN, f"nothing to check yet: {_UNTRIED}")
+        return Result(name, FAILED, raised(error))
+    return Result(name, PASSED)
+
+
+def raised(error: BaseException) -> str:
+    """Return the sentence about an error that came out of an answer."""
+    said = _one_line(error)
+    if isinstance(error, NotImplementedError) and "to a numpy array" in said:
+        return "in a graph use functions of tf, not of NumPy"
+    return f"your answer raised {type(error).__name__}" + (f": {said}" if said else "")
+
+
+def score(results: list[Result]) -> tuple[int, int]:
+    """Return how many results passed, and how many there are."""
+    return sum(r.passed for r in results), len(results)
+
+
+def _known(number: Any) -> str:
+    """Return the exercises that somebody may have meant: those of one notebook, or the first and the last."""
+    near = [n for n in numbers() if isinstance(number, str) and n[:2] == number[:2]]
+    return ", ".join(near or numbers())
+
+
+def _one_line(error: BaseException) -> str:
+    """Return the words of an error on one line, even of one that cannot say them."""
+    try:
+        text = _ADDRESS.sub("", " ".join(_PLACE.sub("", _FRAMES.sub("", str(error))).split()))
+    except Exception:
+        return ""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _load() -> None:
+    import labkit.exercises  # noqa: F401 - importing registers them

@@ -1,0 +1,296 @@
+"""The results of a class: what is in a folder, what is left out and why, and the page that compares them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labkit.views import charts
+from labkit.views.picture import Picture
+from labkit.course.handin.document import read, shown
+from labkit.common.files import write_aside
+
+#: Rows of a chart: the names that most students share; a course has some thirty exercises.
+_ROWS, _EXERCISES = 12, 60
+
+#: Letters of a word in a chart, which has no room for more: the table below has all of them.
+_WORD = 28
+
+#: A prediction that is further off counts as that far off, or one slip would flatten the chart of a class.
+_FAR = 1e6
+
+#: What names an entry of a result: a newer one of that name replaces it.
+_KEYS = {
+    "exercises": ("exercise",),
+    "predictions": ("name",),
+    "runs": ("name",),
+    "speedups": ("name", "over"),
+}
+
+_Table = tuple[list[str], list[list[str]]]
+
+
+@dataclass(frozen=True, repr=False)
+class Class:
+    """The results of a class.
+
+    Parameters
+    ----------
+    results : tuple of dict
+        One for each student, by pseudonym; see `labkit.course.handin.document`. Of several files, the entries of all.
+    left_out : tuple of (str, str)
+        Name of a file, as it can be printed, and in a sentence why it does not count.
+    """
+
+    results: tuple[dict[str, Any], ...]
+    left_out: tuple[tuple[str, str], ...]
+
+    def __repr__(self) -> str:
+        """Return numbers on one line."""
+        return f"Class({len(self.results)} results, {len(self.left_out)} files left out)"
+
+    def names(self) -> list[str]:
+        """Return what each student is called here."""
+        return [r["student"] or f"anonymous {r['digest'][:6]}" for r in self.results]
+
+    def busy(self) -> dict[str, list[float]]:
+        """Return the busy shares in percent by the name of a run, those that most students have first."""
+        return _grouped({run["name"]: 100 * run["busy"] for run in r["runs"]} for r in self.results)
+
+    def speedups(self) -> dict[str, list[float]]:
+        """Return the speed-ups in times, by "name over reference"."""
+        return _grouped({f"{s['name']} over {s['over']}": s["median"] for s in r["speedups"]} for r in self.results)
+
+    def ratios(self) -> dict[str, list[float]]:
+        """Return predicted over measured by the name of a prediction: 1 is right, 2 is twice as much, 10^6 the most."""
+        return _grouped(
+            {name: min(p["value"] / p["measured"][0], _FAR) for name, p in _seen(r).items()} for r in self.results
+        )
+
+    def passed(self) -> dict[str, list[float]]:
+        """Return for each exercise 100 for every student who passed it and 0 for every other, in order.
+
+        A drill is asked of those only who tried it: everybody has others.
+        """
+        states = [{e["exercise"]: e["status"] for e in r["exercises"]} for r in self.results]
+        return {
+            name: [100.0 * (of.get(name) == "passed") for of in states if name in of or not name.startswith("drill ")]
+            for name in sorted(set().union(*states))
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page, aside and renamed: one file of HTML that needs no network and no script."""
+        return write_aside(path, self.html())
+
+    def html(self) -> str:
+        """Return the page."""
+        import jinja2
+
+        template = Path(__file__).resolve().parent.parent / "static" / "class.html"
+        environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        return environment.from_string(template.read_text(encoding="utf-8")).render(
+            count=len(self.results),
+            left_out=self.left_out,
+            students=_students(self),
+            sections=_sections(self),
+            made=time.strftime("%Y-%m-%d %H:%M"),
+        )
+
+
+def gather(folder: str | os.PathLike[str]) -> Class:
+    """Read all ``*.json`` of a folder.
+
+    Of equal results the first by name counts. Several of one student are put together, since every notebook has a
+    kernel and so a session of its own: of each exercise, run, speed-up and prediction the newest counts. Whatever
+    cannot count is named with a sentence, and stops nothing.
+
+    Raises
+    ------
+    ValueError
+        If the folder is none, or holds no ``.json``.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder; allowed: a folder with the results of a class")
+    paths = sorted(folder.glob("*.json"))
+    if not paths:
+        raise ValueError(f"{folder} holds no .json; labkit.submit() writes the results to put there")
+    left_out: list[tuple[str, str]] = []
+    kept: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
+    equal: dict[str, Path] = {}
+    for path in paths:
+        name = shown(path)
+        try:
+            if not path.is_file():
+                raise ValueError(f"{name} is no file")
+            found = read(path)
+        except ValueError as error:
+            left_out.append((name, f"{error}."))
+            continue
+        except OSError as error:
+            left_out.append((name, f"{name} cannot be read ({error.strerror})."))
+            continue
+        if found["digest"] in equal:
+            left_out.append((name, f"{name} is the same result as {shown(equal[found['digest']])}."))
+            continue
+        equal[found["digest"]] = path
+        kept.setdefault(found["student"] or found["digest"], []).append((path, found))
+    results = []
+    for files in kept.values():
+        (newest, whole), *others = sorted(files, key=lambda pair: pair[1]["created"], reverse=True)
+        for path, found in others:
+            more = _with_older(whole, found)
+            if more == whole:
+                words = f"{shown(path)} is an older result of a student who sent {shown(newest)}, and adds nothing."
+                left_out.append((shown(path), words))
+            whole = more
+        results.append(whole)
+    results.sort(key=lambda r: (r["student"] == "", r["student"], r["digest"]))
+    return Class(tuple(results), tuple(sorted(left_out)))
+
+
+def _with_older(newer: dict[str, Any], older: dict[str, Any]) -> dict[str, Any]:
+    """Return a result with what only an older one has: other entries, exercises tried, predictions measured."""
+    whole = dict(newer)
+    for what, keys in _KEYS.items():
+        entries = {tuple(e[k] for k in keys): e for e in newer[what]}
+        for entry in older[what]:
+            name = tuple(entry[k] for k in keys)
+            if name not in entries or (_empty(what, entries[name]) and not _empty(what, entry)):
+                entries[name] = entry
+        whole[what] = list(entries.values())
+    return whole
+
+
+def _empty(what: str, entry: dict[str, Any]) -> bool:
+    return (what == "exercises" and not entry["tries"]) or (what == "predictions" and entry["measured"] is None)
+
+
+def _grouped(students: Iterable[dict[str, float]]) -> dict[str, list[float]]:
+    """Return the values of all students by name: one of each student, whose names may repeat once cleaned."""
+    found: dict[str, list[float]] = {}
+    for one in students:
+        for name, value in one.items():
+            found.setdefault(name, []).append(value)
+    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def _seen(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the predictions of one student that can be compared: those whose measurement is above 0."""
+    return {p["name"]: p for p in result["predictions"] if p["measured"] and p["measured"][0] > 0}
+
+
+# -- the page ------------------------------------------------------------------------------
+
+
+def _sections(group: Class) -> list[dict[str, Any]]:
+    """Return title, sentence, picture and table of each comparison; without a picture where nothing is there."""
+    count = len(group.results)
+    found = [
+        ("Busy share of the accelerator", "%", group.busy(), "no result holds a recorded run that has a name"),
+        ("Speed-ups", "times", group.speedups(), "no result holds a speed-up"),
+        ("Predictions against measurements", "predicted / measured (1 is right)", group.ratios(),
+         "no result holds a prediction whose measurement was seen"),
+        ("Exercises", "% of students who passed", group.passed(), "no result holds a checked exercise"),
+    ]  # fmt: skip
+    sections = []
+    for title, unit, values, nothing in found:
+        section: dict[str, Any] = {"title": title, "words": f"{nothing.capitalize()}.", "picture": None, "table": None}
+        if values:
+            chosen = _most_checked(group, values) if title == "Exercises" else dict(list(values.items())[:_ROWS])
+            drawn = {n: [statistics.mean(v)] if title == "Exercises" else v for n, v in chosen.items()}
+            note = f"{count} student{'s' * (count != 1)}; bars are medians, whiskers go from the lowest to the highest."
+            note = f"{count} student{'s' * (count != 1)}." if title == "Exercises" else note
+            more = f" The chart shows the {len(drawn)} that most students have, of {len(values)}."
+            try:
+                section |= {
+                    "words": note + more * (len(drawn) < len(values)),
+                    "picture": _inline(charts.bars(_short(drawn), unit=unit, title=title, note=note)),
+                    "table": _predictions(group) if title.startswith("Predictions") else _numbers(values, unit),
+                }
+            except Exception as error:  # whatever one file says, a class gets its page
+                section["words"] = f"This comparison could not be drawn ({type(error).__name__})."
+        sections.append(section)
+    return sections
+
+
+def _most_checked(group: Class, values: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Return the exercises that most students checked, in the order given."""
+    counts = Counter(name for r in group.results for name in {e["exercise"] for e in r["exercises"]})
+    chosen = sorted(values, key=lambda name: -counts[name])[:_EXERCISES]
+    return {name: values[name] for name in sorted(chosen)}
+
+
+def _short(rows: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Return the rows of a chart with long words cut in the middle; where two names then are equal, with a number."""
+    found: dict[str, list[float]] = {}
+    for number, (name, values) in enumerate(rows.items(), 1):
+        words = [w if len(w) <= _WORD else f"{w[: _WORD - 10]}…{w[-9:]}" for w in name.split()]
+        short = " ".join(words)
+        found[f"{short} ({number})" if short in found else short] = values
+    return found
+
+
+def _numbers(values: dict[str, list[float]], unit: str) -> _Table:
+    head = ["", "students", f"median ({unit})", "lowest", "highest"]
+    if unit.startswith("% of students"):
+        return [head[0], head[1], unit], [[n, str(len(v)), f"{statistics.mean(v):.0f}"] for n, v in values.items()]
+    rows = [[n, str(len(v)), *(f"{x:,.2f}" for x in (statistics.median(v), min(v), max(v)))] for n, v in values.items()]
+    return head, rows
+
+
+def _predictions(group: Class) -> _Table:
+    """Return for each prediction what the class said and what it measured, in the unit of the prediction."""
+    ratios = group.ratios()
+    rows = []
+    for name, found in ratios.items():
+        seen = [by_name[name] for by_name in map(_seen, group.results) if name in by_name]
+        unit = seen[0]["unit"]
+        said, came = (
+            f"{statistics.median(v):,.2f} [{min(v):,.2f}–{max(v):,.2f}]"
+            for v in ([p["value"] for p in seen], [p["measured"][0] for p in seen])
+        )
+        ratio = f"{statistics.median(found):.2f} [{min(found):.2f}–{max(found):.2f}]"
+        rows.append([name, str(len(seen)), unit, said, came, ratio])
+    return ["", "students", "unit", "predicted", "measured", "predicted / measured"], rows
+
+
+def _students(group: Class) -> _Table:
+    head = [
+        "student",
+        "machine",
+        "exercises passed",
+        "busy, best run",
+        "best speed-up",
+        "predictions right within 10 %",
+    ]
+    rows = []
+    for name, r in zip(group.names(), group.results, strict=True):
+        machine = r["machine"]
+        states = Counter(e["status"] for e in r["exercises"])
+        seen = _seen(r)
+        right = sum(abs(p["value"] / p["measured"][0] - 1) <= 0.1 for p in seen.values())
+        busy = max((run["busy"] for run in r["runs"]), default=None)
+        best = max((s["median"] for s in r["speedups"]), default=None)
+        system = f"{machine['os']} {machine['architecture']}, {machine['cores']} cores, {machine['memory']}"
+        rows.append([
+            name,
+            f"{system}, TensorFlow {machine['tensorflow'] or 'none'}",
+            f"{states['passed']} of {len(r['exercises'])}",
+            "–" if busy is None else f"{100 * busy:.0f} %",
+            "–" if best is None else f"{best:.2f}×",
+            f"{right} of {len(seen)}",
+        ])  # fmt: skip
+    return head, rows
+
+
+def _inline(picture: Picture) -> dict[str, str]:
+    images = {name: base64.b64encode(picture.png(name)).decode() for name in ("light", "dark")}
+    return {"alt": picture.alt, "text": picture.text, **images}

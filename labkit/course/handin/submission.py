@@ -1,0 +1,179 @@
+"""One result: what the session did, as a document and as a file."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import socket
+import time
+import unicodedata
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from labkit.course import gradebook, predictions, variants
+from labkit.course.handin.document import FORMAT, cleaned, digest, fitting
+from labkit.course.handin.machine import fingerprint
+from labkit.common.files import write_aside
+
+_NAME = 60
+
+#: From so many letters on a name is hidden inside longer words, too: "jane" in "janes-run".
+_TELLING = 4
+
+
+def collect(student_id: str | None = None, course: str = "") -> dict[str, Any]:
+    """Return the result of this session as a signed document.
+
+    Parameters
+    ----------
+    student_id : str, optional
+        Kept as a pseudonym only (`labkit.variants.pseudonym`); without one the result is anonymous. Names of runs,
+        accelerators and predictions come without it, and without paths, addresses and the names of host and account.
+    course : str
+        The word that the instructor gave out for the course.
+
+    Returns
+    -------
+    dict
+        ``format``, ``labkit``, ``student``, ``created`` (UTC), ``machine``, ``exercises``, ``predictions``, ``runs``,
+        ``speedups`` and ``digest``; JSON-ready.
+
+    Raises
+    ------
+    ValueError
+        If the id is given and is no text, or empty.
+    """
+    return _collect(student_id, course)[0]
+
+
+def _collect(student_id: str | None, course: str) -> tuple[dict[str, Any], int]:
+    """Return the document, and how many entries are left out because no result can hold them."""
+    from labkit import __version__
+
+    student = "" if student_id is None else variants.pseudonym(student_id, course)
+    entries = _entries(_secrets(student_id or ""))
+    kept = {what: fitting(what, found) for what, found in entries.items()}
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "labkit": __version__,
+        "student": student,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": fingerprint(),
+        **kept,
+    }
+    missing = sum(map(len, entries.values())) - sum(map(len, kept.values()))
+    return {**document, "digest": digest(document)}, missing
+
+
+def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return what the session did, names without what `secrets` finds."""
+    seen = gradebook.session
+
+    def plain(name: str) -> str:
+        return _plain(name, secrets) or "unnamed"
+
+    return {
+        "exercises": [{"exercise": _short(k), **v} for k, v in sorted(seen.exercises.items())],
+        "predictions": [
+            {
+                # The number of a notebook stays: a class compares by it, and a student's id may be as short.
+                "name": ".".join(w if re.fullmatch(r"\d\d", w) else plain(w) for w in p.name.split(".")),
+                "value": p.value,
+                "unit": p.unit,
+                "measured": _three(p.measured),
+                "model": _three(p.model),
+            }
+            for p in predictions.summary().predictions
+        ],
+        "runs": [
+            {"name": plain(k), **v, "accelerator": _plain(v["accelerator"], secrets)} for k, v in seen.runs.items()
+        ],
+        "speedups": [{"name": plain(n), "over": plain(o), **v} for (n, o), v in seen.speedups.items()],
+    }
+
+
+def submit(
+    student_id: str | None = None, *, course: str = "", folder: str | os.PathLike[str] = ".", quiet: bool = False
+) -> Path:
+    """Write the result of this session, as one JSON file to hand in.
+
+    Parameters
+    ----------
+    student_id, course
+        As in `collect`.
+    folder : path
+        Where the file goes; it is made if it is not there. Its name is ``result-`` with pseudonym and signature.
+    quiet : bool
+        Print nothing.
+
+    Returns
+    -------
+    Path
+        The file; it is written aside and renamed, so there is never half of one.
+
+    Raises
+    ------
+    ValueError
+        As `collect`.
+    OSError
+        If the folder cannot be written.
+    """
+    document, missing = _collect(student_id, course)
+    who = document["student"] or "anonymous"
+    path = Path(folder) / f"result-{who}-{document['digest'][:8]}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_aside(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    if not quiet:
+        more = f" Left out, as no result holds such numbers or so many: {missing}." if missing else ""
+        passed = sum(e["status"] == "passed" for e in document["exercises"])
+        measured = sum(p["measured"] is not None for p in document["predictions"])
+        print(
+            f"{path.name}: {passed} of {len(document['exercises'])} checked exercises passed, {measured} predictions "
+            f"measured, {len(document['runs'])} runs, {len(document['speedups'])} speed-ups. It keeps no id of yours, "
+            f"but the names that you gave to runs, accelerators and predictions.{more}"
+        )
+    return path
+
+
+def _three(figure: Any) -> list[float] | None:
+    return None if figure is None else [float(v) for v in astuple(figure)]
+
+
+def _short(name: str) -> str:
+    """Return the name of an exercise; the seed of a drill may have any number of digits."""
+    return name if len(name) <= _NAME else f"{name[: _NAME // 2]}…{name[-(_NAME // 2 - 1) :]}"
+
+
+def _plain(name: str, secrets: re.Pattern[str]) -> str:
+    """Return a name that a student gave without the words that may name a person, a machine or a folder."""
+    text = cleaned(unicodedata.normalize("NFC", name))
+    found = [match.span() for match in secrets.finditer(text)]
+    words = [
+        "…" if any(start < word.end() and word.start() < end for start, end in found) else word.group()
+        for word in re.finditer(r"\S+", text)
+    ]
+    return " ".join(words)[:_NAME].strip()
+
+
+def _secrets(student_id: str) -> re.Pattern[str]:
+    """Return what finds paths, addresses, and the names of this host, this account, its person and the student."""
+    host, home = socket.gethostname(), os.path.expanduser("~")
+    names = {student_id, host, host.partition(".")[0], Path(home).name}
+    try:
+        names.add(getpass.getuser())
+    except (OSError, KeyError, ImportError):  # an account without a name, in a container
+        pass
+    try:
+        import pwd
+
+        names.update(re.findall(r"\w+", pwd.getpwuid(os.getuid()).pw_gecos.partition(",")[0]))
+    except (ImportError, KeyError):  # Windows keeps the full name elsewhere
+        pass
+    texts = {cleaned(unicodedata.normalize("NFC", name)) for name in names}
+    # One letter tells of nobody; a short name is hidden where it is a word, lest "vm" hides half of a name.
+    word = r"(?<![^\W_]){}(?![^\W_])"
+    found = [(re.escape(t) if len(t) >= _TELLING else word.format(re.escape(t))) for t in texts if len(t) > 1]
+    return re.compile("|".join([r"[/\\@]", *found]), re.IGNORECASE)

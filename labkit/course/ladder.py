@@ -1,0 +1,317 @@
+"""The rungs of the walk, from naive to best, as one table: what the notebooks build, measured side by side.
+
+Each rung is written out and explained in its notebook; here they stand together so that the
+scoreboard measures all of them in one run, on equal work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labkit.pipelines import augment, memory
+from labkit.sources import records
+from labkit.common.environment import cores
+from labkit.sources.photos import Photos, home
+
+BATCH = 32
+SIDE = 224
+_SEED = 7
+_LISTS = 8  # read at once by the interleave rung, and shards of the TFRecord rungs
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One technique: its name, the notebook that teaches it, and how it builds the pipeline.
+
+    ``build(photos)`` returns an endless dataset of ``(images float32 (32, 224, 224, 3), labels int64 (32,))``.
+    ``cached`` says that the first epoch fills a cache, so that what counts begins with the second.
+    """
+
+    name: str
+    notebook: str
+    build: Callable[[Photos], Any]
+    cached: bool = False
+
+
+def epoch(photos: Photos) -> Any:
+    """Return ``(path, label)`` of every photo once, in one order that all rungs share."""
+    return photos.files().shuffle(len(photos), seed=_SEED, reshuffle_each_iteration=False)
+
+
+def shuffled(photos: Photos) -> Any:
+    """Return `epoch`, endlessly."""
+    return epoch(photos).repeat()
+
+
+# -- what is done to one photo -------------------------------------------------
+
+
+def decode(jpeg: Any) -> Any:
+    """Return the uint8 pixels of a JPEG, shape (height, width, 3)."""
+    import tensorflow as tf
+
+    return tf.io.decode_jpeg(jpeg, channels=3, dct_method="INTEGER_ACCURATE")
+
+
+def preprocess(jpeg: Any) -> Any:
+    """Decode, float, resize, flip, brightness, saturation, clip: float32 in [0, 1], shape (224, 224, 3)."""
+    import tensorflow as tf
+
+    image = tf.image.convert_image_dtype(decode(jpeg), tf.float32)
+    return jitter(tf.image.resize(image, [SIDE, SIDE]))
+
+
+def jitter(image: Any) -> Any:
+    """Augment one float32 image with ``tf.image``: flip, brightness, saturation, clip."""
+    import tensorflow as tf
+
+    image = tf.image.random_flip_left_right(image)
+    image = tf.image.random_brightness(image, augment.BRIGHTNESS)
+    image = tf.image.random_saturation(image, *augment.SATURATION)
+    return tf.clip_by_value(image, 0, 1)
+
+
+def prepare(path: Any, label: Any) -> tuple[Any, Any]:
+    """Read one photo and `preprocess` it."""
+    import tensorflow as tf
+
+    return preprocess(tf.io.read_file(path)), label
+
+
+def shrink(jpeg: Any) -> Any:
+    """Decode and resize: grey levels 0 to 255 as float32, shape (224, 224, 3), neither rounded nor scaled.
+
+    Resizing reads the uint8 pixels; the naive order makes a float32 copy of the whole photo first.
+    """
+    import tensorflow as tf
+
+    return tf.image.resize(decode(jpeg), [SIDE, SIDE])
+
+
+# -- parts of pipelines --------------------------------------------------------
+
+
+def plain(dataset: Any) -> Any:
+    """Switch tf.data's own rewriting of the graph and its autotuning off."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
+def packed(photos: Photos) -> records.Shards:
+    """Return the photos in TFRecord shards, in the order of `epoch`, below `labkit.photos.home`; written once.
+
+    They take as much disk as the files.
+    """
+    ordered = photos.reordered(order(len(photos)))
+    named = "\n".join([ordered.name, *ordered.paths]).encode() + ordered.sizes.tobytes() + ordered.labels.tobytes()
+    identity = hashlib.sha256(named).hexdigest()[:12]
+    return records.write(ordered, home() / "shards" / identity, shards=min(_LISTS, len(photos)))
+
+
+def order(count: int) -> np.ndarray:
+    """Return the rows of `epoch` in their order."""
+    import tensorflow as tf
+
+    rows = tf.data.Dataset.range(count).shuffle(count, seed=_SEED, reshuffle_each_iteration=False)
+    return np.fromiter(rows.as_numpy_iterator(), np.int64, count)
+
+
+def _serialized(photos: Photos) -> Any:
+    import tensorflow as tf
+
+    return tf.data.TFRecordDataset(packed(photos).paths)
+
+
+def _kept(photos: Photos) -> Any:
+    """Keep the resized photos in memory as uint8: 0.15 MB each, rounded to whole grey levels."""
+    import tensorflow as tf
+
+    def whole(path: Any, label: Any) -> tuple[Any, Any]:
+        return tf.cast(tf.round(shrink(tf.io.read_file(path))), tf.uint8), label
+
+    return memory.cache(epoch(photos).map(whole, num_parallel_calls=tf.data.AUTOTUNE)).repeat()
+
+
+# -- the rungs -----------------------------------------------------------------
+
+
+def _naive(photos: Photos) -> Any:
+    return plain(shuffled(photos).map(prepare).batch(BATCH))
+
+
+def _as_it_comes(photos: Photos) -> Any:
+    return shuffled(photos).map(prepare).batch(BATCH)
+
+
+def _prefetch_one(photos: Photos) -> Any:
+    return plain(shuffled(photos).map(prepare).batch(BATCH).prefetch(1))
+
+
+def _prefetch_autotune(photos: Photos) -> Any:
+    import tensorflow as tf
+
+    # The buffer of a prefetch adapts by itself; it does not need tf.data's autotuner.
+    return plain(shuffled(photos).map(prepare).batch(BATCH).prefetch(tf.data.AUTOTUNE))
+
+
+def _interleave(photos: Photos) -> Any:
+    """Read from eight lists of files at once; one of each in turn gives the common order back."""
+    import tensorflow as tf
+
+    def one_list(index: Any) -> Any:
+        files = shuffled(photos).shard(_LISTS, index)
+        return files.map(lambda path, label: (tf.io.read_file(path), label))
+
+    lists = tf.data.Dataset.range(_LISTS)
+    read = lists.interleave(one_list, cycle_length=_LISTS, num_parallel_calls=_LISTS, deterministic=True)
+    return plain(read.map(lambda jpeg, label: (preprocess(jpeg), label)).batch(BATCH).prefetch(tf.data.AUTOTUNE))
+
+
+def guide(photos: Photos) -> Any:
+    """Return what TensorFlow's guide recommends: parallel map, batch, prefetch, all tuned by tf.data."""
+    import tensorflow as tf
+
+    mapped = shuffled(photos).map(prepare, num_parallel_calls=tf.data.AUTOTUNE)
+    return mapped.batch(BATCH).prefetch(tf.data.AUTOTUNE)
+
+
+def _cached(photos: Photos) -> Any:
+    """Augment what comes out of the cache as the guide does, image by image."""
+    import tensorflow as tf
+
+    def fresh(image: Any, label: Any) -> tuple[Any, Any]:
+        return jitter(tf.image.convert_image_dtype(image, tf.float32)), label
+
+    mapped = _kept(photos).map(fresh, num_parallel_calls=tf.data.AUTOTUNE)
+    return mapped.batch(BATCH).prefetch(tf.data.AUTOTUNE)
+
+
+def _vectorized(photos: Photos) -> Any:
+    import tensorflow as tf
+
+    decoded = shuffled(photos).map(
+        lambda path, label: (shrink(tf.io.read_file(path)), label), num_parallel_calls=tf.data.AUTOTUNE
+    )
+    return decoded.batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(tf.data.AUTOTUNE)
+
+
+def _tfrecords(photos: Photos) -> Any:
+    import tensorflow as tf
+
+    def decoded(serialized: Any) -> tuple[Any, Any]:
+        jpeg, label = records.parse(serialized)
+        return shrink(jpeg), label
+
+    mapped = _serialized(photos).repeat().map(decoded, num_parallel_calls=tf.data.AUTOTUNE)
+    return mapped.batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(tf.data.AUTOTUNE)
+
+
+def best(photos: Photos) -> Any:
+    """Return the fastest pipeline of the walk that decodes every photo in every epoch.
+
+    Shards, read once and kept in memory as JPEG bytes; decode and resize in parallel; float16 on the way to
+    the float stage, which is compiled and works on whole batches; a thread a core. Notebook 09 measures each choice.
+
+    Parameters
+    ----------
+    photos : labkit.photos.Photos
+
+    Returns
+    -------
+    tf.data.Dataset
+        Endless. Given the same random numbers, pixels equal those of the naive pipeline within
+        `labkit.augment.TOLERANCE`.
+
+    Raises
+    ------
+    MemoryError
+        If the JPEG bytes do not fit into memory.
+    """
+    import tensorflow as tf
+
+    def decoded(jpeg: Any, label: Any) -> tuple[Any, Any]:
+        return tf.cast(shrink(jpeg), tf.float16), label
+
+    jpegs = memory.cache(_serialized(photos).map(records.parse), elements=len(photos)).repeat()
+    batches = jpegs.map(decoded, num_parallel_calls=cores()).batch(BATCH, drop_remainder=True)
+    return threads(batches.map(augment.fresh).prefetch(2))
+
+
+def best_cached(photos: Photos) -> Any:
+    """Return `best` with the resized pixels in memory instead of the JPEG bytes: after one epoch nothing is decoded.
+
+    Pixels equal those of the naive pipeline within `labkit.augment.TOLERANCE_UINT8`; each epoch augments anew.
+    """
+    return threads(_kept(photos).batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(2))
+
+
+def threads(dataset: Any) -> Any:
+    """Give the pipeline a thread a core, and each op one thread: parallel calls share the cores already."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = cores()
+    options.threading.max_intra_op_parallelism = 1
+    return dataset.with_options(options)
+
+
+#: In the order of the walk; the first one is the baseline of every speed-up.
+RUNGS = (
+    Rung("naive", "01_measure_a_naive_pipeline", _naive),
+    Rung("naive, tf.data's defaults", "01_measure_a_naive_pipeline", _as_it_comes),
+    Rung("prefetch(1)", "02_overlap_with_prefetch", _prefetch_one),
+    Rung("prefetch(AUTOTUNE)", "02_overlap_with_prefetch", _prefetch_autotune),
+    Rung("parallel interleave", "03_interleave_many_files", _interleave),
+    Rung("parallel map, the guide", "04_map_in_parallel", guide),
+    Rung("cache of pixels", "05_cache_what_is_expensive", _cached, cached=True),
+    Rung("vectorized map", "06_vectorize_the_map", _vectorized),
+    Rung("TFRecords", "07_pack_into_tfrecords", _tfrecords),
+    Rung("best", "09_put_it_all_together", best, cached=True),
+    Rung("best, cache of pixels", "09_put_it_all_together", best_cached, cached=True),
+)
+
+
+def build(photos: Photos) -> dict[str, Any]:
+    """Return the pipeline of every rung by name; those with a cache have had their first epoch."""
+    pipelines = {}
+    for rung in RUNGS:
+        pipelines[rung.name] = rung.build(photos)
+        if rung.cached:
+            fill(pipelines[rung.name], photos)
+    return pipelines
+
+
+def fill(dataset: Any, photos: Photos) -> None:
+    """Drive an endless pipeline over a little more than one epoch, so that its caches in memory are full."""
+    for _ in dataset.take(len(photos) // BATCH + 2):
+        pass
+
+
+def scoreboard(photos: Photos, accelerator: Any, rounds: int = 5, steps: int = 12, progress: bool | None = None) -> Any:
+    """Measure every rung, round by round in turn.
+
+    Parameters
+    ----------
+    photos : labkit.photos.Photos
+    accelerator : Modelled or Real
+        The consumer; see `labkit.accelerators`.
+    rounds, steps : int
+        Rounds over all rungs, and steps in each recording.
+
+    Returns
+    -------
+    labkit.measures.Measures
+        One row per rung, in the order of `RUNGS`.
+    """
+    from labkit.recording.recorder import measure
+
+    return measure(build(photos), accelerator, steps=steps, repeats=rounds, progress=progress)

@@ -1,0 +1,215 @@
+"""Predict, then run: numbers that a reader commits before a measurement, kept beside the model's and the measured ones.
+
+A prediction is worth something only if it was made first. `commit` keeps a number; as long as its measurement has not
+been seen, another commit replaces it; after `review` has shown the measurement, the first one stays. Each
+is one small file in ``predictions`` of the lab's data folder (`labkit.photos.home`), so that `summary`
+knows those of other notebooks, which run in kernels of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from labkit.sources import photos
+from labkit.course.predictions.figures import CLOSE, UNITS, Figure, Prediction, check_number, figure, number, unit_word
+from labkit.course.predictions.shown import Review, Summary
+from labkit.common.files import write_aside
+
+__all__ = [
+    "CLOSE",
+    "UNITS",
+    "Figure",
+    "Prediction",
+    "Review",
+    "Summary",
+    "commit",
+    "forget",
+    "home",
+    "review",
+    "summary",
+]
+
+_NAME = re.compile(r"[a-z0-9_]{1,30}\.[a-z0-9_]{1,30}")
+_FORMAT = "labkit prediction 1"
+
+#: What this kernel knows; other kernels' predictions are read from their files.
+_session: dict[str, Prediction] = {}
+
+
+def home() -> Path:
+    """Return the folder that keeps predictions: ``predictions`` in the lab's data folder."""
+    return photos.home() / "predictions"
+
+
+def commit(name: str, value: float, unit: str = "times") -> Prediction:
+    """Keep the number that you expect, before you measure it.
+
+    Before its measurement is shown, a new number replaces the old one. After that, the number committed first stays
+    for as long as this kernel runs, and the answer says so.
+
+    Parameters
+    ----------
+    name : str
+        Notebook and quantity with a dot between, as in ``02.gain``: small letters, digits and ``_``.
+    value : float
+        0 or more.
+    unit : str
+        One of `UNITS`. A share is a number from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        If name, value or unit is none.
+    """
+    _check_name(name)
+    if unit not in UNITS:
+        raise ValueError(f"unit is {unit!r}; allowed: {', '.join(UNITS)}")
+    value = check_number(value, f"the prediction {name}", unit)
+    known = _session.get(name)
+    if known is not None and known.measured is not None:
+        if (known.value, known.unit) == (value, unit):
+            return replace(known, note="")
+        late = f"{number(value, unit)} {unit_word(unit)} came after the measurement and is not kept"
+        return replace(known, note=f"This was your first number: {late}; restart the kernel to begin anew.")
+    earlier = _read(name) if known is None else None
+    made = Prediction(name, value, unit)
+    note = ""
+    if earlier is not None and earlier.measured is not None and (earlier.value, earlier.unit) != (value, unit):
+        before = f"{number(earlier.value, earlier.unit)} {unit_word(earlier.unit)}"
+        note = f"In an earlier session it was {before}, and you saw {earlier.measured.words(earlier.unit)} measured."
+    unchanged = earlier is not None and (earlier.value, earlier.unit) == (value, unit)
+    # The same number as in an earlier session: what was measured then stays in the summary until it is measured anew.
+    failure = "" if unchanged else _write(made)
+    _session[name] = made
+    return replace(made, note=f"{note} {failure}".strip())
+
+
+def review(name: str, *, measured: Any, model: Any = None, unit: str | None = None) -> Review:
+    """Show prediction, model and measurement side by side, and remember that the measurement has been seen.
+
+    Parameters
+    ----------
+    name : str
+        A name that was committed.
+    measured : number, sequence of numbers, or Speedup
+        Several numbers are rounds: their median, lowest and highest. A `labkit.measures.Speedup` brings its interval.
+    model : the same, optional
+        What the formula or the simulation says.
+    unit : str, optional
+        The unit of both; it has to be the one committed.
+
+    Returns
+    -------
+    Review
+        A picture with its text equivalent.
+
+    Raises
+    ------
+    ValueError
+        If nothing was committed under this name, the unit is another, or something is no number.
+    """
+    _check_name(name)
+    known = _session.get(name) or _read(name)
+    if known is None:
+        there = ", ".join(p.name for p in _all()[0]) or "none yet"
+        raise ValueError(
+            f"no prediction is called {name!r}; committed: {there} (run the cell with predictions.commit first)"
+        )
+    if unit is not None and unit != known.unit:
+        raise ValueError(f"{name} was committed in {known.unit}, and unit is {unit!r}; allowed: {known.unit}")
+    result = figure(measured, f"measured of {name}", known.unit)
+    claimed = known.model if model is None else figure(model, f"model of {name}", known.unit)
+    seen = replace(known, model=claimed, measured=result, note="")
+    _session[name] = seen
+    failure = _write(seen)
+    return Review(replace(seen, note=failure))
+
+
+def summary() -> Summary:
+    """Return all predictions of all notebooks that keep their data here, in the order of their names."""
+    return Summary(*_all())
+
+
+def forget(name: str | None = None) -> int:
+    """Delete one prediction, or all, from this kernel and from the disk; return how many there were.
+
+    Raises
+    ------
+    ValueError
+        If `name` is given and was never committed.
+    """
+    if name is not None:
+        _check_name(name)
+    known = [p.name for p in _all()[0]]
+    if name is not None and name not in known:
+        raise ValueError(f"no prediction is called {name!r}; committed: {', '.join(known) or 'none yet'}")
+    chosen = known if name is None else [name]
+    for one in chosen:
+        _session.pop(one, None)
+        _path(one).unlink(missing_ok=True)
+    return len(chosen)
+
+
+# -- files -------------------------------------------------------------------------------
+
+
+def _path(name: str) -> Path:
+    return home() / f"{name}.json"
+
+
+def _write(p: Prediction) -> str:
+    """Write the file of a prediction, aside and renamed; return a sentence where the disk refuses, else nothing."""
+    figures = {k: None if f is None else [f.middle, f.low, f.high] for k, f in vars(p).items() if k in _FIGURES}
+    document = {"format": _FORMAT, "name": p.name, "value": p.value, "unit": p.unit, **figures}
+    try:
+        write_aside(_path(p.name), json.dumps(document, allow_nan=False))
+    except OSError as error:
+        return f"It is kept in this kernel only: {home()} cannot be written ({error.strerror})."
+    return ""
+
+
+_FIGURES = ("model", "measured")
+
+
+def _read(name: str) -> Prediction | None:
+    """Return what the file holds; None where there is none, or it is damaged."""
+    try:
+        held = json.loads(_path(name).read_text(encoding="utf-8"))
+        if held["format"] != _FORMAT or held["name"] != name or held["unit"] not in UNITS:
+            return None
+        unit = held["unit"]
+        figures = {
+            k: None if held[k] is None else Figure(*(check_number(v, k, unit, model=True) for v in held[k]))
+            for k in _FIGURES
+        }
+        return Prediction(name, check_number(held["value"], name, unit), unit, **figures)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _all() -> tuple[list[Prediction], int]:
+    """Return every prediction, this kernel's before a file's, and how many files could not be read."""
+    found, damaged = dict(_session), 0
+    for path in sorted(home().glob("*.json")):
+        name = path.stem
+        if not _NAME.fullmatch(name):
+            continue
+        kept, mine = _read(name), found.get(name)
+        damaged += kept is None
+        # A number committed anew, not measured yet, does not hide what an earlier session measured of the same.
+        same = kept is not None and mine is not None and (kept.value, kept.unit) == (mine.value, mine.unit)
+        if kept is not None and (mine is None or (same and mine.measured is None)):
+            found[name] = kept
+    return sorted(found.values(), key=lambda p: p.name), damaged
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(
+            f"the name of a prediction is {name!r}; allowed: notebook and quantity with a dot between, "
+            "small letters, digits and _, as in '02.gain'"
+        )

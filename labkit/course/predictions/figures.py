@@ -1,0 +1,161 @@
+"""What a reader predicted and what was measured: numbers with their spread, units, errors, the verdict."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+from labkit.recording.measures import Speedup
+
+#: What a prediction may be counted in. A share lies between 0 and 1 and is printed in percent.
+UNITS = ("times", "share", "ms", "s", "µs", "images/s", "MB", "GB", "MB/s", "cores", "batches", "images")
+
+#: A number without a spread counts as right within this relative error.
+CLOSE = 0.1
+
+#: The verdicts that count as right.
+RIGHT = ("inside the spread", "close")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number with its spread, where there is one.
+
+    Parameters
+    ----------
+    middle, low, high : float
+        In the unit of the prediction; all three equal where nothing is known of the spread.
+    """
+
+    middle: float
+    low: float
+    high: float
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether more than one measurement is behind it."""
+        return self.low < self.high
+
+    def words(self, unit: str) -> str:
+        """Return number, spread and unit, as in ``1.91 [1.85–1.97] times``."""
+        spread = f" [{number(self.low, unit)}–{number(self.high, unit)}]" if self.has_spread else ""
+        return f"{number(self.middle, unit)}{spread} {unit_word(unit)}"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a reader committed, and what came of it.
+
+    Parameters
+    ----------
+    name : str
+        Notebook and quantity, as in ``02.gain``.
+    value : float
+    unit : str
+        One of `UNITS`.
+    model, measured : Figure or None
+        None until `review` has shown them.
+    note : str
+        One sentence where the commit was not the first; else empty.
+    """
+
+    name: str
+    value: float
+    unit: str
+    model: Figure | None = None
+    measured: Figure | None = None
+    note: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Relative error, (predicted − measured) / measured; None without a measurement, or where that is 0."""
+        return _error(self.value, self.measured)
+
+    @property
+    def model_error(self) -> float | None:
+        """Relative error of the model, as `error`; None without a model."""
+        return _error(self.model.middle, self.measured) if self.model else None
+
+    @property
+    def verdict(self) -> str:
+        """Right, or in which direction not.
+
+        One of "inside the spread" (of several rounds), "close" (within `CLOSE` of the measured number), "too high",
+        "too low", "not measured yet".
+        """
+        if self.measured is None:
+            return "not measured yet"
+        if self.measured.has_spread and self.measured.low <= self.value <= self.measured.high:
+            return RIGHT[0]
+        if abs(self.value - self.measured.middle) <= CLOSE * abs(self.measured.middle):
+            return RIGHT[1]
+        return "too high" if self.value > self.measured.middle else "too low"
+
+    @property
+    def right(self) -> bool:
+        """Whether the verdict is "inside the spread" or "close"."""
+        return self.verdict in RIGHT
+
+    def __float__(self) -> float:
+        """Return the committed number, for a formula."""
+        return self.value
+
+    def __str__(self) -> str:
+        """Return name, number and unit, and the note where there is one."""
+        return f"{self.name}: you predict {number(self.value, self.unit)} {unit_word(self.unit)}. {self.note}".strip()
+
+    __repr__ = __str__
+
+
+# -- numbers and words ---------------------------------------------------------------------
+
+
+def check_number(value: Any, what: str, unit: str, *, model: bool = False) -> float:
+    """Return `value` as a float; `model` lifts the upper bound of a share, which a formula may overshoot."""
+    most = 1.0 if unit == "share" and not model else math.inf
+    allowed = f"a number from 0 to {most:g} ({unit})" if most < math.inf else f"a number of 0 or more, in {unit}"
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not real or not math.isfinite(value) or not 0 <= value <= most:
+        hint = f" (for {value:g} % write {value / 100:g})" if real and unit == "share" and 1 < value <= 100 else ""
+        raise ValueError(f"{what} is {value!r}; allowed: {allowed}{hint}")
+    return float(value)
+
+
+def figure(given: Any, what: str, unit: str) -> Figure:
+    """Return a number, several rounds, or a speed-up as a `Figure`."""
+    if isinstance(given, Speedup):
+        if unit != "times":
+            raise ValueError(f"{what} is a speed-up, which counts in times; the prediction was committed in {unit}")
+        low, high = (given.median if math.isnan(v) else v for v in (given.low, given.high))
+        return Figure(float(given.median), float(low), float(high))
+    single = isinstance(given, (numbers.Real, str, bytes)) or not hasattr(given, "__iter__")
+    several = [given] if single else list(given)
+    if not several:
+        raise ValueError(f"{what} is empty; allowed: a number, several of them, or a speed-up, in {unit}")
+    values = [check_number(v, what, unit, model=True) for v in several]
+    return Figure(statistics.median(values), min(values), max(values))
+
+
+def _error(value: float, measured: Figure | None) -> float | None:
+    return (value - measured.middle) / measured.middle if measured is not None and measured.middle else None
+
+
+def percent(error: float) -> str:
+    """Return a relative error with its sign, as in ``+12 %``."""
+    return f"{100 * error:+,.0f} %".replace("-", "−")
+
+
+def unit_word(unit: str) -> str:
+    """Return the unit as it stands after a number: a share is printed in percent."""
+    return "%" if unit == "share" else unit
+
+
+def number(value: float, unit: str) -> str:
+    """Return three significant digits, a share in percent."""
+    value = 100 * value if unit == "share" else value
+    digits = max(0, 2 - math.floor(math.log10(value))) if value else 0
+    text = f"{value:,.{min(digits, 6)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,138 @@
+"""A prediction beside its measurement as a picture, and all of them as a table."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from html import escape
+
+from labkit.views import charts
+from labkit.views.picture import Picture
+from labkit.course.predictions.figures import CLOSE, RIGHT, Figure, Prediction, percent, unit_word
+
+#: A spread whose ends differ by this factor tells little.
+_WIDE = 1.5
+
+
+class Review(Picture):
+    """Prediction, model and measurement as three bars with their errors; made by `review`.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        With its measurement.
+    """
+
+    def __init__(self, prediction: Prediction) -> None:
+        self.prediction = prediction
+        self.verdict = prediction.verdict
+        rows = _rows(prediction)
+        unit = prediction.unit
+        scale = 100 if unit == "share" else 1  # drawn in percent
+        values = {label: [scale * v for v in spread] for label, _, _, spread in rows}
+        bars = {f"{label}{f' ({error})' if error else ''}": values[label] for label, _, error, _ in rows}
+        sentence = _sentence(prediction)
+        title = f"{prediction.name}: {self.verdict}"
+        chart = charts.bars(bars, unit=unit_word(unit), title=title, note=sentence)
+        table = [("", "value", "error"), *((label, value, error or "–") for label, value, error, _ in rows)]
+        wide = [max(len(row[i]) for row in table) for i in range(3)]
+        lines = ["  " + "  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)).rstrip() for row in table]
+        text = "\n".join([f"{title}. {sentence}", *lines, *([prediction.note] * bool(prediction.note))])
+        alt = f"{title}. " + "; ".join(f"{label} {value}" for label, value, _, _ in rows) + "."
+        super().__init__(lambda look: chart.figure(look.name), title, alt, text)
+
+
+def _rows(p: Prediction) -> list[tuple[str, str, str, tuple[float, ...]]]:
+    """Return label, value in words, error in words and the numbers to draw, of each that is known."""
+    own = Figure(p.value, p.value, p.value)
+    rows = [("your prediction", own, p.error), ("the model", p.model, p.model_error), ("measured", p.measured, None)]
+    return [
+        (label, f.words(p.unit), "" if error is None else percent(error), _spread(f))
+        for label, f, error in rows
+        if f is not None
+    ]
+
+
+def _spread(f: Figure) -> tuple[float, ...]:
+    """Return numbers whose median, lowest and highest are those of the figure."""
+    return (f.low, f.middle, f.high) if f.has_spread else (f.middle,)
+
+
+def _sentence(p: Prediction) -> str:
+    """Return the verdict in one sentence."""
+    if p.verdict == RIGHT[0]:
+        wide = p.measured.high > _WIDE * max(p.measured.low, 1e-300)
+        more = " The spread is wide, so that nearly any number would be; measure again on a quieter machine."
+        return "Your number lies inside the spread of the measurement: right." + more * wide
+    if p.error is None:
+        return "Nothing was measured but 0, of which no error in percent can be told."
+    if p.verdict == RIGHT[1]:
+        return f"Your number is {percent(p.error)} off, within {100 * CLOSE:.0f} %: close enough to be right."
+    points = f" ({100 * abs(p.value - p.measured.middle):.0f} points)" if p.unit == "share" else ""
+    side = "above" if p.error > 0 else "below"
+    return f"Your number is {100 * abs(p.error):,.0f} %{points} {side} what was measured."
+
+
+class Summary:
+    """Every prediction of every notebook, as a table; made by `summary`.
+
+    Parameters
+    ----------
+    predictions : sequence of Prediction
+    damaged : int
+        Files that could not be read.
+    """
+
+    def __init__(self, predictions: Iterable[Prediction], damaged: int = 0) -> None:
+        self.predictions = tuple(sorted(predictions, key=lambda p: p.name))
+        self.damaged = damaged
+
+    def __len__(self) -> int:
+        """Return the number of predictions."""
+        return len(self.predictions)
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Return the cells, their header first."""
+        rows = [("prediction", "you", "model", "measured", "your error", "model's error", "verdict")]
+        for p in self.predictions:
+            errors = ("–" if e is None else percent(e) for e in (p.error, p.model_error))
+            own = Figure(p.value, p.value, p.value).words(p.unit)
+            figures = ("–" if f is None else f.words(p.unit) for f in (p.model, p.measured))
+            rows.append((p.name, own, *figures, *errors, p.verdict))
+        return rows
+
+    @property
+    def notes(self) -> list[str]:
+        """The lines below the table: how many are right, the median errors."""
+        seen = [p for p in self.predictions if p.measured is not None]
+        if not self.predictions:
+            return ["No prediction has been committed yet: predictions.commit('02.gain', 1.3, unit='times')."]
+        lines = [f"{sum(p.right for p in seen)} of {len(seen)} measured predictions are inside the spread or close."]
+        for whose, errors in (
+            ("Your", [abs(p.error) for p in seen if p.error is not None]),
+            ("The models'", [abs(p.model_error) for p in seen if p.model_error is not None]),
+        ):
+            if errors:
+                lines.append(f"{whose} median error: {100 * statistics.median(errors):,.0f} % ({len(errors)}).")
+        if self.damaged:
+            lines.append(
+                f"{self.damaged} file{'s' * (self.damaged > 1)} of predictions could not be read and are left out."
+            )
+        return lines
+
+    def __str__(self) -> str:
+        """Return table and notes as text."""
+        table = self.table()
+        wide = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)).rstrip() for row in table]
+        return "\n".join([*(lines if len(self) else []), *self.notes])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook; no colours, for any theme."""
+        head, *body = [[escape(cell) for cell in row] for row in self.table()]
+        lines = ["<table><thead><tr>" + "".join(f'<th scope="col">{c}</th>' for c in head) + "</tr></thead><tbody>"]
+        lines += [f'<tr><th scope="row">{r[0]}</th>' + "".join(f"<td>{c}</td>" for c in r[1:]) + "</tr>" for r in body]
+        table = ["\n".join([*lines, "</tbody></table>"])] * bool(body)
+        return "\n".join([*table, *(f"<div>{escape(note)}</div>" for note in self.notes)])

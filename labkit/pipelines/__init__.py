@@ -1,0 +1,1 @@
+"""What a pipeline is, and whether it is right."""

@@ -1,0 +1,256 @@
+"""Silent errors: pipelines that run, and fast, and deliver the wrong data.
+
+`inspect` reads two epochs of any ``tf.data.Dataset`` and looks at the data: is every element there once, are pixels
+in range and in the order red, green, blue, is the augmentation another one each epoch, does the label still
+belong to its image. What it can say depends on what it is told: a *reference* (the same elements,
+untouched) tells most. A check that lacks something says what, and never counts as passed.
+"""
+
+from __future__ import annotations
+
+import html
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labkit.pipelines import blindfold
+from labkit.pipelines.checks import augmentation, fingerprints, matching, verdicts
+from labkit.pipelines.checks.augmentation import FAULT, OPEN, PASSED
+
+_SIGN = {PASSED: "✓", FAULT: "✗", OPEN: "–"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check saw.
+
+    Parameters
+    ----------
+    name : str
+        ``count``, ``once``, ``labels``, ``range``, ``finite``, ``blank``, ``overflow``, ``colour``, ``random``,
+        ``changed``, ``alike`` or ``order``.
+    status : str
+        ``passed``, ``fault`` or ``not checked``.
+    text : str
+        What was seen, and what to do about it; or what the check lacks.
+    """
+
+    name: str
+    status: str
+    text: str
+
+    def __repr__(self) -> str:
+        """Return one line, the same for the same finding."""
+        return f"{_SIGN[self.status]} {self.name}: {self.text}"
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """All findings about one dataset, in a fixed order; `report["count"]` is one of them."""
+
+    name: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        """What is wrong."""
+        return tuple(f for f in self.findings if f.status == FAULT)
+
+    @property
+    def passed(self) -> tuple[Finding, ...]:
+        """What was looked at and is right."""
+        return tuple(f for f in self.findings if f.status == PASSED)
+
+    @property
+    def unchecked(self) -> tuple[Finding, ...]:
+        """What could not be looked at."""
+        return tuple(f for f in self.findings if f.status == OPEN)
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was checked and no fault was found; see `unchecked` for what nobody looked at."""
+        return bool(self.passed) and not self.faults
+
+    def __getitem__(self, name: str) -> Finding:
+        """Return the finding of one check.
+
+        Raises
+        ------
+        KeyError
+            If there is no such check; the text names those there are.
+        """
+        for finding in self.findings:
+            if finding.name == name:
+                return finding
+        raise KeyError(f"no check {name!r}; there are: {', '.join(f.name for f in self.findings)}")
+
+    def __repr__(self) -> str:
+        """Return a line of counts and one line for each finding."""
+        return "\n".join([self._head(), *(f"  {finding!r}" for finding in self.findings)])
+
+    def _head(self) -> str:
+        count = f"{len(self.faults)} fault{'' if len(self.faults) == 1 else 's'}"
+        return f"{self.name}: {count}, {len(self.passed)} passed, {len(self.unchecked)} not checked"
+
+    def _repr_html_(self) -> str:
+        lines = "".join(
+            f"<tr><td style='text-align:left'>{_SIGN[f.status]}</td>"
+            f"<th scope='row' style='text-align:left;font-weight:{'bold' if f.status == FAULT else 'normal'}'>"
+            f"{f.name}</th>"
+            f"<td style='text-align:left'>{html.escape(f.text)}</td></tr>"
+            for f in self.findings
+        )
+        return f"<table><caption style='text-align:left'>{html.escape(self._head())}</caption>{lines}</table>"
+
+
+def inspect(
+    dataset: Any,
+    reference: Any = None,
+    *,
+    random: bool | None = None,
+    deterministic: bool | None = None,
+    labels: Sequence[Any] | None = None,
+    count: int | None = None,
+    value_range: tuple[float, float] | None = None,
+    steps: int | None = None,
+    image: str | int | None = None,
+    label: str | int | None = None,
+    key: str | int | None = None,
+    batched: bool | None = None,
+    name: str = "dataset",
+) -> Report:
+    """Read two epochs of `dataset` and report what is wrong with the data.
+
+    Parameters
+    ----------
+    dataset : tf.data.Dataset
+        Of images, with or without labels and keys, as tensor, tuple or dict, batched or not; or of anything
+        else, and then the checks of pixels say that they had nothing to look at.
+    reference : tf.data.Dataset, optional
+        The same elements without augmentation, each once, in any order: what `dataset` should have delivered.
+    random : bool, optional
+        Whether the pipeline augments at random. Without it, random ops in its map functions count as such a claim.
+    deterministic : bool, optional
+        True if every epoch must have the same order.
+    labels : sequence, optional
+        The labels of an epoch, in any order.
+    count : int, optional
+        Elements of an epoch; else those of `labels` or of `reference`.
+    value_range : (float, float), optional
+        What pixels may be. Bytes need none.
+    steps : int, optional
+        Look at so many elements of the dataset (batches, where it is batched) per epoch. Needed where the
+        dataset never ends and nothing says how long an epoch is.
+    image, label, key : str or int, optional
+        Which component is which, by name or place (``"photo"``, ``1``, ``"x.photo"``). By default the first that
+        looks like images, the first small one, and the first other text. A key is the same in every epoch: a
+        path, a number.
+    batched : bool, optional
+        Whether elements are batches, where the shapes do not tell.
+    name : str
+        What the report calls the dataset.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it must be, an endless dataset comes without any length, or the dataset belongs to
+        a drill.
+    tf.errors.OpError
+        Whatever the pipeline itself raises.
+
+    Notes
+    -----
+    Half a kilobyte is kept per element, no image. Two epochs of the same order do not prove that the third has it, too.
+    """
+    blindfold.refuse(dataset, "labkit.pipelines.checks.inspect")
+    _whole("count", count, least=0)
+    _whole("steps", steps)
+    low_high = _range(value_range)
+    if batched is None and reference is not None and fingerprints.deeper(dataset, reference, name):
+        batched = True
+    found = fingerprints.layout(dataset, image, label, key, batched, name)
+    truth = None
+    if reference is not None:
+        there = fingerprints.names(reference, "reference")
+        image, label, key = (part if str(part) in there else None for part in (image, label, key))
+        seen = fingerprints.layout(reference, image, label, key, None, "reference")
+        (truth,) = fingerprints.read(reference, seen, epochs=1, count=count, steps=None, what="reference")
+    expected = count if count is not None else None if labels is None else len(labels)
+    expected = len(truth) if expected is None and truth is not None else expected
+    first, second = fingerprints.read(dataset, found, epochs=2, count=expected, steps=steps, what=name)
+    ops = augmentation.random_ops(dataset)
+    claim = random if random is not None else (True if ops else None)
+    match = None if truth is None else matching.match(first, truth)
+    again = None if truth is None else matching.match(second, truth)
+    wanted = None if labels is None else sorted(fingerprints.digest(v) for v in labels)
+    endless = int(dataset.cardinality()) == -1
+    facts = verdicts.Facts(first, second, truth, match, again, found, claim, ops, random is not None, endless)
+    return Report(
+        name,
+        tuple(
+            Finding(word, status, text)
+            for word, (status, text) in {
+                "count": verdicts.count(facts, expected),
+                "once": verdicts.once(facts),
+                "labels": verdicts.labels(facts, wanted),
+                "finite": verdicts.finite(facts),
+                "range": verdicts.in_range(facts, low_high, dataset),
+                "blank": verdicts.blank(facts),
+                "overflow": verdicts.overflow(facts),
+                "colour": verdicts.colour(facts),
+                "random": verdicts.random(facts),
+                "changed": verdicts.changed(facts),
+                "alike": verdicts.alike(facts),
+                "order": verdicts.order(facts, deterministic, dataset),
+            }.items()
+        ),
+    )
+
+
+def probe(augment: Any, example: Any, *, times: int = 32, name: str = "augmentation") -> Report:
+    """Map `augment` over one image many times, and report as `inspect` does.
+
+    It shows what a whole pipeline may hide behind its other random steps: an augmentation that does the same to every
+    element, or nothing.
+
+    Parameters
+    ----------
+    augment : callable
+        Image to image, or (image, label) to the same; as for ``dataset.map``.
+    example : array or tensor, or a tuple of image and label
+    times : int
+        How often, 8 or more.
+    name : str
+        As in `inspect`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `inspect`.
+    """
+    import tensorflow as tf
+
+    _whole("times", times, least=8)
+    same = tf.data.Dataset.from_tensors(example).repeat(times)
+    return inspect(same.map(augment), same, random=True, batched=False, name=name)
+
+
+def _whole(name: str, value: Any, least: int = 1) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name} is {value!r}; allowed: a whole number of {least} or more")
+
+
+def _range(value: Any) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    good = isinstance(value, (tuple, list)) and len(value) == 2 and all(isinstance(v, numbers.Real) for v in value)
+    if not good or not value[0] < value[1]:
+        raise ValueError(f"value_range is {value!r}; allowed: two numbers, the smaller one first, such as (0, 1)")
+    return float(value[0]), float(value[1])

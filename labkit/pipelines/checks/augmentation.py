@@ -1,0 +1,164 @@
+"""How images changed between a reference and a pipeline: turned, brightened, wrapped around, colours reversed.
+
+Every estimate comes from thumbnails or from single pixels of some elements; where they do not agree, it says that it
+cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from labkit.pipelines import blindfold
+
+PASSED, FAULT, OPEN = "passed", "fault", "not checked"
+FROZEN = "the same augmentation for every element"
+_FEW = (OPEN, "too few elements could be recognised in the reference")
+_LEAST_PAIRS = 8
+_MOST_PAIRS = 20
+_LOOKED_AT = 48
+_ANGLES = range(-30, 31, 2)
+_Pairs = Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
+
+
+def random_ops(dataset: Any) -> tuple[str, ...]:
+    """Return the kinds of random ops in the functions of a pipeline; empty where there are none."""
+    found: set[str] = set()
+    for node in blindfold.nodes(dataset):
+        for graph in blindfold.graphs(node):
+            ops = {n.op for n in blindfold.operations(graph)}
+            found |= {op for op in ops if op.startswith(("Random", "StatelessRandom", "Stateful", "Multinomial"))}
+    helpers = ("GetKeyCounter", "GetAlg", "PartitionedCall", "IndexShuffle")
+    return tuple(sorted(op for op in found if not op.endswith(helpers)))
+
+
+def colour(pairs: Sequence[tuple[float, float]]) -> tuple[str, str]:
+    """Compare red minus blue of elements, (delivered, reference): reversed channels turn its sign."""
+    values = np.array([p for p in pairs if np.isfinite(p).all()]).reshape(-1, 2)
+    if not len(pairs):
+        return _FEW
+    if not len(values):
+        return OPEN, "images without three channels have no order of colours"
+    got, truth = values.T
+    size = float(np.sqrt((got**2).sum() * (truth**2).sum()))
+    if np.sqrt((truth**2).mean()) < 0.004 or size == 0:
+        return OPEN, "the reference is grey: red and blue are alike"
+    likeness = float((got * truth).sum() / size)
+    if likeness <= -0.5:
+        return FAULT, "red and blue are exchanged (BGR instead of RGB); reverse the last axis: image[..., ::-1]"
+    if likeness >= 0.5:
+        return PASSED, "red, green and blue come in the order of the reference"
+    return OPEN, "colours differ too much from the reference to tell"
+
+
+def overflow(pairs: _Pairs) -> tuple[str, str]:
+    """Look for pixels that became dark because they were too bright: whole numbers that wrapped around."""
+    if len(pairs) < _LEAST_PAIRS:
+        return _FEW
+    wrapped = judged = 0
+    pairs = pairs[:: max(1, len(pairs) // _LOOKED_AT)]
+    for _, pixels, _, truth in pairs:
+        curves = [_curve(truth[:, side], pixels[:, 0]) for side in (0, 1)]
+        good = [c for c in curves if c is not None]
+        judged += bool(good)
+        wrapped += any(good)
+    if wrapped >= max(2, 0.02 * judged):
+        return FAULT, (
+            f"in {wrapped:,} of {judged:,} elements, pixels that are bright in the reference are dark: bytes wrapped "
+            "around; convert to float before adding, then clip"
+        )
+    if judged < _LEAST_PAIRS:
+        return OPEN, "images were moved or resized, so single pixels cannot be compared; check before that step"
+    return PASSED, "no bright pixel turned dark"
+
+
+def _curve(before: np.ndarray, after: np.ndarray) -> bool | None:
+    """Return whether `after` as a function of `before` falls off a cliff; None if it is no function."""
+    before, after = before[after > 0], after[after > 0]  # black is a patch, not a value
+    bins = np.clip((before * 32).astype(int), 0, 31)
+    filled = [after[bins == b] for b in range(32) if np.count_nonzero(bins == b) >= 4]
+    if len(filled) < 4:
+        return None
+    middles = np.array([np.median(v) for v in filled])
+    spread = np.array([np.median(np.abs(v - m)) for v, m in zip(filled, middles, strict=True)])
+    steps = np.diff(middles)
+    cliffs = np.flatnonzero((steps < -0.4) & (middles[1:] < 0.35))
+    if np.mean(spread < 0.06) < 0.8 or np.mean(steps > -0.02) < 0.8:
+        return None
+    return len(cliffs) > 0
+
+
+def alike(pairs: _Pairs, low: float) -> tuple[str, str]:
+    """Look for a turn, a shift of brightness or a blank patch that is the same in every element."""
+    pairs = pairs[:: max(1, len(pairs) // _MOST_PAIRS)][:_MOST_PAIRS]
+    if len(pairs) < _LEAST_PAIRS:
+        return _FEW
+    turned = np.array([t for t in (_turn(new, old) for new, _, old, _ in pairs) if t is not None])
+    angles, sides = turned.T if len(turned) >= _LEAST_PAIRS else np.zeros((2, 0))
+    if len(angles):  # turned and then mirrored, or mirrored and then turned: only one of them looks alike
+        angles = min(angles, np.where(sides > 0, -angles, angles), key=_spread)
+    if len(angles) and abs(np.median(angles)) >= 2 and _spread(angles) <= 1:
+        return FAULT, f"{FROZEN}: all are turned by about {abs(np.median(angles)):.0f} degrees; {_REMEDY}"
+    patches = [_patch(new, old) for new, _, old, _ in pairs]
+    if all(p.sum() >= 4 for p in patches) and all((p == patches[0]).all() for p in patches):
+        return FAULT, f"{FROZEN}: the same patch is black in all; {_REMEDY}"
+    shifts = np.array([np.median(new) - np.median(old) for new, _, old, _ in pairs])
+    middle = abs(np.median(shifts))
+    if low >= -1e-6 and middle > 0.02 and _spread(shifts) < 0.1 * middle:
+        return FAULT, f"{FROZEN}: all are brighter or darker by the same amount; {_REMEDY}"
+    varied = {
+        "turns": len(angles) > 0 and _spread(angles) > 1,
+        "flips": len(set(sides.tolist())) > 1,
+        "brightness": _spread(shifts) > 0.02,
+        "black patches": any(p.sum() >= 4 for p in patches) and any((p != patches[0]).any() for p in patches),
+    }
+    if any(varied.values()):
+        return PASSED, f"elements differ in {', '.join(k for k, v in varied.items() if v)}"
+    return OPEN, "no turn, flip, patch or brightness to compare; checks.probe(augment, image) looks at one augmentation"
+
+
+_REMEDY = "numpy and Python draw once, when the map is traced: draw with tf.random"
+
+
+def _spread(values: np.ndarray) -> float:
+    low, high = np.percentile(values, [25, 75])
+    return float(high - low)
+
+
+def _patch(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """Return where `new` has a black rectangle that `old` has not; nothing where the black has another form."""
+    black = (np.abs(new) < 1e-4) & (np.abs(old) > 0.02)
+    rows, columns = black.any(axis=1), black.any(axis=0)
+    return black if black.sum() >= 0.9 * rows.sum() * columns.sum() else black & False
+
+
+def _turn(new: np.ndarray, old: np.ndarray) -> tuple[float, float] | None:
+    """Return the angle in degrees, and 1 if mirrored, that make `old` most like `new` wherever it moved to."""
+    window = np.outer(np.hanning(new.shape[0]), np.hanning(new.shape[1]))
+    target = _spectrum(new, window)
+    best = []
+    for side, picture in enumerate((old, old[:, ::-1])):
+        scores = {angle: _likeness(target, picture, angle, window) for angle in _ANGLES}
+        top = max(scores, key=scores.__getitem__)
+        scores |= {angle: _likeness(target, picture, angle, window) for angle in (top - 1, top + 1)}
+        top = max(scores, key=scores.__getitem__)
+        best.append((scores[top], float(top), float(side)))
+    likeness, angle, side = max(best)
+    return (angle, side) if likeness > 0.75 else None
+
+
+def _likeness(target: tuple[np.ndarray, float], picture: np.ndarray, angle: float, window: np.ndarray) -> float:
+    """Return the highest correlation of `target` with the turned picture, wherever it was moved to."""
+    from scipy import ndimage
+
+    turned = ndimage.rotate(picture, angle, reshape=False, order=1, mode="nearest")
+    spectrum, size = _spectrum(turned, window)
+    total = target[1] * size
+    return float(np.fft.irfft2(target[0] * spectrum.conj()).max()) / total if total else 0.0
+
+
+def _spectrum(picture: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, float]:
+    flat = (picture - picture.mean()) * window
+    return np.fft.rfft2(flat), float(np.linalg.norm(flat))

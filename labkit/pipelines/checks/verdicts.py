@@ -1,0 +1,318 @@
+"""One function per check: from the facts of two epochs to what was seen, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labkit.pipelines.checks import augmentation, fingerprints, matching
+from labkit.pipelines.checks.augmentation import FAULT, OPEN, PASSED
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What all checks look at."""
+
+    first: fingerprints.Epoch
+    second: fingerprints.Epoch
+    truth: fingerprints.Epoch | None
+    match: matching.Match | None
+    again: matching.Match | None
+    layout: fingerprints.Layout
+    random: bool | None
+    ops: tuple[str, ...]
+    said: bool
+    endless: bool
+
+    @property
+    def pictures(self) -> bool:
+        """Whether there are images to look at."""
+        return self.layout.image is not None
+
+
+_Seen = tuple[str, str]
+_NO_IMAGE: _Seen = (OPEN, "no component looks like images; image= names one")
+_NO_REFERENCE: _Seen = (OPEN, "needs reference=, the same elements without augmentation")
+
+
+def count(facts: Facts, expected: int | None) -> _Seen:
+    """Compare the number of elements with the expected one."""
+    got, then = len(facts.first), len(facts.second)
+    if not got:
+        return FAULT, "not one element came out"
+    if expected is None:
+        return OPEN, f"{got:,} came, and nothing says how many there should be; count=, labels= or reference= does"
+    if facts.endless:
+        return OPEN, "the dataset never ends, so it has no count; see once"
+    if not facts.first.whole:
+        return OPEN, f"steps= stopped at {got:,} of {expected:,} elements"
+    if got != expected or then != expected:
+        wrong = got if got != expected else then
+        if wrong < expected:
+            cause = "drop_remainder, ignore_errors, a filter, take or skip loses elements"
+        else:
+            cause = "a repeat, or two sources that overlap"
+        return FAULT, f"{wrong:,} elements came instead of {expected:,}; look for: {cause}"
+    return PASSED, f"all {expected:,} came, in both epochs"
+
+
+def once(facts: Facts) -> _Seen:
+    """Look for elements that are missing or came twice."""
+    first, second, match, again = facts.first, facts.second, facts.match, facts.again
+    if match is None:
+        many = matching.copies(first.keys) if first.keys else matching.copies(first.digests)
+        if facts.layout.image is None and not first.keys:
+            return OPEN, "needs reference=, or a component that is a key (key=): values alone may well be equal"
+        if many:
+            return FAULT, (
+                f"{many:,} came more than once, equal in {'key' if first.keys else 'every pixel'}; look for repeat, "
+                "overlapping sources, or give reference= if the source itself holds copies"
+            )
+        if first.keys or sorted(first.digests) == sorted(second.digests):
+            return OPEN, "none came twice; whether one is lost needs reference="
+        return OPEN, "needs reference= or a key (key=): random images of one element are never equal"
+    if not first.whole:
+        return OPEN, "steps= looked at a part of an epoch"
+    for found, epoch in ((match, first), (again, second)):
+        lost, extra = found.lost, found.extra
+        if extra and found.certain:
+            return FAULT, (
+                f"{extra:,} of {len(epoch):,} elements are repeats and {lost:,} are missing; look for repeat before "
+                "shuffle, overlapping shards, sampling with replacement"
+                if lost
+                else f"{extra:,} of {len(epoch):,} elements are repeats; look for repeat or overlapping shards"
+            )
+        if lost and found.certain:
+            return FAULT, f"{lost:,} of {len(facts.truth):,} elements are missing; look for: {_LOSERS}"
+    if not (match.certain and again.certain):
+        return OPEN, f"only {match.known:,} of {len(first):,} elements could be recognised in the reference; key= helps"
+    return PASSED, "every element of the reference came exactly once, in both epochs"
+
+
+_LOSERS = "drop_remainder, ignore_errors, a filter, take after a shuffle"
+
+
+def labels(facts: Facts, wanted: list[bytes] | None) -> _Seen:
+    """Compare labels with the reference, image by image, or else their numbers with those expected."""
+    first, truth, match = facts.first, facts.truth, facts.match
+    if not first.labels:
+        return OPEN, "no component looks like labels; label= names one"
+    if truth is not None and truth.labels and (match.certain or any(match.exact)):
+        pairs = [(i, j) for i, j in enumerate(match.place) if j >= 0 and (match.certain or match.exact[i])]
+        wrong = [i for i, j in pairs if first.labels[i] not in match.labels_of(j)]
+        if wrong:
+            return FAULT, (
+                f"{len(wrong):,} of {len(pairs):,} images carry another label than in the reference, the first is "
+                f"number {wrong[0]}; images and labels were shuffled or filtered apart, zip them first"
+            )
+        if wanted is None or not first.whole or sorted(first.labels) == wanted:
+            part = "" if len(pairs) == len(first) else f" (checked on {len(pairs):,} of {len(first):,})"
+            return PASSED, f"every image has the label of the reference{part}"
+    if wanted is not None and first.whole:
+        if sorted(first.labels) != wanted:
+            return FAULT, "the labels of an epoch are not those expected: elements are lost, repeated or mislabelled"
+        return OPEN, "each label came as often as expected; whether it belongs to its image needs reference="
+    if truth is not None and truth.labels:
+        return OPEN, "too few images could be recognised in the reference to compare their labels; key= helps"
+    return OPEN, "whether a label belongs to its image needs reference= with labels"
+
+
+def finite(facts: Facts) -> _Seen:
+    """Look for NaN and infinite values."""
+    if not facts.pictures:
+        return _NO_IMAGE
+    bad = [i for i, n in enumerate(facts.first.broken + facts.second.broken) if n]
+    if bad:
+        return FAULT, (
+            f"{len(bad):,} of {len(facts.first) + len(facts.second):,} images hold NaN or infinite values, the "
+            f"first is number {bad[0] % max(1, len(facts.first))}; look for a division by zero or the logarithm of 0"
+        )
+    return (PASSED, "no NaN, nothing infinite") if len(facts.first) else (OPEN, "no element came")
+
+
+def in_range(facts: Facts, allowed: tuple[float, float] | None, dataset: Any) -> _Seen:
+    """Compare pixels with the range that they may have."""
+    if not facts.pictures:
+        return _NO_IMAGE
+    low = min(facts.first.low + facts.second.low, default=np.inf)
+    high = max(facts.first.high + facts.second.high, default=-np.inf)
+    if low > high:
+        return OPEN, "no finite value came"
+    if allowed is None:
+        if _integers(facts, dataset):
+            return OPEN, f"whole numbers from {low:g} to {high:g}; value_range=(low, high) says what is right"
+        return OPEN, f"floats from {low:.3g} to {high:.3g}; value_range=(low, high) says what is right"
+    least, most = allowed
+    slack = 1e-6 * max(1.0, abs(least), abs(most))
+    if low >= least - slack and high <= most + slack:
+        return PASSED, f"all pixels lie within {least:g} to {most:g}"
+    hint = "clip after the last augmentation"
+    if most <= 1 < 16 < high:
+        hint = "bytes were cast and not divided by 255: use tf.image.convert_image_dtype"
+    elif least >= 0 > low and high <= -low * 4:
+        hint = "clip after the last augmentation, or name the range of your normalisation"
+    return FAULT, f"pixels from {low:.3g} to {high:.3g}, allowed {least:g} to {most:g}; {hint}"
+
+
+def _integers(facts: Facts, dataset: Any) -> bool:
+    spec = [s for _, s in fingerprints.named(dataset.element_spec, "")][facts.layout.image]
+    return spec.dtype.is_integer
+
+
+def blank(facts: Facts) -> _Seen:
+    """Look for images of one colour, and for a set that is nearly black."""
+    if not facts.pictures:
+        return _NO_IMAGE
+    first, truth = facts.first, facts.truth
+    if not len(first):
+        return OPEN, "no element came"
+    blank = [i for i in range(len(first)) if not first.high[i] > first.low[i]]
+    known = 0 if truth is None else sum(not high > low for low, high in zip(truth.low, truth.high, strict=True))
+    if len(blank) > known:
+        value = first.low[blank[0]]
+        kind = "black" if value == 0 else "of one colour"
+        return FAULT, (
+            f"{len(blank):,} of {len(first):,} images are {kind}, the first is number {blank[0]}; draw it and follow "
+            "it back through the pipeline"
+        )
+    if 0 <= min(first.low) and max(first.high) < 0.02:
+        return FAULT, f"nothing is brighter than {max(first.high):.2g}; were the pixels divided by 255 twice?"
+    return PASSED, "no image is empty"
+
+
+def overflow(facts: Facts) -> _Seen:
+    """Look for bytes that wrapped around."""
+    if not facts.pictures:
+        return _NO_IMAGE
+    if facts.match is None:
+        return _NO_REFERENCE
+    if colour(facts)[0] == FAULT:
+        return OPEN, "red and blue are exchanged; put that right first"
+    return augmentation.overflow(_pairs(facts))
+
+
+def colour(facts: Facts) -> _Seen:
+    """Compare the order of the colours with the reference."""
+    if not facts.pictures:
+        return _NO_IMAGE
+    if facts.match is None:
+        return _NO_REFERENCE
+    return augmentation.colour(_colours(facts))
+
+
+def random(facts: Facts) -> _Seen:
+    """Compare the pixels of two epochs."""
+    first, second, truth = facts.first, facts.second, facts.truth
+    if facts.random is None:
+        return OPEN, "nothing says whether this pipeline augments; random=True or False does"
+    if not len(first) or not len(second):
+        return OPEN, "no element came"
+    left = matching.common(first.digests, second.digests)
+    fresh = len(first) - left
+    if facts.random is False:
+        if len(first) == len(second) and not fresh:
+            return PASSED, "both epochs deliver the same pixels"
+        if facts.said and _same_elements(facts) is False:
+            return OPEN, "the two epochs hold different elements"
+        return FAULT, f"{fresh:,} of {len(first):,} elements changed in epoch 2, and nothing should be random"
+    if not fresh:
+        if truth is not None and first.digests and matching.common(first.digests, truth.digests) == len(first):
+            return FAULT, "epoch 2 repeats epoch 1, and both are the reference: nothing is augmented at all"
+        claim = "random=True" if facts.said else "a map draws random numbers"
+        return FAULT, (
+            f"epoch 2 repeats epoch 1 in every pixel, though {claim}; look for a cache after the augmentation, numpy "
+            "or Python random numbers in a map (drawn once, when it is traced), a fixed seed"
+        )
+    if _same_elements(facts) is False:
+        return OPEN, "the two epochs hold different elements, so they cannot be compared; see count and once"
+    # No closer: a flip alone leaves half of the elements as they were, a few more or fewer from run to run.
+    return PASSED, "epoch 2 differs from epoch 1" + ("" if 10 * fresh >= len(first) else " in few of its elements")
+
+
+def _same_elements(facts: Facts) -> bool | None:
+    """Return whether two epochs hold the same elements; None if nothing tells."""
+    first, second = facts.first, facts.second
+    if not (first.whole and second.whole) or len(first) != len(second):
+        return False if first.whole and second.whole else None
+    for one, other in ((first.keys, second.keys), (first.labels, second.labels)):
+        if one:
+            return sorted(one) == sorted(other)
+    return None
+
+
+def changed(facts: Facts) -> _Seen:
+    """Compare pixels with the reference, where they should differ."""
+    if facts.match is None:
+        return _NO_REFERENCE
+    if facts.random is not True:
+        return OPEN, "nothing says whether this pipeline augments; random=True does"
+    if facts.layout.image is not None and facts.first.shapes and facts.first.shapes.isdisjoint(facts.truth.shapes):
+        return OPEN, "the reference has images of another size; resize it the same way"
+    same = matching.common(facts.first.digests, facts.truth.digests)
+    if len(facts.first) and same == len(facts.first):
+        return FAULT, "every element equals the reference: the augmentation does nothing, or its result is thrown away"
+    return PASSED, "not every element equals the reference"  # how many do is chance: the text stays the same
+
+
+def alike(facts: Facts) -> _Seen:
+    """Look for an augmentation that is the same for every element."""
+    if not facts.pictures:
+        return _NO_IMAGE
+    if facts.match is None:
+        return _NO_REFERENCE
+    if facts.random is not True:
+        return OPEN, "nothing says whether this pipeline augments; random=True does"
+    twins = matching.twins(facts.first, facts.match)
+    if twins is not None:
+        if twins:
+            return FAULT, f"{augmentation.FROZEN}: elements that are equal in the reference come out equal"
+        return PASSED, "elements that are equal in the reference come out differently"
+    return augmentation.alike(_pairs(facts), min(facts.first.low, default=0.0))
+
+
+def order(facts: Facts, asked: bool | None, dataset: Any) -> _Seen:
+    """Compare the order of two epochs."""
+    first, second = facts.first, facts.second
+    by, one, other = "key", first.keys, second.keys
+    if not one:
+        by, one, other = "pixels", first.digests, second.digests
+        if matching.common(one, other) < len(one):
+            by, one, other = "place in the reference", *(
+                ([], []) if facts.match is None or not facts.match.certain or not facts.again.certain
+                else (facts.match.place, facts.again.place)
+            )  # fmt: skip
+        if not one:
+            by, one, other = "label", first.labels, second.labels
+    if not one:
+        return OPEN, "needs a key (key=), labels or reference= to tell the elements apart"
+    same = list(one) == list(other)
+    if not asked:
+        seen = "the same" if same else "another"
+        return OPEN, f"epoch 2 has {seen} order (by {by}); deterministic=True says that it must be the same"
+    if not same:
+        return FAULT, (
+            f"epoch 2 has another order (by {by}); look for shuffle without reshuffle_each_iteration=False, or for "
+            "deterministic=False in options, map or interleave"
+        )
+    if dataset.options().deterministic is False:
+        return OPEN, f"epoch 2 has the same order (by {by}), but options().deterministic is False and promises none"
+    if by == "label" and len(set(one)) < len(one):
+        return OPEN, "epoch 2 has the same labels in the same order; key= tells elements of one label apart"
+    return PASSED, f"epoch 2 has the order of epoch 1 (by {by})"
+
+
+def _pairs(facts: Facts) -> list[tuple[Any, Any, Any, Any]]:
+    """Return (thumbnail, pixels) of elements and of their references, where both are kept."""
+    first, truth = facts.first, facts.truth
+    return [
+        (first.large[i], first.pixels[i], truth.large[j], truth.pixels[j])
+        for i, j in enumerate(facts.match.place[: len(first.large)])
+        if 0 <= j < len(truth.large)
+    ]
+
+
+def _colours(facts: Facts) -> list[tuple[float, float]]:
+    first, truth = facts.first, facts.truth
+    return [(first.colour[i], truth.colour[j]) for i, j in enumerate(facts.match.place) if j >= 0]

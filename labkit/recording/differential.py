@@ -1,0 +1,266 @@
+"""The differential method: three runs of one pipeline tell what fetching and what preparing costs.
+
+With synthetic data the job runs as fast as it can ingest; with all data in memory it shows what preparing adds; from
+cold storage, what fetching adds (DS-Analyzer: Mohan and others, "Analyzing and Mitigating Data Stalls in DNN
+Training", VLDB 2021). Beside it stands what one run, the cold one, says by itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from labkit.pipelines import blindfold
+from labkit.recording import recorder
+from labkit.sources import storage
+from labkit.timeline.causes import Split, Stalls
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.describe import percent
+
+#: Shares of the two methods that differ by more are explained.
+AGREE = 0.05
+
+_RUNS = ("synthetic", "in memory", "cold")
+
+
+@dataclass(frozen=True)
+class Differential:
+    """What three runs say, and what one of them says alone.
+
+    Parameters
+    ----------
+    name, accelerator, source : str
+        The pipeline, the consumer, and where the cold run fetched from.
+    step_ms : dict of str to float
+        Mean step of the runs ``synthetic``, ``in memory`` and ``cold``, medians over the rounds; milliseconds.
+    three : Split
+        Shares of the cold run's time by the three runs.
+    one : Split
+        The same, estimated from the cold run alone (`labkit.Timeline.split`); median over the rounds.
+    waited : Stalls
+        What the gaps of the cold run waited for, instant by instant (`labkit.Timeline.stalls`).
+    rounds : int
+    """
+
+    name: str
+    accelerator: str
+    source: str
+    step_ms: dict[str, float]
+    three: Split
+    one: Split
+    waited: Stalls
+    rounds: int
+
+    @property
+    def ingestion(self) -> float:
+        """Share of the cold run that it takes with synthetic data, 0 to 1."""
+        return self.three.ingestion
+
+    @property
+    def prep_stall(self) -> float:
+        """Share that preparing adds when all data are in memory, 0 to 1."""
+        return self.three.prep_stall
+
+    @property
+    def fetch_stall(self) -> float:
+        """Share that fetching adds, 0 to 1."""
+        return self.three.fetch_stall
+
+    @property
+    def difference(self) -> float:
+        """The largest difference between the shares of three runs and of one, 0 to 1."""
+        return max(abs(a - b) for a, b in zip(vars(self.three).values(), vars(self.one).values(), strict=True))
+
+    def notes(self) -> list[str]:
+        """Return what explains the differences, in sentences."""
+        waited, lines = self.waited, []
+        gap = self.three.fetch_stall - waited.fetch
+        if gap > AGREE:
+            lines.append(
+                f"Masked time: the gaps wait for fetch during {percent(waited.fetch)} of the time, and without fetch "
+                f"{percent(self.three.fetch_stall)} goes: what else the gaps wait for would then be hidden behind the "
+                "accelerator, which now hides the reads."
+            )
+        elif gap < -AGREE:
+            lines.append(
+                f"Unmasked time: the gaps wait for fetch during {percent(waited.fetch)} of the time, but without fetch "
+                f"only {percent(self.three.fetch_stall)} goes: other work, now hidden behind the reads, comes to light."
+            )
+        if self.difference > AGREE:
+            lines.append(
+                f"One run and three differ by {100 * self.difference:.0f} percentage points: the single run cannot see "
+                "what changes when reads are gone (work that then competes for cores), or the machine was not "
+                "equally busy in all runs; measure more rounds."
+            )
+        return lines or [f"One run and three agree within {100 * AGREE:.0f} percentage points; little time is masked."]
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return the table: what, share by three runs, by one run, and what the gaps waited for."""
+        w = self.waited
+        taken = w.framework + w.copy  # synthetic batches are handed over and copied, too
+        gaps = (1 - sum(w.shares.values()) + taken, sum(w.shares.values()) - w.fetch - taken, w.fetch)
+        words = ("ingestion", "prep stall", "fetch stall")
+        both = zip(words, vars(self.three).values(), vars(self.one).values(), gaps, strict=True)
+        return [(word, percent(a), percent(b), percent(c)) for word, a, b, c in both]
+
+    def __str__(self) -> str:
+        """Return the table and its notes."""
+        steps = ", ".join(f"{name} {ms:,.1f} ms" for name, ms in self.step_ms.items())
+        lines = [
+            f"Stalls of {self.name} on {self.accelerator}",
+            f"cold: {self.source}",
+            f"a step: {steps} ({self.rounds} round{'s' * (self.rounds > 1)}, medians)",
+            f"{'share of the cold run':<24}{'three runs':>12}{'one run':>12}{'gaps':>12}",
+        ]
+        lines += [f"{word:<24}{a:>12}{b:>12}{c:>12}" for word, a, b, c in self.rows()]
+        return "\n".join([*lines, *self.notes()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th scope='col'>{h}</th>" for h in ("share of the cold run", "three runs", "one run", "gaps"))
+        body = "".join(
+            f"<tr><th scope='row'>{word}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+            for word, *cells in self.rows()
+        )
+        above, below = str(self).split("\n")[:3], self.notes()
+        lines = ["".join(f"<p>{escape(line)}</p>" for line in part) for part in (above, below)]
+        return f"<div>{lines[0]}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{lines[1]}</div>"
+
+
+def differential(
+    pipeline: Any,
+    accelerator: Any,
+    *,
+    storage: Any = None,
+    paths: Iterable[str | os.PathLike[str]] | None = None,
+    steps: int = 20,
+    rounds: int = 3,
+    warmup: int = 2,
+    name: str = "the pipeline",
+) -> Differential:
+    """Run a pipeline with synthetic data, from memory and from cold storage, in turn.
+
+    Parameters
+    ----------
+    pipeline : callable or tf.data.Dataset
+        ``pipeline(read)`` returns the dataset, which reads each file by ``read(path)`` in place of
+        ``tf.io.read_file(path)``. Or a dataset that reads real files; then `paths` says which.
+    accelerator : Modelled or Real
+        The consumer; see `labkit.accelerators`.
+    storage : Storage or str, optional
+        Where the cold run reads from: a model of `labkit.storage`, or the name of a preset.
+    paths : iterable of paths, optional
+        Real files: read once before a run from memory, and dropped from the page cache before a cold one. Give enough
+        of them for all steps and the warm-up: what is read twice is not cold.
+    steps, warmup : int
+        Of each run; see `labkit.record`.
+    rounds : int
+        How often all three are run.
+    name : str
+
+    Returns
+    -------
+    Differential
+
+    Raises
+    ------
+    ValueError, TypeError
+        If not exactly one of `storage` and `paths` is given, `pipeline` cannot be run cold with it, or a number is not
+        what it must be, or the pipeline belongs to a drill.
+    RecordingError
+        If the pipeline or the train step fails.
+    """
+    cold, warm, fill, source = _sources(pipeline, storage, paths)
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise ValueError(f"rounds is {rounds!r}; allowed: a whole number of 1 or more")
+    fill(True)
+    built = warm()
+    if not hasattr(built, "element_spec"):
+        raise TypeError(f"pipeline returned a {type(built).__name__}; allowed: a tf.data.Dataset")
+    blindfold.refuse(built, "labkit.recording.tfdata.diagnosis.differential")
+    synthetic = _synthetic(built)
+    step_ns: dict[str, list[float]] = {run: [] for run in _RUNS}
+    found: list[Timeline] = []
+    for number in range(rounds):
+        for run in _RUNS if number % 2 == 0 else _RUNS[::-1]:
+            fill(run == "in memory")
+            dataset = {"synthetic": lambda: synthetic, "in memory": warm, "cold": cold}[run]()
+            trace = recorder.record(dataset, accelerator, steps=steps, warmup=warmup, progress=False)
+            timeline = Timeline(trace)
+            # From batch to batch: the first wait of a window knows nothing of the step before it.
+            step_ns[run].append(_mean_step(timeline))
+            if run == "cold":
+                found.append(timeline)
+    means = {run: statistics.median(values) for run, values in step_ns.items()}
+    ones = [t.split for t in found]
+    one = Split(*(statistics.median(getattr(s, f) for s in ones) for f in vars(ones[0])))
+    middle = sorted(found, key=_mean_step)[len(found) // 2]
+    return Differential(
+        name, accelerator.describe(), source, {run: ns / 1e6 for run, ns in means.items()}, _three(means), one,
+        middle.stalls, rounds,
+    )  # fmt: skip
+
+
+def _three(means: dict[str, float]) -> Split:
+    """Return the shares; a run that noise made longer than a slower one adds nothing."""
+    cold = means["cold"]
+    warm = min(means["in memory"], cold)
+    fast = min(means["synthetic"], warm)
+    return Split(fast / cold, (warm - fast) / cold, (cold - warm) / cold)
+
+
+def _mean_step(timeline: Timeline) -> float:
+    ends = timeline.waits.end
+    if len(ends) < 2:
+        raise ValueError(f"steps must be 2 or more to tell how long one takes, the window holds {len(ends)}")
+    return float(ends[-1] - ends[0]) / (len(ends) - 1)
+
+
+def _synthetic(dataset: Any) -> Any:
+    """Return one batch of a dataset, again and again."""
+    import tensorflow as tf
+
+    batch = next(iter(dataset.take(1)))
+    return tf.data.Dataset.from_tensors(batch).repeat().prefetch(2)
+
+
+def _sources(pipeline: Any, model: Any, paths: Any) -> tuple[Callable, Callable, Callable, str]:
+    """Return what builds the cold and the warm pipeline, what prepares the page cache, and the source in words."""
+    import tensorflow as tf
+
+    if (model is None) == (paths is None):
+        raise ValueError("differential needs exactly one of storage= (a model) and paths= (real files)")
+    is_dataset = isinstance(pipeline, tf.data.Dataset)
+    if not is_dataset and not callable(pipeline):
+        raise TypeError(
+            f"pipeline is of type {type(pipeline).__name__}; allowed: a function of read, or a tf.data.Dataset"
+        )
+    if not is_dataset and not inspect.signature(pipeline).parameters:
+        raise TypeError("pipeline takes no argument; allowed: a function that gets read, to use for tf.io.read_file")
+    if model is not None:
+        if is_dataset:
+            raise ValueError("a finished dataset cannot read from modelled storage; allowed: a function of read")
+        model = storage.PRESETS.get(model, model) if isinstance(model, str) else model
+        if not isinstance(model, storage.Storage):
+            raise ValueError(f"storage is {model!r}; allowed: {', '.join(storage.PRESETS)}, or a Storage")
+        return lambda: pipeline(model.read), lambda: pipeline(tf.io.read_file), lambda _: None, model.describe()
+    files = [os.fspath(p) for p in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+
+    def fill(memory: bool) -> None:
+        if not memory:
+            storage.evict(files)
+            return
+        for file in files:
+            with open(file, "rb") as data:
+                while data.read(1 << 22):
+                    pass
+
+    storage.resident(files)  # raises the sentence about a path that is no file
+    build = (lambda: pipeline) if is_dataset else (lambda: pipeline(tf.io.read_file))
+    return build, build, fill, f"{len(files):,} real files, dropped from the page cache"

@@ -1,0 +1,416 @@
+"""Figures of a run, the table that compares runs, and when a difference may be called one.
+
+`of` turns a trace into a `Measure`. `Measures` holds one measure per round and pipeline,
+prints the table, and answers `speedup` with an interval and a verdict: only
+where the work was equal and the effect is larger than the noise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labkit.recording import work as tallies
+from labkit.timeline.intervals import union
+from labkit.common.files import write_aside
+from labkit.timeline.trace import Trace
+
+#: Coverage of the interval of a speed-up. With 97 % about three of a hundred
+#: comparisons of two equal pipelines are called different by chance.
+LEVEL = 0.97
+
+#: A smaller relative effect is never called: the table would print it as 1.00.
+LEAST_EFFECT = 0.005
+
+NO_DIFFERENCE = "no measurable difference"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Figures of one run in steady state, after the first batch.
+
+    Parameters
+    ----------
+    images, steps : int
+        What the steady state covers.
+    seconds : float
+        How long it took.
+    images_per_s : float
+    step_ms, wait_ms, train_ms : float
+        Median time from one step's end to the next one's, and of its two parts: the wait for a
+        batch, and the train step. Milliseconds.
+    busy : float
+        Share of the time that the accelerator worked, 0..1.
+    first_batch_ms : float or None
+        From before the iterator was made to the first batch in hand.
+    """
+
+    images: int
+    steps: int
+    seconds: float
+    images_per_s: float
+    step_ms: float
+    wait_ms: float
+    train_ms: float
+    busy: float
+    first_batch_ms: float | None
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How many times faster one pipeline is than another.
+
+    Parameters
+    ----------
+    median : float
+        Median over rounds of the ratio of images per second.
+    low, high : float
+        Interval of coverage `LEVEL`; NaN after a single round.
+    verdict : str
+        "faster", "slower", "no measurable difference", or why there is none.
+    rounds : int
+    """
+
+    median: float
+    low: float
+    high: float
+    verdict: str
+    rounds: int
+
+    @property
+    def ratio(self) -> str:
+        """The ratio with its interval, as in ``2.00× (1.90–2.10)``."""
+        interval = "" if math.isnan(self.low) else f" ({self.low:.2f}–{self.high:.2f})"
+        return f"{self.median:.2f}×{interval}"
+
+    def __str__(self) -> str:
+        """Return ratio, interval and verdict on one line."""
+        return f"{self.ratio} {self.verdict}"
+
+
+class UnequalWork(ValueError):
+    """Two runs did different work, so their speeds cannot be compared."""
+
+
+def of(trace: Trace) -> Measure:
+    """Return the figures of a trace, the first batch left out.
+
+    Busy is the share of the window in which device kernels ran where the accelerator is real and the
+    trace has device threads, else the share covered by train steps. A window that holds the
+    first batch (``meta["warmup"]`` 0) starts at the end of its train step; with one step there is nothing
+    else to measure, and it is taken whole.
+
+    Raises
+    ------
+    ValueError
+        If the trace has no train step, or its meta does not say how many images it trained on.
+    """
+    wait = trace.where(trace.select("wait", kind="consumer"))
+    train = trace.where(trace.select("train", kind="consumer"))
+    if not len(train):
+        raise ValueError("the trace holds no train step, so there is nothing to measure")
+    meta = trace.meta
+    images, steps = meta.get("images"), len(train)
+    if images is None and meta.get("batch_size"):
+        images = meta["batch_size"] * steps
+    if images is None:
+        raise ValueError("the trace does not say how many images it trained on (meta['images'])")
+    start, end = meta.get("window_ns") or (
+        min(int(train.start_ns[0]), int(wait.start_ns[0]) if len(wait) else int(train.start_ns[0])),
+        int(train.end_ns.max()),
+    )
+    if meta.get("warmup") == 0 and steps > 1:
+        start = int(train.end_ns[0])
+        images = images - (meta.get("batch_size") or images // steps)
+        steps -= 1
+        wait, train = wait.where(wait.end_ns > start), train.where(train.start_ns >= start)
+    if end <= start:
+        raise ValueError(f"the window of the trace is empty: {start} to {end} ns")
+    work = train
+    if meta.get("accelerator", {}).get("kind") == "real":
+        kernels = trace.where(trace.select("kernel", kind="device"))
+        work = kernels if len(kernels) else train
+    first_ns = meta.get("first_batch_ns")
+    return Measure(
+        images=int(images),
+        steps=steps,
+        seconds=(end - start) / 1e9,
+        images_per_s=images / ((end - start) / 1e9),
+        step_ms=float(np.median(np.diff(train.end_ns, prepend=start))) / 1e6,
+        wait_ms=float(np.median(wait.duration_ns)) / 1e6 if len(wait) else 0.0,
+        train_ms=float(np.median(train.duration_ns)) / 1e6,
+        busy=union(np.clip(work.start_ns, start, end), np.clip(work.end_ns, start, end)).total_ns / (end - start),
+        first_batch_ms=None if first_ns is None else first_ns / 1e6,
+    )
+
+
+def compare_rates(rates: Sequence[float], base: Sequence[float], *, paired: bool = True) -> Speedup:
+    """Return the speed-up of `rates` over `base`, images per second of one run each.
+
+    The interval is Student's t on the logarithms of the ratios: round by round where the rounds
+    were interleaved (`paired`), which cancels a machine that drifts; Welch's otherwise. A verdict needs
+    three things: the interval excludes 1, the median effect exceeds the noise (the scaled median absolute
+    deviation of a single ratio), and it exceeds `LEAST_EFFECT`.
+
+    Raises
+    ------
+    ValueError
+        If a rate is not positive, none is given, or paired rounds differ in number.
+    """
+    from scipy import stats
+
+    for given in (rates, base):
+        if not len(given) or not all(math.isfinite(r) and r > 0 for r in given):
+            raise ValueError(f"rates are {list(given)!r}; allowed: one positive number or more")
+    if paired and len(rates) != len(base):
+        raise ValueError(f"paired rounds differ in number: {len(rates)} against {len(base)}")
+    x, y = np.log(rates), np.log(base)
+    n = min(len(x), len(y))
+    effects = x - y if paired else (x[:, None] - y[None, :]).ravel()
+    median = float(np.median(effects))
+    if n == 1:
+        return Speedup(math.exp(median), math.nan, math.nan, "one repeat has no spread: no verdict", 1)
+    if paired:
+        error, freedom = effects.std(ddof=1) / math.sqrt(n), n - 1
+        noise = _spread(effects)
+    else:
+        a, b = x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)
+        error = math.sqrt(a + b)
+        freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1)) if a + b > 0 else n - 1
+        noise = math.hypot(_spread(x), _spread(y))
+    half = stats.t.ppf(0.5 + LEVEL / 2, freedom) * error
+    centre = x.mean() - y.mean()
+    # A wild round can pull the mean away from the median that we quote; the interval holds both.
+    low, high = min(centre - half, median), max(centre + half, median)
+    verdict = NO_DIFFERENCE
+    if abs(median) > max(noise, LEAST_EFFECT):
+        verdict = "faster" if low > 0 else "slower" if high < 0 else NO_DIFFERENCE
+    return Speedup(math.exp(median), math.exp(low), math.exp(high), verdict, n)
+
+
+def _spread(values: np.ndarray) -> float:
+    """Return the scaled median absolute deviation, a standard deviation that ignores a wild round."""
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+
+
+class Measures(Mapping[str, list[Measure]]):
+    """Measures of several pipelines, one per round, in the order in which they were given.
+
+    Parameters
+    ----------
+    rounds : mapping of name to list of Measure
+    traces : mapping of name to Trace
+        One trace per name, the one with the median throughput.
+    works : mapping of name to list of dict, optional
+        From `labkit.recording.work.Tally.work`, one per round.
+    interleaved : bool
+        Whether round i of one name ran beside round i of the others.
+
+    Raises
+    ------
+    ValueError
+        If there is no pipeline, one has no round, or interleaved rounds differ in number.
+    """
+
+    def __init__(
+        self,
+        rounds: Mapping[str, Sequence[Measure]],
+        traces: Mapping[str, Trace],
+        works: Mapping[str, Sequence[dict[str, Any]]] | None = None,
+        *,
+        interleaved: bool = True,
+    ) -> None:
+        self._rounds = {name: list(r) for name, r in rounds.items()}
+        self._traces = dict(traces)
+        self._works = {name: list(w) for name, w in (works or {}).items()}
+        self.interleaved = interleaved
+        counts = {name: len(r) for name, r in self._rounds.items()}
+        if not counts or not all(counts.values()):
+            raise ValueError(f"measures need at least one pipeline with one round each, got {counts}")
+        if interleaved and len(set(counts.values())) > 1:
+            raise ValueError(f"interleaved rounds differ in number: {counts}")
+
+    @classmethod
+    def from_traces(cls, traces: Mapping[str, Trace | Sequence[Trace]]) -> Measures:
+        """Measure traces, one list per name with one trace per interleaved round.
+
+        A single trace that carries ``meta["repeats"]`` (from `record` with repeats) brings its own rounds;
+        those of different names did not alternate, so they are compared unpaired. Only the
+        trace with the median throughput is kept per name.
+        """
+        rounds, kept, works, interleaved = {}, {}, {}, True
+        for name, given in traces.items():
+            runs = [given] if isinstance(given, Trace) else list(given)
+            if not runs:
+                raise ValueError(f"pipeline {name!r} has no trace")
+            repeats = runs[0].meta.get("repeats") or []
+            if len(runs) == 1 and len(repeats) > 1:
+                rounds[name] = [Measure(**r) for r in repeats]
+                interleaved = False
+            else:
+                rounds[name] = [of(t) for t in runs]
+            order = sorted(range(len(runs)), key=lambda i, m=rounds[name]: m[i].images_per_s)
+            kept[name] = runs[order[len(order) // 2]]
+            works[name] = [t.meta["work"] for t in runs if t.meta.get("work")]
+        return cls(rounds, kept, works, interleaved=interleaved)
+
+    def __getitem__(self, name: str) -> list[Measure]:
+        """Return the measures of one pipeline, one per round."""
+        if name not in self._rounds:
+            raise KeyError(f"no pipeline is called {name!r}; allowed: {', '.join(map(repr, self._rounds))}")
+        return self._rounds[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names in the order given."""
+        return iter(self._rounds)
+
+    def __len__(self) -> int:
+        """Return the number of pipelines."""
+        return len(self._rounds)
+
+    def trace(self, name: str) -> Trace:
+        """Return the trace with the median throughput of `name`."""
+        self[name]
+        return self._traces[name]
+
+    def difference(self, name: str, over: str | None = None) -> str | None:
+        """Return one sentence why two pipelines did unequal work, or None; round by round."""
+        for mine, theirs in self._work_pairs(name, over):
+            if reason := tallies.difference(mine, theirs):
+                return reason
+        return None
+
+    def equal_work(self, name: str, over: str | None = None) -> str:
+        """Return the word of the equal-work column: of all rounds, the least sure (`work.agreement`)."""
+        words = [tallies.agreement(a, b) for a, b in self._work_pairs(name, over)] or ["not recorded"]
+        return next((w for w in ("no", "counts only", "same files, another draw") if w in words), words[0])
+
+    def _work_pairs(self, name: str, over: str | None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        over = next(iter(self)) if over is None else over
+        self[name], self[over]
+        return list(zip(self._works.get(name, []), self._works.get(over, []), strict=False))
+
+    def speedup(self, name: str, over: str | None = None) -> Speedup:
+        """Return how many times faster `name` is than `over` (by default the first pipeline).
+
+        Raises
+        ------
+        KeyError
+            If a name is unknown.
+        UnequalWork
+            If the two did different work; the sentence says what differs.
+        """
+        over = next(iter(self)) if over is None else over
+        if reason := self.difference(name, over):
+            raise UnequalWork(f"{name} and {over} are not comparable: {reason}")
+        rates, base = ([m.images_per_s for m in self[n]] for n in (name, over))
+        return compare_rates(rates, base, paired=self.interleaved)
+
+    def _rows(self) -> tuple[list[list[str]], list[str]]:
+        """Return the cells of the table, its header first, and the lines under it."""
+        first = next(iter(self))
+        header = [
+            "pipeline",
+            "images/s",
+            "step ms",
+            "wait ms",
+            "busy %",
+            "first batch ms",
+            f"speed-up over {first}",
+            "verdict",
+            "equal work",
+        ]
+        rows, notes = [header], self._notes()
+        for name, runs in self.items():
+            rates = [m.images_per_s for m in runs]
+            firsts = [m.first_batch_ms for m in runs if m.first_batch_ms is not None]
+            reason = self.difference(name)
+            if reason:
+                notes.append(f"{name} is not comparable with {first}: {reason}.")
+            rows.append([
+                name,
+                f"{np.median(rates):,.0f}" + (f" ({min(rates):,.0f}–{max(rates):,.0f})" if len(rates) > 1 else ""),
+                f"{np.median([m.step_ms for m in runs]):,.1f}",
+                f"{np.median([m.wait_ms for m in runs]):,.1f}",
+                f"{100 * np.median([m.busy for m in runs]):.0f}",
+                f"{np.median(firsts):,.0f}" if firsts else "?",
+                "reference" if name == first else "" if reason else self.speedup(name).ratio,
+                "" if name == first else "not comparable" if reason else self.speedup(name).verdict,
+                "" if name == first else self.equal_work(name),
+            ])  # fmt: skip
+        return rows, notes
+
+    def table(self) -> str:
+        """Return the table as text: medians and spread over the rounds, speed-up over the first row, notes."""
+        rows, notes = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        pads = [str.rjust if 2 <= i < 6 else str.ljust for i in range(len(widths))]
+        lines = ["  ".join(p(c, w) for p, c, w in zip(pads, row, widths, strict=True)) for row in rows]
+        lines.insert(1, "  ".join("─" * w for w in widths))
+        return "\n".join(line.rstrip() for line in [*lines, "", *notes])
+
+    def _repr_html_(self) -> str:
+        """Return the same table for a notebook, which would wrap long lines of text; no colours, for any theme."""
+        rows, notes = self._rows()
+        # A word joiner on both sides keeps a range on one line of a narrow column.
+        head, *body = [[escape(cell).replace("–", "&#8288;–&#8288;") for cell in row] for row in rows]
+        lines = ["<table><thead><tr>" + "".join(f'<th scope="col">{c}</th>' for c in head) + "</tr></thead><tbody>"]
+        lines += [f'<tr><th scope="row">{r[0]}</th>' + "".join(f"<td>{c}</td>" for c in r[1:]) + "</tr>" for r in body]
+        return "\n".join([*lines, "</tbody></table>", *(f"<div>{escape(note)}</div>" for note in notes)])
+
+    def _notes(self) -> list[str]:
+        """Return the lines under the table: how it was measured, and what to keep in mind."""
+        count = len(next(iter(self._rounds.values())))
+        how = "interleaved rounds" if self.interleaved else "repeats, pipelines one after the other"
+        many = "median (lowest to highest) of" if count > 1 else "figures of"
+        notes = [f"{many} {count} {how if count > 1 else 'round'}"]
+        notes[0] += f"; speed-up with its {100 * LEVEL:.0f} % interval." if count > 1 else "."
+        origins = {t.meta["origin"] for t in self._traces.values()}
+        consumers = {n: t.meta.get("accelerator", {}).get("describe") for n, t in self._traces.items()}
+        if len(set(consumers.values())) == 1:
+            consumers = {"": next(iter(consumers.values()))}
+        notes += [f"accelerator{f' of {n}' if n else ''}: {c}." for n, c in consumers.items() if c]
+        notes += [f"runs are {' and '.join(sorted(origins))}."] if origins else []
+        for name, trace in self._traces.items():
+            if note := (trace.meta.get("profiler") or {}).get("note"):
+                notes.append(f"{name}: {note}")
+        if any(self.equal_work(n) == "counts only" for n in list(self)[1:]):
+            notes.append(
+                "counts only: nothing in the batches tells one image from another (no labels, no named files)."
+            )
+        return notes
+
+    def __str__(self) -> str:
+        """Return the table."""
+        return self.table()
+
+    __repr__ = __str__
+
+    def to_json(self) -> dict[str, Any]:
+        """Return rounds, works and speed-ups over the first pipeline, JSON-ready (no NaN)."""
+        first, pipelines = next(iter(self)), {}
+        for name in self:
+            reason = self.difference(name)
+            speedup = None if reason or name == first else asdict(self.speedup(name))
+            if speedup and math.isnan(speedup["low"]):
+                speedup["low"] = speedup["high"] = None
+            pipelines[name] = {
+                "rounds": [asdict(m) for m in self[name]],
+                "works": self._works.get(name, []),
+                "equal_work": self.equal_work(name),
+                "not_comparable": reason,
+                "speedup": speedup,
+            }
+        return {"reference": first, "interleaved": self.interleaved, "level": LEVEL, "pipelines": pipelines}
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write `to_json` to `path`, aside and renamed."""
+        return write_aside(path, json.dumps(self.to_json(), indent=1, allow_nan=False))

@@ -1,0 +1,376 @@
+"""Recording: drive a pipeline through a warm-up and a window of steps under TensorFlow's profiler.
+
+The pipeline runs as it is: the profiler sees every op and every tf.data node from outside.
+It keeps all its events in memory until it stops, so it never sees more than a window of
+`max_events`, however long the job; and whatever happens, it is stopped and its files are gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import numbers
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from labkit.common import progress
+from labkit.course import gradebook
+from labkit.pipelines import blindfold
+from labkit.recording import measures
+from labkit.recording.tfdata import xplane
+from labkit.views import live as live_view
+from labkit.common.environment import POOL, cores
+from labkit.recording.tfdata.driver import Drive, RecordingError, consumer, drive, known_steps
+from labkit.timeline.trace import Trace
+
+__all__ = ["RecordingError", "graph", "measure", "options", "record"]
+
+#: CPU time of one event of the profiler; 0.6 to 1.9 µs were measured on two-core machines.
+EVENT_NS = 1_300
+
+#: Rounds of a comparison where LABKIT_FAST is set.
+FAST_ROUNDS = 2
+
+#: Recording is said to distort a pipeline where the profiler takes more than this share of the CPU time of the
+#: process, and this share of the window. Photos: 2 %; elements of 32×32 that are mapped one by one: 15 to 50 %.
+DISTORTS, NOTICED = 0.10, 0.02
+
+
+def record(
+    dataset: Any,
+    accelerator: Any,
+    *,
+    steps: int | None = 20,
+    warmup: int = 2,
+    repeats: int = 1,
+    name: str | None = None,
+    max_events: int = 500_000,
+    progress: bool | None = None,
+    live: bool = False,
+) -> Trace:
+    """Drive `dataset` into `accelerator` under the profiler and return what happened.
+
+    Parameters
+    ----------
+    dataset : tf.data.Dataset
+        Batched; each repeat makes a new iterator.
+    accelerator : Modelled or Real
+        The consumer; see `labkit.accelerators`.
+    steps : int or None
+        Steps of the window; None for all that a finite dataset has.
+    warmup : int
+        Steps before the window, the first batch included. Where the job might have more than `max_events`, the
+        last one is profiled to count them, if it is not the first batch.
+    repeats : int
+        The trace of the repeat with the median throughput is returned. LABKIT_FAST allows two at most.
+    name : str, optional
+        What views call the pipeline.
+    max_events : int
+        Events that the profiler may hold, about 0.65 kB each. A job with more is driven
+        to its end, but the window covers its last steps only (its first where nobody
+        knows how many there are), and ``meta["profiler"]["note"]`` says so.
+    progress : bool, optional
+        A progress bar: True, False, or by default one that shows up when it takes long.
+    live : bool
+        In a notebook, show the consumer's waits and train steps while the job runs, and the whole trace in their
+        place at the end; see `labkit.views.live` for what that costs. Elsewhere it shows nothing.
+
+    Returns
+    -------
+    Trace
+        Spans of the window. Its `meta`: ``origin``, ``name``, ``accelerator``, ``batch_size``, ``steps``, ``warmup``,
+        ``images``, ``first_batch_ns``, ``window_ns`` (first wait's start, last train step's end), ``graph``
+        (paths of the tf.data nodes that ran), ``node_names``, ``options`` (those that differ from
+        TensorFlow's defaults), ``profiler`` (``events``, ``events_per_image``, ``profiled_steps``, ``note``),
+        ``repeats`` (one `labkit.measures.Measure` as dict each), ``host``; and of all steps after the warm-up,
+        ``work`` (see `labkit.recording.work`) and ``job`` (``steps``, ``images``, ``seconds``).
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is not what it must be, or the dataset never ends and `steps` is None, or it is
+        over before the window.
+    RecordingError
+        If the pipeline or the train step fails, or a profiler is running already.
+    """
+    plan = _Plan(accelerator, steps, warmup, max_events)
+    label = plan.check(dataset, name)
+    repeats = _rounds(repeats)
+    if not isinstance(live, bool):
+        raise TypeError(f"live is {live!r:.60}; allowed: True or False")
+    facts = {"name": name, "accelerator": plan.facts(), **_drill(dataset)}
+    with live_view.watch(live, facts) as view:
+        # One of the two is enough to look at.
+        shown = False if progress is None and view.shown else progress
+        with _bar(shown, plan.total([dataset], repeats), name or "recording") as tick:
+            traces = [plan.trace(dataset, name, label, tick, view) for _ in range(repeats)]
+        chosen = _median(traces)
+        view.end(chosen)
+    gradebook.run(chosen, measures.of(chosen))
+    return chosen
+
+
+def measure(
+    variants: Mapping[str, Any],
+    accelerator: Any,
+    *,
+    steps: int | None = 20,
+    warmup: int = 2,
+    repeats: int = 5,
+    max_events: int = 500_000,
+    progress: bool | None = None,
+) -> measures.Measures:
+    """Record several pipelines in interleaved rounds, so that a machine that drifts hits all alike.
+
+    Every round records each pipeline once, starting with another one each time.
+
+    Parameters
+    ----------
+    variants : mapping of name to tf.data.Dataset
+        The first one is what the others are compared with.
+    accelerator, steps, warmup, max_events, progress
+        As in `record`.
+    repeats : int
+        Rounds; five or more give the table a spread worth the name. Where LABKIT_FAST is set, two at most: enough
+        to run every line, too few to trust a verdict.
+
+    Returns
+    -------
+    labkit.measures.Measures
+
+    Raises
+    ------
+    ValueError, TypeError, RecordingError
+        As `record`; the sentence names the pipeline.
+    """
+    if not isinstance(variants, Mapping) or not variants or not all(isinstance(n, str) and n for n in variants):
+        raise ValueError(f"variants is {variants!r:.80}; allowed: a dict of name to tf.data.Dataset, at least one")
+    plan = _Plan(accelerator, steps, warmup, max_events)
+    labels = {name: plan.check(dataset, name) for name, dataset in variants.items()}
+    repeats = _rounds(repeats)
+    names = list(variants)
+    traces: dict[str, list[Trace]] = {name: [] for name in names}
+    with _bar(progress, plan.total(variants.values(), repeats), "measuring") as tick:
+        for number in range(repeats):
+            first = number % len(names)
+            for name in names[first:] + names[:first]:
+                traces[name].append(plan.trace(variants[name], name, labels[name], tick))
+    found = measures.Measures(
+        {name: [measures.of(t) for t in found] for name, found in traces.items()},
+        {name: _median(found) for name, found in traces.items()},
+        {name: [t.meta["work"] for t in found] for name, found in traces.items()},
+    )
+    gradebook.comparison(found)
+    return found
+
+
+def graph(dataset: Any, *, steps: int = 2) -> list[str]:
+    """Return the paths of the tf.data nodes that really run, after TensorFlow's rewriting.
+
+    It takes a batch and `steps` more, without a consumer. By default the graph of a plain ``map`` and ``batch``
+    holds ``Root::MapAndBatch``, an asynchronous node that nobody wrote.
+    """
+    plan = _Plan(_Idle(), steps, 1, 500_000)
+    return plan.trace(dataset, None, plan.check(dataset, None)).meta["graph"]
+
+
+def options(dataset: Any) -> dict[str, str]:
+    """Return the tf.data options of `dataset` that differ from TensorFlow's defaults, as text by dotted name."""
+    import tensorflow as tf
+
+    (group,) = tf.data.Options.__bases__
+    twins = ("experimental_deterministic", "experimental_threading")  # older names of two others
+
+    def differing(given: Any, default: Any, prefix: str) -> Iterator[tuple[str, str]]:
+        for key in sorted(k for k, v in vars(type(given)).items() if isinstance(v, property) and k not in twins):
+            one, other = getattr(given, key), getattr(default, key)
+            if isinstance(one, group) and type(one) is type(other):
+                yield from differing(one, other, f"{prefix}{key}.")
+            elif one != other:
+                yield f"{prefix}{key}", str(getattr(one, "name", one))
+
+    return dict(differing(dataset.options(), tf.data.Options(), ""))
+
+
+class _Idle:
+    """An accelerator that takes no time."""
+
+    name, kind, source = "none", "modelled", "no train step"
+
+    def step(self, batch: Any) -> None:
+        """Do nothing."""
+
+    def describe(self) -> str:
+        return "no accelerator: batches are only taken"
+
+
+@dataclass
+class _Plan:
+    """What the recordings of one call have in common."""
+
+    accelerator: Any
+    steps: int | None
+    warmup: int
+    max_events: int
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.accelerator, "step", None)) or not hasattr(self.accelerator, "describe"):
+            raise TypeError(
+                f"accelerator is {self.accelerator!r:.60}; allowed: modelled(…) or real(…) of labkit.accelerators"
+            )
+        if self.steps is not None:
+            self.steps = _whole("steps", self.steps, " (or None for all of a finite dataset)")
+        self.warmup = _whole("warmup", self.warmup)
+        self.max_events = _whole("max_events", self.max_events)
+
+    def check(self, dataset: Any, name: str | None) -> str:
+        """Return what errors call the pipeline; raise if it cannot be recorded."""
+        import tensorflow as tf
+
+        label = "the pipeline" if name is None else f"pipeline {name!r}"
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name is {name!r}; allowed: a text, or None")
+        if not isinstance(dataset, tf.data.Dataset):
+            raise TypeError(
+                f"{label} is a {type(dataset).__name__}; allowed: a tf.data.Dataset "
+                "(Dataset.from_tensor_slices makes one of arrays, Dataset.from_generator of a generator)"
+            )
+        if self.steps is None and int(dataset.cardinality()) == -1:
+            raise ValueError(
+                f"steps is None, which means to the end, and {label} never ends (repeat()); allowed: a number of steps"
+            )
+        return label
+
+    def total(self, datasets: Iterable[Any], repeats: int) -> int | None:
+        """Return the steps of all recordings, for the progress bar; None if nobody knows."""
+        known = [known_steps(d, self.steps, self.warmup) or self.steps for d in datasets]
+        return None if None in known else sum(known) * repeats
+
+    def facts(self) -> dict[str, str]:
+        """Return what a trace says about its accelerator."""
+        one = self.accelerator
+        return {"name": one.name, "kind": one.kind, "source": one.source, "describe": one.describe()}
+
+    def trace(
+        self,
+        dataset: Any,
+        name: str | None,
+        label: str,
+        tick: Callable[[], Any] | None = None,
+        view: live_view.View | None = None,
+    ) -> Trace:
+        """Record one repeat."""
+        import tensorflow as tf
+
+        seen = None if view is None else view.begin()
+        limit = self.max_events
+        run = drive(
+            dataset, self.accelerator, self.steps, self.warmup, label=label, max_events=limit, tick=tick, seen=seen
+        )
+        if run.spans is None:
+            raise RecordingError(f"{label} ended after {run.steps} steps, before those that were to be recorded")
+        stamps = _unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
+        window = int(stamps[0, 0]), int(stamps[-1, 2])
+        watched = run.spans.where(~run.spans.select(kind="consumer"))
+        trace = Trace.merge(consumer(stamps), watched).slice(*window)
+        used = {trace.names[i] for i in np.unique(trace.name).tolist()}
+        events = run.spans.meta["profiler"]["events"]
+        trace.meta.update(
+            name=name,
+            accelerator=self.facts(),
+            storage="modelled" if any(map(xplane.held, used)) else None,
+            batch_size=run.batch_size,
+            steps=len(stamps),
+            warmup=self.warmup,
+            images=run.window_images,
+            first_batch_ns=run.first_batch_ns,
+            window_ns=list(window),
+            graph=sorted(n.removeprefix("Iterator::") for n in used if n.startswith("Iterator::")),
+            node_names=run.spans.meta["node_names"],
+            options=options(dataset),
+            work=run.work,
+            job={"steps": run.steps, "images": run.images, "seconds": run.elapsed_ns / 1e9},
+            profiler={
+                "events": events,
+                "events_per_image": round(events / max(1, run.window_images), 1),
+                "profiled_steps": len(stamps),
+                "note": " ".join(_notes(run, trace, events, self.steps)) or None,
+            },
+            host={"cpus": cores(), "tensorflow": tf.__version__, "python": platform.python_version()},
+        )
+        trace.meta["repeats"] = [asdict(measures.of(trace))]
+        trace.meta.update(_drill(dataset))
+        return trace
+
+
+def _drill(dataset: Any) -> dict[str, str]:
+    """Return the mark of a drill's trace; nothing for all others."""
+    drill = blindfold.drill_of(dataset)
+    return {} if drill is None else {"drill": drill}
+
+
+def _unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:
+    """Move stamps of ``perf_counter_ns`` to the Unix clock, which may be slewed meanwhile: in between, by a line."""
+    (start, offset), (end, last_offset) = clock
+    return stamps + offset + (last_offset - offset) * (stamps - start) // max(1, end - start)
+
+
+def _notes(run: Drive, trace: Trace, events: int, steps: int | None) -> Iterator[str]:
+    """Yield a sentence for everything that a reader of the figures has to know."""
+    watched = len(run.stamps) // 3
+    if run.ended:
+        yield f"the dataset ended after {run.steps} of {steps} steps."
+    if not os.environ.get(POOL):
+        yield (
+            "TensorFlow's own pool for tensors is off, and recording large batches may cost a tenth of their "
+            "throughput: call labkit.setup() before TensorFlow's first operation."
+        )
+    if watched < run.steps:
+        yield (
+            f"the profiler watched {watched:,} of {run.steps:,} steps, to stay within its number of events; "
+            "spans and measures are of those."
+        )
+    cost_ns, cpu_ns = events * EVENT_NS, run.cpu_ns * watched / run.steps
+    if cost_ns > DISTORTS * cpu_ns and cost_ns > NOTICED * trace.span_ns:
+        yield (
+            f"recording distorts this pipeline: {events / max(1, run.window_images):.0f} events per image of about "
+            f"{EVENT_NS / 1e3:.1f} µs each are some {min(1.0, cost_ns / max(1, cpu_ns)):.0%} of its CPU time; "
+            "trust the order of spans, not their lengths."
+        )
+
+
+def _median(traces: list[Trace]) -> Trace:
+    """Return the trace with the median throughput, which carries the measures of all."""
+    repeats = [t.meta["repeats"][0] for t in traces]
+    order = sorted(range(len(traces)), key=lambda i: repeats[i]["images_per_s"])
+    chosen = traces[order[len(order) // 2]]
+    chosen.meta["repeats"] = repeats
+    return chosen
+
+
+def _whole(name: str, value: Any, or_else: str = "") -> int:
+    """Return `value` if it is a whole number of 1 or more."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name} is {value!r}; allowed: a whole number of 1 or more{or_else}")
+    return int(value)
+
+
+def _rounds(repeats: Any) -> int:
+    """Return the rounds to measure; where nobody looks, as few as run every line."""
+    asked = _whole("repeats", repeats)
+    return min(asked, FAST_ROUNDS) if progress.fast() else asked
+
+
+def _bar(progress: bool | None, total: int | None, title: str) -> contextlib.AbstractContextManager[Callable[[], Any]]:
+    """Give a function to call after each step; by default its bar appears only if there is somebody to wait."""
+    if progress is None:
+        watched = sys.stderr.isatty() or "ipykernel" in sys.modules
+        hidden = not watched or progress.fast()
+    else:
+        hidden = not progress
+    return progress.bar(total, title, hidden, delay_s=3 if progress is None else 0)

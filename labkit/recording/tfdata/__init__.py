@@ -1,0 +1,1 @@
+"""Recording of tf.data through TensorFlow's profiler."""

@@ -1,0 +1,291 @@
+"""What limits a pipeline, and what TensorFlow chose for it: the autotune lens.
+
+TensorFlow tunes the parallelism and the buffers of a pipeline while it runs, and shows its choice nowhere; people
+ask for it again and again (tensorflow issues 58819, 62690, 62821 and 72369).
+`autotune` drives a pipeline and asks again and again; `read` asks once, about an iterator of the reader's own.
+`differential` (`labkit.recording.differential`) tells from three runs what fetching and preparing cost.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import statistics
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from labkit.pipelines import blindfold
+from labkit.recording.tfdata import nodes
+from labkit.recording.differential import Differential, differential
+from labkit.recording.tfdata.nodes import Line, Node, Reading
+from labkit.recording.tfdata.driver import drive
+
+__all__ = ["Differential", "Lens", "Line", "Node", "Reading", "autotune", "differential", "read"]
+
+#: Where the consumer waits for a smaller share of its time, no node of the pipeline is said to limit the job.
+LEAST_WAIT = 0.05
+
+
+@dataclass(frozen=True)
+class Lens:
+    """What AUTOTUNE did to one job, reading by reading.
+
+    Parameters
+    ----------
+    name : str
+        What the pipeline is called.
+    accelerator : str
+        Its description.
+    readings : tuple of Reading
+    steps : tuple of int
+        After how many train steps each reading was taken.
+    seconds : tuple of float
+        When it was taken, counted from the first batch in hand.
+    wait_ms, train_ms : tuple of float
+        Of every step after the first: waiting for its batch, training on it. Milliseconds.
+    reading_ms : float
+        What a reading took, median.
+    """
+
+    name: str
+    accelerator: str
+    readings: tuple[Reading, ...]
+    steps: tuple[int, ...]
+    seconds: tuple[float, ...]
+    wait_ms: tuple[float, ...]
+    train_ms: tuple[float, ...]
+    reading_ms: float
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes at the last reading, from the root to the sources."""
+        return self.readings[-1].nodes
+
+    @property
+    def chosen(self) -> dict[str, int]:
+        """What AUTOTUNE had chosen at the last reading, such as ``{"MapAndBatch.parallelism": 2}``."""
+        return self.readings[-1].chosen
+
+    @cached_property
+    def history(self) -> dict[str, list[float]]:
+        """What it had chosen at each reading, by the names of `chosen`; NaN where the node was not there."""
+        found = [reading.chosen for reading in self.readings]
+        return {
+            name: [float(c.get(name, math.nan)) for c in found] for name in dict.fromkeys(n for c in found for n in c)
+        }
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines of work at the last reading, the longest first; see `Reading.lines`."""
+        return self.readings[-1].lines
+
+    @property
+    def wait_share(self) -> float:
+        """Share of a typical step that the consumer waited, 0 to 1: median wait over median wait and train step."""
+        waited, trained = statistics.median(self.wait_ms), statistics.median(self.train_ms)
+        return waited / (waited + trained) if waited + trained else 0.0
+
+    @property
+    def limit(self) -> Line | None:
+        """The line of work that needs longest for a step; None where the consumer hardly ever waits.
+
+        It names the right node in most cases. Its time is an estimate, and mostly too short: threads share the
+        cores, and a node's own time leaves out the waiting for its neighbours.
+        """
+        return self.lines[0] if self.lines and self.wait_share >= LEAST_WAIT else None
+
+    def notes(self) -> list[str]:
+        """Return the lines under the table."""
+        wait = f"{nodes.digits(statistics.median(self.wait_ms))} ms, {100 * self.wait_share:.0f} % of a typical step"
+        limit = (
+            f"the longest line of work is {self.limit}; the consumer waited {wait}."
+            if self.limit
+            else f"no node limits: the consumer waited only {wait}."
+        )
+        readings = f"{len(self.readings)} readings in {self.seconds[-1]:.1f} s, of {self.reading_ms:.2f} ms each"
+        return [
+            f"after {self.steps[-1]} steps of {self.name}; {readings}; {self.accelerator}.",
+            limit[0].upper() + limit[1:],
+            *self.readings[-1].notes(),
+        ]
+
+    def __str__(self) -> str:
+        """Return the table of the last reading, and what limits."""
+        table = self.readings[-1].table().split("\n\n")[0]
+        return "\n".join([table, "", *self.notes()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return nodes.html(self.nodes, self.notes())
+
+
+def autotune(
+    dataset: Any, accelerator: Any, *, steps: int | None = 40, every: int = 1, name: str = "the pipeline"
+) -> Lens:
+    """Drive `dataset` into `accelerator`, and read meanwhile what AUTOTUNE chooses.
+
+    TensorFlow tunes for the first time about 10 ms after the start, and then at intervals that double up to a minute
+    (tensorflow/core/framework/model.cc): most happens in the first second, and a job of hours may still change.
+
+    Parameters
+    ----------
+    dataset : tf.data.Dataset
+        Batched; with autotune on, as it is by default.
+    accelerator : Modelled or Real
+        The consumer; see `labkit.accelerators`.
+    steps : int or None
+        Train steps after the first; None for all that a finite dataset has.
+    every : int
+        A reading after each `every`-th step, and one after the last. It takes about 0.5 ms.
+    name : str
+        What errors and the table call the pipeline.
+
+    Returns
+    -------
+    Lens
+        ``print`` it or end a cell with it; `labkit.views.autotune_chart.draw` makes the picture.
+
+    Raises
+    ------
+    ValueError
+        If autotune is off for `dataset`, a number is not what it must be, the dataset ends within the first step, or
+        it belongs to a drill.
+    TypeError
+        If `dataset` or `accelerator` is something else.
+    RecordingError
+        If the pipeline or the train step fails.
+    RuntimeError
+        If this TensorFlow lacks the experimental interface, or has another one.
+    """
+    import tensorflow as tf
+
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"name is {name!r}; allowed: a text that is not empty")
+    if not isinstance(dataset, tf.data.Dataset):
+        raise TypeError(f"{name} is of type {type(dataset).__name__}; allowed: a tf.data.Dataset")
+    blindfold.refuse(dataset, "labkit.recording.tfdata.diagnosis.autotune")
+    if not callable(getattr(accelerator, "step", None)) or not hasattr(accelerator, "describe"):
+        raise TypeError(f"accelerator is {accelerator!r:.60}; allowed: modelled(…) or real(…) of labkit.accelerators")
+    for what, value in (("steps", steps), ("every", every)):
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= 1
+        if not whole and not (what == "steps" and value is None):
+            raise ValueError(f"{what} is {value!r}; allowed: a whole number of 1 or more")
+    if steps is None and int(dataset.cardinality()) == -1:
+        raise ValueError(f"steps is None, which means to the end, and {name} never ends (repeat())")
+    if dataset.options().autotune.enabled is False:
+        raise ValueError(_off(name))
+    _interface()
+    watch = _Watch(dataset, accelerator, name)
+    try:
+        drive(watch, watch, steps, 1, label=name, max_events=None, tick=lambda: watch.tick(every))
+        if not watch.readings or watch.readings[-1][0] < len(watch.steps):
+            watch.take()
+    finally:
+        watch.iterator = None  # a traceback that somebody keeps must not keep the iterator's threads
+    return watch.lens()
+
+
+def read(iterator: Any) -> Reading:
+    """Return what AUTOTUNE has chosen by now for an iterator: ``it = iter(dataset)`` of the reader's own loop.
+
+    Raises
+    ------
+    TypeError
+        If it is not an iterator of a tf.data.Dataset.
+    ValueError
+        If autotune is off for its dataset, or that belongs to a drill.
+    RuntimeError
+        If this TensorFlow lacks the experimental interface, or has another one.
+    """
+    blindfold.refuse(iterator, "labkit.recording.tfdata.diagnosis.read")
+    return _read(iterator, "the pipeline of this iterator")
+
+
+def _read(iterator: Any, name: str) -> Reading:
+    import tensorflow as tf
+
+    if isinstance(iterator, tf.data.Dataset):
+        raise TypeError("a dataset is not running, so nothing is chosen yet; allowed: its iterator, iter(dataset)")
+    if not hasattr(iterator, "_iterator_resource") and not hasattr(iterator, "_iterator"):
+        raise TypeError(
+            f"iterator is of type {type(iterator).__name__}; allowed: an iterator of a tf.data.Dataset, iter(dataset)"
+        )
+    try:
+        model = _interface()(iterator)
+    except tf.errors.NotFoundError:
+        raise ValueError(_off(name)) from None
+    return nodes.parse(model)
+
+
+def _off(name: str) -> str:
+    return (
+        f"options.autotune.enabled is False for {name}, so TensorFlow tunes nothing and keeps no model of it; "
+        "allowed: a pipeline with autotune on, as it is by default"
+    )
+
+
+def _interface() -> Any:
+    """Return TensorFlow's function, or raise the sentence that says that it is gone."""
+    import tensorflow as tf
+
+    found = getattr(tf.data.experimental, "get_model_proto", None)
+    if found is None:
+        raise RuntimeError(
+            f"TensorFlow {tf.__version__} has no tf.data.experimental.get_model_proto, which tells what AUTOTUNE "
+            "chose; it is experimental, and 2.19 to 2.21 have it"
+        )
+    return found
+
+
+class _Watch:
+    """Stands before the dataset and the accelerator of one drive: keeps the iterator, times steps, takes readings."""
+
+    def __init__(self, dataset: Any, accelerator: Any, name: str) -> None:
+        self.dataset, self.accelerator, self.label = dataset, accelerator, name
+        self.name = getattr(accelerator, "name", type(accelerator).__name__)
+        self.iterator: Any = None
+        self.readings: list[tuple[int, float, Reading]] = []
+        self.steps: list[tuple[float, float]] = []
+        self.cost_ms: list[float] = []
+        self.begin = self.ready = 0.0
+        self.last: Any = None
+
+    def __iter__(self) -> Any:
+        self.iterator = iter(self.dataset)
+        return self.iterator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dataset, name)
+
+    def prepare(self, batch: Any) -> None:
+        if hasattr(self.accelerator, "prepare"):
+            self.accelerator.prepare(batch)
+
+    def step(self, batch: Any) -> None:
+        start = time.perf_counter()
+        waited, first = start - self.ready, not self.begin
+        self.begin = self.begin or start
+        self.accelerator.step(batch)
+        self.ready = time.perf_counter()
+        if not first:
+            self.steps.append((waited * 1e3, (self.ready - start) * 1e3))
+
+    def tick(self, every: int) -> None:
+        if len(self.steps) % every == 0:
+            self.take()
+        self.ready = time.perf_counter()  # a reading is not a wait
+
+    def take(self) -> None:
+        start = time.perf_counter()
+        reading = _read(self.iterator, self.label)
+        self.cost_ms.append((time.perf_counter() - start) * 1e3)
+        self.readings.append((len(self.steps), start - self.begin, reading))
+
+    def lens(self) -> Lens:
+        wait, train = zip(*self.steps, strict=True)
+        steps, seconds, readings = zip(*self.readings, strict=True)
+        cost = statistics.median(self.cost_ms)
+        return Lens(self.label, self.accelerator.describe(), readings, steps, seconds, wait, train, cost)

@@ -1,0 +1,407 @@
+"""One drive through a pipeline, watched by TensorFlow's profiler for a window of its steps.
+
+The same loop runs with and without the profiler, so that what recording costs can be measured. The
+profiler keeps its events in memory until it stops; it therefore watches a window of at most so many
+events. However the drive ends, the profiler is stopped, its files are gone and the iterator is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shutil
+import tempfile
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labkit.recording.tfdata import interrupts, xplane
+from labkit.timeline.trace import CATEGORIES, Thread, Trace
+from labkit.recording.work import Tally, count_images
+
+#: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
+EVENTS_PER_IMAGE = 100
+
+#: And at least so many where they are counted: a pipeline that ran ahead may idle during the step that is counted.
+LEAST_EVENTS_PER_IMAGE = 25
+
+#: Memory that the profiler takes for an event until it has written its file.
+EVENT_BYTES = 650
+
+
+class RecordingError(RuntimeError):
+    """A recording could not be finished; the error of the pipeline or of the train step, if any, is its cause."""
+
+
+@dataclass
+class Drive:
+    """What one drive found. `stamps` and `clock` count ``time.perf_counter_ns``.
+
+    Parameters
+    ----------
+    first_batch_ns : int
+        From before ``iter()`` to the first batch in hand.
+    batch_size : int
+        Images in the first batch.
+    steps, images, elapsed_ns, cpu_ns : int
+        Of all steps after the warm-up; both times without those of writing the profile. `cpu_ns` is that of
+        all threads of the process.
+    ended : bool
+        Whether the dataset ended before the steps that were asked for.
+    work : dict
+        From `labkit.recording.work.Tally`, of all steps after the warm-up.
+    stamps : array of int64
+        Start of the wait, its end, and end of the train step, flat, for each step of the window.
+    window_images : int
+    spans : Trace or None
+        What the profiler saw in the window.
+    clock : list of (int, int)
+        At both ends of the window: the counter, and what must be added to it for the Unix clock.
+    """
+
+    first_batch_ns: int = 0
+    batch_size: int = 0
+    steps: int = 0
+    images: int = 0
+    elapsed_ns: int = 0
+    cpu_ns: int = 0
+    ended: bool = False
+    work: dict[str, Any] = field(default_factory=dict)
+    stamps: array = field(default_factory=lambda: array("q"))
+    window_images: int = 0
+    spans: Trace | None = None
+    clock: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Session:
+    """A session of TensorFlow's profiler; leaving its block ends it and deletes its files."""
+
+    def __init__(self) -> None:
+        self._folder: str | None = None
+
+    def __enter__(self) -> Session:
+        """Return the session, not yet started."""
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Discard the session if it still runs."""
+        self.discard()
+
+    def discard(self) -> None:
+        """End the session, if it runs, without a file."""
+        if self._folder is not None:
+            from tensorflow.errors import UnavailableError  # what stop() raises if somebody else stopped it
+
+            with contextlib.suppress(UnavailableError):
+                _profiler().stop(save=False)
+            self._clean()
+
+    @property
+    def running(self) -> bool:
+        """Whether this session is the one that runs."""
+        return self._folder is not None
+
+    def start(self) -> None:
+        """Start the profiler.
+
+        Raises
+        ------
+        RecordingError
+            If another session runs; it is left alone.
+        """
+        from tensorflow.errors import AlreadyExistsError
+
+        folder = tempfile.mkdtemp(prefix="labkit-profile-")
+        try:
+            _profiler().start(folder)
+        except BaseException as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, AlreadyExistsError):
+                raise RecordingError(
+                    "a TensorFlow profiler session is already running in this process, and there can be only one; "
+                    "end it first (tf.profiler.experimental.stop(), or leave its block)"
+                ) from error
+            raise
+        self._folder = folder
+
+    def stop(self) -> Trace:
+        """Stop the profiler and return what it saw.
+
+        Raises
+        ------
+        RecordingError
+            If somebody else stopped it, or its file could not be written.
+        """
+        from tensorflow.errors import OpError
+
+        try:
+            _profiler().stop()
+            files = list(Path(self._folder).rglob("*.xplane.pb"))
+            if not files:
+                raise RecordingError(f"TensorFlow's profiler left no file in {self._folder}: is the disk full?")
+            return xplane.read(files[0])
+        except OpError as error:
+            raise RecordingError(
+                f"TensorFlow's profiler could not be stopped and saved: {_first_line(error)}"
+            ) from error
+        finally:
+            self._clean()
+
+    def _clean(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder = None
+
+
+def drive(
+    dataset: Any,
+    accelerator: Any,
+    steps: int | None,
+    warmup: int,
+    *,
+    label: str = "the pipeline",
+    max_events: int | None = 500_000,
+    tick: Callable[[], Any] | None = None,
+    seen: Callable[[int, int, int], Any] | None = None,
+) -> Drive:
+    """Drive `dataset` into `accelerator`: the first batch, the rest of the warm-up, then the steps.
+
+    Parameters
+    ----------
+    dataset : tf.data.Dataset
+    accelerator : object with ``step(batch)``
+        And ``prepare(batch)``, if it has one: called once, outside of every span.
+    steps : int or None
+        Steps after the warm-up; None for all there are.
+    warmup : int
+        Steps of the warm-up, the first batch included.
+    label : str
+        What errors call the pipeline.
+    max_events : int or None
+        Events that the profiler may hold; None drives without the profiler.
+    tick : callable, optional
+        Called after every step after the warm-up.
+    seen : callable, optional
+        Called before `tick` with the three stamps of the step: see `Drive`.
+
+    Raises
+    ------
+    ValueError
+        If the dataset is over before the first step after the warm-up, or its elements are not batches.
+    RecordingError
+        If the pipeline or the train step fails, or the profiler is in use.
+    KeyboardInterrupt
+        If it came, even where Python forgets it: see `labkit.recording.tfdata.interrupts`.
+    """
+    with interrupts.heard() as stopped, Session() as session:
+        driver = _Driver(dataset, accelerator, label, session, stopped)
+        try:
+            if max_events is not None:
+                # The first session of a process loads what it needs. It also tells whether another one runs.
+                session.start()
+                session.discard()
+            total = known_steps(dataset, steps, warmup)
+            size = driver.warm_up(warmup, total or steps, max_events)
+            # The watched window ends the job where the end is known: writing the profile then disturbs no step.
+            first = max(0, (total or 0) - size)
+            driver.window(steps, warmup, first, first + size, tick or (lambda: None), seen)
+        finally:
+            # A traceback that somebody keeps must not keep the iterator, whose threads would go on.
+            driver.iterator = None
+    return driver.run
+
+
+def consumer(stamps: np.ndarray) -> Trace:
+    """Return the waits and train steps of the consumer as a trace.
+
+    Parameters
+    ----------
+    stamps : ndarray of int64, shape (steps, 3)
+        See `Drive`; on the clock that the trace shall have.
+    """
+    steps = np.arange(len(stamps), dtype=np.int32)
+    what = np.repeat(np.int8([CATEGORIES.index("wait"), CATEGORIES.index("train")]), len(stamps))
+    return Trace(
+        start_ns=np.r_[stamps[:, 0], stamps[:, 1]],
+        duration_ns=np.r_[stamps[:, 1] - stamps[:, 0], stamps[:, 2] - stamps[:, 1]],
+        name=np.repeat(np.int32([0, 1]), len(stamps)),
+        thread=np.zeros(2 * len(stamps), np.int32),
+        category=what,
+        step=np.r_[steps, steps],
+        names=("wait for batch", "train step"),
+        threads=(Thread("consumer", "consumer"),),
+        meta={"origin": "measured"},
+    )
+
+
+def known_steps(dataset: Any, steps: int | None, warmup: int) -> int | None:
+    """Return how many steps follow the warm-up, or None if only running the pipeline tells."""
+    elements = int(dataset.cardinality())  # -1: endless, -2: unknown
+    if elements == -1:
+        return steps
+    if elements < 0:
+        return None
+    left = max(0, elements - warmup)
+    return left if steps is None else min(steps, left)
+
+
+class _Driver:
+    """The loop, in pieces."""
+
+    def __init__(
+        self, dataset: Any, accelerator: Any, label: str, session: Session, stopped: Callable[[], None]
+    ) -> None:
+        from tensorflow.profiler.experimental import Trace as Mark
+
+        self.mark, self.accelerator, self.label, self.session, self.stopped = Mark, accelerator, label, session, stopped
+        self.dataset, self.iterator, self.run, self.most_bytes = dataset, None, Drive(), math.inf
+
+    def take(self, where: str) -> Any:
+        """Return the next batch, or None at the end of the dataset."""
+        self.stopped()
+        try:
+            if self.iterator is None:
+                self.iterator = iter(self.dataset)
+            return next(self.iterator)
+        except StopIteration:
+            return None
+        except Exception as error:
+            raise RecordingError(f"{self.label} failed at {where}: {_first_line(error)}") from error
+
+    def train(self, does: Callable[[Any], Any], batch: Any, where: str) -> None:
+        try:
+            does(batch)
+        except Exception as error:
+            name = getattr(self.accelerator, "name", type(self.accelerator).__name__)
+            raise RecordingError(
+                f"the train step of {name} failed at {where} of {self.label}: {_first_line(error)}"
+            ) from error
+
+    def warm_up(self, warmup: int, steps: int | None, max_events: int | None) -> int:
+        """Run the first batch and the rest of the warm-up; return how many steps can be watched.
+
+        The events of a step are counted only where `steps` of them could be too many. Counting holds the loop up, the
+        pipeline meanwhile fills its buffers, and a short window would seem faster than it is.
+        """
+        start = time.perf_counter_ns()
+        batch = self.take("its first batch")
+        self.run.first_batch_ns = time.perf_counter_ns() - start
+        if batch is None:
+            raise ValueError(f"{self.label} is empty: it ended before its first batch")
+        try:
+            self.run.batch_size = count_images(batch)
+        except ValueError as error:
+            raise ValueError(f"{self.label} does not deliver batches: {error}") from error
+        if hasattr(self.accelerator, "prepare"):
+            self.train(self.accelerator.prepare, batch, "the first batch")
+        per_step, watched = self.run.batch_size * EVENTS_PER_IMAGE, max_events is not None
+        count = watched and (steps is None or steps * per_step > max_events)
+        # Unless they are counted, a pipeline of very many events shows only in the memory they take.
+        self.most_bytes = 2 * EVENT_BYTES * max_events if watched else 0
+        for number in range(1, warmup):
+            # From one batch in hand to the next, the pipeline makes one: the last such period is counted.
+            if count and number == warmup - 1:
+                self.session.start()
+            self.train(self.accelerator.step, batch, f"warm-up step {number - 1}")
+            batch = self.take(f"warm-up step {number}")
+            if batch is None:
+                raise ValueError(self.too_short(number, warmup))
+            if self.session.running:
+                counted, self.most_bytes = self.session.stop().meta["profiler"]["events"], math.inf
+                per_step = max(counted, self.run.batch_size * LEAST_EVENTS_PER_IMAGE)
+        self.train(self.accelerator.step, batch, f"warm-up step {warmup - 1}")
+        return max(1, max_events // max(1, per_step)) if watched else 0
+
+    def window(
+        self,
+        steps: int | None,
+        warmup: int,
+        first: int,
+        last: int,
+        tick: Callable[[], Any],
+        seen: Callable[[int, int, int], Any] | None,
+    ) -> None:
+        """Run all steps after the warm-up; those from `first` to before `last` are watched."""
+        run, clock, cpu, tally = self.run, time.perf_counter_ns, time.process_time_ns, Tally(self.dataset)
+        number = most_bytes = 0
+        lost = pause = (0, 0)
+        begin = end = clock(), cpu()
+        while number != steps:
+            if number == first < last:
+                self.session.start()
+                most_bytes = _memory_bytes() + self.most_bytes
+                run.clock.append(_clock_offset())
+            where = f"step {number}" + ("" if steps is None else f" of {steps}")
+            start = clock()
+            with self.mark(xplane.WAIT_MARK, step_num=number - first):
+                batch = self.take(where)
+            if batch is None:
+                break
+            taken = clock()
+            with self.mark(xplane.TRAIN_MARK, step_num=number - first):
+                self.train(self.accelerator.step, batch, where)
+            end = clock(), cpu()
+            lost = lost[0] + pause[0], lost[1] + pause[1]  # only a pause that a step follows is within begin and end
+            images = tally.add(batch)
+            run.images += images
+            number += 1
+            pause = (0, 0)
+            if self.session.running:
+                run.stamps.extend((start, taken, end[0]))
+                run.window_images += images
+                if number == last or _memory_bytes() > most_bytes:
+                    pause = self.finish()
+            if seen is not None:
+                seen(start, taken, end[0])
+            tick()
+        run.steps, run.ended, run.work = number, number != steps and steps is not None, tally.work()
+        if number == 0:
+            raise ValueError(self.too_short(warmup, warmup))
+        if self.session.running:
+            self.finish()
+        run.elapsed_ns, run.cpu_ns = (end[i] - begin[i] - lost[i] for i in (0, 1))
+
+    def finish(self) -> tuple[int, int]:
+        """Take the profile; return how long that held the loop up, and its CPU time, in ns."""
+        self.run.clock.append(_clock_offset())
+        start = time.perf_counter_ns(), time.process_time_ns()
+        self.run.spans = self.session.stop()
+        return time.perf_counter_ns() - start[0], time.process_time_ns() - start[1]
+
+    def too_short(self, batches: int, warmup: int) -> str:
+        return (
+            f"{self.label} ended after {batches} {'batch' if batches == 1 else 'batches'}; "
+            f"a recording needs more than the {warmup} of its warm-up"
+        )
+
+
+def _clock_offset() -> tuple[int, int]:
+    """Return the counter, and what to add to it for the Unix clock, from the closest pair of five."""
+    pairs = []
+    for _ in range(5):
+        before, unix, after = time.perf_counter_ns(), time.time_ns(), time.perf_counter_ns()
+        pairs.append((after - before, before, unix - (before + after) // 2))
+    return min(pairs)[1:]
+
+
+def _memory_bytes() -> int:
+    """Return the memory that this process holds."""
+    import psutil
+
+    return psutil.Process().memory_info().rss
+
+
+def _first_line(error: BaseException) -> str:
+    """Return kind and first line of an error; TensorFlow's go on for a page."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+
+
+def _profiler() -> Any:
+    import tensorflow as tf
+
+    return tf.profiler.experimental

@@ -1,0 +1,339 @@
+"""The TensorFlow profiler's file (``*.xplane.pb``) as a `Trace`, read without TensorFlow or protobuf.
+
+Every event of a thread has a name; this room knows what the names mean, whose work
+a thread does, and which clock a line keeps. What tells nothing about the pipeline (nearly half
+are scheduler events of no length) is dropped by name, before its times are decoded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labkit.recording.tfdata import xspace
+from labkit.timeline.trace import CATEGORIES, Thread, Trace
+
+#: The marks that the recorder sets around each wait and each train step; their thread is the consumer.
+WAIT_MARK, TRAIN_MARK = "labkit wait", "labkit train"
+
+#: The thread for the part of tf.data that runs inside the consumer's ``next()``.
+IN_CONSUMER = "tf.data in the consumer's thread"
+
+_WAIT, _TRAIN, _OTHER = (CATEGORIES.index(c) for c in ("wait", "train", "other"))
+_BATCH = re.compile(r"(Padded)?Batch(V\d+)?")
+_SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord")
+_PROCESS, _DONE = "ExecutorState::Process", "ExecutorDoneCallback"
+_CAPTURED, _CALL = "InstantiatedCapturedFunction::", "FunctionRun"
+# Whose work a span is; with its line, that makes a thread of the trace.
+_CONSUMER, _NEXT, _PIPELINE, _HOST = range(4)
+
+
+def read(path: str | os.PathLike[str]) -> Trace:
+    """Read a profiler file.
+
+    Parameters
+    ----------
+    path : path
+        A ``*.xplane.pb`` as TensorFlow 2.19 to 2.21 write it.
+
+    Returns
+    -------
+    Trace
+        Spans on the Unix clock in int64 ns. Threads are of kind ``consumer`` (the recorder's marks), ``pipeline``
+        (tf.data), ``device`` (GPU streams) and ``host`` (ops of anything else, such as a Keras step on
+        the CPU; category ``other``). ``meta["profiler"]["events"]`` counts all events in the file;
+        ``meta["node_names"]`` holds the ``name=`` that the author of the pipeline gave to nodes.
+
+    Raises
+    ------
+    ValueError
+        If the file is empty, cut off or no profiler file; the sentence names it and says which.
+    """
+    data = Path(path).read_bytes()
+    if not data:
+        raise ValueError(f"{path} is empty; a profiler file (xplane.pb) holds at least one plane")
+    try:
+        return _trace(data)
+    except IndexError as error:
+        raise ValueError(f"{path} is not a whole profiler file (xplane.pb): it ends inside a field") from error
+    except (xspace.Malformed, ValueError) as error:
+        raise ValueError(f"{path} is not a whole profiler file (xplane.pb): {error}") from error
+
+
+def category(name: str) -> str | None:
+    """Return the category of a host event, or None for one that is of no use in a timeline.
+
+    Parameters
+    ----------
+    name : str
+        ``Iterator::…`` for a tf.data node, ``node_name:OpType`` for an op, ``EagerLocalExecute: OpType`` for
+        an op inside a ``tf.py_function``.
+    """
+    if name.startswith("Iterator::"):
+        leaf = plain(name).rpartition("::")[2]
+        # Copying a batch together is work of a batch node's own; a node that maps or batches in other threads waits.
+        return "batch" if _BATCH.fullmatch(leaf) else "read" if leaf in _SOURCES else "iterator"
+    if held(name):
+        return "read"
+    if name.startswith("CpuExecutable::Execute"):  # a map function compiled by XLA
+        return "map"
+    node = op = name.removeprefix("EagerLocalExecute: ")
+    if op == name:
+        node, _, op = name.rpartition(":")
+    if not node or node.endswith(":") or not op.isidentifier() or op.startswith(("IteratorGetNext", "MakeIterator")):
+        return None
+    if op == "ReadFile" or "storage" in node.lower():
+        return "read"
+    if op.startswith("Decode"):
+        return "decode"
+    if op.startswith(("Resize", "CropAndResize")):
+        return "resize"
+    return "iterator" if re.search(r"Dataset(V\d+)?$", op) else "map"
+
+
+def held(name: str) -> bool:
+    """Tell whether an event is a read that `labkit.storage` holds: its storage is modelled."""
+    return name.startswith("SingleElementIterator::") and name.endswith("::Sleep")
+
+
+def plain(name: str) -> str:
+    """Return a name as readers see it: of a tf.data node without the index of an input, which interleave counts up."""
+    if name.startswith("Iterator::"):
+        return re.sub(r"\[\d+\]", "", name)
+    return {WAIT_MARK: "wait for batch", TRAIN_MARK: "train step"}.get(name, name)
+
+
+class _Rows(NamedTuple):
+    """The spans of one plane: columns, with `name` and `thread` as positions in `names` and `threads`."""
+
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    name: np.ndarray
+    names: list[str]
+    thread: np.ndarray
+    threads: list[Thread]
+    category: np.ndarray
+    step: np.ndarray
+
+
+def _trace(data: bytes) -> Trace:
+    planes = xspace.planes(data)
+    if not planes:
+        raise xspace.Malformed("it holds no plane")
+    base_ns = next((p.values["profile_start_time"] for p in planes if "profile_start_time" in p.values), None)
+    host = [_Host(data, plane, base_ns) for plane in planes if plane.name == "/host:CPU"]
+    devices = [_device(data, plane, base_ns) for plane in planes if plane.name.startswith("/device:GPU:")]
+    meta = {
+        "origin": "measured",
+        "profiler": {"events": sum(len(line.at) for plane in planes for line in plane.lines)},
+        "node_names": {k: v for h in host for k, v in h.node_names().items()},
+    }
+    return _joined([*(h.rows() for h in host), *devices], meta)
+
+
+def _times(events: xspace.Events, lines: list[xspace.Line], base_ns: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return starts and ends in ns of the Unix clock.
+
+    TensorFlow 2.21 counts the timestamp of a line from the start of the profile; one of the order
+    of the start itself is absolute, as older profilers wrote it. Both ends are rounded down, so that
+    spans that nest in picoseconds nest in nanoseconds.
+    """
+    origin_ns = np.zeros(len(lines) + 1, np.int64)
+    for i, line in enumerate(lines):
+        if base_ns is None and len(line.at) and abs(line.timestamp_ns) < 10**17:
+            raise xspace.Malformed("its times are relative, and the start they refer to (profile_start_time) is missing")
+        relative = base_ns is not None and line.timestamp_ns < base_ns // 2
+        origin_ns[i] = line.timestamp_ns + (base_ns if relative else 0)
+    return origin_ns[events.line] + events.start_ps // 1000, origin_ns[events.line] + events.end_ps // 1000
+
+
+def _inside(start: np.ndarray, end: np.ndarray, outer_start: np.ndarray, outer_end: np.ndarray) -> np.ndarray:
+    """Tell which intervals lie within one of the outer ones; both in any order."""
+    if not len(outer_start):
+        return np.zeros(len(start), bool)
+    order = np.argsort(outer_start, kind="stable")
+    reach = np.maximum.accumulate(outer_end[order])
+    before = np.searchsorted(outer_start[order], start, side="right") - 1
+    return (before >= 0) & (reach[before] >= end)
+
+
+class _Host:
+    """The plane of the host: threads, and whose work their spans are."""
+
+    def __init__(self, data: bytes, plane: xspace.Plane, base_ns: int | None) -> None:
+        self.data, self.plane, self.base_ns = data, plane, base_ns
+        self.raw = np.frombuffer(data, np.uint8)
+        self.ids = np.array(sorted(plane.events), np.int64)
+        self.names = [plane.events[i] for i in self.ids.tolist()]
+        # In the fused node, each element is copied into the batch when its function is done.
+        fused = any("MapAndBatch" in name for name in self.names)
+        known = {WAIT_MARK: "wait", TRAIN_MARK: "train", _DONE: "batch" if fused else None}
+        categories = [known[n] if n in known else category(n) for n in self.names]
+        self.codes = np.array([-1 if c is None else CATEGORIES.index(c) for c in [*categories, None]], np.int8)
+        self.events = xspace.events(self.raw, plane.lines, self.ids, self.codes >= 0)
+        self.start, self.end = _times(self.events, plane.lines, base_ns)
+
+    def _flags(self, test: Any) -> np.ndarray:
+        """Apply a test to every name; the last entry stands for an event without one."""
+        return np.array([bool(test(n)) for n in self.names] + [False])
+
+    def _stats(self, events: xspace.Events, row: int) -> dict[str, int | str]:
+        return xspace.stats_of(self.data, int(events.at[row]), int(events.end[row]), self.plane.stats)
+
+    def rows(self) -> _Rows:
+        """Return the spans on threads that say whose work they are."""
+        events, lines = self.events, self.plane.lines
+        what = self.codes[events.name]
+        whose = self._whose(what)
+        keep = np.flatnonzero(whose >= 0)
+        threads, thread = np.unique(events.line[keep] * 4 + whose[keep], return_inverse=True)
+        earliest = np.full(len(threads), np.iinfo(np.int64).max)
+        np.minimum.at(earliest, thread, self.start[keep])
+        labels = [self._label(lines[key // 4], key // 4, key % 4) for key in threads.tolist()]
+        what[whose == _HOST] = _OTHER
+        step = np.full(len(keep), -1, np.int32)
+        for row in np.flatnonzero(whose[keep] == _CONSUMER).tolist():
+            number = self._stats(events, keep[row]).get("step_num")
+            step[row] = number if isinstance(number, int) and 0 <= number < 2**31 else -1
+        names = [plain(n) for n in self.names]
+        name = events.name[keep]
+        return _Rows(
+            self.start[keep], self.end[keep], name, names, thread, _numbered(labels, earliest), what[keep], step
+        )
+
+    def _whose(self, what: np.ndarray) -> np.ndarray:
+        """Return whose work each event is, or -1 to drop it."""
+        line = self.events.line
+        marks = (what == _WAIT) | (what == _TRAIN)
+        consumer = np.zeros(len(self.plane.lines), bool)
+        consumer[line[marks]] = True
+        tf_data = np.array([one.name.startswith("tf_data") for one in self.plane.lines], bool)
+        is_node = self._flags(lambda n: n.startswith("Iterator::"))[self.events.name]
+        whose = np.where(tf_data[line] | is_node, _PIPELINE, _HOST)
+        shared = np.flatnonzero((whose == _HOST) & ~consumer[line])
+        whose[shared[self._captured(shared)]] = _PIPELINE
+        whose[(whose == _HOST) & self._flags(_DONE.__eq__)[self.events.name]] = -1
+        # What runs in the consumer's own thread is the pipeline's inside a wait and the train step's outside.
+        for one in np.flatnonzero(consumer).tolist():
+            mine = np.flatnonzero(line == one)
+            waits = mine[what[mine] == _WAIT]
+            in_wait = _inside(self.start[mine], self.end[mine], self.start[waits], self.end[waits])
+            whose[mine] = np.where(in_wait, _NEXT, -1)
+        whose[marks] = _CONSUMER
+        return whose
+
+    def _captured(self, shared: np.ndarray) -> np.ndarray:
+        """Tell which events, on threads of no certain owner, run in a function that tf.data captured.
+
+        Without its private pool, tf.data shares threads with the train step. Both run their ops inside
+        ``ExecutorState::Process`` with the id of the function call; tf.data announces its calls under
+        the same id, and others announce theirs. A call from before the recording was announced by nobody: it is
+        tf.data's where tf.data is seen to use these threads.
+        """
+        events = self.events
+        if not len(shared):
+            return np.zeros(0, bool)
+        ours, theirs, process = (
+            self._flags(t) for t in (lambda n: n.startswith(_CAPTURED), _CALL.__eq__, (_PROCESS, _DONE).__contains__)
+        )
+        found = xspace.events(self.raw, self.plane.lines, self.ids, ours | theirs | process)
+        used = np.flatnonzero(~process[found.name] | np.isin(found.line, events.line[shared]))
+        call = np.zeros(len(found.line), np.int64)
+        call[used] = [self._stats(found, row).get("id", 0) for row in used.tolist()]
+        captured, announced = call[ours[found.name]], call[(ours | theirs)[found.name]]
+        running = np.zeros(len(found.line), bool)
+        running[used] = process[found.name[used]]
+        mine = running & np.isin(call, captured)
+        if mine.any():
+            mine |= running & ~np.isin(call, announced)
+        outer_start, outer_end = _times(found, self.plane.lines, self.base_ns)
+        inside = np.zeros(len(shared), bool)
+        for one in np.unique(events.line[shared]).tolist():
+            here, outer = events.line[shared] == one, mine & (found.line == one)
+            rows = shared[here]
+            inside[here] = _inside(self.start[rows], self.end[rows], outer_start[outer], outer_end[outer])
+        return inside
+
+    def _label(self, line: xspace.Line, index: int, whose: int) -> Thread:
+        """Return name, not yet numbered, and kind of a thread."""
+        if whose in (_CONSUMER, _NEXT):
+            return Thread("consumer", "consumer") if whose == _CONSUMER else Thread(IN_CONSUMER, "pipeline")
+        pool = line.name.partition("/")[0] or "unnamed thread"
+        if whose == _HOST:
+            return Thread(pool, "host")
+        # The thread behind an asynchronous node says so: PrefetchProduce, MapAndBatchProduce, …
+        low, high = np.searchsorted(self.events.all_lines, [index, index + 1])
+        counts = np.bincount(self.events.all_names[low:high], minlength=len(self.names) + 1)
+        counts *= self._flags(lambda n: n.endswith("Produce"))
+        if counts.any():
+            return Thread(f"tf.data {self.names[int(counts.argmax())].removesuffix('Produce')}", "pipeline")
+        return Thread("tf.data thread" if "iterator" in pool else "tf.data worker", "pipeline")
+
+    def node_names(self) -> dict[str, str]:
+        """Return the names that the author gave to tf.data nodes, by path of the node."""
+        found = {}
+        for i, row in zip(*np.unique(self.events.name, return_index=True), strict=True):
+            if i < len(self.names) and self.names[i].startswith("Iterator::"):
+                given = str(self._stats(self.events, row).get("name", ""))
+                # Without name=, TensorFlow writes MapDataset:2, or fused(MapDataset:2,BatchDatasetV2:3).
+                if re.sub(r"\w*Dataset\w*:\d+|fused|\W", "", given):
+                    found.setdefault(plain(self.names[i]).removeprefix("Iterator::"), given)
+        return found
+
+
+def _numbered(threads: list[Thread], earliest: np.ndarray) -> list[Thread]:
+    """Return threads with those of one name numbered by their first span; a pool is, even if one thread is seen."""
+    counts, seen, out = Counter(threads), Counter(), list(threads)
+    for i in np.argsort(earliest, kind="stable").tolist():
+        thread = threads[i]
+        seen[thread] += 1
+        pooled = thread.kind == "host" or thread.name.endswith((" worker", " thread"))
+        if thread.kind != "consumer" and thread.name != IN_CONSUMER and (pooled or counts[thread] > 1):
+            out[i] = thread._replace(name=f"{thread.name} {seen[thread]}")
+    return out
+
+
+def _device(data: bytes, plane: xspace.Plane, base_ns: int | None) -> _Rows:
+    """Return kernels and copies of one GPU, one thread per stream; lines derived from them are left out."""
+    lines = [line for line in plane.lines if line.name.startswith("Stream")]
+    ids = np.array(sorted(plane.events), np.int64)
+    names = [plane.events[i] for i in ids.tolist()]
+    events = xspace.events(np.frombuffer(data, np.uint8), lines, ids, np.array([True] * len(names) + [False]))
+    start, end = _times(events, lines, base_ns)
+    is_copy = np.array([n.lower().startswith("memcpy") for n in names] + [False])[events.name]
+    what = np.where(is_copy, CATEGORIES.index("copy"), CATEGORIES.index("kernel"))
+    threads = [Thread(f"{plane.name.removeprefix('/device:')} {line.name}", "device") for line in lines]
+    return _Rows(start, end, events.name, names, events.line, threads, what, np.full(len(start), -1, np.int32))
+
+
+def _joined(parts: list[_Rows], meta: dict[str, Any]) -> Trace:
+    """Put the rows of all planes into one trace with one table of names and one of threads, without unused entries."""
+    used = {part.threads[t] for part in parts for t in np.unique(part.thread).tolist()}
+    kinds = ("consumer", "device", "pipeline", "host")
+    digits = {t: re.sub(r"\d+", lambda m: m[0].zfill(8), t.name) for t in used}
+    threads = sorted(used, key=lambda t: (kinds.index(t.kind), t.name != IN_CONSUMER, digits[t]))
+    names = sorted({part.names[n] for part in parts for n in np.unique(part.name).tolist()})
+    name_id, thread_id = {n: i for i, n in enumerate(names)}, {t: i for i, t in enumerate(threads)}
+
+    def column(dtype: Any, values: Any) -> np.ndarray:
+        return np.concatenate([np.zeros(0, dtype), *map(values, parts)]).astype(dtype, copy=False)
+
+    def table(index: dict[Any, int], entries: list[Any]) -> np.ndarray:
+        return np.array([index.get(e, -1) for e in [*entries, None]], np.int32)
+
+    return Trace(
+        start_ns=column(np.int64, lambda p: p.start_ns),
+        duration_ns=column(np.int64, lambda p: p.end_ns - p.start_ns),
+        name=column(np.int32, lambda p: table(name_id, p.names)[p.name]),
+        thread=column(np.int32, lambda p: table(thread_id, p.threads)[p.thread]),
+        category=column(np.int8, lambda p: p.category),
+        step=column(np.int32, lambda p: p.step),
+        names=tuple(names),
+        threads=tuple(threads),
+        meta=meta,
+    )

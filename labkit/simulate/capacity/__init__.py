@@ -1,0 +1,306 @@
+"""Scale by model: what feeds N accelerators on M hosts, and what limits first, on paper.
+
+Everything is a closed form. Each resource needs some time for its share of an epoch; the epoch takes the longest of
+these times, and the resource that needs it is the bottleneck. That is speed = min(F, P, G) of DS-Analyzer (VLDB 2021,
+section 5.1), with the fetch rate F split into what a storage service, its links and its readers can do, and with
+the imbalance of shards. Nothing is measured, nothing is random: `Plan.assumptions` lists what is taken for granted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+from labkit.views import charts
+from labkit.views.picture import Picture
+from labkit.simulate.capacity.setting import Setting
+
+__all__ = ["PRESETS", "Plan", "Resource", "Setting", "plan"]
+
+
+class Resource(NamedTuple):
+    """What one resource contributes to an epoch.
+
+    Parameters
+    ----------
+    name : str
+    seconds : float
+        Time that it needs for its share of an epoch, if it alone limited.
+    images_per_s : float
+        The same as a rate; infinite where it is not needed.
+    utilisation : float
+        Share of the epoch in which it is busy, 0 to 1; the bottleneck has 1.
+    remedy : str
+        What would make it fast enough for accelerators that never wait.
+    """
+
+    name: str
+    seconds: float
+    images_per_s: float
+    utilisation: float
+    remedy: str
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """An epoch on paper: speed, bottleneck, utilisation of each resource, cost of the stall; made by `plan`.
+
+    Parameters
+    ----------
+    setting : Setting
+    name, source : str
+        What the plan is called, and where its numbers come from.
+    resources : tuple of Resource
+        Accelerators first.
+    """
+
+    setting: Setting
+    name: str
+    source: str
+    resources: tuple[Resource, ...]
+
+    @property
+    def epoch_s(self) -> float:
+        """Seconds of an epoch: the longest time of any resource."""
+        return max(r.seconds for r in self.resources)
+
+    @property
+    def images_per_s(self) -> float:
+        """Images per second that are trained, all accelerators together."""
+        return self.setting.images / self.epoch_s
+
+    @property
+    def bottleneck(self) -> str:
+        """Name of the resource that limits; of equals the first, so that accelerators win a tie."""
+        return max(self.resources, key=lambda r: r.seconds).name
+
+    @property
+    def busy(self) -> float:
+        """Share of the epoch in which an accelerator works, 0 to 1."""
+        return self.resources[0].utilisation
+
+    @property
+    def idle_accelerators(self) -> float:
+        """How many accelerators' worth of time is lost."""
+        return self.setting.accelerators * (1 - self.busy)
+
+    @property
+    def idle_hours(self) -> float:
+        """Accelerator hours that an epoch loses to the stall."""
+        return self.idle_accelerators * self.epoch_s / 3600
+
+    @property
+    def cost_of_stall(self) -> float | None:
+        """Price of `idle_hours`; None without a price."""
+        return None if self.setting.price_per_hour is None else self.idle_hours * self.setting.price_per_hour
+
+    @property
+    def advice(self) -> str:
+        """What to change, in one sentence."""
+        if self.bottleneck == "accelerators":
+            return "Nothing: the accelerators are the bottleneck, and a faster input pipeline would gain nothing."
+        slow = [r for r in self.resources if r.seconds > self.resources[0].seconds * (1 + 1e-9)]
+        slow.sort(key=lambda r: -r.seconds)
+        return "For accelerators that never wait: " + "; ".join(r.remedy for r in slow) + "."
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the plan takes for granted, a sentence each."""
+        s = self.setting
+        first = "Epochs after the first: caches are full." if s.cache_gb_per_host else "Nothing is cached."
+        return (
+            "Everything overlaps: a resource waits for no other, except where that one is the bottleneck.",
+            f"Training is synchronous and data-parallel; {s.rate:,.0f} images/s per accelerator do not fall with their "
+            "number (no time for gradients).",
+            f"Each host has shards of its own: {s.shards_of_busiest:,} at most, {s.shards / s.hosts:,.4g} on average; "
+            "all are of equal size, and an epoch ends with the last.",
+            f"A request fetches {s.effective_request_mb:,.3g} MB; a stream waits {s.storage_latency_ms:g} ms for each, "
+            f"then runs at {s.stream_mb_s:,.4g} MB/s. The service shares its bandwidth fairly.",
+            f"{first} A host keeps its own shards; a shuffle of shards between hosts would undo that.",
+            "Cores do nothing but this work; decode time does not depend on the number of cores.",
+        )
+
+    def headline(self) -> str:
+        """Return speed, busy share and bottleneck in one sentence."""
+        s = self.setting
+        many = f"{s.accelerators:,} accelerator{'s' * (s.accelerators > 1)} on {s.hosts:,} host{'s' * (s.hosts > 1)}"
+        text = (
+            f"{many}: busy {100 * self.busy:.0f} %, {self.images_per_s:,.0f} images/s, "
+            f"an epoch in {_duration(self.epoch_s)}; limited by {self.bottleneck}."
+        )
+        if self.idle_accelerators >= 0.05:
+            text += (
+                f" The stall costs {self.idle_accelerators:,.1f} accelerators, {self.idle_hours:,.2f} hours an epoch"
+            )
+            text += "." if self.cost_of_stall is None else f", {self.cost_of_stall:,.2f} at the given price."
+        return text
+
+    def __str__(self) -> str:
+        """Return headline, resources, advice and assumptions as text."""
+        rows = [("resource", "images/s", "utilisation")]
+        for r in self.resources:
+            rate = "no limit" if math.isinf(r.images_per_s) else f"{r.images_per_s:,.0f}"
+            rows.append((r.name, rate, f"{100 * r.utilisation:.0f} %"))
+        wide = [max(len(row[i]) for row in rows) for i in range(3)]
+        table = [f"  {a.ljust(wide[0])}  {b.rjust(wide[1])}  {c.rjust(wide[2])}" for a, b, c in rows]
+        lines = [f"{self.name} (modelled; {self.source})", self.headline(), *table, self.advice, "Assumptions:"]
+        return "\n".join([*lines, *(f"- {a}" for a in self.assumptions)])
+
+    __repr__ = __str__
+
+    def sweep(self) -> list[Plan]:
+        """Return plans from 1 accelerator to four times this one's, two for each doubling; hosts grow with them."""
+        s = self.setting
+        most, per_host = 4 * s.accelerators, s.accelerators / s.hosts
+        steps = (round(2 ** (i / 2)) for i in range(2 * most.bit_length()))
+        near = (n for n in steps if n <= most and abs(n - s.accelerators) > 0.1 * s.accelerators)
+        counts = sorted({s.accelerators, most, *near})
+        hosts = (min(n, max(1, math.ceil(n / per_host - 1e-9))) for n in counts)
+        return [
+            _solve(replace(s, accelerators=n, hosts=h), self.name, self.source)
+            for n, h in zip(counts, hosts, strict=True)
+        ]
+
+    def limits(self) -> Picture:
+        """Draw how busy each resource would let the accelerators be, against their number; the lowest line limits.
+
+        A resource that never limits, up to four times the accelerators, has no line.
+        """
+        plans, series = self.sweep(), {}
+        for i, resource in enumerate(self.resources):
+            shares = [100 / max(1.0, p.resources[i].seconds / p.resources[0].seconds) for p in plans]
+            if i == 0 or min(shares) < 99.95:
+                series[resource.name] = shares
+        return self._against(plans, series, "busy as each lets them be (%)", "what limits")
+
+    def stall(self) -> Picture:
+        """Draw how many accelerators are bought and how many of them work, against their number: the cost of stall."""
+        plans = self.sweep()
+        series = {
+            "bought": [float(p.setting.accelerators) for p in plans],
+            "at work": [p.setting.accelerators * p.busy for p in plans],
+        }
+        return self._against(plans, series, "accelerators", "the cost of the stall")
+
+    def _against(self, plans: list[Plan], series: dict[str, list[float]], y_label: str, what: str) -> Picture:
+        chart = charts.lines(
+            [p.setting.accelerators for p in plans],
+            series,
+            x_label="accelerators (as many on each host, one storage service)",
+            y_label=y_label,
+            title=f"{self.name}: {what}",
+            note=f"Modelled. {self.headline()}",
+            log_x=True,
+        )
+        return Picture(lambda look: chart.figure(look.name), chart.title, f"{self.headline()} {chart.alt}", str(self))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """Return what a notebook shows: the picture of `limits`, and the text."""
+        return self.limits()._repr_mimebundle_(include, exclude)
+
+
+#: Plans by name: what they change of `Setting`, and where it is written.
+PRESETS: dict[str, tuple[dict[str, Any], str]] = {
+    "DGX-1V": (
+        {"accelerators": 8, "cores_per_accelerator": 5.0, "accelerator": 1170.0, "cache_gb_per_host": 500.0},
+        "40 cores for 8 V100: GTC 2019, session S9925; 1,170 images/s (ResNet-50, mixed precision): a user's log in "
+        "NVIDIA/DALI#2242; ImageNet in memory is assumed",
+    ),
+    "DGX-2": (
+        {"accelerators": 16, "cores_per_accelerator": 3.0, "accelerator": 1170.0, "cache_gb_per_host": 500.0},
+        "48 cores for 16 V100: GTC 2019, session S9925; the rest as DGX-1V",
+    ),
+    "30 GB on 8 servers": (
+        {"accelerators": 8, "hosts": 8, "dataset_gb": 30.0, "shards": 80},
+        "ten shards a server, 80 of 375 MB: Harvard AI-5 (Protopapas, Jayaram), lecture 7; one V100 each is assumed",
+    ),
+    "a thousand accelerators": (
+        {
+            "accelerators": 1000, "hosts": 125, "dataset_gb": 1000.0, "shards": 8000, "storage_mb_s": 20000.0,
+            "storage_requests_s": 22000.0, "readers_per_host": 32,
+        },
+        "eight V100 a host; 5,500 requests/s a prefix, four prefixes: AWS S3; 20 GB/s is assumed",
+    ),
+}  # fmt: skip
+
+
+def plan(preset: str | None = None, **changes: Any) -> Plan:
+    """Return the plan of a preset, of `Setting`'s defaults, or of either with changes.
+
+    Parameters
+    ----------
+    preset : str, optional
+        A key of `PRESETS`.
+    **changes
+        Fields of `Setting`.
+
+    Raises
+    ------
+    ValueError
+        If the preset or a field is unknown, or a value is out of range.
+
+    Examples
+    --------
+    >>> print(plan(accelerators=16, hosts=2, storage_mb_s=300).bottleneck)
+    storage bandwidth
+    """
+    if preset is not None and preset not in PRESETS:
+        raise ValueError(f"preset is {preset!r}; allowed: {', '.join(PRESETS)}")
+    known = [f.name for f in fields(Setting)]
+    for name in changes:
+        if name not in known:
+            raise ValueError(f"a plan has no {name!r}; allowed: {', '.join(known)}")
+    given, source = PRESETS[preset] if preset else ({}, "numbers stated by the reader")
+    name = preset or "Plan"
+    if preset and changes:
+        name, source = f"{preset}, changed", f"{source}; changed: {', '.join(changes)}"
+    return _solve(Setting(**(given | changes)), name, source)
+
+
+def _solve(s: Setting, name: str, source: str) -> Plan:
+    """Return the time of each resource for its share of an epoch."""
+    uncached, megabytes = 1 - s.cached, s.dataset_gb * 1000
+    request_mb = s.effective_request_mb
+    busiest = s.shards_of_busiest
+    train_s = s.images / (s.accelerators * s.rate)
+    # One stream reads one shard, request by request, and then the next; the last round may be a short one.
+    requests_of_shard = math.ceil(s.shard_mb / request_mb - 1e-9)
+    shard_s = (requests_of_shard * s.storage_latency_ms / 1e3 + s.shard_mb / s.stream_mb_s) * uncached
+    rounds = -(-busiest // s.readers_per_host)
+    cores = s.rate * s.cpu_ms_per_image / 1e3 * s.imbalance
+    needed = s.accelerators * s.rate
+    link = needed * s.image_kb / 1e3 * uncached
+    if shard_s <= train_s:
+        readers = -(-busiest // max(1, math.floor(train_s / shard_s))) if shard_s else 1
+        remedy = f"{readers:,} or more readers per host"
+    else:
+        remedy = "more and smaller shards with more readers: a single shard takes longer than the training"
+    multiple = -(-s.shards // s.hosts) * s.hosts
+    rows = [
+        ("accelerators", train_s, "more accelerators"),
+        ("cores", s.images * s.cpu_ms_per_image / 1e3 / (s.accelerators * s.cores_per_accelerator) * s.imbalance,
+         f"{cores:,.3g} cores per accelerator"),
+        ("storage bandwidth", megabytes * uncached / s.storage_mb_s, f"a storage service of {link:,.0f} MB/s"),
+        ("storage requests", s.shards * requests_of_shard * uncached / s.storage_requests_s,
+         f"{s.shards * requests_of_shard * uncached / train_s:,.0f} requests/s, or larger ones"),
+        ("readers", rounds * shard_s, remedy),
+        ("network of a host", megabytes * uncached / (s.hosts * s.network_mb_s) * s.imbalance,
+         f"{link / s.hosts * s.imbalance:,.0f} MB/s into each host"),
+        ("uneven shards", train_s * s.imbalance, f"a number of shards that {s.hosts:,} divides, as {multiple:,}"),
+    ]  # fmt: skip
+    if s.imbalance <= 1 + 1e-12:
+        rows[-1] = ("uneven shards", 0.0, "")
+    epoch_s = max(seconds for _, seconds, _ in rows)
+    resources = (
+        Resource(name, seconds, s.images / seconds if seconds else math.inf, seconds / epoch_s, remedy)
+        for name, seconds, remedy in rows
+    )
+    return Plan(s, name, source, tuple(resources))
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds:,.3g} s"

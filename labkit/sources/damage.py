@@ -1,0 +1,205 @@
+"""Damaged TFRecord shards: find what is wrong and where, save what is whole, and plant damage for a lesson.
+
+TensorFlow reads a file up to its first bad record. What it says names neither file nor record, and some
+losses it does not notice: a file that ends early between two records looks like a shorter file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from labkit.sources import framing
+from labkit.sources.records import Shards
+from labkit.common.files import write_aside
+
+#: The damage that `plant` knows, and what it does to a shard.
+KINDS = {
+    "flip": "one bit of a record's payload is flipped",
+    "flip length": "one bit of a record's length is flipped",
+    "huge length": "a record's length says 100 GB, and its checksum agrees",
+    "cut": "the file ends inside a record's payload",
+    "cut header": "the file ends inside a record's length",
+    "cut between": "the file ends before a record, after the one before it",
+    "tail": "three bytes are added at the end",
+    "empty": "the file has no bytes",
+    "text": "the file is a text",
+}
+#: These are done to the bytes on disk, whatever they mean; the others need records that can be seen.
+_ANY_FILE = ("flip", "cut", "tail", "empty", "text")
+
+
+class Fault(NamedTuple):
+    """What is wrong, and where: file name, record (from 0) and byte, counted in the unpacked file."""
+
+    shard: str
+    record: int
+    byte: int
+    what: str
+
+    def __str__(self) -> str:
+        """Return one line."""
+        return f"{self.shard}, record {self.record:,}, byte {self.byte:,}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `find` found.
+
+    Parameters
+    ----------
+    faults : tuple of Fault
+    whole : int
+        Records that are whole, those behind a damaged one included.
+    expected : int or None
+        Records that should be there; None where nobody counted them.
+    """
+
+    faults: tuple[Fault, ...]
+    whole: int
+    expected: int | None = None
+
+    @property
+    def lost(self) -> int | None:
+        """Records that are not whole or not there; None where nobody knows how many there should be."""
+        return None if self.expected is None else self.expected - self.whole
+
+    def __repr__(self) -> str:
+        """Return the count, then a line for each fault."""
+        of = f" of {self.expected:,}" if self.expected is not None else ""
+        head = f"{self.whole:,}{of} records are whole"
+        return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
+
+
+def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Report:
+    """Read every byte of TFRecord files, without TensorFlow, and report what is damaged and where.
+
+    Parameters
+    ----------
+    source : Shards, path or paths
+        `Shards` know their counts, so that records missing at the end are found, too. Files alone
+        do not; their compression is told from their first bytes.
+
+    Raises
+    ------
+    ValueError
+        If there is no file to read.
+    """
+    faults, whole = [], 0
+    files = _files(source)
+    for path, compression, count in files:
+        seen = 0
+        marked = len(faults)
+        try:
+            for record in framing.scan(path, compression):
+                if record.fault:
+                    faults.append(Fault(path.name, record.index, record.byte, record.fault))
+                seen += not record.fault
+        except OSError as error:
+            faults.append(Fault(path.name, 0, 0, f"the file cannot be read ({error.strerror})"))
+        if count is not None and seen != count and len(faults) == marked:
+            size = path.stat().st_size
+            faults.append(Fault(path.name, seen, size, f"ends after {seen:,} whole records; {count:,} were written"))
+        whole += seen
+    counts = [count for _, _, count in files]
+    return Report(tuple(faults), whole, sum(counts) if None not in counts else None)
+
+
+def rescue(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[bytes]:
+    """Yield the payload of every whole record, those behind a damaged one included.
+
+    Slower than TensorFlow's reader, and what is lost is lost in silence: for use after `find`.
+    """
+    for path, compression, _ in _files(source):
+        if path.is_file():
+            yield from (record.payload for record in framing.scan(path, compression) if not record.fault)
+
+
+def plant(
+    shards: Shards, kind: str, folder: str | os.PathLike[str], *, shard: int | None = None, record: int | None = None
+) -> Shards:
+    """Copy shards to `folder`, damage one of the copies on purpose, and return the copies.
+
+    Parameters
+    ----------
+    shards : Shards
+        Whole ones; they stay as they are.
+    kind : str
+        One of `KINDS`.
+    folder : path
+        Not the one they are in.
+    shard, record : int, optional
+        Where; else in the middle. In a compressed shard `record` is met only about: damage
+        there has no borders.
+
+    Raises
+    ------
+    ValueError
+        For an unknown kind or place, or a kind that compressed files cannot have.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; allowed: {', '.join(map(repr, KINDS))}")
+    if shards.compression and kind not in _ANY_FILE:
+        allowed = ", ".join(map(repr, _ANY_FILE))
+        raise ValueError(f"kind is {kind!r}; allowed in {shards.compression} shards: {allowed}")
+    shard = _place("shard", shard, len(shards))
+    record = _place("record", record, shards.counts[shard])
+    target = Path(folder).expanduser().absolute()
+    if target == Path(shards.paths[0]).parent:
+        raise ValueError(f"folder is {target}, where the whole shards are; name another one")
+    target.mkdir(parents=True, exist_ok=True)
+    paths = tuple(str(target / Path(path).name) for path in shards.paths)
+    for path, copy in zip(shards.paths, paths, strict=True):
+        shutil.copyfile(path, copy)
+    found = next(entry for entry in framing.scan(paths[shard], shards.compression) if entry.index == record)
+    data = bytearray(Path(paths[shard]).read_bytes())
+    byte, middle = found.byte, found.byte + 12 + len(found.payload) // 2
+    if shards.compression:
+        middle = round(len(data) * (record + 0.5) / shards.counts[shard])
+    write_aside(paths[shard], _damaged(data, kind, byte, middle))
+    return replace(shards, paths=paths)
+
+
+def told(error: Exception) -> str:
+    """Return what TensorFlow says in an error: its class and sentence, without the names of nodes and iterators."""
+    noise = r"\{\{[^}]*\}\}|\[Op:.*|\[\[.*|Error in user-defined function passed to .*? iterator: \S+: "
+    text = re.sub(noise, "", getattr(error, "message", str(error)), flags=re.DOTALL)
+    return f"{type(error).__name__}: {' '.join(text.split())}"
+
+
+def _files(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[tuple]:
+    """Return ``(path, compression, records)`` of each file; None for what is not known."""
+    if isinstance(source, Shards):
+        pairs = zip(source.paths, source.counts, strict=True)
+        return [(Path(path), source.compression, count) for path, count in pairs]
+    paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    if not paths:
+        raise ValueError("source is empty; name at least one file")
+    return [(Path(path), None, None) for path in paths]
+
+
+def _place(name: str, given: int | None, count: int) -> int:
+    if given is not None and not 0 <= given < count:
+        raise ValueError(f"{name} is {given}; allowed: 0 to {count - 1}")
+    return count // 2 if given is None else given
+
+
+def _damaged(data: bytearray, kind: str, byte: int, middle: int) -> bytes:
+    if kind == "flip":
+        data[middle] ^= 1
+    elif kind == "flip length":
+        data[byte] ^= 1
+    elif kind == "huge length":
+        data[byte : byte + 12] = framing.header(10**11)
+    elif kind == "tail":
+        data += b"abc"
+    elif kind == "text":
+        data = b"path,label\n" * 40
+    else:
+        del data[{"cut": middle, "cut header": byte + 7, "cut between": byte, "empty": 0}[kind] :]
+    return bytes(data)

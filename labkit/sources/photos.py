@@ -1,0 +1,295 @@
+"""The photos a pipeline reads: the lab's own set, a folder of the reader's, or a TFDS set by name.
+
+All three come as plain files, paths and labels, so that reading and decoding stay where the lesson
+is, in the notebook. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labkit.common import shipped
+from labkit.sources import photo_files, photo_folder, tfds_sets
+from labkit.sources.photo_files import Fault, generator
+
+#: Photos per scale of the lab's own set.
+SCALES = dict(generator.SCALES)
+_NAME = generator.NAME
+
+
+@dataclass(frozen=True, eq=False)
+class Photos:
+    """Labelled JPEG files, in an order in which every stretch holds all classes.
+
+    Parameters
+    ----------
+    name : str
+    paths : tuple of str
+    labels : ndarray of int64, shape (n,)
+        Index into `classes`.
+    classes : tuple of str
+    sizes : ndarray of int64, shape (n,)
+        Size of each file in bytes.
+    held_out : ndarray of bool, shape (n,)
+        True for the photos of the validation split.
+    note : str or None
+        One sentence for the reader: why there is no TFDS form, where the files come from.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    labels: np.ndarray
+    classes: tuple[str, ...]
+    sizes: np.ndarray
+    held_out: np.ndarray
+    note: str | None = None
+
+    def __post_init__(self) -> None:
+        """Fix types, check lengths, and make the columns read-only."""
+        for name, dtype in (("labels", np.int64), ("sizes", np.int64), ("held_out", np.bool_)):
+            values = np.array(getattr(self, name), dtype)
+            if values.shape != (len(self.paths),):
+                raise ValueError(f"{name} has shape {values.shape}; there are {len(self.paths)} paths")
+            values.flags.writeable = False
+            object.__setattr__(self, name, values)
+
+    def __len__(self) -> int:
+        """Return the number of photos."""
+        return len(self.paths)
+
+    def __repr__(self) -> str:
+        """Return name, count, classes and total size, the same on every machine."""
+        return (
+            f"Photos({self.name}, {len(self):,} photos, {len(self.classes)} classes, {self.sizes.sum() / 1e6:,.1f} MB)"
+        )
+
+    @property
+    def train(self) -> Photos:
+        """The photos to learn from."""
+        return self._only(np.flatnonzero(~self.held_out), f"{self.name}, train")
+
+    @property
+    def validation(self) -> Photos:
+        """The photos held out: of every eight of a class the last, or the set's own split."""
+        return self._only(np.flatnonzero(self.held_out), f"{self.name}, validation")
+
+    def take(self, count: int) -> Photos:
+        """Return the first `count` photos.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer, or `count` is below 1.
+        """
+        if not 1 <= count <= len(self):
+            raise ValueError(f"count is {count}; {self.name} has 1 to {len(self):,} photos to take")
+        return self._only(np.arange(count), self.name)
+
+    def reordered(self, rows: Any) -> Photos:
+        """Return the photos of `rows` (numbers from 0), in that order."""
+        return self._only(np.asarray(rows, np.int64), self.name)
+
+    def _only(self, rows: np.ndarray, name: str) -> Photos:
+        paths = tuple(self.paths[row] for row in rows)
+        return replace(
+            self, name=name, paths=paths, labels=self.labels[rows], sizes=self.sizes[rows], held_out=self.held_out[rows]
+        )
+
+    def files(self) -> Any:
+        """Return a ``tf.data.Dataset`` of ``(path string, label int64)``, in order; nothing is read yet."""
+        import tensorflow as tf
+
+        return tf.data.Dataset.from_tensor_slices((tf.constant(self.paths, tf.string, [len(self)]), self.labels))
+
+    def summary(self) -> str:
+        """Return what the set holds as a few lines of text."""
+        counts = np.bincount(self.labels, minlength=len(self.classes))
+        lines = [repr(self)]
+        if len(self):
+            low, middle, high = np.percentile(self.sizes, [5, 50, 95]) / 1e3
+            mean, held_out = self.sizes.mean() / 1e3, np.count_nonzero(self.held_out)
+            lines.append(
+                f"  size: mean {mean:,.0f} kB, median {middle:,.0f} kB, 90 % from {low:,.0f} to {high:,.0f} kB"
+            )
+            lines.append(f"  split: {len(self) - held_out:,} train, {held_out:,} validation")
+        shown = [f"{name} {count:,}" for name, count in zip(self.classes, counts, strict=True)][:20]
+        lines.append("  classes: " + ", ".join(shown) + (", ..." if len(counts) > 20 else ""))
+        return "\n".join(lines + ([f"  note: {self.note}"] if self.note else []))
+
+
+def home() -> Path:
+    """Return where photos and what is made of them live.
+
+    The folder in LABKIT_DATA; else ``build/data`` of the checkout that labkit runs from; else
+    the user's cache folder.
+    """
+    if place := os.environ.get("LABKIT_DATA"):
+        return Path(place).expanduser().absolute()
+    if root := shipped.checkout():
+        return root / "build" / "data"
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("labkit", appauthor=False)) / "data"
+
+
+def load(
+    source: str | os.PathLike[str] = _NAME,
+    *,
+    scale: str | None = None,
+    home: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    seed: int = generator.SEED,
+) -> Photos:
+    """Return photos to read; the lab's own are made first where they are missing.
+
+    Parameters
+    ----------
+    source : str or path
+        ``"lab_photos"``; a folder with one folder of JPEGs per class; or the name of a TFDS set
+        that is prepared on this disk (in `home`, TFDS_DATA_DIR or ``~/tensorflow_datasets``).
+    scale : str, optional
+        For the lab's own: ``tiny`` 160, ``small`` 1,280 or ``full`` 12,800 photos; else LABKIT_SCALE, else small.
+    home : path, optional
+        Instead of `labkit.photos.home`.
+    progress : bool
+        Show a bar while photos are made or checked; LABKIT_FAST silences it too.
+    seed : int
+        Another seed paints another set, in a folder of its own.
+
+    Raises
+    ------
+    ValueError
+        For an unknown scale or set, an empty folder, a file that is not a JPEG: one sentence that names it.
+    FileNotFoundError, NotADirectoryError
+        If a folder is missing, or is a file.
+    OSError
+        If the disk is full.
+    """
+    place = _home(home)
+    if source == _NAME:
+        return _own(place, _scale(scale), seed, progress, thorough=False)
+    if isinstance(source, str) and not Path(source).expanduser().exists() and tfds_sets.looks_like_name(source):
+        return _tfds(source, place, progress)
+    return _folder(Path(source).expanduser(), progress)
+
+
+def prepare(
+    scale: str | None = None,
+    home: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    *,
+    seed: int = generator.SEED,
+    tfds: bool = True,
+) -> Photos:
+    """Make the lab's photos, check every byte of those that are there, and pack them for TFDS.
+
+    After it ``tfds.load("lab_photos", data_dir=home)`` works, offline and without labkit. Where
+    tensorflow-datasets is missing or broken, the files serve as they are and `Photos.note` says why.
+
+    Parameters
+    ----------
+    scale, home, progress, seed
+        As in `load`. The TFDS form exists for the default seed.
+    tfds : bool
+        False makes the files only.
+
+    Raises
+    ------
+    ValueError
+        For an unknown scale.
+    OSError
+        If the disk is full: one sentence, before anything is written where that can be known.
+    """
+    place, scale = _home(home), _scale(scale)
+    packed = tfds and seed == generator.SEED and not tfds_sets.is_built(place, scale) and tfds_sets.problem() is None
+    photos = _own(place, scale, seed, progress, thorough=True, also_bytes=SCALES[scale] * generator.MEAN_BYTES * packed)
+    if packed:
+        tfds_sets.build(place, scale, photo_files.folder(place, seed), progress)
+    return replace(photos, note=_note(place, scale, seed))
+
+
+def verify(
+    scale: str | None = None, home: str | os.PathLike[str] | None = None, *, seed: int = generator.SEED
+) -> tuple[Fault, ...]:
+    """Compare every photo with its checksum; return what is missing or damaged, nothing if all is well."""
+    place = photo_files.folder(_home(home), seed)
+    return tuple(photo_files.faults(place, SCALES[_scale(scale)], seed, thorough=True))
+
+
+def _home(given: str | os.PathLike[str] | None) -> Path:
+    return home() if given is None else Path(given).expanduser().absolute()
+
+
+def _scale(scale: str | None) -> str:
+    where = "scale" if scale is not None else "LABKIT_SCALE"
+    chosen = scale if scale is not None else os.environ.get("LABKIT_SCALE") or "small"
+    if chosen not in SCALES:
+        raise ValueError(f"{where} is {chosen!r}; allowed: {', '.join(SCALES)}")
+    return chosen
+
+
+def _own(place: Path, scale: str, seed: int, progress: bool, thorough: bool, also_bytes: int = 0) -> Photos:
+    folder, count = photo_files.folder(place, seed), SCALES[scale]
+    wrong = photo_files.faults(folder, count, seed, thorough)
+    if damaged := [str(fault.path) for fault in wrong if fault.what == "damaged"]:
+        some = ", ".join(damaged[:3]) + (f" and {len(damaged) - 3} more" if len(damaged) > 3 else "")
+        warnings.warn(f"made again, because not as their checksums say: {some}", stacklevel=3)
+    needed = len(wrong) * generator.MEAN_BYTES + also_bytes
+    photo_files.require_space(place, needed, f"preparing {_NAME}/{scale}")
+    photo_files.make(folder, [fault.index for fault in wrong], seed, progress)
+    shots = [generator.plan(index, seed) for index in range(count)]
+    known = photo_files.ledger(folder, photo_files.title(seed))
+    return Photos(
+        name=f"{_NAME}/{scale}",
+        paths=tuple(str(folder / shot.file) for shot in shots),
+        labels=np.array([shot.label for shot in shots]),
+        classes=generator.CLASSES,
+        sizes=np.array([known[shot.file].bytes for shot in shots]),
+        held_out=np.array([shot.held_out for shot in shots]),
+        note=_note(place, scale, seed),
+    )
+
+
+def _note(place: Path, scale: str, seed: int) -> str | None:
+    if seed != generator.SEED:
+        return f"painted from seed {seed}: plain files only, the TFDS form has seed {generator.SEED}."
+    if tfds_sets.is_built(place, scale):
+        return None
+    return tfds_sets.problem() or "not packed for tensorflow-datasets yet: labkit.photos.prepare() does it."
+
+
+def _folder(folder: Path, progress: bool) -> Photos:
+    classes, rows = photo_folder.scan(folder, progress)
+    return Photos(
+        name=folder.resolve().name,
+        paths=tuple(row.path for row in rows),
+        labels=np.array([row.label for row in rows]),
+        classes=classes,
+        sizes=np.array([row.bytes for row in rows]),
+        held_out=np.array([row.rank % generator.HELD_OUT_EVERY == generator.HELD_OUT_EVERY - 1 for row in rows]),
+    )
+
+
+def _tfds(source: str, place: Path, progress: bool) -> Photos:
+    own = Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    prepared = tfds_sets.find(source, [place, own])
+    if prepared is None:
+        raise ValueError(
+            f"{source!r} is no folder here and no TFDS set prepared in {place} or {own}; labkit downloads nothing: "
+            "prepare the set with tensorflow-datasets first, or name a folder"
+        )
+    if reason := tfds_sets.problem():
+        raise ValueError(f"{source!r} is prepared in {prepared}, but {reason}")
+    classes, rows = tfds_sets.export(source, prepared, place, progress)
+    return Photos(
+        name=source, paths=tuple(str(row.path) for row in rows), labels=np.array([row.label for row in rows]),
+        classes=classes, sizes=np.array([row.bytes for row in rows]),
+        held_out=np.array([row.held_out for row in rows]),
+        note=f"copied unchanged from the TFDS records in {prepared}.",
+    )  # fmt: skip

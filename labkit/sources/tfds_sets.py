@@ -1,0 +1,249 @@
+"""Photo sets in TFDS form: whether it works here, the lab's own set, and any other that is prepared on disk.
+
+Nothing here reaches for a network: a set that is not on disk is an error that says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import importlib
+import io
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from labkit.common import shipped
+from labkit.sources import photo_files
+from labkit.sources.photo_files import generator
+
+
+class Exported(NamedTuple):
+    """One photo of a set: its file, label, number within its class, size in bytes and whether it is held out."""
+
+    path: Path
+    label: int
+    rank: int
+    bytes: int
+    held_out: bool
+
+
+def problem() -> str | None:
+    """Return why tensorflow-datasets cannot be used here, in one sentence, or None if it can."""
+    try:
+        tfds = importlib.import_module("tensorflow_datasets")
+    except ModuleNotFoundError as error:
+        if error.name == "tensorflow_datasets":
+            return (
+                "tensorflow-datasets is not installed (pip install 'labkit[tfds]'), so the photos are plain files only."
+            )
+        return f"tensorflow-datasets cannot be imported (no module {error.name}), so the photos are plain files only."
+    except Exception as error:
+        return f"tensorflow-datasets cannot be imported ({first_line(error)}), so the photos are plain files only."
+    if not hasattr(tfds, "load"):
+        return (
+            "tensorflow-datasets imports as an empty module, because its tensorflow-metadata wants a newer protobuf "
+            "than this one (pip install 'tensorflow-metadata<1.18' mends it), so the photos are plain files only."
+        )
+    return None
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def form(home: Path, scale: str) -> Path:
+    """Return where ``tfds.load("lab_photos/<scale>", data_dir=home)`` looks."""
+    return home / generator.NAME / scale / generator.VERSION
+
+
+def is_built(home: Path, scale: str) -> bool:
+    """Return whether the TFDS form of a scale is complete: TFDS renames it into place when it is."""
+    return (form(home, scale) / "dataset_info.json").is_file()
+
+
+def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
+    """Pack finished photos into TFDS's records, byte for byte.
+
+    Raises
+    ------
+    OSError
+        If the disk is full; the sentence says what to do.
+    """
+    import tensorflow_datasets as tfds
+
+    if is_built(home, scale):
+        return
+    # Registered, it would stand in the way of a reader who imports the builder under its own name.
+    with tfds.core.registered.skip_registration():
+        builders = shipped.module("data/lab_photos", "lab_photos_dataset_builder")
+    tfds.disable_progress_bar()
+    builder = builders.Builder(data_dir=str(home), config=scale)
+    builder.files = files
+    config = tfds.download.DownloadConfig(compute_stats=tfds.download.ComputeStatsMode.SKIP)
+    _sweep(form(home, scale).parent)
+    try:
+        with (
+            photo_files.bar(generator.SCALES[scale], "packing for TFDS", progress) as shown,
+            tempfile.TemporaryDirectory() as unused,
+            # TFDS prints that it downloads, which it does not.
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            builder.passed = shown.update
+            builder.download_and_prepare(download_dir=unused, download_config=config)
+    except Exception as error:
+        # Another process that packed the same scale may have been first.
+        if is_built(home, scale):
+            return
+        # TFDS wraps what went wrong in errors of other types; the words survive.
+        if os.strerror(errno.ENOSPC) in str(error):
+            raise photo_files.explained(OSError(errno.ENOSPC, str(error)), home) from error
+        raise
+    finally:
+        _name_default(home, scale)
+
+
+def _sweep(place: Path) -> None:
+    """Remove what killed processes left half packed."""
+    for leftover in place.glob("incomplete.*"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - leftover.stat().st_mtime > photo_files.LEFTOVER_S:
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _name_default(home: Path, scale: str) -> None:
+    """Let ``tfds.load("lab_photos")`` find what there is where the default scale is not built."""
+    note = home / generator.NAME / ".config" / "metadata.json"
+    if is_built(home, scale) and not is_built(home, "small"):
+        from labkit.common.files import write_aside
+
+        write_aside(note, json.dumps({"default_config_name": scale}))
+
+
+# -- sets of others -------------------------------------------------------------
+
+
+def looks_like_name(source: str) -> bool:
+    """Return whether `source` could name a TFDS set: ``name``, ``name/config``, either with ``:version``."""
+    return re.fullmatch(r"[A-Za-z]\w*(/[\w.+-]+)?(:\d+\.\d+\.\d+)?", source) is not None
+
+
+def find(source: str, places: list[Path]) -> Path | None:
+    """Return the folder of a prepared TFDS set, the newest version, or None if no place has it.
+
+    Raises
+    ------
+    ValueError
+        If the set has several configurations and none is named.
+    """
+    rest, _, version = source.partition(":")
+    name, _, config = rest.partition("/")
+    for place in places:
+        root = place.expanduser() / name
+        found = [p.parent for p in [*root.glob("*/features.json"), *root.glob("*/*/features.json")]]
+        found = [p for p in found if re.fullmatch(r"\d+\.\d+\.\d+", p.name) and version in ("", p.name)]
+        configs = sorted({p.parent.name for p in found if p.parent != root})
+        wanted = config or _default_config(root, configs)
+        if wanted is None and len(configs) > 1:
+            raise ValueError(
+                f"{name!r} has several configurations in {place}; name one: "
+                + ", ".join(f"{name}/{c}" for c in configs)
+            )
+        found = [p for p in found if p.parent == (root / wanted if wanted else root)]
+        if found:
+            return max(found, key=lambda p: [int(n) for n in p.name.split(".")])
+    return None
+
+
+def _default_config(root: Path, configs: list[str]) -> str | None:
+    if len(configs) == 1:
+        return configs[0]
+    try:
+        return json.loads((root / ".config" / "metadata.json").read_text("utf-8")).get("default_config_name")
+    except (OSError, ValueError):
+        return None
+
+
+def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tuple[str, ...], list[Exported]]:
+    """Write the JPEGs of a prepared TFDS set to files, once and unchanged; return its classes and photos.
+
+    The splits ``train`` and ``validation`` (else ``test``) are taken; the latter is held out. Files go
+    to ``<home>/tfds_files/<name>``, written aside and renamed; a second call writes what is missing.
+
+    Raises
+    ------
+    ValueError
+        If the set has no photos, no classes, or photos that are not JPEG files.
+    """
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder_from_directory(str(prepared))
+    features = builder.info.features
+    image = next((k for k, f in features.items() if isinstance(f, tfds.features.Image)), None)
+    label = next((k for k, f in features.items() if isinstance(f, tfds.features.ClassLabel)), None)
+    if image is None or label is None:
+        raise ValueError(
+            f"the TFDS set {source!r} has no {'image' if image is None else 'class label'} in its features"
+        )
+    classes = tuple(features[label].names)
+    splits = [s for s in ("train", "validation") if s in builder.info.splits]
+    if "validation" not in splits and "test" in builder.info.splits:
+        splits.append("test")
+    total = sum(builder.info.splits[s].num_examples for s in splits)
+    if not total:
+        raise ValueError(f"the TFDS set {source!r} has no photo in a split train, validation or test")
+    place = home / "tfds_files" / builder.info.full_name
+    title = f"# {builder.name} {prepared.name} seed 0"
+    photos = _exported(place, title)
+    if len(photos) < total:
+        try:
+            photo_files.require_space(place, sum(builder.info.splits[s].num_bytes for s in splits), source)
+            place.mkdir(parents=True, exist_ok=True)
+            skip = {photo.path for photo in photos}
+            with photo_files.Ledger(place, title) as lines, photo_files.bar(total, builder.name, progress) as shown:
+                for split in splits:
+                    decoders = {image: tfds.decode.SkipDecoding()}
+                    examples = builder.as_dataset(split=split, decoders=decoders, shuffle_files=False)
+                    for number, example in enumerate(examples.as_numpy_iterator()):
+                        name = f"{split}/{int(example[label]):04d}/{number:07d}.jpg"
+                        if place / name not in skip:
+                            _put(place, name, example[image], f"{source!r} {split} photo {number}", lines)
+                        shown.update()
+        except OSError as error:
+            raise photo_files.explained(error, place) from error
+        photos = _exported(place, title)
+    return classes, photos
+
+
+def _exported(place: Path, title: str) -> list[Exported]:
+    """Return the photos of an export that are there and as long as the ledger says, one of each class in turn."""
+    photos, ranks = [], Counter()
+    for name, entry in sorted(photo_files.ledger(place, title).items()):
+        split, label, _ = Path(name).parts
+        path = place / name
+        if path.is_file() and path.stat().st_size == entry.bytes:
+            photos.append(Exported(path, int(label), ranks[label], entry.bytes, split != "train"))
+            ranks[label] += 1
+    return sorted(photos, key=lambda photo: (photo.rank, photo.label))
+
+
+def _put(place: Path, name: str, jpeg: bytes, what: str, lines: photo_files.Ledger) -> None:
+    if not jpeg.startswith(b"\xff\xd8\xff"):
+        raise ValueError(f"{what} is not a JPEG file (it starts with {jpeg[:4]!r}); the lab reads JPEG photos only")
+    path = place / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        aside.write_bytes(jpeg)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    lines.add(f"{name}\t{len(jpeg)}\t{hashlib.sha256(jpeg).hexdigest()}")

@@ -1,0 +1,15 @@
+"""What the accelerator waited for: each idle time, charged to causes along the critical path of the awaited batch.
+
+From the end of a wait the walk goes back in time. It asks what ran last in the thread that delivered the batch,
+which span had to end before that one could begin, and so on, through the whole gap; each instant is charged to the one
+thing that ran there on this path. Work beside the path costs nothing: nobody waited for it. The method is that of
+critical-path analysis on traces of parallel programs (Böhme and others, "Scalable Critical-Path Based Performance
+Analysis", IPDPS 2012).
+"""
+
+from labkit.timeline.causes.split import Split, split
+from labkit.timeline.causes.stalls import Stalls, stalls
+from labkit.timeline.causes.table import CAUSES, Cause, Causes
+from labkit.timeline.causes.walk import find
+
+__all__ = ["CAUSES", "Cause", "Causes", "Split", "Stalls", "find", "split", "stalls"]

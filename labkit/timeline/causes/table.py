@@ -1,0 +1,117 @@
+"""The table of causes: one row for each idle time of the accelerator."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from labkit.timeline.describe import milliseconds, percent, short_op
+
+if TYPE_CHECKING:
+    from labkit.timeline.timeline import Gaps
+
+#: What the accelerator waits for. ``fetch``: bytes from storage; ``prep``: decoding and all other map work; ``batch``:
+#: copying elements together; ``copy``: the way into the device; ``start``: the first batch, or the first after
+#: an epoch boundary or a shuffle buffer that fills; ``framework``: handing over, scheduling, Python between steps.
+CAUSES = ("fetch", "prep", "batch", "copy", "start", "framework", "unknown")
+
+FETCH, PREP, BATCH, COPY, START, FRAMEWORK, UNKNOWN = range(len(CAUSES))
+
+
+#: The causes in the words of a sentence.
+WORDS = {
+    "fetch": "fetch",
+    "prep": "prep",
+    "batch": "copying elements into a batch",
+    "copy": "copying to the device",
+    "start": "starting an epoch or filling a buffer",
+    "framework": "handing over, scheduling and Python",
+    "unknown": "of nothing that the trace shows",
+}
+
+
+class Cause(NamedTuple):
+    """Why one gap: main cause, its op and lane (indices, -1 if none), span waited for, all parts, a sentence."""
+
+    kind: str
+    op: int
+    lane: int
+    start_ns: int
+    end_ns: int
+    parts: dict[str, int]
+    text: str
+
+    def __str__(self) -> str:
+        """Return the sentence."""
+        return self.text
+
+
+@dataclass(frozen=True, eq=False)
+class Causes:
+    """One cause for each of ``timeline.gaps``, in their order, as columns; index or iterate for a `Cause`.
+
+    Parameters
+    ----------
+    kind : ndarray of int8, shape (n,)
+        Index into `CAUSES`: what took the largest part of the gap.
+    op, lane : ndarray of int32, shape (n,)
+        What was waited for most within that cause: index into ``timeline.names`` and ``timeline.lanes``, -1 if none.
+    start_ns, end_ns : ndarray of int64, shape (n,)
+        The longest span of it on the path, in window time; it may begin before the gap. -1 if none.
+    parts_ns : ndarray of int64, shape (n, len(CAUSES))
+        The gap, split by cause; each row adds up to its length.
+    by_op : dict of (cause, index into names) to nanoseconds
+        All gaps together, split by what ran on the path; without what has no op.
+    gaps : Gaps
+        What the rows are about.
+    names, lane_names : tuple of str
+        What `op` and `lane` point into.
+    """
+
+    kind: np.ndarray
+    op: np.ndarray
+    lane: np.ndarray
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    parts_ns: np.ndarray
+    by_op: dict[tuple[str, int], int]
+    gaps: Gaps
+    names: tuple[str, ...]
+    lane_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Return the number of gaps."""
+        return len(self.kind)
+
+    def __getitem__(self, index: int) -> Cause:
+        """Return the cause of one gap."""
+        i = operator.index(index)
+        parts = dict(zip(CAUSES, self.parts_ns[i].tolist(), strict=True))
+        row = (int(column[i]) for column in (self.op, self.lane, self.start_ns, self.end_ns))
+        return Cause(CAUSES[self.kind[i]], *row, parts, self._text(i))
+
+    def _text(self, i: int) -> str:
+        """Return one sentence: how long and for which batch, the main cause with its op and lane, the others."""
+        gap, kind, parts = self.gaps[i], int(self.kind[i]), self.parts_ns[i]
+        what = f"{percent(int(parts[kind]) / gap.length_ns)} {WORDS[CAUSES[kind]]}"
+        if self.op[i] >= 0:
+            what += f", {short_op(self.names[self.op[i]])}"
+        if self.lane[i] >= 0:
+            what += f" in {self.lane_names[self.lane[i]]}"
+        rest = [c for c in np.argsort(-parts, kind="stable").tolist() if c != kind and parts[c] * 20 >= gap.length_ns]
+        also = ", ".join(f"{CAUSES[c]} {percent(int(parts[c]) / gap.length_ns)}" for c in rest)
+        return f"{gap}: {what}{'; also ' if also else ''}{also}."
+
+    def __iter__(self) -> Iterator[Cause]:
+        """Yield causes from the first gap to the last."""
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        """Return how long each cause kept the accelerator waiting, on one line."""
+        total = dict(zip(CAUSES, self.parts_ns.sum(axis=0).tolist(), strict=True))
+        parts = ", ".join(f"{cause} {milliseconds(ns)} ms" for cause, ns in total.items() if ns)
+        return f"Causes({len(self):,} gaps: {parts or 'none'})"

@@ -1,0 +1,224 @@
+"""Arithmetic on intervals of int64 nanoseconds: union, overlap, nesting, who owns an instant.
+
+Pure functions on NumPy arrays. Everything is integer and therefore exact; an
+interval is half open, ``[start, end)``, and one of zero length covers nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Intervals(NamedTuple):
+    """Disjoint intervals in rising order: two int64 arrays of shape (n,), in nanoseconds."""
+
+    start: np.ndarray
+    end: np.ndarray
+
+    @property
+    def total_ns(self) -> int:
+        """Nanoseconds covered."""
+        return int((self.end - self.start).sum())
+
+
+def union(start: np.ndarray, end: np.ndarray) -> Intervals:
+    """Merge intervals in any order into disjoint ones; those that touch become one.
+
+    Parameters
+    ----------
+    start, end : ndarray of int64, shape (n,)
+    """
+    keep = end > start
+    start, end = start[keep], end[keep]
+    if not len(start):
+        return Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.r_[True, start[1:] > reach[:-1]])
+    return Intervals(start[first], reach[np.r_[first[1:] - 1, len(reach) - 1]])
+
+
+def complement(intervals: Intervals, first_ns: int, last_ns: int) -> Intervals:
+    """Return the parts of ``[first_ns, last_ns)`` that disjoint `intervals` leave free."""
+    start = np.r_[np.int64(first_ns), np.clip(intervals.end, first_ns, last_ns)]
+    end = np.r_[np.clip(intervals.start, first_ns, last_ns), np.int64(last_ns)]
+    free = end > start
+    return Intervals(start[free], end[free])
+
+
+def intersection(a: Intervals, b: Intervals) -> Intervals:
+    """Return what two sets of disjoint intervals have in common."""
+    if not len(a.start) or not len(b.start):
+        return Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    low, high = int(min(a.start[0], b.start[0])), int(max(a.end[-1], b.end[-1]))
+    free_a, free_b = complement(a, low, high), complement(b, low, high)
+    return complement(union(np.r_[free_a.start, free_b.start], np.r_[free_a.end, free_b.end]), low, high)
+
+
+def covered_until(intervals: Intervals, at: np.ndarray) -> np.ndarray:
+    """Return how many nanoseconds of disjoint `intervals` lie before each instant of `at`.
+
+    Parameters
+    ----------
+    intervals : Intervals
+    at : ndarray of int64, any shape
+
+    Returns
+    -------
+    ndarray of int64, shape of `at`
+        ``covered_until(i, end) - covered_until(i, start)`` is the overlap with ``[start, end)``.
+    """
+    if not len(intervals.start):
+        return np.zeros(np.shape(at), np.int64)
+    total = np.r_[np.int64(0), np.cumsum(intervals.end - intervals.start)]
+    before = np.searchsorted(intervals.start, at, side="right")
+    last = np.maximum(before - 1, 0)
+    inside = np.minimum(at, intervals.end[last]) - intervals.start[last]
+    return np.where(before > 0, total[last] + inside, 0)
+
+
+def depths(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Give every interval a depth such that intervals of one depth never overlap.
+
+    Where intervals nest, the depth is the number of those that enclose it. An interval that
+    outlives the one it began in takes the lowest depth that is free.
+
+    Parameters
+    ----------
+    start, end : ndarray of int64, shape (n,)
+        Sorted by start, longer ones first on ties: the order of a `labkit.timeline.trace.Trace`.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+    """
+    lasting = end > start
+    begun = np.cumsum(lasting) - lasting
+    ended = np.searchsorted(np.sort(end[lasting], kind="stable"), start, side="right")
+    depth = (begun - ended).astype(np.int32)
+    order = np.argsort(depth, kind="stable")
+    clash = (start[order][1:] < end[order][:-1]) & (depth[order][1:] == depth[order][:-1])
+    if clash.any():
+        # Counting fails only where intervals cross; those are rare, and few enough to be placed one by one.
+        opens = np.flatnonzero(np.r_[True, start[1:] >= np.maximum.accumulate(end)[:-1]])
+        cluster = np.unique(np.searchsorted(opens, order[1:][clash], side="right") - 1)
+        for first, last in zip(opens[cluster], np.r_[opens, len(start)][cluster + 1], strict=True):
+            depth[first:last] = _first_free(start[first:last].tolist(), end[first:last].tolist())
+    return depth
+
+
+def _first_free(start: list[int], end: list[int]) -> list[int]:
+    """Give each interval, in order of start, the lowest depth that no open interval holds."""
+    depth: list[int] = []
+    open_ends: list[tuple[int, int]] = []
+    free: list[int] = []
+    highest = 0
+    for s, e in zip(start, end, strict=True):
+        while open_ends and open_ends[0][0] <= s:
+            heapq.heappush(free, heapq.heappop(open_ends)[1])
+        if free:
+            place = heapq.heappop(free)
+        else:
+            place, highest = highest, highest + 1
+        depth.append(place)
+        heapq.heappush(open_ends, (e, place))
+    return depth
+
+
+class Owned(NamedTuple):
+    """Disjoint pieces of time in rising order, and which interval owns each: arrays of shape (n,)."""
+
+    start: np.ndarray
+    end: np.ndarray
+    owner: np.ndarray
+
+
+def owners(start: np.ndarray, end: np.ndarray, depth: np.ndarray) -> Owned:
+    """Cut time into pieces, each owned by the deepest interval that is open there.
+
+    The pieces of an interval add up to its *self time*: its length less what
+    goes on inside it. All pieces together are exactly the union.
+
+    Parameters
+    ----------
+    start, end, depth : ndarray, shape (n,)
+        As given to and returned by `depths`.
+
+    Returns
+    -------
+    Owned
+        `owner` is an index into the arguments. Neighbouring pieces of one owner are joined.
+    """
+    # Starts are sorted and ends nearly so: a stable sort takes a tenth of the time of np.unique.
+    edges = np.sort(np.r_[start, end], kind="stable")
+    edges = edges[np.r_[True, edges[1:] != edges[:-1]]] if len(edges) else edges
+    if len(edges) < 2:
+        nothing = np.zeros(0, np.int64)
+        return Owned(nothing, nothing, nothing)
+    owner = np.full(len(edges) - 1, -1, np.int64)
+    lasting = np.flatnonzero(end > start)
+    lasting = lasting[np.argsort(depth[lasting], kind="stable")]
+    levels = np.flatnonzero(np.r_[True, np.diff(depth[lasting]) != 0, True])
+    left, right = np.searchsorted(edges, start[lasting]), np.searchsorted(edges, end[lasting])
+    for a, b in itertools.pairwise(levels):
+        # Deeper ones are painted later, over those that enclose them.
+        length = right[a:b] - left[a:b]
+        offset = np.repeat(left[a:b] - (np.cumsum(length) - length), length)
+        owner[offset + np.arange(len(offset))] = np.repeat(lasting[a:b], length)
+    first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
+    last = np.r_[first[1:], len(owner)]
+    taken = owner[first] >= 0
+    return Owned(edges[first[taken]], edges[last[taken]], owner[first[taken]])
+
+
+def tracks(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Spread intervals over tracks so that any two of one track nest or are disjoint.
+
+    Parameters
+    ----------
+    start, end : ndarray of int64, shape (n,)
+        Sorted by start, longer ones first on ties.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        Track 0 holds all there is if everything nests; an interval that crosses another moves to
+        the first track where it crosses none.
+    """
+    track = np.zeros(len(start), np.int32)
+    depth = depths(start, end).astype(np.int64)
+    # The parent of an interval is the last one before it that is one level up. As long as everything
+    # nests, the parent is the innermost open one, so the first crossing is one that outlives its parent.
+    key = depth * len(start) + np.arange(len(start))
+    order = np.argsort(key, kind="stable")
+    parent = order[np.maximum(np.searchsorted(key[order], key - len(start), side="left") - 1, 0)]
+    crossing = np.flatnonzero((depth > 0) & (end > end[parent]))
+    opens = np.flatnonzero(np.r_[True, start[1:] >= np.maximum.accumulate(end)[:-1]]) if len(start) else crossing
+    group = np.unique(np.searchsorted(opens, crossing, side="right") - 1)
+    for first, last in zip(opens[group], np.r_[opens, len(start)][group + 1], strict=True):
+        track[first:last] = _stacked(start[first:last].tolist(), end[first:last].tolist())
+    return track
+
+
+def _stacked(start: list[int], end: list[int]) -> list[int]:
+    """Give each interval, in order of start, the first track whose innermost open interval encloses it."""
+    track: list[int] = []
+    stacks: list[list[int]] = []
+    for s, e in zip(start, end, strict=True):
+        place = 0
+        while place < len(stacks):
+            stack = stacks[place]
+            while stack and stack[-1] <= s:
+                stack.pop()
+            if not stack or stack[-1] >= e:
+                break
+            place += 1
+        else:
+            stacks.append([])
+        stacks[place].append(e)
+        track.append(place)
+    return track

@@ -1,0 +1,122 @@
+"""Export to the trace-event JSON that ui.perfetto.dev and chrome://tracing open.
+
+Perfetto drops a slice that partly overlaps another on its track ("misplaced", "overlapping
+complete event"), so a track holds only spans that nest or are disjoint; one that crosses another is
+moved to a second track of the same thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from labkit.timeline.intervals import tracks
+from labkit.common.files import write_aside
+from labkit.timeline.trace import CATEGORIES, Trace
+
+#: Processes in the order in which they are listed; each kind of thread is one.
+PROCESSES = {
+    "consumer": "consumer: waits and train steps",
+    "device": "accelerator",
+    "pipeline": "input pipeline",
+    "host": "other threads",
+}
+
+
+def save(trace: Trace, path: str | os.PathLike[str]) -> Path:
+    """Write a trace as Chrome trace-event JSON, compressed when `path` ends in ``.gz``; aside and renamed.
+
+    Times are microseconds since the first span with three decimals: every nanosecond is kept. Where the
+    trace comes from is in ``otherData`` and in the arguments of every span.
+
+    Parameters
+    ----------
+    trace : Trace
+    path : path
+        ``.json`` or ``.json.gz``.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    ValueError
+        If `path` has another ending.
+    """
+    path = Path(path)
+    if not path.name.endswith((".json", ".json.gz")):
+        raise ValueError(f"{path} is no name for a Perfetto trace; allowed: names that end in .json or .json.gz")
+    track = _assign(trace)
+    events = _metadata(trace, track) + _spans(trace, track)
+    accelerator = trace.meta.get("accelerator") or {}
+    about = {
+        "labkit-origin": trace.meta["origin"],
+        "labkit-accelerator": str(accelerator.get("describe") or accelerator.get("name") or "not stated"),
+        "labkit-name": str(trace.meta.get("name") or ""),
+        "labkit-start-ns": str(int(trace.start_ns[0]) if len(trace) else 0),
+    }
+    head = f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n'
+    return write_aside(path, head + ",\n".join(events) + "\n]}\n")
+
+
+def _assign(trace: Trace) -> np.ndarray:
+    """Return the track of each span within its thread: int32, shape (n,)."""
+    track = np.zeros(len(trace), np.int32)
+    for thread in range(len(trace.threads)):
+        mine = np.flatnonzero(trace.thread == thread)
+        track[mine] = tracks(trace.start_ns[mine], trace.end_ns[mine])
+    return track
+
+
+def _ids(trace: Trace, track: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return process id, first track id and number of tracks of every thread; a thread without spans has none."""
+    kinds = list(PROCESSES)
+    pid = np.array([kinds.index(t.kind) + 1 for t in trace.threads], np.int64)
+    count = np.zeros(len(trace.threads), np.int64)
+    np.maximum.at(count, trace.thread, track + 1)
+    return pid, np.cumsum(count) - count + 1, count
+
+
+def _metadata(trace: Trace, track: np.ndarray) -> list[str]:
+    """Return the events that name and order processes and tracks."""
+    pid, tid, count = _ids(trace, track)
+    events = []
+
+    def add(what: str, process: int, thread: int, **args: object) -> None:
+        events.append(json.dumps({"ph": "M", "name": what, "pid": process, "tid": thread, "args": args}))
+
+    used = {int(p) for p, n in zip(pid, count, strict=True) if n}
+    for number, name in enumerate(PROCESSES.values(), start=1):
+        if number in used:
+            add("process_name", number, 0, name=f"{name} ({trace.meta['origin']})")
+            add("process_sort_index", number, 0, sort_index=number)
+    for i, thread in enumerate(trace.threads):
+        for extra in range(int(count[i])):
+            number = int(tid[i]) + extra
+            add("thread_name", int(pid[i]), number, name=thread.name + (f" ({extra + 1})" if extra else ""))
+            add("thread_sort_index", int(pid[i]), number, sort_index=number)
+    return events
+
+
+def _spans(trace: Trace, track: np.ndarray) -> list[str]:
+    """Return one complete event per span, in the order of the trace: whoever encloses comes first."""
+    if not len(trace):
+        return []
+    pid, tid, _ = _ids(trace, track)
+    names = [json.dumps(name) for name in trace.names]
+    origin = json.dumps(trace.meta["origin"])
+    start, length = trace.start_ns - trace.start_ns[0], trace.duration_ns
+    return [
+        f'{{"ph":"X","name":{names[n]},"cat":"{CATEGORIES[c]}","pid":{p},"tid":{t},'
+        f'"ts":{us}.{ns:03d},"dur":{dus}.{dns:03d},'
+        f'"args":{{"category":"{CATEGORIES[c]}","step":{step},"origin":{origin}}}}}'
+        for n, c, p, t, us, ns, dus, dns, step in zip(
+            trace.name.tolist(), trace.category.tolist(), pid[trace.thread].tolist(),
+            (tid[trace.thread] + track).tolist(), (start // 1000).tolist(), (start % 1000).tolist(),
+            (length // 1000).tolist(), (length % 1000).tolist(), trace.step.tolist(), strict=True,
+        )
+    ]  # fmt: skip

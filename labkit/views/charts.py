@@ -1,0 +1,415 @@
+"""Charts of measured numbers: bars, lines and points, each a `Picture` with the numbers as text.
+
+Every series has a marker and a line style beside its colour, and its name stands next to it instead of in a
+legend. Several rounds of one number are shown as their median, with a whisker from the lowest to the highest.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import numbers
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from labkit.common.palette import Theme
+from labkit.views.picture import DPI, Picture, plain_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDTH, _MARGIN = 10.0, 0.15
+_BODY, _SMALL, _TITLE = 9.5, 9.0, 12.0
+_ROW, _PLOT = 0.36, 3.2
+_COLORS = ("train", "decode", "resize", "map", "read", "batch", "other")
+_MARKERS = "osD^vPX"
+_STYLES = ("-", "--")
+_MOST = len(_COLORS) * len(_STYLES)
+
+
+@dataclass(frozen=True)
+class _Value:
+    """One number of a chart: the median of its rounds, the lowest and the highest."""
+
+    middle: float
+    low: float
+    high: float
+    rounds: int
+
+    def __str__(self) -> str:
+        if self.rounds == 1:
+            return _number(self.middle)
+        return f"{_number(self.middle)} [{_number(self.low)}–{_number(self.high)}]"
+
+
+def bars(values: Mapping[str, Any], *, unit: str, title: str, note: str = "") -> Picture:
+    """Draw one horizontal bar for each name, in the order given, from zero.
+
+    Parameters
+    ----------
+    values : dict of str to number, or to sequence of numbers
+        0 or more. Of several rounds, the bar is the median and the whisker goes from the lowest to the highest.
+    unit : str
+        Unit of all values, written below the axis.
+    title : str
+    note : str
+        One or two sentences below the title: what was measured, on what.
+
+    Raises
+    ------
+    ValueError
+        If there are no values, or one is negative or not a finite number.
+    """
+    _named(values, "values")
+    rows = {name: _value(given, f"the bar of {name!r}", least=0) for name, given in values.items()}
+    text = _text(title, note, [("", unit), *((name, str(value)) for name, value in rows.items())])
+    low, high = (choose(rows, key=lambda name: rows[name].middle) for choose in (min, max))
+    ends = f"from {low} ({_number(rows[low].middle)} {unit}) to {high} ({_number(rows[high].middle)} {unit})"
+    alt = f"{title}: {len(rows)} bar{'s' * (len(rows) > 1)}, {ends}."
+    return Picture(functools.partial(_draw_bars, rows, unit, title, note), title, alt, text)
+
+
+def lines(
+    x: Sequence[float],
+    series: Mapping[str, Sequence[Any]],
+    *,
+    x_label: str,
+    y_label: str,
+    title: str,
+    note: str = "",
+    log_x: bool = False,
+) -> Picture:
+    """Draw one line for each name over common x values; the y axis begins at zero unless a value is negative.
+
+    Parameters
+    ----------
+    x : sequence of number
+        Strictly rising; above 0 where `log_x` is set.
+    series : dict of str to sequence of number, or of sequence of numbers
+        One entry for each x. Of several rounds, the line goes through the medians.
+    x_label, y_label : str
+        Quantity and unit.
+    title, note : str
+        As in `bars`.
+    log_x : bool
+        Equal distances for equal ratios: for 1, 2, 4, 8 threads, say.
+
+    Raises
+    ------
+    ValueError
+        If `x` does not rise, lengths differ, a value is not a finite number, or there are more than 14 series.
+    """
+    places = [_value(v, "x").middle for v in x]
+    if not places or any(b <= a for a, b in itertools.pairwise(places)):
+        raise ValueError(f"x is {_brief(x)}; allowed: one or more numbers, strictly rising")
+    if log_x and places[0] <= 0:
+        raise ValueError(f"x begins at {_number(places[0])}; allowed with log_x: numbers above 0")
+    _named(series, "series")
+    if len(series) > _MOST:
+        raise ValueError(f"series holds {len(series)} names; allowed: up to {_MOST}, more cannot be told apart")
+    rows: dict[str, list[_Value]] = {}
+    for name, given in series.items():
+        rows[name] = [_value(v, f"a value of series {name!r}") for v in given]
+        if len(rows[name]) != len(places):
+            raise ValueError(f"series {name!r} has {len(rows[name])} values; allowed: {len(places)}, one for each x")
+    table = [(x_label, *rows)]
+    table += [(_number(p), *(str(row[i]) for row in rows.values())) for i, p in enumerate(places)]
+    text = _text(title, f"{note}\n{y_label} by {x_label}".strip(), table)
+    ends = "; ".join(f"{name} goes from {_number(r[0].middle)} to {_number(r[-1].middle)}" for name, r in rows.items())
+    alt = f"{title}: {y_label} by {x_label}, {_number(places[0])} to {_number(places[-1])}. {ends}."
+    make = functools.partial(_draw_lines, places, rows, x_label, y_label, title, note, log_x)
+    return Picture(make, title, alt, text)
+
+
+def points(
+    values: Mapping[str, tuple[float, float]], *, x_label: str, y_label: str, title: str, note: str = ""
+) -> Picture:
+    """Draw one named point for each pair, both axes from zero unless a value is negative.
+
+    Parameters
+    ----------
+    values : dict of str to (x, y)
+    x_label, y_label : str
+        Quantity and unit.
+    title, note : str
+        As in `bars`.
+
+    Raises
+    ------
+    ValueError
+        If there are no points, one is no pair, or a value is not a finite number.
+    """
+    _named(values, "values")
+    rows: dict[str, tuple[float, float]] = {}
+    for name, given in values.items():
+        if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
+            raise ValueError(f"the point of {name!r} is {_brief(given)}; allowed: a pair (x, y)")
+        rows[name] = (_value(given[0], f"x of {name!r}").middle, _value(given[1], f"y of {name!r}").middle)
+    text = _text(title, note, [("", x_label, y_label), *((n, _number(a), _number(b)) for n, (a, b) in rows.items())])
+    spots = "; ".join(f"{name} at {_number(a)}, {_number(b)}" for name, (a, b) in rows.items())
+    alt = f"{title}: {y_label} against {x_label}. {spots}."
+    return Picture(functools.partial(_draw_points, rows, x_label, y_label, title, note), title, alt, text)
+
+
+# -- numbers and words -----------------------------------------------------------
+
+
+def _value(given: Any, what: str, least: float = -math.inf) -> _Value:
+    """Return a number, or the median, the lowest and the highest of several."""
+    several = [given] if isinstance(given, numbers.Real) or not hasattr(given, "__iter__") else list(given)
+    allowed = "a finite number" + (f" of {least:g} or more" if math.isfinite(least) else "") + ", or several"
+    if not several or isinstance(given, (str, bytes)):
+        raise ValueError(f"{what} is {_brief(given)}; allowed: {allowed}")
+    for one in several:
+        real = isinstance(one, numbers.Real) and not isinstance(one, bool)
+        if not real or not math.isfinite(one) or one < least:
+            raise ValueError(f"{what} is {_brief(one)}; allowed: {allowed}")
+    several = [float(one) for one in several]
+    return _Value(statistics.median(several), min(several), max(several), len(several))
+
+
+def _named(given: Any, what: str) -> None:
+    if not isinstance(given, Mapping) or not given:
+        raise ValueError(f"{what} is {_brief(given)}; allowed: a dict with one name or more")
+    for name in given:
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"a name in {what} is {name!r}; allowed: a text that is not empty")
+
+
+def _brief(given: Any) -> str:
+    text = repr(given)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _number(value: float) -> str:
+    """Return a number for reading, in three digits or all those before the point.
+
+    >>> _number(1234.5), _number(12.345), _number(0.5), _number(0)
+    ('1,234', '12.3', '0.5', '0')
+    """
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
+def _text(title: str, note: str, table: list[tuple[str, ...]]) -> str:
+    """Return title, note and an aligned table: names to the left, numbers to the right."""
+    wide = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    body = ["  " + "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, wide, strict=True)))
+            for row in table]  # fmt: skip
+    several = any("[" in cell for row in table[1:] for cell in row[1:])
+    notes = [note] * bool(note) + ["medians [lowest–highest of all rounds]"] * several
+    return "\n".join([title, *notes, *(line.rstrip() for line in body)])
+
+
+@functools.lru_cache(maxsize=1)
+def _renderer() -> Any:
+    from matplotlib.backends.backend_agg import RendererAgg
+
+    return RendererAgg(8, 8, DPI)
+
+
+@functools.lru_cache(maxsize=4096)
+def _measure(text: str, size: float, weight: str = "normal") -> float:
+    """Return the width of a text in inches."""
+    from matplotlib.font_manager import FontProperties
+
+    font = FontProperties(family="DejaVu Sans", size=size, weight=weight)
+    return _renderer().get_text_width_height_descent(text, font, False)[0] / DPI
+
+
+def _wrap(text: str, width: float, size: float, weight: str = "normal") -> list[str]:
+    """Break a text into lines of at most `width` inches; a single word may be wider."""
+    found: list[str] = []
+    for word in text.split():
+        longer = f"{found[-1]} {word}" if found else word
+        if found and _measure(longer, size, weight) <= width:
+            found[-1] = longer
+        else:
+            found.append(word)
+    return found
+
+
+# -- drawing -----------------------------------------------------------------------
+
+
+def _sheet(look: Theme, title: str, note: str, box: tuple[float, float, float, float]) -> tuple[Figure, Axes]:
+    """Return a figure with title and note, and axes; `box` in inches: left, width, height, room below."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    left, width, high, below = box
+    room = _WIDTH - 2 * _MARGIN
+    head = [(line, _TITLE, "bold", look.ink) for line in _wrap(title, room, _TITLE, "bold")]
+    head += [(line, _BODY, "normal", look.muted) for line in _wrap(note, room, _BODY)]
+    top = 0.1 + 0.22 * len(head) + 0.14
+    height = top + high + below
+    figure = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor=look.background)
+    FigureCanvasAgg(figure)
+    for i, (line, size, weight, color) in enumerate(head):
+        y = 1 - (0.1 + 0.22 * (i + 0.5)) / height
+        words = {"fontsize": size, "weight": weight, "color": color, "va": "center", "family": "DejaVu Sans"}
+        figure.text(_MARGIN / _WIDTH, y, line, parse_math=False, **words)
+    axes = figure.add_axes((left / _WIDTH, below / height, width / _WIDTH, high / height), facecolor="none")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(look.muted)
+    axes.tick_params(colors=look.muted, labelsize=_SMALL)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _write(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], look: Theme, **more: Any):
+    """Put words beside a place in data coordinates; `offset` in points."""
+    style = {"fontsize": _SMALL, "color": look.ink, "va": "center", "family": "DejaVu Sans", "parse_math": False}
+    return axes.annotate(words, at, xytext=offset, textcoords="offset points", annotation_clip=False, **style | more)
+
+
+def _label(axes: Axes, x_label: str, y_label: str, look: Theme) -> None:
+    """Name both axes, and write their numbers without powers of ten."""
+    from matplotlib.ticker import FuncFormatter
+
+    words = {"color": look.muted, "fontsize": _SMALL, "family": "DejaVu Sans", "parse_math": False}
+    axes.set_xlabel(x_label, **words)
+    axes.set_ylabel(y_label, **words)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.10g}"))
+
+
+def _draw_bars(rows: Mapping[str, _Value], unit: str, title: str, note: str, look: Theme) -> Figure:
+    with plain_style():
+        names = [_wrap(name, 3.0, _BODY) for name in rows]
+        left = max(_measure(line, _BODY) for lines_ in names for line in lines_) + _MARGIN + 0.1
+        right = max(_measure(str(value), _BODY) for value in rows.values()) + 0.25
+        heights = [max(_ROW, 0.19 * len(lines_) + 0.1) for lines_ in names]
+        figure, axes = _sheet(look, title, note, (left, _WIDTH - left - right, sum(heights), 0.6))
+        top = max(value.high for value in rows.values()) or 1.0
+        axes.set(xlim=(0, top), ylim=(sum(heights), 0))
+        axes.yaxis.set_visible(False)
+        axes.grid(axis="x", color=look.lane, linewidth=1)
+        _label(axes, unit, "", look)
+        at = 0.0
+        for lines_, high, value in zip(names, heights, rows.values(), strict=True):
+            y = at + high / 2
+            axes.barh(y, value.middle, 0.22, color=look.fill["train"])
+            if value.rounds > 1:
+                ends = ([value.low, value.high], [y, y])  # twice: a bright edge shows the whisker on its bar
+                for color, width in ((look.background, 3.2), (look.ink, 1.2)):
+                    axes.plot(*ends, color=color, linewidth=width, marker="|", markeredgewidth=width, clip_on=False)
+            _write(axes, "\n".join(lines_), (0, y), (-5, 0), look, ha="right", fontsize=_BODY)
+            _write(axes, str(value), (value.high, y), (6, 0), look, fontsize=_BODY)
+            at += high
+        return figure
+
+
+def _ranges(axes: Axes, low: float, high: float) -> None:
+    """Let the y axis begin at zero, so that heights can be compared, unless values lie below it."""
+    room = (high - min(low, 0)) * 0.06 or 1.0
+    axes.set_ylim(0 if low >= 0 else low - room, max(high, 0) + room)
+
+
+def _draw_lines(
+    x: list[float], rows: Mapping[str, list[_Value]], x_label: str, y_label: str, title: str, note: str,
+    log_x: bool, look: Theme,
+) -> Figure:  # fmt: skip
+    with plain_style():
+        words = {name: "\n".join(_wrap(name, 2.2, _SMALL)) for name in rows}
+        right = max(_measure(line, _SMALL) for w in words.values() for line in w.split("\n")) + 0.75
+        needed = sum(0.16 * (1 + w.count("\n")) + 0.08 for w in words.values())
+        high, left = max(_PLOT, needed), 0.95
+        figure, axes = _sheet(look, title, note, (left, _WIDTH - left - right, high, 0.65))
+        if log_x:
+            axes.set_xscale("log")
+        if len(x) <= 12:
+            axes.set_xticks(x)
+            axes.minorticks_off()
+        _ranges(axes, min(v.low for r in rows.values() for v in r), max(v.high for r in rows.values() for v in r))
+        axes.grid(axis="y", color=look.lane, linewidth=1)
+        _label(axes, x_label, y_label, look)
+        for i, values in enumerate(rows.values()):
+            color = look.fill[_COLORS[i % len(_COLORS)]]
+            for place, value in zip(x, values, strict=True):
+                if value.rounds > 1:
+                    axes.plot([place] * 2, [value.low, value.high], color=color, linewidth=1, marker="_", markersize=5)
+            axes.plot(x, [v.middle for v in values], **_style(i, color, len(x) <= 30))
+        _name_lines(axes, x[-1], rows, words, high, look)
+        return figure
+
+
+def _style(i: int, color: str, marked: bool) -> dict[str, Any]:
+    style = _STYLES[i // len(_COLORS)]
+    marker = _MARKERS[i % len(_MARKERS)] if marked else ""
+    return {"color": color, "linewidth": 1.8, "linestyle": style, "marker": marker, "markersize": 5, "clip_on": False}
+
+
+def _name_lines(
+    axes: Axes, last: float, rows: Mapping[str, list[_Value]], words: dict[str, str], high: float, look: Theme
+) -> None:
+    """Write each name to the right of the end of its line, pushed apart where two would touch."""
+    low, top = axes.get_ylim()
+    inch = (top - low) / high
+    tall = {name: 0.16 * (1 + w.count("\n")) + 0.08 for name, w in words.items()}
+    order = sorted(rows, key=lambda name: rows[name][-1].middle)
+    floor, places = low, {}
+    for name in order:  # upwards: no label lies on the one below
+        places[name] = max(rows[name][-1].middle, floor + tall[name] / 2 * inch)
+        floor = places[name] + tall[name] / 2 * inch
+    ceiling = top + 0.1 * inch
+    for name in reversed(order):  # and back down, so that none leaves the page
+        places[name] = min(places[name], ceiling - tall[name] / 2 * inch)
+        ceiling = places[name] - tall[name] / 2 * inch
+    across = axes.get_yaxis_transform()
+    at = axes.transAxes.inverted().transform(axes.transData.transform((last, 0)))[0]
+    for i, name in enumerate(rows):
+        color, y = look.fill[_COLORS[i % len(_COLORS)]], places[name]
+        lead = {"transform": across, "clip_on": False, "linewidth": 0.8, "color": look.line}
+        axes.plot([at + 0.008, 1.03], [rows[name][-1].middle, y], **lead)
+        axes.plot([1.035, 1.07], [y, y], transform=across, **_style(i, color, False))
+        axes.plot([1.0525], [y], transform=across, **_style(i, color, True))
+        style = {"fontsize": _SMALL, "color": look.ink, "va": "center", "family": "DejaVu Sans", "parse_math": False}
+        axes.text(1.08, y, words[name], transform=across, **style)
+
+
+def _draw_points(
+    rows: Mapping[str, tuple[float, float]], x_label: str, y_label: str, title: str, note: str, look: Theme
+) -> Figure:
+    with plain_style():
+        left, width, high = 0.95, _WIDTH - 0.95 - 0.4, _PLOT + 0.4
+        figure, axes = _sheet(look, title, note, (left, width, high, 0.65))
+        across, up = [a for a, _ in rows.values()], [b for _, b in rows.values()]
+        room = (max(across) - min(*across, 0)) * 0.06 or 1.0
+        axes.set_xlim(0 if min(across) >= 0 else min(across) - room, max(*across, 0) + room)
+        _ranges(axes, min(up), max(up))
+        axes.grid(color=look.lane, linewidth=1)
+        _label(axes, x_label, y_label, look)
+        spots = {n: axes.transAxes.inverted().transform(axes.transData.transform(p)) for n, p in rows.items()}
+        spots = {name: (spot[0] * width, spot[1] * high) for name, spot in spots.items()}
+        taken = [(a - 0.07, b - 0.07, a + 0.07, b + 0.07) for a, b in spots.values()]
+        for i, (name, place) in enumerate(rows.items()):
+            color = look.fill[_COLORS[i % len(_COLORS)]]
+            axes.plot(*place, marker=_MARKERS[i % len(_MARKERS)], color=color, markersize=8, clip_on=False)
+            box, offset = _free(spots[name], _measure(name, _SMALL), taken, (width, high))
+            taken.append(box)
+            _write(axes, name, place, (offset[0] * 72, offset[1] * 72), look)
+        return figure
+
+
+def _free(
+    spot: tuple[float, float], wide: float, taken: list[tuple[float, float, float, float]], room: tuple[float, float]
+) -> tuple[tuple[float, float, float, float], tuple[float, float]]:
+    """Return the box of a label beside a point, and its offset: the first place that covers least; all in inches."""
+
+    def covered(box: tuple[float, float, float, float]) -> float:
+        hidden = sum(max(min(box[2], t[2]) - max(box[0], t[0]), 0) * max(min(box[3], t[3]) - max(box[1], t[1]), 0)
+                     for t in taken)  # fmt: skip
+        outside = max(box[2] - room[0] - 0.25, 0) + max(-box[0], 0) + max(box[3] - room[1] - 0.1, 0) + max(-box[1], 0)
+        return hidden + 10 * outside
+
+    places = [(0.13, 0.0), (-0.13 - wide, 0.0)]
+    places += [(dx, dy) for dy in (0.2, -0.2, 0.38, -0.38, 0.56, -0.56) for dx in (-wide / 2, 0.08, -0.08 - wide)]
+    boxes = [(spot[0] + dx, spot[1] + dy - 0.08, spot[0] + dx + wide, spot[1] + dy + 0.08) for dx, dy in places]
+    best = min(range(len(places)), key=lambda i: (covered(boxes[i]), i))
+    return boxes[best], places[best]

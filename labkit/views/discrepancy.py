@@ -1,0 +1,191 @@
+"""How far two versions of the same pixels are apart: numbers, difference images, and OpenCV's resize in NumPy.
+
+Libraries that are told to do the same, "decode" or "resize bilinearly", return other pixels. A network that was trained
+on one library's pixels and meets another's sees another data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labkit.common.palette import Theme
+from labkit.views.picture import DPI, Picture, plain_style
+
+_WIDTH, _MARGIN, _GAP = 10.0, 0.15, 0.2
+_MOST = 4
+
+
+class Difference(NamedTuple):
+    """How far two arrays are apart, in grey levels of 255.
+
+    Parameters
+    ----------
+    largest, mean : float
+        Of the absolute differences of all values.
+    differing, above_one : float
+        Share of the values, 0 to 1, that differ at all, and by more than one level.
+    """
+
+    largest: float
+    mean: float
+    differing: float
+    above_one: float
+
+    def __str__(self) -> str:
+        """Return all four on one line."""
+        return (
+            f"max {self.largest:<8.3g} mean {self.mean:<8.3g} differing {self.differing:<6.1%} "
+            f"by more than 1 {self.above_one:.1%}"
+        )
+
+
+def between(a: Any, b: Any) -> Difference:
+    """Return how far two images are apart.
+
+    Parameters
+    ----------
+    a, b : array of one shape
+        uint8, or floats: those are shares of full brightness, 0 to 1, and count 255 levels.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
+    """
+    apart = _apart(a, b)
+    return Difference(float(apart.max()), float(apart.mean()), float((apart > 0).mean()), float((apart > 1).mean()))
+
+
+def table(pairs: Mapping[str, tuple[Any, Any]]) -> str:
+    """Return `between` of several pairs as lines of text, one for each name, below a line that says the unit."""
+    wide = max(map(len, pairs))
+    lines = [f"{name.ljust(wide)}   {between(*pair)}" for name, pair in pairs.items()]
+    return "\n".join(["differences in grey levels, of 255", *lines])
+
+
+def differences(pairs: Mapping[str, tuple[Any, Any]], *, title: str, levels: float = 4) -> Picture:
+    """Draw one difference image for each pair: the darker (in the dark theme: the brighter), the larger the difference.
+
+    Parameters
+    ----------
+    pairs : dict of str to (a, b)
+        One to four; images of shape (height, width, 3), as `between` takes them.
+    title : str
+    levels : float
+        A difference of so many levels, and any larger one, has the full colour.
+
+    Raises
+    ------
+    ValueError
+        If there are no pairs or more than four, or the shapes of one differ.
+    """
+    shown = {name: np.minimum(_apart(*pair).max(-1) / levels, 1) for name, pair in _few(pairs).items()}
+    text = f"{title}\n{table(pairs)}"
+    alt = f"{title}. " + " ".join(f"{name}: largest difference {between(*p).largest:.4g}." for name, p in pairs.items())
+    below = {
+        name: f"max {d.largest:.4g}, mean {d.mean:.3g}" for name, d in ((n, between(*p)) for n, p in pairs.items())
+    }
+    note = (
+        f"Absolute difference in grey levels, the largest of the three channels; full colour from {levels:g} levels on."
+    )
+    return Picture(lambda look: _figure(shown, below, title, note, look), title, alt, text)
+
+
+def gallery(images: Mapping[str, Any], *, title: str, note: str = "") -> Picture:
+    """Draw one to four images of shape (height, width, 3) side by side; floats are shares, clipped to be shown."""
+    shown = {name: np.clip(_levels(image) / 255, 0, 1) for name, image in _few(images).items()}
+    means = {
+        name: f"mean {_levels(image).mean():.0f}, deviation {_levels(image).std():.0f}"
+        for name, image in images.items()
+    }
+    text = "\n".join([title, *[note] * bool(note), *(f"  {name}: {words}" for name, words in means.items())])
+    alt = f"{title}: {', '.join(images)}. {note}".strip()
+    return Picture(lambda look: _figure(shown, means, title, note, look), title, alt, text)
+
+
+def opencv_linear(image: np.ndarray, height: int, width: int) -> tuple[np.ndarray, str]:
+    """Return a uint8 image resized as OpenCV's INTER_LINEAR does, and who did it.
+
+    Without OpenCV, in NumPy by the arithmetic of its ``resize.cpp``: half-pixel centres, each weight rounded to a
+    multiple of 1/2048, columns first in whole numbers, then rows, 4 bits dropped before the product and 18 after it.
+
+    Parameters
+    ----------
+    image : ndarray of uint8, shape (h, w, channels)
+    height, width : int
+    """
+    try:
+        import cv2
+    except ImportError:
+        pass
+    else:
+        return cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR), f"OpenCV {cv2.__version__}"
+    first, weights = _pairs(image.shape[1], width)
+    rows = image.astype(np.int64)
+    second = np.minimum(first + 1, image.shape[1] - 1)
+    wide = rows[:, first] * weights[0][:, None] + rows[:, second] * weights[1][:, None]
+    first, weights = _pairs(image.shape[0], height)
+    second = np.minimum(first + 1, image.shape[0] - 1)
+    above, below = (part[:, None, None] for part in weights)
+    total = ((above * (wide[first] >> 4)) >> 16) + ((below * (wide[second] >> 4)) >> 16)
+    return np.clip((total + 2) >> 2, 0, 255).astype(np.uint8), "OpenCV's formula in NumPy (OpenCV is not installed)"
+
+
+def _pairs(n_in: int, n_out: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    place = ((np.arange(n_out) + 0.5) * (n_in / n_out) - 0.5).astype(np.float32)
+    first = np.floor(place).astype(np.int64)
+    share = place - first.astype(np.float32)
+    share[(first < 0) | (first >= n_in - 1)] = 0
+    first = np.clip(first, 0, n_in - 1)
+    return first, [np.rint(part * np.float32(2048)).astype(np.int64) for part in (1 - share, share)]
+
+
+def _levels(image: Any) -> np.ndarray:
+    image = np.asarray(image)
+    return image.astype(np.float64) * (255.0 if image.dtype.kind == "f" else 1.0)
+
+
+def _apart(a: Any, b: Any) -> np.ndarray:
+    a, b = _levels(a), _levels(b)
+    if a.shape != b.shape or not a.size:
+        raise ValueError(f"a has shape {a.shape}, b {b.shape}; allowed: two images of one shape, not empty")
+    return np.abs(a - b)
+
+
+def _few(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not 1 <= len(given) <= _MOST:
+        raise ValueError(f"{len(given)} images were given; allowed: 1 to {_MOST} side by side")
+    return given
+
+
+def _figure(shown: Mapping[str, np.ndarray], below: Mapping[str, str], title: str, note: str, look: Theme) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+
+    with plain_style():
+        each = (_WIDTH - 2 * _MARGIN - _GAP * (len(shown) - 1)) / max(len(shown), 2)
+        high = min(each * max(image.shape[0] / image.shape[1] for image in shown.values()), 3.0)
+        top = 0.72 if note else 0.48
+        height = top + 0.25 + high + 0.35
+        figure = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor=look.background)
+        FigureCanvasAgg(figure)
+        words = {"family": "DejaVu Sans", "parse_math": False, "va": "center"}
+        figure.text(_MARGIN / _WIDTH, 1 - 0.2 / height, title, fontsize=12, weight="bold", color=look.ink, **words)
+        figure.text(_MARGIN / _WIDTH, 1 - 0.45 / height, note, fontsize=9, color=look.muted, **words)
+        ramp = LinearSegmentedColormap.from_list("difference", [look.lane, look.ink])
+        for i, (name, image) in enumerate(shown.items()):
+            left = _MARGIN + i * (each + _GAP)
+            box = (left / _WIDTH, 0.35 / height, each / _WIDTH, high / height)
+            axes = figure.add_axes(box, facecolor="none")
+            axes.imshow(image, cmap=ramp, vmin=0, vmax=1, interpolation="nearest", resample=False)
+            axes.set(xticks=[], yticks=[])
+            for side in axes.spines.values():
+                side.set_color(look.line)
+            middle = (left + each / 2) / _WIDTH
+            figure.text(middle, (0.47 + high) / height, name, fontsize=9.5, color=look.ink, ha="center", **words)
+            figure.text(middle, 0.17 / height, below[name], fontsize=9, color=look.muted, ha="center", **words)
+        return figure

@@ -1,0 +1,168 @@
+"""A timeline that grows while the job runs: `labkit.record` with ``live=True``.
+
+TensorFlow's profiler gives its spans when it stops, and not before. Until then the view shows what the loop itself
+knows: when the consumer waited and when it trained, for the last steps. At the end the whole trace takes
+its place, in the same widget and the same output of the cell.
+
+Looking must not change what is looked at. The view is drawn between two steps, in the thread of the loop, never more
+often than ten times per second, and only while all drawings together take less than three percent of the time that
+the job has run. Whatever fails in drawing ends the view, not the recording.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from labkit.recording.tfdata.driver import consumer
+from labkit.timeline.trace import Trace
+
+#: Steps that the view shows while the job runs: its cost must not grow with the job.
+LAST = 200
+
+#: Shortest time between two drawings: a notebook server drops what comes in more than 1,000 messages per second.
+PERIOD_NS = 100_000_000
+
+#: Share of the loop's time that may go into drawing.
+SHARE = 0.03
+
+#: What a drawing is taken to cost until one was timed; 4 to 12 ms were measured on a two-core machine.
+GUESS_NS = 10_000_000
+
+
+def in_notebook() -> bool:
+    """Say whether this is the kernel of a notebook, where a widget can be shown."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def watch(live: bool, facts: dict[str, Any]) -> View:
+    """Return a view for one recording, shown only if `live` is true and there is a notebook to show it in.
+
+    Parameters
+    ----------
+    live : bool
+    facts : dict
+        ``name``, ``accelerator`` and ``drill`` as in `Trace.meta`.
+    """
+    return View(facts, live and in_notebook())
+
+
+class View:
+    """The view of one recording; leaving its block completes the output of the cell, however the recording ended.
+
+    Parameters
+    ----------
+    facts : dict
+        What the traces that are drawn say about themselves.
+    shown : bool
+        Without, nothing is drawn and nothing imported.
+
+    Attributes
+    ----------
+    updates, spent_ns : int
+        Drawings between the steps of this drive so far, and the nanoseconds that they took.
+    """
+
+    def __init__(self, facts: dict[str, Any], shown: bool) -> None:
+        self.shown, self.updates, self.spent_ns = shown, 0, 0
+        self._facts, self._widget, self._id = facts, None, uuid.uuid4().hex
+        self._stamps: deque[tuple[int, int, int]] = deque(maxlen=LAST)
+        self._count, self._cost_ns, self._begin_ns, self._last_ns, self._over = 0, GUESS_NS, 0, 0, not shown
+
+    def __enter__(self) -> View:
+        """Show the widget, still without a step."""
+        if self.shown:
+            self._over = not self._safely(self._open)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Leave a picture, if the recording broke off: of the steps that it came to."""
+        if not self._over:
+            self._safely(lambda: self.end(self.trace(over=True)))
+
+    def begin(self) -> Callable[[int, int, int], None] | None:
+        """Start over with the next drive; return what to call after each step with its stamps, or None."""
+        self._stamps.clear()
+        self._count = self.updates = self.spent_ns = 0
+        return self.see if self.shown else None
+
+    def see(self, start_ns: int, taken_ns: int, end_ns: int) -> None:
+        """Take the stamps of one step, see `labkit.recording.tfdata.driver.Drive`, and draw if it is time."""
+        self._stamps.append((start_ns, taken_ns, end_ns))
+        self._count += 1
+        now = time.perf_counter_ns()
+        if self._count == 1:
+            self._begin_ns = self._last_ns = start_ns
+        affordable = self.spent_ns + self._cost_ns <= SHARE * (now - self._begin_ns)
+        if self.shown and affordable and now - self._last_ns >= PERIOD_NS:
+            self._safely(self._draw)
+            self._cost_ns = time.perf_counter_ns() - now
+            self.spent_ns += self._cost_ns
+            self._last_ns = now
+
+    def end(self, trace: Trace) -> None:
+        """Put the whole trace in the place of what was drawn so far; only the first call does."""
+        if not self._over:
+            self._over = True
+            if not self._safely(lambda: self._close(trace)):
+                # A widget without a picture must not be all that is kept of the output.
+                self._safely(lambda: self._replace({"text/plain": repr(trace)}, {}))
+
+    def trace(self, over: bool = False) -> Trace:
+        """Return the last steps as a trace; its name says how far the job has come, or had when it was `over`."""
+        stamps = np.array(self._stamps, np.int64).reshape(-1, 3)
+        found = consumer(stamps + (time.time_ns() - time.perf_counter_ns()))
+        found.step[:] += np.int32(self._count - len(stamps))
+        name = self._facts.get("name") or "recording"
+        so_far = f"step {self._count - 1}" if self._count else "warm-up"
+        so_far = f"broken off after {so_far}" if over else f"running: {so_far}"
+        return Trace(
+            **{c: getattr(found, c) for c in Trace._DTYPES},
+            names=found.names,
+            threads=found.threads,
+            meta={**found.meta, **self._facts, "name": f"{name}, {so_far}"},
+        )
+
+    # -- what may fail -----------------------------------------------------------------
+
+    def _safely(self, does: Callable[[], None]) -> bool:
+        try:
+            does()
+            return True
+        except Exception as error:
+            self.shown = False
+            sentence = f"the live view ended, the recording goes on: {type(error).__name__}: {error}"
+            warnings.warn(sentence, RuntimeWarning, stacklevel=4)
+            return False
+
+    def _open(self) -> None:
+        from anywidget import AnyWidget
+        from IPython.display import display
+
+        from labkit.views.widget import TimelineWidget
+
+        self._widget = TimelineWidget(self.trace())
+        # The picture that goes with a widget takes its time, and nobody would see this one.
+        data, metadata = AnyWidget._repr_mimebundle_(self._widget)
+        display(data, metadata=metadata, raw=True, display_id=self._id)
+
+    def _draw(self) -> None:
+        self._widget.update(self.trace())
+        self.updates += 1
+
+    def _close(self, trace: Trace) -> None:
+        self._widget.update(trace)
+        self._replace(*self._widget._repr_mimebundle_())
+
+    def _replace(self, data: dict[str, Any], metadata: dict[str, Any]) -> None:
+        from IPython.display import display
+
+        display(data, metadata=metadata, raw=True, display_id=self._id, update=True)

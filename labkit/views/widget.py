@@ -1,0 +1,247 @@
+"""The interactive timeline: an anywidget around one ES module, and a picture wherever a widget cannot live.
+
+The module needs no kernel: everything it draws is in one block of bytes (`labkit.views.layout`). What a notebook stores is
+therefore not a view of a model that is gone when the kernel is, but a page of its own: block, module and picture in
+one piece of HTML. As a part of other widgets it is a view of a model, as all of them are.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import uuid
+from collections.abc import Container, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from labkit.common.palette import theme as theme_of
+from labkit.views.layout import Scene
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Trace
+from labkit.views.static import Picture, compare, draw
+
+MODULE = Path(__file__).resolve().parent / "static" / "timeline.js"
+
+#: Bytes of a scene that a notebook may store, compressed and as text; a larger one is sent to the page only.
+STORED = 1_500_000
+
+_PAGE = """<div class="{name}"><img src="data:image/png;base64,{png}" alt="{alt}" style="max-width:100%"></div>
+<script type="module">
+{module}
+for (const el of document.querySelectorAll("div.{name}:not([data-shown])")) {{
+  el.dataset.shown = "";
+  mount(el, "{block}", {look}).catch((error) => console.warn(`the picture stays: ${{error}}`));
+}}
+</script>"""
+
+_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+class TimelineWidget(anywidget.AnyWidget):
+    """One or two timelines to zoom, to point at and to search; `show` makes one.
+
+    Parameters
+    ----------
+    timeline, after : Timeline or Trace
+    labels, theme, title, height, steps
+        See `show`.
+
+    Attributes
+    ----------
+    scene : bytes
+        What is drawn; see `labkit.views.layout`.
+    look : dict
+        ``theme`` and ``height``, None where the page decides; ``last``, the nanosecond up to which it shows at first.
+    """
+
+    _esm = MODULE
+    scene = traitlets.Bytes().tag(sync=True)
+    look = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        timeline: Timeline | Trace,
+        after: Timeline | Trace | None = None,
+        *,
+        labels: Sequence[str] = ("before", "after"),
+        theme: str | None = None,
+        title: str | None = None,
+        height: int | None = None,
+        steps: int | None = None,
+    ) -> None:
+        if height is not None and (isinstance(height, bool) or not isinstance(height, int) or height < 100):
+            raise ValueError(f"height is {height!r}; allowed: 100 pixels or more, or None for as high as the lanes")
+        self._theme = None if theme is None else theme_of(theme).name
+        self._labels = (labels,) if isinstance(labels, str) else tuple(labels)
+        if len(self._labels) != 2:
+            raise ValueError(f"labels are {self._labels!r}; allowed: two texts, for before and after")
+        self._title, self._steps = title, steps
+        self._pages: list[str] = []
+        block = self._build(timeline, after)
+        self._key = _digest(block)
+        super().__init__(scene=block, look={"theme": self._theme, "height": height, "last": self._last()})
+
+    def update(self, timeline: Timeline | Trace, after: Timeline | Trace | None = None) -> None:
+        """Swap what is shown, in place; the part of the time axis that is seen stays where it still exists.
+
+        Raises
+        ------
+        TypeError
+            If something is neither a Trace nor a Timeline.
+        """
+        self.scene = self._build(timeline, after)
+        for display_id in self._pages:
+            self._publish(display_id, update=True)
+
+    def _build(self, timeline: Timeline | Trace, after: Timeline | Trace | None) -> bytes:
+        given = [timeline] if after is None else [timeline, after]
+        self._made = Scene(given, [""] if after is None else self._labels, self._title)
+        self._picture: Picture | None = None
+        return self._made.encode()
+
+    def _last(self) -> int | None:
+        """Return where the steps end that are in view at first, in nanoseconds of the window."""
+        if self._steps is None:
+            return None
+        _ = self.picture  # it refuses steps that there are not
+        return max(int(timeline.step_edges_ns[self._steps]) for timeline in self._made.timelines)
+
+    @property
+    def alt(self) -> str:
+        """The numbers in one or two sentences."""
+        return self._made.alt
+
+    @property
+    def picture(self) -> Picture:
+        """The static picture of the same timelines, made when it is first asked for."""
+        if self._picture is None:
+            timelines = self._made.timelines
+            if len(timelines) == 1:
+                self._picture = draw(timelines[0], title=self._made.title, theme=self._theme, steps=self._steps)
+            else:
+                words = {"labels": self._labels, "title": self._made.title, "theme": self._theme}
+                self._picture = compare(*timelines, **words, steps=self._steps)
+        return self._picture
+
+    def __str__(self) -> str:
+        """Return the text equivalent."""
+        texts = [str(timeline) for timeline in self._made.timelines]
+        if len(texts) == 1:
+            return texts[0]
+        return "\n".join(f"{label}:\n{text}" for label, text in zip(self._labels, texts, strict=True))
+
+    __repr__ = __str__
+
+    # -- display --------------------------------------------------------------------------
+
+    def _repr_mimebundle_(
+        self, include: Container[str] | None = None, exclude: Container[str] | None = None, **_: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what a notebook shows and stores: the timeline, a picture of it, and its numbers."""
+        data, metadata = self.picture._repr_mimebundle_()
+        data["text/plain"] = str(self)
+        page = self._page(data["image/png"])
+        if page is None:
+            view, more = self._view()
+            data, metadata = data | view, metadata | more
+        else:
+            data["text/html"] = page
+        wanted = {m: d for m, d in data.items() if (not include or m in include) and not (exclude and m in exclude)}
+        return wanted, {m: d for m, d in metadata.items() if m in wanted or m not in data}
+
+    def _ipython_display_(self) -> None:
+        """Publish the same: ipywidgets 7 asks for this, and knows nothing of the other."""
+        display_id = uuid.uuid4().hex
+        if "text/html" in self._publish(display_id):
+            self._pages.append(display_id)
+
+    def _publish(self, display_id: str, update: bool = False) -> dict[str, Any]:
+        from IPython.display import publish_display_data
+
+        data, metadata = self._repr_mimebundle_()
+        publish_display_data(data, metadata, transient={"display_id": display_id}, update=update)
+        return data
+
+    def _view(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the view of a model, and where Colab finds the widgets that it did not bring itself."""
+        found = super()._repr_mimebundle_()
+        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
+        return {m: d for m, d in data.items() if m == _VIEW}, metadata or {}
+
+    def _page(self, png: str) -> str | None:
+        """Return block, module and picture as HTML, or None if that is too much to store.
+
+        Where scripts do not run (a notebook that is not trusted, GitHub), the picture is what remains.
+        """
+        if len(self.scene) > 8 * STORED:  # spans do not become that small; trying takes its time
+            return None
+        block = base64.b64encode(gzip.compress(self.scene, 6, mtime=0)).decode()
+        if len(block) > STORED:
+            return None
+        name = f"labkit-{_digest(self.scene)}"
+        look = json.dumps({**self.look, "key": self._key})
+        return _PAGE.format(name=name, png=png, alt=html.escape(self.alt), module=_module(), block=block, look=look)
+
+
+def _digest(block: bytes) -> str:
+    """Return a name for a block: equal runs are stored as equal pages, which a test of a notebook can compare."""
+    return hashlib.sha256(block).hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)
+def _module() -> str:
+    """Return the module as the text of a script: without exports, remarks and margins."""
+    lines = [line.strip() for line in MODULE.read_text(encoding="utf-8").splitlines()]
+    plain = [line.removeprefix("export ") for line in lines if not line.startswith(("export default", "//"))]
+    return "\n".join(filter(None, plain))
+
+
+def show(
+    timeline: Timeline | Trace,
+    after: Timeline | Trace | None = None,
+    *,
+    labels: Sequence[str] = ("before", "after"),
+    theme: str | None = None,
+    title: str | None = None,
+    height: int | None = None,
+    steps: int | None = None,
+) -> TimelineWidget:
+    """Show one timeline, or two on one time axis, to zoom, to point at and to search.
+
+    Parameters
+    ----------
+    timeline : Trace or Timeline
+    after : Trace or Timeline, optional
+        A second run, below the first or woven into it, on the same axis.
+    labels : pair of str
+        What the two are called.
+    theme : {"light", "dark"}, optional
+        As the page by default.
+    title : str, optional
+        The name of the run, or both labels, by default.
+    height : int, optional
+        Pixels of the lanes with the axis, 100 or more; lanes beyond are scrolled to.
+    steps : int, optional
+        Begin with the first so many steps in view, the rest a key away; by default with all. The static picture
+        shows as many, or four.
+
+    Returns
+    -------
+    TimelineWidget
+        The last expression of a cell shows it. ``print`` gives its numbers, ``.picture`` the static picture.
+
+    Raises
+    ------
+    ValueError
+        If there is no such theme or step, labels are not two, or `height` is too small.
+    TypeError
+        If something is neither a Trace nor a Timeline.
+    """
+    return TimelineWidget(timeline, after, labels=labels, theme=theme, title=title, height=height, steps=steps)

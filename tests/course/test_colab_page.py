@@ -1,0 +1,132 @@
+"""An explorer in Colab is a page of its own: its sliders ask the kernel by name, and no widget is left to be stored."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from labkit.common import progress
+from labkit.course import explorers
+
+STAND_IN = Path(__file__).with_name("colab_stand_in")
+
+
+@pytest.fixture
+def colab(monkeypatch):
+    """The package that Colab's kernel has imported, in this process."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(STAND_IN))
+    from google.colab import output
+
+    yield output
+    for name in set(sys.modules) - before:
+        if name.startswith("google.colab"):
+            del sys.modules[name]
+
+
+def spec(page):
+    """Return the sliders and buttons of a page, as its script gets them."""
+    return json.loads(re.search(r"mount\(document.getElementById\(.*?\), (\{.*\})\);\n</script>", page, re.S)[1])
+
+
+@pytest.mark.parametrize("made", [lambda: explorers.explore("02"), explorers.scale], ids=["pipeline", "plan"])
+def test_an_explorer_leaves_a_page_a_picture_and_its_text_and_no_model(colab, made):
+    explorer = made()
+    data, metadata = explorer._repr_mimebundle_()
+    assert set(data) == {"text/html", "image/png", "text/plain"}
+    assert len(metadata["image/png"]["alt"]) > 20
+    assert data["text/plain"] == str(explorer)
+    assert "panel" not in vars(explorer), "a widget was made: Colab would store its model"
+    found = spec(data["text/html"])
+    assert all(0 <= s["at"] < len(s["values"]) for s in found["sliders"])
+    assert all(len(button["at"]) == len(found["sliders"]) for button in found["buttons"])
+
+
+def test_without_colab_an_explorer_is_a_widget():
+    data, _ = explorers.explore("02")._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert "text/html" not in data
+
+
+@pytest.mark.parametrize("name", explorers.SHEETS)
+def test_every_button_of_a_page_says_what_the_explorer_answers(name):
+    explorer = explorers.explore(name)
+    page = explorer.page
+    for label, position in explorer.sheet.positions.items():
+        whole = explorer.start | dict(position)
+        reply = page.reply([page.values[c.name].index(whole[c.name]) for c in page.controls])
+        assert reply["words"].startswith(explorer.answer(label).headline)
+        assert all(i["src"].startswith("data:image/png;base64,iVBOR") and i["alt"] for i in reply["pictures"])
+        moved = [c.label for c in page.controls if whole[c.name] != explorer.start[c.name]]
+        assert all(f"{label}: " in reply["words"] for label in moved)
+
+
+def test_sliders_that_do_not_fit_together_give_a_sentence():
+    page = explorers.scale().page
+    at = {c.name: page.values[c.name].index(page.start[c.name]) for c in page.controls}
+    at["accelerators"], at["hosts"] = 0, len(page.values["hosts"]) - 1
+    reply = page.reply(list(at.values()))
+    assert reply["words"].startswith("No plan: ")
+    assert reply["pictures"] == []
+
+
+def test_a_progress_bar_is_text_in_colab_and_a_widget_elsewhere(colab):
+    assert progress.kind().__module__ == "tqdm.std"
+    del sys.modules["google.colab"]
+    assert progress.kind().__module__ != "tqdm.std"
+
+
+@pytest.mark.browser
+def test_the_sliders_of_a_page_take_the_keyboard_and_show_the_kernels_answer(colab, chromium):
+    """A real browser in front, the explorer behind; only Colab's way between them stands in."""
+    explorer = explorers.explore("02")
+    html = explorer._repr_mimebundle_()[0]["text/html"]
+    page = chromium.new_page(viewport={"width": 1000, "height": 900})
+    errors, asked = [], []
+    page.on("pageerror", lambda error: errors.append(error))
+
+    def call(name, arguments):
+        asked.append(arguments)
+        return {"data": {"application/json": colab._callbacks._registered[name](*arguments).data}}
+
+    page.expose_function("ask", call)
+    bridge = "<script>window.google={colab:{kernel:{invokeFunction:(name,given)=>ask(name,given)}}}</script>"
+    page.set_content(f"<!doctype html><title>t</title>{bridge}{html}")
+    said = page.get_by_role("status")
+    first = said.text_content()
+    assert first == explorer.first.headline
+    for control in explorer.sheet.controls:
+        role = "combobox" if control.in_words else "slider"
+        assert page.get_by_role(role, name=control.label, exact=True).count() == 1, control.label
+    slider = page.get_by_role("slider").first
+    slider.focus()
+    page.keyboard.press("End")
+    last = explorer.sheet.controls[[c.in_words for c in explorer.sheet.controls].index(False)]
+    expected = last.text(explorer.page.values[last.name][-1])
+    assert slider.get_attribute("aria-valuetext") == expected
+    page.wait_for_function("(was) => document.querySelector('[role=status]').textContent !== was", arg=first)
+    assert f"Changed: {last.label}: {expected}." in said.text_content()
+    picture = page.locator("[data-part=pictures] img")
+    assert picture.count() == 1
+    assert unescape(picture.get_attribute("alt"))
+    label = list(explorer.sheet.positions)[-1]
+    page.get_by_role("button", name=label, exact=True).click()
+    page.wait_for_function(
+        "(start) => document.querySelector('[role=status]').textContent.startsWith(start)",
+        arg=explorer.answer(label).headline,
+    )
+    page.evaluate("window.google = undefined")
+    slider.focus()
+    page.keyboard.press("Home")
+    page.wait_for_function("document.querySelector('[role=status]').textContent.startsWith('No kernel answers')")
+    assert picture.count() == 1, "the last picture stays"
+    assert len(asked) >= 2
+    assert not errors
+    (STAND_IN.parent.parent / "build" / "screenshots").mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=STAND_IN.parent.parent / "build" / "screenshots" / "explorer-in-colab.png", full_page=True)
+    page.close()

@@ -1,0 +1,345 @@
+"""Explorers: the same position always gives the same answer, and everybody gets it, with a widget or without."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from labkit import simulate
+from labkit.course import explorers
+from labkit.simulate import capacity
+from labkit.views import static
+from labkit.course.explorers.panel import Panel, PlanPanel
+from labkit.timeline.timeline import Timeline
+
+NOTEBOOKS = [f"{number:02d}" for number in range(8)]
+BUTTONS = [(name, label) for name, sheet in explorers.SHEETS.items() for label in sheet.positions]
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@st.composite
+def places(draw, names=tuple(NOTEBOOKS)):
+    """An explorer, and a position of all its sliders."""
+    sheet = explorers.SHEETS[draw(st.sampled_from(names))]
+    return sheet.name, {c.name: draw(st.sampled_from(c.values)) for c in sheet.controls}
+
+
+#: One thread fills 32 files in turn, and a step of one image takes 1 ms: they come at once, then none for long.
+BURSTS = ("03", {"cycle_length": 32, "latency_ms": 0, "bandwidth_mb_s": 10, "threads": 1, "straggler": 1,
+                 "order": "in order", "train_ms": 1, "batch_size": 1})  # fmt: skip
+
+
+def pixels(picture):
+    canvas = picture.figure().canvas
+    canvas.draw()
+    return bytes(canvas.buffer_rgba())
+
+
+def spoken(html):
+    return unescape(re.sub("<[^>]*>", "", html))
+
+
+def test_there_is_one_explorer_for_each_of_the_notebooks_00_to_07():
+    assert list(explorers.SHEETS) == NOTEBOOKS
+    assert all(explorers.SHEETS[n].name == n for n in NOTEBOOKS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(places())
+@example(place=BURSTS)
+def test_a_pipeline_is_never_faster_than_the_ideal(place):
+    name, position = place
+    answer = explorers.explore(name).answer(**position)
+    best = answer.ideal
+    assert best.rate == min(best.fetch, best.prep, best.train)
+    assert best.together <= best.rate * (1 + 1e-9)
+    varies = position.get("spread") or position.get("straggler", 1) > 1 or 0 < position.get("hit_share", 0) < 1
+    if not varies:  # costs that vary have a mean of their own in a short window
+        # What was made before the window began is taken in it: a few images for each thread.
+        assert answer.timeline.images_per_s <= 1.1 * best.together
+
+
+@pytest.mark.parametrize(
+    ("changes", "fetch", "prep", "train", "limit"),
+    [
+        ({}, 500, 200, 400, "preparation (P), its one thread"),
+        ({"map_calls": 2, "cycle_length": 8}, 4000, 500, 400, "the accelerator (G)"),
+        ({"map_calls": 2, "cycle_length": 8, "accelerators": 4}, 4000, 500, 1600, "preparation (P), its calls"),
+        ({"map_calls": 2, "cycle_length": 8, "bandwidth_mb_s": 10.0}, 100, 500, 400, "fetch (F)"),
+        ({"map_calls": 8, "threads": 8, "accelerators": 4}, 4000, 1000, 1600, "its one thread that makes batches"),
+        ({"map_calls": 8, "cores": 1, "accelerators": 4}, 500, 200, 1600, "preparation (P), its cores"),
+        ({"cache_hit": 1.0}, float("inf"), 200, 400, "preparation (P), its one thread"),
+    ],
+)
+def test_the_three_rates_are_those_on_paper(changes, fetch, prep, train, limit):
+    costs = simulate.Costs(open=1.0, read=1.0, map={"decode": 3.0, "resize": 1.0}, batch=16.0, train=40.0)
+    best = explorers.ideal(costs, simulate.Knobs(**{"batch_size": 16, "cores": 16} | changes))
+    assert (best.fetch, best.prep, best.train) == pytest.approx((fetch, prep, train))
+    assert limit in best.limit
+
+
+@pytest.mark.parametrize(("name", "label"), BUTTONS)
+def test_every_button_leads_to_a_modelled_run_and_its_figures_in_words(name, label):
+    answer = explorers.explore(name).answer(label)
+    timeline = answer.timeline
+    assert answer.trace.meta["origin"] == "modelled"
+    rate = timeline.images_per_s
+    assert f"{f'{rate:,.0f}' if rate >= 100 else f'{rate:.3g}'} images/s (modelled)" in answer.headline
+    assert re.search(
+        r"busy .*%, step time .* ms, .* images/s \(modelled\)\. Ideal: min\(F .*, P .*, G ", answer.headline
+    )
+    assert f"limited by {answer.ideal.limit}" in answer.headline
+
+
+def test_the_four_timelines_of_the_seeds_are_four_buttons_of_notebook_00():
+    explorer = explorers.explore("00")
+    one, ahead, many, several = (explorer.answer(label) for label in explorer.sheet.positions)
+    assert (one.knobs.map_calls, one.knobs.prefetch, one.knobs.accelerators) == (1, 0, 1)
+    assert (ahead.knobs.map_calls, ahead.knobs.accelerators) == (1, 1)
+    assert ahead.knobs.prefetch > 0
+    assert many.knobs.map_calls > 1
+    assert several.knobs.map_calls > 1
+    assert several.knobs.accelerators > 1
+    speeds = [a.timeline.images_per_s for a in (one, ahead, many, several)]
+    assert speeds == sorted(speeds)
+    assert speeds[0] < 0.9 * speeds[1] < 0.5 * speeds[2] < 0.5 * speeds[3]
+    assert one.timeline.busy < ahead.timeline.busy < 0.5 < 0.9 < many.timeline.busy
+
+
+@pytest.mark.parametrize(
+    ("name", "slow", "quick"),
+    [
+        ("01", {"open_ms": 30}, {"open_ms": 0.1}),
+        ("02", {"spread": 2, "prefetch": 1}, {"spread": 2, "prefetch": 8}),
+        ("03", {"cycle_length": 1}, {"cycle_length": 16}),
+        ("03", {"straggler": 10, "cycle_length": 16}, {"straggler": 10, "cycle_length": 16, "order": "any order"}),
+        ("03", {"bandwidth_mb_s": 10, "cycle_length": 16}, {"bandwidth_mb_s": 3000, "cycle_length": 16}),
+        ("04", {"calls": 8, "cores": 2}, {"calls": 8, "cores": 8}),
+        ("04", {"calls": 1, "cores": 8}, {"calls": 8, "cores": 8}),
+        ("05", {"place": "none"}, {"place": "after read"}),
+        ("05", {"place": "after read"}, {"place": "after resize"}),
+        ("05", {"place": "after resize", "hit_share": 0.35}, {"place": "after resize", "hit_share": 1.0}),
+        ("06", {"form": "map, then batch"}, {"form": "batch, then map"}),
+        ("07", {"image_kb": 690, "decode_ms": 0, "bandwidth_mb_s": 50}, {"image_kb": 115, "bandwidth_mb_s": 50}),
+        ("07", {"image_kb": 115, "bandwidth_mb_s": 3000}, {"image_kb": 690, "decode_ms": 0, "bandwidth_mb_s": 3000}),
+    ],
+)
+def test_each_explorer_shows_the_effect_that_its_notebook_is_about(name, slow, quick):
+    explorer = explorers.explore(name)
+    assert explorer.answer(**quick).faster_than(explorer.answer(**slow)) > 1.2
+
+
+def test_batching_first_gains_nothing_on_photos():
+    explorer = explorers.explore("06", work_us=4000)
+    gain = explorer.answer(form="batch, then map").faster_than(explorer.answer(form="map, then batch"))
+    assert 0.98 < gain < 1.05
+
+
+@settings(max_examples=15, deadline=None)
+@given(places(), places())
+def test_an_answer_depends_on_the_position_and_on_nothing_before_it(place, other):
+    name, position = place
+    used, fresh = explorers.explore(name), explorers.explore(name)
+    if other[0] == name:
+        used.answer(**other[1])
+    a, b = used.answer(**position), fresh.answer(**position)
+    assert a.headline == b.headline
+    assert str(a.timeline) == str(b.timeline)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
+    explorer = explorers.explore(name)
+    panel = Panel(explorer)
+    assert spoken(panel.headline.value) == explorer.first.headline
+    for button, position in zip(panel.controls.buttons, explorer.sheet.positions.values(), strict=True):
+        button.click()
+        assert panel.controls.position == explorer.start | dict(position)
+        shown = explorer.answer(**panel.controls.position)
+        words = spoken(panel.headline.value)
+        assert words.startswith(shown.headline)
+        changed = [c for c in explorer.sheet.controls if panel.controls.position[c.name] != explorer.start[c.name]]
+        assert all(f"{c.label}: {c.text(panel.controls.position[c.name])}" in words for c in changed)
+        assert str(shown.timeline) in str(panel.timeline)
+    slider = panel.controls.sliders[explorer.sheet.controls[-1].name]
+    slider.value = next(value for _, value in slider.options if value != slider.value)
+    shown = explorer.answer(**panel.controls.position)
+    assert spoken(panel.headline.value).startswith(shown.headline)
+    assert "times the images/s of the opening position" in spoken(panel.headline.value)
+    panel.controls.go(explorer.start)
+    assert spoken(panel.headline.value) == explorer.first.headline, "and back again"
+
+
+def test_a_button_that_moves_several_sliders_answers_once():
+    panel = Panel(explorers.explore("00"))
+    answers = []
+    panel.headline.observe(answers.append, "value")
+    panel.controls.buttons[-1].click()
+    assert len(answers) == 1
+
+
+def test_the_opening_position_can_be_shown_above_the_current_one():
+    explorer = explorers.explore("02")
+    panel = Panel(explorer)
+    panel.controls.buttons[1].click()
+    panel.compare.value = True
+    both = str(panel.timeline)
+    assert str(explorer.first.timeline) in both
+    assert str(explorer.answer("prefetch(1)").timeline) in both
+    panel.compare.value = False
+    assert str(explorer.first.timeline) not in str(panel.timeline)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_slider_has_a_label_and_values_with_units(name):
+    explorer = explorers.explore(name)
+    panel = Panel(explorer)
+    for control in explorer.sheet.controls:
+        slider = panel.controls.sliders[control.name]
+        assert slider.description == control.label
+        words = [text for text, _ in slider.options]
+        assert len(set(words)) == len(words), "two values that read alike cannot be told apart"
+        unit = control.unit[:3].replace("MB/", "B/s")
+        assert all(unit in text or text == "no limit" for text in words)
+        assert all(len(text) <= 10 for text in words) or control.in_words, "a slider cuts longer texts off"
+    assert 'aria-live="polite"' in panel.headline.value
+    assert all(button.tooltip and button.description for button in panel.controls.buttons)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda n=n: explorers.explore(n) for n in NOTEBOOKS] + [lambda: explorers.scale("DGX-2")]
+)
+def test_without_widgets_there_is_a_picture_and_its_text(make):
+    explorer = make()
+    data, metadata = explorer._repr_mimebundle_()
+    assert data["image/png"]
+    assert metadata["image/png"]["alt"]
+    assert data["text/plain"] == str(explorer) == repr(explorer) == repr(make())
+    assert " at 0x" not in repr(explorer)
+    assert data[VIEW]["model_id"] == explorer.panel.model_id
+    assert set(explorer._repr_mimebundle_(include=["text/plain"])[0]) == {"text/plain"}
+
+
+def test_the_static_picture_shows_the_opening_position_above_the_next_button():
+    explorer = explorers.explore("02")
+    labels = ("no prefetch", "prefetch(1)")
+    timelines = [explorer.answer(label).timeline for label in labels]
+    drawn = static.compare(*timelines, labels=labels, title=explorer.sheet.title)
+    assert pixels(explorer.picture) == pixels(drawn)
+    table = str(explorer)
+    assert all(label in table for label in explorer.sheet.positions)
+    assert "Assumptions:" in table
+
+
+def test_a_notebook_that_is_run_without_touching_a_slider_stores_picture_text_and_widget():
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    cells = ["from labkit import explorers", "explorers.explore('00')", "explorers.scale('DGX-2')"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, kernel_name="python3", timeout=120).execute()
+    for cell in notebook.cells[1:]:
+        (output,) = cell.outputs
+        assert {"image/png", "text/plain", VIEW} <= set(output.data)
+
+
+def test_a_measured_run_sets_the_sliders():
+    costs = simulate.Costs(read=4.0, map={"decode": 6.0, "resize": 1.0}, batch=2.0, train=123.0)
+    trace = simulate.run(costs, simulate.Knobs(batch_size=24, cores=4), steps=12)
+    explorer = explorers.explore("01", trace=trace)
+    assert explorer.start["train_ms"] == pytest.approx(123, rel=0.01)
+    assert explorer.start["batch_size"] == 24
+    assert explorer.start["open_ms"] + explorer.start["read_ms"] == pytest.approx(4, rel=0.05)
+    measured = Timeline(trace)
+    assert explorer.first.timeline.step_ms == pytest.approx(measured.step_ms, rel=0.05)
+    panel = Panel(explorer)
+    assert panel.controls.sliders["batch_size"].value == 24
+    with pytest.raises(TypeError, match=r"trace is a Timeline; allowed: the Trace that labkit\.record returns"):
+        explorers.explore("01", trace=measured)
+    assert explorers.explore("01", trace=trace, train_ms=5).start["train_ms"] == 5
+
+
+def test_a_run_beyond_the_sliders_makes_them_longer():
+    costs = simulate.Costs(map={"decode": 44.0}, train=900.0)
+    trace = simulate.run(costs, simulate.Knobs(batch_size=96), steps=4)
+    explorer = explorers.explore("02", trace=trace)
+    opened = {name: explorer.start[name] for name in ("batch_size", "train_ms", "work_ms")}
+    assert opened == pytest.approx({"batch_size": 96, "train_ms": 900, "work_ms": 44})
+    assert explorer.answer(**opened).headline == explorer.first.headline
+    with pytest.raises(ValueError, match="train_ms is 1000; allowed: a number from 1 to 900"):
+        explorer.answer(train_ms=1000)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_real_recording_opens_every_explorer(name, recorded):
+    explorer = explorers.explore(name, trace=recorded)
+    panel = Panel(explorer)
+    assert panel.controls.position == explorer.start
+    trained_ms = recorded.where(recorded.select("train", kind="consumer")).duration_ns / 1e6
+    assert 0.95 * trained_ms.min() < explorer.start["train_ms"] < 1.05 * trained_ms.max()
+    for button in panel.controls.buttons:
+        button.click()
+
+
+@pytest.fixture(scope="module")
+def recorded(album):
+    import tensorflow as tf
+
+    import labkit
+    from labkit.recording import accelerators
+
+    def load(path, label):
+        image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+        return tf.image.resize(tf.image.convert_image_dtype(image, tf.float32), [64, 64]), label
+
+    dataset = album.files().repeat().map(load).batch(8)
+    return labkit.record(dataset, accelerators.modelled(step_ms=20), steps=6)
+
+
+@pytest.mark.parametrize("preset", capacity.PRESETS)
+def test_the_planning_explorer_shows_what_plan_says(preset):
+    panel = PlanPanel(explorers.scale())
+    panel.controls.buttons[list(capacity.PRESETS).index(preset)].click()
+    plan = capacity.plan(preset)
+    assert spoken(panel.headline.value) == f"{plan.headline()} {plan.advice}"
+    assert plan.source in spoken(panel.details.value), "a button of a preset shows its sources"
+    for picture in (panel.limits, panel.stall):
+        assert 'alt="' in picture.value
+        assert "data:image/png;base64," in picture.value
+
+
+def test_two_planning_sliders_that_do_not_fit_are_told_and_not_changed():
+    panel = PlanPanel(explorers.scale("DGX-1V"))
+    panel.controls.sliders["hosts"].value = 64
+    assert "No plan: hosts is 64, more than the 8 accelerators" in spoken(panel.headline.value)
+    assert panel.controls.position["hosts"] == 64
+    panel.controls.sliders["accelerators"].value = 64
+    assert spoken(panel.headline.value).startswith("64 accelerators on 64 hosts")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: explorers.explore("08"), r"explorer is '08'; allowed: 00, 01, 02"),
+        (lambda: explorers.explore(2), r"explorer is 2; allowed"),
+        (lambda: explorers.explore("02", position="no"), r"position is 'no'; allowed: no prefetch, prefetch\(1\)"),
+        (lambda: explorers.explore("02", depth=2), r"explorer 02 has no slider 'depth'; allowed: prefetch, spread"),
+        (
+            lambda: explorers.explore("02", prefetch=99),
+            r"prefetch is 99; allowed: a whole number from 0 to 16 \(batches\)",
+        ),
+        (lambda: explorers.explore("02", prefetch=1.5), r"prefetch is 1\.5; allowed: a whole number"),
+        (lambda: explorers.explore("02", prefetch=True), r"prefetch is True; allowed"),
+        (lambda: explorers.explore("02", train_ms=float("nan")), r"train_ms is nan; allowed"),
+        (lambda: explorers.explore("05", place="attic"), r"place is 'attic'; allowed: none, after read"),
+        (lambda: explorers.explore("02").answer("no"), r"position is 'no'; allowed"),
+        (lambda: explorers.explore("02").answer(spread="much"), r"spread is 'much'; allowed: a number from 0 to 3"),
+        (lambda: explorers.scale("DGX-3"), r"preset is 'DGX-3'; allowed"),
+    ],
+)
+def test_what_is_no_position_is_refused_in_one_sentence(call, words):
+    with pytest.raises(ValueError, match=words) as error:
+        call()
+    assert "\n" not in str(error.value)

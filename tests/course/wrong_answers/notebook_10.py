@@ -1,0 +1,66 @@
+"""Right shape, wrong idea: what students hand in for notebook 10, and a word of the hint that must come back."""
+
+import numpy as np
+import tensorflow as tf
+
+from labkit.course import drills
+
+LATE = next(d for d in drills.diagnoses() if d.startswith("one file answers late"))
+ONE_BY_ONE = next(d for d in drills.diagnoses() if d.startswith("photos are loaded one after the other"))
+
+
+def _slow(case, *, ahead=2, calls=8, lost=False, images=False, loose=None, options=None):
+    def load(path, label):
+        image = tf.io.decode_jpeg(case.read(path), channels=3)
+        return tf.image.convert_image_dtype(image, tf.float32), label
+
+    photos = case.photos
+    if lost:
+        photos = photos.filter(lambda path, label: label != 5)
+    if not images:
+        photos = photos.shuffle(case.size, seed=1).repeat()
+    photos = photos.map(load, num_parallel_calls=calls, deterministic=loose)
+    if images:
+        photos = photos.shuffle(case.size, seed=1).repeat()
+    return photos.batch(case.batch, drop_remainder=True).prefetch(ahead).with_options(options or case.options(16))
+
+
+def _shade(case, draw, clip=True):
+    def load(path, label):
+        image = tf.image.convert_image_dtype(tf.io.decode_jpeg(case.read(path), channels=3), tf.float32)
+        image = image + draw(image)
+        return tf.clip_by_value(image, 0, 1) if clip else image, label
+
+    photos = case.photos.shuffle(case.size, seed=1).repeat().map(load, num_parallel_calls=8)
+    return photos.batch(case.batch, drop_remainder=True).prefetch(2).with_options(case.options(threads=16))
+
+
+WRONG = {
+    "10.1": [
+        (lambda seed: ONE_BY_ONE, "never lie side by side"),
+        (lambda seed: LATE, "drill 15: of that fault you would see"),
+        (lambda seed: "storage is slow", "none of the diagnoses"),
+        (lambda seed: {16: LATE}.get(seed, 0), "none of the diagnoses"),
+    ],
+    "10.2": [
+        (_slow, "it is not mended"),
+        (lambda case: _slow(case, ahead=8), "it is not mended"),
+        (lambda case: _slow(case, calls=16), "it is not mended"),
+        (lambda case: _slow(case, loose=False, lost=True), "31 photos"),
+        (lambda case: _slow(case, loose=False, images=True), "now there is another"),
+        (lambda case: _slow(case, loose=False, calls=1), "now there is another"),
+        (lambda case: _slow(case, loose=False, ahead=100), "now there is another"),
+        (lambda case: _slow(case, loose=False, options=case.options(threads=1)), "now there is another"),
+    ],
+    "10.3": [
+        (lambda case: _shade(case, lambda image: tf.random.uniform(tf.shape(image), -0.2, 0.2)), "it is not mended"),
+        (lambda case: _shade(case, lambda image: tf.random.uniform([48, 1, 1], -0.2, 0.2)), "it is not mended"),
+        (
+            lambda case: _shade(case, lambda image: np.random.uniform(0.05, 0.2)),  # noqa: NPY002
+            "now there is another",
+        ),
+        (lambda case: _shade(case, lambda image: tf.random.uniform([], -0.4, 0.4)), "allowed: -0.2 to 0.2"),
+        (lambda case: _shade(case, lambda image: tf.random.uniform([], -0.2, 0.2), clip=False), "pixels go from"),
+        (lambda case: _shade(case, lambda image: 0.0), "varies by"),
+    ],
+}

@@ -1,0 +1,493 @@
+"""The notebooks in a real JupyterLab and a real Chromium, hands on the keys: they run, answer and stay on this machine.
+
+JupyterLab takes long to load, so one page turns from notebook to notebook, in the order of this file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import nbformat
+import pytest
+from assistive import CONTRAST, STOPS, nameless, tabbed
+from browser import ROOT, SHOTS, run_all, turn_to, walk, wear
+from PIL import Image
+
+pytestmark = pytest.mark.browser
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def desk(chromium, lab):
+    """A page of JupyterLab that stays open from notebook to notebook, and the hosts it talks to."""
+    page, hosts = lab.open(chromium, NOTEBOOKS[0].name)
+    yield page, hosts
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def next_day(chromium, lab):
+    """A page of its own, which has seen nothing of what happened in the other one, and the hosts it talks to."""
+    page, hosts = lab.open(chromium, NOTEBOOKS[0].name)
+    yield page, hosts
+    page.close()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_the_stored_notebook_shows_its_pictures(desk, path):
+    """The first one in both themes, the others in one of them, in turn: what a theme changes is the same for all."""
+    number = NOTEBOOKS.index(path)
+    themes = ("light", "dark")[number % 2 :][: 2 if number == 0 else 1]
+    page, hosts = desk
+    turn_to(page, path.name)
+    outputs = [o.get("data", {}) for c in json.loads(path.read_text())["cells"] for o in c.get("outputs", [])]
+    stored = sum(
+        bool(o.keys() & {"image/png", "image/jpeg"}) or "<img" in "".join(o.get("text/html", "")) for o in outputs
+    )
+    for theme in themes:
+        wear(page, theme)
+        pictures = walk(page, f"{path.stem}-{theme}", stored)
+        assert len(pictures) == stored > 0
+        for _, natural, shown, room in pictures:
+            assert natural > 0, "a picture does not decode"
+            assert shown <= room, "a picture is wider than its cell"
+    assert hosts - {"nobody"} == {"localhost"}, f"the page talks to {hosts}"
+
+
+def test_the_tour_page_needs_no_network_and_no_script(chromium, tmp_path):
+    """A page made from two real pictures: everything is inside, in both themes."""
+    from labkit.views import static
+    from labkit.recording.measures import Measures
+    from labkit.tour import render
+    from labkit.timeline.trace import Span, Trace
+
+    spans = [Span("consumer", "train step", "train", i * 10_000_000, 6_000_000, i) for i in range(6)]
+    trace = Trace.from_spans(spans, kinds={"consumer": "consumer"}, images=192)
+    static.draw(trace, title="One").keep(tmp_path / "figures" / "scoreboard")
+    static.draw(trace, title="Two <b>").keep(tmp_path / "figures" / "00_x")
+    page_file = tmp_path / "index.html"
+    board = Measures.from_traces({"a <rung>": [trace], "another": [trace]})
+    page_file.write_text(render(tmp_path / "figures", board), encoding="utf-8")
+    for theme in ("light", "dark"):
+        page = chromium.new_page(viewport={"width": 1200, "height": 1500}, color_scheme=theme, java_script_enabled=True)
+        requests = []
+        page.on(
+            "request", lambda r, seen=requests: seen.append(r.url) if not r.url.startswith(("file:", "data:")) else None
+        )
+        page.goto(page_file.as_uri())
+        images = page.evaluate("[...document.images].map(i => [i.complete, i.naturalWidth, i.alt.length])")
+        assert len(images) == 2
+        assert all(done and width > 500 and alt > 40 for done, width, alt in images)
+        assert page.evaluate("document.querySelectorAll('script').length") == 0
+        assert page.get_by_text("Two <b>").count() > 0, "titles are text, not markup"
+        assert page.get_by_text("a <rung>").count() > 0
+        page.screenshot(path=SHOTS / f"tour-{theme}.png")
+        assert requests == []
+        page.close()
+
+
+def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(desk, lab):
+    """In a real JupyterLab: ipywidgets' own sliders have neither a name nor a value in words."""
+    cells = ["from labkit import explorers\nexplorers.explore('03')", "explorers.scale()"]
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    made.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    nbformat.write(made, lab.home / "explorers.ipynb")
+    page, _ = desk
+    turn_to(page, "explorers.ipynb", kernel=True, height=2400)
+    run_all(page, 120)
+    page.wait_for_function("document.querySelectorAll('.labkit-controls [role=slider][aria-label]').length >= 20")
+    for number in (0, 1):
+        page.evaluate(f"document.querySelectorAll('.labkit-controls')[{number}].id = 'controls{number}'")
+        root = f"#controls{number}"
+        assert nameless(page, root) == []
+        for _ in range(5):
+            page.locator(f"{root} button").first.focus()
+            page.keyboard.press("Shift+Tab")
+            if stops := tabbed(page, root):
+                break
+            page.wait_for_timeout(1_000)  # JupyterLab takes the focus once more when it is done with a cell
+        assert len(stops) == page.evaluate(STOPS, root) > 8
+        sliders = page.locator(f"{root} [role=slider]")
+        for k in range(sliders.count()):
+            words = sliders.nth(k).evaluate(
+                "e => e.closest('.widget-hslider').querySelector('.widget-readout').textContent"
+            )
+            assert sliders.nth(k).get_attribute("aria-valuetext") == words
+    status = page.locator("[role=status]", has_text="images/s").first
+    slider = page.get_by_role("slider", name="wait to open a file")
+    slider.focus()
+    before, said = slider.get_attribute("aria-valuetext"), status.inner_text()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("(words) => !document.body.textContent.includes(words)", arg=said)
+    after = slider.get_attribute("aria-valuetext")
+    assert before != after
+    assert f"wait to open a file: {after}" in status.inner_text(), "the answer is spoken, with what was changed"
+    page.get_by_role("button", name="16 files at once").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.body.textContent.includes('cycle length: 16 files')")
+    for theme in ("Dark", "Light"):
+        page.evaluate(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
+        page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'Light').lower()}'")
+        page.wait_for_timeout(500)
+        assert page.evaluate(CONTRAST, "#controls0") == []
+    lab.end_sessions()
+
+
+# -- timelines ------------------------------------------------------------------------------------
+
+ERROR = "Error displaying widget"
+LANES = ".labkit-timeline canvas.lt-lanes"
+
+RECORD = """import labkit; labkit.setup()
+import tensorflow as tf
+from labkit.recording import accelerators
+
+def work(i):
+    x = tf.random.uniform([192, 192]) + tf.cast(i, tf.float32)
+    for _ in range(6):
+        x = x @ x / 1e3
+    return x
+
+options = tf.data.Options()
+options.experimental_optimization.apply_default_optimizations = False
+options.autotune.enabled = False
+slow = tf.data.Dataset.range(10_000).map(work).batch(16).with_options(options)
+fast = slow.prefetch(2)
+stand_in = accelerators.modelled(step_ms=20, name="stand-in")"""
+
+#: Its cells, as a reader would write them; the marks of the tests are in their first lines.
+CELLS = [
+    RECORD,
+    "# live\nlive = labkit.record(slow, stand_in, steps=60, name='live job', live=True)",
+    "# one\nbefore = labkit.record(slow, stand_in, steps=6, name='one after the other')\nlabkit.show(before)",
+    "# two\nafter = labkit.record(fast, stand_in, steps=6, name='overlapped')\nlabkit.show(before, after)",
+    "# words\nprint('\\n'.join(str(gap) for gap in labkit.Timeline(before).gaps.largest(3)))",
+]
+
+
+@pytest.fixture(scope="module")
+def made(lab):
+    """A notebook with a live recording, one timeline and two on one axis; not yet run."""
+    cells = [nbformat.v4.new_code_cell(text) for text in CELLS]
+    # Something to scroll: the wheel must move the page unless the timeline has the focus.
+    cells += [nbformat.v4.new_markdown_cell("\n\n".join(["A page below."] * 60))]
+    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), lab.home / "timeline.ipynb")
+    return "timeline.ipynb"
+
+
+@pytest.fixture(scope="module")
+def opened(desk, made):
+    """The page after Run All, and its hosts."""
+    page, hosts = desk
+    wear(page, "light")
+    turn_to(page, made, kernel=True, height=1000)
+    page.evaluate(WATCH)
+    run_all(page, 90)
+    page.wait_for_function(f"document.querySelectorAll('{LANES}').length >= 3")
+    return page, hosts
+
+
+#: Notes what the title of the first timeline says, whenever it changes.
+WATCH = """() => { window.seen = []; setInterval(() => {
+  const title = document.querySelector('.labkit-timeline .lt-title')?.textContent;
+  if (title && window.seen.at(-1) !== title) window.seen.push(title);
+}, 20); }"""
+
+
+def timeline(page, mark):
+    """Return the canvas of the cell whose first line is the given mark, scrolled into sight."""
+    cell = page.locator(".jp-CodeCell", has=page.locator(".cm-line", has_text=re.compile(f"^# {mark}$")))
+    canvas = cell.locator(LANES)
+    canvas.scroll_into_view_if_needed()
+    return canvas
+
+
+def painting(canvas):
+    """Return how many colours a canvas shows, and a hash of its pixels."""
+    canvas.page.wait_for_timeout(150)
+    return canvas.evaluate("""c => {
+      const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, seen = new Set(); let h = 0;
+      for (let i = 0; i < d.length; i += 4) {
+        const v = (d[i] << 16) | (d[i + 1] << 8) | d[i + 2];
+        seen.add(v);
+        h = (h * 31 + v) | 0;
+      }
+      return [seen.size, h]; }""")
+
+
+def said(canvas):
+    return canvas.evaluate("c => c.closest('.labkit-timeline').querySelector('[aria-live]').textContent")
+
+
+def detail(canvas):
+    return canvas.evaluate("c => c.closest('.labkit-timeline').querySelector('.lt-detail').textContent")
+
+
+def cells_of(page):
+    """Return types and texts of the cells as the notebook itself has them."""
+    return page.evaluate("""() => { const m = window.jupyterapp.shell.currentWidget.content.model.cells;
+      return [...Array(m.length).keys()].map(i => m.get(i).type + ':' + m.get(i).sharedModel.getSource()); }""")
+
+
+def middle_of_gap(canvas, number):
+    """Return the place of a gap on the page."""
+    x, y = canvas.evaluate(
+        """(c, k) => { const v = c.closest('.labkit-timeline').timeline, g = v.scene.runs[0].gap;
+      const p = v.places.find(p => p.lane.kind === 'accelerator');
+      return [v.x(g.start[k] + g.length[k] / 2), p.y - v.scroll + p.lane.height / 2]; }""",
+        number,
+    )
+    box = canvas.bounding_box()
+    return box["x"] + x, box["y"] + y
+
+
+def download(canvas, kind, folder):
+    """Press a button of the timeline; return the file that the browser keeps."""
+    button = canvas.locator("xpath=ancestor::*[contains(@class,'labkit-timeline')]").get_by_text(kind, exact=True)
+    with canvas.page.expect_download() as info:
+        button.click()
+    info.value.save_as(folder / info.value.suggested_filename)
+    return folder / info.value.suggested_filename
+
+
+def test_every_canvas_is_painted_and_says_in_words_what_it_shows(opened):
+    page, _ = opened
+    for mark, word in (("live", "live job"), ("one", "one after the other"), ("two", "before and after")):
+        canvas = timeline(page, mark)
+        colours, _ = painting(canvas)
+        assert colours > 20, mark
+        drawn, seen = canvas.evaluate("c => [c.width / window.devicePixelRatio, c.getBoundingClientRect().width]")
+        assert abs(drawn - seen) <= 2, f"{mark}: drawn {drawn} wide, shown {seen} wide"
+        label = canvas.get_attribute("aria-label")
+        assert re.search(r"busy \d+\.\d %", label), label
+        assert word in canvas.evaluate("c => c.closest('.labkit-timeline').textContent") or word in label
+    assert page.get_by_text(ERROR).count() == 0
+
+
+def test_the_live_view_grew_while_the_job_ran_and_ends_as_the_whole_trace(opened):
+    page, _ = opened
+    titles = [title for title in page.evaluate("window.seen") if title.startswith("live job")]
+    running = [int(re.search(r"running: step (\d+)$", title)[1]) for title in titles if "running: step" in title]
+    assert len(set(running)) >= 2, titles
+    assert running == sorted(running)
+    assert titles[-1] == "live job"
+    lanes = timeline(page, "live").evaluate("c => c.closest('.labkit-timeline').timeline.scene.runs[0].lanes.length")
+    assert lanes > 2, "the pipeline's lanes came with the end"
+
+
+def test_keys_zoom_and_pan_and_the_notebook_keeps_its_cells(opened):
+    page, _ = opened
+    canvas, before = timeline(page, "one"), cells_of(page)
+    canvas.focus()
+    whole, label = painting(canvas), canvas.get_attribute("aria-label")
+    page.keyboard.press("w")
+    zoomed = painting(canvas)
+    assert zoomed[1] != whole[1]
+    assert canvas.get_attribute("aria-label") != label
+    assert re.search(r"\d", said(canvas))
+    page.keyboard.press("d")
+    assert painting(canvas)[1] != zoomed[1]
+    page.keyboard.press("0")
+    assert painting(canvas)[1] == whole[1]
+    assert canvas.get_attribute("aria-label") == label
+    # Keys with which JupyterLab adds, deletes, cuts, merges, runs and changes cells.
+    for key in ("b", "d", "d", "a", "x", "z", "y", "m", "m", "c", "v", "Shift+M", "r", "1", "Enter", "j", "k"):
+        page.keyboard.press(key)
+    page.wait_for_timeout(300)
+    assert cells_of(page) == before
+    assert page.locator(".jp-mod-editMode").count() == 0
+    page.keyboard.press("Escape")
+    page.keyboard.press("0")
+    canvas.focus()
+    page.keyboard.press("Tab")
+    assert not canvas.evaluate("c => c === document.activeElement"), "Tab leaves"
+
+
+def test_the_same_keys_do_change_the_notebook_when_a_cell_has_the_focus(opened):
+    """The test above must bite: this is what it protects from."""
+    page, _ = opened
+    before = cells_of(page)
+    page.locator(".jp-CodeCell .jp-InputPrompt").first.click()
+    page.keyboard.press("b")
+    page.wait_for_timeout(300)
+    assert len(cells_of(page)) == len(before) + 1
+    page.keyboard.press("d")
+    page.keyboard.press("d")
+    page.wait_for_timeout(300)
+    assert cells_of(page) == before
+
+
+def test_the_wheel_scrolls_the_page_until_the_timeline_has_the_focus(opened):
+    page, _ = opened
+    canvas = timeline(page, "one")
+    page.evaluate("document.activeElement.blur()")
+    box, panel = canvas.bounding_box(), page.locator(".jp-WindowedPanel-outer").first
+    place, label = panel.evaluate("e => e.scrollTop"), canvas.get_attribute("aria-label")
+    page.mouse.move(box["x"] + 400, box["y"] + 40)
+    page.mouse.wheel(0, 60)
+    page.wait_for_timeout(400)
+    assert panel.evaluate("e => e.scrollTop") > place
+    assert canvas.get_attribute("aria-label") == label
+    canvas.focus()
+    place = panel.evaluate("e => e.scrollTop")
+    page.mouse.wheel(0, -120)
+    page.wait_for_timeout(400)
+    assert panel.evaluate("e => e.scrollTop") == place
+    assert "Shown" in canvas.get_attribute("aria-label")
+    page.keyboard.press("0")
+
+
+def test_a_click_on_a_gap_tells_its_cause(opened):
+    page, _ = opened
+    canvas = timeline(page, "one")
+    canvas.focus()
+    page.keyboard.press("0")
+    painting(canvas)
+    page.mouse.click(*middle_of_gap(canvas, 2))
+    page.wait_for_timeout(300)
+    first = detail(canvas)
+    assert first.startswith("Gap 3 of ")
+    text = canvas.evaluate("c => c.closest('.labkit-timeline').timeline.scene.runs[0].gaps.texts[2]")
+    assert text in first
+    assert "waiting for batch" in text, "the cause names what the accelerator was waiting for"
+    assert said(canvas)
+    page.keyboard.press("n")
+    assert detail(canvas).startswith("Gap 4 of ")
+    page.keyboard.press("p")
+    assert detail(canvas) == first
+    page.keyboard.press("Escape")
+
+
+def test_every_download_is_what_it_says(opened, tmp_path):
+    page, _ = opened
+    canvas = timeline(page, "one")
+    canvas.focus()
+    page.keyboard.press("0")
+    got = {kind: download(canvas, kind, tmp_path) for kind in ("PNG", "SVG", "CSV", "Perfetto")}
+    image = Image.open(got["PNG"])
+    image.load()
+    assert image.width > 800
+    assert len(image.convert("RGB").getcolors(1 << 24)) > 20
+    assert ElementTree.parse(got["SVG"]).getroot().tag.endswith("svg")
+    rows = list(csv.DictReader(io.StringIO(got["CSV"].read_text(encoding="utf-8"))))
+    events = json.loads(got["Perfetto"].read_text(encoding="utf-8"))["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert len(rows) == len(spans) > 50
+    assert [path.suffix for path in got.values()] == [".png", ".svg", ".csv", ".json"]
+
+
+def test_the_theme_of_the_lab_is_followed(opened):
+    page, _ = opened
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    corner = "c => [...c.getContext('2d').getImageData(2, c.height - 2, 1, 1).data].slice(0, 3).reduce((a, b) => a + b)"
+    brightness = {}
+    for theme in ("Dark", "Light"):
+        page.evaluate(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
+        page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'Light').lower()}'")
+        page.wait_for_timeout(600)
+        for mark in ("live", "one", "two"):
+            canvas = timeline(page, mark)
+            page.wait_for_timeout(300)
+            page.screenshot(path=SHOTS / f"timeline-{mark}-{theme.lower()}.png")
+        brightness[theme] = canvas.evaluate(corner)
+    assert brightness["Dark"] < 200 < 500 < brightness["Light"], brightness
+
+
+#: Natural widths of all pictures of outputs, and of all timelines that are painted.
+WIDTHS = """() => {
+  const all = (css) => [...document.querySelectorAll(css)];
+  return all('.jp-OutputArea-output img').filter(i => i.offsetParent).map(i => i.naturalWidth)
+    .concat(all('.labkit-timeline[data-painted] canvas.lt-lanes').map(c => c.width)); }"""
+
+
+def save(page, lab, name, canvas):
+    """Save with the keyboard, the timeline having the focus; return the notebook as it lies on the disk."""
+    canvas.focus()
+    page.keyboard.press("Control+s")
+    page.wait_for_function("!window.jupyterapp.shell.currentWidget.context.model.dirty", timeout=20_000)
+    page.wait_for_timeout(500)
+    return nbformat.read(lab.home / name, as_version=4)
+
+
+def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, next_day, lab, made):
+    """As the reader saved it, trusted; as the build stores it, trusted and not."""
+    page, _ = opened
+    saved = save(page, lab, made, timeline(page, "one"))
+    outputs = [o for c in saved.cells if c.cell_type == "code" for o in c.outputs if "image/png" in o.get("data", {})]
+    assert len(outputs) == 3, "live, one and two"
+    assert all(len(o.metadata["image/png"]["alt"]) > 40 for o in outputs)
+    lab.end_sessions()
+    from test_notebooks import load_build
+
+    stored = load_build().tidy(nbformat.from_dict(json.loads(json.dumps(saved))))
+    for name in ("stored.ipynb", "untrusted.ipynb"):
+        nbformat.write(stored, lab.home / name)
+    lab.trust(lab.home / "stored.ipynb")
+    again, hosts = next_day
+    lab.end_sessions()
+    for name in (made, "stored.ipynb", "untrusted.ipynb"):
+        turn_to(again, name, height=3000)  # all outputs are in sight
+        again.wait_for_function(f"({WIDTHS})().length >= 3", timeout=20_000)
+        again.wait_for_timeout(1_500)
+        widths = again.evaluate(WIDTHS)
+        for words in (ERROR, "model not found"):
+            assert again.get_by_text(words).count() == 0, f"{name}: {words}"
+        again.screenshot(path=SHOTS / f"reopened-{name.split('.')[0]}.png")
+        assert len(widths) >= 3, name
+        assert min(widths) > 500, name
+    assert hosts - {"nobody"} == {"localhost"}
+
+
+def test_as_a_web_page_it_is_a_picture_with_words(opened, lab, made, tmp_path):
+    save(opened[0], lab, made, timeline(opened[0], "one"))
+    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--output-dir", str(tmp_path), str(lab.home / made)]
+    subprocess.run(command, check=True, capture_output=True)
+    text = (tmp_path / "timeline.html").read_text(encoding="utf-8")
+    alts = re.findall(r'<img[^>]*alt="([^"]*)"', text)
+    assert len(alts) == 3
+    assert all("busy" in alt for alt in alts), alts
+    assert ERROR not in text
+
+
+def test_no_request_left_the_machine(opened):
+    assert opened[1] - {"nobody"} == {"localhost"}
+
+
+def test_notebook_00_is_run_touched_saved_and_reopened(desk, next_day, lab, tmp_path):
+    """A reader's way through one notebook of the course, from Run All to the next day."""
+    name = NOTEBOOKS[0].name
+    page, hosts = desk
+    lab.end_sessions()
+    turn_to(page, name, kernel=True, height=1200)
+    run_all(page)
+    assert page.get_by_text(ERROR).count() == 0
+    assert len(walk(page, "run-all")) + page.locator(LANES).count() >= 1
+    canvas, before = page.locator(LANES).first, cells_of(page)
+    canvas.scroll_into_view_if_needed()
+    canvas.focus()
+    page.keyboard.press("0")
+    whole = painting(canvas)
+    assert whole[0] > 20
+    for key in ("w", "b", "d", "d"):
+        page.keyboard.press(key)
+    assert painting(canvas)[1] != whole[1]
+    assert cells_of(page) == before
+    page.keyboard.press("0")
+    page.mouse.click(*middle_of_gap(canvas, 1))
+    assert detail(canvas).startswith("Gap 2 of ")
+    image = Image.open(download(canvas, "PNG", tmp_path))
+    assert len(image.convert("RGB").getcolors(1 << 24)) > 20
+    assert save(page, lab, name, canvas).cells[-1].cell_type == "markdown"
+    lab.end_sessions()
+    page, more = next_day
+    turn_to(page, name, height=1200)
+    assert len(walk(page, "next-day")) + page.locator(LANES).count() >= 1
+    assert page.get_by_text(ERROR).count() == 0
+    assert (hosts | more) - {"nobody"} == {"localhost"}

@@ -1,0 +1,241 @@
+"""Every notebook as Colab opens it: its packages, its kernel, the file alone, and labkit from a wheel built here.
+
+All of this file shares one environment, and its notebooks run two at a time: with pytest-xdist it stays in one process.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from colab_stand_in.runtime import Runtime, at_github, pins, plain, saved
+from nbconvert import HTMLExporter
+
+from labkit.course import grading
+from labkit.colab import bootstrap, settings
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+#: One notebook and its kernel; two at a time where there is room for two.
+BYTES_EACH = 3_000_000_000
+
+pytestmark = [pytest.mark.colab, pytest.mark.xdist_group("colab")]
+
+
+@pytest.fixture(scope="module")
+def machine(wheel, tmp_path_factory):
+    """A runtime with the wheel of this checkout, and the photos that every notebook would make for itself.
+
+    160 of them, not 1,280: here it counts that every cell runs beside Colab's packages, and not what it measures.
+    Progress bars stay on, unlike in other tests: in Colab they are widgets.
+    """
+    machine = Runtime(tmp_path_factory.mktemp("colab"))
+    machine.environment["LABKIT_SCALE"] = "tiny"
+    machine.before = machine.freeze()
+    machine.run("-m", "pip", "install", "--quiet", f"labkit[opencl] @ {wheel.as_uri()}")
+    machine.after = machine.freeze()
+    machine.run("-c", "from labkit import photos; photos.prepare(progress=False)")
+    return machine
+
+
+@pytest.fixture(scope="module")
+def opened(machine, request):
+    """The notebooks that this run has tests for, each opened in Colab: promises of them, by name."""
+    wanted = [i.callspec.params["path"] for i in request.session.items if i.originalname == WHOLE]
+    room = max(1, min(2, psutil.virtual_memory().available // BYTES_EACH))
+    with ThreadPoolExecutor(room) as pool:
+        yield {path.stem: pool.submit(machine.open, path) for path in wanted}
+
+
+def outputs(notebook):
+    return [o for c in notebook.cells if c.cell_type == "code" for o in c.outputs]
+
+
+def words(notebook):
+    """Return all that the outputs of a notebook say as text."""
+    return "\n".join(str(o.get("text", o.get("data", {}).get("text/plain", ""))) for o in outputs(notebook))
+
+
+def test_the_environment_is_colabs_and_labkit_only_adds_to_it(machine):
+    version = machine.run("-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
+    assert pins(version) <= set(map(plain, machine.before)), "the environment is not Colab's"
+    assert not [line for line in machine.before if "labkit" in line]
+    assert machine.before <= machine.after, f"installing labkit changed {sorted(machine.before - machine.after)}"
+    added = {re.split("==| @ ", line)[0].lower() for line in machine.after - machine.before}
+    assert {"labkit", "pyopencl", "pocl-binary-distribution"} <= added
+    assert added == machine.own(), "what was there already was installed again"
+
+
+def holds(notebook, path):
+    """Check what every notebook owes: exercises open, a picture beside all that moves, a file that GitHub shows."""
+    code = [c for c in notebook.cells if c.cell_type == "code"]
+    assert all(c.execution_count for c in code)
+    assert not [o for o in outputs(notebook) if o.output_type == "error"]
+    assert "· Colab," in words(notebook)
+    assert "You must restart" not in words(notebook)
+    checked = [c for c in code if "labkit.check(" in c.source]
+    assert len(checked) >= 2
+    for cell in checked:
+        assert "open" in cell.outputs[0]["data"]["text/plain"], "an exercise that nobody solved scores"
+    for now, then in zip(notebook.cells, nbformat.read(path, as_version=4).cells, strict=True):
+        if now.cell_type == "code":
+            pictures = [sum("image/png" in o.get("data", {}) for o in c.outputs) for c in (now, then)]
+            assert pictures[0] == pictures[1], f"{pictures[0]} pictures for {pictures[1]} in\n{now.source}"
+    for output in outputs(notebook):
+        data = output.get("data", {})
+        if VIEW in data or "<script" in data.get("text/html", ""):
+            assert data.get("image/png", "").startswith("iVBOR"), f"nothing is left of {data['text/plain'][:200]}"
+            assert len(output.metadata["image/png"]["alt"]) > 20
+            assert len(data["text/plain"].splitlines()) > 1
+    nbformat.validate(notebook)
+    # What GitHub runs: it refuses the models of widgets as Colab stores them.
+    page, _ = HTMLExporter(template_name="basic").from_notebook_node(notebook)
+    assert page.count("<img") >= sum("image/png" in o.get("data", {}) for o in outputs(notebook))
+
+
+def test_a_notebook_brings_labkit_from_the_address_that_it_names(machine, tmp_path):
+    """On a machine without the lab: pip clones, builds a wheel, only adds; photos are made; every cell runs."""
+    fresh = Runtime(tmp_path)
+    fresh.environment["LABKIT_SCALE"] = "tiny"
+    before = fresh.freeze()
+    path, repository, tag = NOTEBOOKS[0], *settings(ROOT)
+    with at_github(tmp_path, repository, tag) as told_git:
+        notebook = fresh.open(path, **told_git)
+    holds(notebook, path)
+    first = next(c for c in notebook.cells if c.cell_type == "code")
+    assert first.source.startswith(bootstrap(repository, tag))
+    said = "".join(o.text for o in first.outputs)
+    assert "labkit" in said
+    assert "restart" not in said
+    assert "ERROR" not in said
+    after = fresh.freeze()
+    assert before <= after, f"the bootstrap changed {sorted(before - after)}"
+    (own,) = (line for line in after if line.startswith("labkit"))
+    assert re.fullmatch(rf"labkit @ git\+https://github.com/{repository}@[0-9a-f]{{40}}", own)
+    others = (found - {line for line in found if line.startswith("labkit")} for found in (after, machine.after))
+    assert len(set(map(frozenset, others))) == 1, "the address brings other packages than the wheel"
+
+
+WHOLE = "test_a_notebook_runs_from_top_to_bottom"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS[1:], ids=lambda p: p.stem)
+def test_a_notebook_runs_from_top_to_bottom(opened, path):
+    notebook = opened[path.stem].result()
+    holds(notebook, path)
+    if path.stem.startswith("08"):
+        assert "Portable Computing Language" in words(notebook), "no OpenCL came with the bootstrap"
+
+
+def test_what_colab_stores_of_a_widget_would_be_refused():
+    """The check above must bite: the models as Colab writes them, without ``state``, are what GitHub trips over."""
+    output = nbformat.v4.new_output("display_data", {VIEW: {"model_id": "a" * 32}, "text/plain": "IntSlider(value=3)"})
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=[output])])
+    stored = saved(notebook, {"a" * 32: {"model_name": "IntSliderModel", "model_module": "@jupyter-widgets/controls"}})
+    with pytest.raises(KeyError, match="state"):
+        HTMLExporter(template_name="basic").from_notebook_node(stored)
+
+
+def test_running_them_installs_nothing(opened, machine):
+    for promise in opened.values():
+        promise.exception()
+    assert machine.freeze() == machine.after
+
+
+def test_what_depends_on_the_versions_of_packages_passes_its_tests(root, machine):
+    files, words = [str(root / "tests" / name) for name in VERSIONED], " or ".join(VERSIONED.values())
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-c", str(root / "pyproject.toml"), "-k", words]
+    # Without a root, a fixture of one file would serve all of them.
+    assert " passed" in machine.run("-m", "pytest", *options, "--rootdir", str(root), *files)
+
+
+#: The solution of every exercise, checked as in its notebook; of the rest of a notebook it needs TensorFlow only.
+CHECK_SOLUTIONS = """
+import json, pathlib, re, sys, labkit
+labkit.setup()
+import tensorflow as tf
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*.ipynb")):
+    space = {"tf": tf}
+    for cell in json.loads(path.read_text())["cells"]:
+        source = "".join(cell["source"])
+        if "solution" in cell["metadata"].get("tags", []):
+            exec(source, space)
+        elif found := re.search(r'labkit\.check\("([\d.]+)", (\w+)\)', source):
+            result = labkit.grading.check(found[1], space[found[2]])
+            print("RESULT", found[1], result.passed, repr(result))
+"""
+
+
+def test_every_solution_scores_in_colab(root, machine, tmp_path):
+    """With the versions that students have there, OpenCL's exercises included."""
+    build = [sys.executable, "notebooks/build.py", "--solved", str(tmp_path)]
+    subprocess.run(build, cwd=root, check=True, capture_output=True)
+    said = machine.run("-c", CHECK_SOLUTIONS, str(tmp_path))
+    results = re.findall(r"(?m)^RESULT ([\d.]+) (\w+) (.*)", said)
+    assert [number for number, _, _ in results] == list(grading.numbers())
+    assert {passed for _, passed, _ in results} == {"True"}, results
+
+
+def test_photos_serve_files_where_tfds_is_broken_and_say_why(machine, tmp_path):
+    """Colab's own pins: tensorflow_datasets imports, logs an error, and is empty."""
+    code = (
+        "import labkit; labkit.setup(); import tensorflow_datasets as tfds; assert not hasattr(tfds, 'load');"
+        "from labkit import photos; album = photos.prepare('tiny', progress=False);"
+        "assert len(list(album.files())) == len(album) == 160; print('NOTE', album.note)"
+    )
+    assert "protobuf" in machine.run("-c", code).split("NOTE")[1]
+
+
+#: A kernel of its own, as Colab has it; what a cell publishes is printed.
+PUBLISHED = """
+import json
+from jupyter_client.manager import start_new_kernel
+manager, client = start_new_kernel(kernel_name="python3")
+code = '''
+from labkit.timeline.trace import Span, Trace
+import labkit
+spans = [Span("consumer", n, c, 10_000_000 * i + a, 4_000_000, i)
+         for i in range(9) for n, c, a in (("wait for batch", "wait", 0), ("train step", "train", 5_000_000))]
+trace = Trace.from_spans(spans, kinds={"consumer": "consumer"}, name="nine", images=9)
+labkit.show(trace, trace)
+'''
+wanted, found = client.execute(code), []
+while True:
+    message = client.get_iopub_msg(timeout=90)
+    if message["parent_header"].get("msg_id") == wanted:
+        if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+            break
+        if message["msg_type"] in ("display_data", "execute_result", "error", "stream"):
+            found.append([message["msg_type"], message["content"]])
+manager.shutdown_kernel(now=True)
+print(json.dumps(found))
+"""
+
+
+def test_a_timeline_is_published_with_its_picture_under_colabs_widgets(machine):
+    """ipywidgets 7.7.1 and IPython 7.34 lose the picture beside a widget, unless the widget publishes itself."""
+    ((kind, content),) = json.loads(machine.run("-c", PUBLISHED))
+    assert kind in ("display_data", "execute_result"), content
+    data = content["data"]
+    assert data["image/png"].startswith("iVBOR")
+    assert "busy" in data["text/plain"]
+    assert "busy" in content["metadata"]["image/png"]["alt"]
+    assert {"application/vnd.jupyter.widget-view+json", "text/html"} & set(data), "nothing to touch"
+
+
+#: What touches packages in which Colab's versions differ from ours, and what no notebook touches in passing: ipywidgets
+#: and IPython below a view, TensorFlow's profiler below a recording. Everything else runs in the notebooks above.
+VERSIONED = {
+    "test_widget.py": "test_widget",
+    "test_live.py": "(test_live and (grows or interrupted))",
+    "test_recorder.py": "(test_recorder and (every_stage or both_clocks or nest or keras or naive))",
+}

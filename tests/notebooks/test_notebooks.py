@@ -1,0 +1,350 @@
+"""What makes a green nbval run worth something, and what every notebook owes its reader."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from asked import asked
+
+from labkit.course import grading
+from labkit.colab import badge, settings
+from labkit.common.environment import importing
+from labkit.offload.twins import has_device
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+SOURCES = sorted((ROOT / "notebooks" / "source").glob("*.py"))
+
+each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+
+
+def cells(path, kind=None):
+    return [c for c in nbformat.read(path, as_version=4).cells if kind is None or c.cell_type == kind]
+
+
+def load_build():
+    """Return the build as a module."""
+    spec = importlib.util.spec_from_file_location("notebooks_build", ROOT / "notebooks" / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_imported_to_stay_is_spared_the_search_for_garbage():
+    before = gc.get_freeze_count()
+    with importing():
+        assert not gc.isenabled()
+        stays = [[] for _ in range(100)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() >= before + len(stays)
+    frozen = gc.get_freeze_count()
+    with pytest.raises(ImportError), importing():
+        import no_such_module  # noqa: F401
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen, "the search goes on as it was"
+    gc.disable()
+    try:
+        with importing():
+            pass
+        assert not gc.isenabled(), "the reader's choice"
+    finally:
+        gc.enable()
+
+
+@pytest.fixture(scope="module")
+def builder():
+    return load_build()
+
+
+def build(*arguments, cwd=ROOT):
+    return subprocess.run(
+        [sys.executable, "notebooks/build.py", *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_course_is_complete():
+    names = [p.stem for p in NOTEBOOKS]
+    assert names == [
+        "00_read_a_timeline",
+        "01_measure_a_naive_pipeline",
+        "02_overlap_with_prefetch",
+        "03_interleave_many_files",
+        "04_map_in_parallel",
+        "05_cache_what_is_expensive",
+        "06_vectorize_the_map",
+        "07_pack_into_tfrecords",
+        "08_offload_to_an_fpga",
+        "09_put_it_all_together",
+        "10_diagnose_the_patient",
+    ]
+    assert names == [p.stem for p in SOURCES]
+
+
+def test_the_front_page_lists_every_notebook_and_each_leads_to_the_next():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for path, following in zip(NOTEBOOKS, [*NOTEBOOKS[1:], None], strict=True):
+        assert f"(notebooks/{path.name})" in text
+        last = next(line for line in cells(path)[-1].source.splitlines()[::-1] if line)
+        assert last.startswith("**Next:**")
+        assert following is None or f"({following.name})" in last, f"{path.name} does not lead to {following.name}"
+
+
+def test_notebooks_agree_with_their_sources():
+    done = build("--check")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("fault", ["text", "count", "id", "extra", "tag"])
+def test_the_drift_check_notices(fault, tmp_path):
+    """The check itself must bite: each of these edits has to be found."""
+    for name in ("notebooks", "pyproject.toml"):
+        source, target = ROOT / name, tmp_path / name
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    path = tmp_path / "notebooks" / NOTEBOOKS[0].name
+    notebook = nbformat.read(path, as_version=4)
+    cell = next(c for c in notebook.cells if c.cell_type == "code")
+    if fault == "text":
+        cell.source += "\n# edited by hand"
+    elif fault == "count":
+        cell.execution_count = None
+    elif fault == "id":
+        cell.id = "another"
+    elif fault == "tag":
+        cell.metadata.tags = []
+    else:
+        notebook.cells.append(nbformat.v4.new_markdown_cell("one more"))
+    nbformat.write(notebook, path)
+    done = build("--check", "00", cwd=tmp_path)
+    assert done.returncode == 1
+    assert path.name in done.stderr
+
+
+@each
+def test_no_cell_passes_vacuously(path):
+    """nbval compares nothing for a cell without a count, and nothing for one that is told to ignore its output."""
+    code = cells(path, "code")
+    counts = [c.execution_count for c in code]
+    assert counts == list(range(1, len(code) + 1)), "every code cell ran, once, in order"
+    compared = [c for c in code if c.outputs and "nbval-ignore-output" not in c.metadata.get("tags", [])]
+    assert len(compared) >= 2, "at least some outputs are deterministic and compared"
+    for cell in code:
+        tags = set(cell.metadata.get("tags", []))
+        assert tags <= {"bootstrap", "nbval-ignore-output", "stub"}, f"{tags} would switch a check off"
+        assert not re.search(r"(?m)^#\s*NBVAL_(SKIP|IGNORE)", cell.source)
+        if "nbval-ignore-output" in tags:
+            assert cell.outputs, f"a cell without output hides nothing: drop the tag of\n{cell.source}"
+
+
+@each
+def test_what_nbval_compares_holds_no_measured_value(path):
+    for cell in cells(path, "code"):
+        if "nbval-ignore-output" in cell.metadata.get("tags", []):
+            continue
+        for output in cell.outputs:
+            shown = output.get("text") or str(output.get("data", {}).get("text/plain", ""))
+            assert not re.search(r"0x[0-9a-f]{6,}|\d\s?ms\b|images/s|/home/|/tmp/|/root/", shown), shown[:200]
+            assert "image/png" not in output.get("data", {}), "a picture of measurements is not comparable"
+
+
+BUILD_ALL = """
+import json, sys
+sys.path.insert(0, "notebooks")
+import build
+print(json.dumps({s.stem: [c.id for c in build.build(s).cells] for s in map(build.Path, sys.argv[1:])}))
+"""
+
+
+@pytest.fixture(scope="module")
+def built_ids():
+    """The ids that another process gives, by the name of the notebook."""
+    command = [sys.executable, "-c", BUILD_ALL, *map(str, SOURCES)]
+    return json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+
+
+@each
+def test_ids_are_there_unique_and_stable(path, built_ids):
+    ids = [c.id for c in cells(path)]
+    assert len(set(ids)) == len(ids)
+    assert ids[0] == "badge"
+    assert built_ids[path.stem] == ids
+
+
+@each
+def test_nothing_is_stored_that_breaks_elsewhere(path):
+    text = path.read_text(encoding="utf-8")
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert "widgets" not in notebook.metadata, "GitHub rejects widget metadata without state"
+    assert "application/vnd.jupyter.widget" not in text
+    assert path.stat().st_size <= 400_000, f"{path.stat().st_size:,} bytes"
+    assert not [o for c in cells(path, "code") for o in c.outputs if o.output_type == "error"]
+    assert not [o for c in cells(path, "code") for o in c.outputs if o.get("name") == "stderr"]
+
+
+@each
+def test_every_stored_picture_has_its_words(path):
+    """What nobody can see can be read: alternative text in the metadata, the numbers beside the picture."""
+    for cell in cells(path, "code"):
+        for output in cell.outputs:
+            data = output.get("data", {})
+            if "image/png" in data:
+                assert len(output.metadata["image/png"]["alt"]) > 20
+                assert len(data["text/plain"].splitlines()) > 1
+                assert "at 0x" not in data["text/plain"]
+
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def shown(builder, *outputs, kind="display_data", measured=False):
+    """Return what the build stores of a cell with these outputs."""
+    cell = nbformat.v4.new_code_cell("x", outputs=[nbformat.v4.new_output(kind, **o) for o in outputs])
+    cell.metadata.tags = ["nbval-ignore-output"] * measured
+    state = {"widgets": {"application/vnd.jupyter.widget-state+json": {"version_major": 2}}}
+    notebook = nbformat.v4.new_notebook(cells=[cell], metadata=state)
+    tidied = builder.tidy(notebook)
+    nbformat.validate(tidied)
+    assert "widget" not in builder.text(tidied), "GitHub and a trusting JupyterLab fail on what has no model"
+    return tidied.cells[0].outputs
+
+
+def test_of_a_widget_the_build_keeps_picture_alt_and_text(builder):
+    view = {"model_id": "0" * 32, "version_major": 2}
+    data = {VIEW: view, "image/png": "iVBORw0KGgo=", "text/plain": "Timeline\nbusy 40 %"}
+    metadata = {"image/png": {"alt": "a timeline"}, VIEW: {"colab": {"custom_widget_manager": {"url": "https://x"}}}}
+    for kind in ("display_data", "execute_result"):
+        (output,) = shown(builder, {"data": dict(data), "metadata": dict(metadata)}, kind=kind)
+        assert output.data.keys() == {"image/png", "text/plain"}
+        assert output.data["text/plain"] == data["text/plain"]
+        assert output.metadata == {"image/png": {"alt": "a timeline"}}
+
+
+def test_of_a_view_that_draws_itself_the_build_keeps_a_picture_with_its_words(builder):
+    page = "<div><img src='data:,'></div><script type='module'>draw()</script>"
+    data = {"text/html": page, "image/png": "iVBORw0KGgo=", "text/plain": "Timeline\nbusy 40 %"}
+    (output,) = shown(builder, {"data": dict(data), "metadata": {"image/png": {"alt": 'a <timeline> "40 %"'}}})
+    assert output.data.keys() == data.keys()
+    kept = output.data["text/html"]
+    assert "<script" not in kept
+    assert f'src="data:image/png;base64,{output.data["image/png"]}"' in kept
+    assert 'alt="a &lt;timeline&gt; &quot;40 %&quot;"' in kept
+    (alone,) = shown(
+        builder, {"data": {"image/png": "iVBORw0KGgo="}, "metadata": {"image/png": {"alt": "a chart"}}}, measured=True
+    )
+    assert 'alt="a chart"' in alone.data["text/html"], "a web page takes the words from the HTML only"
+    (table,) = shown(builder, {"data": {"text/html": "<table></table>", "text/plain": "t"}})
+    assert table.data["text/html"] == "<table></table>", "what runs no script stays as it is"
+
+
+@pytest.mark.parametrize("text", ["recording:  40%|████      | 8/20", "recording: 7step [00:02,  3.1step/s]"])
+def test_of_a_progress_bar_the_build_keeps_nothing(builder, text):
+    assert shown(builder, {"data": {VIEW: {"model_id": "1"}, "text/plain": text}}) == []
+    assert shown(builder, {"data": {"text/plain": text}}) == []
+
+
+def test_a_widget_without_a_picture_is_refused(builder):
+    """Of a slider alone a reader of the stored notebook would see nothing."""
+    with pytest.raises(ValueError, match=r"cell 0 shows 'IntSlider\(value=3\)', a widget without an image/png"):
+        shown(builder, {"data": {VIEW: {"model_id": "1"}, "text/plain": "IntSlider(value=3)"}})
+
+
+@each
+def test_the_badge_points_at_its_own_file(path):
+    repository, tag = settings(ROOT)
+    first = cells(path)[0]
+    assert first.source == badge(path.name, repository, tag)
+    assert f"/github/{repository}/blob/{tag}/notebooks/{path.name})" in first.source
+
+
+@each
+def test_the_bootstrap_installs_labkit_only_and_only_when_it_is_missing(path):
+    (cell,) = [c for c in cells(path, "code") if "bootstrap" in c.metadata.get("tags", [])]
+    assert cell == cells(path, "code")[0]
+    repository, tag = settings(ROOT)
+    assert cell.source.startswith("try:\n    import labkit\nexcept ImportError:")
+    wanted = f'-q "labkit[opencl] @ git+https://github.com/{repository}@{tag}"'
+    assert re.findall(r"pip install (.*)", cell.source) == [wanted]
+
+
+@each
+def test_the_anatomy_is_complete(path):
+    prose = "\n".join(c.source for c in cells(path, "markdown"))
+    for part in (
+        "**You will**",
+        "**You will learn**",
+        "**You need**",
+        "## Predict",
+        "## Build",
+        "## Run",
+        "## The timeline",
+        "## Explain",
+        "## Exercises",
+        "## Recap",
+        "## In practice",
+        "**Next:**",
+    ):
+        assert part in prose or (part == "## Build" and "## Naive is harder" in prose), f"{part} is missing"
+    title = re.search(r"(?m)^# (\w+)", prose)[1]
+    assert path.stem.split("_")[1].lower() == title.lower(), "title and file name begin with the same verb"
+    words = len(re.findall(r"\w+", re.sub(r"\[!\[.*", "", prose)))
+    assert 700 <= words <= 1_500, f"{words} words"
+    assert 20 <= len(cells(path)) <= 60
+    for cell in cells(path, "code"):
+        assert len(cell.source.splitlines()) <= 20, cell.source
+
+
+@each
+def test_exercises_are_registered_and_open_in_the_student_notebook(path):
+    number = path.stem[:2]
+    checked = re.findall(r'labkit\.check\("([\d.]+)"', "\n".join(c.source for c in cells(path, "code")))
+    assert checked == [n for n in grading.numbers() if n.startswith(f"{number}.")]
+    assert 2 <= len(checked) <= 3
+    for cell in cells(path, "code"):
+        if "labkit.check(" in cell.source:
+            assert "open" in cell.outputs[0]["data"]["text/plain"]
+
+
+def test_solved_notebooks_score_full_marks(tmp_path):
+    """The stub is gone, the solution is there, and every check passes on it."""
+    assert build("--solved", str(tmp_path)).returncode == 0
+    results, kernels = [], has_device()
+    for path in sorted(tmp_path.glob("*.ipynb")):
+        code = cells(path, "code")
+        assert not [c for c in code if "stub" in c.metadata.get("tags", [])]
+        # The solutions need nothing from the measured part of the notebook but TensorFlow.
+        import tensorflow as tf
+
+        space = {"tf": tf}
+        for cell in code:
+            if "solution" in cell.metadata.get("tags", []):
+                exec(cell.source, space)
+            elif found := re.search(r'labkit\.check\("([\d.]+)", (\w+)\)', cell.source):
+                results.append(asked(found[1], space[found[2]]))
+    assert [r.exercise for r in results] == list(grading.numbers())
+    on_a_device = set() if kernels else {"08.1", "08.2"}
+    assert all(r.passed for r in results if r.exercise not in on_a_device), results
+
+
+def test_no_solution_leaks_into_a_student_notebook():
+    for path in NOTEBOOKS:
+        assert "solution" not in {t for c in cells(path) for t in c.metadata.get("tags", [])}
+
+
+def test_a_solution_without_a_stub_is_refused(tmp_path):
+    source = tmp_path / "notebooks" / "source"
+    source.mkdir(parents=True)
+    shutil.copy(ROOT / "notebooks" / "build.py", source.parent)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (source / "00_x.py").write_text('# %% [markdown]\n# # X\n\n# %% tags=["solution"]\nx = 1\n')
+    done = build(cwd=tmp_path)
+    assert done.returncode != 0
+    assert "follows no stub cell" in done.stderr

@@ -1,0 +1,445 @@
+"""Faults that cost no time and ruin a training: each is planted and found, and healthy pipelines raise no alarm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.pipelines import checks
+
+SIDE, COUNT = 48, 96
+
+
+@pytest.fixture(scope="module")
+def data(album):
+    """Return 96 photos of 48×48 bytes, and their labels."""
+
+    def load(path, label):
+        image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+        return tf.cast(tf.image.resize(image, [SIDE, SIDE], antialias=True), tf.uint8), label
+
+    images, labels = zip(*album.take(COUNT).files().map(load).as_numpy_iterator(), strict=True)
+    return np.stack(images), np.array(labels)
+
+
+@pytest.fixture(scope="module")
+def reference(data):
+    return tf.data.Dataset.from_tensor_slices(data)
+
+
+def on_image(function):
+    return lambda image, label: (function(image), label)
+
+
+def to_float(image):
+    return tf.image.convert_image_dtype(image, tf.float32)
+
+
+def augment(image):
+    image = tf.image.random_flip_left_right(to_float(image))
+    image = tf.image.random_brightness(image, 32 / 255)
+    return tf.clip_by_value(tf.image.random_saturation(image, 0.5, 1.5), 0, 1)
+
+
+def rotate(image, degrees):
+    angle = tf.cast(degrees, tf.float32) * np.pi / 180
+    cos, sin, mid = tf.cos(angle), tf.sin(angle), (SIDE - 1) / 2
+    move = tf.stack([cos, -sin, mid - cos * mid + sin * mid, sin, cos, mid - sin * mid - cos * mid, 0.0, 0.0])
+    return tf.raw_ops.ImageProjectiveTransformV3(
+        images=to_float(image)[None], transforms=move[None], output_shape=[SIDE, SIDE], interpolation="BILINEAR",
+        fill_mode="REFLECT", fill_value=0.0,
+    )[0]  # fmt: skip
+
+
+def cut(image, top, left, size=14):
+    rows, columns = tf.range(SIDE)[:, None], tf.range(SIDE)[None]
+    hole = (rows >= top) & (rows < top + size) & (columns >= left) & (columns < left + size)
+    return tf.where(hole[..., None], 0.0, to_float(image))
+
+
+def random_cut(image):
+    top, left = tf.random.uniform([], 0, 30, tf.int32), tf.random.uniform([], 0, 30, tf.int32)
+    return cut(image, top, left)
+
+
+def crop(image):
+    padded = tf.pad(to_float(image), [[4, 4], [4, 4], [0, 0]], mode="REFLECT")
+    return tf.image.random_crop(padded, [SIDE, SIDE, 3])
+
+
+def faults(report):
+    return {finding.name for finding in report.faults}
+
+
+# -- healthy pipelines -------------------------------------------------------
+
+HEALTHY = {
+    "flip": lambda d: d.map(on_image(tf.image.random_flip_left_right)),
+    "all": lambda d: d.map(on_image(augment)),
+    "batched": lambda d: d.map(on_image(augment)).batch(32),
+    "shuffled": lambda d: d.shuffle(96).map(on_image(augment), num_parallel_calls=2).batch(20).prefetch(2),
+    "cached before": lambda d: d.cache().map(on_image(augment)),
+    "turned": lambda d: d.map(on_image(lambda x: rotate(x, tf.random.uniform([], -5, 5)))),
+    "cropped and turned": lambda d: d.map(on_image(lambda x: crop(rotate(x, tf.random.uniform([], -8, 8))))),
+    "cut": lambda d: d.map(on_image(random_cut)),
+    "crop, flip, turn, cut": lambda d: d.map(
+        on_image(
+            lambda x: random_cut(
+                rotate(tf.image.random_flip_left_right(crop(x)), tf.random.uniform([], -5, 5)),
+            )
+        )
+    ),
+    "normalised": lambda d: d.map(on_image(lambda x: (augment(x) - 0.45) / 0.22)),
+    "resized": lambda d: d.map(on_image(lambda x: tf.image.resize(augment(x), [32, 40]))),
+    "upside down": lambda d: d.map(on_image(lambda x: tf.image.random_flip_up_down(augment(x)))),
+    "dict": lambda d: d.map(lambda x, y: {"photo": augment(x), "label": y}),
+    "endless": lambda d: d.shuffle(96).repeat().map(on_image(augment)).batch(36),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_pipeline_raises_no_alarm(name, reference):
+    report = checks.inspect(HEALTHY[name](reference), reference, random=True)
+    assert report.ok, report
+    assert report["random"].status == report["finite"].status == report["blank"].status == "passed"
+
+
+def test_everything_that_can_be_checked_is_checked_on_a_healthy_pipeline(reference, data):
+    report = checks.inspect(
+        reference.map(on_image(augment)), reference, value_range=(0, 1), deterministic=True, labels=data[1]
+    )
+    assert [f.status for f in report.findings] == ["passed"] * 12, report
+
+
+def test_a_healthy_validation_pipeline_raises_no_alarm(reference):
+    plain = reference.map(on_image(to_float)).batch(40).cache()
+    report = checks.inspect(plain, reference, random=False, deterministic=True, value_range=(0, 1))
+    assert report.ok, report
+    assert {f.name for f in report.unchecked} == {"changed", "alike"}
+
+
+@given(batch=st.integers(1, 40), seed=st.integers(0, 99), epoch=st.sampled_from(["ends", "endless"]))
+@settings(max_examples=8, deadline=None)
+def test_batch_size_order_and_repeat_change_no_verdict(batch, seed, epoch):
+    images = np.random.default_rng(5).integers(0, 255, [24, 12, 12, 3], np.uint8)
+    reference = tf.data.Dataset.from_tensor_slices((images, np.arange(24)))
+    moved = reference.shuffle(24, seed=seed)
+    moved = (moved.repeat() if epoch == "endless" else moved).batch(batch)
+    report = checks.inspect(moved, reference, random=False)
+    assert report.ok, report
+    for name in ("once", "labels", "random", "colour"):
+        assert report[name].status == "passed", report
+    short = checks.inspect(reference.skip(1).shuffle(24).batch(batch), reference)
+    assert faults(short) == {"count", "once"}, short
+
+
+# -- faults, one by one ------------------------------------------------------
+
+
+def frozen_angle():
+    generator = np.random.default_rng(1)
+    return lambda image: rotate(image, 4 + 4 * generator.random())
+
+
+def constant_brightness():
+    generator = np.random.default_rng(1)
+    return lambda image: tf.clip_by_value(to_float(image) + 0.08 + 0.05 * generator.random(), 0, 1)
+
+
+def useless_cut(image):
+    random_cut(image)
+    return to_float(image)
+
+
+def wrap(image):
+    return image + tf.cast(tf.random.uniform([], 20, 100), tf.uint8)
+
+
+def at_seventh(then):
+    return lambda d: d.enumerate().map(lambda i, e: (then(i == 7, augment(e[0])), e[1]))
+
+
+FAULTS = {
+    "numpy frozen when traced": (lambda d: d.map(on_image(frozen_angle())), {"random", "alike"}),
+    "frozen turn, hidden behind random steps": (
+        lambda d: d.map(on_image(frozen_angle())).map(on_image(augment)),
+        {"alike"},
+    ),
+    "frozen turn after a random flip": (
+        lambda d: d.map(on_image(tf.image.random_flip_left_right)).map(on_image(frozen_angle())),
+        {"alike"},
+    ),
+    "frozen brightness": (lambda d: d.map(on_image(constant_brightness())), {"random", "alike"}),
+    "frozen patch": (lambda d: d.map(on_image(lambda x: cut(x, 10, 20))), {"random", "alike"}),
+    "cached augmentation": (lambda d: d.map(on_image(augment)).cache(), {"random"}),
+    "cached augmentation, batched": (lambda d: d.map(on_image(augment)).batch(32).cache(), {"random"}),
+    "result thrown away": (lambda d: d.map(on_image(useless_cut)), {"random", "changed"}),
+    "drop_remainder": (lambda d: d.map(on_image(augment)).batch(36, drop_remainder=True), {"count", "once"}),
+    "take after shuffle": (lambda d: d.shuffle(96).map(on_image(augment)).take(90), {"count", "once"}),
+    "filter": (lambda d: d.filter(lambda x, y: y != 0).map(on_image(augment)), {"count", "once"}),
+    "repeat before shuffle": (lambda d: d.repeat(3).shuffle(288, seed=1).take(96).map(on_image(augment)), {"once"}),
+    "overlapping parts": (lambda d: d.take(60).concatenate(d.skip(40)).map(on_image(augment)), {"count", "once"}),
+    "wrap-around": (lambda d: d.map(on_image(wrap)), {"overflow"}),
+    "wrap-around before float": (lambda d: d.map(on_image(lambda x: to_float(wrap(x)))), {"overflow"}),
+    "blue, green, red": (lambda d: d.map(on_image(lambda x: augment(x)[..., ::-1])), {"colour"}),
+    "not divided": (lambda d: d.map(on_image(lambda x: augment(x) * 255)), {"range"}),
+    "not clipped": (lambda d: d.map(on_image(lambda x: tf.image.random_brightness(to_float(x), 0.4))), {"range"}),
+    "divided twice": (lambda d: d.map(on_image(lambda x: augment(x) / 255)), {"blank"}),
+    "NaN": (at_seventh(lambda bad, x: tf.where(bad, np.nan, x)), {"finite", "blank"}),
+    "infinite": (at_seventh(lambda bad, x: x / tf.where(bad, 0.0, 1.0)), {"finite", "blank"}),
+    "black": (at_seventh(lambda bad, x: tf.where(bad, 0.0, x)), {"blank"}),
+    "all black": (lambda d: d.map(on_image(lambda x: to_float(x) * 0)), {"blank", "random"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_and_nothing_else_is_blamed(name, reference):
+    plant, expected = FAULTS[name]
+    claim = None if name.startswith("wrap-around") else (0, 1)
+    report = checks.inspect(plant(reference), reference, random=True, value_range=claim)
+    assert faults(report) == expected, report
+    assert not report.ok
+
+
+def test_labels_that_left_their_images_are_found(reference):
+    images, labels = reference.map(lambda x, y: x), reference.map(lambda x, y: y)
+    apart = tf.data.Dataset.zip(images.shuffle(96, seed=1), labels.shuffle(96, seed=2))
+    assert faults(checks.inspect(apart, reference)) == {"labels"}
+    moved = tf.data.Dataset.zip(images.map(augment), labels.skip(1).concatenate(labels.take(1)))
+    assert faults(checks.inspect(moved, reference)) == {"labels"}
+
+
+def test_labels_alone_show_loss_and_leave_the_pairing_open(reference, data):
+    report = checks.inspect(reference, labels=data[1])
+    assert (report["labels"].status, report["count"].status) == ("not checked", "passed")
+    assert "needs reference=" in report["labels"].text
+    swapped = reference.map(lambda x, y: (x, tf.where(y == 0, tf.constant(1, tf.int64), y)))
+    assert faults(checks.inspect(swapped, labels=data[1])) == {"labels"}
+
+
+def test_an_order_that_was_to_be_the_same_is_compared(reference):
+    shuffled = reference.map(on_image(augment)).shuffle(96)
+    report = checks.inspect(shuffled, reference, deterministic=True)
+    assert faults(report) == {"order"}
+    assert checks.inspect(shuffled, reference)["order"].status == "not checked"
+    fixed = reference.shuffle(96, seed=3, reshuffle_each_iteration=False).map(on_image(augment))
+    assert checks.inspect(fixed, reference, deterministic=True)["order"].status == "passed"
+    options = tf.data.Options()
+    options.deterministic = False
+    loose = checks.inspect(reference.with_options(options), deterministic=True)["order"]
+    assert (loose.status, "promises none" in loose.text) == ("not checked", True)
+
+
+def test_a_cached_augmentation_is_found_without_any_help(reference):
+    report = checks.inspect(reference.map(on_image(augment)).cache().batch(32))
+    assert faults(report) == {"random"}
+    assert "cache" in report["random"].text
+
+
+def test_random_pixels_where_none_should_be_are_found(reference):
+    assert faults(checks.inspect(reference.map(on_image(augment)), reference, random=False)) == {"random"}
+
+
+def test_a_seed_that_starts_over_each_epoch_is_found(reference):
+    same = reference.enumerate().map(
+        lambda i, e: (tf.image.stateless_random_brightness(to_float(e[0]), 0.1, [i, i]), e[1])
+    )
+    assert "random" in faults(checks.inspect(same, reference, random=True))
+
+
+def test_repeats_are_found_without_a_reference(reference):
+    report = checks.inspect(reference.take(10).concatenate(reference))
+    assert faults(report) == {"once"}
+    keyed = tf.data.Dataset.from_tensor_slices(
+        {"path": ["a", "b", "a"], "photo": np.random.default_rng(1).random([3, 9, 9, 3])}
+    )
+    assert faults(checks.inspect(keyed)) == {"once"}
+
+
+def test_keys_find_loss_whatever_happened_to_the_pixels(data):
+    images, labels = data
+    named = tf.data.Dataset.from_tensor_slices({"id": np.arange(COUNT), "photo": images, "label": labels})
+    noise = named.map(lambda e: e | {"photo": tf.random.uniform([SIDE, SIDE, 3])})
+    report = checks.inspect(noise.skip(3), named, key="id")
+    assert faults(report) == {"count", "once"}
+    assert "3 of 96" in report["once"].text
+    assert checks.inspect(noise, named, key="id")["once"].status == "passed"
+
+
+def test_errors_that_are_ignored_are_losses(reference):
+    def fragile(i, element):
+        with tf.control_dependencies([tf.debugging.assert_none_equal(i % 10, tf.constant(3, tf.int64))]):
+            return tf.identity(element[0]), element[1]
+
+    lossy = reference.enumerate().map(fragile).ignore_errors(log_warning=False)
+    report = checks.inspect(lossy, reference)
+    assert faults(report) == {"count", "once"}
+    assert "ignore_errors" in report["count"].text
+
+
+# -- honesty -----------------------------------------------------------------
+
+
+def test_what_could_not_be_checked_says_why_and_never_passes(reference):
+    report = checks.inspect(reference)
+    for name in ("count", "once", "labels", "overflow", "colour", "changed", "alike", "random", "range", "order"):
+        assert report[name].status == "not checked", report
+        assert report[name] not in report.passed
+    for name in ("overflow", "colour", "changed", "alike"):
+        assert "needs reference=" in report[name].text
+    assert len(report.passed) + len(report.faults) + len(report.unchecked) == len(report.findings)
+
+
+def test_images_nobody_can_recognise_lead_to_no_conclusion(reference):
+    noise = reference.map(lambda x, y: (tf.random.uniform([SIDE, SIDE, 3]), y))
+    report = checks.inspect(noise, reference, random=True)
+    assert not report.faults, report
+    for name in ("once", "labels", "overflow", "alike", "colour"):
+        assert report[name].status == "not checked", report
+
+
+def test_grey_images_have_no_order_of_colours(reference):
+    grey = reference.map(on_image(tf.image.rgb_to_grayscale))
+    assert checks.inspect(grey, grey)["colour"].status == "not checked"
+    tripled = grey.map(on_image(tf.image.grayscale_to_rgb))
+    assert checks.inspect(tripled, tripled)["colour"].status == "not checked"
+
+
+def test_part_of_an_epoch_proves_no_loss(reference):
+    report = checks.inspect(reference.map(on_image(augment)).batch(8), reference, steps=3)
+    assert not report.faults, report
+    assert report["count"].status == report["once"].status == "not checked"
+    assert report["random"].status == "passed"
+
+
+def test_an_empty_dataset_is_a_fault(reference):
+    assert faults(checks.inspect(reference.take(0))) == {"count"}
+    assert "count" in faults(checks.inspect(reference.take(0), reference, random=True))
+
+
+# -- any dataset -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("made", "batched", "image"),
+    [
+        (lambda: tf.data.Dataset.from_tensor_slices(np.zeros([5, 9, 9, 3], np.uint8)), False, 0),
+        (lambda: tf.data.Dataset.from_tensor_slices(np.zeros([6, 9, 9, 3], np.float32)).batch(2), True, 0),
+        (lambda: tf.data.Dataset.from_tensor_slices(np.zeros([5, 28, 28], np.uint8)), False, 0),
+        (lambda: tf.data.Dataset.from_tensor_slices((np.zeros([6, 28, 28]), np.arange(6))).batch(2), True, 0),
+        (lambda: tf.data.Dataset.from_tensor_slices({"y": np.arange(6), "z": np.zeros([6, 9, 9, 1])}), False, 1),
+        (lambda: tf.data.Dataset.range(9), False, None),
+        (lambda: tf.data.Dataset.range(9).batch(4), True, None),
+        (lambda: tf.data.Dataset.from_tensor_slices(["a", "b"]), False, None),
+        (lambda: tf.data.Dataset.from_tensor_slices((np.zeros([6, 2]), np.arange(6))), False, None),
+    ],
+)
+def test_the_layout_is_read_from_the_shapes(made, batched, image):
+    from labkit.pipelines.checks import fingerprints
+
+    found = fingerprints.layout(made(), None, None, None, None, "dataset")
+    assert (found.batched, found.image) == (batched, image)
+    assert isinstance(checks.inspect(made(), made()), checks.Report)
+
+
+def test_elements_without_images_are_counted_all_the_same():
+    numbers = tf.data.Dataset.range(50)
+    assert checks.inspect(numbers.shuffle(50).batch(7), numbers).ok
+    assert faults(checks.inspect(numbers.batch(7, drop_remainder=True), numbers)) == {"count", "once"}
+    twice = tf.data.Dataset.from_tensor_slices([0, 0, 1, 2])
+    assert checks.inspect(twice, twice)["once"].status == "passed"
+    assert checks.inspect(twice)["once"].status == "not checked"
+    assert faults(checks.inspect(twice.take(1).concatenate(twice).skip(1).take(3), twice)) == {"count", "once"}
+    assert "image=" in checks.inspect(numbers)["finite"].text
+
+
+def test_ragged_batches_are_taken_apart(album):
+    photos = album.take(12).files().map(lambda path, y: (tf.io.decode_jpeg(tf.io.read_file(path), channels=3), y))
+    report = checks.inspect(photos.ragged_batch(5), photos, random=False)
+    assert report.ok, report
+    assert report["once"].status == report["labels"].status == "passed"
+
+
+def test_an_endless_dataset_needs_a_length(reference):
+    endless = reference.map(on_image(augment)).repeat().batch(36)
+    with pytest.raises(ValueError, match=r"never ends .*steps=, count=, or reference="):
+        checks.inspect(endless)
+    assert checks.inspect(endless, count=COUNT)["random"].status == "passed"
+    assert checks.inspect(endless, steps=2)["random"].status == "passed"
+    frozen = reference.map(on_image(augment)).cache().repeat().batch(36)
+    assert faults(checks.inspect(frozen, count=COUNT)) == {"random"}
+    lost = reference.skip(5).repeat()
+    assert "once" in faults(checks.inspect(lost, reference))
+
+
+def test_one_augmentation_is_looked_at_alone(data):
+    image = data[0][3]
+    frozen = checks.probe(frozen_angle(), image)
+    assert {"alike", "random"} <= faults(frozen)
+    assert {"changed", "random"} <= faults(checks.probe(useless_cut, image))
+    assert checks.probe(random_cut, image).ok
+    assert checks.probe(on_image(augment), (image, 3)).ok
+    with pytest.raises(ValueError, match="times is 2; allowed: a whole number of 8 or more"):
+        checks.probe(augment, image, times=2)
+
+
+def test_memory_stays_small_whatever_the_images(reference):
+    import tracemalloc
+
+    from labkit.pipelines.checks import fingerprints
+
+    big = tf.data.Dataset.range(600).map(lambda i: tf.fill([200, 200, 3], tf.cast(i, tf.float32)))
+    found = fingerprints.layout(big, None, None, None, None, "big")
+    fingerprints.read(big.take(2), found, epochs=1, count=None, steps=None, what="big")
+    tracemalloc.start()
+    fingerprints.read(big, found, epochs=1, count=None, steps=None, what="big")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8e6 < 600 * 200 * 200 * 3
+
+
+# -- the report --------------------------------------------------------------
+
+
+def test_a_report_is_the_same_text_every_time(reference):
+    made = [repr(checks.inspect(reference.map(on_image(augment)).cache(), reference, name="mine")) for _ in range(2)]
+    assert made[0] == made[1]
+    lines = made[0].splitlines()
+    assert lines[0] == "mine: 1 fault, 9 passed, 2 not checked"
+    assert len(lines) == 13
+    assert all(line.startswith(("  ✓ ", "  ✗ ", "  – ")) for line in lines[1:])
+    assert "0x" not in made[0]
+
+
+def test_a_report_is_safe_html_and_names_its_checks(reference):
+    report = checks.inspect(reference, name="<b>")
+    assert "&lt;b&gt;" in report._repr_html_()
+    assert report._repr_html_().count("<tr>") == 12
+    with pytest.raises(KeyError, match="no check 'colur'; there are: count, once"):
+        report["colur"]
+
+
+def test_bad_input_is_one_sentence(reference):
+    for arguments, text in [
+        ({"dataset": [1]}, "dataset is a list; allowed: a tf.data.Dataset"),
+        ({"reference": 3}, "reference is a int; allowed: a tf.data.Dataset"),
+    ]:
+        with pytest.raises(TypeError, match=text):
+            checks.inspect(**{"dataset": reference} | arguments)
+    for arguments, text in [
+        ({"steps": 0}, "steps is 0; allowed: a whole number of 1 or more"),
+        ({"count": 1.5}, "count is 1.5; allowed: a whole number of 0 or more"),
+        ({"value_range": (1, 0)}, r"value_range is \(1, 0\); allowed: two numbers"),
+        ({"image": "photo"}, "image is 'photo'; dataset has the components 0, 1"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            checks.inspect(reference, **arguments)
+
+
+def test_a_broken_pipeline_says_itself_what_is_wrong(reference):
+    broken = reference.map(lambda x, y: (tf.io.decode_jpeg("no jpeg"), y))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        checks.inspect(broken)

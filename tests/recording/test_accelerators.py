@@ -1,0 +1,204 @@
+"""Accelerators: a modelled step lasts what it says and burns no CPU; a real one really trains."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.recording import accelerators
+
+
+def batch_of(n, side=4):
+    return np.zeros((n, side, side, 3), np.float32), np.arange(n) % 10
+
+
+@pytest.mark.parametrize(
+    ("preset", "images", "seconds"), [("V100", 64, 0.195), ("A100", 400, 0.435), ("H100", 400, 0.224)]
+)
+def test_presets_give_the_published_step_at_the_published_batch_size(preset, images, seconds):
+    assert accelerators.modelled(preset).step_ns(images) == round(seconds * 1e9)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(accelerators.PRESETS)), st.integers(1, 4096), st.integers(1, 4096))
+def test_a_preset_is_linear_in_the_batch_size(preset, a, b):
+    model = accelerators.modelled(preset)
+    assert abs(model.step_ns(a) + model.step_ns(b) - model.step_ns(a + b)) <= 2
+
+
+@settings(deadline=None)
+@given(st.integers(1, 4096))
+def test_step_ms_is_the_same_for_every_batch_size(n):
+    assert accelerators.modelled(step_ms=60).step_ns(n) == 60_000_000
+
+
+def test_a_modelled_step_lasts_at_least_its_time_and_leaves_the_cpu_free():
+    model = accelerators.modelled(step_ms=40)
+    batch = batch_of(8)
+    wall, cpu = time.perf_counter_ns(), time.process_time_ns()
+    for _ in range(10):
+        model.step(batch)
+    wall, cpu = time.perf_counter_ns() - wall, time.process_time_ns() - cpu
+    assert wall >= 10 * model.step_ns(8)
+    assert cpu < 0.05 * wall
+
+
+def test_the_step_follows_the_batch_size_of_any_structure():
+    import tensorflow as tf
+
+    model = accelerators.modelled(images_per_s=1000)
+    images, labels = batch_of(5)
+    ragged = tf.ragged.constant([[1], [2, 3], [], [4], [5]])
+    for batch in (
+        images,
+        tf.constant(images),
+        (images, labels),
+        [images, labels],
+        {"image": images, "label": labels},
+        {"a": {"b": (images,)}, "c": labels},
+        (ragged, labels),
+        ragged,
+        (None, images),
+        tf.sparse.from_dense(images[..., 0, 0]),
+    ):
+        start = time.perf_counter_ns()
+        model.step(batch)
+        assert time.perf_counter_ns() - start >= model.step_ns(5)
+
+
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, -math.inf, True, "60", None, [60], np.bool_(True), 1e12])
+@pytest.mark.parametrize("argument", ["step_ms", "images_per_s"])
+def test_a_step_time_that_makes_no_sense_is_refused(argument, value):
+    with pytest.raises(ValueError, match=r"exactly one|allowed") as caught:
+        accelerators.modelled(**{argument: value})
+    assert argument in str(caught.value)
+
+
+def test_numpy_numbers_are_numbers():
+    assert accelerators.modelled(step_ms=np.float32(2)).step_ns(1) == 2_000_000
+    assert accelerators.modelled(step_ms=np.int64(2)).step_ns(np.int32(7)) == 2_000_000
+
+
+@pytest.mark.parametrize("preset", ["K80", "", 60, True, ["V100"]])
+def test_an_unknown_preset_is_named_with_those_that_exist(preset):
+    with pytest.raises(ValueError, match="V100, A100, H100") as caught:
+        accelerators.modelled(preset)
+    assert repr(preset) in str(caught.value)
+
+
+@pytest.mark.parametrize("given_", [{}, {"preset": "V100", "step_ms": 3}, {"step_ms": 3, "images_per_s": 3}])
+def test_exactly_one_time_has_to_be_given(given_):
+    with pytest.raises(ValueError, match="exactly one of preset, step_ms and images_per_s"):
+        accelerators.modelled(**given_)
+
+
+@pytest.mark.parametrize("size", [0, -3, 2.5, True, None, "8"])
+def test_a_batch_size_that_is_no_count_is_refused(size):
+    with pytest.raises(ValueError, match="batch_size is"):
+        accelerators.modelled("V100").step_ns(size)
+
+
+def test_an_element_that_was_not_batched_is_refused():
+    with pytest.raises(ValueError, match="batch the dataset"):
+        accelerators.modelled("V100").step((np.float32(1), np.int64(2)))
+
+
+def test_a_description_is_one_line_with_kind_and_source():
+    for model in (
+        accelerators.modelled("V100"),
+        accelerators.modelled(step_ms=60),
+        accelerators.modelled(images_per_s=900, name="mine"),
+    ):
+        line = model.describe()
+        assert line.startswith("modelled ")
+        assert model.name in line
+        assert model.source in line
+        assert "\n" not in line
+        assert " at 0x" not in repr(model)
+        assert model.kind == "modelled"
+
+
+def test_a_real_step_changes_the_weights_and_traces_once_per_shape():
+    real = accelerators.real(classes=10)
+    assert real.step_ns(8) is None
+    real.prepare(batch_of(8, side=32))
+    traces = real.model.train_function
+    before = [v.numpy().copy() for v in real.model.trainable_variables]
+    real.step(batch_of(8, side=32))
+    real.step(batch_of(8, side=32))
+    assert real.model.train_function is traces
+    assert real.model.optimizer.iterations.numpy() == 3
+    assert any(not np.array_equal(a, b.numpy()) for a, b in zip(before, real.model.trainable_variables, strict=True))
+    real.step(batch_of(3, side=32))
+    assert real.model.optimizer.iterations.numpy() == 5
+    assert "real small_network" in real.describe()
+    assert " at 0x" not in repr(real)
+
+
+def test_a_real_step_takes_the_usual_forms_of_a_batch():
+    import tensorflow as tf
+
+    real = accelerators.real(classes=10)
+    images, labels = batch_of(4, side=32)
+    for batch in (
+        (images, labels),
+        {"image": images, "label": labels},
+        (tf.constant(images), tf.constant(labels)),
+        ((images * 255).astype(np.uint8), labels),
+        (images[..., :1].repeat(3, axis=-1), labels.astype(np.uint8)),
+    ):
+        real.step(batch)
+        assert all(np.isfinite(v.numpy()).all() for v in real.model.variables)
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        (np.zeros((4, 32, 32, 3), np.float32), "images, labels"),
+        ({"x": np.zeros(3)}, "'image' and 'label', got x"),
+        ((np.zeros((4, 32, 32)), np.zeros(4, int)), "images have shape"),
+        ((np.zeros((4, 32, 32, 3)), np.zeros(4)), "one integer per image"),
+        ((np.zeros((4, 32, 32, 3)), np.full(4, 10)), r"allowed: 0\.\.9"),
+        ((np.zeros((4, 32, 32, 3)), np.full(4, -1)), r"allowed: 0\.\.9"),
+    ],
+)
+def test_a_batch_that_cannot_be_trained_on_is_one_sentence(batch, words):
+    with pytest.raises(ValueError, match=words):
+        accelerators.real(classes=10).step(batch)
+
+
+def test_a_model_of_the_readers_own_is_used_as_it_is():
+    import keras
+
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1)], name="mine")
+    with pytest.raises(ValueError, match="'mine' is not compiled"):
+        accelerators.real(model)
+    model.compile(optimizer="sgd", loss="mse")
+    real = accelerators.real(model)
+    real.step((np.ones((4, 3), np.float32), np.ones((4, 1), np.float32)))
+    assert real.name == "mine"
+    with pytest.raises(ValueError, match="'mine' cannot train on this batch"):
+        real.step((np.ones((4, 5), np.float32), np.ones((4, 1), np.float32)))
+
+
+@pytest.mark.parametrize("wrong", ["resnet", 3, object])
+def test_something_that_is_no_model_is_refused(wrong):
+    with pytest.raises(ValueError, match="a compiled keras"):
+        accelerators.real(wrong)
+
+
+@pytest.mark.parametrize("size", [0, -1, (32,), (32, 0), "big", 2.5, True])
+def test_an_image_size_that_is_none_is_refused(size):
+    with pytest.raises(ValueError, match="image_size is"):
+        accelerators.real(image_size=size)
+
+
+def test_an_image_size_is_kept_to():
+    real = accelerators.real(image_size=32)
+    with pytest.raises(ValueError, match=r"images are \(16, 16\); image_size asked for \(32, 32\)"):
+        real.step(batch_of(2, side=16))

@@ -1,0 +1,302 @@
+"""Measures: figures follow from the spans, and no verdict without equal work and an effect above the noise."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.recording import measures
+from labkit.recording.measures import NO_DIFFERENCE, Measures, UnequalWork, compare_rates
+from labkit.timeline.trace import Span, Trace
+
+MS = 1_000_000
+T0 = 1_700_000_000 * 10**9
+WORK = {
+    "steps": 10, "images": 320, "batch_sizes": {"32": 10}, "components": [], "sources": None,
+    "labels": {"digest": "1", "count": 320, "histogram": None}, "order": "fixed", "selects": False,
+}  # fmt: skip
+
+
+def run(step_ms=40.0, wait_ms=10.0, steps=10, batch=32, work=None, kernels=None, **meta):
+    """Build a trace of `steps` equal steps."""
+    spans, at = [], T0
+    for i in range(steps):
+        wait, step = round(wait_ms * MS), round(step_ms * MS)
+        spans.append(Span("consumer", "wait for batch", "wait", at, wait, i))
+        spans.append(Span("consumer", "train step", "train", at + wait, step, i))
+        for offset, length in kernels or ():
+            spans.append(Span("GPU", "conv", "kernel", at + wait + round(offset * MS), round(length * MS), i))
+        at += wait + step
+    meta = {"origin": "measured", "images": steps * batch, "batch_size": batch, "warmup": 2, "work": work} | meta
+    meta.setdefault("window_ns", [T0, at])
+    return Trace.from_spans(spans, {"consumer": "consumer", "GPU": "device"}, **meta)
+
+
+@settings(deadline=None)
+@given(st.floats(1, 100), st.floats(0, 100), st.integers(1, 30), st.integers(1, 64))
+def test_figures_are_those_of_the_spans(step_ms, wait_ms, steps, batch):
+    found = measures.of(run(step_ms, wait_ms, steps, batch))
+    assert found.images == steps * batch
+    assert found.steps == steps
+    assert found.train_ms == pytest.approx(step_ms, abs=1e-5)
+    assert found.step_ms == pytest.approx(step_ms + wait_ms, abs=1e-5)
+    assert found.wait_ms == pytest.approx(wait_ms, abs=1e-5)
+    assert found.busy == pytest.approx(step_ms / (step_ms + wait_ms), abs=1e-5)
+    assert found.images_per_s * found.seconds == pytest.approx(found.images)
+    assert found.seconds * 1e3 == pytest.approx(steps * (step_ms + wait_ms), rel=1e-5)
+
+
+def test_the_first_batch_is_apart_from_the_steady_state():
+    slow_start = run(first_batch_ns=700 * MS)
+    assert measures.of(slow_start).first_batch_ms == 700
+    assert measures.of(slow_start).images_per_s == measures.of(run()).images_per_s
+    assert measures.of(run()).first_batch_ms is None
+
+
+def test_a_window_without_warm_up_leaves_its_first_step_out():
+    found = measures.of(run(steps=10, warmup=0))
+    assert (found.steps, found.images) == (9, 288)
+    assert found.images_per_s == pytest.approx(32 / 0.050)
+    assert measures.of(run(steps=1, warmup=0)).steps == 1
+
+
+def test_a_real_accelerator_is_busy_while_its_kernels_run():
+    kernels = [(0, 10), (5, 10), (25, 5)]  # two overlap: 20 of 50 ms
+    assert measures.of(run(kernels=kernels, accelerator={"kind": "real"})).busy == pytest.approx(0.4)
+    assert measures.of(run(kernels=kernels, accelerator={"kind": "modelled"})).busy == pytest.approx(0.8)
+    assert measures.of(run(accelerator={"kind": "real"})).busy == pytest.approx(0.8)
+
+
+def test_a_trace_that_says_too_little_is_refused():
+    with pytest.raises(ValueError, match="no train step"):
+        measures.of(run(steps=0))
+    with pytest.raises(ValueError, match="how many images"):
+        measures.of(run(images=None, batch_size=None))
+
+
+# -- verdicts ------------------------------------------------------------------
+
+
+def draws(rng, rate, noise, rounds=5):
+    return rate * np.exp(rng.normal(0, noise, rounds))
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.1, 0.3])
+def test_equal_pipelines_are_called_equal(noise):
+    rng = np.random.default_rng(1)
+    verdicts = [compare_rates(draws(rng, 300, noise), draws(rng, 300, noise)).verdict for _ in range(300)]
+    assert verdicts.count(NO_DIFFERENCE) >= 0.94 * 300
+
+
+def test_a_true_difference_of_one_half_is_found_in_ten_percent_noise():
+    rng = np.random.default_rng(2)
+    verdicts = [compare_rates(draws(rng, 450, 0.1), draws(rng, 300, 0.1)).verdict for _ in range(300)]
+    assert verdicts.count("faster") >= 0.95 * 300
+    assert "slower" not in verdicts
+
+
+def test_drift_of_the_machine_cancels_in_interleaved_rounds():
+    rng = np.random.default_rng(3)
+    found = 0
+    for _ in range(100):
+        drift = np.exp(rng.normal(0, 0.25, 5))
+        result = compare_rates(draws(rng, 390, 0.03) * drift, draws(rng, 300, 0.03) * drift)
+        found += result.verdict == "faster"
+    assert found >= 95
+
+
+@pytest.mark.parametrize("factor", [0.05, 0.3, 3, 20])
+@pytest.mark.parametrize("rounds", [3, 5, 9, 20])
+def test_a_wild_round_never_turns_a_verdict_round(factor, rounds):
+    rng = np.random.default_rng(4)
+    for _ in range(100):
+        fast, slow = draws(rng, 450, 0.05, rounds), draws(rng, 300, 0.05, rounds)
+        fast[rng.integers(rounds)] *= factor
+        result = compare_rates(fast, slow)
+        assert result.verdict in ("faster", NO_DIFFERENCE)
+        assert result.low <= result.median <= result.high
+        mirrored = compare_rates(slow, fast)
+        assert mirrored.verdict in ("slower", NO_DIFFERENCE)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=2, max_size=12), st.booleans())
+def test_swapping_the_two_inverts_the_speed_up(pairs, paired):
+    a, b = zip(*pairs, strict=True)
+    there, back = compare_rates(a, b, paired=paired), compare_rates(b, a, paired=paired)
+    assert there.median * back.median == pytest.approx(1)
+    assert there.low * back.high == pytest.approx(1)
+    assert {there.verdict, back.verdict} in ({NO_DIFFERENCE}, {"faster", "slower"})
+
+
+def test_the_interval_holds_the_median_even_where_the_mean_is_far_from_it():
+    result = compare_rates([300] * 7 + [600] * 5, [300] * 12)
+    assert result.low <= result.median == 1 <= result.high
+    assert result.verdict == NO_DIFFERENCE
+
+
+def test_one_repeat_has_no_verdict():
+    result = compare_rates([600], [300])
+    assert result.verdict == "one repeat has no spread: no verdict"
+    assert math.isnan(result.low)
+    assert str(result) == "2.00× one repeat has no spread: no verdict"
+
+
+def test_without_any_noise_only_an_effect_that_can_be_seen_counts():
+    assert compare_rates([300] * 5, [300] * 5).verdict == NO_DIFFERENCE
+    assert compare_rates([300.001] * 5, [300] * 5).verdict == NO_DIFFERENCE
+    assert compare_rates([330] * 5, [300] * 5).verdict == "faster"
+    assert compare_rates([330] * 5, [300] * 5, paired=False).verdict == "faster"
+    assert compare_rates([270] * 5, [300] * 5).verdict == "slower"
+
+
+@pytest.mark.parametrize("rates", [[], [0.0], [-1.0], [math.nan], [math.inf]])
+def test_rates_that_make_no_sense_are_refused(rates):
+    with pytest.raises(ValueError, match="rates are"):
+        compare_rates(rates, [1.0])
+
+
+# -- the table -------------------------------------------------------------------
+
+
+def rounds(rate, count=5, noise=0.02, seed=0, **keywords):
+    """Return traces of `count` rounds at about `rate` images per second."""
+    rng = np.random.default_rng(seed)
+    periods = [32e3 / (rate * math.exp(rng.normal(0, noise))) for _ in range(count)]
+    return [run(step_ms=p * 0.6, wait_ms=p * 0.4, work=keywords.get("work", WORK), **{
+        k: v for k, v in keywords.items() if k != "work"
+    }) for p in periods]  # fmt: skip
+
+
+def test_the_table_shows_medians_spread_and_a_verdict_for_equal_work():
+    v100 = {"kind": "modelled", "describe": "modelled V100"}
+    table = Measures.from_traces(
+        {
+            "naive": rounds(300, seed=1, first_batch_ns=800 * MS, accelerator=v100),
+            "prefetch": rounds(600, seed=2, accelerator=v100),
+            "same": rounds(300, seed=3, accelerator=v100),
+        }
+    )
+    lines = str(table).splitlines()
+    assert "speed-up over naive" in lines[0]
+    assert "reference" in lines[2]
+    assert "faster" in lines[3]
+    assert lines[3].endswith("yes")
+    assert NO_DIFFERENCE in lines[4]
+    assert "800" in lines[2]
+    assert "?" in lines[3]
+    assert "modelled V100" in str(table)
+    assert "runs are measured" in str(table)
+    assert repr(table) == str(table)
+
+
+def test_columns_line_up():
+    lines = str(Measures.from_traces({"a": rounds(300), "a much longer name": rounds(31_000, seed=5)})).splitlines()
+    rule = lines[1]
+    gaps = [i for i, character in enumerate(rule) if character == " "]
+    assert len(rule.split()) == 9
+    for line in (lines[0], *lines[2:4]):
+        assert {line.ljust(len(rule))[i] for i in gaps} == {" "}
+
+
+def test_the_notebook_shows_the_same_cells_and_escapes_names():
+    table = Measures.from_traces({"<naive>": rounds(300), "fast & good": rounds(600)})
+    html = table._repr_html_()
+    assert "&lt;naive&gt;" in html
+    assert "fast &amp; good" in html
+    assert "<naive>" not in html
+    assert table.speedup("fast & good").ratio in html.replace("&#8288;", "")
+    assert "color" not in html
+
+
+def test_unequal_work_is_not_compared():
+    table = Measures.from_traces({"naive": rounds(300), "half": rounds(600, work=WORK | {"images": 160})})
+    with pytest.raises(UnequalWork, match="half and naive are not comparable: different counts"):
+        table.speedup("half")
+    text = str(table)
+    assert "not comparable" in text
+    assert "half is not comparable with naive: different counts: 160 images" in text
+    assert "faster" not in text
+
+
+def test_one_unequal_round_is_enough():
+    runs = rounds(600)
+    runs[3].meta["work"] = WORK | {"images": 160}
+    assert Measures.from_traces({"naive": rounds(300), "other": runs}).equal_work("other") == "no"
+
+
+def test_work_that_nothing_identifies_is_said_to_be_counted_only():
+    anonymous = WORK | {"labels": None}
+    table = Measures.from_traces({"a": rounds(300, work=anonymous), "b": rounds(600, work=anonymous)})
+    assert table.equal_work("b") == "counts only"
+    assert "counts only: nothing in the batches" in str(table)
+
+
+def test_work_that_was_not_recorded_is_not_called_equal():
+    table = Measures.from_traces({"a": rounds(300, work=None), "b": rounds(600, work=None)})
+    assert table.equal_work("b") == "not recorded"
+
+
+def test_a_note_of_the_profiler_is_passed_on():
+    table = Measures.from_traces({"tiny": rounds(300, profiler={"note": "the profiler itself distorts this run"})})
+    assert "tiny: the profiler itself distorts this run" in str(table)
+
+
+def test_the_median_trace_is_kept_and_no_other():
+    runs = rounds(300, count=5, noise=0.2)
+    table = Measures.from_traces({"a": runs})
+    rates = sorted(m.images_per_s for m in table["a"])
+    assert measures.of(table.trace("a")).images_per_s == rates[2]
+    assert sum(table.trace("a") is t for t in runs) == 1
+    assert list(table._traces) == ["a"]
+
+
+def test_repeats_of_separate_recordings_are_compared_unpaired():
+    def recorded(rate, seed):
+        runs = rounds(rate, seed=seed)
+        runs[0].meta["repeats"] = [vars(measures.of(t)) for t in runs]
+        return runs[0]
+
+    table = Measures.from_traces({"a": recorded(300, 1), "b": recorded(450, 2)})
+    assert not table.interleaved
+    assert len(table["a"]) == 5
+    assert table.speedup("b").verdict == "faster"
+    assert "one after the other" in str(table)
+
+
+def test_measures_are_a_mapping_in_the_order_given():
+    table = Measures.from_traces({"z": rounds(300), "a": rounds(400), "m": rounds(500)})
+    assert list(table) == ["z", "a", "m"]
+    assert table.speedup("a", over="m").median < 1
+    assert table.speedup("z").median == 1
+    with pytest.raises(KeyError, match="no pipeline is called 'b'"):
+        table.trace("b")
+
+
+@pytest.mark.parametrize("traces", [{}, {"a": []}])
+def test_measures_of_nothing_are_refused(traces):
+    with pytest.raises(ValueError, match=r"no trace|at least one"):
+        Measures.from_traces(traces)
+
+
+def test_interleaved_rounds_must_pair_up():
+    with pytest.raises(ValueError, match="differ in number"):
+        Measures.from_traces({"a": rounds(300, count=3), "b": rounds(300, count=4)})
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_measures_are_saved_as_plain_json(tmp_path, count):
+    table = Measures.from_traces({
+        "a": rounds(300, count), "b": rounds(600, count), "c": rounds(600, count, work=WORK | {"images": 1}),
+    })  # fmt: skip
+    found = json.loads(table.save(tmp_path / "measures.json").read_text())
+    assert found["reference"] == "a"
+    assert found["pipelines"]["c"]["speedup"] is None
+    assert "different counts" in found["pipelines"]["c"]["not_comparable"]
+    assert found["pipelines"]["b"]["speedup"]["rounds"] == count
+    assert len(found["pipelines"]["b"]["rounds"]) == count

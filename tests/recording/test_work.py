@@ -1,0 +1,265 @@
+"""The equal-work tally: the same images in any order agree, anything else is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.recording.work import Tally, agreement, count_images, difference
+
+LABELS = np.random.default_rng(3).integers(0, 10, 64)
+PATHS = [f"/photos/{i:03d}.jpg" for i in range(64)]
+
+
+def pixels(path, label):
+    return tf.random.uniform((8, 8, 3)), label
+
+
+def photos(paths=PATHS, labels=LABELS):
+    return tf.data.Dataset.from_tensor_slices((list(paths), list(labels)))
+
+
+def work(dataset, steps=None):
+    tally = Tally(dataset)
+    for batch in dataset.take(steps) if steps else dataset:
+        tally.add(batch)
+    return tally.work()
+
+
+def test_augmented_pixels_do_not_matter():
+    a, b = (work(photos().map(pixels).batch(8)) for _ in range(2))
+    assert difference(a, b) is None
+    assert agreement(a, b) == "yes"
+    assert a["identity"] == "labels and source files"
+
+
+@settings(deadline=None)
+@given(st.permutations(range(64)))
+def test_a_tally_does_not_depend_on_the_order_of_the_images(order):
+    one, other = Tally(), Tally()
+    for i in range(0, 64, 16):
+        one.add((np.zeros((16, 8, 8, 3), np.float32), LABELS[i : i + 16]))
+        other.add((np.zeros((16, 8, 8, 3), np.float32), LABELS[list(order[i : i + 16])]))
+    assert one.work() == other.work()
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=8, max_size=8), st.lists(st.integers(0, 9), min_size=8, max_size=8))
+def test_two_label_sets_agree_exactly_if_they_are_the_same_multiset(a, b):
+    works = []
+    for labels in (a, b):
+        tally = Tally()
+        tally.add((np.zeros((8, 2)), np.array(labels)))
+        works.append(tally.work())
+    assert (difference(*works) is None) == (sorted(a) == sorted(b))
+
+
+def test_a_shuffle_of_a_whole_epoch_is_the_same_work():
+    a = work(photos().map(pixels).batch(8))
+    b = work(photos().shuffle(64).map(pixels, num_parallel_calls=2).batch(8).prefetch(2))
+    assert difference(a, b) is None
+    assert agreement(a, b) == "yes"
+
+
+def test_another_folder_of_the_same_size_is_refused():
+    other = photos(p.replace("photos", "others") for p in PATHS)
+    reason = difference(work(photos().map(pixels).batch(8)), work(other.map(pixels).batch(8)))
+    assert reason.startswith("different images: read from 64 .jpg files")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.skip(32).take(16),
+        lambda d: d.take(8).repeat(2),
+        lambda d: d.filter(lambda _, label: label > 4).take(16),
+        lambda d: d.shard(4, 1),
+    ],
+    ids=["other subset", "duplicated", "filtered", "other shard"],
+)
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_other_images_in_the_same_number_are_refused(change, shuffled):
+    a = photos().shuffle(64) if shuffled else photos()
+    a, b = a.take(16), change(a)
+    reason = difference(work(a.map(pixels).batch(8)), work(b.map(pixels).batch(8)))
+    assert reason is not None
+    assert reason.startswith("different images") or reason.startswith("different counts")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda d: d.take(32).map(pixels).batch(8), "counts"),
+        (lambda d: d.repeat(2).map(pixels).batch(8), "counts"),
+        (lambda d: d.map(pixels).batch(16), "batches"),
+        (lambda d: d.map(pixels).batch(24), "batches"),
+        (lambda d: d.map(lambda p, y: (tf.zeros((9, 8, 3)), y)).batch(8), "shapes"),
+        (lambda d: d.map(lambda p, y: (tf.zeros((8, 8, 3), tf.uint8), y)).batch(8), "dtypes"),
+        (lambda d: d.map(lambda p, y: (tf.zeros((8, 8, 3)), tf.cast(y, tf.float32))).batch(8), "dtypes"),
+        (lambda d: d.map(lambda p, y: tf.zeros((8, 8, 3))).batch(8), "elements"),
+    ],
+)
+def test_counts_shapes_and_dtypes_must_agree(change, word):
+    reason = difference(work(photos().map(pixels).batch(8)), work(change(photos())))
+    assert reason.startswith(f"different {word}")
+
+
+def test_records_and_photos_agree_by_their_labels(tmp_path):
+    name = str(tmp_path / "photos.tfrecord-00000-of-00001")
+    with tf.io.TFRecordWriter(name) as writer:
+        for label in LABELS:
+            writer.write(bytes([int(label)]))
+
+    def parse(record):
+        return tf.random.uniform((8, 8, 3)), tf.cast(tf.io.decode_raw(record, tf.uint8)[0], tf.int64)
+
+    a, b = work(photos().map(pixels).batch(8)), work(tf.data.TFRecordDataset([name]).map(parse).batch(8))
+    assert b["sources"]["kind"] == ".tfrecord files"
+    assert difference(a, b) is None
+    assert difference(a, work(tf.data.TFRecordDataset([name]).map(parse).map(lambda x, y: (x, 9 - y)).batch(8)))
+
+
+def test_one_folder_under_two_names_is_one_folder(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "photos")
+    a, b = (photos(f"{tmp_path}/{d}/{i}.jpg" for i in range(64)) for d in ("photos", "link/../link"))
+    assert difference(work(a.map(pixels).batch(8)), work(b.map(pixels).batch(8))) is None
+
+
+def test_two_random_windows_of_the_same_files_are_called_another_draw():
+    labels = np.arange(1000) % 10
+    source = photos((f"/photos/{i}.jpg" for i in range(1000)), labels).shuffle(1000)
+    a, b = (work(source.map(pixels).batch(8), steps=20) for _ in range(2))
+    assert a["labels"]["digest"] != b["labels"]["digest"]
+    assert difference(a, b) is None
+    assert agreement(a, b) == "same files, another draw"
+
+
+def test_a_window_of_other_classes_is_refused_even_if_shuffled():
+    labels = np.arange(1000) // 100
+    source = photos((f"/photos/{i}.jpg" for i in range(1000)), labels)
+    a, b = (work(d.map(pixels).batch(8), steps=20) for d in (source, source.shuffle(1000)))
+    assert "measure whole epochs" in difference(a, b)
+
+
+def test_without_labels_or_files_only_counts_are_compared():
+    source = tf.data.Dataset.range(64).map(lambda i: tf.random.uniform((8, 8, 3))).batch(8)
+    a, b = work(source), work(source)
+    assert a["identity"] == "counts and shapes only"
+    assert difference(a, b) is None
+    assert agreement(a, b) == "counts only"
+
+
+def test_arrays_in_memory_are_told_apart():
+    rng = np.random.default_rng(0)
+    images = rng.random((32, 4, 4, 3)).astype(np.float32)
+    same = tf.data.Dataset.from_tensor_slices(images[rng.permutation(32)]).batch(8)
+    other = tf.data.Dataset.from_tensor_slices(images + 1).batch(8)
+    a = work(tf.data.Dataset.from_tensor_slices(images).batch(8))
+    assert agreement(a, work(same)) == "yes"
+    assert difference(a, work(other)).startswith("different images")
+
+
+@pytest.mark.parametrize("form", ["int", "uint8", "string", "one-hot", "column", "pair", "dict", "bool"])
+def test_labels_of_every_common_form_are_recognised(form):
+    def element(label):
+        image = tf.zeros((8, 8, 3))
+        return {
+            "int": (image, label),
+            "uint8": (image, tf.cast(label, tf.uint8)),
+            "string": (image, tf.strings.as_string(label)),
+            "one-hot": (image, tf.one_hot(label, 10)),
+            "column": (image, label[None]),
+            "pair": (image, (label, label + 1)),
+            "dict": {"image": image, "label": label},
+            "bool": (image, label > 4),
+        }[form]
+
+    works = [
+        work(tf.data.Dataset.from_tensor_slices(labels).map(element).batch(8))
+        for labels in (LABELS, np.sort(LABELS), (LABELS + 5) % 10)
+    ]
+    for w in works:
+        w["sources"] = None
+    assert works[0]["labels"]
+    assert difference(works[0], works[1]) is None
+    assert difference(works[0], works[2]).startswith("different images: the labels")
+
+
+def test_pixels_and_random_floats_are_no_labels():
+    source = tf.data.Dataset.range(32).map(lambda i: (tf.zeros((2, 2, 3), tf.uint8), tf.random.uniform((4,)))).batch(8)
+    assert work(source)["labels"] is None
+
+
+@pytest.mark.parametrize(
+    "dataset", [None, [1, 2], tf.data.Dataset.from_generator(lambda: iter([0]), output_types=tf.int32)]
+)
+def test_a_pipeline_that_names_no_files_has_no_sources(dataset):
+    assert Tally(dataset).work()["sources"] is None
+
+
+@pytest.mark.parametrize("source", ["list_files", "interleave", "zip", "cached"])
+def test_files_are_found_through_the_whole_pipeline(source, tmp_path):
+    for i in range(4):
+        (tmp_path / f"{i}.jpg").write_bytes(b"x")
+    files = tf.data.Dataset.list_files(f"{tmp_path}/*.jpg", shuffle=source == "list_files")
+    dataset = {
+        "list_files": lambda: files,
+        "interleave": lambda: files.interleave(tf.data.TFRecordDataset),
+        "zip": lambda: tf.data.Dataset.zip(files, tf.data.Dataset.range(4)),
+        "cached": lambda: files.map(lambda x: x).cache().repeat().prefetch(1).take(4),
+    }[source]()
+    found = Tally(dataset).work()
+    assert found["sources"]["count"] == 4
+    assert found["sources"]["first"] == "0.jpg"
+    assert found["order"] == ("varies" if source in ("list_files", "interleave") else "fixed")
+
+
+def test_reads_in_no_fixed_order_are_noticed():
+    records = [
+        tf.data.TFRecordDataset(["a", "b"]),
+        tf.data.TFRecordDataset(["a", "b"], num_parallel_reads=2),
+        photos().map(pixels, num_parallel_calls=2, deterministic=False),
+    ]
+    assert [Tally(d).work()["order"] for d in records] == ["fixed", "varies", "varies"]
+
+
+def test_ragged_batches_and_varying_shapes_are_counted():
+    dataset = tf.data.Dataset.range(1, 9).map(lambda i: (tf.zeros((i, 3)), i)).ragged_batch(4)
+    found = work(dataset)
+    assert found["images"] == 8
+    assert difference(found, work(dataset)) is None
+    padded = tf.data.Dataset.range(1, 9).map(lambda i: (tf.zeros((i, 3)), i)).padded_batch(4)
+    assert work(padded)["components"][0]["shape"] == [None, 3]
+    assert difference(found, work(padded)).startswith("different shapes")
+
+
+def test_a_tally_survives_json():
+    found = work(photos().map(pixels).batch(8))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_adding_a_batch_does_not_read_the_pixels():
+    tally, costs = Tally(), {}
+    batches = {s: (tf.zeros((32, s, s, 3)), tf.zeros(32, tf.int64)) for s in (4, 448)}
+    for _ in range(5):
+        for side, batch in batches.items():
+            start = time.perf_counter_ns()
+            for _ in range(50):
+                tally.add(batch)
+            costs.setdefault(side, []).append(time.perf_counter_ns() - start)
+    assert min(costs[448]) < 3 * min(costs[4])
+
+
+@pytest.mark.parametrize("batch", [(), {}, None, [None]])
+def test_a_batch_without_a_tensor_is_refused(batch):
+    with pytest.raises(ValueError, match="no tensor"):
+        Tally().add(batch)
+    with pytest.raises(ValueError, match="no tensor"):
+        count_images(batch)

@@ -1,0 +1,258 @@
+"""What a notebook gets: paths, labels, classes, sizes, from the lab's set or a folder of the reader's own."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labkit.sources import photos
+from labkit.sources.photo_files import generator
+
+
+@pytest.fixture(scope="session")
+def tiny_home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("home")
+    photos.load(scale="tiny", home=home, progress=False)
+    return home
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Ten photos of the reader's: names with a space, an umlaut, capitals, and what systems leave behind."""
+    for index in range(6):
+        path = tmp_path / "my photos" / ("Äpfel und Birnen" if index % 2 else "cats") / f"IMG {index}.JPG"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(generator.make(index))
+    root = tmp_path / "my photos"
+    for litter in (".DS_Store", "cats/.DS_Store", "cats/Thumbs.db", "cats/desktop.ini", "LICENSE.txt"):
+        (root / litter).write_text("left by a system")
+    (root / "__MACOSX").mkdir()
+    (root / ".ipynb_checkpoints").mkdir()
+    return root
+
+
+def test_the_lab_s_own_set_is_made_on_first_use_and_described(tiny_home):
+    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+    assert len(album) == 160
+    assert album.classes == generator.CLASSES
+    assert [Path(path).parent.name for path in album.paths[:12]] == [*generator.CLASSES, "balloon", "boat"]
+    assert album.labels.dtype == album.sizes.dtype == np.int64
+    assert list(album.sizes) == [os.path.getsize(path) for path in album.paths]
+    assert len(album.train) == 140
+    assert len(album.validation) == 20
+    assert not set(album.train.paths) & set(album.validation.paths)
+    assert set(np.bincount(album.validation.labels)) == {2}
+
+
+def test_repr_and_summary_are_stable_and_tell_what_is_there(tiny_home):
+    first, second = (photos.load(scale="tiny", home=tiny_home, progress=False) for _ in range(2))
+    assert repr(first) == repr(second)
+    assert re.fullmatch(r"Photos\(lab_photos/tiny, 160 photos, 10 classes, \d+\.\d MB\)", repr(first))
+    assert "140 train, 20 validation" in first.summary()
+    assert "balloon 16" in first.summary()
+
+
+def test_files_is_a_dataset_of_paths_and_labels_that_plain_tf_data_reads(tiny_home):
+    import tensorflow as tf
+
+    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+    listed = list(album.files().as_numpy_iterator())
+    assert [path.decode() for path, _ in listed] == list(album.paths)
+    assert [int(label) for _, label in listed] == album.labels.tolist()
+    assert album.files().element_spec[1].dtype == tf.int64
+    path, _ = next(iter(album.files()))
+    assert tf.io.decode_jpeg(tf.io.read_file(path), channels=3).shape[-1] == 3
+
+
+def test_taking_a_few_keeps_all_classes_and_refuses_more_than_there_are(tiny_home):
+    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+    assert set(album.take(10).labels) == set(range(10))
+    for count in (0, -1, 161):
+        with pytest.raises(ValueError, match=f"count is {count}; lab_photos/tiny has 1 to 160"):
+            album.take(count)
+
+
+def test_columns_cannot_be_changed_by_accident(tiny_home):
+    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+    with pytest.raises(ValueError, match="read-only"):
+        album.labels[0] = 3
+
+
+def test_scale_comes_from_the_environment_and_an_unknown_one_is_named(tiny_home, monkeypatch):
+    monkeypatch.setenv("LABKIT_SCALE", "tiny")
+    assert len(photos.load(home=tiny_home, progress=False)) == 160
+    monkeypatch.setenv("LABKIT_SCALE", "huge")
+    with pytest.raises(ValueError, match="LABKIT_SCALE is 'huge'; allowed: tiny, small, full"):
+        photos.load(home=tiny_home)
+    with pytest.raises(ValueError, match="scale is ''; allowed: tiny, small, full"):
+        photos.load(scale="", home=tiny_home)
+
+
+def test_home_is_what_labkit_data_says_else_build_data_of_the_checkout(monkeypatch, tmp_path, root):
+    monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "here"))
+    assert photos.home() == tmp_path / "here"
+    monkeypatch.setenv("LABKIT_DATA", "~/there")
+    assert photos.home() == Path("~/there").expanduser()
+    monkeypatch.delenv("LABKIT_DATA")
+    assert photos.home() == root / "build" / "data"
+
+
+def test_importing_the_room_does_not_import_tensorflow():
+    code = "import sys; from labkit import photos; photos.home(); print('tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# -- a folder of the reader's own -----------------------------------------------
+
+
+def test_a_folder_gives_a_class_per_subfolder_and_passes_over_what_systems_leave(own):
+    album = photos.load(own)
+    assert album.name == "my photos"
+    assert album.classes == ("cats", "Äpfel und Birnen")
+    assert [Path(path).name for path in album.paths] == [f"IMG {n}.JPG" for n in range(6)]
+    assert album.labels.tolist() == [0, 1, 0, 1, 0, 1]
+    assert len(list(album.files())) == 6
+    assert album.note is None
+
+
+@pytest.mark.parametrize(
+    "spell", [str, Path, lambda p: f"~/{p.name}", os.path.relpath], ids=["str", "Path", "~", "relative"]
+)
+def test_a_folder_may_be_spelled_in_every_usual_way(own, spell, monkeypatch):
+    monkeypatch.setenv("HOME", str(own.parent))
+    assert len(photos.load(spell(own))) == 6
+
+
+def test_a_plain_name_is_a_folder_where_there_is_one(own, monkeypatch):
+    monkeypatch.chdir(own.parent)
+    own.rename(own.parent / "mine")
+    assert len(photos.load("mine")) == 6
+
+
+def test_every_eighth_photo_of_a_class_is_held_out(tmp_path):
+    jpeg = generator.make(3)
+    for name, count in (("a", 17), ("b", 7)):
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            (tmp_path / name / f"{number:02d}.jpg").write_bytes(jpeg)
+    album = photos.load(tmp_path)
+    assert [Path(path).stem for path in album.validation.paths] == ["07", "15"]
+    assert len(album.train) == 22
+
+
+def spoil(own, what):
+    bad = own / "cats" / "bad.jpg"
+    good = generator.make(0)
+    if what == "text":
+        bad.write_text("I am no photo")
+    elif what == "PNG":
+        bad.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50))
+    elif what == "empty file":
+        bad.touch()
+    elif what == "cut short":
+        bad.write_bytes(good[: len(good) // 2])
+    elif what == "broken link":
+        bad.symlink_to(own / "nowhere")
+    elif what == "pipe":
+        os.mkfifo(bad)
+    elif what == "nested folder":
+        bad.mkdir()
+    elif what == "loose photo":
+        bad = own / "loose.jpeg"
+        bad.write_bytes(good)
+    elif what == "empty class":
+        bad = own / "dogs"
+        bad.mkdir()
+    return bad
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        ("text", r"bad\.jpg is not a JPEG file but something else \(it starts with b'I am no '\)"),
+        ("PNG", r"bad\.jpg is not a JPEG file but a PNG image: convert it"),
+        ("empty file", r"bad\.jpg is an empty file"),
+        ("cut short", r"bad\.jpg is cut short: it has no end-of-image marker"),
+        ("broken link", r"bad\.jpg is not a file: its link leads nowhere"),
+        ("pipe", r"bad\.jpg is not a file"),
+        ("nested folder", r"bad\.jpg is a folder within a class: the layout is my photos/<class>/<photo>\.jpg"),
+        ("loose photo", r"loose\.jpeg lies outside a class"),
+        ("empty class", r"dogs is empty: a class needs at least one JPEG"),
+    ],
+)
+def test_what_is_not_a_photo_is_one_sentence_that_names_it(own, what, sentence):
+    bad = spoil(own, what)
+    with pytest.raises(ValueError, match=sentence) as caught:
+        photos.load(own)
+    assert str(bad) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_camera_may_write_more_behind_the_end_of_the_image(own):
+    path = own / "cats" / "IMG 0.JPG"
+    path.write_bytes(path.read_bytes() + bytes(5000))
+    assert len(photos.load(own)) == 6
+
+
+def test_missing_empty_and_mistaken_folders_are_one_sentence_each(own, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="there is no folder /no/such/place"):
+        photos.load("/no/such/place")
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        photos.load("./lab photos")
+    with pytest.raises(ValueError, match="empty is empty: put each class into a folder of its own"):
+        photos.load(tmp_path / "empty")
+    with pytest.raises(NotADirectoryError, match=r"IMG 0\.JPG is a file; name the folder"):
+        photos.load(own / "cats" / "IMG 0.JPG")
+    with pytest.raises(ValueError, match=r"IMG 0\.JPG lies outside a class"):
+        photos.load(own / "cats")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("a")
+    with pytest.raises(ValueError, match=r"notes holds no folder of JPEGs"):
+        photos.load(tmp_path / "notes")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such a name themselves")
+def test_a_name_that_is_not_utf8_is_named(own):
+    with open(os.fsencode(own / "cats") + b"/b\xe4d.jpg", "wb") as file:
+        file.write(generator.make(0))
+    with pytest.raises(ValueError, match=r"is not UTF-8: rename"):
+        photos.load(own)
+
+
+def test_a_file_that_may_not_be_read_is_named(own):
+    locked = own / "cats" / "IMG 2.JPG"
+    locked.chmod(0)
+    code = (
+        "import os, sys\n"
+        "import tqdm.auto\n"
+        "from labkit import photos\n"
+        "if os.geteuid() == 0: os.seteuid(65534)\n"
+        "try: photos.load(sys.argv[1])\n"
+        "except ValueError as error: print(error)"
+    )
+    for folder in (own, *own.parents):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    done = subprocess.run([sys.executable, "-c", code, str(own)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"{locked} cannot be read: Permission denied"
+
+
+def test_columns_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match=r"labels has shape \(1,\); there are 2 paths"):
+        photos.Photos("x", ("a", "b"), np.zeros(1), ("c",), np.zeros(2), np.zeros(2))
+
+
+def test_a_damaged_home_is_made_whole_on_load(tiny_home, tmp_path):
+    home = tmp_path / "home"
+    shutil.copytree(tiny_home, home)
+    victim = Path(photos.load(scale="tiny", home=home).paths[5])
+    victim.unlink()
+    assert Path(photos.load(scale="tiny", home=home, progress=False).paths[5]).read_bytes() == generator.make(5)

@@ -1,0 +1,423 @@
+"""What must hold of lanes, gaps and figures, whatever the trace."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from labkit.timeline import intervals
+from labkit.timeline.timeline import GAP_KINDS, Timeline, bins, lod
+from labkit.timeline.trace import CATEGORIES, Span, Trace
+
+NOW = 1_800_000_000_000_000_000
+KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 10": "pipeline", "gpu": "device", "pool": "host"}
+many = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@st.composite
+def traces(draw: st.DrawFn, kinds: dict[str, str] | None = None, **meta: object) -> Trace:
+    """Any spans at all: nested, crossing, equal, of length zero, before and after the window."""
+    kinds = KINDS if kinds is None else kinds
+    span = st.builds(
+        Span,
+        thread=st.sampled_from(sorted(kinds)),
+        name=st.sampled_from(["a", "b", "c"]),
+        category=st.sampled_from(CATEGORIES),
+        start_ns=st.integers(NOW, NOW + 40),
+        duration_ns=st.integers(0, 25),
+        step=st.integers(-1, 5),
+    )
+    spans = draw(st.lists(span, max_size=30))
+    if draw(st.booleans()):
+        first = draw(st.integers(NOW - 5, NOW + 30))
+        meta["window_ns"] = [first, first + draw(st.integers(0, 50))]
+    return Trace.from_spans(spans, kinds, **meta)
+
+
+def covered(start, end, until: int) -> np.ndarray:
+    """Tell for every nanosecond whether an interval covers it: the slow, obvious way."""
+    cells = np.zeros(until, bool)
+    for s, e in zip(start, end, strict=True):
+        cells[s:e] = True
+    return cells
+
+
+# -- laws --------------------------------------------------------------------
+
+
+@many
+@given(traces())
+def test_bars_of_one_lane_and_depth_never_overlap(trace):
+    for lane in Timeline(trace).lanes:
+        for depth in np.unique(lane.depth):
+            mask = lane.depth == depth
+            assert (lane.start_ns[mask][1:] >= lane.end_ns[mask][:-1]).all()
+
+
+@many
+@given(traces())
+def test_pieces_of_a_lane_are_disjoint_and_cover_what_its_spans_cover(trace):
+    timeline = Timeline(trace)
+    for lane in timeline.lanes:
+        pieces = lane.pieces
+        assert (pieces.start < pieces.end).all()
+        assert (pieces.start[1:] >= pieces.end[:-1]).all()
+        cells = covered(lane.start_ns, lane.end_ns, timeline.span_ns)
+        assert (covered(pieces.start, pieces.end, timeline.span_ns) == cells).all()
+        assert lane.self_ns.sum() == cells.sum() == sum(lane.by_category.values())
+
+
+@many
+@given(traces())
+def test_a_piece_belongs_to_the_deepest_span_that_is_open(trace):
+    for lane in Timeline(trace).lanes:
+        for start, owner in zip(lane.pieces.start, lane.pieces.owner, strict=True):
+            is_open = (lane.start_ns <= start) & (lane.end_ns > start)
+            assert is_open[owner]
+            assert lane.depth[owner] == lane.depth[is_open].max()
+
+
+@many
+@given(traces())
+def test_busy_and_idle_add_up_to_the_window(trace):
+    timeline = Timeline(trace)
+    assert timeline.accelerator.busy.total_ns + timeline.idle_ns == timeline.span_ns
+    assert 0 <= timeline.busy <= 1
+    assert all(0 <= lane.share <= 1 for lane in timeline.lanes)
+    assert sum(timeline.overlap_ns.values()) == timeline.span_ns
+    assert min(timeline.overlap_ns.values()) >= 0
+
+
+@many
+@given(traces())
+def test_gaps_are_the_complement_of_the_busy_time(trace):
+    timeline = Timeline(trace)
+    gaps, busy = timeline.gaps, timeline.accelerator.busy
+    ends = gaps.start_ns + gaps.length_ns
+    assert (gaps.length_ns > 0).all()
+    assert (gaps.start_ns[1:] > ends[:-1]).all()
+    working = covered(busy.start, busy.end, timeline.span_ns)
+    assert (covered(gaps.start_ns, ends, timeline.span_ns) == ~working).all()
+
+
+@many
+@given(traces(), st.integers(-NOW, 10**18))
+def test_nothing_changes_when_time_is_shifted(trace, shift):
+    meta = dict(trace.meta)
+    if "window_ns" in meta:
+        meta["window_ns"] = [t + shift for t in meta["window_ns"]]
+    moved = Trace.from_spans([s._replace(start_ns=s.start_ns + shift) for s in trace], KINDS, **meta)
+    a, b = Timeline(trace), Timeline(moved)
+    assert str(a) == str(b)
+    assert list(a.gaps) == list(b.gaps)
+    assert a.work_ns_by_name == b.work_ns_by_name
+    assert [lane.name for lane in a.lanes] == [lane.name for lane in b.lanes]
+    assert (a.step_edges_ns == b.step_edges_ns).all()
+
+
+@many
+@given(traces(), st.integers(1, 30), st.integers(0, 30), st.integers(0, 60))
+def test_level_of_detail_keeps_the_area_of_every_category(trace, width, first, length):
+    timeline = Timeline(trace)
+    for lane in timeline.lanes:
+        bars = lod(lane, first, first + length, width)
+        assert (bars.start_ns >= first).all()
+        assert (bars.end_ns <= first + length).all()
+        assert ((bars.bottom >= 0) & (bars.top <= 1 + 1e-9)).all()
+        order = np.lexsort((bars.bottom, bars.start_ns))
+        start, end, bottom, top = (column[order] for column in (bars.start_ns, bars.end_ns, bars.bottom, bars.top))
+        aside = start[1:] >= end[:-1]
+        above = (start[1:] == start[:-1]) & (bottom[1:] >= top[:-1] - 1e-9)
+        assert (aside | above).all()
+        area = np.zeros(len(CATEGORIES))
+        np.add.at(area, bars.category, (bars.end_ns - bars.start_ns) * (bars.top - bars.bottom))
+        pieces = covered_by_category(lane, first, first + length)
+        assert area == pytest.approx(pieces)
+
+
+def covered_by_category(lane, first: int, last: int) -> np.ndarray:
+    total = np.zeros(len(CATEGORIES))
+    quiet = [CATEGORIES.index(c) for c in ("wait", "iterator", "train")] if lane.kind in ("pipeline", "host") else ()
+    for start, end, owner in zip(*lane.pieces, strict=True):
+        category = lane.category[owner]
+        if category not in quiet:
+            total[category] += max(min(end, last) - max(start, first), 0)
+    return total
+
+
+@many
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=20), st.integers(1, 70), st.integers(0, 80))
+def test_columns_add_up_to_what_is_covered(parts, width, last):
+    start, length = (np.array([p[i] for p in parts], np.int64) for i in (0, 1))
+    whole = intervals.union(start, start + length)
+    edges, ns = bins(whole, 0, last, width)
+    cells = covered(whole.start, whole.end, 100)
+    assert edges[0] == 0
+    assert edges[-1] == last
+    assert [int(n) for n in ns] == [int(cells[a:b].sum()) for a, b in itertools.pairwise(edges)]
+
+
+@many
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), max_size=12))
+def test_depth_of_nested_spans_is_the_number_of_those_around_them(shape):
+    # A tree: each span lies inside the previous one or after it.
+    spans, stack, t = [], [], NOW
+    for up, length in shape:
+        del stack[max(len(stack) - up, 0) :]
+        t = max([t, *(end for _, end in spans[-1:] if up)])
+        end = min([t + 100 * length, *(s[1] for s in stack)])
+        spans.append((t, end))
+        stack.append((t, end))
+        t += 1
+    order = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
+    start, end = (np.array([spans[i][k] for i in order], np.int64) for k in (0, 1))
+    around = [
+        sum(1 for j in range(i) if end[j] > start[i] and end[j] >= end[i] and end[j] > start[j])
+        for i in range(len(order))
+    ]
+    crossing = any(start[i] < end[j] < end[i] for i in range(len(order)) for j in range(i))
+    if not crossing:
+        assert intervals.depths(start, end).tolist() == around
+
+
+# -- known answers -------------------------------------------------------------
+
+
+def walk(steps: int = 4, wait: int = 30, train: int = 10, aside: int = 0, start: int = NOW, **meta: object) -> Trace:
+    """Wait, train, wait, train: the naive loop with one loader thread that works while the consumer waits."""
+    spans, t = [], start
+    for step in range(steps):
+        spans.append(Span("consumer", "wait for batch", "wait", t, wait, step))
+        spans.append(Span("worker 1", "Iterator::Root::Batch", "batch", t, wait, -1))
+        spans.append(Span("worker 1", "Iterator::Root::Batch::Map", "iterator", t + 1, wait - 5, -1))
+        spans.append(Span("worker 1", "DecodeJpeg:DecodeJpeg", "decode", t + 2, wait - 10, -1))
+        spans.append(Span("worker 1", "DecodeImageV2Op::JPEG", "decode", t + 3, wait - 12, -1))
+        t += wait
+        spans.append(Span("consumer", "train step", "train", t, train, step))
+        t += train + aside
+    return Trace.from_spans(spans, {"consumer": "consumer"}, batch_size=2, images=2 * steps, **meta)
+
+
+def test_a_naive_loop_is_busy_for_its_share_of_training():
+    timeline = Timeline(walk())
+    assert timeline.busy == 0.25
+    assert timeline.idle_ns == 120
+    assert [str(g.kind) for g in timeline.gaps] == ["start", "wait", "wait", "wait"]
+    assert [g.step for g in timeline.gaps] == [0, 1, 2, 3]
+    assert [g.length_ns for g in timeline.gaps] == [30] * 4
+    assert (timeline.wait_ms, timeline.train_ms, timeline.step_ms) == (30e-6, 10e-6, 40e-6)
+    assert timeline.images_per_s == 8 / 160e-9
+    assert timeline.overlap_ns["both"] == 0
+
+
+def test_idle_gap_is_zero_when_fetch_hides_behind_the_step():
+    spans = [Span("consumer", "train step", "train", NOW + 10 * i, 10, i) for i in range(5)]
+    spans += [Span("worker 1", "DecodeJpeg", "decode", NOW + 10 * i, 9, -1) for i in range(5)]
+    timeline = Timeline(Trace.from_spans(spans, KINDS))
+    assert timeline.busy == 1
+    assert len(timeline.gaps) == 0
+    assert timeline.overlap_ns == {"both": 45, "pipeline": 0, "accelerator": 5, "neither": 0}
+
+
+def test_copying_into_the_batch_is_the_own_time_of_the_batch_node():
+    timeline = Timeline(walk())
+    # 30 in all: 25 for the map below it, of which 20 decode.
+    assert timeline.work_ns["batch"] == 4 * 5
+    assert timeline.work_ns["decode"] == 4 * 20
+    assert timeline.work_ns_by_name["decode", "DecodeImageV2Op::JPEG"] == 4 * 18
+    assert timeline.work_ns_by_name["iterator", "Iterator::Root::Batch::Map"] == 4 * 5
+    assert timeline.per_image_ms["decode"] == 10e-6
+    assert timeline.per_image_ms["read"] == 0
+
+
+def test_a_node_that_only_waits_is_not_at_work():
+    spans = [Span("worker 1", "Iterator::Root::Prefetch", "iterator", NOW, 100, -1)]
+    lane = Timeline(Trace.from_spans(spans)).lanes[1]
+    assert lane.share == 0
+    assert len(lane) == 1
+
+
+def test_kernels_of_a_device_are_the_accelerator_and_gaps_inside_a_step_are_told_apart():
+    spans = [Span("consumer", "w", "wait", NOW + 100 * i, 40, i) for i in range(2)]
+    spans += [Span("consumer", "t", "train", NOW + 100 * i + 40, 60, i) for i in range(2)]
+    spans += [Span("gpu", "gemm", "kernel", NOW + 100 * i + 45, 20, -1) for i in range(2)]
+    spans += [Span("gpu 2", "gemm", "kernel", NOW + 100 * i + 55, 30, -1) for i in range(2)]
+    spans += [Span("gpu", "memcpy", "copy", NOW + 100 * i + 20, 20, -1) for i in range(2)]
+    timeline = Timeline(Trace.from_spans(spans, KINDS | {"gpu 2": "device"}))
+    assert timeline.busy == 0.4
+    assert [lane.kind for lane in timeline.lanes] == ["accelerator", "stream", "stream", "wait"]
+    assert [(g.kind, g.step) for g in timeline.gaps] == [("start", 0), ("wait", 1), ("tail", -1)]
+    inside = Trace.from_spans([s for s in spans if s.thread != "gpu 2"] + [
+        Span("gpu", "gemm", "kernel", NOW + 100 * i + 90, 10, -1) for i in range(2)], KINDS)  # fmt: skip
+    assert [(g.kind, g.step) for g in Timeline(inside).gaps] == [
+        ("start", 0), ("inside", 0), ("wait", 1), ("inside", 1)]  # fmt: skip
+
+
+def test_a_modelled_accelerator_is_its_train_steps_even_where_a_gpu_ran_something():
+    trace = walk(accelerator={"name": "V100", "kind": "modelled"})
+    spans = [*trace, Span("gpu", "resize", "kernel", NOW, 160, -1)]
+    assert Timeline(Trace.from_spans(spans, KINDS, **trace.meta)).busy == 0.25
+
+
+def test_the_time_that_the_consumer_spends_elsewhere_is_not_called_waiting():
+    mostly_waiting, mostly_not = Timeline(walk(aside=20)), Timeline(walk(aside=40))
+    assert [g.kind for g in mostly_waiting.gaps] == ["start", "wait", "wait", "wait"]
+    assert [g.kind for g in mostly_not.gaps] == ["start", "host", "host", "host"]
+    assert [g.step for g in mostly_not.gaps] == [0, 1, 2, 3]
+
+
+def test_lanes_are_ordered_by_kind_and_then_by_number():
+    spans = [Span(name, "x", "decode", NOW, 5, -1) for name in ("worker 10", "worker 9", "worker 2", "pool", "gpu")]
+    spans.append(Span("consumer", "other", "map", NOW, 5, -1))
+    lanes = Timeline(Trace.from_spans(spans, KINDS)).lanes
+    assert [lane.name for lane in lanes] == [
+        "accelerator", "gpu", "consumer", "worker 2", "worker 9", "worker 10", "pool"]  # fmt: skip
+
+
+def test_spans_are_cut_to_the_window():
+    trace = walk(window_ns=[NOW + 40, NOW + 120])
+    timeline = Timeline(trace)
+    assert timeline.span_ns == 80
+    assert timeline.steps == 2
+    assert timeline.step_numbers.tolist() == [1, 2]
+    assert timeline.step_edges_ns.tolist() == [0, 40, 80]
+    assert [g.step for g in timeline.gaps] == [1, 2]
+
+
+def test_a_span_from_before_the_window_lies_around_what_it_outlives():
+    rows = [Span("w", "short", "map", NOW - 9, 12, -1), Span("w", "long", "map", NOW - 5, 20, -1)]
+    lane = Timeline(Trace.from_spans(rows, window_ns=[NOW, NOW + 50])).lanes[1]
+    assert lane.end_ns.tolist() == [15, 3]
+    assert lane.depth.tolist() == [0, 1]
+
+
+def test_a_step_without_a_wait_begins_with_its_training():
+    rows = [s for s in walk() if s.category != "wait" or s.step != 2]
+    assert Timeline(Trace.from_spans(rows, KINDS)).step_edges_ns.tolist() == [0, 40, 110, 120, 160]
+
+
+def test_level_of_detail_leaves_alone_what_is_wide_enough():
+    rows = [Span("w", "x", "map", NOW + 7 * i, 5, -1) for i in range(4)]
+    bars = lod(Timeline(Trace.from_spans(rows)).lanes[1], 0, 26, 6)
+    assert bars.start_ns.tolist() == [0, 7, 14, 21]
+    assert bars.end_ns.tolist() == [5, 12, 19, 26]
+    assert (bars.top == 1).all()
+
+
+def test_a_trace_without_step_numbers_is_counted():
+    trace = Trace.from_spans([s._replace(step=-1) for s in walk()], {"consumer": "consumer"})
+    assert [g.step for g in Timeline(trace).gaps] == [0, 1, 2, 3]
+
+
+def test_short_gaps_can_be_left_out_without_changing_the_idle_time():
+    spans = [Span("consumer", "t", "train", NOW + t, 10, -1) for t in (0, 11, 30)]
+    all_of_them, long_ones = (Timeline(Trace.from_spans(spans, KINDS), min_gap_ns=n) for n in (0, 5))
+    assert [g.length_ns for g in all_of_them.gaps] == [1, 9]
+    assert [g.length_ns for g in long_ones.gaps] == [9]
+    assert all_of_them.idle_ns == long_ones.idle_ns == 10
+
+
+@pytest.mark.parametrize(
+    "spans", [[], [Span("consumer", "t", "train", NOW, 0, 0)], [Span("x", "d", "decode", NOW, 7, -1)]]
+)
+def test_next_to_nothing_is_still_a_timeline(spans):
+    timeline = Timeline(Trace.from_spans(spans, KINDS))
+    assert timeline.busy == 0
+    assert timeline.images is None
+    assert "modelled" in str(timeline).splitlines()[0]
+
+
+def test_crossing_spans_of_any_number_are_placed():
+    start = NOW + np.arange(3000, dtype=np.int64)
+    depth = intervals.depths(start, start + 500)
+    assert depth.max() == 499
+    owned = intervals.owners(start, start + 500, depth)
+    assert (owned.end - owned.start).sum() == 3499
+
+
+def test_the_picture_and_the_table_of_measures_agree():
+    from labkit.recording import measures
+
+    trace = walk(steps=7, wait=33, train=21, aside=4)
+    timeline, measure = Timeline(trace), measures.of(trace)
+    for figure in ("busy", "images_per_s", "wait_ms", "train_ms", "step_ms", "images", "steps"):
+        assert getattr(timeline, figure) == pytest.approx(getattr(measure, figure), rel=1e-12), figure
+
+
+# -- text ----------------------------------------------------------------------
+
+
+def test_text_says_first_where_the_figures_come_from():
+    accelerator = {"name": "V100", "kind": "modelled", "describe": "modelled V100: 195 ms"}
+    trace = walk(origin="measured", accelerator=accelerator, host={"cpus": 2}, name="naive")
+    lines = str(Timeline(trace)).splitlines()
+    assert lines[0] == "Timeline of 'naive': measured on 2 cores · modelled accelerator V100"
+    assert "modelled V100: 195 ms" in lines[1]
+    held = str(Timeline(walk(origin="measured", accelerator=accelerator, storage="modelled")))
+    assert held.splitlines()[0].endswith("modelled accelerator V100 · modelled storage")
+    assert "accelerator not stated" in str(Timeline(walk()))
+
+
+def test_text_holds_the_figures():
+    spans = [s._replace(start_ns=NOW + (s.start_ns - NOW) * 10**6, duration_ns=s.duration_ns * 10**6) for s in walk()]
+    text = " ".join(str(Timeline(Trace.from_spans(spans, {"consumer": "consumer"}, images=8))).split())
+    for words in (
+        "160.0 ms, 4 steps, 8 images: 50.0 images/s", "25.0 %, idle for 120.0 ms", "40.0 ms: wait",
+        "wait for a batch 30.0 ms", "train step 10.0 ms (medians)",
+        "30.0 ms before step 0 · 30.0 ms waiting for batch 1",
+        "both 0.0 % · only the pipeline 62.5 % · only the accelerator 25.0 % · neither 12.5 %",
+        "decode 10.00 · batch 2.50 · together 12.50 ms of thread time",
+    ):  # fmt: skip
+        assert words in text
+
+
+def test_text_is_short_and_the_same_twice_however_many_threads_there_are():
+    spans = [Span(f"worker {i}", "x", "decode", NOW, 5 + i, -1) for i in range(60)]
+    trace = Trace.from_spans([*walk(), *spans], {"consumer": "consumer"}, name="a\nb")
+    text = str(Timeline(trace))
+    assert text == repr(Timeline(trace))
+    assert len(text.splitlines()) <= 30
+    assert "more lanes" in text
+    assert "0x" not in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_share_that_is_not_all_is_never_printed_as_all():
+    spans = [Span("consumer", "t", "train", NOW, 10**9, 0), Span("consumer", "w", "wait", NOW + 10**9, 1000, 1)]
+    text = str(Timeline(Trace.from_spans(spans, KINDS)))
+    assert "100.0 %" not in text
+    assert "> 99.9 %" in text
+
+
+# -- what it refuses -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window", [[5, 1], [0.5, 2], "ab", 7, [1, 2, 3]])
+def test_a_bad_window_is_refused_in_a_sentence(window):
+    with pytest.raises(ValueError, match="window_ns"):
+        Timeline(Trace.from_spans([], window_ns=window))
+
+
+def test_bad_arguments_are_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="min_gap_ns is -1; allowed: 0 or more"):
+        Timeline(walk(), min_gap_ns=-1)
+    with pytest.raises(TypeError, match="made from a Trace, got list"):
+        Timeline([])
+    with pytest.raises(ValueError, match="width is 0"):
+        lod(Timeline(walk()).lanes[0], 0, 10, 0)
+    with pytest.raises(ValueError, match="before first_ns"):
+        lod(Timeline(walk()).lanes[0], 10, 0, 5)
+    with pytest.raises(ValueError, match="does not say how many images"):
+        _ = Timeline(Trace.from_spans([])).per_image_ms
+
+
+def test_every_kind_of_gap_has_its_words():
+    from labkit.timeline.timeline import Gap
+
+    words = {str(Gap(0, 10**7, step, kind)) for kind in GAP_KINDS for step in (-1, 3)}
+    assert len(words) == 2 * len(GAP_KINDS) - 1
+    assert "10.0 ms waiting for batch 3" in words

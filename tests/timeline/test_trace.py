@@ -1,0 +1,149 @@
+"""Laws of the one type that everything passes around."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.common.files import write_aside
+from labkit.timeline.trace import CATEGORIES, Span, Trace
+
+# Where a clock after 1970 really stands: float64 would round these to 256 ns.
+NOW = 1_795_000_000_000_000_001
+
+spans = st.lists(
+    st.builds(
+        Span,
+        thread=st.sampled_from(["consumer", "worker 1", "worker 2"]),
+        name=st.sampled_from(["a", "b", "c:Decode"]),
+        category=st.sampled_from(CATEGORIES),
+        start_ns=st.integers(NOW, NOW + 1000),
+        duration_ns=st.integers(0, 500),
+        step=st.integers(-1, 5),
+    ),
+    max_size=30,
+)
+
+
+def key(span):
+    return (span.start_ns, -span.duration_ns, *map(str, span))
+
+
+@given(spans)
+def test_spans_in_are_spans_out_sorted_by_start(given_spans):
+    trace = Trace.from_spans(given_spans)
+    assert sorted(trace, key=key) == sorted(given_spans, key=key)
+    assert list(trace.start_ns) == sorted(trace.start_ns)
+    assert trace.start_ns.dtype == trace.duration_ns.dtype == np.int64
+
+
+@settings(max_examples=30, deadline=None)
+@given(spans, st.sampled_from(["t.json", "t.json.gz"]))
+def test_saving_and_loading_is_the_identity(tmp_path_factory, given_spans, name):
+    path = tmp_path_factory.mktemp("trace") / name
+    trace = Trace.from_spans(given_spans, kinds={"consumer": "consumer"}, note="ö", nested={"a": [1, None]})
+    back = Trace.load(trace.save(path))
+    assert list(back) == list(trace)
+    assert (back.names, back.threads, back.meta) == (trace.names, trace.threads, trace.meta)
+
+
+@given(spans, st.integers(NOW - 10, NOW + 1500), st.integers(0, 800))
+def test_a_slice_holds_what_touches_it_cut_to_it(given_spans, start, length):
+    trace = Trace.from_spans(given_spans)
+    cut = trace.slice(start, start + length)
+    assert (cut.start_ns >= start).all()
+    assert (cut.end_ns <= start + length).all()
+    touching = [s for s in given_spans if s.start_ns < start + length and (s.end_ns > start or s.start_ns >= start)]
+    assert len(cut) == len(touching)
+    assert cut.duration_ns.sum() == sum(min(s.end_ns, start + length) - max(s.start_ns, start) for s in touching)
+
+
+@given(spans, spans)
+def test_merging_loses_nothing_and_keeps_names(first, second):
+    merged = Trace.merge(Trace.from_spans(first), Trace.from_spans(second))
+    assert sorted(merged, key=key) == sorted([*first, *second], key=key)
+    assert len(set(merged.threads)) == len(merged.threads)
+
+
+def test_time_survives_at_full_resolution():
+    trace = Trace.from_spans([Span("t", "n", "map", NOW, 3, -1), Span("t", "n", "map", NOW + 1, 1, -1)])
+    assert [s.start_ns for s in trace] == [NOW, NOW + 1]
+    assert trace.span_ns == 3
+
+
+def test_measured_and_modelled_do_not_mix():
+    span = Span("t", "n", "map", NOW, 3, -1)
+    with pytest.raises(ValueError, match="measured and modelled spans stay apart"):
+        Trace.merge(Trace.from_spans([span]), Trace.from_spans([span], origin="measured"))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"category": "sleep"}, "category 'sleep'; allowed: wait, train"),
+        ({"duration_ns": -1}, "duration_ns holds -1"),
+    ],
+)
+def test_an_impossible_span_is_named(change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Trace.from_spans([Span("t", "n", "map", NOW, 3, -1)._replace(**change)])
+
+
+def test_impossible_tables_are_named():
+    trace = Trace.from_spans([Span("t", "n", "map", NOW, 3, -1)])
+    columns = {c: getattr(trace, c) for c in ("start_ns", "duration_ns", "name", "thread", "category", "step")}
+    tables = {"names": trace.names, "threads": trace.threads, "meta": trace.meta}
+    for change, sentence in [
+        ({"start_ns": np.array([0.5])}, "start_ns must be a one-dimensional array of int64"),
+        ({"name": np.array([7], np.int32)}, "name holds an index outside"),
+        ({"step": np.zeros(2, np.int32)}, "step has 2 rows"),
+        ({"meta": {"origin": "guessed"}}, "'guessed'; allowed: measured, modelled"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            Trace(**{**columns, **tables, **change})
+    with pytest.raises(ValueError, match="allowed: wait, train"):
+        trace.select("sleep")
+    with pytest.raises(ValueError, match="before start_ns"):
+        trace.slice(5, 4)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xd8", b'{"format": "labkit-trace-1"}', b'{"format": "other"}'])
+@pytest.mark.parametrize("name", ["broken.json", "broken.json.gz"])
+def test_a_file_that_is_no_trace_is_named(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"broken\.json(\.gz)? is not a trace saved by labkit"):
+        Trace.load(path)
+
+
+def test_writing_aside_leaves_the_old_file_when_it_fails(tmp_path, monkeypatch):
+    path = tmp_path / "x.txt"
+    write_aside(path, "old")
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
+    with pytest.raises(OSError, match="no space"):
+        write_aside(path, "new")
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]
+
+
+def test_a_written_file_has_ordinary_permissions(tmp_path):
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    assert stat.S_IMODE(write_aside(tmp_path / "made", "").stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+def test_the_words_for_a_trace_hold_no_address():
+    assert repr(Trace.from_spans([])) == "Trace(modelled, 0 spans, 0 threads, 0.0 ms)"
+
+
+def test_merged_traces_hide_what_one_of_them_hides():
+    one, drill = (Trace.from_spans([Span("a", "step", "train", 0, 5, 0)]) for _ in range(2))
+    drill.meta["drill"] = 3
+    for pair in ((one, drill), (drill, one)):
+        assert Trace.merge(*pair).meta["drill"] == 3
+    assert "drill" not in Trace.merge(one, one).meta

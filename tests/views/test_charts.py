@@ -1,0 +1,185 @@
+"""Charts: what is drawn is what was given, nothing touches, and the text holds the numbers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.views import charts
+from labkit.common.palette import THEMES
+
+NAMES = st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1, max_size=40)
+VALUES = st.floats(0, 1e9, allow_subnormal=False)
+ROUNDS = st.one_of(VALUES, st.lists(VALUES, min_size=1, max_size=5))
+
+
+def bars_of(values, **more):
+    return charts.bars(values, **{"unit": "images/s", "title": "Rungs"} | more)
+
+
+def lines_of(x, series, **more):
+    return charts.lines(x, series, **{"x_label": "threads", "y_label": "ms", "title": "Sweep"} | more)
+
+
+def points_of(values):
+    return charts.points(values, x_label="MB", y_label="ms", title="Formats")
+
+
+def axes_of(picture, theme=None):
+    figure = picture.figure(theme)
+    figure.canvas.draw()
+    return figure.axes[0]
+
+
+def boxes(axes):
+    """Return the places of all words in the plot that are no tick or axis label."""
+    return [text.get_window_extent() for text in axes.texts if text.get_text()]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.dictionaries(NAMES, ROUNDS, min_size=1, max_size=8))
+def test_a_bar_is_as_long_as_the_median_of_its_rounds(values):
+    axes = axes_of(bars_of(values))
+    middles = [statistics.median(v) if isinstance(v, list) else v for v in values.values()]
+    assert [bar.get_width() for bar in axes.patches] == middles
+    assert axes.get_xlim()[0] == 0, "a bar that does not begin at zero lies about ratios"
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.dictionaries(NAMES, st.lists(ROUNDS, min_size=3, max_size=3), min_size=1, max_size=14))
+def test_a_line_goes_through_the_medians(series):
+    axes = axes_of(lines_of([1, 2, 8], series, log_x=True))
+    middles = [[statistics.median(v) if isinstance(v, list) else v for v in row] for row in series.values()]
+    drawn = [list(line.get_ydata()) for line in axes.lines if list(line.get_xdata()) == [1, 2, 8]]
+    assert drawn == middles
+
+
+def test_the_whisker_goes_from_the_lowest_round_to_the_highest():
+    axes = axes_of(bars_of({"one round": 5, "three": [9, 2, 4]}))
+    assert {tuple(line.get_xdata()) for line in axes.lines} == {(2, 9)}
+    axes = axes_of(lines_of([1, 2], {"a": [[3, 7, 4], 5]}))
+    assert [3, 7] in [list(line.get_ydata()) for line in axes.lines]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.dictionaries(NAMES, st.lists(VALUES, min_size=2, max_size=2), min_size=2, max_size=14))
+def test_names_of_lines_do_not_touch_and_stay_on_the_page(series):
+    axes = axes_of(lines_of([1, 2], series))
+    places = boxes(axes)
+    assert len(places) == len(series)
+    for a, b in itertools.combinations(places, 2):
+        assert a.y0 >= b.y1 - 0.5 or b.y0 >= a.y1 - 0.5
+    page = axes.figure.bbox
+    assert all(p.x0 >= 0 and p.x1 <= page.width and p.y0 >= 0 and p.y1 <= page.height for p in places)
+
+
+@pytest.mark.parametrize("end", [0, 100])
+def test_names_of_lines_that_end_at_one_place_stay_on_the_page(end):
+    axes = axes_of(lines_of([1, 2], {f"series {i}": [100 - end, end] for i in range(14)}))
+    tops = [place.y1 for place in boxes(axes)]
+    assert max(tops) <= axes.get_window_extent().y1 + 20
+    assert min(place.y0 for place in boxes(axes)) >= axes.get_window_extent().y0 - 20
+
+
+def test_names_of_neighbouring_points_do_not_touch():
+    crowd = {"JPEG": (100, 2), "raw": (600, 0.4), "GZIP": (580, 3), "ZLIB": (581, 3.01), "pickle": (601, 0.41)}
+    places = boxes(axes_of(points_of(crowd)))
+    assert len(places) == len(crowd)
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(places, 2))
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_each_theme_has_its_own_page_and_ink(theme):
+    from matplotlib.colors import to_hex
+
+    for picture in (bars_of({"a": [1, 2]}), lines_of([1, 2], {"a": [1, 2]}), points_of({"a": (1, 2)})):
+        figure = picture.figure(theme)
+        assert to_hex(figure.get_facecolor()) == THEMES[theme].background
+        assert {to_hex(t.get_color()) for t in figure.axes[0].texts} == {THEMES[theme].ink}
+        assert picture.png(theme).startswith(b"\x89PNG")
+
+
+def test_no_two_lines_differ_by_colour_alone():
+    axes = axes_of(lines_of([1, 2], {f"series {i}": [i, i] for i in range(14)}))
+    looks = [(ln.get_marker(), ln.get_linestyle()) for ln in axes.lines if list(ln.get_xdata()) == [1, 2]]
+    assert len(set(looks)) == 14
+
+
+def test_the_text_holds_every_number_and_the_note():
+    text = bars_of({"naive": [100, 90, 110], "best": 1234}, note="On 2 cores.").text
+    assert text.splitlines()[:2] == ["Rungs", "On 2 cores."]
+    assert "100 [90–110]" in text
+    assert "1,234" in text
+    assert "images/s" in text
+    text = lines_of([1, 2], {"cold": [6, 3.25], "warm": [2, [1, 2, 6]]}).text
+    assert "3.25" in text
+    assert "2 [1–6]" in text
+    assert "ms by threads" in text
+    assert points_of({"JPEG": (100, 2.5)}).text.split() == "Formats MB ms JPEG 100 2.5".split()
+
+
+def test_the_alternative_text_says_where_it_begins_and_ends():
+    assert bars_of({"naive": 100, "best": 400}).alt == (
+        "Rungs: 2 bars, from naive (100 images/s) to best (400 images/s)."
+    )
+    assert "cold goes from 6 to 3" in lines_of([1, 2], {"cold": [6, 3]}).alt
+    assert "JPEG at 100, 2" in points_of({"JPEG": (100, 2)}).alt
+
+
+def test_the_y_axis_begins_at_zero_unless_a_value_is_below():
+    assert axes_of(lines_of([1, 2], {"a": [100, 101]})).get_ylim()[0] == 0
+    assert axes_of(lines_of([1, 2], {"a": [-5, 1]})).get_ylim()[0] < -5
+    assert axes_of(points_of({"a": (-3, 100)})).get_xlim()[0] < -3
+
+
+def test_names_that_look_like_formulas_are_written_as_they_are():
+    axes = axes_of(bars_of({"$x^2$": 1, "a_b": 2}))
+    assert {"$x^2$", "a_b"} <= {t.get_text() for t in axes.texts}
+    assert not any(t.get_parse_math() for t in axes.texts)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: bars_of({}), "one name or more"),
+        (lambda: bars_of({"a": -1}), "0 or more"),
+        (lambda: bars_of({"a": []}), "finite number"),
+        (lambda: bars_of({"a": math.nan}), "finite number"),
+        (lambda: bars_of({"a": "12"}), "finite number"),
+        (lambda: bars_of({"a": [1, True]}), "finite number"),
+        (lambda: bars_of({3: 1}), "a text"),
+        (lambda: lines_of([], {"a": []}), "strictly rising"),
+        (lambda: lines_of([2, 1], {"a": [1, 2]}), "strictly rising"),
+        (lambda: lines_of([0, 1], {"a": [1, 2]}, log_x=True), "above 0"),
+        (lambda: lines_of([1, 2], {"a": [1]}), "one for each x"),
+        (lambda: lines_of([1], {str(i): [1] for i in range(15)}), "up to 14"),
+        (lambda: lines_of([1], {"a": [math.inf]}), "finite number"),
+        (lambda: points_of({"a": 3}), "a pair"),
+        (lambda: points_of({"a": (1, 2, 3)}), "a pair"),
+        (lambda: points_of({"a": (1, "2")}), "finite number"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_one_sentence(make, words):
+    with pytest.raises(ValueError, match=words) as refusal:
+        make()
+    assert "allowed" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_numpy_numbers_are_numbers():
+    import numpy as np
+
+    assert bars_of({"a": np.float32(2), "b": np.array([1, 2, 3])}).text.endswith("2 [1–3]")
+    assert lines_of(np.array([1, 2]), {"a": np.array([1, 2])}).text
+
+
+def test_importing_charts_imports_no_matplotlib():
+    code = "import sys, labkit.charts; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

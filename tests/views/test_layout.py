@@ -1,0 +1,265 @@
+"""What the interactive view is given: every span once, in series that are their own level of detail."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.timeline.intervals import Intervals
+from labkit.timeline.lanes import bins
+from labkit.common.palette import THEMES
+from labkit.views.layout import OVERVIEW, SENTENCES, VERSION, Scene
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
+
+LONG = 2**32 - 1
+MS = 1_000_000
+KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 2": "pipeline", "background": "host"}
+
+
+class Read:
+    """A block as the page reads it, by the description in `labkit.views.layout`."""
+
+    def __init__(self, block):
+        length, version = np.frombuffer(block, "<u4", 2).tolist()
+        assert version == VERSION
+        assert length % 8 == 0
+        self.header = json.loads(block[8 : 8 + length])
+        self.columns = {}
+        for name, (dtype, offset, count) in self.header["columns"].items():
+            assert offset % 8 == 0, f"{name} is not at a multiple of 8 bytes"
+            self.columns[name] = np.frombuffer(block, np.dtype(dtype).newbyteorder("<"), count, 8 + length + offset)
+        since, far, lasts, long = (self.columns[c] for c in ("since", "far", "duration", "long"))
+        self.start, self.length = np.zeros(len(since)), lasts.astype(np.float64)
+        self.length[lasts == LONG] = long
+        j = 0
+        for i in range(len(since)):
+            if since[i] == LONG:
+                self.start[i], j = far[j], j + 1
+            else:
+                self.start[i] = self.start[i - 1] + since[i] if i else since[i]
+
+    def series(self, run=0, export=None):
+        for lane in self.header["runs"][run]["lanes"]:
+            if export is None or lane["export"] == export:
+                for row in lane["rows"]:
+                    yield from ((lane, row, s) for s in row["series"])
+
+    def spans(self, run=0):
+        """The spans of all exported lanes, as rows that can be compared."""
+        about, found = self.header["runs"][run], []
+        zero = int(about["start_ns"])
+        for _, _, (category, thread, first, count, steps) in self.series(run, export=True):
+            for k in range(count):
+                step = -1 if steps < 0 else int(self.columns["step"][steps + k])
+                name = about["names"][self.columns["name"][first + k]]
+                start, length = zero + int(self.start[first + k]), int(self.length[first + k])
+                found.append((*about["threads"][thread], name, CATEGORIES[category], start, length, step))
+        return sorted(found)
+
+
+def rows_of(trace):
+    kinds = dict(trace.threads)
+    return sorted((s.thread, kinds[s.thread], s.name, s.category, s.start_ns, s.duration_ns, s.step) for s in trace)
+
+
+def job(steps=5, wait=3, train=4, origin=10**18, workers=2, **meta):
+    """Return a job in turns: the consumer waits, then trains; workers read, decode and batch inside a node."""
+    spans = []
+    for i in range(steps):
+        t = origin + i * (wait + train) * MS
+        spans += [Span("consumer", "wait for batch", "wait", t, wait * MS, i)]
+        spans += [Span("consumer", "train step", "train", t + wait * MS, train * MS, i)]
+        for w in range(1, workers + 1):
+            spans += [
+                Span(f"worker {w}", "Iterator::Map", "iterator", t, wait * MS, -1),
+                Span(f"worker {w}", "ReadFile", "read", t + 100, MS, -1),
+                Span(f"worker {w}", "DecodeJpeg", "decode", t + MS + 200, MS, -1),
+                Span(f"worker {w}", "Resize", "resize", t + 2 * MS + 300, MS // 2, -1),
+            ]
+    kinds = {"consumer": "consumer"}
+    return Trace.from_spans(spans, kinds=kinds, name="a job", batch_size=4, **meta)
+
+
+@st.composite
+def traces(draw):
+    """Traces with whatever can happen: nesting, crossing, empty spans, minutes of time, many kinds."""
+    spans = []
+    for _ in range(draw(st.integers(0, 40))):
+        thread = draw(st.sampled_from(sorted(KINDS)))
+        allowed = ["train", "wait"] if thread == "consumer" else ["read", "decode", "map", "iterator", "batch", "other"]
+        start = draw(st.one_of(st.integers(0, 300), st.integers(0, 30_000_000_000)))
+        length = draw(st.one_of(st.integers(0, 60), st.integers(0, 9_000_000_000)))
+        step = draw(st.integers(-1, 5))
+        name = draw(st.sampled_from(["a", "b", "Ünïcode \u2028", ""]))
+        spans.append(Span(thread, name, draw(st.sampled_from(allowed)), start + 10**18, length, step))
+    return Trace.from_spans(spans, kinds=KINDS, origin=draw(st.sampled_from(["measured", "modelled"])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(traces())
+def test_every_span_of_the_window_is_there_once_to_the_nanosecond(trace):
+    assert Read(Scene([trace]).encode()).spans() == rows_of(trace)
+
+
+@settings(max_examples=60, deadline=None)
+@given(traces())
+def test_spans_of_a_series_never_overlap_and_rise(trace):
+    read = Read(Scene([trace]).encode())
+    taken = np.zeros(len(read.start), int)
+    for _, row, (category, _, first, count, _) in read.series():
+        start, length = read.start[first : first + count], read.length[first : first + count]
+        assert (start[1:] >= (start + length)[:-1]).all(), CATEGORIES[category]
+        taken[first : first + count] += 1
+        assert row["h"] > 0
+    assert (taken == 1).all(), "every row of the columns belongs to one series"
+
+
+@settings(max_examples=60, deadline=None)
+@given(traces(), st.integers(1, 50), st.data())
+def test_two_look_ups_give_the_time_covered_at_every_zoom(trace, width, data):
+    """The promise on which the page builds: sums before each span are all that is needed."""
+    read, timeline = Read(Scene([trace]).encode()), Timeline(trace)
+    first = data.draw(st.integers(0, timeline.span_ns))
+    last = data.draw(st.integers(first, timeline.span_ns))
+    for _, _, (_, _, at, count, _) in read.series():
+        start = read.start[at : at + count].astype(np.int64)
+        end = start + read.length[at : at + count].astype(np.int64)
+        edges, covered = bins(Intervals(start, end), first, last, width)
+        total = np.r_[0, np.cumsum(end - start)]
+        k = np.searchsorted(start, edges, "right") - 1
+        until = np.where(k < 0, 0, total[k] + np.minimum(edges, end[k]) - start[k])
+        assert np.diff(until).tolist() == covered.tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(traces(), min_size=1, max_size=2))
+def test_places_never_overlap_and_hold_every_lane(given_traces):
+    header = Scene(given_traces, ["before", "after"][: len(given_traces)]).header
+    for layout in header["layouts"].values():
+        places = []
+        for item in layout["items"]:
+            lane = header["runs"][item["run"]]["lanes"][item["lane"]]
+            places.append((item["y"], item["y"] + lane["height"] * item["scale"]))
+            inside = [(row["y"], row["y"] + row["h"]) for row in lane["rows"]]
+            assert all(a[1] <= b[0] for a, b in itertools.pairwise(inside))
+            assert inside[-1][1] <= lane["height"]
+        places += [(head["y"], head["y"] + head["h"]) for head in layout["heads"]]
+        places.sort()
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(places))
+        assert places[-1][1] <= layout["height"]
+        shown = {(r, k) for r, run in enumerate(header["runs"]) for k, lane in enumerate(run["lanes"]) if lane["shown"]}
+        assert {(i["run"], i["lane"]) for i in layout["items"]} == shown
+
+
+def test_the_overview_has_the_busy_share_of_the_whole_run():
+    trace = job(steps=7)
+    timeline, read = Timeline(trace), Read(Scene([trace]).encode())
+    assert len(read.columns["busy0"]) == OVERVIEW
+    assert read.columns["busy0"].mean() == pytest.approx(timeline.busy, abs=1e-4)
+    shares = [lane.share for lane in timeline.lanes if lane.kind == "pipeline"]
+    assert read.columns["work0"].mean() == pytest.approx(np.mean(shares), abs=1e-4)
+    assert 0 <= read.columns["busy0"].min() <= read.columns["busy0"].max() <= 1
+
+
+def test_gaps_come_with_cause_and_with_what_was_waited_for():
+    timeline = Timeline(job())
+    read = Read(Scene([timeline]).encode())
+    about, causes = read.header["runs"][0]["gaps"], timeline.causes
+    assert read.columns["gap0"].tolist() == timeline.gaps.start_ns.tolist()
+    assert read.columns["gap_length0"].tolist() == timeline.gaps.length_ns.tolist()
+    for name, column in {"for_start0": causes.start_ns, "for_end0": causes.end_ns, "for_lane0": causes.lane,
+                         "for_name0": causes.op}.items():  # fmt: skip
+        assert read.columns[name].tolist() == column.tolist()
+    assert [about["kinds"][k] for k in read.columns["gap_kind0"]] == [c.kind for c in causes]
+    assert about["texts"] == {str(k): causes[k].text for k in range(len(causes))}
+    assert any(read.columns["for_lane0"] >= 0)
+
+
+def test_of_very_many_gaps_the_longest_have_sentences():
+    spans = [Span("c", "train step", "train", i * 1000, 400 + i % 7, i) for i in range(SENTENCES + 500)]
+    timeline = Timeline(Trace.from_spans(spans, kinds={"c": "consumer"}))
+    texts = Scene([timeline]).header["runs"][0]["gaps"]["texts"]
+    assert len(texts) == SENTENCES
+    left_out = set(range(len(timeline.gaps))) - {int(k) for k in texts}
+    lengths = timeline.gaps.length_ns
+    assert max(lengths[sorted(left_out)]) <= min(lengths[[int(k) for k in texts]])
+
+
+def test_kernels_are_shown_twice_and_exported_once_with_the_steps_that_no_lane_shows():
+    spans = [Span("consumer", "train step", "train", i * 1000, 900, i) for i in range(3)]
+    spans += [Span("stream 1", "gemm", "kernel", i * 1000 + 100, 700, i) for i in range(3)]
+    spans += [Span("stream 2", "copy", "copy", i * 1000, 90, i) for i in range(3)]
+    kinds = {"consumer": "consumer", "stream 1": "device", "stream 2": "device"}
+    trace = Trace.from_spans(spans, kinds=kinds, origin="measured", accelerator={"kind": "real", "name": "GPU"})
+    scene = Scene([trace])
+    assert Read(scene.encode()).spans() == rows_of(trace)
+    lanes = scene.header["runs"][0]["lanes"]
+    assert [(lane["name"], lane["shown"]) for lane in lanes][-1] == ("train steps", False)
+    assert [lane["export"] for lane in lanes[:2]] == [False, True]
+
+
+def test_a_timeline_alone_has_the_same_spans_with_lanes_for_threads():
+    trace = job()
+    alone = Read(Scene([Timeline(trace)]).encode()).spans()
+    assert [row[2:] for row in sorted(alone, key=lambda r: r[2:])] == sorted(row[2:] for row in rows_of(trace))
+
+
+def test_only_the_window_is_there():
+    trace = job(window_ns=[10**18 + 5 * MS, 10**18 + 20 * MS])
+    assert Read(Scene([trace]).encode()).spans() == rows_of(trace.slice(*trace.meta["window_ns"]))
+
+
+def test_an_empty_trace_has_an_empty_lane():
+    header = Scene([Trace.from_spans([])]).header
+    assert [lane["name"] for lane in header["runs"][0]["lanes"]] == ["accelerator"]
+    assert Read(Scene([Trace.from_spans([])]).encode()).spans() == []
+
+
+def test_a_million_spans_take_less_than_20_bytes_each():
+    trace = crowd(100_000)
+    assert len(Scene([trace]).encode()) < 20 * len(trace)
+
+
+def crowd(count, lanes=8):
+    rng, per = np.random.default_rng(0), count // lanes
+    length, space = rng.integers(200, 20_000, (lanes, per)), rng.integers(0, 4000, (lanes, per))
+    start = np.cumsum(length + space, axis=1) - length
+    category = np.where(np.arange(lanes)[:, None], rng.integers(2, 6, (lanes, per)), CATEGORIES.index("train"))
+    step = np.where(np.arange(lanes)[:, None], -1, np.arange(per)[None])
+    return Trace(
+        start.ravel(), length.ravel(), category.ravel().astype(np.int32),
+        np.repeat(np.arange(lanes, dtype=np.int32), per), category.ravel().astype(np.int8),
+        step.ravel().astype(np.int32), CATEGORIES,
+        tuple(Thread(f"worker {k}" if k else "consumer", "pipeline" if k else "consumer") for k in range(lanes)),
+        {"origin": "modelled"},
+    )  # fmt: skip
+
+
+def test_both_themes_travel_with_a_colour_and_readable_ink_for_each_category():
+    themes = Scene([job()]).header["themes"]
+    assert set(themes) == set(THEMES)
+    for look in themes.values():
+        assert len(look["fill"]) == len(look["on"]) == len(CATEGORIES)
+
+
+def test_the_alternative_text_holds_the_numbers():
+    alt = Scene([job(), job(wait=1)], ["before", "after"]).alt
+    assert "before and after: interactive timelines on one time axis." in alt
+    assert "before: modelled" in alt
+    assert "accelerator busy 57.1 %" in alt
+    assert "idle 15.0 ms in 5 gaps" in alt
+
+
+def test_what_cannot_be_shown_is_refused_in_a_sentence():
+    with pytest.raises(TypeError, match="a Trace or a Timeline can be shown, got list"):
+        Scene([[]])
+    with pytest.raises(ValueError, match="one text for each of the 2 timelines"):
+        Scene([job(), job()], ["before"])
+    with pytest.raises(ValueError, match="allowed: one text for each"):
+        Scene([], [])

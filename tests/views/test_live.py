@@ -1,0 +1,287 @@
+"""A view that grows while the job runs: bounded, harmless, and in the end the whole trace; in real kernels."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from labkit.views import live
+from labkit.timeline.trace import CATEGORIES
+
+FACTS = {"name": "job", "accelerator": {"name": "V100", "kind": "modelled", "source": "here", "describe": "a V100"}}
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+JOB = """
+import labkit; labkit.setup()
+import tensorflow as tf
+from labkit.recording import accelerators
+data = tf.data.Dataset.range(100_000).map(lambda i: tf.sin(tf.cast(i, tf.float32) * tf.ones([64]))).batch(8)
+fast = accelerators.modelled(step_ms=2, name="fast")
+"""
+
+
+class Kernel:
+    """A real kernel, as a notebook server starts it; what it publishes is kept."""
+
+    def __init__(self):
+        from jupyter_client.manager import start_new_kernel
+
+        self.manager, self.client = start_new_kernel(kernel_name="python3", env={**os.environ, "LABKIT_FAST": "1"})
+
+    def stop(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+    def run(self, code):
+        """Run one cell; return its messages, without the states."""
+        wanted, messages = self.client.execute(code), []
+        while True:
+            message = self.client.get_iopub_msg(timeout=120)
+            if message["parent_header"].get("msg_id") != wanted:
+                continue
+            if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                return messages
+            if message["msg_type"] not in ("status", "execute_input"):
+                messages.append(message)
+
+
+def of(messages, *kinds):
+    return [m for m in messages if m["msg_type"] in kinds]
+
+
+def printed(messages):
+    return "".join(m["content"]["text"] for m in of(messages, "stream") if m["content"]["name"] == "stdout")
+
+
+def drawn(messages):
+    """Return the scenes that were sent: the first with the widget, then one per update."""
+    scenes = []
+    for message in of(messages, "comm_open", "comm_msg"):
+        data = message["content"]["data"]
+        places = [path for path in data.get("buffer_paths", []) if path == ["scene"]]
+        scenes += [bytes(message["buffers"][data["buffer_paths"].index(path)]) for path in places]
+    return scenes
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    kernel = Kernel()
+    assert not of(kernel.run(JOB), "error")
+    yield kernel
+    kernel.stop()
+
+
+# -- while the job runs, and at its end ------------------------------------------------
+
+
+def test_a_recording_shows_one_output_that_grows_and_ends_as_the_whole_trace(kernel):
+    messages = kernel.run(
+        # More events than could come: on a busy machine the pipeline runs ahead while a step's events are counted.
+        "trace = labkit.record(data, fast, steps=900, name='grows', live=True, max_events=5_000_000)\n"
+        "assert len(trace.threads) > 1 and trace.meta['steps'] == 900, (trace.threads, trace.meta)"
+    )
+    assert not of(messages, "error", "stream"), messages[-1]["content"]
+    (shown,) = of(messages, "display_data")
+    (final,) = of(messages, "update_display_data")
+    assert shown["content"]["transient"] == final["content"]["transient"]
+    assert VIEW in shown["content"]["data"]
+    scenes = drawn(messages)
+    assert len(scenes) >= 3, "the view grew while the job ran"
+    sizes = [len(scene) for scene in scenes]
+    assert sizes[0] < sizes[1] <= sizes[2]
+
+    told = kernel.run(
+        "import hashlib, json\n"
+        "from labkit.widget import TimelineWidget\n"
+        "print(json.dumps([hashlib.sha256(TimelineWidget(trace).scene).hexdigest(), str(labkit.Timeline(trace))]))"
+    )
+    digest, words = json.loads(printed(told))
+    assert hashlib.sha256(scenes[-1]).hexdigest() == digest, "the last content is the returned trace"
+    data, metadata = final["content"]["data"], final["content"]["metadata"]
+    assert data["image/png"].startswith("iVBOR")
+    assert "grows" in metadata["image/png"]["alt"]
+    assert words in data["text/plain"]
+    assert "running" not in data["text/plain"]
+
+
+@pytest.mark.parametrize("steps", [50, 2_000])
+def test_the_number_of_drawings_does_not_grow_with_the_number_of_steps(kernel, steps):
+    """What bounds it is time: ten per second, and a small share of the loop."""
+    messages = kernel.run(
+        f"trace = labkit.record(data, accelerators.modelled(step_ms=0.2), steps={steps}, live=True)\n"
+        "print(trace.meta['job']['seconds'])"
+    )
+    seconds = float(printed(messages))
+    assert len(drawn(messages)) <= 2 + 10 * seconds + 1
+    assert len(of(messages, "display_data", "update_display_data")) == 2
+    longest = max(len(scene) for scene in drawn(messages)[:-1])
+    assert longest < 100_000, "a drawing holds the last steps, however many there were"
+
+
+def test_the_trace_is_the_same_as_without(kernel):
+    code = (
+        "import json\n"
+        "a, b = (labkit.record(data, fast, steps=300, name='same', live=on) for on in (True, False))\n"
+        "def facts(t):\n"
+        "    consumer = t.where(t.select(kind='consumer'))\n"
+        "    rows = [(s.category, s.name, s.step) for s in consumer]\n"
+        "    stable = [t.meta[k] for k in ('name', 'accelerator', 'steps', 'images', 'graph', 'options', 'warmup')]\n"
+        "    return [rows, stable, sorted(t.meta), sorted(t.meta['profiler']), t.meta['work']['images']]\n"
+        "assert facts(a) == facts(b), (facts(a), facts(b))\n"
+        "assert set(a.names) - {n for n in a.names if n.startswith('Iterator')} == "
+        "set(b.names) - {n for n in b.names if n.startswith('Iterator')}\n"
+    )
+    messages = kernel.run(code)
+    assert not of(messages, "error"), of(messages, "error")[0]["content"]["evalue"]
+
+
+def test_several_repeats_share_one_output_and_no_thread_is_left(kernel):
+    messages = kernel.run(
+        "import threading\n"
+        "before = {t.name for t in threading.enumerate()}\n"
+        "trace = labkit.record(data, fast, steps=30, repeats=2, live=True)\n"
+        "assert {t.name for t in threading.enumerate()} <= before\n"
+        "assert len(trace.meta['repeats']) == 2"
+    )
+    assert not of(messages, "error"), of(messages, "error")[0]["content"]["evalue"]
+    assert Counter(m["msg_type"] for m in of(messages, "display_data", "update_display_data")) == {
+        "display_data": 1,
+        "update_display_data": 1,
+    }
+
+
+# -- whatever happens --------------------------------------------------------------------
+
+
+def test_a_drawing_that_fails_ends_the_view_and_not_the_recording(kernel):
+    messages = kernel.run(
+        "from labkit import widget\n"
+        "whole = widget.TimelineWidget.update\n"
+        "def broken(*_, **__): raise OSError('no canvas')\n"
+        "widget.TimelineWidget.update = broken\n"
+        "try:\n"
+        "    trace = labkit.record(data, fast, steps=900, live=True)\n"
+        "finally:\n"
+        "    widget.TimelineWidget.update = whole\n"
+        "assert trace.meta['steps'] == 900"
+    )
+    assert not of(messages, "error"), of(messages, "error")[0]["content"]["evalue"]
+    said = "".join(m["content"]["text"] for m in of(messages, "stream"))
+    assert "the live view ended, the recording goes on: OSError: no canvas" in said
+    final = of(messages, "update_display_data")[-1]["content"]["data"]
+    assert set(final) == {"text/plain"}
+    assert final["text/plain"].startswith("Trace(measured")
+
+
+def test_a_pipeline_that_fails_leaves_a_picture_of_what_there_was(kernel):
+    messages = kernel.run(
+        "bad = data.take(40).concatenate(data.take(1).map(lambda x: tf.reshape(x, [-1, 3])))\n"
+        "labkit.record(bad, fast, steps=600, name='breaks', live=True)"
+    )
+    (error,) = of(messages, "error")
+    assert error["content"]["ename"] == "RecordingError"
+    final = of(messages, "update_display_data")[-1]["content"]["data"]
+    assert final["image/png"].startswith("iVBOR")
+    assert "breaks, broken off after step 37" in final["text/plain"]
+
+
+def test_an_interrupted_recording_leaves_a_picture_and_a_kernel_that_goes_on(kernel):
+    # Endless data: how long the machine takes must not decide whether there is something to interrupt. After an error
+    # a kernel drops the cells that came close behind; the one below must run.
+    wanted = kernel.client.execute("labkit.record(data.repeat(), fast, steps=10**6, live=True)", stop_on_error=False)
+    messages, stopped = [], False
+    while True:
+        message = kernel.client.get_iopub_msg(timeout=60)
+        if message["parent_header"].get("msg_id") != wanted:
+            continue
+        messages.append(message)
+        if len(drawn(messages)) > 1 and not stopped:
+            kernel.manager.interrupt_kernel()
+            stopped = True
+        if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+            break
+    (error,) = of(messages, "error")
+    assert error["content"]["ename"] == "KeyboardInterrupt"
+    assert "image/png" in of(messages, "update_display_data")[-1]["content"]["data"]
+    assert printed(kernel.run("print(labkit.record(data, fast, steps=5, live=True).meta['steps'])")) == "5\n"
+
+
+def test_in_a_terminal_it_prints_nothing_and_loads_no_widget():
+    code = JOB.replace("labkit.setup()", "labkit.notebook.prepare()") + (
+        "import sys, threading\n"
+        "before = threading.active_count()\n"
+        "trace = labkit.record(data, fast, steps=20, live=True)\n"
+        "assert trace.meta['steps'] == 20 and threading.active_count() == before\n"
+        "assert not {'anywidget', 'ipywidgets', 'labkit.views.widget'} & set(sys.modules), 'loaded for nobody'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == done.stderr == ""
+
+
+def test_what_is_no_answer_to_live_is_refused(kernel):
+    messages = kernel.run("labkit.record(data, fast, live='yes')")
+    (error,) = of(messages, "error")
+    assert error["content"]["ename"] == "TypeError"
+    assert error["content"]["evalue"] == "live is 'yes'; allowed: True or False"
+    assert not of(messages, "display_data")
+
+
+# -- the budget, without a notebook ------------------------------------------------------
+
+
+class Counting(live.View):
+    """A view that draws nothing, slowly or fast."""
+
+    def __init__(self, takes_s):
+        super().__init__(FACTS, True)
+        self.takes_s, self.sizes = takes_s, []
+
+    def _open(self):
+        """Show nothing."""
+
+    def _draw(self):
+        self.sizes.append(len(self.trace()))
+        time.sleep(self.takes_s)
+        self.updates += 1
+
+
+@pytest.mark.parametrize("takes_s", [0.0, 0.002])
+def test_drawing_takes_at_most_its_share_of_the_loop_and_ten_turns_per_second(takes_s):
+    view = Counting(takes_s)
+    see, begin = view.begin(), time.perf_counter_ns()
+    while time.perf_counter_ns() - begin < 2_000_000_000:
+        start = time.perf_counter_ns()
+        time.sleep(0.001)
+        now = time.perf_counter_ns()
+        see(start, now, now)
+        elapsed = time.perf_counter_ns() - begin
+        # Before it draws, it has time for one that costs as much as the one before; it cannot know more.
+        assert view.spent_ns <= live.SHARE * elapsed + view._cost_ns
+        assert view.updates <= elapsed // live.PERIOD_NS
+    assert view.updates >= 1
+    assert max(view.sizes) <= 2 * live.LAST
+
+
+def test_the_growing_trace_holds_the_last_steps_under_their_numbers():
+    view = live.View(FACTS, False)
+    for step in range(live.LAST + 7):
+        view.see(step * 10, step * 10 + 6, step * 10 + 9)
+    trace = view.trace()
+    assert len(trace) == 2 * live.LAST
+    trains = trace.where(trace.select("train"))
+    assert trains.step.tolist() == list(range(7, live.LAST + 7))
+    assert np.diff(trains.start_ns).tolist() == [10] * (live.LAST - 1)
+    assert (trains.duration_ns == 3).all()
+    assert trace.meta["name"] == f"job, running: step {live.LAST + 6}"
+    assert {CATEGORIES[c] for c in trace.category.tolist()} == {"wait", "train"}
+    view.begin()
+    assert len(view.trace()) == 0

@@ -1,0 +1,816 @@
+"""The page's half of the timeline, in a real Chromium: it draws what Python computed, and needs nobody else."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import itertools
+import json
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from browser import SHOTS
+from PIL import Image
+
+import labkit
+from labkit.timeline import perfetto
+from labkit.common.palette import THEMES
+from labkit.views.layout import Scene
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
+from labkit.views.widget import MODULE
+
+pytestmark = pytest.mark.browser
+MS = 1_000_000
+
+#: A model as anywidget gives it to the module; its bytes begin at an odd place, as they may.
+MODEL = """async ([source, text, look]) => {
+  window.lab = await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'})));
+  window.bytes = (text) => { const b = atob(text), a = new Uint8Array(b.length + 3);
+    for (let i = 0; i < b.length; i++) a[i + 3] = b.charCodeAt(i); return new DataView(a.buffer, 3); };
+  window.listeners = [];
+  window.model = { scene: bytes(text), get: (name) => name === 'scene' ? model.scene : look,
+    on: (what, does) => listeners.push([what, does]),
+    off: (what, does) => { listeners = listeners.filter(([w, d]) => w !== what || d !== does); } };
+  document.body.innerHTML = '<button id=before>before</button><div id=here></div><button id=after>after</button>';
+  document.body.append(Object.assign(document.createElement('div'), { style: 'height:3000px' }));
+  window.done = lab.default.render({ model, el: document.getElementById('here') });
+  window.view = document.querySelector('.labkit-timeline').timeline;
+  view.redraw();
+}"""
+
+
+def job(steps=6, wait=5, train=4, workers=2, name="a job", origin=10**18, **meta):
+    """Return a job in turns: the consumer waits, then trains; workers read, decode and resize inside a node."""
+    spans = []
+    for i in range(steps):
+        t = origin + i * (wait + train) * MS
+        spans += [Span("consumer", "wait for batch", "wait", t, wait * MS, i)]
+        spans += [Span("consumer", "train step", "train", t + wait * MS, train * MS, i)]
+        for w in range(1, workers + 1):
+            spans += [
+                Span(f"worker {w}", "Iterator::Map", "iterator", t, wait * MS, -1),
+                Span(f"worker {w}", "ReadFile", "read", t + 1000, MS, -1),
+                Span(f"worker {w}", "DecodeJpeg", "decode", t + MS + 2000, 2 * MS, -1),
+                Span(f"worker {w}", "ResizeBilinear", "resize", t + 3 * MS + 3000, MS, -1),
+            ]
+    return Trace.from_spans(spans, kinds={"consumer": "consumer"}, name=name, batch_size=workers, **meta)
+
+
+def crossing():
+    """Return spans that cross on one thread, last minutes, or nothing at all, with names that need care."""
+    rows = [("Iterator::Map", 0, 400), ("a,b", 100, 500), ('say "x"', 550, 100), ("now", 560, 0), ("<b>&amp;", 650, 60),
+            ("long", 700, 70 * 10**9), ("inside", 5 * 10**9, 5 * 10**9)]  # fmt: skip
+    spans = [Span("worker, 1", name, "map", 10**18 + 7 + start, length, -1) for name, start, length in rows]
+    spans += [Span("consumer", "train step", "train", 10**18 + 7 + 3 * i, 2, i) for i in range(5)]
+    return Trace.from_spans(spans, kinds={"consumer": "consumer"}, name="crossing", origin="measured")
+
+
+def crowd(count=100_000, lanes=8):
+    """Return very many short spans without nesting."""
+    rng, per = np.random.default_rng(0), count // lanes
+    length, space = rng.integers(200, 20_000, (lanes, per)), rng.integers(0, 4000, (lanes, per))
+    start = np.cumsum(length + space, axis=1) - length
+    category = np.where(np.arange(lanes)[:, None], rng.integers(2, 6, (lanes, per)), CATEGORIES.index("train"))
+    step = np.where(np.arange(lanes)[:, None], -1, np.arange(per)[None])
+    threads = tuple(Thread(f"worker {k}" if k else "consumer", "pipeline" if k else "consumer") for k in range(lanes))
+    columns = (category.astype(np.int32), np.repeat(np.arange(lanes, dtype=np.int32), per), category.astype(np.int8))
+    return Trace(start.ravel(), length.ravel(), columns[0].ravel(), columns[1], columns[2].ravel(),
+                 step.ravel().astype(np.int32), CATEGORIES, threads,
+                 {"origin": "modelled", "name": "crowd"})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tab(chromium):
+    page = chromium.new_page(viewport={"width": 1100, "height": 900}, color_scheme="light")
+    page.errors, page.asked = [], []
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    page.on("request", lambda r: page.asked.append(r.url) if not r.url.startswith(("blob:", "data:")) else None)
+    yield page
+    assert page.errors == []
+    assert page.asked == [], "the module asks for nothing"
+    page.close()
+
+
+@pytest.fixture
+def show(tab):
+    """Return a function that shows timelines in the page and returns the page."""
+
+    def shown(*timelines, **look):
+        block = Scene(timelines, labelled(timelines)).encode()
+        text = base64.b64encode(block).decode()
+        tab.evaluate("window.done?.()")
+        tab.evaluate(MODEL, [MODULE.read_text(encoding="utf-8"), text, {"theme": None, "height": None, **look}])
+        return tab
+
+    return shown
+
+
+def labelled(timelines):
+    return [""] if len(timelines) == 1 else ["before", "after"]
+
+
+def window(page):
+    return page.evaluate("[view.first, view.last]")
+
+
+def place(page, lane, ns, run=0):
+    """Return where in the page a time of a lane lies."""
+    x, y = page.evaluate(
+        """([lane, t, run]) => { const p = view.places.find((q) => q.run === run && q.lane.name === lane);
+          const b = view.canvas.getBoundingClientRect();
+          return [b.left + view.x(t), b.top + p.y - view.scroll + p.lane.height * p.scale / 2]; }""",
+        [lane, ns, run],
+    )
+    return x, y
+
+
+def detail(page):
+    return page.locator(".lt-detail").inner_text()
+
+
+# -- what is painted ------------------------------------------------------------------------------
+
+
+def test_wide_spans_and_columns_together_have_the_area_of_the_spans_at_every_zoom(show):
+    trace = crowd(20_000)
+    page = show(trace)
+    timeline, rng = Timeline(trace), np.random.default_rng(1)
+    for _ in range(25):
+        first, last = np.sort(rng.integers(0, timeline.span_ns, 2)).tolist()
+        width = int(rng.integers(1, 900))
+        if last - first < width:
+            continue
+        found = page.evaluate(
+            """([first, last, width]) => view.scene.runs[0].lanes.map((lane) => {
+              const all = lane.rows[0].series.map((s) => {
+                const { wide, share } = lab.columns(s, first, last, width, 3 * (last - first) / width);
+                return wide.reduce((sum, i) => sum + Math.min(s.end[i], last) - Math.max(s.start[i], first), 0)
+                  + share.reduce((a, b) => a + b, 0) * (last - first) / width; });
+              return all.reduce((a, b) => a + b, 0); })""",
+            [first, last, width],
+        )
+        for lane, area in zip(timeline.lanes, found, strict=True):
+            start, end = np.maximum(lane.start_ns, first), np.minimum(lane.end_ns, last)
+            assert area == pytest.approx(np.maximum(end - start, 0).sum(), rel=1e-9, abs=1e-3)
+
+
+def test_every_column_has_the_share_that_python_computes(show):
+    trace = crowd(20_000)
+    page, timeline = show(trace), Timeline(trace)
+    lane = timeline.lanes[3]
+    for width, first, last in ((700, 0, timeline.span_ns), (90, 12_345_678, 23_456_789), (1, 5, 7_000_000)):
+        found = page.evaluate(
+            """([first, last, width]) => { const sum = new Float64Array(width);
+              for (const s of view.scene.runs[0].lanes[3].rows[0].series) {
+                const { wide, share } = lab.columns(s, first, last, width, Infinity);
+                if (wide.length) throw new Error('nothing is wide'); share.forEach((v, c) => { sum[c] += v; }); }
+              return [...sum]; }""",
+            [first, last, width],
+        )
+        edges = np.linspace(first, last, width + 1)
+        total = np.r_[0, np.cumsum(lane.end_ns - lane.start_ns)]
+        k = np.searchsorted(lane.start_ns, edges, "right") - 1
+        until = np.where(k < 0, 0, total[k] + np.minimum(edges, lane.end_ns[k]) - lane.start_ns[k])
+        assert np.allclose(found, np.diff(until) / np.diff(edges), atol=1e-6)
+
+
+@pytest.mark.parametrize("theme", sorted(THEMES))
+def test_the_pixels_of_the_accelerator_are_its_busy_share(show, theme):
+    for trace in (job(), crowd(30_000)):
+        page = show(trace, theme=theme)
+        for share in (1, 0.31):
+            page.evaluate("s => { view.show(0, view.span * s); view.redraw(); }", share)
+            row = page.evaluate("""() => { const p = view.places[0], r = devicePixelRatio, left = Math.ceil(view.left);
+              const width = Math.floor(view.right) - left, d = view.canvas.getContext('2d')
+                .getImageData(left * r, p.y * r, width * r, p.lane.height * r); return [width, [...d.data]]; }""")
+            pixels = np.array(row[1], np.uint8).reshape(-1, 4)[:, :3].astype(int)
+            colour = THEMES[theme].fill["train"]
+            wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+            painted = (np.abs(pixels - wanted).sum(axis=1) < 40).mean()
+            timeline = Timeline(trace)
+            end = int(timeline.span_ns * share)
+            busy = timeline.accelerator.busy
+            true = np.maximum(np.minimum(busy.end, end) - np.minimum(busy.start, end), 0).sum() / end
+            # Letters and the lines between steps take a little; nothing may add.
+            assert true - 0.13 < painted < true + 0.02, (theme, trace, share, painted, true)
+
+
+def test_categories_stand_on_each_other_and_have_their_share_of_the_pixels(show):
+    trace = crowd(30_000)
+    page, lane = show(trace), Timeline(trace).lanes[3]
+    pixels = page.evaluate("""() => { const p = view.places[3], r = devicePixelRatio, left = Math.ceil(view.left);
+      const width = Math.floor(view.right) - left, d = view.canvas.getContext('2d')
+        .getImageData(left * r, p.y * r, width * r, p.lane.height * r); return [...d.data]; }""")
+    pixels = np.array(pixels, np.uint8).reshape(-1, 4)[:, :3].astype(int)
+    for category, own_ns in lane.by_category.items():
+        fill = THEMES["light"].fill[category]
+        distance = np.abs(pixels - [int(fill[i : i + 2], 16) for i in (1, 3, 5)]).sum(axis=1)
+        # Edges between two colours are blended, and count for neither.
+        assert own_ns / lane.window_ns - 0.08 < (distance < 40).mean() < own_ns / lane.window_ns + 0.02, category
+
+
+def test_texts_never_overlap_and_stay_inside(show):
+    long = job(name="a name that is much longer than any line of the page could ever hold " * 3)
+    renamed = Trace(**{c: getattr(long, c) for c in Trace._DTYPES}, names=tuple(n * 9 for n in long.names),
+                    threads=tuple(Thread(t.name * 12, t.kind) for t in long.threads), meta=long.meta)  # fmt: skip
+    for timelines in ((job(),), (renamed, job(wait=1)), (crossing(),)):
+        for width in (1100, 420):
+            page = show(*timelines)
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_timeout(80)
+            for mode in ("stacked", "overlaid"):
+                boxes = page.evaluate(
+                    """(mode) => { if (view.scene.runs.length > 1 && view.mode !== mode) view.overlay(); view.redraw();
+                    const holder = document.createElement('div'); holder.innerHTML = view.svg();
+                    document.body.prepend(holder);
+                    const svg = holder.firstChild, all = [...svg.querySelectorAll('text')].map((t) => {
+                      const b = t.getBBox();
+                      return [b.x, b.y + 2, b.x + b.width, b.y + b.height - 2, t.textContent]; });
+                    const size = [svg.width.baseVal.value, svg.height.baseVal.value];
+                    holder.remove(); return [all, size]; }""",
+                    mode,
+                )
+                texts, (wide, high) = boxes
+                assert len(texts) > 8
+                for a in texts:
+                    assert a[0] >= -1, a
+                    assert a[2] <= wide + 1, a
+                    assert a[3] <= high + 1, a
+                for a, b in itertools.combinations(texts, 2):
+                    apart = a[2] <= b[0] + 0.5 or b[2] <= a[0] + 0.5 or a[3] <= b[1] + 0.5 or b[3] <= a[1] + 0.5
+                    assert apart, (a, b)
+    page.set_viewport_size({"width": 1100, "height": 900})
+
+
+# -- moving ----------------------------------------------------------------------------------------
+
+
+def test_keys_zoom_and_pan_by_known_amounts_and_never_leave_the_run(show):
+    page = show(job())
+    span = page.evaluate("view.span")
+    page.locator(".lt-lanes").focus()
+    for key, wanted in [
+        ("w", (0.25, 0.75)), ("s", (0, 1)), ("+", (0.25, 0.75)), ("-", (0, 1)), ("w", (0.25, 0.75)),
+        ("d", (0.35, 0.85)),
+        ("a", (0.25, 0.75)), ("ArrowRight", (0.3, 0.8)), ("ArrowLeft", (0.25, 0.75)), ("W", (0.25, 0.75)), 
+        ("0", (0, 1)), ("a", (0, 1)), ("s", (0, 1)),
+    ]:  # fmt: skip
+        page.keyboard.press(key if key != "W" else "Shift")
+        assert window(page) == pytest.approx([w * span for w in wanted], abs=1), key
+    for _ in range(60):
+        page.keyboard.press("w")
+    first, last = window(page)
+    assert last - first == pytest.approx(100), "not below a tenth of a microsecond"
+
+
+def test_the_wheel_zooms_at_the_pointer_once_the_timeline_has_the_focus(show):
+    page = show(job())
+    x, y = place(page, "accelerator", 20 * MS)
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, 200)
+    page.wait_for_timeout(250)
+    assert page.evaluate("scrollY") > 100, "without focus the page scrolls"
+    assert window(page) == [0, page.evaluate("view.span")]
+    page.evaluate("scrollTo(0, 0)")
+    page.locator(".lt-lanes").focus()
+    page.mouse.wheel(0, -200)
+    page.wait_for_timeout(250)
+    assert page.evaluate("scrollY") == 0
+    first, last = window(page)
+    assert last - first < 0.7 * page.evaluate("view.span")
+    assert page.evaluate("x => view.timeAt(x)", x - page.evaluate("view.canvas.getBoundingClientRect().left")) == (
+        pytest.approx(20 * MS, rel=1e-3)
+    )
+
+
+def test_dragging_moves_the_time_under_the_pointer_with_it(show):
+    page = show(job())
+    page.evaluate("view.show(view.span * 0.4, view.span * 0.6)")
+    x, y = place(page, "accelerator", page.evaluate("view.span * 0.5"))
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 150, y, steps=4)
+    page.mouse.up()
+    now = place(page, "accelerator", page.evaluate("view.span * 0.5"))[0]
+    assert now == pytest.approx(x - 150, abs=1)
+
+
+def test_two_fingers_keep_the_times_under_them(show):
+    page = show(job())
+    page.evaluate("""() => { const b = view.canvas.getBoundingClientRect(), fire = (type, pointerId, x) =>
+      view.canvas.dispatchEvent(new PointerEvent(type, { pointerId, clientX: b.left + x, clientY: b.top + 40 }));
+      view.canvas.setPointerCapture = () => {};
+      window.under = [view.timeAt(400), view.timeAt(600)];
+      fire('pointerdown', 1, 400); fire('pointerdown', 2, 600);
+      fire('pointermove', 1, 300); fire('pointermove', 2, 800); }""")
+    assert page.evaluate("[view.timeAt(300), view.timeAt(800)]") == pytest.approx(page.evaluate("under"), rel=1e-9)
+
+
+def test_the_overview_moves_resizes_and_opens_the_window(show):
+    page = show(job())
+    box = page.locator(".lt-overview").bounding_box()
+    left, right = page.evaluate("[view.left, view.right]")
+
+    def drag(a, b):
+        at = [box["x"] + left + share * (right - left) for share in (a, b)]
+        page.mouse.move(at[0], box["y"] + 10)
+        page.mouse.down()
+        page.mouse.move(at[1], box["y"] + 10, steps=5)
+        page.mouse.up()
+        return [t / page.evaluate("view.span") for t in window(page)]
+
+    assert drag(0.2, 0.5) == pytest.approx([0.2, 0.5], abs=0.01), "from nothing: a new window"
+    assert drag(0.35, 0.55) == pytest.approx([0.4, 0.7], abs=0.01), "inside: move"
+    assert drag(0.7, 0.9) == pytest.approx([0.4, 0.9], abs=0.01), "edge: resize"
+
+
+# -- keys that belong to others ------------------------------------------------------------------
+
+
+def test_it_takes_its_own_keys_only_and_tab_leaves(show):
+    page = show(job())
+    page.evaluate("""window.heard = []; document.onkeydown = (e) => heard.push([e.key, e.defaultPrevented]); 0""")
+    canvas = page.locator(".lt-lanes")
+    canvas.focus()
+    assert canvas.get_attribute("data-lm-suppress-shortcuts") == "true", (
+        "JupyterLab leaves b and d d to whoever has this"
+    )
+    for key in ("w", "n", "Escape", "b", "d", "x", "Enter", "Control+s", "Alt+ArrowLeft"):
+        page.keyboard.press(key)
+    heard = page.evaluate("heard.filter(([k]) => !['Control', 'Alt'].includes(k))")
+    assert heard == [["b", False], ["x", False], ["Enter", False], ["s", False], ["ArrowLeft", False]]
+    page.locator("#after").focus()
+    page.keyboard.press("Shift+Tab")
+    canvas.focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement !== view.canvas")
+    canvas.focus()
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement !== view.canvas")
+
+
+def test_shortcuts_with_control_reach_the_lab_from_the_focused_timeline(show):
+    """The Lab listens first, on the document: while it looks, the mark that keeps single keys here is away."""
+    page = show(job())
+    page.evaluate("""window.marks = []; document.addEventListener('keydown', (e) =>
+      marks.push([e.key, e.target.hasAttribute('data-lm-suppress-shortcuts')]), true)""")
+    page.locator(".lt-lanes").focus()
+    page.keyboard.press("Control+s")
+    page.wait_for_timeout(20)
+    page.keyboard.press("b")
+    assert page.evaluate("marks.filter(([k]) => k !== 'Control')") == [["s", False], ["b", True]]
+
+
+def test_escape_clears_step_by_step_and_then_leaves(show):
+    page = show(job())
+    page.locator(".lt-lanes").focus()
+    page.keyboard.press("n")
+    assert detail(page).startswith("Gap 1")
+    page.keyboard.press("Escape")
+    assert "Click a gap" in detail(page)
+    assert page.evaluate("document.activeElement === view.canvas")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement !== view.canvas")
+
+
+# -- pointing -------------------------------------------------------------------------------------
+
+
+def test_hovering_names_the_span_its_length_thread_step_and_image(show):
+    page = show(job())
+    page.mouse.move(*place(page, "worker 2", 9 * MS + 2 * MS))
+    tip = page.locator(".lt-tip").inner_text()
+    for words in (
+        "DecodeJpeg",
+        "2.00 ms · decode",
+        "thread worker 2",
+        "10.002 to 12.002 ms",
+        "step 1",
+        "image 3 of 12",
+    ):
+        assert words in tip, tip
+    page.mouse.move(*place(page, "accelerator", 7 * MS))
+    assert "step 0" in page.locator(".lt-tip").inner_text()
+    page.mouse.move(5, 5)
+    assert page.locator(".lt-tip").is_hidden()
+
+
+def test_a_click_on_a_gap_tells_its_cause_and_outlines_what_it_waited_for(show):
+    trace = job()
+    page, timeline = show(trace), Timeline(trace)
+    for k in (1, 4):
+        gap, cause = timeline.gaps[k], timeline.causes[k]
+        page.mouse.click(*place(page, "accelerator", gap.start_ns + gap.length_ns // 2))
+        words = detail(page)
+        assert words.startswith(f"Gap {k + 1} of {len(timeline.gaps)}: 5.00 ms")
+        assert cause.text in words
+        assert timeline.lanes[cause.lane].name in words
+        assert page.locator("[aria-live]").text_content() == page.locator(".lt-detail").text_content()
+        target = page.evaluate("(() => { const g = view.scene.runs[0].gap, k = view.selected.gap; "
+                               "return [g.for_start[k], g.for_end[k], g.for_lane[k]] })()")  # fmt: skip
+        assert target == [cause.start_ns, cause.end_ns, cause.lane]
+
+
+def test_n_and_p_walk_through_all_gaps_and_bring_them_into_sight(show):
+    page = show(job(), job(wait=2))
+    page.locator(".lt-lanes").focus()
+    page.keyboard.press("w")
+    page.keyboard.press("w")
+    seen = []
+    for _ in range(13):
+        page.keyboard.press("n")
+        seen.append(page.evaluate("[view.selected.run, view.selected.gap]"))
+        a, b = page.evaluate("(() => { const g = view.scene.runs[view.selected.run].gap, k = view.selected.gap; "
+                             "return [g.start[k], g.start[k] + g.length[k]] })()")  # fmt: skip
+        first, last = window(page)
+        assert first <= a < b <= last
+    assert sorted(map(tuple, seen[:12])) == [(r, k) for r in (0, 1) for k in range(6)]
+    assert seen[12] == seen[0]
+    page.keyboard.press("p")
+    assert page.evaluate("[view.selected.run, view.selected.gap]") == seen[11]
+
+
+def test_a_lane_that_was_waited_for_is_scrolled_into_sight(show):
+    page = show(job(workers=30), height=200)
+    page.evaluate("view.scene.runs[0].gap.for_lane[2] = 31; view.selectGap(0, 2); view.redraw()")
+    y, room = page.evaluate("[view.places.find((p) => p.lane.index === 31).y - view.scroll, view.lanesHeight()]")
+    assert 0 <= y < room
+
+
+def test_measuring_by_hand_says_how_long_and_how_idle(show):
+    page = show(job())
+    page.locator(".lt-lanes").focus()
+    page.keyboard.press("m")
+    x, y = place(page, "worker 1", 10 * MS)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(place(page, "worker 1", 28 * MS)[0], y, steps=6)
+    page.mouse.up()
+    a, b = page.evaluate("[view.measured.a, view.measured.b]")
+    assert [a, b] == pytest.approx([10 * MS, 28 * MS], abs=0.1 * MS)
+    assert detail(page).startswith("Measured: 18")
+    assert "(55." in detail(page), "idle for 10 of 18 ms"
+    assert "2 steps end here" in detail(page)
+    page.keyboard.press("f")
+    first, last = window(page)
+    assert first < a < b < last < b + 3 * MS
+
+
+def test_search_counts_marks_and_walks(show):
+    page = show(job())
+    page.locator(".lt-lanes").focus()
+    page.keyboard.press("/")
+    page.keyboard.type("decode")
+    assert page.locator(".lt-found").inner_text() == "12 found, 24.0 ms"
+    seen = set()
+    for _ in range(12):
+        page.keyboard.press("Enter")
+        assert detail(page).startswith("DecodeJpeg")
+        seen.add(tuple(page.evaluate("[view.selected.span.series.lane, view.selected.span.i]")))
+    assert len(seen) == 12, "each once"
+    page.keyboard.press("Enter")
+    assert tuple(page.evaluate("[view.selected.span.series.lane, view.selected.span.i]")) in seen
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("x")
+    assert page.locator(".lt-found").inner_text() == "none found"
+    page.keyboard.press("Escape")
+    assert page.evaluate("[view.matches, document.activeElement === view.canvas]") == [None, True]
+
+
+def test_a_category_can_be_hidden_and_is_then_neither_painted_nor_hit(show):
+    page = show(job())
+    at = place(page, "worker 1", 2 * MS)
+    colours = """(() => { const c = view.canvas, all = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+      const wanted = parseInt('ff' + view.colours.fill[3].slice(1).match(/../g).reverse().join(''), 16);
+      return new Set(new Uint32Array(all.buffer)).has(wanted) })()"""
+    assert page.evaluate(colours)
+    button = page.locator("[data-category=decode]")
+    assert button.get_attribute("aria-pressed") == "true"
+    assert "24.0 ms" in button.inner_text(), "the time that it takes"
+    button.click()
+    page.evaluate("view.redraw()")
+    assert button.get_attribute("aria-pressed") == "false"
+    assert not page.evaluate(colours)
+    page.mouse.move(*at)
+    assert "DecodeJpeg" not in page.locator(".lt-tip").inner_text()
+    button.click()
+    page.evaluate("view.redraw()")
+    assert page.evaluate(colours)
+
+
+def test_two_runs_share_one_axis_stacked_and_overlaid(show):
+    page = show(job(), job(wait=1))
+    assert page.evaluate("view.span") == 54 * MS
+    for mode in ("stacked", "overlaid"):
+        places = page.evaluate("view.places.map((p) => [p.run, p.lane.name, p.y])")
+        runs = [p[0] for p in sorted(places, key=lambda p: p[2])]
+        assert (runs == sorted(runs)) == (mode == "stacked")
+        # A train step of either run lies at the same pixel for the same time.
+        assert place(page, "accelerator", 10 * MS, 0)[0] == place(page, "accelerator", 10 * MS, 1)[0]
+        page.locator(".lt-lanes").focus()
+        page.keyboard.press("o")
+    assert page.get_by_role("button", name="overlay the two runs (O)").get_attribute("aria-pressed") == "false"
+
+
+# -- for those who cannot see it ---------------------------------------------------------------------
+
+
+def test_tables_hold_every_lane_and_every_gap_with_its_cause(show):
+    trace = job()
+    page, timeline = show(trace), Timeline(trace)
+    page.locator(".lt-lanes").focus()
+    page.keyboard.press("t")
+    lanes, gaps = (page.get_by_role("region", name="tables").locator("table").nth(i) for i in (0, 1))
+    assert lanes.locator("tbody tr").count() == len(timeline.lanes)
+    assert f"{timeline.busy:.1%}".replace("%", " %") in lanes.inner_text()
+    assert gaps.locator("tbody tr").count() == len(timeline.gaps)
+    for cause in timeline.causes:
+        assert cause.text in gaps.inner_text()
+    gaps.get_by_role("button", name="show gap 3").click()
+    assert detail(page).startswith("Gap 3")
+    assert page.locator(".lt-panel:not([hidden]) th[scope=col]").count() == 10
+
+
+def test_the_canvas_says_its_numbers_and_changes_are_announced(show):
+    page = show(job())
+    canvas = page.locator(".lt-lanes")
+    assert "accelerator busy 44.4 %" in canvas.get_attribute("aria-label")
+    assert canvas.get_attribute("tabindex") == "0"
+    canvas.focus()
+    page.keyboard.press("w")
+    assert page.locator("[aria-live]").inner_text() == "13.5 ms to 40.5 ms"
+    assert "Shown: 13.5 ms to 40.5 ms." in canvas.get_attribute("aria-label")
+    page.keyboard.press("?")
+    assert page.get_by_role("region", name="keys and mouse").is_visible()
+    names = page.evaluate(
+        "[...document.querySelectorAll('.labkit-timeline button')]"
+        ".map((b) => [b.getAttribute('aria-label') ?? b.textContent, b.dataset.lmSuppressShortcuts])"
+    )
+    assert all(name and mark == "true" for name, mark in names)
+
+
+def test_an_empty_trace_shows_a_sentence(show):
+    page = show(Trace.from_spans([]))
+    assert "nothing was recorded" in detail(page)
+    page.locator(".lt-lanes").focus()
+    for key in "wsadnpfmto0":
+        page.keyboard.press(key)
+    page.keyboard.press("/")
+    page.keyboard.type("x")
+    page.keyboard.press("Enter")
+
+
+def test_names_are_text_never_markup(show):
+    page = show(crossing())
+    page.locator(".lt-lanes").focus()
+    page.keyboard.press("t")
+    page.keyboard.press("/")
+    assert page.evaluate("document.querySelectorAll('.labkit-timeline b').length") <= 2
+
+
+# -- downloads ----------------------------------------------------------------------------------------
+
+
+def download(page, kind, tmp_path):
+    got = []
+
+    def take(item):
+        got.append(item)
+
+    page.on("download", take)
+    button = page.get_by_role("button", name=f"download {kind}").or_(page.get_by_text(kind, exact=True)).first
+    for turn in range(600):
+        if turn % 200 == 0:  # Chromium now and then swallows a download soon after that of another page: click again
+            button.click()
+        page.wait_for_timeout(30)
+        if got:
+            break
+    page.remove_listener("download", take)
+    assert len(got) == 1
+    files = []
+    for k, item in enumerate(got):
+        item.save_as(tmp_path / f"{k}-{item.suggested_filename}")
+        files.append(tmp_path / f"{k}-{item.suggested_filename}")
+    return files
+
+
+@pytest.mark.parametrize("trace", [job(), crossing(), Trace.from_spans([])], ids=["job", "crossing", "empty"])
+def test_csv_and_perfetto_hold_the_trace_to_the_nanosecond(show, tmp_path, trace):
+    page = show(trace)
+    (file,) = download(page, "CSV", tmp_path)
+    rows = list(csv.reader(io.StringIO(file.read_text(encoding="utf-8"))))
+    kinds, name = dict(trace.threads), trace.meta.get("name", "")
+    wanted = [[name, trace.meta["origin"], s.thread, kinds[s.thread], s.name, s.category, str(s.start_ns),
+               str(s.duration_ns), str(s.step)] for s in trace]  # fmt: skip
+    assert sorted(rows[1:]) == sorted(wanted)
+    assert [int(r[6]) for r in rows[1:]] == sorted(int(r[6]) for r in rows[1:])
+    (file,) = download(page, "Perfetto", tmp_path)
+    ours = json.loads(file.read_text(encoding="utf-8"))
+    theirs = json.loads(perfetto.save(trace, tmp_path / "theirs.json").read_text(encoding="utf-8"))
+    assert {k: ours[k] for k in ("displayTimeUnit", "otherData")} == {
+        k: theirs[k] for k in ("displayTimeUnit", "otherData")
+    }
+
+    def key(event):
+        return json.dumps(event, sort_keys=True)
+
+    def numbers(events):
+        return sorted(key({**e, **{k: float(e[k]) for k in ("ts", "dur") if k in e}}) for e in events)
+
+    assert numbers(ours["traceEvents"]) == numbers(theirs["traceEvents"])
+
+
+def test_two_runs_are_one_perfetto_file_and_one_csv_that_name_them(show, tmp_path):
+    runs = {"before": job(), "after": job(wait=1)}
+    page = show(*runs.values())
+    (file,) = download(page, "Perfetto", tmp_path)
+    events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+    process = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    for label, trace in runs.items():
+        mine = [e for e in events if e["ph"] == "X" and process[e["pid"]].startswith(f"{label}: ")]
+        assert sorted(round(1000 * e["dur"]) for e in mine) == sorted(trace.duration_ns.tolist())
+    rows = list(csv.DictReader(download(page, "CSV", tmp_path)[0].open(encoding="utf-8")))
+    assert {row["run"] for row in rows} == {"before", "after"}
+
+
+@pytest.mark.parametrize("theme", sorted(THEMES))
+def test_png_and_svg_are_pictures_of_what_is_seen_with_words(show, tmp_path, theme):
+    page = show(job(), job(wait=1), theme=theme)
+    (file,) = download(page, "PNG", tmp_path)
+    assert file.name.endswith("before-and-after.png")
+    image = Image.open(file).convert("RGB")
+    assert image.width >= 2 * 1000
+    colours = {colour for _, colour in image.getcolors(1 << 24)}
+    for c in ("train", "decode", "read"):
+        fill = THEMES[theme].fill[c]
+        assert tuple(int(fill[i : i + 2], 16) for i in (1, 3, 5)) in colours
+    (file,) = download(page, "SVG", tmp_path)
+    root = ElementTree.parse(file).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.find(f"{space}title").text == "before and after"
+    assert "accelerator busy 44.4 %" in root.find(f"{space}desc").text
+    assert len(list(root.iter(f"{space}rect"))) > 50
+    texts = " ".join(t.text for t in root.iter(f"{space}text"))
+    assert "modelled" in texts
+    assert "decode 24.0 ms" in texts
+
+
+# -- where it lives ------------------------------------------------------------------------------------
+
+
+def test_it_follows_the_theme_of_jupyterlab_colab_and_the_browser(show):
+    page = show(job())
+    corner = """(view.redraw(), '#' + [...view.canvas.getContext('2d')
+      .getImageData(1, view.canvas.height - 2, 1, 1).data].slice(0, 3)
+      .map((v) => v.toString(16).padStart(2, '0')).join(''))"""
+    light, dark = (THEMES[t].background for t in ("light", "dark"))
+
+    def now(change):
+        page.evaluate(change)
+        page.wait_for_timeout(60)
+        return page.evaluate(corner)
+
+    assert page.evaluate(corner) == light
+    assert now("document.body.dataset.jpThemeLight = 'false'") == dark
+    assert now("document.body.dataset.jpThemeLight = 'true'") == light
+    assert (
+        now("delete document.body.dataset.jpThemeLight; document.documentElement.setAttribute('theme', 'dark')") == dark
+    )
+    assert now("document.documentElement.removeAttribute('theme')") == light
+    page.emulate_media(color_scheme="dark")
+    assert now("0") == dark
+    page.emulate_media(color_scheme="light")
+    assert now("0") == light
+
+
+def test_the_canvas_has_the_pixels_of_the_screen_and_follows_the_width(chromium):
+    page = chromium.new_page(viewport={"width": 900, "height": 700}, device_scale_factor=2)
+    block = base64.b64encode(Scene([job()]).encode()).decode()
+    page.evaluate(MODEL, [MODULE.read_text(encoding="utf-8"), block, {}])
+    for width in (900, 600, 320):
+        page.set_viewport_size({"width": width, "height": 700})
+        page.wait_for_timeout(120)
+        pixels, shown = page.evaluate("[view.canvas.width, view.canvas.clientWidth]")
+        assert pixels == pytest.approx(2 * shown, abs=2)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_what_was_out_of_the_page_is_drawn_again_when_it_is_back(show):
+    """JupyterLab takes cells that are scrolled away out of the page; the theme may change meanwhile."""
+    page = show(job())
+    before = page.evaluate("[view.canvas.width, view.painted]")
+    for away in ("view.el.remove()", "view.el.style.display = 'none'"):
+        page.evaluate(f"{away}; document.body.dataset.jpThemeLight = 'false'; 0")
+        page.wait_for_timeout(150)
+        assert page.evaluate("view.canvas.width") == before[0]
+        page.evaluate("document.body.prepend(view.el); view.el.style.display = ''")
+        page.wait_for_timeout(150)
+        width, painted = page.evaluate("[view.canvas.width, view.painted]")
+        assert width == before[0]
+        assert painted > before[1]
+        before = [width, painted]
+    page.evaluate("delete document.body.dataset.jpThemeLight")
+
+
+def test_an_update_swaps_the_scene_and_keeps_the_zoom_where_it_can(show):
+    page = show(job())
+    swap = """text => { model.scene = bytes(text);
+      for (const [what, does] of listeners) if (what === 'change:scene') does();
+      view.redraw(); }"""
+
+    def update(*timelines):
+        page.evaluate(swap, base64.b64encode(Scene(timelines, labelled(timelines)).encode()).decode())
+
+    update(job(steps=12))
+    assert window(page) == [0, 108 * MS], "all stays all"
+    page.evaluate("view.show(10e6, 20e6)")
+    update(job(steps=20), job())
+    assert window(page) == [10 * MS, 20 * MS]
+    assert page.evaluate("view.places.some((p) => p.run === 1)")
+    update(job(steps=1))
+    assert window(page) == [0, 9 * MS], "nothing of it is left"
+
+
+def test_cleaning_up_leaves_nothing_behind(show, tab):
+    page = show(job())
+    page.evaluate("""() => { done(); window.count = 0;
+      for (const target of [window, document, matchMedia('(prefers-color-scheme: dark)')]) {
+        const add = target.addEventListener.bind(target), remove = target.removeEventListener.bind(target);
+        target.addEventListener = (...a) => { count++; add(...a); };
+        target.removeEventListener = (...a) => { count--; remove(...a); };
+      }
+      for (let i = 0; i < 5; i++) lab.default.render({ model, el: document.getElementById('here') })(); }""")
+    assert page.evaluate("[document.querySelectorAll('.labkit-timeline').length, listeners.length, count]") == [0, 0, 0]
+    page.wait_for_timeout(50)
+    page.evaluate("window.done = null")
+
+
+def test_a_page_that_was_written_anew_is_not_kept_in_memory(show):
+    """No clean-up is called for a stored page: what it listens to outside itself must not hold it."""
+    page = show(job())
+    page.evaluate("done(); done = null; view = null")
+    session = page.context.new_cdp_session(page)
+    page.evaluate("""() => { const el = document.getElementById('here'); new lab.View(el, model.scene);
+      window.gone = new WeakRef(el.querySelector('.labkit-timeline').timeline); el.replaceChildren(); }""")
+    page.wait_for_timeout(200)
+    for _ in range(5):
+        session.send("HeapProfiler.collectGarbage")
+        page.wait_for_timeout(50)
+    assert page.evaluate("gone.deref() === undefined")
+
+
+def test_a_stored_page_is_alive_with_scripts_and_a_picture_without(chromium, tmp_path):
+    made = labkit.show(job(), job(wait=1))
+    file = tmp_path / "page.html"
+    page_text = made._repr_mimebundle_()[0]["text/html"]
+    file.write_text(f"<!doctype html><meta charset=utf-8>{page_text}", encoding="utf-8")
+    for scripts in (True, False):
+        context = chromium.new_context(java_script_enabled=scripts)
+        page, asked = context.new_page(), []
+        page.on("request", lambda r, seen=asked: seen.append(r.url) if r.url.startswith("http") else None)
+        page.goto(file.as_uri())
+        page.wait_for_selector(".labkit-timeline[data-painted]" if scripts else "img")
+        assert page.locator("img").count() == (0 if scripts else 1)
+        if not scripts:
+            assert page.locator("img").get_attribute("alt") == made.alt
+        assert asked == []
+        context.close()
+
+
+def test_a_page_in_the_place_of_another_keeps_the_zoom_and_one_beside_it_does_not(chromium):
+    made = labkit.show(job())
+    page = chromium.new_page()
+    put = """([html, replace]) => { const place = document.createElement('div'); place.innerHTML = html;
+      if (replace) document.body.replaceChildren(); document.body.append(place);
+      const old = place.querySelector('script'), now = document.createElement('script');
+      now.type = 'module'; now.textContent = old.textContent; old.replaceWith(now); return place; }"""
+
+    def shown(replace):
+        page.evaluate(put, [made._repr_mimebundle_()[0]["text/html"], replace])
+        page.wait_for_selector("body > div:last-child .labkit-timeline[data-painted]")
+        view = "[...document.querySelectorAll('.labkit-timeline')].at(-1).timeline"
+        return page.evaluate(f"[{view}.first, {view}.last]")
+
+    assert shown(True) == [0, 54 * MS]
+    page.evaluate("document.querySelector('.labkit-timeline').timeline.show(1e7, 3e7)")
+    assert shown(False) == [0, 54 * MS], "beside it"
+    page.evaluate("[...document.querySelectorAll('.labkit-timeline')].at(-1).timeline.show(1e7, 2e7)")
+    made.update(job(steps=9))
+    assert shown(True) == [10 * MS, 20 * MS], "in its place, with other spans"
+    page.close()
+
+
+@pytest.mark.parametrize("theme", sorted(THEMES))
+def test_screenshots_are_kept_to_be_looked_at(show, theme):
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    for name, timelines in {"naive": [job(workers=2)], "crowd": [crowd()], "pair": [job(), job(wait=1)]}.items():
+        page = show(*timelines, theme=theme)
+        page.locator(".lt-lanes").focus()
+        page.keyboard.press("n")
+        page.wait_for_timeout(60)
+        page.locator(".labkit-timeline").screenshot(path=SHOTS / f"widget-{name}-{theme}.png")
+        assert page.evaluate("+view.root.dataset.painted") >= 1

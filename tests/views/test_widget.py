@@ -1,0 +1,149 @@
+"""The widget in Python: what a notebook shows and stores of it, with and without a kernel."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import re
+import subprocess
+import sys
+
+import pytest
+from PIL import Image
+
+import labkit
+from labkit.views import widget
+from labkit.views.layout import Scene
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Span, Trace
+
+MS = 1_000_000
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def job(steps=4, wait=3, name="a job"):
+    spans = []
+    for i in range(steps):
+        t = i * (wait + 4) * MS
+        spans += [Span("consumer", "wait for batch", "wait", t, wait * MS, i)]
+        spans += [Span("consumer", "train step", "train", t + wait * MS, 4 * MS, i)]
+        spans += [Span("worker 1", "DecodeJpeg", "decode", t + MS, MS, -1)]
+    return Trace.from_spans(spans, kinds={"consumer": "consumer"}, name=name, batch_size=4)
+
+
+def test_show_takes_one_or_two_timelines_or_traces():
+    one = labkit.show(job())
+    two = labkit.show(Timeline(job()), job(wait=1), labels=("slow", "quick"), title="A pair")
+    assert one.scene == Scene([job()]).encode()
+    assert two.scene == Scene([Timeline(job()), job(wait=1)], ("slow", "quick"), "A pair").encode()
+    assert "slow" in two.alt
+    assert isinstance(one, widget.TimelineWidget)
+
+
+def test_its_text_is_that_of_the_timelines_and_holds_no_address():
+    trace = job()
+    assert repr(labkit.show(trace)) == str(labkit.show(trace)) == str(Timeline(trace))
+    assert repr(labkit.show(trace, trace)) == f"before:\n{Timeline(trace)}\nafter:\n{Timeline(trace)}"
+
+
+def test_a_notebook_stores_a_page_of_its_own_a_picture_and_words_but_no_view_of_a_lost_model():
+    made = labkit.show(job())
+    data, metadata = made._repr_mimebundle_()
+    assert set(data) == {"text/html", "image/png", "text/plain"}
+    assert metadata["image/png"]["alt"]
+    png = base64.b64decode(data["image/png"])
+    assert Image.open(io.BytesIO(png)).size == (metadata["image/png"]["width"], metadata["image/png"]["height"])
+    block = re.search(r'mount\(el, "([A-Za-z0-9+/=]+)"', data["text/html"])[1]
+    assert gzip.decompress(base64.b64decode(block)) == made.scene
+    assert f'alt="{made.alt}"' in data["text/html"]
+    assert data["image/png"] in data["text/html"], "the picture is what remains where scripts do not run"
+    assert not re.search(r"https?://(?!www\.w3\.org)", data["text/html"]), "nothing is fetched"
+    assert set(made._repr_mimebundle_(include={"image/png"})[0]) == {"image/png"}
+
+
+def test_equal_runs_are_stored_as_equal_pages():
+    assert labkit.show(job())._repr_mimebundle_() == labkit.show(job())._repr_mimebundle_()
+
+
+def test_words_of_a_trace_are_never_markup():
+    data, _ = labkit.show(job(name='</script><img src=x onerror="alert(1)">'))._repr_mimebundle_()
+    page = data["text/html"]
+    assert page.count("</script>") == 1
+    assert page.endswith("</script>")
+    assert 'onerror="' not in page.replace("&quot;", "")
+
+
+def test_what_is_too_large_to_be_stored_is_a_view_with_a_picture(monkeypatch):
+    monkeypatch.setattr(widget, "STORED", 100)
+    made = labkit.show(job())
+    data, _ = made._repr_mimebundle_()
+    assert set(data) == {VIEW, "image/png", "text/plain"}
+    assert data[VIEW]["model_id"] == made.model_id
+
+
+def test_update_swaps_scene_picture_and_words():
+    made = labkit.show(job())
+    before, picture = made.scene, made.picture
+    made.update(job(steps=6), job())
+    assert made.scene != before
+    assert made.picture is not picture
+    assert "before:" in str(made)
+    made.update(job(steps=6))
+    assert str(made) == str(Timeline(job(steps=6)))
+
+
+SESSION = """
+from IPython.testing.globalipapp import start_ipython
+from IPython.display import display
+shell = start_ipython()
+shell.display_formatter.ipython_display_formatter.enabled = True  # as in the kernel of a notebook
+out = []
+class Pub(type(shell.display_pub)):
+    def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **_):
+        out.append((set(data), transient, update))
+shell.display_pub = Pub()
+import sys; sys.path.insert(0, {tests!r})
+import labkit
+from test_widget import job, VIEW
+made = labkit.show(job())
+shell.displayhook(made)
+display(made)
+made.update(job(steps=2))
+kinds, ids = [o[0] for o in out], [o[1]["display_id"] for o in out]
+assert kinds == [{{"text/html", "image/png", "text/plain"}}] * 4, kinds
+assert [o[2] for o in out] == [False, False, True, True]
+assert ids[:2] == ids[2:] and len(set(ids)) == 2
+"""
+
+
+def test_both_hooks_publish_the_same_and_an_update_reaches_every_place_where_it_is_shown(root):
+    script = SESSION.format(tests=str(root / "tests"))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_widget_does_not_need_tensorflow_and_is_not_imported_with_labkit():
+    code = (
+        "import sys, labkit; assert 'anywidget' not in sys.modules; labkit.show; assert 'tensorflow' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_empty_trace_is_shown_with_words():
+    made = labkit.show(Trace.from_spans([]))
+    assert "no spans" in str(made)
+    assert "image/png" in made._repr_mimebundle_()[0]
+
+
+def test_bad_arguments_are_refused_in_a_sentence():
+    with pytest.raises(TypeError, match="a Trace or a Timeline can be shown, got int"):
+        labkit.show(3)
+    with pytest.raises(TypeError, match="got list"):
+        labkit.show(job()).update([])
+    with pytest.raises(ValueError, match="theme is 'blue'; allowed: light, dark"):
+        labkit.show(job(), theme="blue")
+    with pytest.raises(ValueError, match="height is 20; allowed: 100 pixels or more"):
+        labkit.show(job(), height=20)
+    with pytest.raises(ValueError, match="allowed: two texts, for before and after"):
+        labkit.show(job(), job(), labels="ab")
