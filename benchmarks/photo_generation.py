@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from labkit.sources import photo_files
 from labkit.common.environment import cores
+from labkit.sources import photo_files
 
 
 def rate(workers: int, first: int, count: int) -> float:

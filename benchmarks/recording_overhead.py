@@ -3,11 +3,11 @@
     python benchmarks/recording_overhead.py
 
 Photos are read, decoded, converted, resized, flipped, brightened, saturated and clipped, in batches of 32; nothing
-consumes them, so that every microsecond of overhead shows. All variants run the loop of `labkit.recording.tfdata.driver`
-in turn: with TensorFlow's profiler, without it, and without it but with the stages wrapped in
-``tf.py_function`` to return their timings with the image, as is common. The last line is one JSON object:
-``ratio`` is recorded over unrecorded throughput, ``ratio_py_function`` hand-timed over
-unrecorded; each the median of the ratios of the rounds. CPU time per image tells the same with less noise.
+consumes them, so that every microsecond of overhead shows. All variants run the loop of
+`labkit.recording.tfdata.driver` in turn: with TensorFlow's profiler, without it, and without it but with the stages
+wrapped in ``tf.py_function`` to return their timings with the image, as is common. The last line is one JSON object:
+``ratio`` is recorded over unrecorded throughput, ``ratio_py_function`` hand-timed over unrecorded; each the median of
+the ratios of the rounds. CPU time per image tells the same with less noise.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from labkit import notebook
+from labkit.common import environment
 from labkit.course import ladder
-from labkit.sources import photos
 from labkit.recording.tfdata.driver import drive
+from labkit.sources import photos
 
 
 class Nothing:
@@ -78,7 +78,7 @@ def main() -> None:
     words.add_argument("--rounds", type=int, default=15)
     words.add_argument("--steps", type=int, default=30)
     given = words.parse_args()
-    notebook.prepare()
+    environment.prepare()
 
     album = photos.load(scale="tiny")
     plain, by_hand = autotuned(album, ladder.prepare), autotuned(album, prepare_by_hand)

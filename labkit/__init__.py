@@ -1,85 +1,113 @@
 """labkit: the instrument of the input-pipeline lab.
 
 ``import labkit`` is cheap: TensorFlow, matplotlib and pyopencl are imported by
-the rooms that need them, when they are first used.
+the packages that need them, when they are first used.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from labkit.recording.measures import Measures
+    from labkit.timeline.trace import Trace
 
 __version__ = "0.1.0"
 
-_ROOMS = (
-    "accelerators",
-    "assignments",
-    "augment",
-    "blindfold",
-    "card",
-    "causes",
-    "checks",
-    "charts",
-    "damage",
-    "diagnosis",
-    "differential",
-    "discrepancy",
-    "drills",
-    "exercises",
-    "explorers",
-    "grading",
-    "journal",
-    "knobs",
-    "ladder",
-    "measures",
-    "memory",
-    "notebook",
-    "offload",
-    "photos",
-    "perfetto",
-    "predictions",
-    "recorder",
-    "records",
-    "reference",
-    "results",
-    "scene",
-    "scale",
-    "simulate",
-    "sketch",
-    "speed",
-    "stack",
-    "storage",
-    "timeline",
-    "trace",
-    "variants",
-    "view",
-    "widget",
-    "xplane",
-)
-#: The names a notebook uses, and the room each lives in.
-_NAMES = {
-    "record": "recorder",
-    "measure": "recorder",
-    "Timeline": "timeline",
-    "Trace": "trace",
-    "draw": "view",
-    "compare": "view",
-    "show": "widget",
-    "check": "journal",
-    "try_it": "grading",
-    "setup": "notebook",
-    "submit": "results",
+#: The modules that notebooks use, by the package each is in.
+_MODULES = {
+    "card": ("card",),
+    "course": ("drills", "exercises", "explorers", "grading", "ladder", "predictions", "variants"),
+    "offload": ("offload",),
+    "pipelines": ("augment", "checks", "memory"),
+    "recording": ("accelerators", "measures", "recorder"),
+    "recording.tfdata": ("diagnosis",),
+    "simulate": ("capacity", "simulate"),
+    "sources": ("damage", "photos", "records", "storage"),
+    "timeline": ("perfetto",),
+    "views": ("autotune_chart", "charts", "discrepancy", "ladder_chart"),
 }
-__all__ = sorted([*_ROOMS, *_NAMES])
+#: The functions and types that notebooks use, and the module each is in.
+_NAMES = {
+    "Timeline": "timeline.timeline",
+    "Trace": "timeline.trace",
+    "check": "course.gradebook",
+    "compare": "views.static",
+    "cores": "common.environment",
+    "draw": "views.static",
+    "setup": "notebook",
+    "show": "views.widget",
+    "submit": "course.handin",
+    "try_it": "course.grading",
+}
+_PLACES = {
+    name: package if package == name else f"{package}.{name}" for package, names in _MODULES.items() for name in names
+} | {"reference": "offload.twins"}
+__all__ = sorted([*_PLACES, *_NAMES, "measure", "record"])
+
+
+def record(
+    dataset: Any, accelerator: Any, *, live: bool = False, progress: bool | None = None, **settings: Any
+) -> Trace:
+    """Drive `dataset` into `accelerator` under the profiler, and enter the run into the gradebook of this session.
+
+    Parameters
+    ----------
+    dataset, accelerator, progress
+        As in `labkit.recording.recorder.record`.
+    live : bool
+        In a notebook, show the consumer's waits and train steps while the job runs, and the whole trace in their
+        place at the end; see `labkit.views.live` for what that costs. Elsewhere it shows nothing.
+    **settings
+        ``steps``, ``warmup``, ``repeats``, ``name`` and ``max_events`` of `labkit.recording.recorder.record`.
+
+    Returns
+    -------
+    labkit.Trace
+
+    Raises
+    ------
+    ValueError, TypeError, RecordingError
+        As `labkit.recording.recorder.record`; TypeError if `live` is neither True nor False.
+    """
+    from labkit.course import gradebook
+    from labkit.recording import measures, recorder
+
+    def enter(trace: Trace) -> None:
+        gradebook.run(trace, measures.of(trace))
+
+    if not isinstance(live, bool):
+        raise TypeError(f"live is {live!r:.60}; allowed: True or False")
+    if not live:
+        return recorder.record(dataset, accelerator, progress=progress, on_trace=enter, **settings)
+    from labkit.views.live import View
+
+    with View() as view:
+        # A progress bar and a growing timeline say the same: one of them is enough.
+        shown = False if progress is None and view.shown else progress
+        observers = {"on_start": view.open, "on_step": view.see, "on_trace": view.end}
+        trace = recorder.record(dataset, accelerator, progress=shown, **observers, **settings)
+    enter(trace)
+    return trace
+
+
+def measure(variants: Any, accelerator: Any, **settings: Any) -> Measures:
+    """Record several pipelines in turn, and enter runs and speed-ups into the gradebook of this session.
+
+    Parameters, result and errors are those of `labkit.recording.recorder.measure`.
+    """
+    from labkit.course import gradebook
+    from labkit.recording import recorder
+
+    return recorder.measure(variants, accelerator, on_measures=gradebook.comparison, **settings)
 
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return getattr(importlib.import_module(f"labkit.{_NAMES[name]}"), name)
-    if name == "reference":
-        return importlib.import_module("labkit.offload.twins")
-    if name in _ROOMS:
-        return importlib.import_module(f"labkit.{name}")
+    if name in _PLACES:
+        return importlib.import_module(f"labkit.{_PLACES[name]}")
     raise AttributeError(f"labkit has no {name!r}; it offers: {', '.join(__all__)}")
 
 

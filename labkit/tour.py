@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from labkit.notebook import execute, setup
 from labkit.common.files import write_aside
+from labkit.notebook import execute, setup
 
 
 def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:

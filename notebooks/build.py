@@ -24,8 +24,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from labkit.colab import badge, bootstrap, settings
-from labkit.notebook import execute
 from labkit.common.files import write_aside
+from labkit.notebook import execute
 
 HERE = Path(__file__).resolve().parent
 METADATA = {

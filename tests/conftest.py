@@ -10,19 +10,27 @@ from pathlib import Path
 
 import pytest
 
-from labkit import notebook
+from labkit.common.environment import importing, prepare
 
-notebook.prepare()
+prepare()
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))  # the modules that tests share
+sys.path[:0] = [str(ROOT / "tests"), *(str(folder) for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Half of the time that it takes to collect thousands of tests would go into the search for garbage."""
-    with notebook.importing():
+    with importing():
         return (yield)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Write down which tests were skipped, and why, for the last lines of `make test`."""
+    lines = [f"  {report.nodeid}: {report.longrepr[2]}\n" for report in terminalreporter.getreports("skipped")]
+    if lines and (ROOT / "build").is_dir():
+        with (ROOT / "build" / "left-out.txt").open("a", encoding="utf-8") as file:
+            file.writelines(lines)
 
 
 def pytest_runtest_setup(item):

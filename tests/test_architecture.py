@@ -5,89 +5,16 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
-# A room may import the rooms named here, and no other.
-MAY_IMPORT = {
-    # the type in the middle, and the arithmetic of intervals
-    "trace": set(),
-    "intervals": set(),
-    # left of Trace: data, pipelines' ends, the recorder
-    "shipped": set(),
-    "bars": set(),
-    "photo_files": {"bars", "shipped"},
-    "photo_folder": {"photo_files"},
-    "tfds_sets": {"photo_files", "shipped", "trace"},
-    "photos": {"photo_files", "photo_folder", "shipped", "tfds_sets"},
-    "records": {"framing", "photo_files", "photos", "trace"},
-    "framing": set(),
-    "damage": {"framing", "records", "trace"},
-    "storage": set(),
-    "work": set(),
-    "blindfold": set(),
-    "checks": {"blindfold"},
-    "memory": set(),
-    "accelerators": {"work"},
-    "wire": set(),
-    "xplane": {"trace", "wire"},
-    "interrupts": set(),
-    "session": {"interrupts", "trace", "work", "xplane"},
-    "live": {"session", "trace", "widget"},
-    "measures": {"intervals", "trace", "work"},
-    "recorder": {"bars", "blindfold", "journal", "live", "measures", "notebook", "session", "trace", "xplane"},
-    # what TensorFlow's tuning chose, and which node limits
-    "nodes": set(),
-    "diagnosis": {"blindfold", "differential", "nodes", "session"},
-    "differential": {"blindfold", "causes", "recorder", "storage", "timeline", "wording"},
-    "knobs": {"diagnosis", "palette", "picture"},
-    # right of Trace: lanes and gaps, words, pictures
-    "lanes": {"intervals", "trace"},
-    "wording": {"lanes", "timeline"},
-    "simulate": {"blindfold", "intervals", "timeline", "trace"},
-    "timeline": {"causes", "intervals", "lanes", "trace", "wording"},
-    "causes": {"blindfold", "intervals", "lanes", "timeline", "trace", "wording"},
-    "palette": set(),
-    "picture": {"palette", "trace"},
-    "page": {"intervals", "lanes", "palette", "picture", "timeline", "trace", "wording"},
-    "view": {"lanes", "page", "palette", "picture", "timeline", "trace", "wording"},
-    "charts": {"palette", "picture"},
-    "predictions": {"charts", "measures", "photos", "picture", "trace"},
-    "sketch": {"palette", "picture", "trace", "view"},
-    "scale": {"accelerators", "charts", "picture"},
-    "explorers": {"picture", "scale", "simulate", "timeline", "trace", "view", "widget", "wording"},
-    "discrepancy": {"palette", "picture"},
-    "stack": {"intervals", "palette", "picture", "timeline", "trace", "wording"},
-    "perfetto": {"intervals", "trace"},
-    "scene": {"causes", "intervals", "lanes", "palette", "perfetto", "timeline", "trace", "wording"},
-    "widget": {"palette", "scene", "timeline", "trace", "view"},
-    # what readers and maintainers hold in their hands
-    "grading": {"exercises"},
-    "speed": {"grading", "notebook", "trace"},
-    "exercises": {"blindfold", "drills", "grading", "offload", "reference", "sketch", "speed", "view", "widget"},
-    "notebook": {"photos", "shipped"},
-    "colab": {"trace"},
-    "assignments": {"colab", "notebook", "shipped", "trace"},
-    "doctor": {"card", "notebook", "offload", "photos"},
-    "reference": set(),
-    "offload": {"augment", "bars", "charts", "picture", "reference", "shipped", "simulate", "trace"},
-    "augment": set(),
-    "drills": {"accelerators", "blindfold", "grading", "journal", "recorder", "speed", "storage", "timeline", "view"},
-    "journal": {"grading", "measures"},
-    "variants": {"drills"},
-    "results": {"charts", "journal", "notebook", "picture", "predictions", "trace", "variants"},
-    "ladder": {"augment", "memory", "notebook", "photos", "records", "recorder"},
-    "card": {"framing", "offload", "photos", "trace", "wire"},
-    "tour": {"accelerators", "ladder", "notebook", "photos", "stack", "trace", "view"},
-    "cli": {"assignments", "card", "colab", "doctor", "notebook", "photos", "results", "tour"},
-}
-# To the right of Trace nobody knows TensorFlow; below the views nobody draws.
-NO_TENSORFLOW = {
-    *("trace", "intervals", "wire", "xplane", "measures", "work", "colab", "tour", "cli", "framing", "damage"),
-    *("lanes", "wording", "causes", "timeline", "palette", "picture", "page", "view", "charts", "perfetto"),
-    *("nodes", "knobs", "stack", "simulate", "reference"),
-}
-NO_MATPLOTLIB = set(MAY_IMPORT) - {"palette", "picture", "page", "view", "charts", "discrepancy", "knobs", "stack"}
+# The packages of labkit, the lowest first. A package imports only packages below it.
+ORDER = ("common", "timeline", "pipelines", "sources", "recording", "views", "simulate", "offload", "card", "course")
+# The verbs stand on top of all packages, and the names that are handed out stand beside them.
+VERBS = ("notebook", "doctor", "cli")
+NO_TENSORFLOW = ("common", "timeline", "views", "simulate")
+DRAWS = ("views", "course", "simulate", "offload")
 
 
 def imports(paths):
@@ -107,59 +34,49 @@ def _imports(path):
                 yield from (f"labkit.{alias.name}" for alias in node.names)
 
 
-def rooms(root):
-    """Return the files of each room: one, or those of a folder."""
-    flat = {p.stem: [p] for p in (root / "labkit").glob("*.py") if p.stem != "__init__"}
-    return flat | {p.parent.name: sorted(p.parent.glob("*.py")) for p in (root / "labkit").glob("*/__init__.py")}
+def packages(root):
+    """Return the files of each package, and of each verb."""
+    verbs = {p.stem: [p] for p in (root / "labkit").glob("*.py") if p.stem != "__init__"}
+    return verbs | {p.parent.name: sorted(p.parent.rglob("*.py")) for p in (root / "labkit").glob("*/__init__.py")}
 
 
-def inside(name, path):
-    """Return the rooms that `name` imports, itself left out: files of one room may know each other."""
-    return {i.split(".")[1] for i in imports(path) if i.startswith("labkit.")} - {"__version__", name}
+def test_a_package_imports_only_packages_below_it(root):
+    order = [*ORDER, *VERBS]
+    assert sorted(packages(root)) == sorted(order), "every package has its place in the order"
+    for name, paths in packages(root).items():
+        used = {i.split(".")[1] for i in imports(paths) if i.startswith("labkit.")} - {"__version__", name}
+        above = {other for other in used if order.index(other) > order.index(name)}
+        assert not above, f"{name} imports {sorted(above)}, which stand above it"
 
 
-def test_every_room_is_on_the_map(root):
-    assert set(rooms(root)) == set(MAY_IMPORT)
+def test_the_listing_is_the_architecture(root):
+    entries = [
+        p.name
+        for p in (root / "labkit").iterdir()
+        if not p.name.startswith(("__pycache__", ".")) and p.name != "py.typed"
+    ]
+    assert len(entries) <= 15, sorted(entries)
 
 
-def test_the_map_is_no_wider_than_the_house(root):
-    for name, path in rooms(root).items():
-        used = inside(name, path)
-        assert MAY_IMPORT[name] <= used, f"{name} may import {sorted(MAY_IMPORT[name] - used)} and does not"
+def test_a_file_name_and_a_class_name_occur_once(root):
+    files = [p for p in (root / "labkit").rglob("*.py") if p.stem != "__init__"]
+    names = Counter(p.stem for p in files)
+    assert [name for name, times in names.items() if times > 1] == []
+    classes = Counter(
+        n.name for p in files for n in ast.parse(p.read_text("utf-8")).body if isinstance(n, ast.ClassDef)
+    )
+    assert [name for name, times in classes.items() if times > 1] == []
 
 
-def test_rooms_import_only_what_the_map_allows(root):
-    for name, path in rooms(root).items():
-        used = inside(name, path)
-        assert used <= MAY_IMPORT[name], f"{name} imports {sorted(used - MAY_IMPORT[name])}"
-
-
-def test_the_right_side_of_trace_knows_no_tensorflow(root):
+def test_what_follows_from_a_trace_knows_no_tensorflow(root):
     for name in NO_TENSORFLOW:
-        roots = {i.split(".")[0] for i in imports(rooms(root)[name])}
+        roots = {i.split(".")[0] for i in imports(packages(root)[name])}
         assert not roots & {"tensorflow", "tensorflow_datasets", "keras"}, name
 
 
-def test_only_the_view_draws(root):
-    for name in NO_MATPLOTLIB:
-        assert "matplotlib" not in {i.split(".")[0] for i in imports(rooms(root)[name])}, name
-
-
-def test_rooms_stay_small(root):
-    for path in (root / "labkit").glob("**/*.py"):
-        lines = len(path.read_text(encoding="utf-8").splitlines())
-        assert lines <= 420, f"{path.name} has {lines} lines: about 250 is a full room, split it"
-
-
-def test_nothing_imports_a_room_that_nobody_needs(root):
-    everywhere = [
-        *(root / "labkit").glob("**/*.py"),
-        *(root / "notebooks").glob("**/*.py"),
-        *(root / "benchmarks").glob("*.py"),
-    ]
-    text = "\n".join(p.read_text(encoding="utf-8") for p in everywhere)
-    for name in rooms(root):
-        assert name == "cli" or text.count(name) > 1, f"no code mentions {name}"
+def test_only_the_views_and_those_above_them_draw(root):
+    for name in set(ORDER) - set(DRAWS):
+        assert "matplotlib" not in {i.split(".")[0] for i in imports(packages(root)[name])}, name
 
 
 @pytest.mark.parametrize("heavy", ["tensorflow", "matplotlib", "pyopencl", "scipy", "tensorflow_datasets", "PIL"])

@@ -16,9 +16,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from labkit.common import shipped
 from labkit.assignments.authoring import source_notebook
 from labkit.assignments.judge import Judged, judge
+from labkit.common import shipped
 from labkit.common.files import write_aside
 
 #: Where nbgrader takes submissions from: after the pre-check. What students handed in stays as it is.

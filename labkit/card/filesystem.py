@@ -20,9 +20,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from labkit.sources import photos
 from labkit.card import process, protocol
 from labkit.common.files import write_aside
+from labkit.sources import photos
 
 SOURCE = Path(__file__).with_name("smartssd_filesystem.cc")
 #: Looked for in this order, after CXX.

@@ -11,10 +11,10 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from labkit.recording.tfdata import xspace
-from labkit.sources import framing
 from labkit.card.files import Root
 from labkit.card.protocol import Code, Recipe, Refused
+from labkit.recording.tfdata import xspace
+from labkit.sources import framing
 
 #: Bytes around a payload: its length, the checksum of that, and its own.
 AROUND = 16

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def checkout() -> Path | None:

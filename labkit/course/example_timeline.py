@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.common.palette import Theme
-from labkit.views.picture import Picture, plain_style
 from labkit.timeline.trace import Span, Trace
+from labkit.views.picture import Picture, plain_style
 from labkit.views.static import draw
 
 #: A bar: thread, name, category, start and end in milliseconds.

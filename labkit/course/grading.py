@@ -253,4 +253,4 @@ def _one_line(error: BaseException) -> str:
 
 
 def _load() -> None:
-    import labkit.exercises  # noqa: F401 - importing registers them
+    import labkit.course.exercises  # noqa: F401 - importing registers them

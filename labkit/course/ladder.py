@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from labkit.common.environment import cores
 from labkit.pipelines import augment, memory
 from labkit.sources import records
-from labkit.common.environment import cores
 from labkit.sources.photos import Photos, home
 
 BATCH = 32

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from labkit.pipelines import augment as ranges
-from labkit.common import progress, shipped
+from labkit.common import shipped
 from labkit.common.numbers import whole
+from labkit.common.progress import bar, fast
 from labkit.offload.batches import DTYPES, Gathered, Preprocessed, Result, Results
 from labkit.offload.jpeg import host
 from labkit.offload.jpeg.decoder import Decoder
@@ -24,6 +24,7 @@ from labkit.offload.jpeg.outcomes import Status
 from labkit.offload.opencl.engine import Engine
 from labkit.offload.tables import Tables
 from labkit.offload.twins import random_numbers
+from labkit.pipelines import augment as ranges
 
 #: The smallest and the largest side of the output, in pixels.
 SIZES = (1, 4096)
@@ -242,8 +243,8 @@ def warm_up(engine: Engine, progress: bool = True) -> None:
         Show a bar, which is removed afterwards; LABKIT_FAST hides it, too.
     """
     files = sorted(path.stem for path in shipped.folder("kernels").glob("*.cl"))
-    hidden = not progress or progress.fast()
-    with progress.bar(len(files) + len(DTYPES), "compiling kernels", hidden=hidden, delay_s=1) as done:
+    hidden = not progress or fast()
+    with bar(len(files) + len(DTYPES), "compiling kernels", hidden=hidden, delay_s=1) as done:
         for file in files:
             engine.compile(file)
             done()

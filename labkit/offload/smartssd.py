@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from labkit.views import charts
 from labkit.common.numbers import number, whole
 from labkit.offload.tokens import Counted
-from labkit.views.picture import Picture
 from labkit.simulate import Costs, Knobs, Model
 from labkit.timeline.trace import Thread, Trace
+from labkit.views import charts
+from labkit.views.picture import Picture
 
 #: Bandwidth of P2P reads, SSD to FPGA: bytes of one read, GB/s (taken as 10^9 bytes). The vendor's own log, platform
 #: xilinx_u2_gen3x4_xdma_gc_base_1: Vitis_Accel_Examples, host/p2p_bandwidth/README.rst. The dip at 512 KB is in it.

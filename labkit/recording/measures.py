@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from labkit.common.files import write_aside
 from labkit.recording import work as tallies
 from labkit.timeline.intervals import union
-from labkit.common.files import write_aside
 from labkit.timeline.trace import Trace
 
 #: Coverage of the interval of a speed-up. With 97 % about three of a hundred

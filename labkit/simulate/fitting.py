@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.intervals import union
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.spans import OVERHEAD
+from labkit.timeline.intervals import union
 from labkit.timeline.timeline import Lane, Timeline
 from labkit.timeline.trace import CATEGORIES, Trace
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from labkit.common.files import write_aside
 from labkit.sources import framing
 from labkit.sources.records import Shards
-from labkit.common.files import write_aside
 
 #: The damage that `plant` knows, and what it does to a shard.
 KINDS = {

@@ -26,7 +26,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labkit.common import progress, shipped
+from labkit.common import shipped
+from labkit.common.progress import fast, kind
 
 generator = shipped.module("data/lab_photos", "generator")
 
@@ -277,8 +278,8 @@ def _sweep(place: Path) -> None:
 
 def bar(total: int, what: str, progress: bool, delay_s: float = 0) -> Any:
     """Return a progress bar; silent if not wanted or when LABKIT_FAST is set."""
-    silent = not progress or progress.fast()
-    return progress.kind()(total=total, desc=what, unit="photo", disable=silent, delay=delay_s)
+    silent = not progress or fast()
+    return kind()(total=total, desc=what, unit="photo", disable=silent, delay=delay_s)
 
 
 def require_space(place: Path, needed: int, what: str) -> None:

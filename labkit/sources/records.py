@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
+from labkit.common.files import write_aside
 from labkit.sources import framing
 from labkit.sources.photo_files import bar, explained, require_space
 from labkit.sources.photos import Photos
-from labkit.common.files import write_aside
 
 MANIFEST = "shards.json"
 #: What ``compression`` may be, and the end of the file names. TensorFlow's file readers know no other.

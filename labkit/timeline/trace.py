@@ -11,13 +11,14 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+
+from labkit.common.files import write_aside
 
 #: What a span was spent on. ``wait`` and ``train`` belong to the consumer,
 #: ``kernel`` and ``copy`` to a device, the others to the input pipeline.
@@ -275,12 +276,11 @@ class Trace:
                 columns[c].append(
                     {"name": new_name, "thread": new_thread}[c][values] if c in ("name", "thread") else values
                 )
-        hidden = next((t.meta["drill"] for t in traces if t.meta.get("drill")), None)
         return cls(
             **{c: np.concatenate(v) for c, v in columns.items()},
             names=names,
             threads=threads,
-            meta=traces[0].meta | ({"drill": hidden} if hidden else {}),
+            meta=dict(traces[0].meta),
         )
 
     # -- files ---------------------------------------------------------------
@@ -315,29 +315,3 @@ class Trace:
             return cls(**columns, names=tuple(document["names"]), threads=threads, meta=document["meta"])
         except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
             raise ValueError(f"{path} is not a trace saved by labkit ({_FORMAT}): {error}") from error
-
-
-def write_aside(path: str | os.PathLike[str], content: str | bytes) -> Path:
-    """Write `content` to a neighbour of `path` and rename it, so that a kill leaves the old file.
-
-    Text is written as UTF-8, and compressed where the name ends in ``.gz``; bytes are written as they are.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, str):
-        content = content.encode()
-        if path.suffix == ".gz":
-            content = gzip.compress(content, mtime=0)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        # mkstemp makes files private; a result is as readable as any file its owner creates.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(aside, 0o666 & ~umask)
-        os.replace(aside, path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
-    return path

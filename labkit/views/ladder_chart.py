@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labkit.timeline.intervals import Intervals, union
 from labkit.common.palette import Theme
-from labkit.views.picture import DPI, Picture, plain_style
+from labkit.timeline.describe import provenance
+from labkit.timeline.intervals import Intervals, union
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
-from labkit.timeline.describe import provenance
+from labkit.views.picture import DPI, Picture, plain_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

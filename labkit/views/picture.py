@@ -14,8 +14,8 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labkit.common.palette import THEMES, Theme, theme
 from labkit.common.files import write_aside
+from labkit.common.palette import THEMES, Theme, theme
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from labkit.timeline.lanes import Lane
-from labkit.views.page import Panel, page
 from labkit.common.palette import THEMES, use_theme
-from labkit.views.picture import Picture
+from labkit.timeline.describe import figures, milliseconds, provenance
+from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, Trace
-from labkit.timeline.describe import figures, milliseconds, provenance
+from labkit.views.page import Panel, page
+from labkit.views.picture import Picture
 
 __all__ = ["THEMES", "Picture", "compare", "draw", "use_theme"]
 

@@ -1,8 +1,8 @@
 """The interactive timeline: an anywidget around one ES module, and a picture wherever a widget cannot live.
 
-The module needs no kernel: everything it draws is in one block of bytes (`labkit.views.layout`). What a notebook stores is
-therefore not a view of a model that is gone when the kernel is, but a page of its own: block, module and picture in
-one piece of HTML. As a part of other widgets it is a view of a model, as all of them are.
+The module needs no kernel: everything it draws is in one block of bytes (`labkit.views.layout`). What a notebook
+stores is therefore not a view of a model that is gone when the kernel is, but a page of its own: block, module and
+picture in one piece of HTML. As a part of other widgets it is a view of a model, as all of them are.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import anywidget
 import traitlets
 
 from labkit.common.palette import theme as theme_of
-from labkit.views.layout import Scene
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
+from labkit.views.layout import Scene
 from labkit.views.static import Picture, compare, draw
 
-MODULE = Path(__file__).resolve().parent / "static" / "timeline.js"
+MODULE = Path(__file__).with_name("timeline.js")
 
 #: Bytes of a scene that a notebook may store, compressed and as text; a larger one is sent to the page only.
 STORED = 1_500_000

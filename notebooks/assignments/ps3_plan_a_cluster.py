@@ -10,7 +10,7 @@
 # %% bootstrap=true
 import math
 
-from labkit import scale
+from labkit import capacity
 
 # %% [markdown]
 # ## 3.1 Cores for one accelerator (20 points)
@@ -111,24 +111,24 @@ assert abs(imbalance(12, 3) - 1) < 1e-6, "12 shards divide evenly over 3 hosts"
 # %% tests="3.4" points=10
 assert abs(imbalance(10, 8) - 1.6) < 1e-6, "one host has two shards, the mean is 1.25"
 ### BEGIN HIDDEN TESTS
-from labkit import scale
+from labkit import capacity
 
 for shards, hosts in [(9, 8), (100, 16), (5, 4), (3, 2), (3, 8)]:
-    truth = scale.Setting(accelerators=hosts, hosts=hosts, shards=shards, dataset_gb=150).imbalance
+    truth = capacity.Setting(accelerators=hosts, hosts=hosts, shards=shards, dataset_gb=150).imbalance
     assert abs(imbalance(shards, hosts) - truth) < 1e-6, "the busiest host has the mean rounded up"
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 3.5 Enough cores, and not more (25 points)
 #
-# `labkit.scale.plan(...)` puts everything together; print `scale.plan(accelerators=8, accelerator="A100")` to see. `fewest_cores(accelerator, cpu_ms_per_image)` returns the smallest whole number of `cores_per_accelerator` with which 8 accelerators of that kind on one host are busy for at least 99 % of an epoch, everything else left at its defaults; or `None` if no number from 1 to 64 does it.
+# `labkit.capacity.plan(...)` puts everything together; print `capacity.plan(accelerators=8, accelerator="A100")` to see. `fewest_cores(accelerator, cpu_ms_per_image)` returns the smallest whole number of `cores_per_accelerator` with which 8 accelerators of that kind on one host are busy for at least 99 % of an epoch, everything else left at its defaults; or `None` if no number from 1 to 64 does it.
 
 
 # %% solution="3.5"
 def fewest_cores(accelerator, cpu_ms_per_image):
     ### BEGIN SOLUTION
     for cores in range(1, 65):
-        plan = scale.plan(
+        plan = capacity.plan(
             accelerators=8, accelerator=accelerator, cpu_ms_per_image=cpu_ms_per_image, cores_per_accelerator=cores
         )
         if plan.busy >= 0.99:
@@ -146,12 +146,12 @@ assert fewest_cores("V100", 12.0) == 4, "dearer images need more cores; 99 % are
 # %% tests="3.5" points=15
 assert fewest_cores("V100", 0.1) == 1, "one core is the least"
 ### BEGIN HIDDEN TESTS
-from labkit import scale
+from labkit import capacity
 
 
 def truth(kind, ms):
     busy = {
-        n: scale.plan(accelerators=8, accelerator=kind, cpu_ms_per_image=ms, cores_per_accelerator=n).busy
+        n: capacity.plan(accelerators=8, accelerator=kind, cpu_ms_per_image=ms, cores_per_accelerator=n).busy
         for n in range(1, 65)
     }
     return next((n for n, share in busy.items() if share >= 0.99), None)

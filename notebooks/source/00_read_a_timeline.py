@@ -32,7 +32,7 @@ print(album.summary())
 # One of each class. Can you tell the ten classes apart? So can a small network.
 
 # %% tags=["nbval-ignore-output"]
-from labkit.picture import Photographs
+from labkit.views.picture import Photographs
 
 first = [album.paths[list(album.labels).index(number)] for number in range(len(album.classes))]
 Photographs(dict(zip(album.classes, first)))

@@ -10,8 +10,8 @@
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import time
 import tensorflow as tf
-from labkit import accelerators, charts, diagnosis, explorers, knobs, photos, predictions, simulate, storage
-from labkit.notebook import cores
+from labkit import accelerators, charts, diagnosis, explorers, autotune_chart, photos, predictions, simulate, storage
+from labkit import cores
 
 # %% [markdown]
 # ## The job so far
@@ -272,7 +272,7 @@ print([node.label for node in lens.nodes if node.asynchronous])
 
 # %% tags=["nbval-ignore-output"]
 print(lens.chosen)
-knobs.draw(lens)
+autotune_chart.draw(lens)
 
 # %% [markdown]
 # The line is the choice, dashes its upper bound, the shaded part what the buffer held. Parallelism goes from 1 to the number of worker threads, the buffer from 0 as far as the memory budget allows. TensorFlow tunes within milliseconds, then ever more rarely, up to once a minute, so a flat line is normal. *Holds* in the table is what waits in a node now, and its memory as TensorFlow counts it.

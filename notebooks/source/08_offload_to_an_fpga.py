@@ -304,7 +304,7 @@ for method in card.METHODS:
 everything = [Path(path).read_bytes() for path in album.paths]
 counted = tokens.count(everything) if device else tokens.count_on_host(files)
 ssd = offload.SmartSSD()
-host = {"cpu_ms": cpu_ms, "cores": labkit.notebook.cores(), "accelerator": 1e9 / h100.step_ns(1)}
+host = {"cpu_ms": cpu_ms, "cores": labkit.cores(), "accelerator": 1e9 / h100.step_ns(1)}
 print(counted)
 ssd.answer(counted, **host)
 

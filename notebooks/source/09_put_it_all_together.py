@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
-from labkit import accelerators, explorers, ladder, photos, predictions, records, stack
+from labkit import accelerators, explorers, ladder, photos, predictions, records, ladder_chart
 
 # %% [markdown]
 # ## The job
@@ -132,7 +132,7 @@ print(f"{shards.bytes / 1e6 / shards.count:.2f} MB per photo")
 
 # %%
 options = tf.data.Options()
-options.threading.private_threadpool_size = labkit.notebook.cores()
+options.threading.private_threadpool_size = labkit.cores()
 options.threading.max_intra_op_parallelism = 1
 best = in_memory.with_options(options)
 
@@ -185,7 +185,7 @@ board = ladder.scoreboard(album.take(160), h100, rounds=3, steps=3)
 board
 
 # %% tags=["nbval-ignore-output"]
-stack.draw({name: board.trace(name) for name in board}, title="The ladder, rung by rung")
+ladder_chart.draw({name: board.trace(name) for name in board}, title="The ladder, rung by rung")
 
 # %% [markdown]
 # ## Explain

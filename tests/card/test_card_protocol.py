@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit.sources import framing
 from labkit.card import protocol, shards
 from labkit.card.files import Root
 from labkit.card.protocol import Code, Malformed, Op, Recipe, Refused, Request
+from labkit.sources import framing
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 

@@ -20,8 +20,8 @@ import pytest
 import tensorflow as tf
 
 from labkit import card
-from labkit.sources import framing, records
 from labkit.card import filesystem, protocol
+from labkit.sources import framing, records
 
 COUNT = 240
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from labkit.common import progress
+from labkit.common.progress import kind
 from labkit.course import explorers
 
-STAND_IN = Path(__file__).with_name("colab_stand_in")
+STAND_IN = Path(__file__).resolve().parents[1] / "support" / "colab_stand_in"
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def test_sliders_that_do_not_fit_together_give_a_sentence():
 
 
 def test_a_progress_bar_is_text_in_colab_and_a_widget_elsewhere(colab):
-    assert progress.kind().__module__ == "tqdm.std"
+    assert kind().__module__ == "tqdm.std"
     del sys.modules["google.colab"]
-    assert progress.kind().__module__ != "tqdm.std"
+    assert kind().__module__ != "tqdm.std"
 
 
 @pytest.mark.browser

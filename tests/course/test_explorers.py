@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from labkit import simulate
 from labkit.course import explorers
-from labkit.simulate import capacity
-from labkit.views import static
 from labkit.course.explorers.panel import Panel, PlanPanel
+from labkit.simulate import capacity
 from labkit.timeline.timeline import Timeline
+from labkit.views import static
 
 NOTEBOOKS = [f"{number:02d}" for number in range(8)]
 BUTTONS = [(name, label) for name, sheet in explorers.SHEETS.items() for label in sheet.positions]

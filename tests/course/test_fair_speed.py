@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 tf = pytest.importorskip("tensorflow")
 
 from labkit import simulate  # noqa: E402
-from labkit.course import fairness, grading
+from labkit.course import fairness, grading  # noqa: E402
 from labkit.course.fairness import clock, graph, patience, race  # noqa: E402
 
 ms = st.integers(1, 40)
@@ -104,7 +104,8 @@ def test_the_prefetch_that_tf_data_adds_is_counted_where_it_may_add_one():
     stage = fairness.Stage("load", 5)
     own = tf.data.Dataset.range(10).map(stage)
     assert (
-        fairness.simulate(own, (stage,), 5).makespan_ms < fairness.simulate(numbers(10).map(stage), (stage,), 5).makespan_ms
+        fairness.simulate(own, (stage,), 5).makespan_ms
+        < fairness.simulate(numbers(10).map(stage), (stage,), 5).makespan_ms
     )
 
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import labkit
-from labkit.course import gradebook, grading, handin, predictions, variants
 from labkit.cli import app
-from labkit.recording.measures import Measure, Measures
+from labkit.course import gradebook, grading, handin, predictions, variants
 from labkit.course.handin import folder as folder_module
+from labkit.recording.measures import Measure, Measures
 from labkit.timeline.trace import Span, Trace
 
 
@@ -45,7 +45,7 @@ def measured(rate, busy=0.5):
 def session(tmp_path, monkeypatch):
     """Give a session of its own, with its predictions in a folder of its own."""
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(journal, "session", gradebook.Journal())
+    monkeypatch.setattr(gradebook, "session", gradebook.Journal())
     monkeypatch.setattr(predictions, "_session", {})
     return gradebook.session
 
@@ -196,7 +196,7 @@ def test_whatever_is_written_can_be_read(tmp_path_factory, data):
     known = st.builds(predictions.Prediction, st.just("02.gain"), finite, st.just("times"), figure, figure)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LABKIT_DATA", str(here / "data"))
-        patch.setattr(journal, "session", entries)
+        patch.setattr(gradebook, "session", entries)
         patch.setattr(predictions, "_session", {"02.gain": draw(known)})
         held = handin.read(labkit.submit("s1", folder=here, quiet=True))
     good = [r for r in entries.runs.values() if 0 <= r["busy"] <= 1 and max(r["images_per_s"], r["steps"]) <= 1e12]

@@ -117,7 +117,7 @@ def tiny_checkout(folder, *sources):
 def test_a_tour_keeps_every_picture_that_a_notebook_shows(tmp_path):
     path = tiny_checkout(
         tmp_path,
-        "import labkit; from labkit.trace import Span, Trace",
+        "import labkit; from labkit.timeline.trace import Span, Trace",
         "span = Span('consumer', 'train step', 'train', 0, 5_000_000, 0)",
         "labkit.draw(Trace.from_spans([span], kinds={'consumer': 'consumer'}), title='Mine')",
     )

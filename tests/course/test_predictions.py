@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labkit.common.palette import THEMES
 from labkit.course import predictions
 from labkit.recording.measures import Speedup
-from labkit.common.palette import THEMES
 
 NUMBERS = st.floats(0.001, 1e6, allow_subnormal=False)
 

@@ -18,8 +18,8 @@ import pytest
 from colab_stand_in.runtime import Runtime, at_github, pins, plain, saved
 from nbconvert import HTMLExporter
 
-from labkit.course import grading
 from labkit.colab import bootstrap, settings
+from labkit.course import grading
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -235,7 +235,7 @@ def test_a_timeline_is_published_with_its_picture_under_colabs_widgets(machine):
 #: What touches packages in which Colab's versions differ from ours, and what no notebook touches in passing: ipywidgets
 #: and IPython below a view, TensorFlow's profiler below a recording. Everything else runs in the notebooks above.
 VERSIONED = {
-    "test_widget.py": "test_widget",
-    "test_live.py": "(test_live and (grows or interrupted))",
-    "test_recorder.py": "(test_recorder and (every_stage or both_clocks or nest or keras or naive))",
+    "views/test_widget.py": "test_widget",
+    "views/test_live.py": "(test_live and (grows or interrupted))",
+    "recording/test_recorder.py": "(test_recorder and (every_stage or both_clocks or nest or keras or naive))",
 }

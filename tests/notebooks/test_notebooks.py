@@ -15,9 +15,9 @@ import nbformat
 import pytest
 from asked import asked
 
-from labkit.course import grading
 from labkit.colab import badge, settings
 from labkit.common.environment import importing
+from labkit.course import grading
 from labkit.offload.twins import has_device
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.offload.jpeg import frames, header, huffman
-from labkit.offload.jpeg.outcomes import Damaged, Unsupported
+from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
 
 
 def whole(kind="420", width=40, height=24, quality=80, restart=0, **more):
@@ -85,14 +85,14 @@ def test_components_in_scans_of_their_own_are_unsupported():
         (b"\xff\xd8\xff\xe0\0\1\0\0", "segment", "has the length 1"),
         (b"\xff\xd8\xff\xbf\0\2\xff\xd9", "marker", "no JPEG decoder knows"),
         (whole().replace(b"\xff\xc0", b"\xff\xfe", 1), "marker", "before its frame"),
-        (whole().replace(b"\xff\xdb", b"\xff\xfe"), "table", "wants quantisation table 0: there is none"),
+        (whole().replace(b"\xff\xdb", b"\xff\xfe"), "table", "needs quantisation table 0: there is none"),
         (with_frame(width=0), "size", "0×24 pixels"),
         (with_frame(height=0), "size", "40×0 pixels"),
         (with_frame(width=65501, height=1), "size", "a side has 65500 at most"),
         (with_frame(parts=[(1, 0x52, 0), (2, 0x11, 0), (3, 0x11, 0)]), "segment", "sampling factor"),
         (with_frame(parts=[(1, 0x22, 0), (2, 0x22, 0), (3, 0x22, 0)]), "segment", "more than 10 blocks"),
         (with_frame(parts=[(9, 0x22, 0), (2, 0x11, 0), (3, 0x11, 0)]), "segment", "does not have"),
-        (with_frame(parts=[(1, 0x22, 3), (2, 0x11, 0), (3, 0x11, 0)]), "table", "wants quantisation table 3"),
+        (with_frame(parts=[(1, 0x22, 3), (2, 0x11, 0), (3, 0x11, 0)]), "table", "needs quantisation table 3"),
         (with_frame(width=65500, height=65500), "size", "65500×65500, more than"),
         (with_frame(0xC2, width=65500, height=65500), "size", "65500×65500, more than"),
     ],
@@ -117,7 +117,7 @@ def test_a_refusal_is_one_sentence_without_a_second_lead_in(data, sentence):
     with pytest.raises((Damaged, Unsupported)) as raised:
         header.parse(data)
     error = raised.value
-    assert header.Status(False, error.code, error.text, error.byte).refusal == sentence
+    assert Status(False, error.code, error.text, error.byte).refusal == sentence
 
 
 def test_a_claim_of_four_gigapixels_allocates_nothing():

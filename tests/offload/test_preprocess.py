@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from labkit.pipelines import augment
 from labkit.offload.twins import fused
+from labkit.pipelines import augment
 
 pytestmark = pytest.mark.opencl
 SIZES = [(1, 1), (37, 53), (224, 224), (3, 700), (120, 1999), (2, 2), (1, 9000), (61, 1)]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from labkit import Timeline, simulate
-from labkit.recording import accelerators
 from labkit.offload import calibration, smartssd, tokens
 from labkit.offload.smartssd import P2P_READ, SmartSSD
 from labkit.offload.tokens import Counted
+from labkit.recording import accelerators
 
 
 def work(count=8, size=100_000, symbols=130_000, blocks=4608, bad=0):

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from labkit.recording import accelerators
 from labkit.recording.tfdata import diagnosis, nodes
-from labkit.views import autotune_chart
 from labkit.recording.tfdata.driver import RecordingError
+from labkit.views import autotune_chart
 
 AUTOTUNE = tf.data.AUTOTUNE
 INSTANT = accelerators.modelled(step_ms=0.1)

@@ -14,9 +14,9 @@ from test_causes import many, traces, train, wait, walk
 from labkit import simulate
 from labkit.course import ladder
 from labkit.recording import accelerators
+from labkit.recording.differential import AGREE, Differential
 from labkit.recording.tfdata import diagnosis
 from labkit.sources import storage
-from labkit.recording.differential import AGREE, Differential
 from labkit.timeline.timeline import Timeline
 
 FAR = storage.Storage("differential: far", 5, float("inf"), "planted")

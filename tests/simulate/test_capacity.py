@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit.simulate import capacity
 from labkit.common.palette import THEMES
+from labkit.simulate import capacity
 
 SETTINGS = st.fixed_dictionaries(
     {

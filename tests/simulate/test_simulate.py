@@ -388,8 +388,8 @@ def test_costs_are_shared_out_among_threads_that_shared_the_cores():
 def test_a_recorded_run_predicts_a_parallel_one():
     import tensorflow as tf
 
-    from labkit.sources import photos, storage
     from labkit.course.ladder import plain
+    from labkit.sources import photos, storage
 
     far = storage.Storage("far", 10, math.inf, "chosen for this test")
     album = photos.load(scale="tiny")

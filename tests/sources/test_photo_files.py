@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -257,10 +258,10 @@ def test_the_generator_is_found_in_a_checkout_and_in_a_wheel(tmp_path):
     site = tmp_path / "site"
     package = shipped.folder("data/lab_photos")
     assert package.is_dir()
-    shutil.copytree(photo_files.__file__.rpartition(os.sep)[0], site / "labkit", ignore=shutil.ignore_patterns("_data"))
+    shutil.copytree(Path(photo_files.__file__).parents[1], site / "labkit", ignore=shutil.ignore_patterns("_data"))
     shutil.copytree(package, site / "labkit" / "_data" / "lab_photos")
     code = (
-        "import sys, pathlib; from labkit import photo_files, photos, shipped;"
+        "import sys, pathlib; from labkit.common import shipped; from labkit.sources import photo_files, photos;"
         "print(shipped.__file__); print(photos.home());"
         "photo_files.make(pathlib.Path(sys.argv[1]), range(2), progress=False)"
     )

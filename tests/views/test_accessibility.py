@@ -15,19 +15,19 @@ import nbformat
 import pytest
 from assistive import CONTRAST, STOPS, Page, ciede2000, nameless, tabbed
 from test_colab_page import colab  # noqa: F401 - a fixture
+from test_static import BLIND, lab
 from test_timeline_js import MODEL, MODULE, job, labelled
-from test_view import BLIND, lab
 
 from labkit.common import palette
+from labkit.common.palette import THEMES, contrast
 from labkit.course import explorers, gradebook, grading, handin, predictions
 from labkit.pipelines import checks, memory
-from labkit.views import charts
 from labkit.recording.measures import Measures
-from labkit.common.palette import THEMES, contrast
-from labkit.views.picture import Photographs
-from labkit.views.layout import Scene
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
+from labkit.views import charts
+from labkit.views.layout import Scene
+from labkit.views.picture import Photographs
 
 ROOT = Path(__file__).resolve().parents[2]
 STORED = [p for p in sorted((ROOT / "notebooks").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
@@ -205,9 +205,9 @@ def test_tab_reaches_every_control_of_a_timeline_both_ways_and_leaves(shown):
 
 #: What a mouse can do, the keys that do the same from the lanes on, and where it shows.
 WITHOUT_A_MOUSE = {
-    "wheel: zoom": ("w", "[static.first, static.last]"),
+    "wheel: zoom": ("w", "[view.first, view.last]"),
     "drag: move": ("w ArrowRight", "view.first"),
-    "double click: zoom": ("w w", "[static.first, static.last]"),
+    "double click: zoom": ("w w", "[view.first, view.last]"),
     "click on a gap": ("n", "view.detail.textContent"),
     "click on a span": ("/ D e c o d e Enter", "view.detail.textContent"),
     "drag: measure": ("n m", "view.detail.textContent"),
@@ -222,7 +222,7 @@ WITHOUT_A_MOUSE = {
 def test_keys_do_all_that_a_mouse_does_and_each_is_announced(shown):
     page = shown(job(), job(wait=2))
     for what, (keys, state) in WITHOUT_A_MOUSE.items():
-        page.evaluate("() => { static.all(); static.escape(); static.escape(); static.say(''); static.canvas.focus(); }")
+        page.evaluate("() => { view.all(); view.escape(); view.escape(); view.say(''); view.canvas.focus(); }")
         before = page.evaluate(state)
         for key in keys.split():
             page.keyboard.press(key)
@@ -243,7 +243,7 @@ def test_the_tables_for_screen_readers_hold_the_numbers(shown):
     page.locator(".lt-lanes").focus()
     page.keyboard.press("t")
     panel = page.get_by_role("region", name="tables")
-    assert page.evaluate("document.activeElement === static.panel"), "whoever opens the tables is there"
+    assert page.evaluate("document.activeElement === view.panel"), "whoever opens the tables is there"
     assert panel.locator("th[scope=row]").count() == len(timeline.lanes) + len(timeline.gaps)
     assert panel.locator("table").count() == panel.locator("caption").count() == 2
     rows = panel.locator("table").nth(1).locator("tbody tr").all_inner_texts()
@@ -264,7 +264,7 @@ def test_text_of_a_timeline_can_be_read(shown, scheme):
 
 
 def test_nothing_in_the_lab_moves_by_itself():
-    for path in (ROOT / "labkit" / "static").iterdir():
+    for path in [p for p in (ROOT / "labkit").rglob("*") if p.suffix in (".js", ".html", ".json")]:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"@keyframes|animation\s*:|transition\s*:|scroll-behavior|<marquee|setInterval", text), (
             path.name
@@ -337,7 +337,7 @@ def pages(tmp_path, monkeypatch):
     from labkit.views import static
 
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(journal, "session", gradebook.Journal())
+    monkeypatch.setattr(gradebook, "session", gradebook.Journal())
     monkeypatch.setattr(predictions, "_session", {})
     static.draw(job(), title="One").keep(tmp_path / "figures" / "00_read_a_timeline")
     static.draw(job(), title="All rungs").keep(tmp_path / "figures" / "scoreboard")

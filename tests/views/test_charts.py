@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit.views import charts
 from labkit.common.palette import THEMES
+from labkit.views import charts
 
 NAMES = st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1, max_size=40)
 VALUES = st.floats(0, 1e9, allow_subnormal=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labkit.views import ladder_chart
 from labkit.timeline.intervals import Intervals
 from labkit.timeline.trace import Span, Trace
+from labkit.views import ladder_chart
 
 MS = 1_000_000
 

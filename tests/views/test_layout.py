@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labkit.common.palette import THEMES
 from labkit.timeline.intervals import Intervals
 from labkit.timeline.lanes import bins
-from labkit.common.palette import THEMES
-from labkit.views.layout import OVERVIEW, SENTENCES, VERSION, Scene
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
+from labkit.views.layout import OVERVIEW, SENTENCES, VERSION, Scene
 
 LONG = 2**32 - 1
 MS = 1_000_000

@@ -20,10 +20,10 @@ from matplotlib.text import Text
 from PIL import Image
 
 from labkit.common import palette
-from labkit.views import static
 from labkit.common.palette import THEMES, contrast
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
+from labkit.views import static
 
 NOW = 1_800_000_000_000_000_000
 MS = 1_000_000
@@ -446,8 +446,9 @@ def test_a_folder_filled_from_many_sides_at_once_loses_no_picture(tmp_path):
 
 def test_pyplot_is_never_involved():
     script = (
-        "import sys; from labkit import view; from labkit.trace import Trace, Span;"
-        "p = static.draw(Trace.from_spans([Span('w', 'x', 'read', 0, 5, -1)])); p.png(); p.svg(); p._repr_mimebundle_();"
+        "import sys; from labkit.views import static; from labkit.timeline.trace import Trace, Span;"
+        "p = static.draw(Trace.from_spans([Span('w', 'x', 'read', 0, 5, -1)]));"
+        "p.png(); p.svg(); p._repr_mimebundle_();"
         "assert 'matplotlib.pyplot' not in sys.modules and 'tensorflow' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -15,11 +15,11 @@ from browser import SHOTS
 from PIL import Image
 
 import labkit
-from labkit.timeline import perfetto
 from labkit.common.palette import THEMES
-from labkit.views.layout import Scene
+from labkit.timeline import perfetto
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
+from labkit.views.layout import Scene
 from labkit.views.widget import MODULE
 
 pytestmark = pytest.mark.browser

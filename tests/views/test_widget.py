@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 
 import labkit
-from labkit.views import widget
-from labkit.views.layout import Scene
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
+from labkit.views import widget
+from labkit.views.layout import Scene
 
 MS = 1_000_000
 VIEW = "application/vnd.jupyter.widget-view+json"

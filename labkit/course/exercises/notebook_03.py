@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.pipelines.blindfold import nodes
 from labkit.course.exercises.answers import bare, call, elements, number, pipeline, value, values
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.pipelines.structure import nodes
 
 
 @exercise("03.1")

@@ -14,15 +14,15 @@ from functools import cached_property
 from typing import Any
 
 from labkit import simulate
-from labkit.views import static
 from labkit.course.explorers import colab_page
 from labkit.course.explorers.answers import Answer, Ideal, answer, ideal
 from labkit.course.explorers.controls import Control, Sheet
 from labkit.course.explorers.planning import ScaleExplorer, scale
 from labkit.course.explorers.sheets import SHEETS
 from labkit.course.explorers.shown import Shown
-from labkit.timeline.trace import Trace
 from labkit.timeline.describe import percent
+from labkit.timeline.trace import Trace
+from labkit.views import static
 
 __all__ = [
     "SHEETS",

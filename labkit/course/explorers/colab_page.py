@@ -19,7 +19,7 @@ from typing import Any
 from labkit.course.explorers.controls import Control
 from labkit.views.picture import Picture
 
-_MODULE = Path(__file__).resolve().parent.parent / "static" / "explorer.js"
+_MODULE = Path(__file__).with_name("explorer.js")
 
 _PAGE = """<div id="{name}" class="labkit-explorer"><h3>{title}</h3><p>{question}</p>
 <div data-part="controls"></div><p role="status" aria-live="polite">{words}</p>

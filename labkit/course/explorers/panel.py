@@ -11,8 +11,8 @@ from typing import Any
 import anywidget
 import ipywidgets
 
-from labkit.simulate import capacity
 from labkit.course.explorers.controls import Control
+from labkit.simulate import capacity
 
 _WIDE = {"description_width": "12.5em"}
 
@@ -20,7 +20,7 @@ _WIDE = {"description_width": "12.5em"}
 class Names(anywidget.AnyWidget):
     """What gives the sliders beside it their names and values in words for a screen reader; it shows nothing."""
 
-    _esm = Path(__file__).resolve().parent.parent / "static" / "controls.js"
+    _esm = Path(__file__).with_name("controls.js")
 
 
 class Controls:

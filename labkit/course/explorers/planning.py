@@ -7,10 +7,10 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from labkit.simulate import capacity as scales
 from labkit.course.explorers import colab_page
 from labkit.course.explorers.controls import Control
 from labkit.course.explorers.shown import Shown
+from labkit.simulate import capacity as scales
 from labkit.views.picture import Picture
 
 _TENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
@@ -108,7 +108,7 @@ def _same(one: scales.Setting, other: scales.Setting) -> bool:
 
 
 def scale(preset: str | None = None, **changes: Any) -> ScaleExplorer:
-    """Return the explorer of `labkit.simulate.capacity`, opened at `labkit.simulate.capacity.plan` of the same arguments.
+    """Return the explorer of `labkit.simulate.capacity`, opened at its `plan` of the same arguments.
 
     Raises
     ------

@@ -20,11 +20,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from labkit.course.grading import Unclear, Wrong
 from labkit.course.fairness import clock, graph, race, structure
 from labkit.course.fairness.clock import Timing
 from labkit.course.fairness.race import Race
 from labkit.course.fairness.stages import Stage, at_once
+from labkit.course.grading import Unclear, Wrong
 
 __all__ = ["Grade", "Race", "Stage", "Task", "Timing", "at_once", "grade", "simulate"]
 
@@ -150,7 +150,7 @@ def simulate(
     steps: int | None = None,
     name: str | None = None,
 ) -> Timing:
-    """Return makespan, idle share and timeline of a pipeline on the simulated clock; see `labkit.course.fairness.clock.run`."""
+    """Return makespan, idle share and timeline of a pipeline on the simulated clock; see `clock.run`."""
     chain = graph.read(dataset)
     return clock.run(chain, stages, train_ms, cores=cores, records=records, steps=steps, name=name)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from labkit.course.grading import Wrong
 from labkit.course.fairness.stages import MARK
+from labkit.course.grading import Wrong
 
 #: What a parameter is that tf.data shall choose.
 AUTOTUNE = -1

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course.grading import Wrong
 from labkit.course.fairness import patience
+from labkit.course.grading import Wrong
 
 _MOST_CALLS = 256
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from labkit.common.files import write_aside
+from labkit.course.handin.document import read, shown
 from labkit.views import charts
 from labkit.views.picture import Picture
-from labkit.course.handin.document import read, shown
-from labkit.common.files import write_aside
 
 #: Rows of a chart: the names that most students share; a course has some thirty exercises.
 _ROWS, _EXERCISES = 12, 60
@@ -93,7 +93,7 @@ class Class:
         """Return the page."""
         import jinja2
 
-        template = Path(__file__).resolve().parent.parent / "static" / "class.html"
+        template = Path(__file__).with_name("class.html")
         environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
         return environment.from_string(template.read_text(encoding="utf-8")).render(
             count=len(self.results),

@@ -13,10 +13,10 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+from labkit.common.files import write_aside
 from labkit.course import gradebook, predictions, variants
 from labkit.course.handin.document import FORMAT, cleaned, digest, fitting
 from labkit.course.handin.machine import fingerprint
-from labkit.common.files import write_aside
 
 _NAME = 60
 

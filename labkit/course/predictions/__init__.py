@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from labkit.sources import photos
+from labkit.common.files import write_aside
 from labkit.course.predictions.figures import CLOSE, UNITS, Figure, Prediction, check_number, figure, number, unit_word
 from labkit.course.predictions.shown import Review, Summary
-from labkit.common.files import write_aside
+from labkit.sources import photos
 
 __all__ = [
     "CLOSE",

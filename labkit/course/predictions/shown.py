@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterable
 from html import escape
 
+from labkit.course.predictions.figures import CLOSE, RIGHT, Figure, Prediction, percent, unit_word
 from labkit.views import charts
 from labkit.views.picture import Picture
-from labkit.course.predictions.figures import CLOSE, RIGHT, Figure, Prediction, percent, unit_word
 
 #: A spread whose ends differ by this factor tells little.
 _WIDE = 1.5

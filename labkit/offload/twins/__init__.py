@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labkit.pipelines import augment as ranges
 from labkit.offload.batches import DTYPES, Preprocessed
 from labkit.offload.jpeg import header, host, huffman
 from labkit.offload.jpeg.decoder import Decoded
@@ -33,6 +32,7 @@ from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_id
 from labkit.offload.twins.random_numbers import draws, philox
 from labkit.offload.twins.resize import resize_bilinear
 from labkit.offload.twins.token_counter import jpeg_tokens
+from labkit.pipelines import augment as ranges
 
 __all__ = [
     "decode", "draws", "has_device", "jpeg_color", "jpeg_entropy", "jpeg_idct", "jpeg_tokens", "normalize_clip",

@@ -146,7 +146,9 @@ def _times(events: xspace.Events, lines: list[xspace.Line], base_ns: int | None)
     origin_ns = np.zeros(len(lines) + 1, np.int64)
     for i, line in enumerate(lines):
         if base_ns is None and len(line.at) and abs(line.timestamp_ns) < 10**17:
-            raise xspace.Malformed("its times are relative, and the start they refer to (profile_start_time) is missing")
+            raise xspace.Malformed(
+                "its times are relative, and the start they refer to (profile_start_time) is missing"
+            )
         relative = base_ns is not None and line.timestamp_ns < base_ns // 2
         origin_ns[i] = line.timestamp_ns + (base_ns if relative else 0)
     return origin_ns[events.line] + events.start_ps // 1000, origin_ns[events.line] + events.end_ps // 1000

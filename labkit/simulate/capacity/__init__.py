@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
+from labkit.simulate.capacity.setting import Setting
 from labkit.views import charts
 from labkit.views.picture import Picture
-from labkit.simulate.capacity.setting import Setting
 
 __all__ = ["PRESETS", "Plan", "Resource", "Setting", "plan"]
 

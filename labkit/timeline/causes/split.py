@@ -1,7 +1,8 @@
 """Fetch stall and prep stall of one run, as the three runs of the differential method define them.
 
-What a gap waited for (`labkit.timeline.causes.Causes`) is not what goes away when its cause does: work that was masked, by the
-accelerator or by a longer stage, comes to light. So each step is asked what it would last without its reads.
+What a gap waited for (`labkit.timeline.causes.Causes`) is not what goes away when its cause does: work that was
+masked, by the accelerator or by a longer stage, comes to light. So each step is asked what it would last without its
+reads.
 """
 
 from __future__ import annotations
@@ -50,10 +51,6 @@ def split(timeline: Timeline) -> Split:
     does besides reading, nor than all such work shared by the cores. The shares are those of the differential method of
     Mohan and others, "Analyzing and Mitigating Data Stalls in DNN Training" (VLDB 2021).
     """
-    from labkit.timeline.causes import withheld
-
-    if withheld.is_drill(timeline):
-        return withheld.split(timeline)
     waits, walk = timeline.waits, Walk(timeline)
     if len(waits.start) < 2:
         return Split(1.0, 0.0, 0.0)

@@ -20,16 +20,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from labkit.common.palette import LEGEND, THEMES
 from labkit.timeline import perfetto
 from labkit.timeline.causes import CAUSES
+from labkit.timeline.describe import figures, percent, provenance
 from labkit.timeline.lanes import WORK, Lane, cut
-from labkit.common.palette import LEGEND, THEMES
+from labkit.timeline.timeline import Timeline, timeline_of
+from labkit.timeline.trace import CATEGORIES, Trace
 from labkit.views.layout import words
 from labkit.views.layout.places import OVERVIEW, overlaid, stacked, strip
 from labkit.views.layout.threads import Threads
-from labkit.timeline.timeline import Timeline, timeline_of
-from labkit.timeline.trace import CATEGORIES, Trace
-from labkit.timeline.describe import figures, percent, provenance
 
 __all__ = ["OVERVIEW", "SENTENCES", "VERSION", "Scene", "Series"]
 
@@ -81,7 +81,7 @@ class Scene:
     Attributes
     ----------
     header : dict
-        JSON-ready; see `labkit/static/timeline.js`, which reads it.
+        JSON-ready; see `labkit/views/timeline.js`, which reads it.
     columns : dict of str to ndarray
         Of all spans, in the order of their series: ``since``, from the start of the one before to the start of this
         one (uint32, nanoseconds; ``far``, float64, for the others), ``duration`` (uint32; ``long``, float64),

@@ -23,7 +23,7 @@ from nbclient import NotebookClient
 from packaging.requirements import Requirement
 
 HERE = Path(__file__).resolve().parent
-BUILD = HERE.parent.parent / "build"
+BUILD = HERE.parents[2] / "build"
 PINS = HERE.with_name("colab-pins.txt")
 
 #: As a Colab machine without a GPU has them; what names a port or a token of Google's is left out.

@@ -1,0 +1,84 @@
+"""A table that reads the same as text and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under a row of headings, with sentences below.
+
+    Parameters
+    ----------
+    head : sequence of str
+        The headings, one for each column; empty for a table without them.
+    rows : sequence of sequence of str
+        The cells; the first one of a row names the row.
+    right : iterable of int
+        The columns that are aligned to the right, as numbers are.
+    notes : sequence of str
+        Sentences, one below the other, under the table.
+    caption : str
+        A line above the table.
+    rule : bool
+        Draw a line under the headings of the text.
+    indent : str
+        What every line of the text begins with.
+
+    Examples
+    --------
+    >>> print(Table(("pipeline", "images/s"), [("naive", "90"), ("prefetch", "140")], right=[1]))
+    pipeline  images/s
+    naive           90
+    prefetch       140
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Iterable[int] = ()
+    notes: Sequence[str] = field(default_factory=tuple)
+    caption: str = ""
+    rule: bool = False
+    indent: str = ""
+
+    def lines(self) -> list[str]:
+        """Return caption, headings, rows and notes as lines of text whose columns are aligned."""
+        right = set(self.right)
+        cells = [list(self.head), *map(list, self.rows)] if self.head else list(map(list, self.rows))
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        pads = [str.rjust if column in right else str.ljust for column in range(len(widths))]
+        body = ["  ".join(pad(c, w) for pad, c, w in zip(pads, row, widths, strict=True)) for row in cells]
+        if self.rule:
+            body.insert(1, "  ".join("─" * width for width in widths))
+        text = [self.indent + line.rstrip() for line in body]
+        above = [self.caption] if self.caption else []
+        return [*above, *text, *([""] if self.notes and self.rule else []), *self.notes]
+
+    def __str__(self) -> str:
+        """Return the table as text."""
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook, without colours, so that it suits every theme."""
+        right = set(self.right)
+
+        def cell(tag: str, text: str, column: int, scope: str = "") -> str:
+            side = "right" if column in right else "left"
+            # A word joiner on both sides keeps a range on one line of a narrow column.
+            words = escape(text).replace("–", "&#8288;–&#8288;")
+            return f'<{tag}{scope} style="text-align:{side}">{words}</{tag}>'
+
+        parts = ["<table>"]
+        if self.caption:
+            parts.append(f'<caption style="text-align:left">{escape(self.caption)}</caption>')
+        if self.head:
+            heads = "".join(cell("th", text, i, ' scope="col"') for i, text in enumerate(self.head))
+            parts.append(f"<thead><tr>{heads}</tr></thead>")
+        parts.append("<tbody>")
+        for row in self.rows:
+            first = cell("th", row[0], 0, ' scope="row"')
+            parts.append(f"<tr>{first}{''.join(cell('td', t, i) for i, t in enumerate(row[1:], 1))}</tr>")
+        return "".join([*parts, "</tbody></table>", *(f"<div>{escape(note)}</div>" for note in self.notes)])
