@@ -12,7 +12,7 @@ from labkit.offload.jpeg.outcomes import Status
 from labkit.offload.opencl.engine import Engine
 
 if TYPE_CHECKING:
-    from labkit.offload.twins.random_numbers import Draws
+    from labkit.offload.twins.random_numbers import RandomDraws
 
 #: Bytes of decoded images in a batch: what an int32 can count.
 MOST_BYTES = 2**31 - 1
@@ -31,13 +31,13 @@ class Preprocessed:
         A failed image is all zeros. The memory is used again as soon as nothing refers to it.
     status : list of labkit.offload.jpeg.outcomes.Status
         One for each image; empty for images that were given as pixels.
-    draws : labkit.offload.twins.random_numbers.Draws or None
+    draws : labkit.offload.twins.random_numbers.RandomDraws or None
         The random numbers of each image: flip, delta, factor. None without augmentation.
     counter : int
         The number of the batch, with which they were drawn.
     """
 
-    def __init__(self, images: np.ndarray, status: list[Status], draws: Draws | None, counter: int) -> None:
+    def __init__(self, images: np.ndarray, status: list[Status], draws: RandomDraws | None, counter: int) -> None:
         self.images = images
         self.status = status
         self.draws = draws
@@ -114,7 +114,7 @@ class Gathered:
         return self
 
 
-class Results:
+class BatchResults:
     """Memory for finished batches: given out, and given out again when nothing refers to it any more.
 
     Where the device is the processor itself, the kernel writes straight into it.
@@ -125,20 +125,20 @@ class Results:
 
         self._context = engine.context
         self._shared = bool(engine.device.type & cl.device_type.CPU)
-        self._kept: list[Result] = []
+        self._kept: list[BatchResult] = []
 
-    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Result:
+    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> BatchResult:
         """Return a result of this shape to which nothing else refers."""
         for result in self._kept:
             if result.array.shape == shape and result.array.dtype == dtype and result.free():
                 return result
         self._kept = [r for r in self._kept if not r.free() or r.array.shape == shape][-8:]
-        result = Result(self._context, shape, dtype, self._shared)
+        result = BatchResult(self._context, shape, dtype, self._shared)
         self._kept.append(result)
         return result
 
 
-class Result:
+class BatchResult:
     """An array of the host and the buffer that a kernel writes for it."""
 
     def __init__(self, context: Any, shape: tuple[int, ...], dtype: np.dtype, shared: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from labkit.common import shipped
 from labkit.common.numbers import whole
 from labkit.common.progress import bar, fast
-from labkit.offload.batches import DTYPES, Gathered, Preprocessed, Result, Results
+from labkit.offload.batches import DTYPES, BatchResult, BatchResults, Gathered, Preprocessed
 from labkit.offload.jpeg import host
 from labkit.offload.jpeg.decoder import Decoder
 from labkit.offload.jpeg.outcomes import Status
@@ -74,7 +74,7 @@ class Preprocessor:
         self.dtype, self.counter = np.dtype(kind), _number64("counter", counter)
         self.engine = engine or Engine()
         self._tables = Tables(self.engine, self.size)
-        self._results = Results(self.engine)
+        self._results = BatchResults(self.engine)
         self._given = Gathered(self.engine)
         self._kernels: dict[str, Any] = {}
         self._decoder: Decoder | None = None
@@ -107,7 +107,7 @@ class Preprocessor:
                 result.fetch(self.engine)
             return Preprocessed(result.array[:], status, drawn, counter)
 
-    def _decode(self, images: Sequence[bytes], result: Result, counter: int) -> list[Status]:
+    def _decode(self, images: Sequence[bytes], result: BatchResult, counter: int) -> list[Status]:
         """Decode a batch and launch the kernel that makes its result; return the status of each image."""
         if self._decoder is None:
             self._decoder = Decoder(self.engine)
@@ -147,7 +147,7 @@ class Preprocessor:
                 result.fetch(self.engine)
             return Preprocessed(result.array[:], [], drawn, counter)
 
-    def _begin(self, count: int, counter: int | None) -> tuple[int, Result, random_numbers.Draws | None]:
+    def _begin(self, count: int, counter: int | None) -> tuple[int, BatchResult, random_numbers.RandomDraws | None]:
         """Return the number of this batch, room for its result, and the numbers that the device will draw."""
         if counter is None:
             counter, self.counter = self.counter, self.counter + 1
@@ -157,7 +157,7 @@ class Preprocessor:
             return counter, result, None
         return counter, result, random_numbers.draws(count, self.seed, counter, ranges.BRIGHTNESS, ranges.SATURATION)
 
-    def _launch(self, pixels: Any, layout: Any, rows: np.ndarray, result: Result, counter: int) -> None:
+    def _launch(self, pixels: Any, layout: Any, rows: np.ndarray, result: BatchResult, counter: int) -> None:
         """Enqueue the kernel ``preprocess`` over a batch; `rows` are its layout on the host."""
         name = "preprocess" if self.dtype == np.float32 else "preprocess_bytes"
         if name not in self._kernels:
@@ -242,28 +242,14 @@ def warm_up(engine: Engine, progress: bool = True) -> None:
     progress : bool
         Show a bar, which is removed afterwards; LABKIT_FAST hides it, too.
     """
-    files = sorted(path.stem for path in shipped.folder("kernels").glob("*.cl"))
-    hidden = not progress or fast()
-    with bar(len(files) + len(DTYPES), "compiling kernels", hidden=hidden, delay_s=1) as done:
-        for file in files:
-            engine.compile(file)
-            done()
-        for dtype in DTYPES:
-            Preprocessor(engine, size=32, dtype=dtype, augment=True)(_samples())
-            done()
-
-
-def _samples() -> list[bytes]:
-    """Return small JPEGs: each chroma sampling of Pillow's and grey, with and without restart markers."""
     from PIL import Image
 
-    width, height = 64, 48
-    ramp = bytes((7 * x * c + 5 * y) % 256 for y in range(height) for x in range(width) for c in (1, 2, 3))
-    colour = Image.frombytes("RGB", (width, height), ramp)
-    made = []
-    for markers in (0, 2):
-        for image, options in [*((colour, {"subsampling": s}) for s in (0, 1, 2)), (colour.convert("L"), {})]:
-            file = io.BytesIO()
-            image.save(file, "JPEG", quality=85, restart_marker_blocks=markers, **options)
-            made.append(file.getvalue())
-    return made
+    sample = io.BytesIO()
+    Image.new("RGB", (64, 48)).save(sample, "JPEG")
+    files = sorted(path.stem for path in shipped.folder("kernels").glob("*.cl"))
+    steps = [partial(engine.compile, file) for file in files]
+    steps += [partial(preprocess, [sample.getvalue()], 32, dtype, engine, augment=True) for dtype in DTYPES]
+    with bar(len(steps), "compiling kernels", hidden=not progress or fast(), delay_s=1) as done:
+        for step in steps:
+            step()
+            done()

@@ -74,7 +74,7 @@ class SmartSSD:
     decoders : int
         Instances of the decoder that work side by side. One takes 23.1k LUT, 28 BRAM, 39 DSP (Vitis codec 2022.1).
     idct_cycles_per_block : float
-        Cycles of everything behind the tokens, per block of 8x8. 34.5 is calibrated, not published: 243 MHz over
+        Cycles of everything after the tokens, per block of 8x8. 34.5 is calibrated, not published: 243 MHz over
         1,148 images/s over the 6,144 blocks of the vendor's 512x512 4:2:0 picture. See `labkit.offload.calibration`.
     call_cycles : float
         Cycles of a photo during which nothing is decoded. 0 here; see the second reading in `calibration`.
@@ -97,7 +97,7 @@ class SmartSSD:
 
     Notes
     -----
-    Taken for granted: one decoder works on one photo at a time and starts the next at once; resize and augmentation
+    Assumed: one decoder works on one photo at a time and starts the next at once; resize and augmentation
     keep up (the vendor's resize does 2,644 MP/s: 14,000 photos/s of 500x375); reads run ahead; P2P reads do not
     share the link to the host, since the card has a PCIe switch of its own (AnandTech 16245); the photos lie on this
     card, in formats that it decodes.
@@ -184,7 +184,7 @@ class SmartSSD:
     def answer(
         self, counted: Counted, *, cpu_ms: float | None = None, cores: int | None = None,
         accelerator: float | None = None, host_ms: float = 0.0,
-    ) -> Answer:  # fmt: skip
+    ) -> CardAnswer:  # fmt: skip
         """Return what this card would do with these photos.
 
         Parameters
@@ -215,32 +215,9 @@ class SmartSSD:
             "decode": self.decoders * 1e3 / float(self.decode_ms(counted).mean()),
             "output": self.output_gb_s * 1e9 / self.picture_bytes,
         }
-        return Answer(self, rates, float(counted.bytes.mean()), len(counted), **given)
+        return CardAnswer(self, rates, float(counted.bytes.mean()), len(counted), **given)
 
     # -- a job with the card -------------------------------------------------------
-
-    def costs(self, counted: Counted, *, train_ms: float, batch_size: int = 32) -> Costs:
-        """Return what the stages of a job with this card cost, for `labkit.simulate`; what the card does is asleep.
-
-        Parameters
-        ----------
-        counted : Counted
-        train_ms : float
-            The accelerator's step, in milliseconds.
-        batch_size : int
-        """
-        work = {"decode": np.sort(self.decode_ms(counted.whole()))}
-        output = batch_size * self.picture_bytes / (self.output_gb_s * 1e6)
-        return Costs(map=work, batch=output, train=train_ms, sleeps=("open", "read", "decode", "batch"))
-
-    def knobs(self, counted: Counted, *, batch_size: int = 32, cores: int = 2) -> Knobs:
-        """Return how that job is put together: reads run ahead, two batches are buffered."""
-        counted = counted.whole()
-        read_ms, kb = float(self.read_ms(counted).mean()), float(counted.bytes.mean()) / 1e3
-        return Knobs(
-            batch_size=batch_size, cores=cores, map_calls=self.decoders + batch_size, threads=self.decoders,
-            cycle_length=2, prefetch=2, bandwidth_mb_s=kb / read_ms, image_kb=kb,
-        )  # fmt: skip
 
     def trace(
         self, counted: Counted, accelerator: Any, *, batch_size: int = 32, steps: int = 20, cores: int = 2
@@ -254,9 +231,19 @@ class SmartSSD:
             Or anything with ``name``, ``source`` and ``step_ns(batch_size)``.
         batch_size, steps, cores : int
         """
-        train_ms = accelerator.step_ns(batch_size) / 1e6
-        costs = self.costs(counted, train_ms=train_ms, batch_size=batch_size)
-        knobs = self.knobs(counted, batch_size=batch_size, cores=cores)
+        counted = counted.whole()
+        read_ms, kb = float(self.read_ms(counted).mean()), float(counted.bytes.mean()) / 1e3
+        output_ms = batch_size * self.picture_bytes / (self.output_gb_s * 1e6)
+        # What the card does takes no core of the host: to the simulator, the host sleeps meanwhile.
+        costs = Costs(
+            map={"decode": np.sort(self.decode_ms(counted))}, batch=output_ms,
+            train=accelerator.step_ns(batch_size) / 1e6, sleeps=("open", "read", "decode", "batch"),
+        )  # fmt: skip
+        # Reads run ahead, two batches are buffered.
+        knobs = Knobs(
+            batch_size=batch_size, cores=cores, map_calls=self.decoders + batch_size, threads=self.decoders,
+            cycle_length=2, prefetch=2, bandwidth_mb_s=kb / read_ms, image_kb=kb,
+        )  # fmt: skip
         model = Model(costs, knobs, "SmartSSD, modelled", accelerator.name, accelerator.source)
         trace = model.run(steps, warmup=4)
         threads = []
@@ -323,7 +310,7 @@ class SmartSSD:
 
 
 @dataclass(frozen=True, repr=False)
-class Answer:
+class CardAnswer:
     """What a card would do with the reader's photos; made by `SmartSSD.answer`. All of it is modelled.
 
     Parameters

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import re
 import signal
@@ -28,7 +29,6 @@ import numpy as np
 from labkit.common.numbers import number, whole
 from labkit.offload.opencl import drivers
 from labkit.offload.opencl.devices import Device
-from labkit.offload.trial_child import receive, send
 from labkit.timeline.trace import Span, Trace
 
 #: So many bytes of what the kernel and the driver print are kept.
@@ -148,6 +148,23 @@ def _sizes(name: str, value: Any) -> list[int]:
     if not 1 <= len(values) <= 3:
         raise ValueError(f"{name} is {value!r}; allowed: one to three numbers")
     return [whole(name, each, 1, 2**31 - 1, other="in up to three dimensions") for each in values]
+
+
+def send(to: connection.Connection, message: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:
+    """Send a message as JSON, and the bytes of contiguous arrays after it."""
+    heads = [[array.dtype.str, array.shape] for array in arrays]
+    to.send_bytes(json.dumps(message | {"arrays": heads}).encode())
+    for array in arrays:
+        to.send_bytes(array.reshape(-1).view(np.uint8))
+
+
+def receive(sender: connection.Connection) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Return a message and its arrays; raises EOFError at the end, ValueError or TypeError if it is none."""
+    message = json.loads(sender.recv_bytes())
+    arrays = [np.empty(shape, dtype) for dtype, shape in message.pop("arrays")]
+    for array in arrays:
+        sender.recv_bytes_into(array.reshape(-1).view(np.uint8))
+    return message, arrays
 
 
 class _Child:

@@ -20,9 +20,13 @@ from multiprocessing import connection
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
 from labkit.common.processes import die_with_parent
 from labkit.offload.opencl import drivers
+from labkit.offload.opencl.devices import devices
+from labkit.offload.opencl.engine import BuildError, Engine
+from labkit.offload.trial import receive, send
 
 #: Bytes before and after each array, in which a near miss is found; a multiple of every device's alignment.
 GUARD_BYTES = 1 << 16
@@ -46,7 +50,7 @@ TYPES = {
 _LONG = {"unsigned char": "uchar", "unsigned short": "ushort", "unsigned int": "uint", "unsigned long": "ulong"}
 
 
-class Refused(Exception):
+class BadKernel(Exception):
     """The kernel cannot be run as it is; the sentence says why, `log` is the compiler's."""
 
     def __init__(self, sentence: str, log: str = "") -> None:
@@ -54,42 +58,21 @@ class Refused(Exception):
         self.log = log
 
 
-def send(to: connection.Connection, message: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:
-    """Send a message as JSON, and the bytes of contiguous arrays after it."""
-    heads = [[array.dtype.str, array.shape] for array in arrays]
-    to.send_bytes(json.dumps(message | {"arrays": heads}).encode())
-    for array in arrays:
-        to.send_bytes(array.reshape(-1).view(np.uint8))
-
-
-def receive(sender: connection.Connection) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Return a message and its arrays; raises EOFError at the end, ValueError or TypeError if it is none."""
-    message = json.loads(sender.recv_bytes())
-    arrays = [np.empty(shape, dtype) for dtype, shape in message.pop("arrays")]
-    for array in arrays:
-        sender.recv_bytes_into(array.reshape(-1).view(np.uint8))
-    return message, arrays
-
-
 def attempt(job: dict[str, Any], engine: Any, stage: Callable[[str], None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Do one job; return the answer for the parent and the arrays that the kernel wrote."""
-    import pyopencl as cl
-
-    from labkit.offload.opencl.engine import BuildError
-
     stage("compile")
     try:
         program = engine.build(job["source"], "kernel.cl", "-cl-kernel-arg-info")
     except BuildError as error:
-        raise Refused(str(error), error.log) from None
+        raise BadKernel(str(error), error.log) from None
     names = [n for n in program.kernel_names.split(";") if n]
     if job["name"] not in names:
-        raise Refused(f"there is no kernel {job['name']!r} in the source; there is: {', '.join(names) or 'none'}")
+        raise BadKernel(f"there is no kernel {job['name']!r} in the source; there is: {', '.join(names) or 'none'}")
     kernel = cl.Kernel(program, job["name"])
     parameters = [_Parameter(kernel, i) for i in range(kernel.num_args)]
     if len(parameters) != len(job["arguments"]):
         expected = ", ".join(f"{p.type} {p.name}" for p in parameters)
-        raise Refused(f"{job['name']} takes {len(parameters)} arguments ({expected}), got {len(job['arguments'])}")
+        raise BadKernel(f"{job['name']} takes {len(parameters)} arguments ({expected}), got {len(job['arguments'])}")
     wanted = kernel.get_work_group_info(cl.kernel_work_group_info.COMPILE_WORK_GROUP_SIZE, engine.device)
     _check_groups(engine.device, job["size"], job["local"], tuple(wanted))
     given = [p.value(value) for p, value in zip(parameters, job["arguments"], strict=True)]
@@ -108,7 +91,7 @@ def attempt(job: dict[str, Any], engine: Any, stage: Callable[[str], None]) -> t
     return answer, list(outputs.values())
 
 
-class Overrun(Refused):
+class Overrun(BadKernel):
     """The kernel wrote outside of its arrays: this process cannot be trusted any more."""
 
 
@@ -141,15 +124,15 @@ class _Trial:
             buffers = [one.buffer if isinstance(one, _Guarded) else one for one in passed]
             engine.run(self.kernel, self.job["size"], *buffers, local=self.job["local"])
             engine.finish()
-        except _cl_error() as error:
-            raise Refused(f"{engine.device.name.strip()} refuses to run {name}: {_first_line(error)}") from None
+        except cl.Error as error:
+            raise BadKernel(f"{engine.device.name.strip()} refuses to run {name}: {_first_line(error)}") from None
         self.stage("copy")
         guarded = [one for one in passed if isinstance(one, _Guarded)]
         if missed := [miss for one in guarded if (miss := one.fetch(engine))]:
             raise Overrun(f"{name} writes outside of its arrays: {'; '.join(missed)}")
         for one in guarded:
             if one.parameter.constant and one.array.tobytes() != one.given.tobytes():
-                raise Refused(f"{name} writes to {one.parameter.name!r}, which it declares const")
+                raise BadKernel(f"{name} writes to {one.parameter.name!r}, which it declares const")
         self.last_s = time.monotonic() - began
         return {one.parameter.name: one.array for one in guarded if not one.parameter.constant}
 
@@ -164,7 +147,7 @@ def _reads_outside(trial: _Trial, first: dict[str, np.ndarray]) -> str:
 
     Raises
     ------
-    Refused
+    BadKernel
         If it read those bytes, and they made a difference.
     """
 
@@ -184,7 +167,7 @@ def _reads_outside(trial: _Trial, first: dict[str, np.ndarray]) -> str:
                 if differs(lambda name, side, place=place, other=other: other if (name, side) == place else 0):
                     found.append(f"{place[1]} {place[0]!r}")
             where, what = " and ".join(found) or "around them", ", ".join(map(repr, changed))
-            raise Refused(f"{trial.job['name']} reads outside of its arrays: what lies {where} changes {what}")
+            raise BadKernel(f"{trial.job['name']} reads outside of its arrays: what lies {where} changes {what}")
     except _TooSlow:
         return "; it is too slow for more runs, which would find reads outside of its arrays"
     return ""
@@ -202,9 +185,9 @@ class _Guarded:
         raw[GUARD_BYTES : GUARD_BYTES + given.nbytes] = given.reshape(-1).view(np.uint8)
         try:
             self.whole = engine.upload(raw)
-        except (ValueError, _cl_error()) as error:
+        except (ValueError, cl.Error) as error:
             device = engine.device.name.strip()
-            raise Refused(f"there is no room for {parameter.name!r} on {device}: {_first_line(error)}") from None
+            raise BadKernel(f"there is no room for {parameter.name!r} on {device}: {_first_line(error)}") from None
         self.buffer = self.whole.get_sub_region(GUARD_BYTES, max(1, given.nbytes))
 
     def fetch(self, engine: Any) -> str:
@@ -226,8 +209,6 @@ class _Parameter:
     """A parameter of a kernel as its source declares it."""
 
     def __init__(self, kernel: Any, place: int) -> None:
-        import pyopencl as cl
-
         info = cl.kernel_arg_info
         text = kernel.get_arg_info(place, info.TYPE_NAME)
         where = kernel.get_arg_info(place, info.ADDRESS_QUALIFIER)
@@ -247,33 +228,33 @@ class _Parameter:
         """Return what to pass for `value`: an array for a pointer, else a number or a vector."""
         me = f"parameter {self.name!r} is {self.type}"
         if self.local:
-            raise Refused(f"{me} in local memory: declare it inside the kernel, arguments are global")
+            raise BadKernel(f"{me} in local memory: declare it inside the kernel, arguments are global")
         if self.dtype is None:
-            raise Refused(f"{me}, which this trial cannot pass; allowed: {', '.join(TYPES)} and pointers to them")
+            raise BadKernel(f"{me}, which this trial cannot pass; allowed: {', '.join(TYPES)} and pointers to them")
         wanted, is_array = np.dtype(self.dtype), isinstance(value, np.ndarray)
         fits = is_array and value.dtype == wanted
         if self.pointer:
             if not fits:
                 got = f"an array of {value.dtype}" if is_array else f"the number {value!r}"
-                raise Refused(f"{me} and needs an array of {wanted}, got {got}")
+                raise BadKernel(f"{me} and needs an array of {wanted}, got {got}")
             return value
         if self.width:
             if not fits or value.size != int(self.width):
                 got = f"{value.dtype} {value.shape}" if is_array else repr(value)
-                raise Refused(f"{me} and needs an array of {self.width} {wanted}, got {got}")
+                raise BadKernel(f"{me} and needs an array of {self.width} {wanted}, got {got}")
             # A vector of three takes the room of four.
             padded = np.zeros(4 if self.width == "3" else value.size, wanted)
             padded[: value.size] = value.ravel()
             return padded
         if is_array and value.ndim:
-            raise Refused(f"{me}, a number, and got an array of {value.dtype} {value.shape}")
+            raise BadKernel(f"{me}, a number, and got an array of {value.dtype} {value.shape}")
         value = value.item() if is_array else value
         if wanted.kind in "iu":
             limits = np.iinfo(wanted)
             if isinstance(value, float):
-                raise Refused(f"{me}, a whole number, and got {value!r}")
+                raise BadKernel(f"{me}, a whole number, and got {value!r}")
             if not limits.min <= value <= limits.max:
-                raise Refused(f"{me} and holds {limits.min} to {limits.max}, got {value}")
+                raise BadKernel(f"{me} and holds {limits.min} to {limits.max}, got {value}")
         return wanted.type(value)
 
 
@@ -282,24 +263,18 @@ def _check_groups(
 ) -> None:
     """Refuse groups that do not fit; `wanted` are the sizes that the source declares, 0 in all dimensions if none."""
     if any(wanted) and (local is None or (*local, 1, 1)[:3] != wanted):
-        raise Refused(f"the source asks for groups of {wanted} by reqd_work_group_size, and local is {local}")
+        raise BadKernel(f"the source asks for groups of {wanted} by reqd_work_group_size, and local is {local}")
     if local is None:
         return
     if len(local) != len(size):
-        raise Refused(f"size has {len(size)} dimensions and local has {len(local)}")
+        raise BadKernel(f"size has {len(size)} dimensions and local has {len(local)}")
     for axis, (all_items, items) in enumerate(zip(size, local, strict=True)):
         if all_items % items:
             why = f"{all_items} is no multiple of {items} (dimension {axis})"
-            raise Refused(f"size is {size} and local is {local}: {why}")
+            raise BadKernel(f"size is {size} and local is {local}: {why}")
     if int(np.prod(local)) > device.max_work_group_size:
         most = device.max_work_group_size
-        raise Refused(f"local is {local}, {int(np.prod(local))} work-items; the device has room for {most}")
-
-
-def _cl_error() -> type[Exception]:
-    import pyopencl as cl
-
-    return cl.Error
+        raise BadKernel(f"local is {local}, {int(np.prod(local))} work-items; the device has room for {most}")
 
 
 def _first_line(error: Exception) -> str:
@@ -308,12 +283,10 @@ def _first_line(error: Exception) -> str:
 
 def _engine(wanted: Sequence[str] | None) -> Any:
     """Return an engine on the device of this platform, name and owner, or on the first one."""
-    from labkit.offload import Engine, devices
-
     fitting = [d for d in devices() if wanted in (None, [d.platform, d.name, d.owner])]
     if not fitting:
         what = f"no device {wanted[1]!r}" if wanted else "no OpenCL device"
-        raise Refused(f"there is {what} in the process that tries kernels; `labkit doctor` says more")
+        raise BadKernel(f"there is {what} in the process that tries kernels; `labkit doctor` says more")
     return Engine(fitting[0])
 
 
@@ -368,7 +341,7 @@ def main(handle: int, parent: int) -> None:
                 engines[device] = _engine(job["device"])
             answer, outputs = attempt(job, engines[device], stage)
             done |= answer
-        except Refused as refused:
+        except BadKernel as refused:
             done |= {"text": str(refused), "log": refused.log, "retire": isinstance(refused, Overrun)}
         except Exception as error:  # drivers refuse in ways of their own
             done |= {"text": f"{type(error).__name__}: {_first_line(error)}", "retire": True}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit import reference
-from labkit.offload.twins import augmentation, random_numbers, resize
+from labkit.offload.twins import image_operations, random_numbers, resize
 
 ROUNDING = 1e-5
 sides = st.integers(1, 40)
@@ -208,7 +208,7 @@ def test_twins_of_flip_and_brightness_are_tensorflows():
     images = photos((6, 5, 7, 3))
     drawn = random_numbers.draws(6, 3, 4, 0.125, (0.5, 1.5))
     assert set(drawn.flip.tolist()) == {True, False}
-    mine = augmentation.flip(images, drawn.flip), augmentation.brighten(images, drawn.delta)
+    mine = image_operations.flip(images, drawn.flip), image_operations.brighten(images, drawn.delta)
     for image, flipped, bright, flip, delta in zip(images, *mine, drawn.flip, drawn.delta, strict=True):
         theirs = tf.image.flip_left_right(image) if flip else image
         np.testing.assert_array_equal(flipped, theirs)

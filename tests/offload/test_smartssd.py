@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from labkit import Timeline, simulate
+from labkit import Timeline
 from labkit.offload import calibration, smartssd, tokens
 from labkit.offload.smartssd import P2P_READ, SmartSSD
 from labkit.offload.tokens import Counted
@@ -168,7 +168,6 @@ def test_its_trace_is_an_ordinary_one_and_says_that_it_is_modelled():
     assert "modelled" in str(line)
     assert all("modelled" in t.name for t in trace.threads if t.kind == "pipeline")
     assert any("SmartSSD (modelled)" in text for text in trace.meta["assumptions"])
-    assert isinstance(SmartSSD().costs(work(), train_ms=3), simulate.Costs)
     again = SmartSSD().trace(work(), accelerators.modelled("H100"), steps=12)
     assert str(Timeline(again)) == str(line)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labkit.common import shipped
-from labkit.offload.opencl import drivers, spans
+from labkit.offload.opencl import device_spans, drivers
 from labkit.offload.opencl.devices import choose
 from labkit.timeline.trace import Trace
 
@@ -69,7 +69,7 @@ class Engine:
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self.noted: list[Noted] = []
         self._lane = lane
-        self._spans = spans.Spans()
+        self._spans = device_spans.Spans()
         self._programs: dict[tuple[str, str], Any] = {}
 
     def __repr__(self) -> str:
@@ -110,10 +110,6 @@ class Engine:
                 raise ValueError(f"there is no kernel file {file!r}; there are: {files}")
             self._programs[key] = self.build(path.read_text(encoding="utf-8"), path.name, options)
         return self._programs[key]
-
-    def compiled(self) -> list[str]:
-        """Return the files of the kernels that are compiled for this engine, without ``.cl``, sorted."""
-        return sorted({file for file, _ in self._programs})
 
     def build(self, source: str, title: str = "the kernel", options: str = "") -> Any:
         """Return the program of `source`, compiled for this device.
@@ -233,13 +229,13 @@ class Engine:
         """Drop what `trace` would return, so that the next trace begins here."""
         self.finish()
         self.noted.clear()
-        self._spans = spans.Spans()
+        self._spans = device_spans.Spans()
 
     def note(self, name: str, category: str, event: Any) -> Any:
         """Keep the event of a command that was enqueued, ``kernel`` or ``copy``, for `trace`; return the event."""
         self.noted.append(Noted(name, category, event))
         # An event keeps memory of the driver in use: a long run is folded into plain numbers from time to time.
-        if len(self.noted) >= spans.FOLD:
+        if len(self.noted) >= device_spans.FOLD:
             self.queue.finish()
             self._spans.fold(self.queue, self.noted)
             self.noted.clear()

@@ -21,14 +21,14 @@ from labkit.offload.jpeg.decoder import Decoded
 from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
 from labkit.offload.opencl.devices import NoDevice, devices
 from labkit.offload.twins import fused
-from labkit.offload.twins.augmentation import (
+from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct
+from labkit.offload.twins.image_operations import (
     normalize_clip,
     random_brightness,
     random_brightness_per_pixel,
     random_flip,
     random_saturation,
 )
-from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct
 from labkit.offload.twins.random_numbers import draws, philox
 from labkit.offload.twins.resize import resize_bilinear
 from labkit.offload.twins.token_counter import jpeg_tokens

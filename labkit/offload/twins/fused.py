@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from labkit.offload.twins import augmentation, resize
-from labkit.offload.twins.random_numbers import Draws
+from labkit.offload.twins import image_operations, resize
+from labkit.offload.twins.random_numbers import RandomDraws
 
 
-def preprocess(image: np.ndarray, size: int, drawn: Draws | None = None, row: int = 0) -> np.ndarray:
+def preprocess(image: np.ndarray, size: int, drawn: RandomDraws | None = None, row: int = 0) -> np.ndarray:
     """Resize and augment one decoded image: the twin of ``preprocess``.
 
     Parameters
@@ -20,7 +20,7 @@ def preprocess(image: np.ndarray, size: int, drawn: Draws | None = None, row: in
     image : ndarray of uint8, shape (h, w, 3)
     size : int
         Side of the output, pixels.
-    drawn : labkit.offload.twins.random_numbers.Draws, optional
+    drawn : labkit.offload.twins.random_numbers.RandomDraws, optional
         None: no augmentation.
     row : int
         The place of the image among the draws.
@@ -33,13 +33,13 @@ def preprocess(image: np.ndarray, size: int, drawn: Draws | None = None, row: in
     return finish(resize.resize_bilinear(image, size, size), drawn, row)
 
 
-def finish(levels: np.ndarray, drawn: Draws | None, row: int) -> np.ndarray:
+def finish(levels: np.ndarray, drawn: RandomDraws | None, row: int) -> np.ndarray:
     """Flip, brighten, saturate and clip one image in grey levels; without draws return it as it is."""
     if drawn is None:
         return levels
-    images = augmentation.flip(levels[None], drawn.flip[row : row + 1])
-    images = augmentation.brighten(images, drawn.delta[row : row + 1] * np.float32(255))
-    images = augmentation.saturate(images, drawn.factor[row : row + 1])
+    images = image_operations.flip(levels[None], drawn.flip[row : row + 1])
+    images = image_operations.brighten(images, drawn.delta[row : row + 1] * np.float32(255))
+    images = image_operations.saturate(images, drawn.factor[row : row + 1])
     return np.clip(images[0], np.float32(0), np.float32(255))
 
 
