@@ -85,8 +85,6 @@ class Gathered:
         ValueError
             If an image is not RGB in bytes, or if there are too many.
         """
-        import pyopencl as cl
-
         self.rows = np.zeros((len(images), 32), np.int32)
         self.rows[:, 0] = -1
         total = 0
@@ -104,12 +102,10 @@ class Gathered:
         if total > self.pixels.size:
             self.pixels = self._engine.empty(total)
         if total:
-            flags, queue = cl.map_flags.WRITE_INVALIDATE_REGION, self._engine.queue
-            mapped, _ = cl.enqueue_map_buffer(queue, self.pixels, flags, 0, (total,), np.uint8)
-            for row, image in zip(self.rows, images, strict=True):
-                if image is not None:
-                    mapped[row[4] : row[4] + image.size].reshape(image.shape)[:] = image
-            mapped.base.release(queue)
+            with self._engine.mapped(self.pixels, total, write=True) as place:
+                for row, image in zip(self.rows, images, strict=True):
+                    if image is not None:
+                        place[row[4] : row[4] + image.size].reshape(image.shape)[:] = image
         self.layout = self._engine.upload(self.rows)
         return self
 
@@ -166,13 +162,9 @@ class BatchResult:
 
     def fetch(self, engine: Engine) -> None:
         """Wait for the device and make what it wrote visible in `array`."""
-        import pyopencl as cl
-
         if self.shared:
-            mapped, _ = cl.enqueue_map_buffer(
-                engine.queue, self.buffer, cl.map_flags.READ, 0, self.array.shape, self.array.dtype
-            )
-            mapped.base.release(engine.queue)
-            engine.queue.finish()
+            with engine.mapped(self.buffer, self.array.nbytes):  # the array itself is this memory
+                pass
+            engine.finish()
         else:
             engine.download(self.buffer, self.array)

@@ -135,7 +135,6 @@ def test_more_pixels_than_the_limit_are_refused_and_not_handed_to_the_host():
     with pytest.raises(Unsupported, match="40×24 pixels are more than the limit of 900") as raised:
         header.parse(whole(), limit_pixels=900)
     assert raised.value.code == "large"
-    assert raised.value.pixels == 960
 
 
 def test_a_header_cut_anywhere_is_truncated_or_damaged_at_a_byte_of_the_file():

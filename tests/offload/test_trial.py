@@ -32,6 +32,12 @@ def scale(*arguments, size=8, **words):
     return try_kernel(GOOD, "scale", arguments, size, **words)
 
 
+def only_with_pocl():
+    """Skip a test of what a wrong kernel does: the standard leaves that open, and drivers differ."""
+    if "Portable" not in offload.choose().platform:
+        pytest.skip("a kernel like this ends in another way with this driver")
+
+
 def child_of(parent):
     """Return the process that tries kernels for `parent`, which has tried one."""
     (child,) = (one for one in parent.children() if "labkit.offload.trial_child" in one.cmdline())
@@ -114,7 +120,7 @@ def test_the_child_is_kept_and_another_takes_its_place_after_a_crash():
     first = child_of(here)
     scale(EIGHT, EIGHT, 2)
     assert child_of(here) == first
-    assert not on_eight("*(__global int *)0 = 1;").ok
+    assert not on_eight("x[get_global_id(0) * 1000000000L] = 1;").ok
     assert scale(EIGHT, EIGHT, 3).ok
     assert child_of(here) != first
 
@@ -134,6 +140,8 @@ def test_the_child_is_kept_and_another_takes_its_place_after_a_crash():
     ],
 )
 def test_a_kernel_that_does_not_end_is_stopped_within_the_limit_and_two_seconds(body, words):
+    if "barrier" in body:
+        only_with_pocl()
     for _ in range(3):  # a machine that stands still for seconds breaks the promise, not we; never three times
         scale(EIGHT, EIGHT, 1)  # the child is there
         before = time.monotonic()
@@ -172,6 +180,8 @@ def test_arguments_that_take_too_long_to_copy_are_no_fault_of_the_kernel_or_of_t
     ],
 )
 def test_a_kernel_outside_of_its_memory_is_a_sentence(body, words):
+    if "int p[" in body:
+        only_with_pocl()
     tried = on_eight(body)
     assert not tried.ok
     assert re.match(words, tried.text), tried.text
@@ -193,6 +203,7 @@ def test_a_flood_of_words_is_cut():
     ids=["crashes on PoCL", "hangs on PoCL"],
 )
 def test_a_barrier_that_not_all_reach_is_named_however_it_ends(body):
+    only_with_pocl()
     tried = try_kernel(
         f"kernel void f(global int *x) {{ {body} }}", "f", [np.zeros(64, np.int32)], 64, local=16, limit_s=2
     )
@@ -214,7 +225,7 @@ def test_a_barrier_is_not_suspected_where_there_is_none():
 def test_a_function_that_calls_itself_is_named(functions):
     tried = try_kernel(f"{functions} kernel void f(global int *x) {{ x[0] = g(x[0]); }}", "f", [EIGHT], 1, limit_s=2)
     assert not tried.ok
-    assert "a function that calls itself, which OpenCL C does not allow" in tried.text
+    assert re.search("a function that calls itself, which OpenCL C does not allow|recursive call", tried.text)
 
 
 def test_functions_that_call_one_another_in_order_are_no_recursion():

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,7 +143,7 @@ class Decoder:
         if records is not None:
             self._launch(records, found)
             self._judge(images, found, records, states)
-            with self._mapped("rgb", records.rgb_bytes, write=False) as pixels:
+            with self.engine.mapped(self._buffers["rgb"], records.rgb_bytes) as pixels:
                 for i, frame, row in zip(found.kept, found.frames, records.layout.tolist(), strict=True):
                     if states[i].ok:
                         # An array for each image: Python reuses memory of this size, and returns that of a batch.
@@ -177,10 +176,9 @@ class Decoder:
                 found.add(number, data, header.parse(data, self.limit_pixels))
                 states.append(Status(True, where="device"))
             except Unsupported as error:
-                where = "none" if error.code == "large" else "host"
-                states.append(Status(False, error.code, error.text, error.byte, where))
+                states.append(error.status("none" if error.code == "large" else "host"))
             except Damaged as error:
-                states.append(Status(False, error.code, error.text, error.byte))
+                states.append(error.status())
         if not found.kept:
             return found, None, states
         size = CPU_BLOCKS if self._cpu else OTHER_BLOCKS
@@ -217,7 +215,7 @@ class Decoder:
         """Read the results of the entropy kernel; set the status of damaged files; return their places."""
         results = self.engine.download(self._buffers["results"], np.empty((len(found.intervals), 8), np.int32))
         owner = np.array([row[0] for row in found.intervals])
-        bad: dict[int, tuple[str, str, int]] = {}
+        bad: dict[int, Damaged] = {}
         padded: dict[int, tuple[int, int]] = {}
         for i in np.flatnonzero(results[:, 0])[::-1].tolist():  # the first fault of a file is reported
             code, text = _FAULTS[int(results[i, 0])]
@@ -236,7 +234,8 @@ class Decoder:
                     continue
             if code == "truncated" and at + 1 < len(data):
                 code, text = "data", "a marker stands where the data of the image should go on"
-            bad[n] = code, f"{text}, in unit {mcu + int(results[i, 2])} of {math.prod(found.frames[n].mcus)}", at
+            text += f", in unit {mcu + int(results[i, 2])} of {math.prod(found.frames[n].mcus)}"
+            bad[n] = Damaged(code, text, at)
         ends = np.flatnonzero(np.diff(owner, append=len(found.kept)))
         for n, at in enumerate(results[ends, 1].tolist()):
             data, frame = images[found.kept[n]], found.frames[n]
@@ -245,12 +244,12 @@ class Decoder:
                 try:
                     header.finish(data, at)
                 except Damaged as error:
-                    bad[n] = error.code, error.text, error.byte
+                    bad[n] = error
         for n, (count, at) in padded.items():
             text = f"{count} bytes of padding after the last block" + " of an interval" * bool(found.frames[n].restart)
             states[found.kept[n]] = Status(True, "fine", text, at, "device")
-        for n, (code, text, at) in bad.items():
-            states[found.kept[n]] = Status(False, code, text, at)
+        for n, error in bad.items():
+            states[found.kept[n]] = error.status()
         return np.array(sorted(bad), np.int64)
 
     def _run(self, name: str, size: tuple[int, ...], *arguments: Any) -> None:
@@ -279,25 +278,10 @@ class Decoder:
     def _pack(self, found: _Found) -> Any:
         """Write the scans of all files into the device's memory, one after the other."""
         buffer = self._room("streams", found.nbytes)
-        with self._mapped("streams", found.nbytes, write=True) as place:
+        with self.engine.mapped(buffer, found.nbytes, write=True) as place:
             for begin, scan in zip(found.offsets, found.scans, strict=True):
                 place[begin : begin + len(scan)] = scan
         return buffer
-
-    @contextmanager
-    def _mapped(self, name: str, nbytes: int, write: bool) -> Iterator[np.ndarray]:
-        """Give the host access to a buffer's memory, uint8 (nbytes,): where they share memory, nothing is copied."""
-        import pyopencl as cl
-
-        flag = cl.map_flags.WRITE_INVALIDATE_REGION if write else cl.map_flags.READ
-        place, event = cl.enqueue_map_buffer(
-            self.engine.queue, self._buffers[name], flag, 0, (nbytes,), np.uint8, is_blocking=True
-        )
-        self.engine.note("upload" if write else "download", "copy", event)
-        try:
-            yield place
-        finally:
-            place.base.release(self.engine.queue)
 
 
 class _Found:

@@ -134,7 +134,7 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     """
     quantisers: dict[int, bytes] = {}
     tables: dict[int, bytes] = {}  # by class and number: 0x00.. for DC, 0x10.. for AC
-    shape: tuple[int, int, int, int, bytes] | None = None
+    shape: tuple[int, int, int, bytes] | None = None
     restart, jfif, adobe = 0, False, None
     for marker, at, begin, end in _segments(data):
         if marker == 0xDB:
@@ -162,7 +162,7 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
         elif marker not in _KNOWN:
             raise Damaged("marker", f"byte {at} begins a segment {marker:02X}, which no JPEG decoder knows", at)
     components = _components(data, at, begin, end, shape, quantisers, tables)
-    rgb = adobe == 0 if adobe is not None else shape[4][::3] == b"RGB"
+    rgb = adobe == 0 if adobe is not None else shape[3][::3] == b"RGB"
     transform = int(len(components) > 1 and (jfif or not rgb))
     _fits(len(data) - end, shape, components)
     return Frame(shape[0], shape[1], components, transform, end, restart)
@@ -223,8 +223,8 @@ def _huffman(data: bytes, at: int, begin: int, end: int, tables: dict[int, bytes
         begin = stop
 
 
-def _shape(data: bytes, at: int, begin: int, end: int, limit: int) -> tuple[int, int, int, int, bytes]:
-    """Return width, height, pixels, where the frame begins, and three bytes for each component."""
+def _shape(data: bytes, at: int, begin: int, end: int, limit: int) -> tuple[int, int, int, bytes]:
+    """Return width, height, where the frame begins, and three bytes for each component."""
     if end - begin < 6 or end - begin != 6 + 3 * data[begin + 5]:
         raise Damaged("segment", f"the frame at byte {at} has {end - begin} bytes, not 6 and 3 for each component", at)
     height, width = data[begin + 1] << 8 | data[begin + 2], data[begin + 3] << 8 | data[begin + 4]
@@ -241,16 +241,16 @@ def _shape(data: bytes, at: int, begin: int, end: int, limit: int) -> tuple[int,
     if pixels > most * (10 if data[at + 1] >= 0xC9 else 1):
         raise Damaged("size", f"the frame at byte {at} is {width}×{height}, more than {len(data)} bytes can hold", at)
     if pixels > limit:
-        raise Unsupported("large", f"{width}×{height} pixels are more than the limit of {limit:,}", at, pixels)
+        raise Unsupported("large", f"{width}×{height} pixels are more than the limit of {limit:,}", at)
     process = _PROCESSES.get(data[at + 1])
     if process:
-        raise Unsupported(process.split()[0].removesuffix("-coded"), f"{process} JPEG", at, pixels)
+        raise Unsupported(process.split()[0].removesuffix("-coded"), f"{process} JPEG", at)
     if data[begin] != 8:
-        raise Unsupported("precision", f"{data[begin]} bits for each sample; the kernels decode 8", at, pixels)
+        raise Unsupported("precision", f"{data[begin]} bits for each sample; the kernels decode 8", at)
     if count not in (1, 3):
         kind = "CMYK or YCCK" if count == 4 else f"{count} components"
-        raise Unsupported("components", f"{kind}; the kernels decode grey, YCbCr and RGB", at, pixels)
-    return width, height, pixels, at, parts
+        raise Unsupported("components", f"{kind}; the kernels decode grey, YCbCr and RGB", at)
+    return width, height, at, parts
 
 
 def _components(
@@ -258,12 +258,12 @@ def _components(
     at: int,
     begin: int,
     end: int,
-    shape: tuple[int, int, int, int, bytes],
+    shape: tuple[int, int, int, bytes],
     quantisers: dict[int, bytes],
     tables: dict[int, bytes],
 ) -> tuple[Component, ...]:
     """Return the components in the order of the frame, with the tables that the scan names."""
-    parts, pixels = shape[4], shape[2]
+    parts = shape[3]
     count = data[begin] if begin < end else 0
     if not 1 <= count <= 4 or end - begin != 4 + 2 * count:
         raise Damaged("segment", f"the scan at byte {at} has {end - begin} bytes for {count} components", at)
@@ -272,9 +272,9 @@ def _components(
     if any(i not in ids for i in names):
         raise Damaged("segment", f"the scan at byte {at} names a component that the frame does not have", at)
     if names != ids:
-        raise Unsupported("scans", "components in several scans, or in another order than the frame's", at, pixels)
+        raise Unsupported("scans", "components in several scans, or in another order than the frame's", at)
     if len(set(ids)) < len(ids):
-        raise Unsupported("scans", "two components of one name", at, pixels)
+        raise Unsupported("scans", "two components of one name", at)
     factors = [(s >> 4, s & 15) for s in parts[1::3]]
     if len(factors) == 1:
         factors = [(1, 1)]  # alone in its scan: one block is one unit, whatever the factors say
@@ -284,7 +284,7 @@ def _components(
     if others and (others[0] != others[1] or (h / others[0][0], v / others[0][1]) not in _RATIOS):
         named = ", ".join(f"{a}x{b}" for a, b in factors)
         text = f"sampling factors {named}; chroma may be halved across, down, or both"
-        raise Unsupported("sampling", text, at, pixels)
+        raise Unsupported("sampling", text, at)
     components = []
     for number, (a, b) in enumerate(factors):
         chosen, dc, ac = parts[3 * number + 2], slots[number] >> 4, slots[number] & 15
@@ -303,9 +303,9 @@ def _components(
 _RATIOS = {(1, 1), (2, 1), (1, 2), (2, 2)}
 
 
-def _fits(size: int, shape: tuple[int, int, int, int, bytes], parts: tuple[Component, ...]) -> None:
+def _fits(size: int, shape: tuple[int, int, int, bytes], parts: tuple[Component, ...]) -> None:
     """Refuse a frame with more blocks than `size` bytes can hold: each takes two codes of one bit at least."""
-    width, height, _, at, _ = shape
+    width, height, at, _ = shape
     units = -(-width // (8 * parts[0].h)) * -(-height // (8 * parts[0].v))
     blocks = units * sum(part.h * part.v for part in parts)
     if 2 * blocks > 8 * size:

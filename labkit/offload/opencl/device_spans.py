@@ -103,6 +103,6 @@ def calibrate(queue: Any) -> tuple[int, int]:
         marker.wait()
         after = time.time_ns()
         at = marker.profile.end
-        low.append(before - marker.profile.queued)
+        low.append(before - marker.profile.start)
         high.append(after - at)
     return at, (max(low) + min(high)) // 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,15 +132,16 @@ class Engine:
             log = self.log(program, title)
             lines = log.splitlines() or str(error).splitlines()
             first = next((line for line in lines if "error" in line), lines[0])
-            first = re.sub(rf"{re.escape(title)}:(\d+):(\d+):", r"line \1, column \2:", first)
-            raise BuildError(f"{title} does not compile: {first.strip().removeprefix('error: ')}", log) from None
+            first = re.sub(r"^.*?(\d+):(\d+): (error: )?", r"line \1, column \2: ", first.strip())
+            raise BuildError(f"{title} does not compile: {first.removeprefix('error: ')}", log) from None
 
     def log(self, program: Any, title: str = "kernel.cl") -> str:
         """Return the messages of the compiler about a program, with `title` for the name of its temporary file."""
         import pyopencl as cl
 
         log = program.get_build_info(self.device, cl.program_build_info.LOG)
-        return re.sub(r"[^\s:]*\.cl:(\d+)", rf"{title}:\1", log.strip())
+        # PoCL writes the name of a temporary file, Intel's runtime a number.
+        return re.sub(r"(?m)([^\s:]*\.cl|^\d+):(?=\d+)", f"{title}:", log.strip())
 
     def run(self, kernel: Any, size: Sequence[int], *arguments: Any, local: Sequence[int] | None = None) -> Any:
         """Enqueue `kernel` over `size` work-items and note it; return its event."""
@@ -198,6 +200,33 @@ class Engine:
         if array.nbytes:
             self.note("download", "copy", cl.enqueue_copy(self.queue, array, buffer, is_blocking=True))
         return array
+
+    @contextmanager
+    def mapped(self, buffer: Any, nbytes: int, write: bool = False) -> Iterator[np.ndarray]:
+        """Give the host access to a buffer, and note it; where host and device share memory, nothing is copied.
+
+        Parameters
+        ----------
+        buffer : pyopencl.Buffer
+        nbytes : int
+            From its beginning on.
+        write : bool
+            The host writes all of it, instead of reading it.
+
+        Yields
+        ------
+        ndarray of uint8, shape (nbytes,)
+        """
+        import pyopencl as cl
+
+        drivers.claim()
+        flag = cl.map_flags.WRITE_INVALIDATE_REGION if write else cl.map_flags.READ
+        place, event = cl.enqueue_map_buffer(self.queue, buffer, flag, 0, (nbytes,), np.uint8, is_blocking=True)
+        self.note("upload" if write else "download", "copy", event)
+        try:
+            yield place
+        finally:
+            place.base.release(self.queue)
 
     def finish(self) -> None:
         """Wait until everything that was enqueued is done."""

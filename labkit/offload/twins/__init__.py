@@ -93,11 +93,9 @@ def _decoded(data: bytes) -> tuple[np.ndarray | None, Status]:
         header.finish(data, stop)
         coefficients = jpeg_entropy([data[begin : min(end, stop)] for begin, end, _, _ in stretches], frame)
     except Unsupported as error:
-        if error.code == "large":
-            return None, Status(False, error.code, error.text, error.byte)
-        return host.decode(data, Status(False, error.code, error.text, error.byte, "host"))
+        return (None, error.status()) if error.code == "large" else host.decode(data, error.status("host"))
     except Damaged as error:
-        return None, Status(False, error.code, error.text, error.byte)
+        return None, error.status()
     except ValueError as error:
         return None, Status(False, "data", str(error), frame.start)
     steps = [huffman.natural(part.quantiser) for part in frame.components]
