@@ -164,8 +164,6 @@ class Recipe:
     size : int
         Side of the result in pixels.
     dtype : {"uint8", "float32"}
-    path : {"exact", "planes"}
-        As of `labkit.offload.preprocess`.
     augment : bool
         Flip and vary brightness and saturation at random, by `seed` and the name of the image.
     seed : int
@@ -176,7 +174,6 @@ class Recipe:
 
     size: int
     dtype: str = "uint8"
-    path: str = "exact"
     augment: bool = False
     seed: int = 0
     feature: str = field(default="image", compare=False)
