@@ -113,6 +113,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt hatchling editables setuptools
 	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
+	@$(BIN)/labkit doctor opencl | grep -q '^ok' || { \
+	  echo "No OpenCL device that compiles for this processor: installing Intel's runtime (270 MB, a licence of its own)"; \
+	  $(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[$(EXTRAS),opencl-intel]'; }
 	@touch $@
 
 # Debian's Chromium is the one thing from outside Python; the browser test says how it fared.

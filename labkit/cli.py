@@ -49,13 +49,19 @@ def doctor(
     topics: Annotated[
         list[str] | None, typer.Argument(help="what to look at, as in: tensorflow opencl; all by default")
     ] = None,
+    empty_kernel_cache: Annotated[
+        bool, typer.Option("--empty-kernel-cache", help="only delete the OpenCL kernels that were compiled before")
+    ] = False,
 ) -> None:
     """Say what this machine offers the lab: each line is ok, or what to do."""
-    from labkit.doctor import examine
+    from labkit import doctor
 
+    if empty_kernel_cache:
+        typer.echo(doctor.empty_kernel_cache())
+        raise typer.Exit()
     broken = False
     try:
-        for finding in examine(topics or ()):
+        for finding in doctor.examine(topics or ()):
             typer.echo(finding)
             broken |= finding.required and not finding.ok
     except ValueError as error:

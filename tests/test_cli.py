@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from execution import execute
 from labkit import doctor, offload
 from labkit.cli import app
-from labkit.offload import drivers
+from labkit.offload.opencl import drivers
 
 TOPICS = ["Python", "TensorFlow", "devices", "OpenCL", "C++", "tfds", "disk", "memory"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -15,7 +14,7 @@ import psutil
 import pytest
 
 from labkit import offload
-from labkit.offload import try_kernel, watched
+from labkit.offload import trial, try_kernel
 
 pytestmark = pytest.mark.opencl
 
@@ -31,6 +30,18 @@ def on_eight(body, **words):
 
 def scale(*arguments, size=8, **words):
     return try_kernel(GOOD, "scale", arguments, size, **words)
+
+
+def only_with_pocl():
+    """Skip a test of what a wrong kernel does: the standard leaves that open, and drivers differ."""
+    if "Portable" not in offload.choose().platform:
+        pytest.skip("a kernel like this ends in another way with this driver")
+
+
+def child_of(parent):
+    """Return the process that tries kernels for `parent`, which has tried one."""
+    (child,) = (one for one in parent.children() if "labkit.offload.trial_child" in one.cmdline())
+    return child
 
 
 # -- what works ------------------------------------------------------------------------------
@@ -57,7 +68,7 @@ def test_the_trial_has_spans_on_this_clock():
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32"])
 def test_every_type_goes_through(dtype):
-    from labkit.offload.watched_child import TYPES
+    from labkit.offload.trial_child import TYPES
 
     name = next(c for c, n in TYPES.items() if np.dtype(n) == dtype)
     values = np.arange(12, dtype=dtype).reshape(3, 4)
@@ -104,13 +115,14 @@ def test_what_a_kernel_prints_and_what_the_compiler_remarks_is_in_the_log():
 
 
 def test_the_child_is_kept_and_another_takes_its_place_after_a_crash():
+    here = psutil.Process()
     scale(EIGHT, EIGHT, 1)
-    first = watched._kept[0].process.pid
+    first = child_of(here)
     scale(EIGHT, EIGHT, 2)
-    assert watched._kept[0].process.pid == first
-    assert not on_eight("*(__global int *)0 = 1;").ok
+    assert child_of(here) == first
+    assert not on_eight("x[get_global_id(0) * 1000000000L] = 1;").ok
     assert scale(EIGHT, EIGHT, 3).ok
-    assert watched._kept[0].process.pid != first
+    assert child_of(here) != first
 
 
 # -- what does not end -------------------------------------------------------------------------
@@ -128,6 +140,8 @@ def test_the_child_is_kept_and_another_takes_its_place_after_a_crash():
     ],
 )
 def test_a_kernel_that_does_not_end_is_stopped_within_the_limit_and_two_seconds(body, words):
+    if "barrier" in body:
+        only_with_pocl()
     for _ in range(3):  # a machine that stands still for seconds breaks the promise, not we; never three times
         scale(EIGHT, EIGHT, 1)  # the child is there
         before = time.monotonic()
@@ -166,6 +180,8 @@ def test_arguments_that_take_too_long_to_copy_are_no_fault_of_the_kernel_or_of_t
     ],
 )
 def test_a_kernel_outside_of_its_memory_is_a_sentence(body, words):
+    if "int p[" in body:
+        only_with_pocl()
     tried = on_eight(body)
     assert not tried.ok
     assert re.match(words, tried.text), tried.text
@@ -175,7 +191,7 @@ def test_a_kernel_outside_of_its_memory_is_a_sentence(body, words):
 
 def test_a_flood_of_words_is_cut():
     tried = on_eight('for (int i = 0; i < 20000; i++) printf("a line that nobody wants to read %d\\n", i);')
-    assert len(tried.log) <= watched._LOG_BYTES
+    assert len(tried.log) <= trial.LOG_BYTES
 
 
 @pytest.mark.parametrize(
@@ -187,6 +203,7 @@ def test_a_flood_of_words_is_cut():
     ids=["crashes on PoCL", "hangs on PoCL"],
 )
 def test_a_barrier_that_not_all_reach_is_named_however_it_ends(body):
+    only_with_pocl()
     tried = try_kernel(
         f"kernel void f(global int *x) {{ {body} }}", "f", [np.zeros(64, np.int32)], 64, local=16, limit_s=2
     )
@@ -208,12 +225,16 @@ def test_a_barrier_is_not_suspected_where_there_is_none():
 def test_a_function_that_calls_itself_is_named(functions):
     tried = try_kernel(f"{functions} kernel void f(global int *x) {{ x[0] = g(x[0]); }}", "f", [EIGHT], 1, limit_s=2)
     assert not tried.ok
-    assert "a function that calls itself, which OpenCL C does not allow" in tried.text
+    assert re.search("a function that calls itself, which OpenCL C does not allow|recursive call", tried.text)
 
 
 def test_functions_that_call_one_another_in_order_are_no_recursion():
     code = "int g(int n) { return n; } int h(int n) { for (int i = 0; i < n; i++) { n += g(i); } return g(n); }"
-    assert not watched._recursive(code + " kernel void f(global int *x) { if (x[0]) { x[1] = h(g(x[0])); } }")
+    body = "if (x[0]) { x[1] = 2; } x[get_global_id(0) * 1000000000L] = h(g(x[0]));"
+    tried = try_kernel(f"{code} kernel void f(global int *x) {{ {body} }}", "f", [EIGHT], 8)
+    assert not tried.ok
+    assert "crashed its process" in tried.text
+    assert "calls itself" not in tried.text
 
 
 def test_printing_without_measure_is_named():
@@ -290,9 +311,17 @@ def test_a_name_that_is_not_in_the_source_is_one_sentence():
 @pytest.mark.parametrize(
     ("call", "error", "sentence"),
     [
-        (lambda: scale(EIGHT, EIGHT, 1, limit_s=0), ValueError, "limit_s is 0; allowed: more than 0"),
-        (lambda: scale(EIGHT, EIGHT, 1, size=0), ValueError, "size is 0; allowed: one to three numbers"),
-        (lambda: scale(EIGHT, EIGHT, 1, size=2**40), ValueError, "each from 1 to 2147483647"),
+        (lambda: scale(EIGHT, EIGHT, 1, limit_s=0), ValueError, "limit_s is 0; allowed: a number of seconds above 0"),
+        (
+            lambda: scale(EIGHT, EIGHT, 1, size=0),
+            ValueError,
+            "size is 0; allowed: a whole number from 1 to 2,147,483,647",
+        ),
+        (
+            lambda: scale(EIGHT, EIGHT, 1, size=2**40),
+            ValueError,
+            "size is 1099511627776; allowed: a whole number from 1 to",
+        ),
         (lambda: scale(EIGHT, EIGHT, 1, size=(1, 1, 1, 1)), ValueError, "allowed: one to three numbers"),
         (lambda: scale(EIGHT, EIGHT, 1, local="8x"), ValueError, "local is '8x'; allowed"),
         (lambda: scale([1, 2], EIGHT, 1), TypeError, "argument 0 is a list; allowed: NumPy arrays and numbers"),
@@ -318,10 +347,10 @@ def test_a_call_that_makes_no_sense_raises_here(call, error, sentence):
 def test_no_child_outlives_its_parent(how, busy):
     code = """
 import numpy as np, sys
-from labkit.offload import try_kernel, watched
+from labkit.offload import try_kernel
 x = np.zeros(1, np.int32)
 assert try_kernel("kernel void f(global int *x) { x[0] = 1; }", "f", [x], 1).ok
-print(watched._kept[0].process.pid, flush=True)
+print("ready", flush=True)
 if sys.argv[1] == "True":
     try_kernel("kernel void f(global volatile int *x) { while (x[0] == 0) ; }", "f", [x], 1, limit_s=600)
 sys.stdin.read()
@@ -329,7 +358,8 @@ sys.stdin.read()
     with subprocess.Popen(
         [sys.executable, "-c", code, str(busy)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as parent:
-        child = psutil.Process(int(parent.stdout.readline()))
+        assert parent.stdout.readline() == "ready\n"
+        child = child_of(psutil.Process(parent.pid))
         if busy:
             wait_for(lambda: sum(child.cpu_times()[:2]) > 1.5, "the endless kernel to run")
         parent.send_signal(how)
@@ -338,7 +368,7 @@ sys.stdin.read()
 
 def test_a_child_that_dies_between_two_tries_is_no_fault_of_the_second():
     scale(EIGHT, EIGHT, 1)
-    os.kill(watched._kept[0].process.pid, signal.SIGKILL)
+    child_of(psutil.Process()).kill()
     assert scale(EIGHT, EIGHT, 5).ok
 
 

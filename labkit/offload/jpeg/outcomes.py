@@ -1,49 +1,8 @@
-"""What can become of a JPEG file: decoded, unsupported, damaged."""
+"""The outcomes for a JPEG file: decoded, unsupported, damaged."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-
-class Unsupported(ValueError):
-    """A JPEG file of a kind that the kernels do not decode, and that says so in its header.
-
-    Parameters
-    ----------
-    code : str
-        One word: ``progressive``, ``lossless``, ``arithmetic``, ``hierarchical``, ``precision``, ``components``,
-        ``sampling``, ``scans`` or ``large``.
-    text : str
-        One sentence.
-    byte : int
-        Where in the file it says so.
-    pixels : int
-        Width times height, as the header has it.
-    """
-
-    def __init__(self, code: str, text: str, byte: int, pixels: int = 0) -> None:
-        super().__init__(text)
-        self.code, self.text, self.byte, self.pixels = code, text, byte, pixels
-
-
-class Damaged(ValueError):
-    """A file that is no JPEG file, or not a whole one.
-
-    Parameters
-    ----------
-    code : str
-        One word: ``format`` (an empty file, or one of another format), ``signature``, ``truncated``, ``segment``,
-        ``table``, ``size``, ``marker`` or ``data``.
-    text : str
-        One sentence.
-    byte : int
-        Where in the file.
-    """
-
-    def __init__(self, code: str, text: str, byte: int) -> None:
-        super().__init__(text)
-        self.code, self.text, self.byte = code, text, byte
-
 
 #: The codes of a `Damaged` that is a JPEG file after all: every one but ``format``.
 DAMAGES = ("signature", "truncated", "segment", "table", "size", "marker", "data")
@@ -51,7 +10,7 @@ DAMAGES = ("signature", "truncated", "segment", "table", "size", "marker", "data
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What became of one file of a batch.
+    """The outcome for one file of a batch.
 
     Parameters
     ----------
@@ -60,7 +19,7 @@ class Status:
     code : str
         ``fine``, or the code of an `Unsupported` or a `Damaged`.
     text : str
-        One sentence; empty where the device decoded the file and found nothing to tell.
+        One sentence; empty where the device decoded the file and found nothing to report.
     byte : int
         Where in the file the sentence applies; -1 without.
     where : str
@@ -90,3 +49,40 @@ class Status:
             return self.text
         lead = "the JPEG is damaged" if self.code in DAMAGES else "the JPEG is not decoded"
         return f"{lead}: {self.reason}"
+
+
+class Refusal(ValueError):
+    """A file that the kernels do not decode, and why.
+
+    Parameters
+    ----------
+    code : str
+        One word; see `Unsupported` and `Damaged`.
+    text : str
+        One sentence.
+    byte : int
+        Where in the file.
+    """
+
+    def __init__(self, code: str, text: str, byte: int) -> None:
+        super().__init__(text)
+        self.code, self.text, self.byte = code, text, byte
+
+    def status(self, where: str = "none") -> Status:
+        """Return the status of the file, with who is to decode it."""
+        return Status(False, self.code, self.text, self.byte, where)
+
+
+class Unsupported(Refusal):
+    """A JPEG file of another kind, as its header says.
+
+    The codes: ``progressive``, ``lossless``, ``arithmetic``, ``hierarchical``, ``precision``, ``components``,
+    ``sampling``, ``scans`` and ``large``.
+    """
+
+
+class Damaged(Refusal):
+    """A file that is no JPEG file, or not a whole one.
+
+    The codes: ``format`` (an empty file, or one of another format), and those in `DAMAGES`.
+    """

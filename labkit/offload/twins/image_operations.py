@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labkit.reference import random
+from labkit.offload.twins import random_numbers
 
 
 def _each(values: np.ndarray) -> np.ndarray:
@@ -45,32 +45,32 @@ def saturate(images: np.ndarray, factor: np.ndarray) -> np.ndarray:
 
 def random_flip(images: np.ndarray, seed: int, counter: int) -> np.ndarray:
     """Mirror each image or not, with even chances: the twin of the kernel ``random_flip``."""
-    drawn = random.words(seed, counter, np.arange(len(images)))[:, random.FLIP]
+    drawn = random_numbers.words(seed, counter, np.arange(len(images)))[:, random_numbers.FLIP]
     return flip(images, drawn < np.uint32(2**31))
 
 
 def random_brightness(images: np.ndarray, seed: int, counter: int, most: float) -> np.ndarray:
     """Add one number in [-most, most) to each image: the twin of the kernel ``random_brightness``."""
-    drawn = random.words(seed, counter, np.arange(len(images)))[:, random.BRIGHTNESS]
-    return brighten(images, random.uniform(drawn, -most, most))
+    drawn = random_numbers.words(seed, counter, np.arange(len(images)))[:, random_numbers.BRIGHTNESS]
+    return brighten(images, random_numbers.uniform(drawn, -most, most))
 
 
 def random_brightness_per_pixel(images: np.ndarray, seed: int, counter: int, most: float) -> np.ndarray:
-    """Add another number to each *pixel*: the twin of ``random_brightness_per_pixel``, a mistake that is shown as one.
+    """Add another number to each *pixel*: the twin of ``random_brightness_per_pixel``, a mistake to look at.
 
     A photo in brighter light is brighter everywhere. A number for each pixel is noise: a network learns
     to see through grain, and nothing about light.
     """
     count, height, width, _ = images.shape
     pixel = np.arange(1, height * width + 1).reshape(height, width)
-    drawn = random.words(seed, counter, np.arange(count)[:, None, None], pixel)[..., random.BRIGHTNESS]
-    return images.astype(np.float32) + random.uniform(drawn, -most, most)[..., None]
+    drawn = random_numbers.words(seed, counter, np.arange(count)[:, None, None], pixel)[..., random_numbers.BRIGHTNESS]
+    return images.astype(np.float32) + random_numbers.uniform(drawn, -most, most)[..., None]
 
 
 def random_saturation(images: np.ndarray, seed: int, counter: int, low: float, high: float) -> np.ndarray:
     """Multiply the saturation of each image by a number in [low, high): the twin of ``random_saturation``."""
-    drawn = random.words(seed, counter, np.arange(len(images)))[:, random.SATURATION]
-    return saturate(images, random.uniform(drawn, low, high))
+    drawn = random_numbers.words(seed, counter, np.arange(len(images)))[:, random_numbers.SATURATION]
+    return saturate(images, random_numbers.uniform(drawn, low, high))
 
 
 def normalize_clip(levels: np.ndarray, delta: float) -> np.ndarray:

@@ -36,7 +36,7 @@ class Spans:
         self._offsets: list[tuple[int, int]] = []
 
     def fold(self, queue: Any, noted: Sequence[Any]) -> None:
-        """Take the times of finished commands; `noted` are `labkit.offload.engine.Noted` of one queue, in order."""
+        """Take the times of finished commands: `noted` are those of one queue, in order, as an `Engine` notes them."""
         if not noted:
             return
         for each in noted:
@@ -47,21 +47,24 @@ class Spans:
 
     def trace(self, device: Any, name: str | None, lane: str = "") -> Trace:
         """Return the spans so far as a trace of one thread of kind ``device``."""
-        label = device.name.strip()
+        import pyopencl as cl
+
+        label, platform = device.name.strip(), device.platform.name.strip()
         names = tuple(dict.fromkeys(row[0] for row in self._rows))
         place = {n: i for i, n in enumerate(names)}
         start = self._on_host(np.array([row[2] for row in self._rows], np.int64))
         end = self._on_host(np.array([row[3] for row in self._rows], np.int64))
-        software = device.platform.name.strip() == "Portable Computing Language"
-        told = f"OpenCL on {label} ({device.platform.name.strip()}, {device.version.strip()})"
-        shown = f"PoCL on {label}" if software else label
+        software = bool(device.type & cl.device_type.CPU)
+        maker = "PoCL" if platform == "Portable Computing Language" else platform
+        description = f"OpenCL on {label} ({platform}, {device.version.strip()})"
         if software:
-            told += ": kernels ran on this machine's CPU; their times say nothing about an FPGA"
+            description += ": kernels ran on this machine's CPU; their times say nothing about an FPGA"
+        shown = f"{maker} on {label}" if software else label
         run = Run(
             "measured",
             name,
-            Accelerator(shown, "software" if software else "real", describe=told),
-            device={"name": label, "platform": device.platform.name.strip(), "version": device.version.strip()},
+            Accelerator(shown, "software" if software else "real", describe=description),
+            device={"name": label, "platform": platform, "version": device.version.strip()},
             dropped_spans=self._count - len(self._rows),
         )
         return Trace(
@@ -101,6 +104,6 @@ def calibrate(queue: Any) -> tuple[int, int]:
         marker.wait()
         after = time.time_ns()
         at = marker.profile.end
-        low.append(before - marker.profile.queued)
+        low.append(before - marker.profile.start)
         high.append(after - at)
     return at, (max(low) + min(high)) // 2

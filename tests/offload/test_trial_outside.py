@@ -24,7 +24,7 @@ def on_eight(body, **words):
     ("place", "where"), [("i + 64", "behind 'a'"), ("i - 1", "before 'a'"), ("i + 4095 / sizeof(a[0])", "behind 'a'")]
 )
 def test_a_read_outside_of_an_array_of_any_type_is_found(dtype, place, where):
-    from labkit.offload.watched_child import TYPES
+    from labkit.offload.trial_child import TYPES
 
     name = next(c for c, n in TYPES.items() if np.dtype(n) == dtype)
     source = (

@@ -1,24 +1,25 @@
 """JPEG files decoded on an OpenCL device, bit for bit as ``tf.image.decode_jpeg(dct_method="INTEGER_ACCURATE")`` does.
 
-Baseline and extended files of 8 bits: grey, YCbCr and RGB, chroma whole or halved across, down or both. Whatever else
-calls itself JPEG is decoded on the host and counted. A damaged file gets a status and harms no other. The orientation
-that EXIF names is ignored, as TensorFlow ignores it. So is padding, but it is told; see `Decoder`.
+Baseline and extended files of 8 bits: grey, YCbCr and RGB, chroma whole or halved across, down or both. All other JPEG
+files are decoded on the host and counted. A damaged file gets a status and harms no other file. The orientation that
+EXIF names is ignored, as TensorFlow ignores it. Padding is ignored, too, but the status reports it; see `Decoder`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from labkit.offload import frames, host, huffman, jpeg
-from labkit.offload.engine import Engine
-from labkit.offload.jpeg import Damaged, Frame, Status, Unsupported
+from labkit.common.numbers import whole
+from labkit.offload.jpeg import frames, header, host, huffman
+from labkit.offload.jpeg.header import Frame
+from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
+from labkit.offload.opencl.engine import Engine
 
 #: Blocks of 64 coefficients decoded at a time on a CPU, 16 MB: near its cache, and enough images for its cores.
 CPU_BLOCKS, OTHER_BLOCKS = 1 << 17, 1 << 22
@@ -35,28 +36,22 @@ LEFT_OVER = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Planes:
-    """A batch on the device, decoded up to the inverse DCT; valid until the decoder's next batch.
+class Pixels:
+    """A batch of images on the device, valid until the decoder's next batch.
 
     Parameters
     ----------
     pixels : pyopencl.Buffer
-        uint8 planes, one for each component of each image.
+        uint8, one interleaved RGB image after the other, rows without gaps.
     layout : pyopencl.Buffer
-        int32 (n, 32), see `labkit.offload.frames`; width 0 where an image failed or is not on the device.
+        int32 (n, 32), see `labkit.offload.jpeg.frames`; width 0 where an image failed or is not on the device.
     status : list of Status
-        ``where`` is ``none`` and ``ok`` False, too, for files that only the host decodes.
-    frames : list of Frame or None
+        ``where`` is ``host`` and ``ok`` False for files that only the host decodes.
     """
 
     pixels: Any
     layout: Any
     status: list[Status]
-    frames: list[Frame | None]
-
-
-class Pixels(Planes):
-    """The same with one interleaved RGB image each, uint8, rows without gaps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +90,11 @@ def decode(images: Sequence[bytes], engine: Engine | None = None) -> Decoded:
 class Decoder:
     """A device that decodes batches of JPEG files, one batch at a time; its buffers are kept from batch to batch.
 
-    TensorFlow decodes what it can of a damaged file and does not say so; this decides. Zeros and 255s after the last
-    block of a scan, or before a restart marker, are padding: every pixel is what it was, so the status is clean and
-    says how many bytes. Other bytes there tell that blocks before them are lost: damaged, even where the image looks
-    whole. So is a restart marker that is missing or not the one whose turn it is: nobody knows which blocks follow.
+    TensorFlow decodes what it can of a damaged file and does not report the damage; this decoder reports it. Zeros and
+    255s after the last block of a scan, or before a restart marker, are padding: no pixel changes, so the status is
+    clean and says how many bytes they are. Other bytes there mean that blocks before them are lost: the file is
+    damaged, even where the image looks whole. A file is damaged, too, where a restart marker is missing or is not the
+    next one in order: it is unknown which blocks follow.
 
     Parameters
     ----------
@@ -110,13 +106,13 @@ class Decoder:
         Launch the single-work-item variants of the kernels: the same result, for a device that pipelines.
     """
 
-    def __init__(self, engine: Engine | None = None, limit_pixels: int = jpeg.LIMIT_PIXELS, task: bool = False) -> None:
-        if limit_pixels < 1:
-            raise ValueError(f"limit_pixels is {limit_pixels}; 1 is the least")
+    def __init__(
+        self, engine: Engine | None = None, limit_pixels: int = header.LIMIT_PIXELS, task: bool = False
+    ) -> None:
         import pyopencl as cl
 
         self.engine = Engine() if engine is None else engine
-        self.limit_pixels, self.task = limit_pixels, task
+        self.limit_pixels, self.task = whole("limit_pixels", limit_pixels, least=1), task
         ending = "_task" if task else ""
         self._kernels = {n: self.engine.kernel(n + ending) for n in ("jpeg_entropy", "jpeg_idct", "jpeg_color")}
         self._cpu = bool(self.engine.device.type & cl.device_type.CPU)
@@ -142,15 +138,15 @@ class Decoder:
         ValueError
             If the batch decoded takes more than 2 GB.
         """
-        found, records, states = self._prepare(images, together=False)
+        found, records, states = self._prepare(images)
         result: list[np.ndarray | None] = [None] * len(images)
         if records is not None:
-            self._launch(records, found, rgb=True)
+            self._launch(records, found)
             self._judge(images, found, records, states)
-            with self._mapped("rgb", records.rgb_bytes, write=False) as pixels:
+            with self.engine.mapped(self._buffers["rgb"], records.rgb_bytes) as pixels:
                 for i, frame, row in zip(found.kept, found.frames, records.layout.tolist(), strict=True):
                     if states[i].ok:
-                        # An array for each image: a process keeps memory of this size, that of a batch it gives back.
+                        # An array for each image: Python reuses memory of this size, and returns that of a batch.
                         image = np.empty((frame.height, frame.width, 3), np.uint8)
                         image.reshape(-1)[:] = pixels[row[4] : row[4] + image.size]
                         result[i] = image
@@ -159,37 +155,38 @@ class Decoder:
                 result[i], states[i] = host.decode(images[i], state)
         return Decoded(result, states)
 
-    def planes(self, images: Sequence[bytes]) -> Planes:
-        """Decode a batch up to the inverse DCT and leave its planes on the device; see `Planes`."""
-        return self._stay(images, rgb=False)
-
     def rgb(self, images: Sequence[bytes]) -> Pixels:
         """Decode a batch and leave its RGB images on the device; see `Pixels`."""
-        return self._stay(images, rgb=True)
+        found, records, states = self._prepare(images)
+        layout = np.zeros((max(1, len(images)), frames.LAYOUT), np.int32)
+        if records is not None:
+            self._launch(records, found)
+            records.layout[self._judge(images, found, records, states)] = 0
+            layout[found.kept] = records.layout
+        return Pixels(self._room("rgb", 1), self._put("out_layout", layout), states)
 
     # -- from files to records ---------------------------------------------------
 
-    def _prepare(self, images: Sequence[bytes], together: bool) -> tuple[_Found, frames.Records | None, list[Status]]:
+    def _prepare(self, images: Sequence[bytes]) -> tuple[_Found, frames.Records | None, list[Status]]:
         found, states = _Found(), []
         for number, data in enumerate(images):
             if not isinstance(data, bytes):
                 raise TypeError(f"file {number} is {type(data).__name__}; a decoder takes bytes")
             try:
-                found.add(number, data, jpeg.parse(data, self.limit_pixels))
+                found.add(number, data, header.parse(data, self.limit_pixels))
                 states.append(Status(True, where="device"))
             except Unsupported as error:
-                where = "none" if error.code == "large" else "host"
-                states.append(Status(False, error.code, error.text, error.byte, where))
+                states.append(error.status("none" if error.code == "large" else "host"))
             except Damaged as error:
-                states.append(Status(False, error.code, error.text, error.byte))
+                states.append(error.status())
         if not found.kept:
             return found, None, states
         size = CPU_BLOCKS if self._cpu else OTHER_BLOCKS
-        return found, frames.lay_out(found.frames, np.array(found.numbers, np.int32), size, together), states
+        return found, frames.lay_out(found.frames, np.array(found.numbers, np.int32), size), states
 
     # -- on the device -------------------------------------------------------------
 
-    def _launch(self, records: frames.Records, found: _Found, rgb: bool) -> None:
+    def _launch(self, records: frames.Records, found: _Found) -> None:
         """Enqueue everything for a batch."""
         streams = self._pack(found)
         lookups, codes = (self._put(n, a) for n, a in zip(("lookups", "codes"), found.codes(), strict=True))
@@ -200,7 +197,7 @@ class Decoder:
         coefficients = self._room("coefficients", records.blocks * 128)
         masks, results = self._room("masks", records.blocks), self._room("results", table.shape[0] * 32)
         planes = self._room("planes", records.plane_bytes)
-        pixels = self._room("rgb", records.rgb_bytes) if rgb else None
+        pixels = self._room("rgb", records.rgb_bytes)
         bounds = np.searchsorted(table[:, 0], np.arange(len(records.frames) + 1)).tolist()
         for begin, end in records.chunks:
             first, jobs, count = bounds[begin], bounds[end] - bounds[begin], end - begin
@@ -209,19 +206,18 @@ class Decoder:
             rows = int((records.layout[begin:end, [11, 19, 27]].max() + 7) // 8)
             arguments = coefficients, masks, quantisers, frame, layout, planes
             self._run("jpeg_idct", (rows, 3 * count), *arguments, begin, count, rows)
-            if rgb:
-                strips = int((records.layout[begin:end, 1].max() + 7) // 8)
-                self._run("jpeg_color", (strips, count), planes, layout, pixels, begin, count, strips)
+            strips = int((records.layout[begin:end, 1].max() + 7) // 8)
+            self._run("jpeg_color", (strips, count), planes, layout, pixels, begin, count, strips)
 
     def _judge(
         self, images: Sequence[bytes], found: _Found, records: frames.Records, states: list[Status]
     ) -> np.ndarray:
-        """Read what the entropy kernel says; set the status of damaged files; return their indices in the records."""
+        """Read the results of the entropy kernel; set the status of damaged files; return their places."""
         results = self.engine.download(self._buffers["results"], np.empty((len(found.intervals), 8), np.int32))
         owner = np.array([row[0] for row in found.intervals])
-        bad: dict[int, tuple[str, str, int]] = {}
+        bad: dict[int, Damaged] = {}
         padded: dict[int, tuple[int, int]] = {}
-        for i in np.flatnonzero(results[:, 0])[::-1].tolist():  # the first fault of a file is the one to tell
+        for i in np.flatnonzero(results[:, 0])[::-1].tolist():  # the first fault of a file is reported
             code, text = _FAULTS[int(results[i, 0])]
             mcu = found.intervals[i][3]
             n = int(owner[i])
@@ -229,7 +225,7 @@ class Decoder:
             at = int(results[i, 1]) + move
             data = images[found.kept[n]]
             if results[i, 0] == LEFT_OVER:
-                end = jpeg.padding(data, at, found.intervals[i][2] + move)
+                end = header.padding(data, at, found.intervals[i][2] + move)
                 if end > at:
                     results[i, 1] = end - move  # where the walk to the end of the image begins
                     count = len(data[at:end].rstrip(b"\xff"))  # 255s at the end belong to the marker
@@ -237,37 +233,24 @@ class Decoder:
                         padded[n] = padded.get(n, (0, 0))[0] + count, at
                     continue
             if code == "truncated" and at + 1 < len(data):
-                code, text = "data", "a marker stands where the image still wants data"
-            bad[n] = code, f"{text}, in unit {mcu + int(results[i, 2])} of {math.prod(found.frames[n].mcus)}", at
+                code, text = "data", "a marker stands where the data of the image should go on"
+            text += f", in unit {mcu + int(results[i, 2])} of {math.prod(found.frames[n].mcus)}"
+            bad[n] = Damaged(code, text, at)
         ends = np.flatnonzero(np.diff(owner, append=len(found.kept)))
         for n, at in enumerate(results[ends, 1].tolist()):
             data, frame = images[found.kept[n]], found.frames[n]
             at += frame.start - found.offsets[n]
             if n not in bad and data[at : at + 2] != b"\xff\xd9":
                 try:
-                    jpeg.finish(data, at)
+                    header.finish(data, at)
                 except Damaged as error:
-                    bad[n] = error.code, error.text, error.byte
+                    bad[n] = error
         for n, (count, at) in padded.items():
             text = f"{count} bytes of padding after the last block" + " of an interval" * bool(found.frames[n].restart)
             states[found.kept[n]] = Status(True, "fine", text, at, "device")
-        for n, (code, text, at) in bad.items():
-            states[found.kept[n]] = Status(False, code, text, at)
+        for n, error in bad.items():
+            states[found.kept[n]] = error.status()
         return np.array(sorted(bad), np.int64)
-
-    def _stay(self, images: Sequence[bytes], rgb: bool) -> Any:
-        found, records, states = self._prepare(images, together=not rgb)
-        layout = np.zeros((max(1, len(images)), frames.LAYOUT), np.int32)
-        if records is not None:
-            self._launch(records, found, rgb)
-            bad = self._judge(images, found, records, states)
-            records.layout[bad] = 0
-            layout[found.kept] = records.layout
-        kept: list[Frame | None] = [None] * len(images)
-        for i, frame in zip(found.kept, found.frames, strict=True):
-            kept[i] = frame
-        pixels = self._buffers["rgb" if rgb else "planes"] if records is not None else self._room("planes", 1)
-        return (Pixels if rgb else Planes)(pixels, self._put("out_layout", layout), states, kept)
 
     def _run(self, name: str, size: tuple[int, ...], *arguments: Any) -> None:
         given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
@@ -289,35 +272,20 @@ class Decoder:
         import pyopencl as cl
 
         buffer = self._room(name, array.nbytes)
-        self.engine._note("upload", "copy", cl.enqueue_copy(self.engine.queue, buffer, array, is_blocking=False))
+        self.engine.note("upload", "copy", cl.enqueue_copy(self.engine.queue, buffer, array, is_blocking=False))
         return buffer
 
     def _pack(self, found: _Found) -> Any:
         """Write the scans of all files into the device's memory, one after the other."""
         buffer = self._room("streams", found.nbytes)
-        with self._mapped("streams", found.nbytes, write=True) as place:
+        with self.engine.mapped(buffer, found.nbytes, write=True) as place:
             for begin, scan in zip(found.offsets, found.scans, strict=True):
                 place[begin : begin + len(scan)] = scan
         return buffer
 
-    @contextmanager
-    def _mapped(self, name: str, nbytes: int, write: bool) -> Iterator[np.ndarray]:
-        """Lend a buffer's memory to the host, uint8 (nbytes,): where they share memory, nothing is copied."""
-        import pyopencl as cl
-
-        flag = cl.map_flags.WRITE_INVALIDATE_REGION if write else cl.map_flags.READ
-        place, event = cl.enqueue_map_buffer(
-            self.engine.queue, self._buffers[name], flag, 0, (nbytes,), np.uint8, is_blocking=True
-        )
-        self.engine._note("upload" if write else "download", "copy", event)
-        try:
-            yield place
-        finally:
-            place.base.release(self.engine.queue)
-
 
 class _Found:
-    """What the files of a batch that the device decodes have in common: tables, streams, intervals."""
+    """The tables, streams and intervals of all files of a batch that the device decodes."""
 
     def __init__(self) -> None:
         self.kept: list[int] = []
@@ -332,12 +300,12 @@ class _Found:
 
     def add(self, number: int, data: bytes, frame: Frame) -> None:
         """Take in one file; raises Damaged where its tables or restart markers are."""
-        stretches = jpeg.intervals(data, frame)
+        stretches = header.intervals(data, frame)
         for part in frame.components:
             for table, is_dc in ((part.dc, True), (part.ac, False)):
                 fault = huffman.fault(table, is_dc)
                 if fault:
-                    raise Damaged("table", f"a Huffman table is none: {fault}", frame.start)
+                    raise Damaged("table", f"a Huffman table is not valid: {fault}", frame.start)
         numbers = [
             (
                 self._tables.setdefault((part.dc, True), len(self._tables)),

@@ -23,7 +23,7 @@ ROUNDS = 10
 FLIP, BRIGHTNESS, SATURATION = 0, 1, 2
 
 
-class Draws(NamedTuple):
+class RandomDraws(NamedTuple):
     """What was drawn for the images of a batch, one number an image, shape (n,) each.
 
     Attributes
@@ -106,7 +106,7 @@ def uniform(word: np.ndarray, low: float, high: float) -> np.ndarray:
     return low + share * (high - low)
 
 
-def draws(count: int, seed: int, counter: int, brightness: float, saturation: tuple[float, float]) -> Draws:
+def draws(count: int, seed: int, counter: int, brightness: float, saturation: tuple[float, float]) -> RandomDraws:
     """Return what the kernels draw for a batch of `count` images: word 0 flips, 1 brightens, 2 saturates.
 
     Parameters
@@ -119,7 +119,7 @@ def draws(count: int, seed: int, counter: int, brightness: float, saturation: tu
         Factors lie between the two.
     """
     drawn = words(seed, counter, np.arange(count))
-    return Draws(
+    return RandomDraws(
         drawn[:, FLIP] < np.uint32(2**31),
         uniform(drawn[:, BRIGHTNESS], -brightness, brightness),
         uniform(drawn[:, SATURATION], *saturation),

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.offload.jpeg import Frame
+from labkit.offload.jpeg.header import Frame
 
 FRAME, LAYOUT = 64, 32
 
@@ -43,7 +43,7 @@ class Records(NamedTuple):
     chunks : list of (int, int)
         First image and the one after the last.
     blocks, plane_bytes : int
-        What the largest chunk needs; with `together`, the planes of all.
+        What the largest chunk needs.
     rgb_bytes : int
         Of the whole batch.
     """
@@ -56,7 +56,7 @@ class Records(NamedTuple):
     rgb_bytes: int
 
 
-def lay_out(images: Sequence[Frame], tables: np.ndarray, chunk_blocks: int, together: bool) -> Records:
+def lay_out(images: Sequence[Frame], tables: np.ndarray, chunk_blocks: int) -> Records:
     """Return the records of a batch of one image or more.
 
     Parameters
@@ -66,8 +66,6 @@ def lay_out(images: Sequence[Frame], tables: np.ndarray, chunk_blocks: int, toge
         For each component its DC, AC and quantisation table.
     chunk_blocks : int
         Blocks that are decoded at a time, or those of one image where that has more.
-    together : bool
-        The planes of all images stay, and not those of one chunk only.
 
     Raises
     ------
@@ -88,7 +86,7 @@ def lay_out(images: Sequence[Frame], tables: np.ndarray, chunk_blocks: int, toge
     blocks = np.where(there, across * down, 0)
     own_width, own_height = -(-width[:, None] * h // hmax[:, None]), -(-height[:, None] * v // vmax[:, None])
     stride = (BEFORE + -(-own_width // 8) * 8 + AFTER + 31) // 32 * 32
-    # One row more: a vector that begins in the last row may end behind it.
+    # One row more, because a vector that begins in the last row may end after it.
     plane = np.where(there, stride * (-(-own_height // 8) * 8 + 1), 0)
     rgb = 3 * width * height
     rgb_start = np.cumsum(rgb) - rgb
@@ -105,27 +103,21 @@ def lay_out(images: Sequence[Frame], tables: np.ndarray, chunk_blocks: int, toge
     first_block, first_byte = np.zeros((n, 3), np.int64), np.zeros((n, 3), np.int64)
     most_blocks = most_bytes = 0
     for a, b in chunks:
-        ends = np.cumsum(blocks[a:b]).reshape(-1, 3)
-        first_block[a:b] = ends - blocks[a:b]
-        most_blocks = max(most_blocks, int(ends[-1, -1]))
-    for a, b in [(0, n)] if together else chunks:
-        ends = np.cumsum(plane[a:b]).reshape(-1, 3)
-        first_byte[a:b] = ends - plane[a:b] + BEFORE
-        most_bytes = max(most_bytes, int(ends[-1, -1]))
+        block_ends, byte_ends = (np.cumsum(counts[a:b]).reshape(-1, 3) for counts in (blocks, plane))
+        first_block[a:b], first_byte[a:b] = block_ends - blocks[a:b], byte_ends - plane[a:b] + BEFORE
+        most_blocks, most_bytes = max(most_blocks, int(block_ends[-1, -1])), max(most_bytes, int(byte_ends[-1, -1]))
     rgb_bytes = int(rgb.sum())
-    needed = most_bytes if together else max(most_bytes, rgb_bytes)
+    needed = max(most_bytes, rgb_bytes)
     if needed > LIMIT_BYTES or most_blocks > LIMIT_BYTES // 64:
         raise ValueError(f"the batch takes {needed:,} bytes decoded; {LIMIT_BYTES:,} is the most: give fewer images")
 
     frames, layout = np.zeros((n, FRAME), np.int32), np.zeros((n, LAYOUT), np.int32)
     frames[:, 0], frames[:, 1], frames[:, 2] = mcus_x, mcus_y, count
     layout[:, :4], layout[:, 4], layout[:, 5], layout[:, 6:8] = basics[:, :4], rgb_start, 3 * width, basics[:, 4:]
+    # Each component has 12 numbers in `frames` and 8 in `layout`, see above.
+    geometry = np.stack([h, v, across, down, first_block], -1)
+    planes = np.stack([first_byte, stride, own_width, own_height, h, v], -1) * there[:, :, None]
     for c in range(3):
-        of = 8 + 12 * c
-        for at, value in enumerate((h, v, across, down, first_block)):
-            frames[:, of + at] = value[:, c]
-        frames[:, of + 5 : of + 8] = tables[:, c]
-        of = 8 + 8 * c
-        for at, value in enumerate((first_byte, stride, own_width, own_height, h, v)):
-            layout[:, of + at] = np.where(there[:, c], value[:, c], 0)
+        frames[:, 8 + 12 * c : 13 + 12 * c], frames[:, 13 + 12 * c : 16 + 12 * c] = geometry[:, c], tables[:, c]
+        layout[:, 8 + 8 * c : 14 + 8 * c] = planes[:, c]
     return Records(frames, layout, chunks, most_blocks, most_bytes, rgb_bytes)

@@ -15,7 +15,7 @@ import numpy as np
 ZIGZAG = np.array(sorted(range(64), key=lambda p: (s := p // 8 + p % 8, p % 8 if s % 2 == 0 else p // 8)))
 
 
-class _Bits:
+class Bits:
     """The bits of one restart interval, its stuffed bytes taken out."""
 
     def __init__(self, data: bytes) -> None:
@@ -65,7 +65,7 @@ def jpeg_entropy(intervals: Sequence[bytes], frame: Any) -> list[np.ndarray]:
     ----------
     intervals : sequence of bytes
         The entropy-coded data between restart markers.
-    frame : labkit.offload.jpeg.Frame
+    frame : labkit.offload.jpeg.header.Frame
 
     Returns
     -------
@@ -82,7 +82,7 @@ def jpeg_entropy(intervals: Sequence[bytes], frame: Any) -> list[np.ndarray]:
     tables = [(codes(part.dc), codes(part.ac)) for part in frame.components]
     step = frame.restart or across * down
     for number, data in enumerate(intervals):
-        bits, mean = _Bits(data), [0] * len(tables)
+        bits, mean = Bits(data), [0] * len(tables)
         for mcu in range(number * step, min((number + 1) * step, across * down)):
             for c, part in enumerate(frame.components):
                 for y in range(mcu // across * part.v, (mcu // across + 1) * part.v):
@@ -93,7 +93,7 @@ def jpeg_entropy(intervals: Sequence[bytes], frame: Any) -> list[np.ndarray]:
     return result
 
 
-def _ac(bits: _Bits, table: dict[tuple[int, int], int], block: np.ndarray) -> None:
+def _ac(bits: Bits, table: dict[tuple[int, int], int], block: np.ndarray) -> None:
     k = 1
     while k < 64:
         run, size = divmod(bits.symbol(table), 16)
@@ -165,7 +165,7 @@ def jpeg_color(planes: Sequence[np.ndarray], frame: Any) -> np.ndarray:
     ----------
     planes : sequence of ndarray of uint8
         As `jpeg_idct` gives them.
-    frame : labkit.offload.jpeg.Frame
+    frame : labkit.offload.jpeg.header.Frame
 
     Returns
     -------

@@ -31,21 +31,6 @@ class Pairs(NamedTuple):
     share: np.ndarray
 
 
-class Taps(NamedTuple):
-    """For each output position: the sum of three neighbours from `first` on, each with its weight.
-
-    Attributes
-    ----------
-    first : ndarray of int32, shape (n_out,)
-        At most n_in − 3, or 0.
-    weight : ndarray of float32, shape (3, n_out)
-        They add up to 1. Where the input is shorter than three, the ones beyond it weigh 0.
-    """
-
-    first: np.ndarray
-    weight: np.ndarray
-
-
 def centres(n_in: int, n_out: int) -> np.ndarray:
     """Return where the centres of the output lie among those of the input: ``(x + ½) · n_in / n_out − ½``.
 
@@ -74,54 +59,6 @@ def pairs(n_in: int, n_out: int) -> Pairs:
     return Pairs(np.clip(first, 0, max(n_in - 2, 0)), share)
 
 
-@lru_cache(maxsize=4096)
-def taps(n_chroma: int, factor: int, n_in: int, n_out: int, smooth: bool = True) -> Taps:
-    """Return the table that upsamples a row of chroma to `n_in` pixels and resizes it to `n_out`, in one step.
-
-    Both steps are sums with weights, so one after the other is one sum with the products: at most three neighbours
-    count. What differs from doing one after the other is that nothing is rounded to whole levels in between.
-
-    Parameters
-    ----------
-    n_chroma : int
-        Samples of the component along this axis.
-    factor : int
-        1 or 2: pixels of the image for each of them.
-    n_in, n_out : int
-        Pixels of the image and of the output along this axis.
-    smooth : bool
-        The triangle filter of libjpeg ("fancy upsampling": three parts of the nearer sample, one of the farther one),
-        or each sample repeated.
-
-    Returns
-    -------
-    Taps
-
-    Raises
-    ------
-    ValueError
-        If the factor is another one, or there are too few samples for the pixels.
-    """
-    if factor not in (1, 2) or not n_chroma * factor >= n_in:
-        raise ValueError(f"{n_chroma} samples cannot be {n_in} pixels at a factor of {factor}: factors are 1 and 2")
-    pixel = np.arange(n_in)
-    near = pixel // factor
-    far = np.clip(near + (2 * (pixel % 2) - 1), 0, n_chroma - 1) if factor == 2 and smooth else near
-    first, share = pairs(n_in, n_out)
-    second = np.minimum(first + 1, n_in - 1)
-    full = []
-    for place, weight in ((first, np.float32(1) - share), (second, share)):
-        full += [(near[place], weight * np.float32(0.75)), (far[place], weight * np.float32(0.25))]
-    base = np.minimum.reduce([np.where(weight > 0, index, n_chroma) for index, weight in full])
-    base = np.clip(base, 0, max(n_chroma - 3, 0)).astype(np.int32)
-    total = np.zeros((3, n_out), np.float32)
-    column = np.arange(n_out)
-    for index, weight in full:
-        used = weight > 0
-        np.add.at(total, (np.where(used, index - base, 0), column), np.where(used, weight, np.float32(0)))
-    return Taps(base, total)
-
-
 def mix(rows: np.ndarray, table: Pairs, axis: int) -> np.ndarray:
     """Return `rows` (float32) with one axis resized by a table of pairs."""
     rows = np.asarray(rows, np.float32)
@@ -131,17 +68,6 @@ def mix(rows: np.ndarray, table: Pairs, axis: int) -> np.ndarray:
     a = rows.take(table.first, axis)
     b = rows.take(np.minimum(table.first + 1, last), axis)
     return a + (b - a) * table.share.reshape(shape)
-
-
-def mix3(rows: np.ndarray, table: Taps, axis: int) -> np.ndarray:
-    """Return `rows` (float32) with one axis upsampled and resized by a table of taps: ``(w0·a + w2·c) + w1·b``."""
-    rows = np.asarray(rows, np.float32)
-    shape = [1] * rows.ndim
-    shape[axis] = -1
-    last = rows.shape[axis] - 1
-    a, b, c = (rows.take(np.minimum(table.first + k, last), axis) for k in range(3))
-    w = [weight.reshape(shape) for weight in table.weight]
-    return (w[0] * a + w[2] * c) + w[1] * b
 
 
 def resize_bilinear(plane: np.ndarray, height: int, width: int) -> np.ndarray:

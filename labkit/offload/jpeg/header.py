@@ -1,19 +1,18 @@
-"""The header of a JPEG file: what its segments say, and whether the kernels can decode what follows.
+"""The header of a JPEG file: its segments are read, and checked for what the kernels can decode.
 
-Nothing is allocated here by what a header claims. Segments, tables and limits follow ITU T.81; where the standard
-leaves room, libjpeg-turbo's decisions hold (colour model, missing Huffman tables, which oddities are errors).
+No memory is allocated by what a header claims. Segments, tables and limits follow ITU T.81. Where the standard leaves
+room, libjpeg-turbo's decisions hold (colour model, missing Huffman tables, which oddities are errors).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from labkit.offload.outcomes import Damaged, Status, Unsupported
+from labkit.offload.jpeg.outcomes import Damaged, Unsupported
 
-__all__ = ["Component", "Damaged", "Frame", "Status", "Unsupported", "finish", "intervals", "parse"]
-
-#: More pixels than that are not decoded, whatever the file says; 64 megapixels, in pixels.
+#: Larger images are not decoded; 64 megapixels, in pixels.
 LIMIT_PIXELS = 1 << 26
 
 #: libjpeg's longest side, in pixels.
@@ -54,10 +53,10 @@ _PROCESSES = {
     0xCE: "arithmetic-coded hierarchical progressive",
     0xCF: "arithmetic-coded hierarchical lossless",
 }
-#: Files that TensorFlow's decode_jpeg takes, too, and the card does not: how they begin.
+#: The first bytes of other formats that TensorFlow's decode_jpeg reads, and the kernels do not.
 _OTHERS = {"PNG": b"\x89PNG", "GIF": b"GIF8"}
 
-_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # a search is quick where the first byte is one and no more
+_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # a search is quickest where the first byte is a single one
 _PADDING = re.compile(rb"(?:\xff*\x00)*(?:\xff+(?=\xff)|\xff+\Z)?")
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 
@@ -133,52 +132,18 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     ------
     Unsupported, Damaged
     """
-    size = len(data)
-    if not data:
-        raise Damaged("format", "the file is empty", 0)
-    for name, begin in _OTHERS.items():
-        if data.startswith(begin):
-            raise Damaged("format", f"this is a {name} file, not a JPEG", 0)
-    if data[:2] != b"\xff\xd8":
-        raise Damaged("signature", "the file does not begin with the two bytes of a JPEG file, FF D8", 0)
-    at = 2
     quantisers: dict[int, bytes] = {}
     tables: dict[int, bytes] = {}  # by class and number: 0x00.. for DC, 0x10.. for AC
-    shape: tuple[int, int, int, int, bytes] | None = None
+    shape: tuple[int, int, int, bytes] | None = None
     restart, jfif, adobe = 0, False, None
-    while True:
-        if at + 1 >= size:
-            raise Damaged("truncated", f"the file ends after {size} bytes, inside its header", size)
-        if data[at] != 0xFF or data[at + 1] == 0:
-            raise Damaged("segment", f"byte {at} is {data[at]:02X}, where a marker should begin", at)
-        marker = data[at + 1]
-        if marker == 0xFF:
-            at += 1
-            continue
-        if marker in _BARE:
-            at += 2
-            continue
-        if marker == 0xD9:
-            raise Damaged("marker", f"the file ends at byte {at} without an image", at)
-        if marker == 0xD8:
-            raise Damaged("marker", f"a second file begins at byte {at}, inside the header", at)
-        begin = at + 4
-        if begin > size:
-            raise Damaged("truncated", f"the file ends after {size} bytes, inside its header", size)
-        length = data[at + 2] << 8 | data[at + 3]
-        end = at + 2 + length
-        if length < 2:
-            raise Damaged(
-                "segment", f"the segment {marker:02X} at byte {at} has the length {length}; 2 is the least", at
-            )
-        if end > size:
-            raise Damaged("truncated", f"the file ends after {size} bytes, inside segment {marker:02X}", size)
+    for marker, at, begin, end in _segments(data):
         if marker == 0xDB:
             _quantisers(data, at, begin, end, quantisers)
         elif marker == 0xC4:
             _huffman(data, at, begin, end, tables)
         elif marker == 0xDD:
-            if length != 4:
+            if end - begin != 2:
+                length = end - at - 2
                 raise Damaged("segment", f"the restart interval at byte {at} has the length {length}; it is 4", at)
             restart = data[begin] << 8 | data[begin + 1]
         elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
@@ -186,9 +151,9 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
                 raise Damaged("marker", f"a second frame begins at byte {at}", at)
             shape = _shape(data, at, begin, end, limit_pixels)
         elif marker == 0xE0:
-            jfif = jfif or (length >= 16 and data[begin : begin + 5] == b"JFIF\0")
+            jfif = jfif or (end - begin >= 14 and data[begin : begin + 5] == b"JFIF\0")
         elif marker == 0xEE:
-            if length >= 14 and data[begin : begin + 5] == b"Adobe":
+            if end - begin >= 12 and data[begin : begin + 5] == b"Adobe":
                 adobe = data[begin + 11]
         elif marker == 0xDA:
             if shape is None:
@@ -196,17 +161,45 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
             break
         elif marker not in _KNOWN:
             raise Damaged("marker", f"byte {at} begins a segment {marker:02X}, which no JPEG decoder knows", at)
+    components = _components(data, at, begin, end, shape, quantisers, tables)
+    rgb = adobe == 0 if adobe is not None else shape[3][::3] == b"RGB"
+    transform = int(len(components) > 1 and (jfif or not rgb))
+    _fits(len(data) - end, shape, components)
+    return Frame(shape[0], shape[1], components, transform, end, restart)
+
+
+def _segments(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yield marker, first byte, first byte of the content and end of each segment; it never ends without an error."""
+    if not data:
+        raise Damaged("format", "the file is empty", 0)
+    for name, begin in _OTHERS.items():
+        if data.startswith(begin):
+            raise Damaged("format", f"this is a {name} file, not a JPEG", 0)
+    if data[:2] != b"\xff\xd8":
+        raise Damaged("signature", "the file does not begin with the two bytes of a JPEG file, FF D8", 0)
+    at, size = 2, len(data)
+    while at + 1 < size:
+        if data[at] != 0xFF or data[at + 1] == 0:
+            raise Damaged("segment", f"byte {at} is {data[at]:02X}, where a marker should begin", at)
+        marker = data[at + 1]
+        if marker == 0xFF or marker in _BARE:
+            at += 1 if marker == 0xFF else 2
+            continue
+        if marker in (0xD8, 0xD9):
+            what = f"a second file begins at byte {at}, inside the header"
+            raise Damaged("marker", what if marker == 0xD8 else f"the file ends at byte {at} without an image", at)
+        if at + 4 > size:
+            break
+        length = data[at + 2] << 8 | data[at + 3]
+        end = at + 2 + length
+        if length < 2:
+            what = f"the segment {marker:02X} at byte {at} has the length {length}; 2 is the least"
+            raise Damaged("segment", what, at)
+        if end > size:
+            raise Damaged("truncated", f"the file ends after {size} bytes, inside segment {marker:02X}", size)
+        yield marker, at, at + 4, end
         at = end
-    found = _components(data, at, begin, end, shape, quantisers, tables)
-    ids = shape[4][::3]
-    if len(found) == 1:
-        transform = 0
-    elif jfif or (adobe is None and ids != b"RGB"):
-        transform = 1
-    else:
-        transform = 0 if adobe in (None, 0) else 1
-    _fits(size - end, shape, found)
-    return Frame(shape[0], shape[1], found, transform, end, restart)
+    raise Damaged("truncated", f"the file ends after {size} bytes, inside its header", size)
 
 
 def _quantisers(data: bytes, at: int, begin: int, end: int, quantisers: dict[int, bytes]) -> None:
@@ -230,8 +223,8 @@ def _huffman(data: bytes, at: int, begin: int, end: int, tables: dict[int, bytes
         begin = stop
 
 
-def _shape(data: bytes, at: int, begin: int, end: int, limit: int) -> tuple[int, int, int, int, bytes]:
-    """Return width, height, pixels, where the frame begins, and three bytes for each component."""
+def _shape(data: bytes, at: int, begin: int, end: int, limit: int) -> tuple[int, int, int, bytes]:
+    """Return width, height, where the frame begins, and three bytes for each component."""
     if end - begin < 6 or end - begin != 6 + 3 * data[begin + 5]:
         raise Damaged("segment", f"the frame at byte {at} has {end - begin} bytes, not 6 and 3 for each component", at)
     height, width = data[begin + 1] << 8 | data[begin + 2], data[begin + 3] << 8 | data[begin + 4]
@@ -243,21 +236,21 @@ def _shape(data: bytes, at: int, begin: int, end: int, limit: int) -> tuple[int,
         raise Damaged("size", f"the frame at byte {at} is {width}×{height} pixels; a side has {LIMIT_SIDE} at most", at)
     if any(not (1 <= s >> 4 <= 4 and 1 <= s & 15 <= 4) for s in parts[1::3]):
         raise Damaged("segment", f"the frame at byte {at} has a sampling factor that is not 1 to 4", at)
-    # The poorest code is one bit for each block of 64 values; a tenth of that is generous to arithmetic coding.
+    # The shortest code is one bit for each block of 64 values; arithmetic coding may need a tenth of that.
     most = 64 * 8 * max(h >> 4 for h in parts[1::3]) * max(v & 15 for v in parts[1::3]) * len(data)
     if pixels > most * (10 if data[at + 1] >= 0xC9 else 1):
         raise Damaged("size", f"the frame at byte {at} is {width}×{height}, more than {len(data)} bytes can hold", at)
     if pixels > limit:
-        raise Unsupported("large", f"{width}×{height} pixels are more than the limit of {limit:,}", at, pixels)
+        raise Unsupported("large", f"{width}×{height} pixels are more than the limit of {limit:,}", at)
     process = _PROCESSES.get(data[at + 1])
     if process:
-        raise Unsupported(process.split()[0].removesuffix("-coded"), f"{process} JPEG", at, pixels)
+        raise Unsupported(process.split()[0].removesuffix("-coded"), f"{process} JPEG", at)
     if data[begin] != 8:
-        raise Unsupported("precision", f"{data[begin]} bits for each sample; the kernels decode 8", at, pixels)
+        raise Unsupported("precision", f"{data[begin]} bits for each sample; the kernels decode 8", at)
     if count not in (1, 3):
         kind = "CMYK or YCCK" if count == 4 else f"{count} components"
-        raise Unsupported("components", f"{kind}; the kernels decode grey, YCbCr and RGB", at, pixels)
-    return width, height, pixels, at, parts
+        raise Unsupported("components", f"{kind}; the kernels decode grey, YCbCr and RGB", at)
+    return width, height, at, parts
 
 
 def _components(
@@ -265,22 +258,23 @@ def _components(
     at: int,
     begin: int,
     end: int,
-    shape: tuple[int, int, int, int, bytes],
+    shape: tuple[int, int, int, bytes],
     quantisers: dict[int, bytes],
     tables: dict[int, bytes],
 ) -> tuple[Component, ...]:
     """Return the components in the order of the frame, with the tables that the scan names."""
-    parts, pixels = shape[4], shape[2]
+    parts = shape[3]
     count = data[begin] if begin < end else 0
     if not 1 <= count <= 4 or end - begin != 4 + 2 * count:
         raise Damaged("segment", f"the scan at byte {at} has {end - begin} bytes for {count} components", at)
-    named, ids = data[begin + 1 : begin + 1 + 2 * count], parts[::3]
-    if any(i not in ids for i in named[::2]):
+    names, slots = (data[begin + first : begin + 1 + 2 * count : 2] for first in (1, 2))
+    ids = parts[::3]
+    if any(i not in ids for i in names):
         raise Damaged("segment", f"the scan at byte {at} names a component that the frame does not have", at)
-    if named[::2] != ids:
-        raise Unsupported("scans", "components in several scans, or in another order than the frame's", at, pixels)
+    if names != ids:
+        raise Unsupported("scans", "components in several scans, or in another order than the frame's", at)
     if len(set(ids)) < len(ids):
-        raise Unsupported("scans", "two components of one name", at, pixels)
+        raise Unsupported("scans", "two components of one name", at)
     factors = [(s >> 4, s & 15) for s in parts[1::3]]
     if len(factors) == 1:
         factors = [(1, 1)]  # alone in its scan: one block is one unit, whatever the factors say
@@ -288,31 +282,30 @@ def _components(
     if sum(a * b for a, b in factors) > 10:
         raise Damaged("segment", f"the scan at byte {at} has more than 10 blocks in a unit", at)
     if others and (others[0] != others[1] or (h / others[0][0], v / others[0][1]) not in _RATIOS):
-        said = ", ".join(f"{a}x{b}" for a, b in factors)
-        raise Unsupported(
-            "sampling", f"sampling factors {said}; chroma may be halved across, down, or both", at, pixels
-        )
-    found = []
+        named = ", ".join(f"{a}x{b}" for a, b in factors)
+        text = f"sampling factors {named}; chroma may be halved across, down, or both"
+        raise Unsupported("sampling", text, at)
+    components = []
     for number, (a, b) in enumerate(factors):
-        chosen, dc, ac = parts[3 * number + 2], named[2 * number + 1] >> 4, named[2 * number + 1] & 15
+        chosen, dc, ac = parts[3 * number + 2], slots[number] >> 4, slots[number] & 15
         if chosen not in quantisers:
-            raise Damaged("table", f"component {ids[number]} wants quantisation table {chosen}: there is none", at)
+            raise Damaged("table", f"component {ids[number]} needs quantisation table {chosen}: there is none", at)
         kept = [tables.get(dc), tables.get(0x10 | ac) if ac < 16 else None]
         for place, (slot, standard) in enumerate(((dc, STANDARD_DC), (ac, STANDARD_AC))):
             if kept[place] is None and slot < 2:
                 kept[place] = standard[slot]  # as libjpeg-turbo does for Motion JPEG
             if kept[place] is None or slot > 3:
-                raise Damaged("table", f"component {ids[number]} wants Huffman table {slot}: there is none", at)
-        found.append(Component(a, b, quantisers[chosen], *kept))
-    return tuple(found)
+                raise Damaged("table", f"component {ids[number]} needs Huffman table {slot}: there is none", at)
+        components.append(Component(a, b, quantisers[chosen], *kept))
+    return tuple(components)
 
 
 _RATIOS = {(1, 1), (2, 1), (1, 2), (2, 2)}
 
 
-def _fits(size: int, shape: tuple[int, int, int, int, bytes], parts: tuple[Component, ...]) -> None:
+def _fits(size: int, shape: tuple[int, int, int, bytes], parts: tuple[Component, ...]) -> None:
     """Refuse a frame with more blocks than `size` bytes can hold: each takes two codes of one bit at least."""
-    width, height, _, at, _ = shape
+    width, height, at, _ = shape
     units = -(-width // (8 * parts[0].h)) * -(-height // (8 * parts[0].v))
     blocks = units * sum(part.h * part.v for part in parts)
     if 2 * blocks > 8 * size:

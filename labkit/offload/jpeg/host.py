@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from labkit.offload.jpeg import Damaged, Status, Unsupported
+from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
 
 _MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd7]")
 _PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}

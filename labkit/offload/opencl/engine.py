@@ -1,18 +1,18 @@
-"""An OpenCL device at work: a context, a queue that notes times, and the lab's kernels, each compiled once."""
+"""An OpenCL device with a context, a queue that notes times, and the lab's kernels, each compiled once."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from labkit.common import shipped
-from labkit.common.progress import fast
-from labkit.offload import drivers, spans
-from labkit.offload.devices import choose
+from labkit.offload.opencl import device_spans, drivers
+from labkit.offload.opencl.devices import choose
 from labkit.timeline.trace import Trace
 
 
@@ -25,7 +25,7 @@ class Noted(NamedTuple):
 
 
 class BuildError(ValueError):
-    """A kernel does not compile; `log` is what the compiler says."""
+    """A kernel does not compile; `log` holds the messages of the compiler."""
 
     def __init__(self, sentence: str, log: str) -> None:
         super().__init__(sentence)
@@ -33,7 +33,7 @@ class BuildError(ValueError):
 
 
 class Engine:
-    """A device with a context and a queue, for one thread at a time; see `labkit.offload.Pool` for more.
+    """A device with a context and a queue, for one thread at a time.
 
     Commands run in the order in which they are enqueued. It does not survive a fork.
 
@@ -42,7 +42,7 @@ class Engine:
     device : Device or pyopencl.Device, optional
         By default the first of `labkit.offload.devices`.
     lane : str
-        Goes behind the device's name in a picture, to tell several engines apart.
+        Follows the device's name in a picture, so that several engines can be told apart.
 
     Attributes
     ----------
@@ -70,9 +70,8 @@ class Engine:
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self.noted: list[Noted] = []
         self._lane = lane
-        self._spans = spans.Spans()
+        self._spans = device_spans.Spans()
         self._programs: dict[tuple[str, str], Any] = {}
-        self._prebuilt: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         """Return the device and its platform."""
@@ -95,8 +94,6 @@ class Engine:
         import pyopencl as cl
 
         drivers.claim()
-        if name in self._prebuilt and not options:
-            return cl.Kernel(self._prebuilt[name], name)
         key = file or name.removesuffix("_task"), options
         program = self._programs.get(key) or self.compile(*key)
         if name not in program.kernel_names.split(";"):
@@ -110,32 +107,10 @@ class Engine:
             folder = shipped.folder("kernels")
             path = folder / f"{file}.cl"
             if not path.is_file():
-                there = ", ".join(sorted(p.stem for p in folder.glob("*.cl")))
-                raise ValueError(f"there is no kernel file {file!r}; there are: {there}")
+                files = ", ".join(sorted(p.stem for p in folder.glob("*.cl")))
+                raise ValueError(f"there is no kernel file {file!r}; there are: {files}")
             self._programs[key] = self.build(path.read_text(encoding="utf-8"), path.name, options)
         return self._programs[key]
-
-    def warm_up(self, progress: bool = True) -> None:
-        """Compile every kernel of the lab, and launch once what a work item needs; quick where that was done before.
-
-        PoCL compiles twice: a file when it is built, and each kernel of it when it is first launched.
-
-        Parameters
-        ----------
-        progress : bool
-            Show a bar, which is gone afterwards; LABKIT_FAST silences it too.
-        """
-        from labkit.offload import warming
-
-        warming.warm_up(self, progress and not fast())
-
-    def compiled(self) -> list[str]:
-        """Return the files of the kernels that are compiled for this engine, without ``.cl``, sorted."""
-        return sorted({file for file, _ in self._programs})
-
-    def take(self, program: Any) -> None:
-        """Have `kernel` take the kernels of this program instead of compiling them; see `load_binary`."""
-        self._prebuilt.update({name: program for name in program.kernel_names.split(";") if name})
 
     def build(self, source: str, title: str = "the kernel", options: str = "") -> Any:
         """Return the program of `source`, compiled for this device.
@@ -148,7 +123,7 @@ class Engine:
         import pyopencl as cl
 
         drivers.claim()
-        # A remark of the compiler is no news to who did not write the kernel; `log` of a trial holds it.
+        # Warnings of the compiler are for the author of a kernel, who finds them in the `log` of a trial.
         warnings.filterwarnings("ignore", category=cl.CompilerWarning)
         program = cl.Program(self.context, source)
         try:
@@ -157,21 +132,22 @@ class Engine:
             log = self.log(program, title)
             lines = log.splitlines() or str(error).splitlines()
             first = next((line for line in lines if "error" in line), lines[0])
-            first = re.sub(rf"{re.escape(title)}:(\d+):(\d+):", r"line \1, column \2:", first)
-            raise BuildError(f"{title} does not compile: {first.strip().removeprefix('error: ')}", log) from None
+            first = re.sub(r"^.*?(\d+):(\d+): (error: )?", r"line \1, column \2: ", first.strip())
+            raise BuildError(f"{title} does not compile: {first.removeprefix('error: ')}", log) from None
 
     def log(self, program: Any, title: str = "kernel.cl") -> str:
-        """Return what the compiler said about a program, with `title` for the name of its temporary file."""
+        """Return the messages of the compiler about a program, with `title` for the name of its temporary file."""
         import pyopencl as cl
 
-        said = program.get_build_info(self.device, cl.program_build_info.LOG)
-        return re.sub(r"[^\s:]*\.cl:(\d+)", rf"{title}:\1", said.strip())
+        log = program.get_build_info(self.device, cl.program_build_info.LOG)
+        # PoCL writes the name of a temporary file, Intel's runtime a number.
+        return re.sub(r"(?m)([^\s:]*\.cl|^\d+):(?=\d+)", f"{title}:", log.strip())
 
     def run(self, kernel: Any, size: Sequence[int], *arguments: Any, local: Sequence[int] | None = None) -> Any:
         """Enqueue `kernel` over `size` work-items and note it; return its event."""
         drivers.claim()
         event = kernel(self.queue, tuple(size), None if local is None else tuple(local), *arguments)
-        return self._note(kernel.function_name, "kernel", event)
+        return self.note(kernel.function_name, "kernel", event)
 
     # -- memory of the device ------------------------------------------------------
 
@@ -203,7 +179,7 @@ class Engine:
         array = np.ascontiguousarray(array)
         buffer = self.empty(array.nbytes)
         if array.nbytes:
-            self._note("upload", "copy", cl.enqueue_copy(self.queue, buffer, array, is_blocking=True))
+            self.note("upload", "copy", cl.enqueue_copy(self.queue, buffer, array, is_blocking=True))
         return buffer
 
     def download(self, buffer: Any, array: np.ndarray) -> np.ndarray:
@@ -222,8 +198,35 @@ class Engine:
         if array.nbytes > buffer.size:
             raise ValueError(f"array takes {array.nbytes} bytes, the buffer holds {buffer.size}")
         if array.nbytes:
-            self._note("download", "copy", cl.enqueue_copy(self.queue, array, buffer, is_blocking=True))
+            self.note("download", "copy", cl.enqueue_copy(self.queue, array, buffer, is_blocking=True))
         return array
+
+    @contextmanager
+    def mapped(self, buffer: Any, nbytes: int, write: bool = False) -> Iterator[np.ndarray]:
+        """Give the host access to a buffer, and note it; where host and device share memory, nothing is copied.
+
+        Parameters
+        ----------
+        buffer : pyopencl.Buffer
+        nbytes : int
+            From its beginning on.
+        write : bool
+            The host writes all of it, instead of reading it.
+
+        Yields
+        ------
+        ndarray of uint8, shape (nbytes,)
+        """
+        import pyopencl as cl
+
+        drivers.claim()
+        flag = cl.map_flags.WRITE_INVALIDATE_REGION if write else cl.map_flags.READ
+        place, event = cl.enqueue_map_buffer(self.queue, buffer, flag, 0, (nbytes,), np.uint8, is_blocking=True)
+        self.note("upload" if write else "download", "copy", event)
+        try:
+            yield place
+        finally:
+            place.base.release(self.queue)
 
     def finish(self) -> None:
         """Wait until everything that was enqueued is done."""
@@ -255,12 +258,13 @@ class Engine:
         """Drop what `trace` would return, so that the next trace begins here."""
         self.finish()
         self.noted.clear()
-        self._spans = spans.Spans()
+        self._spans = device_spans.Spans()
 
-    def _note(self, name: str, category: str, event: Any) -> Any:
+    def note(self, name: str, category: str, event: Any) -> Any:
+        """Keep the event of a command that was enqueued, ``kernel`` or ``copy``, for `trace`; return the event."""
         self.noted.append(Noted(name, category, event))
-        # An event keeps memory of the driver alive: a long run is folded into plain numbers as it goes.
-        if len(self.noted) >= spans.FOLD:
+        # An event keeps memory of the driver in use: a long run is folded into plain numbers from time to time.
+        if len(self.noted) >= device_spans.FOLD:
             self.queue.finish()
             self._spans.fold(self.queue, self.noted)
             self.noted.clear()

@@ -1,4 +1,4 @@
-"""The OpenCL devices of this machine: in an order that does not depend on which driver answers first."""
+"""The OpenCL devices of this machine, in an order that does not depend on which driver answers first."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import ctypes
 import os
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from labkit.offload import drivers
+from labkit.offload.opencl import drivers
 
 #: What a device can be.
 KINDS = ("cpu", "gpu", "accelerator", "custom")
@@ -60,23 +61,24 @@ class Device:
         return self._opencl
 
     def __str__(self) -> str:
-        """Return what a list of devices says of it, on one line."""
+        """Return one line about the device, as a list of devices shows it."""
         size = f"{self.compute_units} compute units, {self.memory_bytes / 2**30:.1f} GiB"
         return f"{self.number}: {self.name} ({self.kind}, {self.platform} from {self.owner}, {size})"
 
 
 def devices() -> tuple[Device, ...]:
-    """Return every OpenCL device that this process may use: the one to take by default first.
+    """Return every OpenCL device that this process can use; the first one is the default.
 
     The order: PoCL before all others (pip's, then conda's, then the system's), then CPUs, GPUs, accelerators; equal
-    ones by the names of platform and device. An empty tuple where no driver answers.
+    ones by the names of platform and device. An empty tuple where no driver answers. A PoCL that does not know this
+    processor is left out (see `labkit.offload.opencl.drivers`).
 
     Raises
     ------
     NoDevice
         If pyopencl cannot be imported.
     RuntimeError
-        If this process was forked from one in which OpenCL was in use, or if the drivers crash.
+        If this process was forked from one in which OpenCL was in use.
     """
     drivers.prepare()
     drivers.claim()
@@ -97,15 +99,17 @@ def devices() -> tuple[Device, ...]:
             continue
         for device in answered:
             kind = next((k for k in KINDS if device.type & getattr(cl.device_type, k.upper())), KINDS[-1])
-            found.append((platform.name.strip(), device.name.strip(), kind, owner, device))
-    found.sort(key=_rank)
+            if drivers.knows_processor(owner, device.version):
+                found.append((platform.name.strip(), device.name.strip(), kind, owner, device))
+    found.sort(key=rank)
     return tuple(
         Device(i, platform, name, kind, own.version.strip(), own.max_compute_units, own.global_mem_size, owner, own)
         for i, (platform, name, kind, owner, own) in enumerate(found)
     )
 
 
-def _rank(row: tuple[str, str, str, str, Any]) -> tuple[Any, ...]:
+def rank(row: tuple[str, str, str, str, Any]) -> tuple[Any, ...]:
+    """Return the key by which `devices` sorts rows of platform, name, kind, owner and device."""
     platform, name, kind, owner, _ = row
     return platform != _POCL, OWNERS.index(owner), KINDS.index(kind), platform, name
 
@@ -123,54 +127,43 @@ def choose(name: str | None = None, kind: str | None = None) -> Device:
     Raises
     ------
     ValueError
-        If none fits; the sentence lists what there is.
+        If no device fits; the sentence lists the devices.
     NoDevice
         If there is no device at all.
     """
     if kind is not None and kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; allowed: {', '.join(KINDS)}")
-    there = devices()
-    if not there:
+    available = devices()
+    if not available:
         raise NoDevice(f"no OpenCL device here; {drivers.remedy()}")
-    for device in there:
+    for device in available:
         named = name is None or name.lower() in f"{device.name}\n{device.platform}".lower()
         if named and kind in (None, device.kind):
             return device
     wanted = " and ".join(f"{word} {value!r}" for word, value in (("name", name), ("kind", kind)) if value is not None)
-    raise ValueError(f"no OpenCL device with {wanted}; there are: {'; '.join(map(str, there))}")
+    raise ValueError(f"no OpenCL device with {wanted}; there are: {'; '.join(map(str, available))}")
 
 
 def _owner(platform: Any) -> str:
-    """Return who installed the driver of a platform, judged by the folder of its library."""
+    """Return who installed the driver of a platform, judged by the file of its library."""
     library = _library(platform)
-    bundled = drivers.bundled()
-    if bundled is not None and os.path.basename(library) == bundled.name:
+    if library and library in [os.path.realpath(own) for own in (drivers.pocl(), drivers.intel()) if own]:
         return "pip"
     return "conda" if library.startswith(os.path.join(sys.prefix, "lib", "")) else "system"
 
 
-class _Symbol(ctypes.Structure):
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("name", ctypes.c_char_p),
-        ("at", ctypes.c_void_p),
-    )
-
-
 def _library(platform: Any) -> str:
-    """Return the path of the library behind a platform, "" where that cannot be told.
+    """Return the path of the library behind a platform, "" where that cannot be found out.
 
-    The first word of a platform is the address of its driver's table of functions (cl_khr_icd); the dynamic
-    linker knows to which library the first of them belongs.
+    The first word of a platform is the address of its driver's table of functions (cl_khr_icd). Linux lists which
+    file is mapped at which addresses.
     """
     if sys.platform != "linux":
         return ""
-    try:
-        table = ctypes.c_void_p.from_address(platform.int_ptr).value
-        function = ctypes.c_void_p.from_address(table).value if table else None
-        told = _Symbol()
-        found = ctypes.CDLL(None).dladdr(ctypes.c_void_p(function), ctypes.byref(told)) if function else 0
-    except (AttributeError, OSError, TypeError):
-        return ""
-    return os.path.realpath(os.fsdecode(told.file)) if found and told.file else ""
+    table = ctypes.c_void_p.from_address(platform.int_ptr).value
+    function = ctypes.c_void_p.from_address(table).value
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        start, end = (int(part, 16) for part in line.split()[0].split("-"))
+        if start <= function < end:
+            return line[line.find("/") :] if "/" in line else ""
+    return ""
