@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from labkit.common.files import write_aside
+from labkit.common.numbers import whole
 from labkit.sources import framing
 from labkit.sources.records import Shards
 
@@ -147,8 +148,9 @@ def plant(
     if shards.compression and kind not in _ANY_FILE:
         allowed = ", ".join(map(repr, _ANY_FILE))
         raise ValueError(f"kind is {kind!r}; allowed in {shards.compression} shards: {allowed}")
-    shard = _place("shard", shard, len(shards))
-    record = _place("record", record, shards.counts[shard])
+    shard = whole("shard", len(shards) // 2 if shard is None else shard, 0, len(shards) - 1)
+    count = shards.counts[shard]
+    record = whole("record", count // 2 if record is None else record, 0, count - 1)
     target = Path(folder).expanduser().absolute()
     if target == Path(shards.paths[0]).parent:
         raise ValueError(f"folder is {target}, where the whole shards are; name another one")
@@ -181,12 +183,6 @@ def _files(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[
     if not paths:
         raise ValueError("source is empty; name at least one file")
     return [(Path(path), None, None) for path in paths]
-
-
-def _place(name: str, given: int | None, count: int) -> int:
-    if given is not None and not 0 <= given < count:
-        raise ValueError(f"{name} is {given}; allowed: 0 to {count - 1}")
-    return count // 2 if given is None else given
 
 
 def _damaged(data: bytearray, kind: str, byte: int, middle: int) -> bytes:

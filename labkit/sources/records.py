@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import operator
 import os
 import re
 import warnings
@@ -25,6 +24,7 @@ import numpy as np
 import psutil
 
 from labkit.common.files import write_aside
+from labkit.common.numbers import number, whole
 from labkit.sources import framing
 from labkit.sources.photo_files import bar, explained, require_space
 from labkit.sources.photos import Photos
@@ -234,10 +234,8 @@ def plan(total_bytes: float, servers: int = 1) -> Plan:
     Rule and example (30 GB and 8 servers: 80 shards of 375 MB) from a course's lecture on TFRecords;
     which half gives way is this function's choice.
     """
-    if not (np.isfinite(total_bytes) and total_bytes > 0):
-        raise ValueError(f"total_bytes is {total_bytes}; allowed: a positive number of bytes")
-    if (servers := _whole("servers", servers)) < 1:
-        raise ValueError(f"servers is {servers}; allowed: 1 or more")
+    total_bytes = number("total_bytes", total_bytes, above=0, unit="of bytes")
+    servers = whole("servers", servers, 1)
     shards, fit = 10 * servers, int(total_bytes // 10e6)
     why = "ten shards for " + (f"each of {servers} servers" if servers > 1 else "one server")
     if fit < servers:
@@ -251,19 +249,8 @@ def plan(total_bytes: float, servers: int = 1) -> Plan:
     return Plan(shards, round(total_bytes / shards), why)
 
 
-def _whole(name: str, value: Any) -> int:
-    try:
-        if isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number") from None
-
-
 def _checked(photos: Photos, shards: int, compression: str, form: str) -> int:
-    shards = _whole("shards", shards)
-    if not 1 <= shards <= len(photos):
-        raise ValueError(f"shards is {shards}; {photos.name} has {len(photos):,} photos, which fill 1 to {len(photos)}")
+    shards = whole("shards", shards, 1, len(photos), other=f"for the {len(photos):,} photos of {photos.name}")
     if compression not in COMPRESSIONS:
         raise ValueError(f"compression is {compression!r}; allowed: {', '.join(map(repr, COMPRESSIONS))}")
     if form not in FORMS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import math
-import numbers
+import mmap
 import os
 import stat
 import sys
@@ -19,6 +19,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
+
+from labkit.common.numbers import number
 
 #: What requests that run at the same time share.
 SHARED = ("nothing", "bandwidth", "device")
@@ -69,13 +73,10 @@ class Storage:
         for word in ("name", "source"):
             if not isinstance(getattr(self, word), str) or not getattr(self, word).strip():
                 raise ValueError(f"storage {word} is {getattr(self, word)!r}; allowed: a text that is not empty")
-        for figure, good, allowed in (
-            ("latency_ms", lambda v: 0 <= v <= _LONGEST_MS, f"a number of milliseconds from 0 to {_LONGEST_MS}"),
-            ("bandwidth_mb_s", lambda v: v >= 1e-3, "MB/s from 0.001 up, math.inf for no limit"),
-        ):
-            value = getattr(self, figure)
-            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not good(value):
-                raise ValueError(f"{figure} of storage {self.name!r} is {value!r}; allowed: {allowed}")
+        number(f"latency_ms of storage {self.name!r}", self.latency_ms, 0, _LONGEST_MS, unit="of milliseconds")
+        if self.bandwidth_mb_s != math.inf:
+            name, unlimited = f"bandwidth_mb_s of storage {self.name!r}", "or math.inf for no limit"
+            number(name, self.bandwidth_mb_s, 1e-3, unit="of MB/s", other=unlimited)
         if self.shared not in SHARED:
             raise ValueError(f"shared of storage {self.name!r} is {self.shared!r}; allowed: {', '.join(SHARED)}")
 
@@ -366,34 +367,17 @@ def _files(paths: Any) -> list[str]:
 
 def _pages(path: str) -> tuple[int, int]:
     """Return (bytes of `path` in memory, its size)."""
-    libc = _libc()
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        size = os.fstat(handle).st_size
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
         if not size:
             return 0, 0
-        page = os.sysconf("SC_PAGE_SIZE")
-        seen = (ctypes.c_ubyte * -(-size // page))()
+        seen = np.zeros(-(-size // mmap.PAGESIZE), np.uint8)
         # Mapping a file reads nothing; mincore then says which of its pages are in memory.
-        address = libc.mmap(None, size, 1, 1, handle, 0)  # PROT_READ, MAP_SHARED
-        if address in (None, ctypes.c_void_p(-1).value):
-            raise OSError(ctypes.get_errno(), f"mmap of {path} failed")
-        try:
-            if libc.mincore(address, size, seen):
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            address = np.frombuffer(mapped, np.uint8).ctypes.data
+            words = (ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_void_p(seen.ctypes.data))
+            if ctypes.CDLL(None, use_errno=True).mincore(*words):
                 raise OSError(ctypes.get_errno(), f"mincore of {path} failed")
-        finally:
-            libc.munmap(address, size)
-    finally:
-        os.close(handle)
-    cached = [min(page, size - i * page) for i, flags in enumerate(seen) if flags & 1]
-    return sum(cached), size
-
-
-@lru_cache(maxsize=1)
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
-    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    return libc
+    sizes = np.full(len(seen), mmap.PAGESIZE)
+    sizes[-1] = size - mmap.PAGESIZE * (len(seen) - 1)
+    return int(sizes[seen & 1 == 1].sum()), size

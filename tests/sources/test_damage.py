@@ -310,8 +310,8 @@ def test_planting_leaves_the_whole_shards_alone(packed, broken):
     ("arguments", "sentence"),
     [
         ({"kind": "burn"}, "kind is 'burn'; allowed: 'flip', "),
-        ({"kind": "flip", "shard": 3}, "shard is 3; allowed: 0 to 2"),
-        ({"kind": "flip", "record": 30}, "record is 30; allowed: 0 to 29"),
+        ({"kind": "flip", "shard": 3}, "shard is 3; allowed: a whole number from 0 to 2"),
+        ({"kind": "flip", "record": 30}, "record is 30; allowed: a whole number from 0 to 29"),
     ],
 )
 def test_impossible_plantings_are_refused(packed, tmp_path, arguments, sentence):

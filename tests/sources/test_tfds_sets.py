@@ -81,7 +81,7 @@ def test_packing_the_default_scale_makes_it_the_default_again(tmp_path):
     for scale, expected in (("tiny", "tiny"), ("full", "full"), ("small", "small")):
         (tfds_sets.form(tmp_path, scale)).mkdir(parents=True)
         (tfds_sets.form(tmp_path, scale) / "dataset_info.json").touch()
-        tfds_sets._name_default(tmp_path, scale)
+        tfds_sets.name_default(tmp_path, scale)
         if scale != "small":
             assert expected in note.read_text()
 
