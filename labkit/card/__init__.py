@@ -10,7 +10,7 @@
 A name is ``smartssd://<card>/<path>?<parameters>``. Without parameters it stands for the bytes of the file. With
 ``size=224`` it stands for ``224·224·3`` numbers, raw: uint8, or float32 from 0 to 1 with ``dtype=float32``; what
 ``tf.io.decode_raw`` and a reshape to ``(224, 224, 3)`` take. A ``.tfrecord`` file with a size holds the same examples,
-with these pixels where the JPEG was. The other parameters: ``path`` (exact or planes, as of `labkit.offload`),
+with these pixels where the JPEG was. The other parameters:
 ``augment=1`` with a ``seed`` (the same image and seed give the same numbers: let the seed change with the epoch),
 ``feature`` (which one of a record holds the JPEG; ``image``), and ``timeout`` (seconds, all tries together).
 

@@ -274,7 +274,7 @@ def serve(settings: dict[str, Any], place: Path, socket_lock: Any) -> None:
     """Take the device, open the socket while `socket_lock` is held, and answer for ever."""
     root = Root(settings["root"])
 
-    from labkit.offload import drivers
+    from labkit.offload.opencl import drivers
 
     drivers.prepare(alone=True)
     from labkit import offload

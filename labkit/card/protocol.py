@@ -164,8 +164,6 @@ class Recipe:
     size : int
         Side of the result in pixels.
     dtype : {"uint8", "float32"}
-    path : {"exact", "planes"}
-        As of `labkit.offload.preprocess`.
     augment : bool
         Flip and vary brightness and saturation at random, by `seed` and the name of the image.
     seed : int
@@ -176,7 +174,6 @@ class Recipe:
 
     size: int
     dtype: str = "uint8"
-    path: str = "exact"
     augment: bool = False
     seed: int = 0
     feature: str = field(default="image", compare=False)
@@ -200,7 +197,6 @@ class Parameter(NamedTuple):
 PARAMETERS = {
     "size": Parameter("[0-9]{1,20}", int, f"a whole number from 1 to {SIZE_LIMIT}", 1, SIZE_LIMIT),
     "dtype": Parameter("|".join(DTYPES), str, " or ".join(DTYPES)),
-    "path": Parameter("exact|planes", str, "exact or planes"),
     "augment": Parameter("[01]", lambda text: text == "1", "0 or 1"),
     "seed": Parameter("[0-9]{1,20}", int, "a whole number from 0 to 2**64 - 1"),
     "feature": Parameter(

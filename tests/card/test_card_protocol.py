@@ -70,15 +70,15 @@ def test_a_recipe_is_read_as_it_is_written():
     assert protocol.recipe("") is None
     assert protocol.recipe("timeout=3") is None
     assert protocol.recipe("size=224") == Recipe(224)
-    text = f"size=4096&dtype=float32&path=planes&augment=1&seed={2**64 - 1}&feature=jpg&timeout=0.5"
-    assert protocol.recipe(text) == Recipe(4096, "float32", "planes", True, 2**64 - 1, "jpg")
+    text = f"size=4096&dtype=float32&augment=1&seed={2**64 - 1}&feature=jpg&timeout=0.5"
+    assert protocol.recipe(text) == Recipe(4096, "float32", True, 2**64 - 1, "jpg")
     assert Recipe(10, "float32").nbytes == 10 * 10 * 3 * 4
 
 
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("sise=8", "the parameter 'sise=8' is unknown; allowed: size, dtype, path, augment, seed, feature, timeout"),
+        ("sise=8", "the parameter 'sise=8' is unknown; allowed: size, dtype, augment, seed, feature, timeout"),
         ("size=8&", "the parameter '' is unknown"),
         ("size", "the parameter 'size' is unknown"),
         ("size=8&size=8", "the parameter size is given twice; allowed: once"),
@@ -88,7 +88,6 @@ def test_a_recipe_is_read_as_it_is_written():
         ("size=8.0", "size is '8.0'"),
         ("size=٨", "size is '٨'"),
         ("size=8&dtype=int8", "dtype is 'int8'; allowed: uint8 or float32"),
-        ("size=8&path=fast", "path is 'fast'; allowed: exact or planes"),
         ("size=8&augment=yes", "augment is 'yes'; allowed: 0 or 1"),
         ("size=8&augment=1&seed=18446744073709551616", r"seed is '18446744073709551616'; allowed: .* 2\*\*64 - 1"),
         ("size=8&seed=3", "seed is 3 without augment=1"),

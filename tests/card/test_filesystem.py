@@ -98,14 +98,13 @@ opencl = pytest.mark.opencl
 
 
 @opencl
-@pytest.mark.parametrize("path", ["exact", "planes"])
-def test_pixels_are_those_that_the_device_makes_in_this_process(ssd, images, path):
+def test_pixels_are_those_that_the_device_makes_in_this_process(ssd, images):
     from labkit import offload
 
     data = (images / "odd" / "0007.jpg").read_bytes()
     for dtype in ("uint8", "float32"):
-        made = offload.preprocess([data], size=20, dtype=dtype, path=path).images[0]
-        read = tf.io.read_file(ssd.uri("odd/0007.jpg", size=20, dtype=dtype, path=path))
+        made = offload.preprocess([data], size=20, dtype=dtype).images[0]
+        read = tf.io.read_file(ssd.uri("odd/0007.jpg", size=20, dtype=dtype))
         np.testing.assert_array_equal(tf.reshape(tf.io.decode_raw(read, dtype), (20, 20, 3)), made)
 
 
