@@ -84,7 +84,7 @@ def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[st
     ----------
     source : Shards, path or paths
         `Shards` know their counts, so that records missing at the end are found, too. Files alone
-        do not; their compression is told from their first bytes.
+        do not; their first bytes tell how they are compressed.
 
     Raises
     ------
@@ -167,8 +167,8 @@ def plant(
     return replace(shards, paths=paths)
 
 
-def told(error: Exception) -> str:
-    """Return what TensorFlow says in an error: its class and sentence, without the names of nodes and iterators."""
+def error_text(error: Exception) -> str:
+    """Return the class and the sentence of an error of TensorFlow, without the names of nodes and iterators."""
     noise = r"\{\{[^}]*\}\}|\[Op:.*|\[\[.*|Error in user-defined function passed to .*? iterator: \S+: "
     text = re.sub(noise, "", getattr(error, "message", str(error)), flags=re.DOTALL)
     return f"{type(error).__name__}: {' '.join(text.split())}"

@@ -34,7 +34,7 @@ from labkit.common.progress import fast, kind
 generator = shipped.module("data/lab_photos", "generator")
 
 LEDGER = "checksums.tsv"
-#: Older leftovers of a killed process are removed; younger ones may still be in somebody's hand.
+#: Leftovers of a killed process are removed after so many seconds; a younger file may be one that is being written.
 LEFTOVER_S = 3600
 _PAINTER = (
     "import sys, pathlib; from multiprocessing.connection import Connection; sys.path.insert(0, sys.argv[1]); "
@@ -74,7 +74,7 @@ def folder(home: Path, seed: int = generator.SEED) -> Path:
 
 
 def title(seed: int) -> str:
-    """Return the line that says which set a ledger belongs to."""
+    """Return the line of a ledger that names its set."""
     return f"# {generator.NAME} {generator.VERSION} seed {seed}"
 
 
@@ -84,7 +84,7 @@ def ledger(place: Path, title: str) -> dict[str, Entry]:
     Raises
     ------
     ValueError
-        If the ledger says that it belongs to another set than `title`.
+        If the ledger is that of another set than `title`.
     """
     try:
         lines = (place / LEDGER).read_text("utf-8", "replace").splitlines()
@@ -112,18 +112,18 @@ def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool =
 
     def look(index: int) -> Fault | None:
         name = generator.plan(index, seed).file
-        path = place / name
+        path, entry = place / name, entries.get(name)
         try:
-            size = path.stat().st_size
-            if (entry := entries.get(name)) is None:
-                return Fault(index, path, "unlisted")
-            if size != entry.bytes or (thorough and hashlib.sha256(path.read_bytes()).hexdigest() != entry.sha256):
-                return Fault(index, path, "damaged")
+            size, what = path.stat().st_size, ""
+            if entry is None:
+                what = "unlisted"
+            elif size != entry.bytes or (thorough and hashlib.sha256(path.read_bytes()).hexdigest() != entry.sha256):
+                what = "damaged"
         except (FileNotFoundError, NotADirectoryError):
-            return Fault(index, path, "missing")
+            what = "missing"
         except OSError:
-            return Fault(index, path, "damaged")
-        return None
+            what = "damaged"
+        return Fault(index, path, what) if what else None
 
     if not thorough:
         return [fault for fault in map(look, range(count)) if fault]

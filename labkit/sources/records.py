@@ -3,7 +3,7 @@
 One folder holds one packing: ``photos-00000-of-00008.tfrecord`` and so on, and ``shards.json``, which says
 what the shards were made of and, for each finished one, its records, bytes and SHA-256. A shard without its
 entry, or unlike it, is written again. A TFRecord file does not know how many records it should have: the
-count in ``shards.json`` is the only witness when its end is lost.
+count in ``shards.json`` is the only way to notice that its end is lost.
 """
 
 from __future__ import annotations
@@ -269,18 +269,15 @@ def _fingerprint(photos: Photos) -> str:
 
 def _manifest(place: Path) -> dict[str, Any] | None:
     try:
-        text = (place / MANIFEST).read_text("utf-8")
+        found = json.loads((place / MANIFEST).read_text("utf-8"))
+        good = found["format"] == _FORMAT and isinstance(found["shards"], dict) and found["of"] > 0
+        if good and {"name", "compression", "form", "inputs", "photos"} <= set(found):
+            return found
     except FileNotFoundError:
         return None
-    try:
-        found = json.loads(text)
-        good = found["format"] == _FORMAT and isinstance(found["shards"], dict) and found["of"] > 0
-        good = good and {"name", "compression", "form", "inputs", "photos"} <= set(found)
     except (ValueError, KeyError, TypeError):
-        good = False
-    if not good:
-        raise ValueError(f"{place / MANIFEST} is not of labkit ({_FORMAT}): move that folder away or choose another")
-    return found
+        pass
+    raise ValueError(f"{place / MANIFEST} is not of labkit ({_FORMAT}): move that folder away or choose another")
 
 
 def _kept(place: Path, settings: dict[str, Any]) -> dict[str, Any]:

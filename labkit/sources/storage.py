@@ -12,7 +12,6 @@ import errno
 import math
 import mmap
 import os
-import stat
 import sys
 import warnings
 from collections.abc import Iterable
@@ -307,16 +306,13 @@ def evict(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> i
     dropped = 0
     for path in files:
         before, _ = _pages(path)
-        handle = os.open(path, os.O_RDONLY)
-        try:
+        with open(path, "rb") as file:
             try:
-                os.fsync(handle)
+                os.fsync(file.fileno())
             except OSError as error:
                 if error.errno not in (errno.EROFS, errno.EINVAL):
                     raise
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(handle)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         dropped += max(before - _pages(path)[0], 0)
     return dropped
 
@@ -356,11 +352,9 @@ def _files(paths: Any) -> list[str]:
         raise ValueError("paths is empty; allowed: a file or several")
     names = [os.fsdecode(p) for p in many]
     for name in names:
-        try:
-            mode = os.stat(name).st_mode
-        except FileNotFoundError:
-            raise FileNotFoundError(f"{name} does not exist") from None
-        if not stat.S_ISREG(mode):
+        if not os.path.exists(name):
+            raise FileNotFoundError(f"{name} does not exist")
+        if not os.path.isfile(name):
             raise ValueError(f"{name} is not a file; allowed: files, not folders")
     return names
 
