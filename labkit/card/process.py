@@ -343,7 +343,7 @@ class Card:
         if self._finalizer is not None:  # the process that was killed needs no other end
             self._finalizer.detach()
         self._child = start(self.root, self.name, self.device, keeper=True)
-        # Also where nobody stops it: at the end of this process, and when nobody knows this object any more.
+        # Also without `stop`: at the end of this process, and when this object is no longer referenced.
         self._finalizer = weakref.finalize(self, _stop_child, self._child, self.name, os.getpid())
         return self
 
@@ -359,7 +359,7 @@ class Card:
             self._child.wait()
 
     def status(self) -> Running:
-        """Return what the card says of itself.
+        """Return facts and counts of the card.
 
         Raises
         ------

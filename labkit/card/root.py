@@ -5,7 +5,7 @@ stands behind a file. No name leads out: not by ``..``, not by being absolute, a
 
 Whatever is listed can be read under its name, and a walk through the folders ends. So two kinds are left out beside the
 links that lead out: names such as ``q?size=7.jpg``, whose end would be taken for parameters, and links to a folder that
-lies above them, which would be walked through for ever (what is behind such a link can still be read by its name).
+lies above them, through which a walk would never end (a file behind such a link can still be read by its name).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Root:
             real = os.path.realpath(os.path.join(self.folder, *parts), strict=True)
         if not _within(real, self.folder):
             raise Refused(Code.PERMISSION_DENIED, f"{name!r} is a link that leads out of the card")
-        # Not found, rather than a failed precondition: ``gfile.exists`` says no to the one and breaks off at the other.
+        # Not found, not a failed precondition: ``gfile.exists`` returns False for the one and raises for the other.
         if name.rpartition("/")[2] in ("", ".") and not os.path.isdir(real):
             raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: without the '/' at its end it is a file")
         return real
@@ -83,7 +83,7 @@ class Root:
         """Open a regular file for reading and give its descriptor; see `locate` for what is refused."""
         real = self.locate(name)
         with _refusing(name):
-            # Without waiting: a pipe that somebody put there would never open.
+            # Non-blocking: opening a named pipe would wait for a writer for ever.
             handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -108,7 +108,7 @@ class Root:
             return sorted(entry.name for entry in entries if self._shown(entry, passed))
 
     def _shown(self, entry: os.DirEntry[str], passed: list[str]) -> bool:
-        """Say whether a name is listed; `passed` are the folders on the way to it, from the root on."""
+        """Return whether a name is listed; `passed` are the folders on the way to it, the root first."""
         if protocol.split(entry.name)[1]:
             return False
         if not entry.is_symlink():
@@ -163,7 +163,7 @@ def _refusing(name: str) -> Iterator[None]:
 
 
 def _within(real: str, folder: str) -> bool:
-    """Say whether a real path is a folder, or lies in it."""
+    """Return whether a real path is a folder, or lies in it."""
     return real == folder or real.startswith(os.path.join(folder, ""))
 
 

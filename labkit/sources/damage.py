@@ -1,7 +1,7 @@
 """Damaged TFRecord shards: find what is wrong and where, save what is whole, and plant damage for a lesson.
 
-TensorFlow reads a file up to its first bad record. What it says names neither file nor record, and some
-losses it does not notice: a file that ends early between two records looks like a shorter file.
+TensorFlow reads a file up to its first bad record. Its error names neither file nor record, and it does not
+notice some losses: a file that ends early between two records looks like a shorter file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KINDS = {
 _ANY_FILE = ("flip", "cut", "tail", "empty", "text")
 
 
-class Fault(NamedTuple):
+class Damage(NamedTuple):
     """What is wrong, and where: file name, record (from 0) and byte, counted in the unpacked file."""
 
     shard: str
@@ -49,25 +49,25 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class DamageReport:
     """What `find` found.
 
     Parameters
     ----------
-    faults : tuple of Fault
+    faults : tuple of Damage
     whole : int
         Records that are whole, those behind a damaged one included.
     expected : int or None
-        Records that should be there; None where nobody counted them.
+        Records that should be there; None if their number is not known.
     """
 
-    faults: tuple[Fault, ...]
+    faults: tuple[Damage, ...]
     whole: int
     expected: int | None = None
 
     @property
     def lost(self) -> int | None:
-        """Records that are not whole or not there; None where nobody knows how many there should be."""
+        """Records that are not whole or not there; None if the number that should be there is not known."""
         return None if self.expected is None else self.expected - self.whole
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class Report:
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
 
 
-def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Report:
+def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> DamageReport:
     """Read every byte of TFRecord files, without TensorFlow, and report what is damaged and where.
 
     Parameters
@@ -99,16 +99,16 @@ def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[st
         try:
             for record in framing.scan(path, compression):
                 if record.fault:
-                    faults.append(Fault(path.name, record.index, record.byte, record.fault))
+                    faults.append(Damage(path.name, record.index, record.byte, record.fault))
                 seen += not record.fault
         except OSError as error:
-            faults.append(Fault(path.name, 0, 0, f"the file cannot be read ({error.strerror})"))
+            faults.append(Damage(path.name, 0, 0, f"the file cannot be read ({error.strerror})"))
         if count is not None and seen != count and len(faults) == marked:
             size = path.stat().st_size
-            faults.append(Fault(path.name, seen, size, f"ends after {seen:,} whole records; {count:,} were written"))
+            faults.append(Damage(path.name, seen, size, f"ends after {seen:,} whole records; {count:,} were written"))
         whole += seen
     counts = [count for _, _, count in files]
-    return Report(tuple(faults), whole, sum(counts) if None not in counts else None)
+    return DamageReport(tuple(faults), whole, sum(counts) if None not in counts else None)
 
 
 def rescue(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[bytes]:

@@ -60,7 +60,7 @@ class PhotoFile(NamedTuple):
     held_out: bool
 
 
-class Fault(NamedTuple):
+class PhotoFault(NamedTuple):
     """A photo that is not as it should be, and what is wrong with it: one of missing, unlisted, damaged."""
 
     index: int
@@ -100,7 +100,7 @@ def ledger(place: Path, title: str) -> dict[str, Entry]:
     return entries
 
 
-def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool = False) -> list[Fault]:
+def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool = False) -> list[PhotoFault]:
     """Return what is missing or wrong among the first `count` photos.
 
     Parameters
@@ -110,7 +110,7 @@ def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool =
     """
     entries = ledger(place, title(seed))
 
-    def look(index: int) -> Fault | None:
+    def look(index: int) -> PhotoFault | None:
         name = generator.plan(index, seed).file
         path, entry = place / name, entries.get(name)
         try:
@@ -123,7 +123,7 @@ def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool =
             what = "missing"
         except OSError:
             what = "damaged"
-        return Fault(index, path, what) if what else None
+        return PhotoFault(index, path, what) if what else None
 
     if not thorough:
         return [fault for fault in map(look, range(count)) if fault]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from labkit.sources.photo_files import PhotoFile, bar, generator
 
-#: What operating systems and tools leave in folders; names with a leading dot are passed over too.
-_LITTER = {"thumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"}
+#: Files and folders that operating systems and tools leave; names with a leading dot are ignored, too.
+_IGNORED = {"thumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"}
 _KINDS = (
     (b"\x89PNG", "a PNG image"),
     (b"GIF8", "a GIF image"),
@@ -68,7 +68,7 @@ def _visible(folder: Path) -> list[Path]:
         names = sorted(os.listdir(folder))
     except OSError as error:
         raise ValueError(f"{folder} cannot be read: {error.strerror}") from error
-    return [folder / name for name in names if not name.startswith(".") and name.lower() not in _LITTER]
+    return [folder / name for name in names if not name.startswith(".") and name.lower() not in _IGNORED]
 
 
 def _checked(path: Path, folder: Path) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from labkit.common import shipped
 from labkit.sources import photo_files, photo_folder, tfds_sets
-from labkit.sources.photo_files import Fault, PhotoFile, generator
+from labkit.sources.photo_files import PhotoFile, generator
 
 #: Photos per scale of the lab's own set.
 SCALES = dict(generator.SCALES)
@@ -212,14 +212,6 @@ def prepare(
     if packed:
         tfds_sets.build(place, scale, photo_files.folder(place, seed), progress)
     return replace(photos, note=_note(place, scale, seed))
-
-
-def verify(
-    scale: str | None = None, home: str | os.PathLike[str] | None = None, *, seed: int = generator.SEED
-) -> tuple[Fault, ...]:
-    """Compare every photo with its checksum; return what is missing or damaged, nothing if all is well."""
-    place = photo_files.folder(_home(home), seed)
-    return tuple(photo_files.faults(place, SCALES[_scale(scale)], seed, thorough=True))
 
 
 def _home(given: str | os.PathLike[str] | None) -> Path:

@@ -82,7 +82,7 @@ class Shards:
         return f"Shards({self.name}, {self.form}, {self.count:,} records in {len(self):,} shards, {size})"
 
 
-class Plan(NamedTuple):
+class ShardPlan(NamedTuple):
     """How many shards to write, the bytes of each, and why."""
 
     shards: int
@@ -210,7 +210,7 @@ def parse_raw(serialized: Any) -> tuple[Any, Any]:
     return tf.reshape(pixels, tf.stack([example["height"], example["width"], 3])), example["label"]
 
 
-def plan(total_bytes: float, servers: int = 1) -> Plan:
+def plan(total_bytes: float, servers: int = 1) -> ShardPlan:
     """Return the shards that the rule of thumb asks for: ten for each reading server, 10 MB each or more.
 
     Ten shards a server let each server read several files at once and share them out evenly; a shard of
@@ -246,7 +246,7 @@ def plan(total_bytes: float, servers: int = 1) -> Plan:
         shards, why = fit, f"ten shards a server would be smaller than 10 MB: as many as reach it, {fit}"
     elif total_bytes / shards < 100e6:
         why += ", more than 10 MB each, less than the ideal 100 MB"
-    return Plan(shards, round(total_bytes / shards), why)
+    return ShardPlan(shards, round(total_bytes / shards), why)
 
 
 def _checked(photos: Photos, shards: int, compression: str, form: str) -> int:

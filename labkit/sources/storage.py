@@ -209,21 +209,6 @@ PRESETS = {
 }  # fmt: skip
 
 
-def read(path: Any, model: Storage | str) -> Any:
-    """Read `path` from `model`, a `Storage` or a key of `PRESETS`; see `Storage.read`.
-
-    Raises
-    ------
-    ValueError
-        If there is no preset of that name.
-    """
-    if isinstance(model, Storage):
-        return model.read(path)
-    if model not in PRESETS:
-        raise ValueError(f"storage is {model!r}; allowed: {', '.join(PRESETS)}, or a Storage")
-    return PRESETS[model].read(path)
-
-
 @lru_cache(maxsize=256)
 def _hold(name: str, shared: str) -> Any:
     """Return the tf.function (data, latency µs, transfer µs) -> data that waits."""
@@ -338,7 +323,7 @@ def resident(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -
     """
     files = _files(paths)
     if os.name != "posix":
-        warnings.warn(f"{sys.platform} has no mincore: nobody can tell what is cached", stacklevel=2)
+        warnings.warn(f"{sys.platform} has no mincore: it is not known what is cached", stacklevel=2)
         return math.nan
     counts = [_pages(path) for path in files]
     total = sum(size for _, size in counts)
