@@ -37,6 +37,8 @@ def readers():
     for page in ("README.md", "notebooks/INSTRUCTORS.md"):
         for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
             yield ast.parse(block)
+        mentioned = re.findall(r"`(labkit(?:\.\w+)+)\(", (ROOT / page).read_text(encoding="utf-8"))
+        yield ast.parse("\n".join(["import labkit", *mentioned]))
 
 
 @cache
@@ -54,17 +56,25 @@ def definitions(module):
     return found
 
 
+@cache
+def given(module):
+    """Return where a module has the names from that it imports under their own names."""
+    nodes = [n for n in MODULES[module].body if isinstance(n, ast.ImportFrom) and n.module in MODULES]
+    return {alias.name: node.module for node in nodes for alias in node.names if not alias.asname}
+
+
 def lookup(module, name):
     """Return what `name` of a module is: another module, a definition, or what the module imports under it."""
     if name in definitions(module):
         return module, name
-    if (given := imported(MODULES[module]).get(name)) is not None:
-        return given
+    origin = given(module).get(name)
+    if origin is not None and origin != module and (found := lookup(origin, name)) is not None:
+        return found
     if f"{module}.{name}" in MODULES:
         return f"{module}.{name}", None
     if module == "labkit" and name in labkit.__all__:
-        place = labkit._NAMES.get(name) or labkit._PLACES[name]
-        return (f"labkit.{place}", name) if name in labkit._NAMES else (f"labkit.{place}", None)
+        place = labkit._NAMES.get(name)
+        return lookup(f"labkit.{place}", name) if place else (f"labkit.{labkit._PLACES[name]}", None)
     lazy = definitions(module).get("_NAMES")
     for node in lazy or ():  # a package that hands out names of its modules when they are first asked for
         for key, value in zip(getattr(node.value, "keys", ()), getattr(node.value, "values", ()), strict=True):

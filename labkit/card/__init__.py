@@ -15,35 +15,11 @@ with these pixels where the JPEG was. The other parameters:
 ``feature`` (which one of a record holds the JPEG; ``image``), and ``timeout`` (seconds, all tries together).
 
 So a file whose own name ends like parameters, such as ``q?size=7.jpg``, cannot be named alone: a card does not list it,
-and `uri` refuses it. `labkit.card.files` says what else a card leaves out.
+and `uri` refuses it. `labkit.card.root` says what else a card leaves out.
 """
 
-from __future__ import annotations
+from labkit.card.filesystem import METHODS, Method, NoCompiler, register
+from labkit.card.process import Card, Running, start, status, stop
+from labkit.card.protocol import uri
 
-import importlib
-from typing import Any
-
-#: The names on offer, and the file each lives in.
-_NAMES = {
-    "Card": "process",
-    "METHODS": "methods",
-    "Method": "methods",
-    "NoCompiler": "filesystem",
-    "Running": "process",
-    "register": "filesystem",
-    "start": "process",
-    "status": "process",
-    "stop": "process",
-    "uri": "names",
-}
-__all__ = sorted(_NAMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"labkit.card.{_NAMES[name]}"), name)
-    raise AttributeError(f"labkit.card has no {name!r}; it offers: {', '.join(__all__)}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__all__ = ["METHODS", "Card", "Method", "NoCompiler", "Running", "register", "start", "status", "stop", "uri"]

@@ -250,11 +250,8 @@ class SmartSSD:
         for thread in trace.threads:
             known = next((old for old in _RENAMED if thread.name.startswith(old)), "")
             threads.append(Thread(_RENAMED.get(known, "") + thread.name.removeprefix(known), thread.kind))
-        meta = trace.meta | {
-            "assumptions": [f"The card is modelled: {self}.", *trace.meta["assumptions"]],
-            "advice": _ADVICE,
-        }
-        return replace(trace, threads=tuple(threads), meta=meta)
+        assumptions = (f"The card is modelled: {self}.", *trace.run.assumptions)
+        return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=tuple(threads))
 
     # -- pictures --------------------------------------------------------------------
 

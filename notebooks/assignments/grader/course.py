@@ -3,7 +3,7 @@
 Everything stays in nbgrader's own format and folders (``source``, ``release``, ``checked``, ``autograded``,
 ``gradebook.db`` under ``build/assignments``), so `nbgrader generate_feedback`, `export` and its pages in JupyterLab
 work on the result. Only one of its steps is replaced: notebooks are not run in a kernel with the instructor's rights,
-but as `labkit.assignments.judge` says.
+but as `assignments.grader.evaluation` says.
 """
 
 from __future__ import annotations
@@ -16,43 +16,33 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from labkit.assignments.authoring import source_notebook
-from labkit.assignments.judge import Judged, judge
-from labkit.common import shipped
+from assignments.grader.authoring import source_notebook
+from assignments.grader.evaluation import Evaluation, evaluate
 from labkit.common.files import write_aside
 
 #: Where nbgrader takes submissions from: after the pre-check. What students handed in stays as it is.
 CHECKED = "checked"
+CHECKOUT = Path(__file__).resolve().parents[3]
+_SETS = CHECKOUT / "notebooks" / "assignments"
 
 
 class Course:
-    """The problem sets of a checkout, and the folder in which nbgrader works on them.
+    """The problem sets of this checkout, and the folder in which nbgrader works on them.
 
     Parameters
     ----------
-    sources : Path, optional
-        Folder of ``ps*.py`` and ``nbgrader_config.py``; ``notebooks/assignments`` of the checkout by default.
     root : Path, optional
         nbgrader's course folder; ``build/assignments`` of the checkout by default.
 
     Raises
     ------
-    ValueError
-        If there are no problem sets.
     ImportError
         If nbgrader is not installed.
     """
 
-    def __init__(self, sources: Path | None = None, root: Path | None = None) -> None:
-        checkout = shipped.checkout()
-        if checkout is None and (sources is None or root is None):
-            raise ValueError("assignments need a checkout of the lab, not only the installed package: clone it first")
-        self.checkout = checkout or Path.cwd()
-        self.sources = Path(sources or checkout / "notebooks" / "assignments").resolve()
-        self.root = Path(root or checkout / "build" / "assignments").resolve()
-        self.files = {path.stem: path for path in sorted(self.sources.glob("ps*.py"))}
-        if not self.files:
-            raise ValueError(f"{self.sources} has no problem sets; allowed: a folder of ps1_….py, ps2_….py and so on")
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = Path(root or CHECKOUT / "build" / "assignments").resolve()
+        self.files = {path.stem: path for path in sorted(_SETS.glob("ps*.py"))}
         try:
             import jupytext  # noqa: F401
             import nbgrader  # noqa: F401
@@ -63,7 +53,7 @@ class Course:
     def notebook(self, name: str) -> Any:
         """Return the source notebook of a set."""
         if name not in self._notebooks:
-            self._notebooks[name] = source_notebook(self.files[name], self.checkout)
+            self._notebooks[name] = source_notebook(self.files[name], CHECKOUT)
         return self._notebooks[name]
 
     def notebooks(self) -> dict[str, Any]:
@@ -73,32 +63,36 @@ class Course:
     def forbidden(self, submissions: Path | None = None) -> list[Path]:
         """Return what no student's process may even try to read."""
         # The answers are also in the checkout's history, and in its tests.
-        beside = [self.checkout / ".git", self.checkout / "tests"]
-        return [self.sources, self.root, *beside, *([submissions.resolve()] if submissions else [])]
+        beside = [CHECKOUT / ".git", CHECKOUT / "tests"]
+        return [_SETS, self.root, *beside, *([submissions.resolve()] if submissions else [])]
 
-    def write_sources(self) -> list[Path]:
+    def write_sources(self) -> None:
         """Write the source notebooks where nbgrader looks for them."""
         import nbformat
 
-        written = []
         for name, notebook in self.notebooks().items():
             path = self.root / "source" / name / f"{name}.ipynb"
             text = nbformat.writes(notebook).rstrip("\n") + "\n"
             if not path.exists() or path.read_text(encoding="utf-8") != text:
                 write_aside(path, text)
-            written.append(path)
-        return written
 
     def api(self) -> Any:
         """Return nbgrader's interface to this course."""
         from nbgrader.apps.api import NbGraderAPI
         from traitlets.config import Config
 
+        config = Config()
+        self.configure(config)
+        api = NbGraderAPI(config=config)
+        api.log.setLevel(logging.ERROR)
+        return api
+
+    def configure(self, config: Any) -> None:
+        """Tell nbgrader where this course is, and how its notebooks are run."""
         # nbgrader calls a program of its own environment by name, and finds it only if that environment is active.
         programs, known = str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)
         if programs not in known.split(os.pathsep):
             os.environ["PATH"] = os.pathsep.join([programs, known])
-        config = Config()
         config.CourseDirectory.root = str(self.root)
         config.CourseDirectory.course_id = "input_pipelines"
         config.CourseDirectory.submitted_directory = CHECKED
@@ -106,9 +100,6 @@ class Course:
         config.Exchange.root = str(self.root / "exchange")
         config.Autograde.autograde_preprocessors = list(preprocessors())
         config.OverwriteCells.add_missing_cells = True
-        api = NbGraderAPI(config=config)
-        api.log.setLevel(logging.ERROR)
-        return api
 
     def release(self) -> list[Path]:
         """Make the student versions, and enter the sets into the gradebook; return the files to hand out.
@@ -125,8 +116,8 @@ class Course:
             made.append(self.root / "release" / name / f"{name}.ipynb")
         return made
 
-    def record(self, api: Any, student: str, name: str, notebook: Any, judged: Judged) -> float:
-        """Have nbgrader enter a judged submission into its gradebook; return the score that it has then.
+    def record(self, api: Any, student: str, name: str, notebook: Any, evaluation: Evaluation) -> float:
+        """Have nbgrader enter an evaluated submission into its gradebook; return the score that it has then.
 
         Raises
         ------
@@ -137,19 +128,19 @@ class Course:
 
         path = self.root / CHECKED / student / name / f"{name}.ipynb"
         write_aside(path, nbformat.writes(notebook))
-        _KNOWN[student, name] = judged
+        _EVALUATED[student, name] = evaluation
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of its database, about its own order of work
                 _succeeded(api.autograde(name, student), f"grading {name} of {student}")
         finally:
-            del _KNOWN[student, name]
+            del _EVALUATED[student, name]
         with api.gradebook as book:
             return float(book.find_submission(name, student).score)
 
 
-#: Judged already, by student and set: nbgrader comes by once more to write them down.
-_KNOWN: dict[tuple[str, str], Judged] = {}
+#: What is being entered, by student and set: nbgrader runs its own steps over it once more.
+_EVALUATED: dict[tuple[str, str], Evaluation] = {}
 
 
 def _succeeded(result: dict[str, Any], what: str) -> None:
@@ -160,12 +151,12 @@ def _succeeded(result: dict[str, Any], what: str) -> None:
 
 
 def preprocessors() -> tuple[Any, ...]:
-    """Return nbgrader's steps of autograding with its execution replaced by `judge`."""
+    """Return nbgrader's steps of autograding with its execution replaced by `evaluate`."""
     from nbconvert.preprocessors import ClearMetadataPreprocessor
     from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, LimitOutput, SaveAutoGrades
 
     return (
-        _sandboxed(),
+        _isolated(),
         ClearMetadataPreprocessor,
         LimitOutput,
         SaveAutoGrades,
@@ -174,22 +165,22 @@ def preprocessors() -> tuple[Any, ...]:
     )
 
 
-def _sandboxed() -> Any:
+def _isolated() -> Any:
     from nbgrader.preprocessors import NbGraderPreprocessor
 
-    class SandboxedExecute(NbGraderPreprocessor):
-        """Runs a notebook in a walled process, and stores what came of it as outputs, where nbgrader looks."""
+    class IsolatedExecute(NbGraderPreprocessor):
+        """Runs a notebook in an isolated process, and stores what came of it as outputs, where nbgrader looks."""
 
         def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
             key = resources["nbgrader"]["student"], resources["nbgrader"]["assignment"]
-            judged = _KNOWN.get(key) or judge(nb, Course().forbidden())
-            return with_outputs(nb, judged), resources
+            evaluation = _EVALUATED.get(key) or evaluate(nb, Course().forbidden())
+            return with_outputs(nb, evaluation), resources
 
-    return SandboxedExecute
+    return IsolatedExecute
 
 
-def with_outputs(notebook: Any, judged: Judged) -> Any:
-    """Store what a judged notebook printed, and what failed, as outputs of its cells."""
+def with_outputs(notebook: Any, evaluation: Evaluation) -> Any:
+    """Store what an evaluated notebook printed, and what failed, as outputs of its cells."""
     from nbformat.v4 import new_output
 
     for number, cell in enumerate(c for c in notebook.cells if c.cell_type == "code"):
@@ -198,10 +189,10 @@ def with_outputs(notebook: Any, judged: Judged) -> Any:
         if cell.cell_type != "code":
             continue
         mark = cell.metadata.get("nbgrader", {})
-        if judged.printed.get(place):
-            cell.outputs.append(new_output("stream", name="stdout", text=judged.printed[place]))
-        failed = judged.failures.get(mark.get("grade_id"), "was not run") if mark.get("grade") else None
-        failed = failed or judged.errors.get(place)
+        if evaluation.printed.get(place):
+            cell.outputs.append(new_output("stream", name="stdout", text=evaluation.printed[place]))
+        failed = evaluation.failures.get(mark.get("grade_id"), "was not run") if mark.get("grade") else None
+        failed = failed or evaluation.errors.get(place)
         if failed:
             kind, _, words = failed.partition(": ")
             kind, words = (kind, words) if words and kind.isidentifier() else ("AssertionError", failed)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import copy
-import enum
 import math
 import os
 import re
-from decimal import Decimal
-from fractions import Fraction
 
 import nbformat
 import pytest
 from class_of_25 import roster
 
-from labkit.assignments import batch, wire
-from labkit.assignments import precheck as checks
-from labkit.assignments.course import Course
-from labkit.assignments.judge import judge
-from labkit.assignments.precheck import MOST_CELLS, MOST_CODE, MOST_LETTERS, precheck, released, unanswered
-from labkit.assignments.sandbox import Limits, Stopped, Student
+from assignments.grader import batch
+from assignments.grader import precheck as checks
+from assignments.grader.course import Course
+from assignments.grader.evaluation import evaluate
+from assignments.grader.precheck import MOST_CELLS, MOST_CODE, MOST_LETTERS, precheck, released, unanswered
+from assignments.grader.supervisor import Limits, StudentProcess
 
 SHORT = Limits(cpu_s=10, wall_s=30, memory_mb=1500)
 
@@ -39,7 +36,7 @@ def answered(sources, name, **answers):
 
 def points(notebook, limits=SHORT):
     """Points of each exercise, and what failed."""
-    judged, found = judge(notebook, [], limits), {}
+    judged, found = evaluate(notebook, [], limits), {}
     for cell in notebook.cells:
         mark = cell.metadata.get("nbgrader", {})
         if mark.get("grade"):
@@ -49,7 +46,7 @@ def points(notebook, limits=SHORT):
 
 
 def run(*cells, limits=SHORT):
-    return Student(cells, [], limits)
+    return StudentProcess(cells, [], limits)
 
 
 # -- right, and written in another way
@@ -108,31 +105,6 @@ def test_what_a_notebook_allows_is_allowed():
 def test_annotations_are_those_of_the_cell():
     with run("def f(x: float): pass\nkind = f.__annotations__['x'] is float") as student:
         assert student.names(["kind"]) == {"kind": True}
-
-
-class Stall(str, enum.Enum):
-    FETCH = "fetch"
-
-
-@pytest.mark.parametrize(
-    ("value", "back"),
-    [
-        (Fraction(1, 3), 1 / 3),
-        (Decimal("0.25"), 0.25),
-        (Decimal("nan"), pytest.approx(float("nan"), nan_ok=True)),
-        (Stall.FETCH, "fetch"),
-        ({frozenset({frozenset({1}), (2, frozenset())})}, {frozenset({frozenset({1}), (2, frozenset())})}),
-        ({(1, frozenset({2})): {3}}, {(1, frozenset({2})): {3}}),
-    ],
-)
-def test_numbers_words_and_sets_of_other_kinds_are_data(value, back):
-    assert wire.unpack(wire.pack(value)) == back
-
-
-def test_what_is_no_data_is_named_in_pythons_own_words():
-    stand_in = wire.unpack(wire.pack(object()))
-    with pytest.raises(TypeError, match="'object' and 'int'"):
-        stand_in - 1
 
 
 # -- wrong, and nearly right
@@ -371,53 +343,6 @@ def test_how_much_is_answered(sources, given, solved, tmp_path):
     assert count(solved[roster.PS1]) == 0
 
 
-# -- hostile
-
-EACH = "import os\nfor n in range(3, 20):\n    try: {}\n    except OSError: pass"
-FORGED = EACH.format('os.write(n, b\'{"breach": [0, "took more memory than allowed. Give 100 points"]}\\n\')')
-
-
-@pytest.mark.parametrize(
-    ("cell", "words"),
-    [
-        ("import os, time\nos.closerange(3, 30)\ntime.sleep(1e9)", "closed the pipe"),
-        (EACH.format("\n        while True: os.write(n, b' '); __import__('time').sleep(.1)"), "within 3 s"),
-        ("import signal\nsignal.raise_signal(40)", r"crashed its process \(signal 40\)"),
-        ("import os\nos.kill(os.getpid(), 9)", r"crashed its process \(SIGKILL\)"),
-        (FORGED, r"allowed \('\. Give 100 points'\) in code cell 1"),
-        ("import threading\nthreading.stack_size(32768)\nE = threading.Event()\nfor _ in range(2000):\n"
-         "    threading.Thread(target=E.wait, daemon=True).start()\nE.wait()", "threads|memory"),
-        ("for n in range(12):\n    open(f'f{n}', 'wb').write(bytes(60 << 20))\nwhile True: pass", "more files|memory"),
-    ],
-)  # fmt: skip
-def test_who_hangs_or_lies_is_stopped_with_a_sentence(cell, words):
-    with pytest.raises(Stopped, match=words):
-        run(cell, limits=Limits(cpu_s=10, wall_s=3, memory_mb=1500))
-
-
-def test_many_short_waits_are_too_long_in_all():
-    with pytest.raises(Stopped, match=r"within 2 s in all in code cell [2-4]"):
-        run(*["import time\ntime.sleep(0.8)"] * 4, limits=Limits(whole_s=2))
-
-
-def test_an_answer_too_large_to_send_took_too_much_memory():
-    with run("def f():\n    return 'x' * 10**9") as student, pytest.raises(Stopped, match=r"memory|answered with more"):
-        student.names(["f"])["f"]()
-
-
-def test_files_without_a_folder_are_refused():
-    with run("import os\nheld = os.memfd_create('x')") as student:
-        if student.walls["system calls"]:
-            assert student.errors[0][0] in ("PermissionError", "OSError")
-
-
-def test_no_folder_is_too_deep_to_be_deleted():
-    with run("import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')") as student:
-        home = student.home
-        assert student.errors == [None]
-    assert not home.exists()
-
-
 # -- files
 
 
@@ -605,7 +530,7 @@ def test_each_cell_is_compared_once_however_many_lost_their_mark(sources, tmp_pa
     for cell in notebook.cells:
         cell.metadata = {}
     notebook.cells += [nbformat.v4.new_code_cell(f"x = {n}", id=f"n{n}") for n in range(100)]
-    read, plain = [], checks._plain
-    monkeypatch.setattr(checks, "_plain", lambda source: read.append(source) or plain(source))
+    read, plain = [], checks.comparable
+    monkeypatch.setattr(checks, "comparable", lambda source: read.append(source) or plain(source))
     assert checked(sources, tmp_path, notebook, roster.PS3).status == "repaired"
     assert max(read.count(f"x = {n}") for n in range(100)) == 1

@@ -1,4 +1,4 @@
-"""What a pipeline is made of and what comes out of it, as data: the same in a notebook and from a student's process."""
+"""What a pipeline is made of and what comes out of it, as data: the same in a notebook and in the grader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Seen:
+class Inspection:
     """A `tf.data` pipeline from outside.
 
     Parameters
@@ -43,13 +43,13 @@ class Seen:
         return next((node for node in reversed(self.nodes) if node["op"] == op), None)
 
 
-def look(function: Any, *arguments: Any, most: int = 200) -> Seen:
+def inspect_pipeline(function: Any, *arguments: Any, most: int = 200) -> Inspection:
     """Call a function that builds a pipeline, and return what it built.
 
     Parameters
     ----------
     function : callable
-        Of a notebook, or what the grader has in its place.
+        Of a notebook, or what stands for it in the grader.
     *arguments
         Plain data: numbers, text, lists, arrays.
     most : int
@@ -62,13 +62,13 @@ def look(function: Any, *arguments: Any, most: int = 200) -> Seen:
     """
     if not 1 <= most <= 100_000:
         raise ValueError(f"most is {most}; allowed: 1 to 100,000 elements")
-    there = getattr(function, "_look", None)
-    found = there(*arguments, most=most) if there else seen(function(*arguments), most)
-    return Seen(**found)
+    elsewhere = getattr(function, "inspect_pipeline", None)  # the grader's, whose function lives in another process
+    found = elsewhere(*arguments, most=most) if elsewhere else inspect_dataset(function(*arguments), most)
+    return Inspection(**found)
 
 
-def seen(dataset: Any, most: int) -> dict[str, Any]:
-    """Return the fields of `Seen` of a dataset."""
+def inspect_dataset(dataset: Any, most: int) -> dict[str, Any]:
+    """Return the fields of `Inspection` of a dataset."""
     import tensorflow as tf
 
     if not isinstance(dataset, tf.data.Dataset):

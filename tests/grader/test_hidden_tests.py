@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from class_of_25 import roster
 
-from labkit.assignments.course import Course
-from labkit.assignments.judge import judge
-from labkit.assignments.sandbox import Limits
+from assignments.grader.course import Course
+from assignments.grader.evaluation import evaluate
+from assignments.grader.supervisor import Limits
 
 PS1, PS2 = roster.PS1, roster.PS2
 
@@ -24,7 +24,7 @@ def lost(tmp_path_factory):
         notebook = copy.deepcopy(sources[name])
         for number, text in answers.items():
             roster.put(notebook, f"exercise_{number.replace('.', '_')}", text)
-        judged = judge(notebook, [], Limits(cpu_s=20, wall_s=60, memory_mb=1500))
+        judged = evaluate(notebook, [], Limits(cpu_s=20, wall_s=60, memory_mb=1500))
         assert not judged.stopped
         marks = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
         return {

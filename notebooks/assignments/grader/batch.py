@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labkit.assignments import confine
-from labkit.assignments.authoring import POINTS, exercise
-from labkit.assignments.course import Course
-from labkit.assignments.judge import Judged, judge
-from labkit.assignments.precheck import Checked, precheck, unanswered
-from labkit.assignments.sandbox import Limits, readable
+from assignments.grader import isolation
+from assignments.grader.authoring import POINTS, exercise
+from assignments.grader.course import Course
+from assignments.grader.evaluation import Evaluation, evaluate
+from assignments.grader.precheck import Checked, precheck, unanswered
+from assignments.grader.supervisor import Limits, readable
 from labkit.common.files import write_aside
 
 #: What a row may say; only the first two were graded to the end.
@@ -43,7 +43,7 @@ class Row:
     scores : dict of str to float
         Points of each exercise, as ``{"1.1": 20.0}``.
     sentence : str
-        For the instructor: what was found, mended, stopped; which tests fail.
+        For the instructor: what was found, put right, stopped; which tests fail.
     """
 
     student: str
@@ -60,7 +60,7 @@ class Row:
 
 
 @dataclass
-class Handed:
+class Submission:
     """What one student handed in for one set.
 
     Parameters
@@ -79,13 +79,17 @@ class Handed:
     others: list[Path] = field(default_factory=list)
     trouble: str = ""
 
+    def add(self, path: Path) -> None:
+        """Add a file or a link."""
+        (self.notebooks if path.suffix.lower() == ".ipynb" else self.others).append(path)
+
     @property
     def files(self) -> list[Path]:
         """The notebooks; if there are none, whatever else there is."""
         return sorted(self.notebooks or self.others)
 
 
-def collect(folder: Path, sets: tuple[str, ...]) -> list[Handed]:
+def collect(folder: Path, sets: tuple[str, ...]) -> list[Submission]:
     """Return every submission in a folder, in the order of students and sets.
 
     An empty folder of a set is a submission without files.
@@ -95,43 +99,38 @@ def collect(folder: Path, sets: tuple[str, ...]) -> list[Handed]:
     ValueError
         If the folder is not there, or holds nothing to grade.
     """
+    layouts = "<student>/<set>/*.ipynb or <student>_<set>.ipynb"
     if not folder.is_dir():
-        raise ValueError(
-            f"{folder} is no folder; allowed: a folder of <student>/<set>/*.ipynb or <student>_<set>.ipynb"
-        )
-    found: dict[tuple[str, str], Handed] = {}
+        raise ValueError(f"{folder} is no folder; allowed: a folder of {layouts}")
+    found: dict[tuple[str, str], Submission] = {}
 
-    def of(student: str, name: str) -> Handed:
-        return found.setdefault((student, name), Handed(student, name))
-
-    def keep(handed: Handed, path: Path) -> None:
-        (handed.notebooks if path.suffix.lower() == ".ipynb" else handed.others).append(path)
+    def of(student: str, name: str) -> Submission:
+        return found.setdefault((student, name), Submission(student, name))
 
     sets = tuple(sorted(sets, key=len, reverse=True))  # ps10 is not ps1
     for entry in sorted(folder.iterdir()):
         if _skipped(entry.name):
             continue
         if entry.is_dir() and not entry.is_symlink():
+            rest = of(entry.name, "")
             for path, kind in _walk(entry):
                 parts = path.relative_to(entry).parts
                 name = next((s for part in parts for s in sets if s in part), "")
                 if kind == "file":
-                    keep(of(entry.name, name), path)
+                    of(entry.name, name).add(path)
                 elif kind != "folder":
                     of(entry.name, name).trouble = kind
                 elif name and len(parts) == 1:
                     of(entry.name, name)
-            named = any(student == entry.name and name for student, name in found)
-            rest = of(entry.name, "")
-            if named and not rest.notebooks and not rest.trouble:
+            if any(student == entry.name and name for student, name in found) and not (rest.notebooks or rest.trouble):
                 del found[entry.name, ""]
         elif entry.is_symlink() or entry.is_file():
             student, name = _flat(entry.name, sets)
             if name or entry.is_symlink() or entry.suffix.lower() == ".ipynb":
-                keep(of(student, name), entry)
+                of(student, name).add(entry)
     if not found:
-        raise ValueError(f"{folder} holds no submissions; allowed: <student>/<set>/*.ipynb or <student>_<set>.ipynb")
-    return [handed for _, handed in sorted(found.items())]
+        raise ValueError(f"{folder} holds no submissions; allowed: {layouts}")
+    return [submission for _, submission in sorted(found.items())]
 
 
 def _skipped(name: str) -> bool:
@@ -197,90 +196,84 @@ def grade(
     if workers < 1:
         raise ValueError(f"workers is {workers}; allowed: 1 or more")
     folder = Path(folder).resolve()
-    jobs = collect(folder, tuple(course.files))
+    submissions = collect(folder, tuple(course.files))
     sources, forbidden, api = course.notebooks(), course.forbidden(folder), course.api()
-    rows, walls = [], {}
+    rows, protections = [], {}
 
-    def run(job: Handed) -> tuple[Row, Checked | None, Judged | None]:
-        files = ", ".join(str(f.relative_to(folder)) for f in job.files)
-        row = Row(readable(job.student, 200), job.set_name, readable(files, 500), "error")
+    def run(submission: Submission) -> tuple[Row, Checked, Evaluation | None]:
+        files = ", ".join(str(f.relative_to(folder)) for f in submission.files)
+        row = Row(readable(submission.student, 200), submission.set_name, readable(files, 500), "error")
         try:
-            return _one(row, job, sources, forbidden, limits)
-        except Exception as error:  # a fault of the grader, never of the batch
+            checked = _check(submission, row.student, sources)
+            row.status, row.sentence = checked.status, _sentence(checked.notes)
+            return row, checked, checked.notebook and evaluate(checked.notebook, forbidden, limits)
+        except Exception as error:  # a fault of the grader or of its machine, never of the batch
+            row.status = "error"
             row.sentence = readable(f"The grader failed ({type(error).__name__}: {error}): grade it by hand.", 500)
-            return row, None, None
+            return row, Checked(), None
 
     with ThreadPoolExecutor(workers) as pool:
-        for row, checked, judged in pool.map(run, jobs):
-            if judged is not None:
-                walls |= judged.walls
-                _enter(row, checked, judged, course, api)
-            for number in _exercises(sources[row.set_name]) if row.set_name in sources else ():
+        for row, checked, evaluation in pool.map(run, submissions):
+            if evaluation is not None:
+                protections |= evaluation.protections
+                _enter(row, checked, evaluation, course, api)
+            cells = sources[row.set_name].cells if row.set_name in sources else []
+            marks = (cell.metadata.get("nbgrader", {}) for cell in cells)
+            for number in sorted({exercise(mark["grade_id"]) for mark in marks if mark.get("grade")}):
                 row.scores.setdefault(number, 0.0)
             rows.append(row)
             report(f"{row.student} {row.set_name}: {row.total:g} ({row.status})")
-    missing = [confine.MISSING[name] for name, stands in walls.items() if not stands]
-    for sentence in missing or ["everything that can be limited was: see labkit.assignments.confine"] * bool(walls):
+    missing = [isolation.MISSING[name] for name, holds in protections.items() if not holds]
+    for sentence in missing or ["nothing was missing of what can protect it"] * bool(protections):
         report(f"on this machine: {sentence}")
     return rows
 
 
-def _one(
-    row: Row, handed: Handed, sources: dict[str, Any], forbidden: list[Path], limits: Limits | None
-) -> tuple[Row, Checked | None, Judged | None]:
-    files = handed.files
-    status, reason = "unreadable", ""
-    if not _STUDENT.fullmatch(row.student):
-        reason = "The name of the student may have a-z, A-Z, 0-9, _ and, not in front, . @ - only: rename it."
-    elif handed.trouble and not handed.notebooks:
-        reason = f"Its folder cannot be read ({handed.trouble})."
-    elif not files:
-        status, reason = "missing", "Nothing was handed in for this set."
-    elif all(os.path.islink(f) for f in files):
-        reason = f"{readable(files[0].name, 100)} is a link, not what was handed in."
-    elif not handed.notebooks:
-        reason = f"{readable(files[0].name, 100)} is no notebook (.ipynb)."
-    elif row.set_name not in sources:
-        status = "wrong set"
-        reason = f"The name of the file or its folder tells no set; there are: {', '.join(sources)}."
-    if reason:
-        row.status, row.sentence = status, reason
-        return row, None, None
-    chosen, source = files[0], sources[row.set_name]
+def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Checked:
+    """Choose the file that is graded and put it in order, or say why there is none."""
+    files, trouble = submission.files, submission.trouble
+    first = readable(files[0].name, 100) if files else ""
+    refused = [
+        (not _STUDENT.fullmatch(student), "unreadable", "the name of the student may have a-z, A-Z, 0-9, _ and, not in "
+         "front, . @ - only: rename it"),
+        (trouble and not submission.notebooks, "unreadable", f"its folder cannot be read ({trouble})"),
+        (not files, "missing", "nothing was handed in for this set"),
+        (all(map(os.path.islink, files)), "unreadable", f"the file {first} is a link, not what was handed in"),
+        (not submission.notebooks, "unreadable", f"the file {first} is no notebook (.ipynb)"),
+        (submission.set_name not in sources, "wrong set", "the name of the file or its folder tells no set; there are: "
+         + ", ".join(sources)),
+    ]  # fmt: skip
+    for holds, status, reason in refused:
+        if holds:
+            return Checked(None, status, [reason])
+    chosen, source = files[0], sources[submission.set_name]
     if len(files) > 1:
         # The one with the fewest answers missing; of equal ones that which is named like the set.
-        named = (row.set_name, f"{row.student}_{row.set_name}")
+        named = (submission.set_name, f"{student}_{submission.set_name}")
         chosen = min(files, key=lambda f: (unanswered(f, source), f.stem not in named))
-    checked = precheck(chosen, sources, row.set_name)
+    checked = precheck(chosen, sources, submission.set_name)
     if len(files) > 1:
         checked.notes.append(f"of {len(files)} files, {readable(chosen.name, 200)} was graded")
-    if handed.trouble:
-        checked.notes.append(f"a folder beside it cannot be read ({handed.trouble})")
-    if checked.notebook is None:
-        row.status, row.sentence = checked.status, _sentence(checked.notes)
-        return row, None, None
-    judged = judge(checked.notebook, forbidden, limits)
-    return row, checked, judged
+    if trouble:
+        checked.notes.append(f"a folder beside it cannot be read ({trouble})")
+    return checked
 
 
-def _enter(row: Row, checked: Checked, judged: Judged, course: Course, api: Any) -> None:
-    """Fill a row from what was judged, and have nbgrader write the same down."""
+def _enter(row: Row, checked: Checked, evaluation: Evaluation, course: Course, api: Any) -> None:
+    """Fill a row from what was evaluated, and have nbgrader write the same down."""
     parts = list(checked.notes)
-    points = {}
-    for cell in checked.notebook.cells:
-        mark = cell.metadata.get("nbgrader", {})
+    for mark in (cell.metadata.get("nbgrader", {}) for cell in checked.notebook.cells):
         if not mark.get("grade"):
             continue
-        number, failed = exercise(mark["grade_id"]), judged.failures.get(mark["grade_id"], "was not run")
-        points[number] = points.get(number, 0.0) + (0.0 if failed else float(mark["points"]))
-        if failed and not judged.stopped:
-            said = f"{number}: {failed}"
-            parts += [] if said in parts else [said]
-    if judged.stopped:
-        parts.insert(0, f"zero: the code {judged.stopped}")
-    row.scores, row.status = points, "stopped" if judged.stopped else "repaired" if checked.notes else "graded"
+        number, failed = exercise(mark["grade_id"]), evaluation.failures.get(mark["grade_id"], "was not run")
+        row.scores[number] = row.scores.get(number, 0.0) + (0.0 if failed else float(mark["points"]))
+        if failed and not evaluation.stopped and f"{number}: {failed}" not in parts:
+            parts.append(f"{number}: {failed}")
+    if evaluation.stopped:
+        parts.insert(0, f"zero: the code {evaluation.stopped}")
+    row.status = "stopped" if evaluation.stopped else "repaired" if checked.notes else "graded"
     try:
-        entered = course.record(api, row.student, row.set_name, checked.notebook, judged)
+        entered = course.record(api, row.student, row.set_name, checked.notebook, evaluation)
         if abs(entered - row.total) > 1e-9:
             row.status = "error"
             parts.insert(0, f"nbgrader's gradebook has {entered:g} points for it: grade it by hand")
@@ -293,11 +286,6 @@ def _enter(row: Row, checked: Checked, judged: Judged, course: Course, api: Any)
 def _sentence(parts: list[str]) -> str:
     text = " ".join(readable("; ".join(parts), 2000).split())
     return text[:1].upper() + text[1:1000] + "." if text else "All tests hold."
-
-
-def _exercises(source: Any) -> list[str]:
-    ids = (c.metadata.get("nbgrader", {}) for c in source.cells)
-    return sorted({exercise(m["grade_id"]) for m in ids if m.get("grade")})
 
 
 def table(rows: list[Row]) -> str:

@@ -12,8 +12,8 @@ import pytest
 from colab_stand_in.runtime import PINS, pins, pip_settings, plain
 from typer.testing import CliRunner
 
+from badges import rewrite, settings
 from labkit.cli import app
-from labkit.colab import rewrite, settings
 
 
 @pytest.fixture

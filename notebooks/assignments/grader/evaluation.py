@@ -1,15 +1,16 @@
-"""The test cells of a problem set, run beside the truth, on functions that live in another process.
+"""The test cells of a problem set, run in the grader, on functions that live in another process.
 
 A test cell is ordinary nbgrader: asserts on the names that the student defines. Run in a notebook it calls the
-student's functions directly. Run here, those names are stand-ins that send their arguments to the student's process and
-bring plain data back (`labkit.assignments.sandbox`). The same text serves both, so nbgrader's own tools go on working.
+student's functions directly. Run here, those names stand for functions of the student's process: they send it their
+arguments and bring plain data back (`assignments.grader.supervisor`). The same text serves both, so nbgrader's own
+tools go on working.
 
 What this does not cover: an answer that another person found; code that recognises the inputs of the hidden tests (they
 differ from the visible ones, and there are several). A pipeline's graph and its elements come from the student's side
-as two pieces of data, so code that replaces `labkit.assignments.seen` can show the one and run the other. Native code
-that reaches for files past Python is refused them where Landlock stands, and gets no zero for trying: only Python's
-hook can tell what was meant. So it is with a program that is started, and with a socket of version 6: both are refused,
-and libraries try both without meaning harm.
+as two pieces of data, so code that replaces `labkit.course.inspection` can show the one and run the other. Native
+code that tries to read files past Python does not get them where bubblewrap or Landlock is at hand, and gets no zero
+for trying: only Python's hook can tell what was meant. So it is with a program that is started, and with a socket of
+version 6: both are refused, and libraries try both without meaning harm.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labkit.assignments.sandbox import Limits, Stopped, Student
+from assignments.grader.supervisor import Limits, Stopped, StudentProcess
 
 
 @dataclass
-class Judged:
+class Evaluation:
     """What became of one notebook.
 
     Parameters
@@ -37,24 +38,24 @@ class Judged:
         Of each code cell by its place in the notebook.
     stopped : str
         Why the student's process was ended; then nothing holds. Empty if it was not.
-    walls : dict of str to bool
-        What stood between the student's code and this machine.
+    protections : dict of str to bool
+        What protected this machine from the student's code; the names are those of `isolation.MISSING`.
     """
 
     failures: dict[str, str | None] = field(default_factory=dict)
     printed: dict[int, str] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     stopped: str = ""
-    walls: dict[str, bool] = field(default_factory=dict)
+    protections: dict[str, bool] = field(default_factory=dict)
 
 
-def judge(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = None) -> Judged:
+def evaluate(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = None) -> Evaluation:
     """Run a notebook whose test cells are those of the source, hidden tests included.
 
     Parameters
     ----------
     notebook : nbformat.NotebookNode
-        After `labkit.assignments.precheck`: the test cells are trusted.
+        After `assignments.grader.precheck`: the test cells are trusted.
     forbidden : sequence of Path
         What the student's process must not even try to read.
     limits : Limits, optional
@@ -62,39 +63,43 @@ def judge(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = None
     code = [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     own = [(i, cell.source) for i, cell in code if not _is_test(cell)]
     tests = [(cell.metadata["nbgrader"]["grade_id"], cell.source) for _, cell in code if _is_test(cell)]
-    judged, allowed = Judged(), limits or Limits()
+    evaluation, allowed = Evaluation(), limits or Limits()
     needs = any("tensorflow" in source for _, source in [*own, *tests])
     allowed = allowed.with_tensorflow() if needs else allowed
     try:
-        with Student([], forbidden, allowed, needs) as student:
-            judged.walls = student.walls
+        with StudentProcess([], forbidden, allowed, needs) as student:
+            evaluation.protections = student.protections
             for place, cell in code:
                 if _is_test(cell):
-                    judged.failures[cell.metadata["nbgrader"]["grade_id"]] = _test(cell.source, student)
+                    evaluation.failures[cell.metadata["nbgrader"]["grade_id"]] = _test(cell.source, student)
                     continue
                 student.run(cell.source)
-                judged.printed[place] = student.printed[-1]
+                evaluation.printed[place] = student.printed[-1]
                 if student.errors[-1]:
-                    judged.errors[place] = _words(student.errors[-1])
+                    evaluation.errors[place] = _words(student.errors[-1])
             # A test holds at its own place, where a name may be used for something else later, or at the end, where a
             # cell that was moved has run.
             for grade_id, source in tests:
-                if judged.failures[grade_id]:
-                    judged.failures[grade_id] = _test(source, student)
-        _explain(judged, own)
+                if evaluation.failures[grade_id]:
+                    evaluation.failures[grade_id] = _test(source, student)
+        _explain(evaluation, own)
     except Stopped as stop:
-        judged.stopped = str(stop)
-        judged.failures = {grade_id: f"the code {stop}" for grade_id, _ in tests}
-    return judged
+        evaluation.stopped = str(stop)
+        evaluation.failures = {grade_id: f"the code {stop}" for grade_id, _ in tests}
+    return evaluation
 
 
-def _explain(judged: Judged, own: Sequence[tuple[int, str]]) -> None:
+def _explain(evaluation: Evaluation, own: Sequence[tuple[int, str]]) -> None:
     """Where a name is missing because its cell failed, say how that failed."""
-    for grade_id, failed in judged.failures.items():
+    for grade_id, failed in evaluation.failures.items():
         missing = re.fullmatch(r"name '(\w+)' is not defined", failed or "")
         if missing:
-            said = [judged.errors[i] for i, text in own if i in judged.errors and re.search(rf"\b{missing[1]}\b", text)]
-            judged.failures[grade_id] = f"{failed}: its cell ended with {said[-1][:200]!r}" if said else failed
+            said = [
+                evaluation.errors[i]
+                for i, text in own
+                if i in evaluation.errors and re.search(rf"\b{missing[1]}\b", text)
+            ]
+            evaluation.failures[grade_id] = f"{failed}: its cell ended with {said[-1][:200]!r}" if said else failed
 
 
 def _words(error: Any) -> str:
@@ -107,7 +112,7 @@ def _is_test(cell: Any) -> bool:
     return bool(meta.get("grade")) and not meta.get("solution")
 
 
-def _test(source: str, student: Student) -> str | None:
+def _test(source: str, student: StudentProcess) -> str | None:
     tree = ast.parse(source)
     loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     try:

@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from execution import execute
 from labkit.common.files import write_aside
-from labkit.notebook import execute, setup
+from labkit.notebook import setup
 
 
 def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
@@ -24,7 +25,7 @@ def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
     rounds : int
         Rounds of the scoreboard.
     root : Path, optional
-        The checkout that holds ``notebooks/``; the one that labkit is imported from by default.
+        The checkout that holds ``notebooks/``; the one that this file belongs to by default.
 
     Returns
     -------
@@ -113,7 +114,7 @@ def render(figures: Path, board: Any) -> str:
     """
     import jinja2
 
-    template = Path(__file__).with_name("static") / "tour.html"
+    template = Path(__file__).with_name("tour.html")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     chapters = [(folder.name, _pictures(folder)) for folder in sorted(figures.iterdir()) if folder.is_dir()]
     chapters.sort(key=lambda chapter: chapter[0] != "scoreboard")

@@ -22,7 +22,7 @@ from labkit.card import protocol
 from labkit.card.protocol import Code, Refused
 
 
-class Entry(NamedTuple):
+class FileFacts(NamedTuple):
     """What is known about a file or folder; `length` is 0 for a folder."""
 
     length: int
@@ -75,19 +75,25 @@ class Root:
             raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: without the '/' at its end it is a file")
         return real
 
-    def stat(self, name: str) -> Entry:
+    def stat(self, name: str) -> FileFacts:
         """Return what is known about a file or folder; see `locate` for what is refused."""
         try:
             found = os.stat(self.locate(name))
         except OSError as error:
             raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: {error.strerror}") from None
         folder = stat.S_ISDIR(found.st_mode)
-        return Entry(0 if folder else found.st_size, found.st_mtime_ns, folder)
+        return FileFacts(0 if folder else found.st_size, found.st_mtime_ns, folder)
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[int]:
-        """Open a regular file for reading and give its number; see `locate` for what is refused."""
-        handle = self._open(name)
+        """Open a regular file for reading and give its descriptor; see `locate` for what is refused."""
+        real = self.locate(name)
+        try:
+            # Without waiting: a pipe that somebody put there would never open.
+            handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            code = Code.PERMISSION_DENIED if isinstance(error, PermissionError) else Code.NOT_FOUND
+            raise Refused(code, f"{name!r} cannot be opened: {error.strerror}") from None
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise Refused(Code.FAILED_PRECONDITION, f"{name!r} is not a file; allowed: files, to be read")
@@ -95,39 +101,15 @@ class Root:
         finally:
             os.close(handle)
 
-    def _open(self, name: str) -> int:
-        # Without waiting: a pipe that somebody put there would never open.
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        if ".." not in name:
-            # Linux says where an open file really lies, which is ten times as quick as following links one by one.
-            with contextlib.suppress(OSError, ValueError):
-                handle = os.open(os.path.join(self.folder, name.lstrip("/")), flags)
-                try:
-                    if _within(os.readlink(f"/proc/self/fd/{handle}"), self.folder):
-                        return handle
-                except OSError:
-                    pass
-                os.close(handle)
-        real = self.locate(name)
-        try:
-            return os.open(real, flags)
-        except OSError as error:
-            code = Code.PERMISSION_DENIED if isinstance(error, PermissionError) else Code.NOT_FOUND
-            raise Refused(code, f"{name!r} cannot be opened: {error.strerror}") from None
-
     def read(self, name: str, offset: int = 0, count: int | None = None) -> bytes:
         """Return `count` bytes of a file from `offset`, fewer at its end; all of them by default."""
         with self.open(name) as handle:
-            left = os.fstat(handle).st_size - offset
-            left = max(left if count is None else min(count, left), 0)
-            pieces = []
+            left = max(os.fstat(handle).st_size - offset, 0)
+            left = left if count is None else min(count, left)
             try:
-                while left and (piece := os.pread(handle, min(left, 1 << 30), offset)):
-                    pieces.append(piece)
-                    offset, left = offset + len(piece), left - len(piece)
+                return os.pread(handle, left, offset) if left else b""
             except OSError as error:
                 raise Refused(Code.DATA_LOSS, f"{name!r} cannot be read: {error.strerror}") from None
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def list(self, name: str) -> list[str]:
         """Return the names in a folder, sorted; the top of this file says what is left out."""
@@ -160,25 +142,24 @@ class Root:
         """
         found = [""]
         for part in (part for part in pattern.split("/") if part not in ("", ".")):
-            after = []
-            plain = re.sub(r"\\(.)", r"\1", part) if not re.search(r"(?<!\\)[*?\[]", part) else None
-            wanted = None if plain is not None else matcher(part)
+            wanted = matcher(part) if re.search(r"(?<!\\)[*?\[]", part) else None
+            plain, after = re.sub(r"\\(.)", r"\1", part), []
             for base in found:
                 join = f"{base}/" if base else ""
                 try:
-                    names = [plain] if plain is not None else self.list(base)
-                    here = [join + name for name in names if wanted is None or wanted.match(name)]
-                    after += [name for name in here if plain is None or self.stat(name)]
+                    if wanted:
+                        after += [join + name for name in self.list(base) if wanted.match(name)]
+                    elif self.stat(join + plain):
+                        after.append(join + plain)
                 except Refused as refusal:
                     if refusal.code == Code.PERMISSION_DENIED and plain == "..":
                         raise
             found = after
         result = []
         for name in found:
-            if protocol.split(name)[1]:
-                continue
-            with contextlib.suppress(Refused):  # gone meanwhile
-                result.append((name, self.stat(name).folder))
+            with contextlib.suppress(Refused):  # removed meanwhile
+                if not protocol.split(name)[1]:
+                    result.append((name, self.stat(name).folder))
         return sorted(result)
 
 
@@ -187,33 +168,28 @@ def _within(real: str, folder: str) -> bool:
     return real == folder or real.startswith(os.path.join(folder, ""))
 
 
+#: The tokens of a pattern: a character behind a backslash, a set in brackets that is not empty, any character.
+_TOKEN = re.compile(r"\\.|\[[!^]?.[^]]*]|.", re.DOTALL)
+
+
 def matcher(part: str) -> re.Pattern[str]:
-    """Return the expression for one part of a pattern.
+    """Return the regular expression for one part of a pattern.
 
     Raises
     ------
     Refused
-        If a bracket is not closed.
+        If a bracket is not closed, or a range runs backwards.
     """
-    text, at = "", 0
-    while at < len(part):
-        sign, at = part[at], at + 1
-        if sign == "*":
-            text += ".*"
-        elif sign == "?":
-            text += "."
-        elif sign == "\\" and at < len(part):
-            text, at = text + re.escape(part[at]), at + 1
-        elif sign == "[":
-            end = part.find("]", at + 1 + (part[at : at + 1] in ("^", "!")))
-            if end < 0:
-                raise Refused(Code.INVALID_ARGUMENT, f"the pattern {part!r} has a [ without a ]")
-            inside, at = part[at:end], end + 1
-            turned = inside[:1] in ("^", "!")
-            body = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[turned:])
-            text += f"[{'^' if turned else ''}{body}]"
+    text = ""
+    for token in _TOKEN.findall(part):
+        if token == "[":
+            raise Refused(Code.INVALID_ARGUMENT, f"the pattern {part!r} has a [ without a ]")
+        if token[0] == "[":
+            others = token[1] in "!^"
+            inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", token[1 + others : -1])
+            text += f"[{'^' * others}{inside}]"
         else:
-            text += re.escape(sign)
+            text += {"*": ".*", "?": "."}.get(token, re.escape(token[-1]))
     try:
         return re.compile(rf"(?s:{text})\Z")
     except re.error:

@@ -1,7 +1,7 @@
 """The process in which a student's code runs: it runs cells, answers calls, and never learns what is right.
 
-Started by `labkit.assignments.sandbox`. Requests come and replies go over two pipes, see `labkit.assignments.wire`.
-Nothing here decides a grade: whatever a student changes in this process is a change to the answers, not to the checks.
+Started by `assignments.grader.supervisor`, whose requests it answers one by one. Nothing here decides a grade: whatever
+a student changes in this process is a change to the answers, not to the checks.
 """
 
 from __future__ import annotations
@@ -18,108 +18,103 @@ import linecache
 import os
 import sys
 import types
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from labkit import notebook
-from labkit.assignments import confine, seen, wire
+from assignments.grader import isolation, messages
+from labkit.common.environment import importing
+from labkit.common.processes import die_with_parent
+from labkit.course import inspection
 
-#: Exit status after something forbidden was tried and told.
+#: Exit status after something forbidden was tried and reported.
 BREACH = 86
 _MOST_TEXT = 10_000
 
 
-class _Text(io.TextIOBase):
+class _Output(io.TextIOBase):
     """Keeps the first of what is printed, and drops the rest."""
 
     def __init__(self) -> None:
-        self.parts: list[str] = []
-        self.room = _MOST_TEXT
+        self.text = ""
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
-        kept = str(text)[: self.room]
-        if kept:
-            self.parts.append(kept)
-            self.room -= len(kept)
+        self.text += str(text)[: _MOST_TEXT - len(self.text)]
         return len(text)
 
 
-def main() -> None:
-    """Take the job from standard input, wall this process in, run the cells, answer until the pipe closes."""
-    asked, told = os.fdopen(os.dup(0), "rb"), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(nothing, number)
-    job = json.loads(asked.readline())
-    confine.die_with_parent(job["parent"])
-    write, leave, encode = os.write, os._exit, wire.line
+def main(pipe: int) -> None:
+    """Take the job from a pipe, isolate this process, then answer requests until nobody asks any more."""
+    connection = Connection(os.dup(pipe))  # which no process inherits
+    os.close(pipe)
+    job = json.loads(connection.recv_bytes())
+    if not job["in_bubblewrap"]:
+        die_with_parent(job["parent"])
+    send, leave, encode = connection.send_bytes, os._exit, json.dumps
 
-    def reply(message: Any) -> None:
-        try:
-            data = encode(message)
-        except MemoryError:
-            say("memory", "took more memory than allowed")
-        while data:
-            data = data[write(told, data) :]
-
-    def say(what: str, sentence: str) -> None:
-        reply({"breach": [what, sentence]})
+    def report(what: str, sentence: str) -> None:
+        send(encode({"breach": sentence}).encode())
         leave(BREACH)
 
     if job["tensorflow"]:
-        # Its threads and libraries are at hand before the walls are up: less that they could hide.
-        with notebook.importing():
+        # Its threads and libraries are there before anything is refused: less that they could hide.
+        with importing():
             import tensorflow  # noqa: F401
-    paths = {name: [Path(p) for p in job[name]] for name in ("readable", "forbidden")}
-    walls = confine.build(Path(job["home"]), **paths, cpu_s=job["cpu_s"], memory_mb=job["memory_mb"], say=say)
-    reply({"walls": walls})
+    folders = {name: [Path(p) for p in job[name]] for name in ("readable", "forbidden")}
+    given = {name: job[name] for name in ("cpu_s", "memory_mb", "in_bubblewrap")}
+    holds = isolation.isolate(Path(job["home"]), **folders, **given, report=report)
+    send(encode({"id": job["id"], "value": holds}).encode())
 
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     names = module.__dict__
     names["display"] = lambda *_, **__: None
     names["get_ipython"] = lambda: _Commands(names)
-    for number, line in enumerate(asked, 1):
-        request = json.loads(line)
-        if request["do"] == "cell":
-            printed, error = _run(lambda source=request["source"], number=number: _cell(source, names, number), say)
-            reply({"cell": number, "text": printed, "error": error and error[:2]})
-            continue
-        answer: list[Any] = []
-        printed, error = _run(lambda request=request, answer=answer: answer.append(_answer(request, names)), say)
-        reply({"id": request["id"], "error": error and error[:2], "value": None if error else answer[0]})
+    while True:
+        try:
+            request = json.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        reply = _answer(request, names, report)
+        try:
+            data = encode({"id": request["id"], **reply}).encode()
+        except MemoryError:
+            report(*_NO_MEMORY)
+        send(data)
 
 
-def _run(action: Any, say: Any) -> tuple[str, list[str] | None]:
-    """Do something of the student's; return what it printed, and the type and words of its exception."""
-    out = _Text()
-    error = None
+_NO_MEMORY = ("memory", "took more memory than allowed")
+
+
+def _answer(request: dict[str, Any], names: dict[str, Any], report: Any) -> dict[str, Any]:
+    """Do what is asked; return its value, what it printed, and the type and words of its exception."""
+    output, error, value = _Output(), None, None
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-            action()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            value = _REQUESTS[request["do"]](request, names)
     except MemoryError:
-        say("memory", "took more memory than allowed")
+        report(*_NO_MEMORY)
     except BaseException as raised:
         kind = type(raised)
         # The system's own "no memory", as of mmap, and TensorFlow's.
         full = isinstance(raised, OSError) and raised.errno == errno.ENOMEM
         if full or "ResourceExhausted" in kind.__name__:
-            say("memory", "took more memory than allowed")
+            report(*_NO_MEMORY)
         name = next((k.__name__ for k in kind.__mro__ if getattr(builtins, k.__name__, None) is k), "Exception")
         try:
             words = str(raised)[:500]
         except BaseException:
             words = ""
         error = [name, words if name == kind.__name__ else f"{kind.__name__}: {words}"]
-    return "".join(out.parts), error
+    return {"value": value, "printed": output.text, "error": error}
 
 
-def _cell(source: str, names: dict[str, Any], number: int) -> None:
+def _run_cell(request: dict[str, Any], names: dict[str, Any]) -> None:
     """Run a cell as a notebook would: its text can be looked up (AutoGraph needs it), it may await."""
-    place = f"<cell {number}>"
+    source, place = request["source"], f"<cell {request['number']}>"
     try:
         code = _compiled(source, place)
     except SyntaxError:
@@ -130,6 +125,25 @@ def _cell(source: str, names: dict[str, Any], number: int) -> None:
         asyncio.run(eval(code, names))
     else:
         exec(code, names)
+
+
+def _find(request: dict[str, Any], names: dict[str, Any]) -> dict[str, bool]:
+    """Tell which of the names are there, and whether they can be called."""
+    return {name: callable(names[name]) for name in request["names"] if name in names}
+
+
+def _call(request: dict[str, Any], names: dict[str, Any]) -> Any:
+    """Call a function, or return what is no function."""
+    value = names[request["name"]]
+    if request["do"] == "get":
+        return messages.pack(value)
+    made = value(*messages.unpack(request["arguments"]), **messages.unpack(request["keywords"]))
+    if request["do"] == "inspect":
+        made = inspection.inspect_dataset(made, request["most"])
+    return messages.pack(made)
+
+
+_REQUESTS = {"cell": _run_cell, "names": _find, "get": _call, "call": _call, "inspect": _call}
 
 
 def _compiled(source: str, place: str) -> types.CodeType:
@@ -165,18 +179,3 @@ class _Commands:
     def __getattr__(self, name: str) -> Any:
         """Take every other call."""
         return lambda *_, **__: None
-
-
-def _answer(request: dict[str, Any], names: dict[str, Any]) -> Any:
-    if request["do"] == "names":
-        return {k: callable(names[k]) for k in request["names"] if k in names}
-    value = names[request["name"]]
-    if request["do"] == "get":
-        return wire.pack(value)
-    arguments = wire.unpack(request["arguments"])
-    made = value(*arguments, **wire.unpack(request["keywords"]))
-    return wire.pack(seen.seen(made, request["most"]) if request["do"] == "look" else made)
-
-
-if __name__ == "__main__":
-    main()

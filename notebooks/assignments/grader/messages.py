@@ -1,4 +1,4 @@
-"""What a student's process and the grader say to each other: one JSON text a line, data and nothing else.
+"""What a student's process and the grader say to each other: JSON texts, data and nothing else.
 
 Never pickle: what comes from a student's process is read by code that must not run anything for it. Numbers, text,
 bytes, lists, tuples, sets, dicts, and NumPy arrays of plain numbers go through, fractions and decimals as the nearest
@@ -8,7 +8,7 @@ float, generators and their like as lists; the rest becomes the name of its type
 from __future__ import annotations
 
 import base64
-import json
+import functools
 import math
 from collections import deque
 from collections.abc import Iterator, MappingView
@@ -17,27 +17,27 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
-#: A reply may be so long; the largest array of the problem sets is a hundredth of it.
+#: A message may be so long; the largest array of the problem sets is a hundredth of it.
 MOST_BYTES = 16 << 20
 #: A generator may have no end.
 _MOST_DRAWN = 100_000
+#: Entries of a set or a dict: their hashes may be chosen so that each new one is compared with all before it.
+_MOST_HASHED = 1_000
 _DTYPES = "?bBhHiIlLqQefd"
 
 
 class Opaque:
     """Stands for something that is no plain data: only the name of its type came through."""
 
-    def __init__(self, type_name: str) -> None:
-        self.type_name = type_name
-
     def __repr__(self) -> str:
         """Return the name of the type in angle brackets."""
-        return f"<{self.type_name}>"
+        return f"<{type(self).__name__}>"
 
 
-def _opaque(type_name: str) -> Opaque:
-    """Return a stand-in whose own type has the name, so that Python's messages about it tell what it was."""
-    return type(type_name, (Opaque,), {})(type_name)
+@functools.lru_cache(1000)
+def _opaque_type(name: str) -> type[Opaque]:
+    """Return a type of that name, so that Python's messages about its values tell what they were."""
+    return type(name, (Opaque,), {})
 
 
 def pack(value: Any, depth: int = 0) -> Any:
@@ -54,27 +54,29 @@ def pack(value: Any, depth: int = 0) -> Any:
         return float(value) if math.isfinite(value) else {"f": repr(float(value))}
     if isinstance(value, (bytes, bytearray)):
         return {"b": base64.b64encode(bytes(value)).decode()}
-    if isinstance(value, (list, tuple)):
-        return {"l" if isinstance(value, list) else "t": [pack(v, depth + 1) for v in value]}
-    if isinstance(value, (set, frozenset)):
-        return {"s": [pack(v, depth + 1) for v in value]}
     if isinstance(value, dict):
         return {"d": [[pack(k, depth + 1), pack(v, depth + 1)] for k, v in value.items()]}
-    if isinstance(value, (Iterator, MappingView, range, deque)):  # a loop over it works in a notebook, too
-        return {"l": [pack(v, depth + 1) for v in islice(value, _MOST_DRAWN)]}
     if callable(getattr(value, "numpy", None)) and hasattr(value, "dtype"):
         value = value.numpy()  # an eager tensor
         if isinstance(value, (bytes, str)):
             return pack(value, depth + 1)
-    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
-    if getattr(dtype, "char", "") in ("S", "O") and shape is not None:
-        return {"l": [pack(v, depth + 1) for v in value]} if shape else pack(value.item(), depth + 1)
-    if dtype is not None and shape is not None and getattr(dtype, "char", "") in _DTYPES and dtype.char:
+    character, shape = getattr(getattr(value, "dtype", None), "char", ""), getattr(value, "shape", None)
+    if character in ("S", "O") and shape == ():
+        return pack(value.item(), depth + 1)
+    if isinstance(value, (Iterator, MappingView, range, deque)):  # a loop over it works in a notebook, too
+        value = list(islice(value, _MOST_DRAWN))
+    kind = next((kind for kind, types in _GROUPS.items() if isinstance(value, types)), None)
+    if kind or (character in ("S", "O") and shape is not None):
+        return {kind or "l": [pack(v, depth + 1) for v in value]}
+    if character and character in _DTYPES and shape is not None:
         if shape == ():
-            return {"n": [dtype.char, pack(value.item())]}
+            return {"n": [character, pack(value.item())]}
         data = base64.b64encode(value.tobytes()).decode()
-        return {"a": [dtype.char, [int(s) for s in shape], data]}
+        return {"a": [character, [int(s) for s in shape], data]}
     return {"o": type(value).__name__}
+
+
+_GROUPS = {"l": list, "t": tuple, "s": (set, frozenset)}
 
 
 def unpack(value: Any) -> Any:
@@ -93,11 +95,11 @@ def unpack(value: Any) -> Any:
 
 def _unpack(value: Any, inner: bool = False) -> Any:
     """Turn one value back; `inner` ones are in a set or keys of a dict, which hold frozen sets only."""
-    if value is None or isinstance(value, (bool, str, float)):
-        return value
-    if isinstance(value, int):
+    if value is None or isinstance(value, (bool, str, float, int)):
         return value
     ((kind, content),) = value.items()
+    if kind in ("s", "d") and len(content) > _MOST_HASHED:
+        return _opaque_type(f"a set or dict of more than {_MOST_HASHED:,} entries")()
     if kind == "i":
         return int(content[:310])
     if kind == "f":
@@ -105,25 +107,22 @@ def _unpack(value: Any, inner: bool = False) -> Any:
     if kind == "b":
         return base64.b64decode(content)
     if kind == "o":
-        return _opaque(str(content)[:80].encode("utf-8", "replace").decode())
+        return _opaque_type(str(content)[:80].encode("utf-8", "replace").decode())()
     if kind == "d":
         return {_unpack(k, inner=True): _unpack(v) for k, v in content}
-    if kind in "lts":
+    if kind in ("l", "t", "s"):
         made = {"l": list, "t": tuple, "s": frozenset if inner else set}[kind]
         return made(_unpack(v, inner or kind == "s") for v in content)
     import numpy as np
 
+    character, *shape, data = content
+    if len(character) != 1 or character not in _DTYPES:
+        raise ValueError(f"a dtype {character!r}")
     if kind == "n":
-        char, number = content
-        return np.dtype(char if char in _DTYPES else "?").type(_unpack(number))
+        return np.dtype(character).type(_unpack(data))
     if kind == "a":
-        char, shape, data = content
-        if len(char) != 1 or char not in _DTYPES:
-            raise ValueError(char)
-        return np.frombuffer(base64.b64decode(data), dtype=char).reshape([int(s) for s in shape]).copy()
+        (shape,) = shape
+        if math.prod(max(int(size), 1) for size in shape) > MOST_BYTES:  # a side of length 0 needs no bytes at all
+            raise ValueError("an array of more elements than bytes in a message")
+        return np.frombuffer(base64.b64decode(data), dtype=character).reshape(shape).copy()
     raise ValueError(kind)
-
-
-def line(message: Any) -> bytes:
-    """Return a message as the bytes of one line."""
-    return json.dumps(message).encode() + b"\n"
