@@ -192,13 +192,13 @@ class _Child:
             )
 
     def usable(self) -> bool:
-        """Return True if it is this process' own child, and alive."""
+        """Return True if this process started the child, and the child still runs."""
         return self.owner == os.getpid() and self.process.poll() is None
 
     def run(self, job: dict[str, Any], arrays: list[np.ndarray], limit_s: float, again: bool = False) -> Tried | None:
-        """Have a job done; this returns soon after its deadline, whatever the kernel does.
+        """Do a job in the child; this returns soon after its deadline, even if the kernel never ends.
 
-        None if somebody killed the child, and it is not tried `again`.
+        None if the child was killed from outside, and this is not the second try, `again`.
         """
         self.log.seek(0)
         self.log.truncate()
@@ -254,7 +254,7 @@ def _trace(spans: list[list[Any]], meta: dict[str, Any]) -> Trace:
     return Trace.from_spans(rows, {row.thread: "device" for row in rows}, **meta)
 
 
-#: What a signal means, as far as it tells.
+#: The usual reason for a signal.
 _SIGNALS = {
     "SIGFPE": "it divides a whole number by zero",
     "SIGILL": "it reached a place that the compiler takes for impossible",
