@@ -197,7 +197,6 @@ class Parameter(NamedTuple):
 PARAMETERS = {
     "size": Parameter("[0-9]{1,20}", int, f"a whole number from 1 to {SIZE_LIMIT}", 1, SIZE_LIMIT),
     "dtype": Parameter("|".join(DTYPES), str, " or ".join(DTYPES)),
-    "path": Parameter("exact|planes", str, "exact or planes"),
     "augment": Parameter("[01]", lambda text: text == "1", "0 or 1"),
     "seed": Parameter("[0-9]{1,20}", int, "a whole number from 0 to 2**64 - 1"),
     "feature": Parameter(
