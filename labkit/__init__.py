@@ -33,6 +33,7 @@ _NAMES = {
     "cores": "common.environment",
     "draw": "views.static",
     "measure": "recording.recorder",
+    "plain": "pipelines.options",
     "record": "recording.recorder",
     "setup": "notebook",
     "show": "views.widget",

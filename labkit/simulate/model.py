@@ -9,7 +9,7 @@ import numpy as np
 
 from labkit.simulate.assumptions import assumptions
 from labkit.simulate.costs import STAGES, Costs, Knobs
-from labkit.simulate.spans import simulated
+from labkit.simulate.modelled import simulated
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 

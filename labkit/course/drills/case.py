@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.pipelines import blindfold
+from labkit.pipelines import blindfold, options
 from labkit.sources.storage import Storage
 
 _SOURCE = "assumed: a small object store"
@@ -93,13 +93,7 @@ class Case:
 
     def options(self, threads: int) -> Any:
         """Return options: so many threads for map and read, and nothing that TensorFlow would rewrite or tune."""
-        import tensorflow as tf
-
-        options = tf.data.Options()
-        options.threading.private_threadpool_size = threads
-        options.experimental_optimization.apply_default_optimizations = False
-        options.autotune.enabled = False
-        return options
+        return options.naive(threads)
 
     def truth(self) -> np.ndarray:
         """Return the decoded photos in the order of their labels, uint8, shape (size, height, width, 3)."""

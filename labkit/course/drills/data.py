@@ -140,11 +140,11 @@ def _in_time(dataset: Any, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]
     import tensorflow as tf
     from tensorflow.python.eager import cancellation
 
-    from labkit.course.fairness import patience
+    from labkit.course.fairness import timeouts
 
     iterator = iter(dataset.take(count))
     manager = cancellation.CancellationManager()
-    following = manager.get_cancelable_function(patience.get_next().get_concrete_function(iterator))
+    following = manager.get_cancelable_function(timeouts.get_next().get_concrete_function(iterator))
     clock = threading.Timer(LONGEST_S, manager.start_cancel)
     clock.daemon = True
     clock.start()

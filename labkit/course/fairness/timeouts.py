@@ -1,4 +1,4 @@
-"""The elements of a dataset, awaited for a while: in TensorFlow's own code no alarm of Python is heard."""
+"""The elements of a dataset, each within a timeout: an alarm of Python does not reach TensorFlow's own code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def get_next() -> Any:
     return tf.function(lambda iterator: iterator.get_next(), autograph=False)
 
 
-def pulled(dataset: Any, limit_s: float | None = None) -> list[Any]:
+def pull_with_timeout(dataset: Any, limit_s: float | None = None) -> list[Any]:
     """Return all elements of a finite dataset, as tensors.
 
     Parameters
