@@ -22,15 +22,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from labkit import notebook
+from labkit.common import environment
 from labkit.course import ladder
+from labkit.pipelines import options
 from labkit.recording import accelerators
 from labkit.recording.tfdata import diagnosis
 from labkit.sources import storage
 from labkit.timeline.describe import percent
 from labkit.timeline.timeline import Timeline
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 import planted
 
 
@@ -39,7 +40,7 @@ def stalls(files: Any, rounds: int) -> list[float]:
 
     def build(after: Any) -> Any:
         def pipeline(read: Any) -> Any:
-            return ladder.plain(
+            return options.plain(
                 after(planted.paths(files.small).map(lambda path: ladder.decode(read(path))).batch(planted.BATCH))
             )
 
@@ -69,7 +70,7 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--rounds", type=int, default=5)
     given = words.parse_args()
-    notebook.prepare()
+    environment.prepare()
 
     found: dict[str, list[tuple[str, bool, bool]]] = {plant.name: [] for plant in planted.PLANTS}
     walk_us = []

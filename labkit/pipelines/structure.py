@@ -266,10 +266,12 @@ def _settings(node: Any, named: dict[str, Any]) -> dict[str, int]:
     for place, name in enumerate(names, -len(names)):
         # An argument that is a list takes several inputs, or none: what follows it is counted from the end.
         constant = named.get(_source(node.input[place])) if -place <= len(node.input) else None
-        if constant is not None and constant.op == "Const":
-            value = tf.make_ndarray(constant.attr["value"].tensor)
-            if value.shape == () and value.dtype.kind in "iub":
-                found[name] = int(value)
+        if constant is None or constant.op != "Const":
+            continue
+        tensor = constant.attr["value"].tensor
+        kind = tf.as_dtype(tensor.dtype)
+        if (kind.is_integer or kind.is_bool) and not tensor.tensor_shape.dim:
+            found[name] = int(tf.make_ndarray(tensor))
     return found
 
 

@@ -58,13 +58,11 @@ class Draws:
         if costs.asleep("open"):
             opening, latency = opening + latency, 0 * latency
         transfer = 0.0 if knobs.bandwidth_mb_s is None else np.rint(knobs.image_kb * 1e6 / knobs.bandwidth_mb_s)
-        fetch = [
-            (kind("open"), "open", opening),
-            (SLEEP, "open", latency),
-            (MOVE, "read", transfer * miss),
-            (kind("read"), "read", drawn(costs.read, places(2, images)) * miss),
-        ]
-        self.fetch = _joined([_work(*each) for each in fetch if each[2].any()])
+        reading = drawn(costs.read, places(2, images)) * miss
+        own = _joined([_work(kind(name), name, ns) for name, ns in (("open", opening), ("read", reading)) if ns.any()])
+        added = [(SLEEP, "open", latency), (MOVE, "read", transfer * miss)]
+        opens = sum("open" in work.names for work in own)
+        self.fetch = _joined([*own[:opens], *(_work(*each) for each in added if each[2].any()), *own[opens:]])
         place = places(3, images)
         self.map = _joined([_work(kind(name), name, drawn(cost, place)) for name, cost in costs.operations.items()])
         if knobs.cycle_length == 1:  # the map function opens and reads, too

@@ -83,7 +83,7 @@ class Run:
     ----------
     threads : list of str
         Names; a thread is a number, its place in here.
-    asked, batches : list of (thread, start, end)
+    asked, batches : list of (start, end)
         For each element of a batch: when it was asked for and when it was there. For each batch: when its first
         element was asked for, and when the batch was ready.
     arrived : list of int
@@ -108,8 +108,8 @@ class Run:
         self.works, self.elements, self.joined = works, elements, joined
         self.ordered, self.most, self.made = ordered, most, 0
         self.threads: list[str] = []
-        self.asked: list[tuple[int, float, float]] = []
-        self.batches: list[tuple[int, float, float]] = []
+        self.asked: list[tuple[float, float]] = []
+        self.batches: list[tuple[float, float]] = []
         self.arrived: list[int] = []
         self.taken: list[tuple[list[int], float, float, float, float]] = []
         self._calls: deque[tuple[_ParallelMap, list[Any]]] = deque()
@@ -423,7 +423,7 @@ class _Interleave(_Iterator):
 
 class _Batch(_Iterator):
     def next(self) -> Next:
-        run, clock, thread, elements = self.run, self.run.clock, self.thread, []
+        run, clock, elements = self.run, self.run.clock, []
         begun, size = clock.now, self.step.settings.get("batch_size", 1)
         for _ in range(size):
             asked = clock.now
@@ -431,13 +431,13 @@ class _Batch(_Iterator):
             if element is None:
                 break
             elements.append(element)
-            run.asked.append((thread, asked, clock.now))
+            run.asked.append((asked, clock.now))
         run.arrived += elements
         if not elements or (self.step.settings.get("drop_remainder") and len(elements) < size):
             return None
         batch = run.joined(elements)
-        yield from run.do(self.works, batch, thread)
-        run.batches.append((thread, begun, clock.now))
+        yield from run.do(self.works, batch, self.thread)
+        run.batches.append((begun, clock.now))
         return batch
 
 

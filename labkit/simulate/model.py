@@ -96,7 +96,7 @@ class Model:
     def run(self, steps: int = 20, seed: int = 0, *, warmup: int = 0, **changes: Any) -> Trace:
         """Return the modelled trace of the pipeline with some knobs or costs changed; see `changed`."""
         model = self.changed(**changes)
-        labels = {"accelerator": self.accelerator, "source": self.source}
+        labels = {"name": self.accelerator, "source": self.source}
         return simulated(model.costs, model.knobs, steps, warmup, seed, self.name, labels)
 
     def predict(self, *, steps: int = _STEPS, seed: int = 0, **changes: Any) -> Prediction:

@@ -12,7 +12,7 @@ from labkit.simulate.assumptions import assumptions
 from labkit.simulate.clock import SLEEP
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.draws import Draws
-from labkit.simulate.engine import AHEAD, Run, Work
+from labkit.simulate.engine import AHEAD, IN_CONSUMER, PREFETCH, Run, Work
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
 #: The map operation that stands for tf.data's own work on an image; it is shown as bookkeeping, not as work.
@@ -120,22 +120,16 @@ def simulated(
     table.consumer(run, warmup)
     if knobs.accelerators > 1:
         _accelerators(table, run, draws, warmup)
-    for rows, node, kind in ((run.batches, nodes["batch"], "batch"), (run.asked, nodes["element"], "iterator")):
-        for thread in sorted({row[0] for row in rows}):
-            _, start, end = zip(*(row for row in rows if row[0] == thread), strict=True)
-            table.add(start, end, Thread(run.threads[thread], "pipeline"), f"Iterator::{node}", kind)
+    maker = Thread(PREFETCH if knobs.prefetch else IN_CONSUMER, "pipeline")
+    table.add(*zip(*run.batches, strict=True), maker, f"Iterator::{nodes['batch']}", "batch")
+    table.add(*zip(*run.asked, strict=True), maker, f"Iterator::{nodes['element']}", "iterator")
     table.work(run, draws.per_image)
-    described = f"modelled {labels['accelerator']}: {_step_words(costs, knobs)} (source: {labels['source']})"
+    described = f"modelled {labels['name']}: {_step_words(costs, knobs)} (source: {labels['source']})"
     return table.trace(
         [round(run.taken[warmup][1]), round(run.taken[-1][-1])],
         origin="modelled",
         name=name,
-        accelerator={
-            "name": labels["accelerator"],
-            "kind": "modelled",
-            "source": labels["source"],
-            "describe": described,
-        },
+        accelerator={**labels, "kind": "modelled", "describe": described},
         storage="modelled" if knobs.latency_ms or knobs.bandwidth_mb_s else None,
         batch_size=each,
         steps=steps,

@@ -10,7 +10,7 @@ import labkit
 from labkit import Timeline, simulate
 from labkit.recording import accelerators
 from labkit.simulate import Costs, Knobs, Model
-from labkit.simulate.pipeline import Draws, Pipeline
+from labkit.simulate.draws import Draws
 from labkit.timeline.trace import CATEGORIES
 
 STAGES = {"open": 2, "read": 1, "map": {"decode": 3, "resize": 1}, "batch": 2, "copy": 1, "train": 20}
@@ -120,13 +120,15 @@ def test_a_cache_of_half_the_bytes_halves_the_fetching():
 def test_every_image_is_read_mapped_and_trained_once(costs, knobs, seed):
     steps, each = 5, knobs.batch_size * knobs.accelerators
     draws = Draws(costs, knobs, 40 * each + 200 * knobs.batch_size, 40 * knobs.accelerators + 200, seed)
-    run = Pipeline(knobs, draws, steps).run()
+    run = draws.run(steps)
     assert len(set(run.arrived)) == len(run.arrived) >= steps * each
-    for segment in run.segments:
-        started, ended = np.array(segment.start), np.array(segment.end)
+    for work in draws.per_image:
+        _, image, started, ended = np.array(work.rows).T
         done = ended >= 0
-        assert done[run.arrived].all()
-        assert (ended[done] - started[done] >= np.array(segment.asked)[done] - 1e-3).all()
+        assert len(set(image)) == len(image)
+        assert set(run.arrived) <= set(image[done])
+        asked = [work.cost_ns(int(i)) for i in image[done]]
+        assert (ended[done] - started[done] >= np.array(asked) - 1e-3).all()
     if knobs.deterministic:
         assert run.arrived == list(range(len(run.arrived)))
 
@@ -245,8 +247,7 @@ def test_one_straggler_holds_up_those_in_order_and_not_the_others():
     knobs = Knobs(batch_size=16, cycle_length=8, map_calls=2, prefetch=2)
     ordered, free = (step_ms(costs, knobs.changed(deterministic=d), steps=30) for d in (True, False))
     assert free < 0.8 * ordered
-    draws = Draws(costs, knobs.changed(deterministic=False), 4096, 256, 0)
-    arrived = Pipeline(knobs.changed(deterministic=False), draws, 30).run().arrived
+    arrived = Draws(costs, knobs.changed(deterministic=False), 4096, 256, 0).run(30).arrived
     assert arrived != sorted(arrived)
 
 
@@ -324,8 +325,7 @@ def test_the_cause_of_a_planted_bottleneck_is_named_in_a_modelled_trace(changes,
 def test_settings_of_a_notebook_take_a_few_heap_steps_per_image():
     # Structure instead of seconds: events grow with images, not with spans or threads.
     draws = Draws(Costs(**STAGES), Knobs(), 64, 2, 0)
-    segments = Pipeline(Knobs(), draws, 1).segments
-    assert [segment.names for segment in segments] == [["open", "read"], ["decode", "resize"]]
+    assert [work.names for work in draws.per_image] == [["open", "read"], ["decode", "resize"]]
 
 
 # -- models ----------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ def test_costs_are_shared_out_among_threads_that_shared_the_cores():
 def test_a_recorded_run_predicts_a_parallel_one():
     import tensorflow as tf
 
-    from labkit.course.ladder import plain
+    from labkit import plain
     from labkit.sources import photos, storage
 
     far = storage.Storage("far", 10, math.inf, "chosen for this test")
@@ -441,7 +441,7 @@ def test_a_recorded_run_predicts_a_parallel_one():
         (lambda: Costs(batch=[[1, 2]]), "cost batch is .* one-dimensional"),
         (lambda: Costs(train=1, sleeps=("train it",)), "sleeps names 'train it'; allowed: open, read, map, batch"),
         (lambda: Costs(train=1, sleeps="read"), "sleeps is 'read'"),
-        (lambda: Knobs(batch_size=0), "batch_size is 0; allowed: a whole number from 1 to 65536"),
+        (lambda: Knobs(batch_size=0), "batch_size is 0; allowed: a whole number from 1 to 65,536"),
         (lambda: Knobs(cores=1.5), "cores is 1.5"),
         (lambda: Knobs(cores=True), "cores is True"),
         (lambda: Knobs(prefetch=-1), "prefetch is -1"),
