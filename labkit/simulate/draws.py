@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from labkit.pipelines.structure import Step
 from labkit.simulate.clock import MOVE, SLEEP, WORK
 from labkit.simulate.costs import Costs, Knobs
-from labkit.simulate.engine import Run, Work
+from labkit.simulate.engine import train
+from labkit.simulate.workers import Run, Work
 
 _BLOCK = 256
 
@@ -103,9 +105,8 @@ class Draws:
             return float(ns[step * each : (step + 1) * each].max())
 
         run = Run(knobs.capacity, knobs.pool, lambda step: step.inside, elements, lambda images: next(batches))
-        return run.run(
-            self.steps, steps, lambda step: longest(self.train_ns, step), lambda step: longest(self.copy_ns, step), each
-        )
+        train_ns, copy_ns = partial(longest, self.train_ns), partial(longest, self.copy_ns)
+        return train(run, self.steps, steps, train_ns, copy_ns, each)
 
 
 def _work(kind: int, name: str, ns: np.ndarray) -> Work:

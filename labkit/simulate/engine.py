@@ -9,245 +9,106 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from labkit.pipelines.structure import AUTOTUNE, Step
-from labkit.simulate.clock import SLEEP, WAIT, Clock, Process
+from labkit.simulate.clock import SLEEP, WAIT, Process
+from labkit.simulate.workers import Endless, Run
 
 #: Elements that a buffer holds whose size tf.data chooses, and that each thread of an interleave keeps ready.
 AHEAD = 2
 #: Threads by their names in a trace.
 PREFETCH, IN_CONSUMER = "tf.data Prefetch", "tf.data in the consumer's thread"
-_WORKER, _READER, _STARTER = "tf.data worker", "tf.data interleave", "tf.data map, hands out"
+_READER, _STARTER = "tf.data interleave", "tf.data map, hands out"
 
 #: What `next` of a step is: it waits on the clock and returns an element, or None at the end.
 Next = Generator[tuple, None, int | None]
 
 
-class Endless(ValueError):
-    """The pipeline never ends, so it has no length in time."""
-
-
-@dataclass(eq=False)
-class Work:
-    """What a step does to each element in one manner without a break, and when it did it.
-
-    Parameters
-    ----------
-    kind : int
-        `SLEEP`, `WORK` or `MOVE` of `labkit.simulate.clock`.
-    names : list of str
-        Stages and operations in it, in order.
-    cost_ns : callable
-        From an element to nanoseconds, all names together.
-    parts_ns : ndarray of float64, shape (len(names), elements), optional
-        What each name takes of it, if there are several.
-    rows : list of [thread, element, start, end]
-        A row for each time that it was done; the end is -1 while it is not over.
-    """
-
-    kind: int
-    names: list[str]
-    cost_ns: Callable[[int], float]
-    parts_ns: np.ndarray | None = None
-    rows: list[list[float]] = field(default_factory=list)
-
-
-class Run:
-    """One run of a pipeline: its clock, its threads, and the pool that all parallel maps share.
+def train(
+    run: Run,
+    steps: tuple[Step, ...],
+    count: int | None,
+    train_ns: Callable[[int], float],
+    copy_ns: Callable[[int], float] = lambda step: 0.0,
+    each: int = 1,
+) -> Run:
+    """Train on a pipeline: let a run happen, and return it.
 
     Parameters
     ----------
-    capacity : callable
-        See `Clock`.
-    pool : int
-        Threads that run the calls of parallel maps.
-    works : callable
-        From a step to the `Work` of its function.
-    elements : callable
-        From a file of an interleave, or from None for the source of the chain, to an iterator of its elements. An
-        element is a whole number, whatever the costs depend on.
-    joined : callable
-        From the elements of a batch to the batch, an element, too.
-    ordered : bool
-        Whether steps that do not say so themselves keep the order.
-    most : float
-        Elements that sources may make.
+    run : Run
+        A new one.
+    steps : tuple of Step
+        The source first.
+    count : int or None
+        Train steps; None for all until the pipeline ends.
+    train_ns, copy_ns : callable
+        From the number of a train step to nanoseconds.
+    each : int
+        Batches that a train step takes.
 
-    Attributes
-    ----------
-    threads : list of str
-        Names; a thread is a number, its place in here.
-    asked, batches : list of (start, end)
-        For each element of a batch: when it was asked for and when it was there. For each batch: when its first
-        element was asked for, and when the batch was ready.
-    arrived : list of int
-        Elements in the order in which they came into batches.
-    taken : list of (elements, asked, got, trained, end)
-        What the consumer did in each step: its batches, when it asked for the first one and had the last one, when
-        the train step began and when it ended; times in float nanoseconds.
+    Raises
+    ------
+    Endless
+        If sources make more than `run.most` elements, or as many train steps begin.
     """
-
-    def __init__(
-        self,
-        capacity: Callable[[int], float],
-        pool: int,
-        works: Callable[[Step], Iterable[Work]],
-        elements: Callable[[int | None], Iterator[int]],
-        joined: Callable[[list[int]], int],
-        *,
-        ordered: bool = True,
-        most: float = math.inf,
-    ) -> None:
-        self.clock, self.pool = Clock(capacity), pool
-        self.works, self.elements, self.joined = works, elements, joined
-        self.ordered, self.most, self.made = ordered, most, 0
-        self.threads: list[str] = []
-        self.asked: list[tuple[float, float]] = []
-        self.batches: list[tuple[float, float]] = []
-        self.arrived: list[int] = []
-        self.taken: list[tuple[list[int], float, float, float, float]] = []
-        self._calls: deque[tuple[_ParallelMap, list[Any]]] = deque()
-        self._idle: list[Process] = []
-        self._workers = 0
-
-    def run(
-        self,
-        steps: tuple[Step, ...],
-        count: int | None,
-        train_ns: Callable[[int], float],
-        copy_ns: Callable[[int], float] = lambda step: 0.0,
-        each: int = 1,
-    ) -> Run:
-        """Train on a pipeline, and return this run.
-
-        Parameters
-        ----------
-        steps : tuple of Step
-            The source first.
-        count : int or None
-            Train steps; None for all until the pipeline ends.
-        train_ns, copy_ns : callable
-            From the number of a train step to nanoseconds.
-        each : int
-            Batches that a train step takes.
-
-        Raises
-        ------
-        Endless
-            If sources make more than `most` elements, or as many train steps begin.
-        """
-        consumer = self._consumer(self.chain(steps, IN_CONSUMER, None, {}), count, train_ns, copy_ns, each)
-        self.clock.run([consumer], until=consumer)
-        return self
-
-    def _consumer(self, pipeline: Any, count: int | None, train_ns: Any, copy_ns: Any, each: int) -> Process:
-        clock, step = self.clock, 0
-        while count is None or step < count:
-            asked, batches = clock.now, []
-            for _ in range(each):
-                batch = yield from pipeline.next()
-                if batch is None:
-                    return
-                batches.append(batch)
-            got = clock.now
-            if copy := copy_ns(step):
-                yield SLEEP, copy
-            trained = clock.now
-            if train := train_ns(step):
-                yield SLEEP, train
-            self.taken.append((batches, asked, got, trained, clock.now))
-            step += 1
-            if step > self.most:
-                raise Endless("the pipeline never ends")
-
-    def thread(self, name: str) -> int:
-        """Return the number of the thread of a name."""
-        if name not in self.threads:
-            self.threads.append(name)
-        return self.threads.index(name)
-
-    def start(self, process: Process) -> None:
-        """Let a process begin."""
-        self.clock.ready.append(process)
-
-    def count(self) -> None:
-        """Count an element that a source makes."""
-        self.made += 1
-        if self.made > self.most:
-            raise Endless(f"more than {self.most:,} elements were made: the pipeline never ends, or holds too many")
-
-    def do(self, works: list[Work], element: int, thread: int) -> Process:
-        """Spend what an element takes on a thread."""
-        clock = self.clock
-        for work in works:
-            row = [thread, element, clock.now, -1.0]
-            work.rows.append(row)
-            if amount := work.cost_ns(element):
-                yield work.kind, amount
-            row[3] = clock.now
-
-    def call(self, owner: _ParallelMap, call: list[Any]) -> None:
-        """Hand a call of a parallel map to the pool."""
-        self._calls.append((owner, call))
-        if self._idle:
-            self.start(self._idle.pop())
-        elif self._workers < self.pool:
-            self._workers += 1
-            self.start(self._working(self.thread(f"{_WORKER} {self._workers}")))
-
-    def _working(self, thread: int) -> Process:
-        """Be a thread of the pool."""
-        calls = self._calls
-        while True:
-            while not calls:
-                yield WAIT, self._idle
-            owner, call = calls.popleft()
-            yield from self.do(owner.works, call[0], thread)
-            owner.finish(call)
-
-    def chain(self, steps: tuple[Step, ...], thread: str, file: int | None, kept: dict[int, Any]) -> Any:
-        """Return an iterator of a chain of steps that is asked on a thread; `kept` holds its caches between epochs."""
-        threads = [thread] * len(steps)
-        for place in range(len(steps) - 1, 0, -1):
-            own = PREFETCH if _buffers(steps[place]) else _STARTER if steps[place].kind == "ParallelMap" else None
-            threads[place - 1] = own or threads[place]
-        made: Any = _Source(self, self.elements(file))
-        for place, step in enumerate(steps[1:], 1):
-            if step.kind in ("Cache", "MemoryCache", "Snapshot"):
-                made = _Cache(self, step, made, threads[place], kept.setdefault(place, {}))
-            elif step.kind == "Repeat":
-                made = _Repeat(self, step, partial(self.chain, steps[:place], threads[place], file, kept))
-            elif _buffers(step):
-                size = step.settings.get("buffer_size", AUTOTUNE)
-                made = _Buffer(self, made, AHEAD if size == AUTOTUNE else size)
-            elif step.kind in _KINDS:
-                made = _KINDS[step.kind](self, step, made, threads[place])
-        return made
+    consumer = _consumer(run, chain(run, steps, IN_CONSUMER, None, {}), count, train_ns, copy_ns, each)
+    run.clock.run([consumer], until=consumer)
+    return run
 
 
-def _buffers(step: Step) -> bool:
-    return step.kind == "Prefetch" and step.settings.get("buffer_size") != 0
+def _consumer(run: Run, pipeline: Any, count: int | None, train_ns: Any, copy_ns: Any, each: int) -> Process:
+    clock, step = run.clock, 0
+    while count is None or step < count:
+        asked, batches = clock.now, []
+        for _ in range(each):
+            batch = yield from pipeline.next()
+            if batch is None:
+                return
+            batches.append(batch)
+        got = clock.now
+        if copy := copy_ns(step):
+            yield SLEEP, copy
+        trained = clock.now
+        if ns := train_ns(step):
+            yield SLEEP, ns
+        run.taken.append((batches, asked, got, trained, clock.now))
+        step += 1
+        if step > run.most:
+            raise Endless("the pipeline never ends")
+
+
+def chain(run: Run, steps: tuple[Step, ...], thread: str, file: int | None, kept: dict[int, Any]) -> Any:
+    """Return an iterator of a chain of steps that is asked on a thread; `kept` holds its caches between epochs."""
+    steps = tuple(step for step in steps if step.kind != "Prefetch" or step.settings.get("buffer_size") != 0)
+    threads = [thread] * len(steps)
+    for place in range(len(steps) - 1, 0, -1):
+        own = {"Prefetch": PREFETCH, "ParallelMap": _STARTER}
+        threads[place - 1] = own.get(steps[place].kind, threads[place])
+    made: Any = _Source(run.source(file))
+    for place, step in enumerate(steps[1:], 1):
+        if step.kind in ("Cache", "MemoryCache", "Snapshot"):
+            made = _Cache(run, step, made, threads[place], kept.setdefault(place, {}))
+        elif step.kind == "Repeat":
+            made = _Repeat(run, step, partial(chain, run, steps[:place], threads[place], file, kept))
+        elif step.kind in _KINDS:
+            made = _KINDS[step.kind](run, step, made, threads[place])
+    return made
 
 
 class _Source:
     """The elements of a source."""
 
-    def __init__(self, run: Run, elements: Iterator[int]) -> None:
-        self.run, self.elements = run, elements
+    def __init__(self, elements: Iterator[int]) -> None:
+        self.elements = elements
 
     def next(self) -> Next:
         """Return the next one."""
-        yield from ()
-        element = next(self.elements, None)
-        if element is not None:
-            self.run.count()
-        return element
+        return next(self.elements, None)
+        yield  # never reached: it makes this a generator, as `next` of all others
 
 
 class _Iterator:
@@ -277,90 +138,79 @@ class _Map(_Iterator):
         return element
 
 
-class _Buffer:
-    """A thread that makes elements of its source as long as fewer than `size` are ready."""
+class _Ahead(_Iterator):
+    """A thread that runs ahead of whoever asks: it holds at most `limit` elements, begun and finished ones together.
 
-    def __init__(self, run: Run, source: Any, size: int, filled: list[Process] | None = None) -> None:
-        self.run, self.source, self.size = run, source, size
-        self.ready: deque[int] = deque()
+    It is a prefetch, or one file of an interleave: an element is finished as soon as the thread has it.
+    """
+
+    size = "buffer_size"
+
+    def __init__(self, run: Run, step: Step, source: Any, thread: str) -> None:
+        super().__init__(run, step, source, thread)
+        self.limit = self.setting(self.size, AHEAD)
         self.begun = self.ended = False
-        self.filled: list[Process] = [] if filled is None else filled
-        self.space: list[Process] = []
+        self.held: deque[list[Any]] = deque()  # [element, whether it is finished]
+        self.room: list[Process] = []
+        self.done: list[Process] = []
 
     def begin(self) -> None:
         """Start the thread, if it is not running yet."""
         if not self.begun:
             self.begun = True
-            self.run.start(self._filling())
+            self.run.start(self._running())
 
     def next(self) -> Next:
+        """Return the first element in order, else the first that is finished."""
         self.begin()
-        while not self.ready:
-            if self.ended:
-                return None
-            yield WAIT, self.filled
-        element = self.ready.popleft()
-        self.run.clock.wake(self.space)
-        return element
-
-    def _filling(self) -> Process:
-        clock, ready = self.run.clock, self.ready
+        held = self.held
         while True:
-            while len(ready) >= self.size:
-                yield WAIT, self.space
-            element = yield from self.source.next()
-            if element is None:
-                break
-            ready.append(element)
-            clock.wake(self.filled)
-        self.ended = True
-        clock.wake(self.filled)
-
-
-class _ParallelMap(_Iterator):
-    """One thread starts calls in order; as many calls and finished elements are held as there may be calls."""
-
-    def __init__(self, run: Run, step: Step, source: Any, thread: str) -> None:
-        super().__init__(run, step, source, thread)
-        self.limit = self.setting("num_parallel_calls", run.pool)
-        self.begun = self.ended = False
-        self.calls: deque[list[Any]] = deque()  # [element, whether it is finished]
-        self.room: list[Process] = []
-        self.done: list[Process] = []
-
-    def next(self) -> Next:
-        if not self.begun:
-            self.begun = True
-            self.run.start(self._starting())
-        calls = self.calls
-        while True:
-            call = next((c for c in calls if c[1]), None) if not self.ordered else calls[0] if calls else None
-            if call is not None and call[1]:
-                calls.remove(call)
-                self.run.clock.wake(self.room)
-                return call[0]
-            if self.ended and not calls:
+            for place in held:
+                if place[1]:
+                    held.remove(place)
+                    self.run.clock.wake(self.room)
+                    return place[0]
+                if self.ordered:
+                    break
+            if self.ended and not held:
                 return None
             yield WAIT, self.done
 
-    def _starting(self) -> Process:
+    def _running(self) -> Process:
+        held = self.held
         while True:
-            while len(self.calls) >= self.limit:
+            while len(held) >= self.limit:
                 yield WAIT, self.room
             element = yield from self.source.next()
             if element is None:
                 break
-            call = [element, False]
-            self.calls.append(call)
-            self.run.call(self, call)
+            place = [element, False]
+            held.append(place)
+            self.make(place)
         self.ended = True
         self.run.clock.wake(self.done)
 
-    def finish(self, call: list[Any]) -> None:
-        """Note that a call is over."""
-        call[1] = True
-        if call is self.calls[0] or not self.ordered:
+    def make(self, place: list[Any]) -> None:
+        """Begin the work on an element that is held."""
+        self.finish(place)
+
+    def finish(self, place: list[Any]) -> None:
+        """Note that the work on an element is over."""
+        place[1] = True
+        if place is self.held[0] or not self.ordered:
             self.run.clock.wake(self.done)
+
+
+class _ParallelMap(_Ahead):
+    """A thread that starts calls in order, which threads of the pool run."""
+
+    size = "num_parallel_calls"
+
+    def setting(self, name: str, chosen: int) -> int:
+        return super().setting(name, self.run.pool)
+
+    def make(self, place: list[Any]) -> None:
+        self.run.call(self, place)
 
 
 class _Interleave(_Iterator):
@@ -407,10 +257,11 @@ class _Interleave(_Iterator):
         if file is None:
             return None
         if place >= self.calls:
-            return run.chain(self.step.inner, run.threads[self.thread], file, {})
-        made = run.chain(self.step.inner, f"{_READER} {place + 1}", file, {})
-        # In any order it does not matter whose file it is that has something ready.
-        made = _Buffer(run, made, self.block + 1, None if self.ordered else self.filled)
+            return chain(run, self.step.inner, run.threads[self.thread], file, {})
+        made = chain(run, self.step.inner, f"{_READER} {place + 1}", file, {})
+        made = _Ahead(run, Step("Prefetch", {"buffer_size": self.block + 1}, ordered=True), made, IN_CONSUMER)
+        if not self.ordered:  # whoever waits does not wait for this file alone
+            made.done = self.filled
         made.begin()
         return made
 
@@ -418,7 +269,7 @@ class _Interleave(_Iterator):
         """Return the place of the first file, in turn, that has something ready or has ended."""
         places = ((self.at + ahead) % len(self.open) for ahead in range(len(self.open)))
         files = ((place, self.open[place]) for place in places)
-        return next((p for p, f in files if not isinstance(f, _Buffer) or f.ready or f.ended), None)
+        return next((p for p, f in files if not isinstance(f, _Ahead) or f.held or f.ended), None)
 
 
 class _Batch(_Iterator):
@@ -529,7 +380,7 @@ class _Some(_Iterator):
 
 
 _KINDS = {
-    "Map": _Map, "Filter": _Map, "ParallelMap": _ParallelMap, "Batch": _Batch, "ParallelBatch": _Batch,
-    "PaddedBatch": _Batch, "Interleave": _Interleave, "ParallelInterleave": _Interleave, "FlatMap": _Interleave,
-    "Unbatch": _Unbatch, "Shuffle": _Shuffle, "Take": _Some, "Skip": _Some, "Shard": _Some,
+    "Map": _Map, "Filter": _Map, "ParallelMap": _ParallelMap, "Prefetch": _Ahead, "Batch": _Batch, "Unbatch": _Unbatch,
+    "ParallelBatch": _Batch, "PaddedBatch": _Batch, "Interleave": _Interleave, "ParallelInterleave": _Interleave,
+    "FlatMap": _Interleave, "Shuffle": _Shuffle, "Take": _Some, "Skip": _Some, "Shard": _Some,
 }  # fmt: skip

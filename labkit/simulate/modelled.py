@@ -12,7 +12,8 @@ from labkit.simulate.assumptions import assumptions
 from labkit.simulate.clock import SLEEP
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.draws import Draws
-from labkit.simulate.engine import AHEAD, IN_CONSUMER, PREFETCH, Run, Work
+from labkit.simulate.engine import AHEAD, IN_CONSUMER, PREFETCH
+from labkit.simulate.workers import Run, Work
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
 #: The map operation that stands for tf.data's own work on an image; it is shown as bookkeeping, not as work.
@@ -55,20 +56,19 @@ class Table:
     def work(self, run: Run, works: list[Work]) -> None:
         """Add a span for each element and name of some work, as far as the run got."""
         for work in works:
-            if work.rows:
+            if work.starts:
                 self._work(run, work)
 
     def _work(self, run: Run, work: Work) -> None:
-        rows = np.array(work.rows)
-        number, element, start, end = rows[:, 0].astype(np.int64), rows[:, 1].astype(np.int64), rows[:, 2], rows[:, 3]
+        number, element, start, end = map(np.array, (work.threads, work.elements, work.starts, work.ends))
         numbers = np.zeros(len(run.threads), np.int64)
         for known in np.unique(number).tolist():
             numbers[known] = self.number(Thread(run.threads[known], "pipeline"))
         thread, over = numbers[number], end >= 0
         # What is still going on when the run ends has a span as far as it got.
         end = np.where(over, end, run.clock.now)
-        parts = np.ones((1, len(rows))) if work.parts_ns is None else work.parts_ns[:, element]
-        done, begin = np.zeros(len(rows)), start
+        parts = np.ones((1, len(start))) if work.parts_ns is None else work.parts_ns[:, element]
+        done, begin = np.zeros(len(start)), start
         for i, name in enumerate(work.names):
             done = done + parts[i]
             if i == len(work.names) - 1:
@@ -81,19 +81,13 @@ class Table:
             begin = until
 
     def trace(self, window: list[int], **meta: Any) -> Trace:
-        """Return the trace of a window, first and last ns; spans are cut to it as `Trace.slice` does."""
+        """Return the trace of a window, first and last ns; spans are cut to it."""
         types = (np.int64, np.int64, np.int32, np.int32, np.int8, np.int32)
         columns = [
             np.concatenate([row[i] for row in self.rows]).astype(dtype, copy=False) for i, dtype in enumerate(types)
         ]
-        first, last = window
-        start, end = columns[0], columns[0] + columns[1]
-        inside = np.flatnonzero((start < last) & ((end > first) | (start >= first)))
-        start = np.maximum(start[inside], first)
-        length = np.minimum(end[inside], last) - start
-        order = np.lexsort((-length, start))
-        columns = [start[order], length[order], *(column[inside[order]] for column in columns[2:])]
-        return Trace(*columns, names=tuple(self.names), threads=tuple(self.threads), meta=meta | {"window_ns": window})
+        found = Trace(*columns, names=tuple(self.names), threads=tuple(self.threads), meta=meta | {"window_ns": window})
+        return found.slice(*window)
 
 
 def category(name: str) -> str:

@@ -17,7 +17,7 @@ from labkit.course.fairness import benchmark, timeouts  # noqa: E402
 from labkit.course.fairness.stages import called_in  # noqa: E402
 from labkit.pipelines import structure  # noqa: E402
 from labkit.pipelines.options import naive  # noqa: E402
-from labkit.simulate.engine import Endless  # noqa: E402
+from labkit.simulate.workers import Endless  # noqa: E402
 
 ms = st.integers(1, 40)
 AUTOTUNE = tf.data.AUTOTUNE

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import sys
-from pathlib import Path
 
+import max_plus
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,10 +14,8 @@ from labkit import simulate
 from labkit.pipelines.structure import AUTOTUNE, Step
 from labkit.simulate import Costs, Knobs
 from labkit.simulate.clock import SLEEP
-from labkit.simulate.engine import Endless, Run, Work
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-import max_plus
+from labkit.simulate.engine import train as trained_on
+from labkit.simulate.workers import Endless, Run, Work
 
 MS = 10**6
 
@@ -26,11 +23,6 @@ MS = 10**6
 def works(step):
     """Return what a step of these tests costs: its function says it, as (name, ms per call, ms per image)."""
     return [Work(SLEEP, [name], lambda n, c=call, e=each: (c + e * n) * MS) for name, call, each in step.inside]
-
-
-def function(draw):
-    """Draw the cost of a function in whole milliseconds."""
-    return (("f", draw(st.integers(0, 3)), draw(st.integers(0, 9))),)
 
 
 @st.composite
@@ -92,17 +84,17 @@ def test_with_a_core_for_every_thread_every_step_comes_when_the_max_plus_recursi
     world = max_plus.World(cost, pool, records, ordered)
     expected = max_plus.steps_of(chain, elements, world, train)
     run = Run(
-        float, pool, lambda step: made[id(step)],
+        float, pool, lambda step: made.get(id(step), ()),
         lambda file: itertools.repeat(1, elements if file is None else records), sum, ordered=ordered,
     )  # fmt: skip
-    run.run(chain, None, lambda step: train * MS)
+    trained_on(run, chain, None, lambda step: train * MS)
     assert [(asked / MS, got / MS, end / MS) for _, asked, got, _, end in run.taken] == expected
 
 
 def waits(steps, elements, train, **settings):
     made = {id(step): works(step) for step in steps}
-    run = Run(float, 2, lambda step: made[id(step)], lambda _: itertools.repeat(1, elements), sum, **settings)
-    return [(got - asked) / MS for _, asked, got, *_ in run.run(steps, None, lambda _: train * MS).taken]
+    run = Run(float, 2, lambda step: made.get(id(step), []), lambda _: itertools.repeat(1, elements), sum, **settings)
+    return [(got - asked) / MS for _, asked, got, *_ in trained_on(run, steps, None, lambda _: train * MS).taken]
 
 
 def test_the_elements_of_a_remainder_that_is_dropped_take_their_time_too():

@@ -123,10 +123,10 @@ def test_every_image_is_read_mapped_and_trained_once(costs, knobs, seed):
     run = draws.run(steps)
     assert len(set(run.arrived)) == len(run.arrived) >= steps * each
     for work in draws.per_image:
-        _, image, started, ended = np.array(work.rows).T
+        image, started, ended = map(np.array, (work.elements, work.starts, work.ends))
         done = ended >= 0
         assert len(set(image)) == len(image)
-        assert set(run.arrived) <= set(image[done])
+        assert set(run.arrived) <= set(image[done].tolist())
         asked = [work.cost_ns(int(i)) for i in image[done]]
         assert (ended[done] - started[done] >= np.array(asked) - 1e-3).all()
     if knobs.deterministic:

@@ -26,7 +26,7 @@ from labkit.course.fairness.benchmark import Benchmark
 from labkit.course.fairness.stages import Stage, at_once
 from labkit.course.fairness.timing import Timing, simulate
 from labkit.course.grading import Unclear, Wrong
-from labkit.simulate.engine import Endless
+from labkit.simulate.workers import Endless
 
 __all__ = ["Benchmark", "Grade", "Stage", "Task", "Timing", "at_once", "grade", "simulate"]
 

@@ -16,8 +16,9 @@ from labkit.course.fairness.rules import chain
 from labkit.course.fairness.stages import Stage, called_in
 from labkit.pipelines.structure import AUTOTUNE, Step
 from labkit.simulate.clock import SLEEP
-from labkit.simulate.engine import Run, Work
+from labkit.simulate.engine import train
 from labkit.simulate.modelled import Table
+from labkit.simulate.workers import Run, Work
 from labkit.timeline.trace import Trace
 
 #: Elements that a pipeline may make: one that never ends is refused, not simulated for ever.
@@ -80,7 +81,7 @@ def simulate(
 
     Raises
     ------
-    labkit.simulate.engine.Endless
+    labkit.simulate.workers.Endless
         If the pipeline never ends and `steps` is None.
     ValueError
         If nothing reaches the consumer.
@@ -100,7 +101,7 @@ def simulate(
     chained = found.steps
     if found.rewritten and chained[-1].kind != "Prefetch":
         chained = (*chained, Step("Prefetch", {"buffer_size": AUTOTUNE}))
-    run.run(chained, steps, lambda step: train_ms * 1e6)
+    train(run, chained, steps, lambda step: train_ms * 1e6)
     if not run.taken:
         raise ValueError("not one element reaches the consumer")
     table, count, images = Table(), len(run.taken), sum(row[0][0] for row in run.taken)

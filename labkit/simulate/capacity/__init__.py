@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
+from labkit.common.table import Table
 from labkit.simulate.capacity.setting import Setting
 from labkit.views import charts
 from labkit.views.picture import Picture
@@ -138,13 +139,16 @@ class Plan:
 
     def __str__(self) -> str:
         """Return headline, resources, advice and assumptions as text."""
-        rows = [("resource", "images/s", "utilisation")]
-        for r in self.resources:
-            rate = "no limit" if math.isinf(r.images_per_s) else f"{r.images_per_s:,.0f}"
-            rows.append((r.name, rate, f"{100 * r.utilisation:.0f} %"))
-        wide = [max(len(row[i]) for row in rows) for i in range(3)]
-        table = [f"  {a.ljust(wide[0])}  {b.rjust(wide[1])}  {c.rjust(wide[2])}" for a, b, c in rows]
-        lines = [f"{self.name} (modelled; {self.source})", self.headline(), *table, self.advice, "Assumptions:"]
+        rows = [
+            (
+                r.name,
+                "no limit" if math.isinf(r.images_per_s) else f"{r.images_per_s:,.0f}",
+                f"{100 * r.utilisation:.0f} %",
+            )
+            for r in self.resources
+        ]
+        table = Table(("resource", "images/s", "utilisation"), rows, right=(1, 2), indent="  ")
+        lines = [f"{self.name} (modelled; {self.source})", self.headline(), *table.lines(), self.advice, "Assumptions:"]
         return "\n".join([*lines, *(f"- {a}" for a in self.assumptions)])
 
     __repr__ = __str__

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from dataclasses import dataclass
 
+from labkit.common.numbers import number, whole
 from labkit.recording.accelerators import modelled
 
-#: Allowed ranges: least, most, whether whole, and the unit.
+#: Allowed ranges: least, most, how it is checked, and the unit.
 _RANGES = {
-    "accelerators": (1, 1_000_000, True, "accelerators"),
-    "hosts": (1, 1_000_000, True, "hosts"),
-    "cores_per_accelerator": (0.01, 10_000, False, "cores"),
-    "cpu_ms_per_image": (0.0001, 1e6, False, "ms of one core"),
-    "image_kb": (0.001, 1e9, False, "kB"),
-    "dataset_gb": (1e-6, 1e9, False, "GB"),
-    "shards": (1, 1_000_000_000, True, "shards"),
-    "readers_per_host": (1, 1_000_000, True, "files open at the same time"),
-    "request_mb": (1e-6, 1e6, False, "MB"),
-    "storage_mb_s": (0.001, 1e12, False, "MB/s"),
-    "storage_requests_s": (0.001, 1e12, False, "requests/s"),
-    "storage_latency_ms": (0, 1e7, False, "ms"),
-    "stream_mb_s": (0.001, 1e9, False, "MB/s"),
-    "network_mb_s": (0.001, 1e9, False, "MB/s"),
-    "cache_gb_per_host": (0, 1e9, False, "GB"),
-    "price_per_hour": (0, 1e9, False, "of any currency"),
+    "accelerators": (1, 1_000_000, whole, "accelerators"),
+    "hosts": (1, 1_000_000, whole, "hosts"),
+    "cores_per_accelerator": (0.01, 10_000, number, "cores"),
+    "cpu_ms_per_image": (0.0001, 1e6, number, "ms of one core"),
+    "image_kb": (0.001, 1e9, number, "kB"),
+    "dataset_gb": (1e-6, 1e9, number, "GB"),
+    "shards": (1, 1_000_000_000, whole, "shards"),
+    "readers_per_host": (1, 1_000_000, whole, "files open at the same time"),
+    "request_mb": (1e-6, 1e6, number, "MB"),
+    "storage_mb_s": (0.001, 1e12, number, "MB/s"),
+    "storage_requests_s": (0.001, 1e12, number, "requests/s"),
+    "storage_latency_ms": (0, 1e7, number, "ms"),
+    "stream_mb_s": (0.001, 1e9, number, "MB/s"),
+    "network_mb_s": (0.001, 1e9, number, "MB/s"),
+    "cache_gb_per_host": (0, 1e9, number, "GB"),
+    "price_per_hour": (0, 1e9, number, "of any currency"),
 }
 
 
@@ -85,15 +84,10 @@ class Setting:
 
     def __post_init__(self) -> None:
         """Refuse what is no plan, in one sentence."""
-        for name, (least, most, whole, unit) in _RANGES.items():
+        for name, (least, most, check, unit) in _RANGES.items():
             value = getattr(self, name)
-            if name == "price_per_hour" and value is None:
-                continue
-            kind = numbers.Integral if whole else numbers.Real
-            fits = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
-            if not fits or not least <= value <= most:
-                what = "a whole number" if whole else "a number"
-                raise ValueError(f"{name} is {value!r}; allowed: {what} from {least:,.10g} to {most:,.10g} ({unit})")
+            if name != "price_per_hour" or value is not None:
+                check(name, value, least, most, other=f"({unit})")
         _ = self.rate
         if self.hosts > self.accelerators:
             raise ValueError(
