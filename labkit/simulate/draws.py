@@ -11,7 +11,7 @@ import numpy as np
 from labkit.pipelines.structure import Step
 from labkit.simulate.clock import MOVE, SLEEP, WORK
 from labkit.simulate.costs import Costs, Knobs
-from labkit.simulate.engine import train
+from labkit.simulate.iterators import train
 from labkit.simulate.workers import Run, Work
 
 _BLOCK = 256

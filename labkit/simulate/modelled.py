@@ -12,7 +12,7 @@ from labkit.simulate.assumptions import assumptions
 from labkit.simulate.clock import SLEEP
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.draws import Draws
-from labkit.simulate.engine import AHEAD, IN_CONSUMER, PREFETCH
+from labkit.simulate.iterators import AHEAD, IN_CONSUMER, PREFETCH
 from labkit.simulate.workers import Run, Work
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 

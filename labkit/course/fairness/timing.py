@@ -1,4 +1,4 @@
-"""What a pipeline of known stages takes, simulated by `labkit.simulate.engine`: the same on every machine.
+"""What a pipeline of known stages takes, simulated by `labkit.simulate.iterators`: the same on every machine.
 
 Assumed: one pool of threads for all map calls, as many as cores unless the options say otherwise; each file of a
 parallel interleave has a thread of its own; AUTOTUNE takes as many calls as the pool has threads, and two elements of a
@@ -16,7 +16,7 @@ from labkit.course.fairness.rules import chain
 from labkit.course.fairness.stages import Stage, called_in
 from labkit.pipelines.structure import AUTOTUNE, Step
 from labkit.simulate.clock import SLEEP
-from labkit.simulate.engine import train
+from labkit.simulate.iterators import train
 from labkit.simulate.modelled import Table
 from labkit.simulate.workers import Run, Work
 from labkit.timeline.trace import Trace

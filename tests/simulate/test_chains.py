@@ -14,7 +14,7 @@ from labkit import simulate
 from labkit.pipelines.structure import AUTOTUNE, Step
 from labkit.simulate import Costs, Knobs
 from labkit.simulate.clock import SLEEP
-from labkit.simulate.engine import train as trained_on
+from labkit.simulate.iterators import train as trained_on
 from labkit.simulate.workers import Endless, Run, Work
 
 MS = 10**6
