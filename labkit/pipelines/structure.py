@@ -26,22 +26,22 @@ _ENDINGS = ("Dataset", "DatasetV2", "DatasetV3", "DatasetV4")
 
 
 @dataclass(eq=False)
-class Node:
+class DatasetNode:
     """One node of a pipeline, as a Python object.
 
     Parameters
     ----------
     dataset : tf.data.Dataset
         The pipeline up to and including this node.
-    downstream : tuple of Node
+    downstream : tuple of DatasetNode
         All nodes that come after it, the nearest first.
-    upstream : list of Node
+    upstream : list of DatasetNode
         All nodes that come before it, the nearest first.
     """
 
     dataset: Any
-    downstream: tuple[Node, ...] = ()
-    upstream: list[Node] = field(default_factory=list)
+    downstream: tuple[DatasetNode, ...] = ()
+    upstream: list[DatasetNode] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
@@ -77,13 +77,13 @@ class Node:
         return otherwise if said is None else said
 
 
-def nodes(dataset: Any) -> list[Node]:
+def nodes(dataset: Any) -> list[DatasetNode]:
     """Return the nodes of a pipeline from its end to its sources; those inside of functions are not among them."""
     return list(_walk(dataset, ()))
 
 
-def _walk(dataset: Any, downstream: tuple[Node, ...]) -> Iterator[Node]:
-    own = Node(dataset, downstream)
+def _walk(dataset: Any, downstream: tuple[DatasetNode, ...]) -> Iterator[DatasetNode]:
+    own = DatasetNode(dataset, downstream)
     yield own
     for source in getattr(dataset, "_inputs", list)():
         for node in _walk(source, (own, *downstream)):

@@ -243,20 +243,6 @@ def lognormal(mean_ms: float, spread: float) -> np.ndarray:
     return values * (mean_ms / values.mean())
 
 
-def exponential(mean_ms: float) -> np.ndarray:
-    """Return an exponential distribution as its equally likely values, shape (2000,), rising, in milliseconds."""
-    mean_ms = number("mean_ms", mean_ms, 0, _MOST_MS)
-    values = np.array([-math.log1p(-(i + 0.5) / _VALUES) for i in range(_VALUES)])
-    return values * (mean_ms / values.mean())
-
-
-def uniform(low_ms: float, high_ms: float) -> np.ndarray:
-    """Return a uniform distribution as its equally likely values, shape (2000,), rising, in milliseconds."""
-    low_ms = number("low_ms", low_ms, 0, _MOST_MS)
-    high_ms = number("high_ms", high_ms, low_ms, _MOST_MS)
-    return low_ms + (high_ms - low_ms) * (np.arange(_VALUES) + 0.5) / _VALUES
-
-
 def stragglers(typical_ms: float, slow_ms: float, share: float) -> np.ndarray:
     """Return a cost of `typical_ms` that is `slow_ms` in a `share` of cases, as its equally likely values."""
     typical_ms, slow_ms = (number(n, v, 0, _MOST_MS) for n, v in (("typical_ms", typical_ms), ("slow_ms", slow_ms)))

@@ -17,7 +17,7 @@ from labkit.simulate.workers import Run, Work
 _BLOCK = 256
 
 
-class Draws:
+class DrawnCosts:
     """The costs of every image and batch, drawn from one seed: the same whatever the other knobs are.
 
     Parameters

@@ -11,7 +11,7 @@ from labkit.common.numbers import whole
 from labkit.simulate.assumptions import assumptions
 from labkit.simulate.clock import SLEEP
 from labkit.simulate.costs import Costs, Knobs
-from labkit.simulate.draws import Draws
+from labkit.simulate.draws import DrawnCosts
 from labkit.simulate.iterators import AHEAD, IN_CONSUMER, PREFETCH
 from labkit.simulate.workers import Run, Work
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
@@ -22,7 +22,7 @@ OVERHEAD = "tf.data"
 _CODE = {category: np.int8(code) for code, category in enumerate(CATEGORIES)}
 
 
-class Table:
+class SpanTable:
     """Columns of a trace in the making; parents are added before their children, so that ties stay in order."""
 
     def __init__(self) -> None:
@@ -109,8 +109,8 @@ def simulated(
     # What runs ahead of the consumer at the end must find images, too.
     ahead = knobs.map_calls + (AHEAD + 1) * knobs.cycle_length
     batches = every * knobs.accelerators + knobs.prefetch + 2 + -(-ahead // knobs.batch_size)
-    draws = Draws(costs, knobs, batches * knobs.batch_size, batches, seed)
-    run, table, nodes = draws.run(every), Table(), _nodes(knobs)
+    draws = DrawnCosts(costs, knobs, batches * knobs.batch_size, batches, seed)
+    run, table, nodes = draws.run(every), SpanTable(), _nodes(knobs)
     table.consumer(run, warmup)
     if knobs.accelerators > 1:
         _accelerators(table, run, draws, warmup)
@@ -155,7 +155,7 @@ def _nodes(knobs: Knobs) -> dict[str, str]:
     return found | ({"files": f"{element}::ParallelInterleaveV4"} if knobs.cycle_length > 1 else {})
 
 
-def _accelerators(table: Table, run: Run, draws: Draws, warmup: int) -> None:
+def _accelerators(table: SpanTable, run: Run, draws: DrawnCosts, warmup: int) -> None:
     """Add a lane for each of several accelerators; a single one is the train steps themselves."""
     many, trained = draws.knobs.accelerators, np.array([row[3] for row in run.taken])
     each = draws.train_ns[: len(trained) * many].reshape(len(trained), -1)

@@ -7,6 +7,7 @@ import itertools
 
 import max_plus
 import pytest
+from distributions import exponential
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,7 +143,7 @@ RECORDED = [
 @pytest.mark.parametrize(("knobs", "digest"), RECORDED)
 def test_a_pipeline_of_knobs_is_simulated_as_ever_to_the_nanosecond(knobs, digest):
     decode = {"decode": simulate.lognormal(3, 0.4), "resize": 1}
-    read, asleep = simulate.exponential(2), ("open", "resize")
+    read, asleep = exponential(2), ("open", "resize")
     costs = Costs(open=2, read=read, map=decode, batch=2, copy=1, train=30, sleeps=asleep)
     trace = simulate.run(costs, Knobs(batch_size=4, **knobs), steps=6, seed=1, warmup=1)
     names = (trace.names[number] for number in trace.name)

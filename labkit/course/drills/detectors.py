@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from labkit.course.grading import Wrong
-from labkit.pipelines.structure import Node, nodes
+from labkit.pipelines.structure import DatasetNode, nodes
 
 #: Ops that make a function worth its threads.
 _COSTLY = ("ReadFile", "Decode", "PyFunc", "EagerPyFunc", "ParseExample", "ParseSingleExample")
@@ -43,27 +43,27 @@ _ENDLESS = -1
 DEEP = 16
 
 
-def _costly(node: Node) -> bool:
+def _costly(node: DatasetNode) -> bool:
     """Return whether a node reads, decodes or calls Python."""
     return any(op.startswith(_COSTLY) for op in node.ops)
 
 
-def _opens(node: Node) -> bool:
+def _opens(node: DatasetNode) -> bool:
     """Return whether a node opens files of records."""
     return any(op.startswith("TFRecordDataset") for op in node.ops)
 
 
-def _parallel(node: Node) -> bool:
+def _parallel(node: DatasetNode) -> bool:
     """Return whether a node makes several elements at once."""
     return node.kind in _PARALLEL and 1 not in (node.number("_num_parallel_calls"), node.number("_cycle_length"))
 
 
-def _batched(node: Node) -> bool:
+def _batched(node: DatasetNode) -> bool:
     """Return whether the elements of a node are batches."""
     return any(n.kind in _BATCHES for n in node.upstream)
 
 
-def _widest(node: Node) -> int:
+def _widest(node: DatasetNode) -> int:
     """Return how many tensors one operation of a node joins or parts at most."""
     wide = (op.attr[_WIDE[op.op]].i for op in node.operations if op.op in _WIDE)
     return max(wide, default=0)
@@ -111,27 +111,27 @@ def keeps_work(dataset: Any) -> bool:
 # -- detectors -----------------------------------------------------------------------------
 
 
-def _any(test: Callable[[Node, Any], bool], *kinds: str) -> Callable[[list[Node], Any], bool]:
+def _any(test: Callable[[DatasetNode, Any], bool], *kinds: str) -> Callable[[list[DatasetNode], Any], bool]:
     """Return a detector that looks at the nodes of some kinds, or of all, one by one."""
     return lambda seen, case: any(test(node, case) for node in seen if not kinds or node.kind in kinds)
 
 
-def _uses(source: str) -> Callable[[list[Node], Any], bool]:
+def _uses(source: str) -> Callable[[list[DatasetNode], Any], bool]:
     """Return a detector of a source of the case."""
     return lambda seen, case: any(node.dataset is getattr(case, source) for node in seen)
 
 
-def _after_all_work(node: Node, seen: list[Node]) -> bool:
+def _after_all_work(node: DatasetNode, seen: list[DatasetNode]) -> bool:
     return all(n in node.upstream for n in seen if _costly(n))
 
 
-def _not_ahead(seen: list[Node], case: Any) -> bool:
+def _not_ahead(seen: list[DatasetNode], case: Any) -> bool:
     """Return whether nothing holds a whole batch ready, as a batch or as photos, on which all work is done.
 
     A prefetch before the work is a fault of its own, and not counted as this one as well.
     """
 
-    def holds(node: Node) -> bool:
+    def holds(node: DatasetNode) -> bool:
         depth = node.number("_buffer_size")
         if any(n.kind in _BATCHES for n in node.downstream):
             return not _batched(node) and (depth < 0 or depth >= case.batch)
@@ -141,23 +141,23 @@ def _not_ahead(seen: list[Node], case: Any) -> bool:
     return not any(_early(n, case) or (holds(n) and _after_all_work(n, seen)) for n in prefetches)
 
 
-def _early(node: Node, case: Any) -> bool:
+def _early(node: DatasetNode, case: Any) -> bool:
     """Return whether all work comes after a node."""
     return any(_costly(n) for n in node.downstream) and not any(_costly(n) for n in node.upstream)
 
 
-def _small_pool(seen: list[Node], case: Any) -> bool:
+def _small_pool(seen: list[DatasetNode], case: Any) -> bool:
     size = seen[0].dataset.options().threading.private_threadpool_size
     asked = [n.number("_num_parallel_calls") for n in seen if _parallel(n) and (n.kind == "ParallelMap" or _costly(n))]
     return bool(size) and size < 4 and any(not 0 < calls <= size for calls in asked)
 
 
-def _one_again(node: Node, case: Any) -> bool:
+def _one_again(node: DatasetNode, case: Any) -> bool:
     """Return whether images of a batch are taken one by one, in a loop of the graph or an unrolled one of Python."""
     return _batched(node) and (bool(node.ops & _LOOPS) or _widest(node) >= case.batch)
 
 
-def _images_in_buffer(node: Node, case: Any) -> bool:
+def _images_in_buffer(node: DatasetNode, case: Any) -> bool:
     """Return whether images fill a shuffle buffer anew each epoch: behind a cache, or before one, nothing is read."""
     if any(n.kind == "Cache" and not _unfinished(n, case) for n in node.downstream):
         return False
@@ -165,7 +165,7 @@ def _images_in_buffer(node: Node, case: Any) -> bool:
     return not _batched(node) and any(_costly(n) and n not in kept for n in node.upstream)
 
 
-def _pile(seen: list[Node], case: Any) -> bool:
+def _pile(seen: list[DatasetNode], case: Any) -> bool:
     """Return whether all nodes together keep too many batches ready; names of files have no weight."""
     photos = 0
     for node in seen:
@@ -175,7 +175,7 @@ def _pile(seen: list[Node], case: Any) -> bool:
     return photos > DEEP * case.batch
 
 
-def _unfinished(node: Node, case: Any) -> bool:
+def _unfinished(node: DatasetNode, case: Any) -> bool:
     """Return whether a cache is never read to its end: it has none, or what follows stops before it in every epoch."""
     if any(n.kind == "Repeat" and n.number("_count") < 0 for n in node.upstream):
         return True
@@ -192,14 +192,14 @@ def _unfinished(node: Node, case: Any) -> bool:
     return False
 
 
-def _stops(node: Node, length: float) -> bool:
+def _stops(node: DatasetNode, length: float) -> bool:
     """Return whether a node takes fewer elements than so many."""
     if node.kind == "Zip":  # its shortest part ends it
         return _most(node) < length
     return node.kind == "TakeWhile" or (node.kind == "Take" and 0 <= node.number("_count") < length)
 
 
-def _most(node: Node) -> float:
+def _most(node: DatasetNode) -> float:
     """Return how many elements a node delivers at most."""
     known, sources = int(node.dataset.cardinality()), node.dataset._inputs()
     if known >= 0:
@@ -209,27 +209,27 @@ def _most(node: Node) -> float:
     return math.inf if grows else _most(node.upstream[0])
 
 
-def _kept_too_soon(seen: list[Node], case: Any) -> bool:
+def _kept_too_soon(seen: list[DatasetNode], case: Any) -> bool:
     """Return whether a cache keeps what costs nothing, and no other keeps the work."""
     return _any(_early, "Cache")(seen, case) and not keeps_work(seen[0].dataset)
 
 
-def _batches_only(node: Node, case: Any) -> bool:
+def _batches_only(node: DatasetNode, case: Any) -> bool:
     """Return whether batches are shuffled whose photos were not."""
     return _batched(node) and not any(n.kind == "Shuffle" and not _batched(n) for n in node.upstream)
 
 
-def _waits(seen: list[Node], case: Any) -> bool:
+def _waits(seen: list[DatasetNode], case: Any) -> bool:
     strict = seen[0].dataset.options().deterministic is not False
     return case.far and any("ReadFile" in n.ops and _parallel(n) and n.ordered(strict) for n in seen)
 
 
-def _in_turn(seen: list[Node], case: Any) -> bool:
+def _in_turn(seen: list[DatasetNode], case: Any) -> bool:
     return not _uses("archive")(seen, case) and any(_opens(n) and not _parallel(n) for n in seen)
 
 
 #: Key of a fault to its detector, which takes the nodes and the case.
-DETECTORS: dict[str, Callable[[list[Node], Any], bool]] = {
+DETECTORS: dict[str, Callable[[list[DatasetNode], Any], bool]] = {
     "no_prefetch": _not_ahead,
     "early_prefetch": _any(lambda n, case: bool(n.number("_buffer_size")) and _early(n, case), "Prefetch"),
     "one_by_one": _any(lambda n, _: _costly(n) and not _parallel(n)),

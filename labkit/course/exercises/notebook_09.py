@@ -6,7 +6,7 @@ from typing import Any
 
 from labkit.course.exercises.answers import bare, call, elements, number, pipeline, value
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.pipelines.structure import Node, nodes
+from labkit.pipelines.structure import DatasetNode, nodes
 
 _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
 
@@ -106,14 +106,14 @@ def assembled(function: Any) -> None:
     _never_waits(function)
 
 
-def _in_a_file(node: Node) -> bool:
+def _in_a_file(node: DatasetNode) -> bool:
     """Tell whether a node keeps elements in a file."""
     import tensorflow as tf
 
     return "Snapshot" in node.kind or (node.kind == "Cache" and tf.get_static_value(node.dataset._filename) != b"")
 
 
-def _draws(node: Node) -> bool:
+def _draws(node: DatasetNode) -> bool:
     """Tell whether some function of a pipeline, up to a node, draws random numbers."""
     return any("Random" in op for each in (node, *node.upstream) for op in each.ops)
 

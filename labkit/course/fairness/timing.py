@@ -17,7 +17,7 @@ from labkit.course.fairness.stages import Stage, called_in
 from labkit.pipelines.structure import AUTOTUNE, Step
 from labkit.simulate.clock import SLEEP
 from labkit.simulate.iterators import train
-from labkit.simulate.modelled import Table
+from labkit.simulate.modelled import SpanTable
 from labkit.simulate.workers import Run, Work
 from labkit.timeline.trace import Trace
 
@@ -104,7 +104,7 @@ def simulate(
     train(run, chained, steps, lambda step: train_ms * 1e6)
     if not run.taken:
         raise ValueError("not one element reaches the consumer")
-    table, count, images = Table(), len(run.taken), sum(row[0][0] for row in run.taken)
+    table, count, images = SpanTable(), len(run.taken), sum(row[0][0] for row in run.taken)
     table.consumer(run)
     table.work(run, list(works.values()))
     end = run.taken[-1][-1]

@@ -23,7 +23,7 @@ _SIGN = {PASSED: "✓", FAULT: "✗", OPEN: "–"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """What one check saw.
 
     Parameters
@@ -47,28 +47,28 @@ class Finding:
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class DataReport:
     """All findings about one dataset, in a fixed order; `report["count"]` is one of them."""
 
     name: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
 
     @property
-    def faults(self) -> tuple[Finding, ...]:
+    def faults(self) -> tuple[CheckFinding, ...]:
         """What is wrong."""
         return self._having(FAULT)
 
     @property
-    def passed(self) -> tuple[Finding, ...]:
+    def passed(self) -> tuple[CheckFinding, ...]:
         """What was looked at and is right."""
         return self._having(PASSED)
 
     @property
-    def unchecked(self) -> tuple[Finding, ...]:
+    def unchecked(self) -> tuple[CheckFinding, ...]:
         """What could not be looked at."""
         return self._having(OPEN)
 
-    def _having(self, status: str) -> tuple[Finding, ...]:
+    def _having(self, status: str) -> tuple[CheckFinding, ...]:
         return tuple(f for f in self.findings if f.status == status)
 
     @property
@@ -76,7 +76,7 @@ class Report:
         """Whether something was checked and no fault was found; see `unchecked` for what nobody looked at."""
         return bool(self.passed) and not self.faults
 
-    def __getitem__(self, name: str) -> Finding:
+    def __getitem__(self, name: str) -> CheckFinding:
         """Return the finding of one check.
 
         Raises
@@ -117,7 +117,7 @@ def inspect(
     key: str | int | None = None,
     batched: bool | None = None,
     name: str = "dataset",
-) -> Report:
+) -> DataReport:
     """Read two epochs of `dataset` and report what is wrong with the data.
 
     Parameters
@@ -151,7 +151,7 @@ def inspect(
 
     Returns
     -------
-    Report
+    DataReport
 
     Raises
     ------
@@ -192,11 +192,11 @@ def inspect(
     again = None if truth is None else matching.match(second, truth)
     wanted = None if labels is None else sorted(fingerprints.digest(v) for v in labels)
     endless = int(dataset.cardinality()) == -1
-    facts = verdicts.Facts(first, second, truth, match, again, found, claim, ops, random is not None, endless)
-    return Report(
+    facts = verdicts.Evidence(first, second, truth, match, again, found, claim, ops, random is not None, endless)
+    return DataReport(
         name,
         tuple(
-            Finding(word, status, text)
+            CheckFinding(word, status, text)
             for word, (status, text) in {
                 "count": verdicts.count(facts, expected),
                 "once": verdicts.once(facts),
@@ -215,7 +215,7 @@ def inspect(
     )
 
 
-def probe(augment: Any, example: Any, *, times: int = 32, name: str = "augmentation") -> Report:
+def probe(augment: Any, example: Any, *, times: int = 32, name: str = "augmentation") -> DataReport:
     """Map `augment` over one image many times, and report as `inspect` does.
 
     It shows what a whole pipeline may hide behind its other random steps: an augmentation that does the same to every
