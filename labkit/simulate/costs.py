@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import number, whole
+from labkit.common.numbers import check_ranges, number, ranged, whole
 
 #: Stages in the order in which data passes them. Open, read and map are paid per image, the others per batch.
 STAGES = ("open", "read", "map", "batch", "copy", "train")
@@ -163,38 +163,24 @@ class Knobs:
     waits for which, and single steps may be later.
     """
 
-    batch_size: int = 32
-    cores: int = 2
-    core_gain: float = 1.0
-    map_calls: int = 1
-    cycle_length: int = 1
-    threads: int | None = None
-    prefetch: int = 0
-    cache_hit: float = 0.0
-    latency_ms: float = 0.0
-    bandwidth_mb_s: float | None = None
-    image_kb: float = 100.0
-    accelerator_speed: float = 1.0
-    accelerators: int = 1
+    batch_size: int = ranged(whole, 1, 65536, 32)
+    cores: int = ranged(whole, 1, 65536, 2)
+    core_gain: float = ranged(number, 0, 1, 1.0)
+    map_calls: int = ranged(whole, 1, 4096, 1)
+    cycle_length: int = ranged(whole, 1, 4096, 1)
+    threads: int | None = ranged(whole, 1, 4096, None, optional=True, other="or None for as many as cores")
+    prefetch: int = ranged(whole, 0, 65536, 0)
+    cache_hit: float = ranged(number, 0, 1, 0.0)
+    latency_ms: float = ranged(number, 0, _MOST_MS, 0.0)
+    bandwidth_mb_s: float | None = ranged(number, 1e-3, 1e9, None, optional=True, other="or None for no limit")
+    image_kb: float = ranged(number, 1e-3, 1e9, 100.0)
+    accelerator_speed: float = ranged(number, 1e-6, 1e6, 1.0)
+    accelerators: int = ranged(whole, 1, 4096, 1)
     deterministic: bool = True
 
     def __post_init__(self) -> None:
         """Check every knob."""
-        for name, least, most in (
-            ("batch_size", 1, 65536), ("cores", 1, 65536), ("map_calls", 1, 4096), ("cycle_length", 1, 4096),
-            ("prefetch", 0, 65536), ("accelerators", 1, 4096),
-        ):  # fmt: skip
-            object.__setattr__(self, name, whole(name, getattr(self, name), least, most))
-        if self.threads is not None:
-            found = whole("threads", self.threads, 1, 4096, other="or None for as many as cores")
-            object.__setattr__(self, "threads", found)
-        for name, least, most in (
-            ("core_gain", 0, 1), ("cache_hit", 0, 1), ("latency_ms", 0, _MOST_MS), ("image_kb", 1e-3, 1e9),
-            ("accelerator_speed", 1e-6, 1e6),
-        ):  # fmt: skip
-            number(name, getattr(self, name), least, most)
-        if self.bandwidth_mb_s not in (None, math.inf):
-            number("bandwidth_mb_s", self.bandwidth_mb_s, 1e-3, other="or None for no limit")
+        check_ranges(self)
         if not isinstance(self.deterministic, (bool, np.bool_)):
             raise ValueError(f"deterministic is {self.deterministic!r}; allowed: True or False")
 

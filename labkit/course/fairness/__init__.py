@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labkit.common.environment import cores as machine_cores
-from labkit.common.numbers import number, whole
+from labkit.common.numbers import check_ranges, number, ranged, whole
 from labkit.course.fairness import benchmark, rules
 from labkit.course.fairness.benchmark import Benchmark
 from labkit.course.fairness.stages import Stage, at_once
@@ -78,13 +78,13 @@ class Task:
     stages: tuple[Stage, ...]
     slow: Callable[[], Any]
     good: Callable[[], Any]
-    train_ms: float
+    train_ms: float = ranged(number, 0, 60_000)
     ordered: bool = True
-    cores: int = 4
-    records: int = 1
-    slack: float = 0.1
-    idle: float | None = None
-    most_buffered: int = 64
+    cores: int = ranged(whole, 1, 4096, 4)
+    records: int = ranged(whole, 1, 10**6, 1)
+    slack: float = ranged(number, 0, 10, 0.1)
+    idle: float | None = ranged(number, 0, 1, None, optional=True, other="or None")
+    most_buffered: int = ranged(whole, 0, 10**9, 64)
     measured: bool = True
     hints: dict[str, str] = field(default_factory=dict)
 
@@ -94,13 +94,7 @@ class Task:
         for what in ("slow", "good"):
             if not callable(getattr(self, what)):
                 raise TypeError(f"{what} is a {type(getattr(self, what)).__name__}; allowed: a function")
-        whole("cores", self.cores, 1, 4096)
-        whole("records", self.records, 1, 10**6)
-        whole("most_buffered", self.most_buffered, 0, 10**9)
-        number("train_ms", self.train_ms, 0, 60_000)
-        number("slack", self.slack, 0, 10)
-        if self.idle is not None:
-            number("idle", self.idle, 0, 1, unit="as a share", other=", or None")
+        check_ranges(self)
 
     def timing(self, dataset: Any, *, cores: int | None = None, name: str | None = None) -> Timing:
         """Return what the simulated clock says about a dataset; see `simulate`."""
