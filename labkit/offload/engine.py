@@ -243,7 +243,7 @@ class Engine:
         Returns
         -------
         Trace
-            One thread of kind ``device``, with spans of category ``kernel`` and ``copy`` that never overlap. ``meta``
+            One thread of kind ``device``, with spans of category ``kernel`` and ``copy`` that never overlap. Its `run`
             says which device it was: on PoCL the times are those of this CPU and say nothing about an FPGA.
         """
         self.finish()

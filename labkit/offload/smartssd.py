@@ -266,11 +266,8 @@ class SmartSSD:
             found = next((old for old in _RENAMED if thread.name.startswith(old)), None)
             name = thread.name if found is None else thread.name.replace(found, _RENAMED[found])
             threads.append(Thread(name, thread.kind))
-        meta = trace.meta | {
-            "assumptions": [f"The card is modelled: {self}.", *trace.meta["assumptions"]],
-            "advice": _ADVICE,
-        }
-        return replace(trace, threads=tuple(threads), meta=meta)
+        assumptions = (f"The card is modelled: {self}.", *trace.run.assumptions)
+        return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=tuple(threads))
 
     # -- pictures --------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.timeline.run import Accelerator, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
 #: So many events are kept before they become numbers.
@@ -56,13 +57,13 @@ class Spans:
         shown = f"PoCL on {label}" if software else label
         if software:
             told += ": kernels ran on this machine's CPU; their times say nothing about an FPGA"
-        meta = {
-            "origin": "measured",
-            "name": name,
-            "accelerator": {"kind": "software" if software else "real", "name": shown, "describe": told},
-            "device": {"name": label, "platform": device.platform.name.strip(), "version": device.version.strip()},
-            "dropped_spans": self._count - len(self._rows),
-        }
+        run = Run(
+            "measured",
+            name,
+            Accelerator(shown, "software" if software else "real", describe=told),
+            device={"name": label, "platform": device.platform.name.strip(), "version": device.version.strip()},
+            dropped_spans=self._count - len(self._rows),
+        )
         return Trace(
             start_ns=start,
             duration_ns=end - start,
@@ -72,7 +73,7 @@ class Spans:
             step=np.full(len(self._rows), -1, np.int32),
             names=names,
             threads=(Thread(f"OpenCL {label} {lane}".rstrip(), "device"),),
-            meta=meta,
+            run=run,
         )
 
     def _on_host(self, device_ns: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from labkit.pipelines.structure import Step
 from labkit.simulate.clock import MOVE, SLEEP, WORK
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.iterators import train
-from labkit.simulate.workers import Run, Work
+from labkit.simulate.workers import Simulation, Work
 
 _BLOCK = 256
 
@@ -89,7 +89,7 @@ class DrawnCosts:
         found.append(Step("Batch", {"batch_size": knobs.batch_size, "drop_remainder": 1}, tuple(self.batch)))
         return (*found, Step("Prefetch", {"buffer_size": knobs.prefetch}))
 
-    def run(self, steps: int) -> Run:
+    def run(self, steps: int) -> Simulation:
         """Train so many steps, and return the run; its elements are numbers of images, then those of batches."""
         knobs, each = self.knobs, self.knobs.accelerators
         cycle, batches = knobs.cycle_length, itertools.count()
@@ -104,7 +104,7 @@ class DrawnCosts:
         def longest(ns: np.ndarray, step: int) -> float:
             return float(ns[step * each : (step + 1) * each].max())
 
-        run = Run(knobs.capacity, knobs.pool, lambda step: step.inside, elements, lambda images: next(batches))
+        run = Simulation(knobs.capacity, knobs.pool, lambda step: step.inside, elements, lambda images: next(batches))
         train_ns, copy_ns = partial(longest, self.train_ns), partial(longest, self.copy_ns)
         return train(run, self.steps, steps, train_ns, copy_ns, each)
 

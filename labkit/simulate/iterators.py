@@ -15,7 +15,7 @@ from typing import Any
 
 from labkit.pipelines.structure import AUTOTUNE, Step
 from labkit.simulate.clock import SLEEP, WAIT, Process
-from labkit.simulate.workers import Endless, Run
+from labkit.simulate.workers import Endless, Simulation
 
 #: Elements that a buffer holds whose size tf.data chooses, and that each thread of an interleave keeps ready.
 AHEAD = 2
@@ -28,18 +28,18 @@ Next = Generator[tuple, None, int | None]
 
 
 def train(
-    run: Run,
+    run: Simulation,
     steps: tuple[Step, ...],
     count: int | None,
     train_ns: Callable[[int], float],
     copy_ns: Callable[[int], float] = lambda step: 0.0,
     each: int = 1,
-) -> Run:
+) -> Simulation:
     """Train on a pipeline: let a run happen, and return it.
 
     Parameters
     ----------
-    run : Run
+    run : Simulation
         A new one.
     steps : tuple of Step
         The source first.
@@ -60,7 +60,7 @@ def train(
     return run
 
 
-def _consumer(run: Run, pipeline: Any, count: int | None, train_ns: Any, copy_ns: Any, each: int) -> Process:
+def _consumer(run: Simulation, pipeline: Any, count: int | None, train_ns: Any, copy_ns: Any, each: int) -> Process:
     clock, step = run.clock, 0
     while count is None or step < count:
         asked, batches = clock.now, []
@@ -81,7 +81,7 @@ def _consumer(run: Run, pipeline: Any, count: int | None, train_ns: Any, copy_ns
             raise Endless("the pipeline never ends")
 
 
-def chain(run: Run, steps: tuple[Step, ...], thread: str, file: int | None, kept: dict[int, Any]) -> Any:
+def chain(run: Simulation, steps: tuple[Step, ...], thread: str, file: int | None, kept: dict[int, Any]) -> Any:
     """Return an iterator of a chain of steps that is asked on a thread; `kept` holds its caches between epochs."""
     steps = tuple(step for step in steps if step.kind != "Prefetch" or step.settings.get("buffer_size") != 0)
     threads = [thread] * len(steps)
@@ -114,7 +114,7 @@ class _Source:
 class _Iterator:
     """An iterator of one step: `next` returns its next element, or None at the end."""
 
-    def __init__(self, run: Run, step: Step, source: Any, thread: str) -> None:
+    def __init__(self, run: Simulation, step: Step, source: Any, thread: str) -> None:
         self.run, self.step, self.source, self.thread = run, step, source, run.thread(thread)
         self.works = list(run.works(step))
         self.ordered = run.ordered if step.ordered is None else step.ordered
@@ -146,7 +146,7 @@ class _Ahead(_Iterator):
 
     size = "buffer_size"
 
-    def __init__(self, run: Run, step: Step, source: Any, thread: str) -> None:
+    def __init__(self, run: Simulation, step: Step, source: Any, thread: str) -> None:
         super().__init__(run, step, source, thread)
         self.limit = self.setting(self.size, AHEAD)
         self.begun = self.ended = False
@@ -216,7 +216,7 @@ class _ParallelMap(_Ahead):
 class _Interleave(_Iterator):
     """Files in turn, some elements each; in parallel, as many files as there are calls are read ahead."""
 
-    def __init__(self, run: Run, step: Step, source: Any, thread: str) -> None:
+    def __init__(self, run: Simulation, step: Step, source: Any, thread: str) -> None:
         super().__init__(run, step, source, thread)
         self.cycle = self.setting("cycle_length", run.pool) if "Interleave" in step.kind else 1
         self.calls = self.setting("num_parallel_calls", run.pool) if "Parallel" in step.kind else 0
@@ -308,7 +308,7 @@ class _Unbatch(_Iterator):
 class _Cache(_Iterator):
     """A cache: the first epoch fills `memory`, later ones read it."""
 
-    def __init__(self, run: Run, step: Step, source: Any, thread: str, memory: dict[str, Any]) -> None:
+    def __init__(self, run: Simulation, step: Step, source: Any, thread: str, memory: dict[str, Any]) -> None:
         super().__init__(run, step, source, thread)
         self.memory = memory
         self.left = iter(memory["elements"]) if memory.get("full") else None
@@ -326,7 +326,7 @@ class _Cache(_Iterator):
 class _Repeat:
     """Another iterator of the same chain for each epoch."""
 
-    def __init__(self, run: Run, step: Step, again: Callable[[], Any]) -> None:
+    def __init__(self, run: Simulation, step: Step, again: Callable[[], Any]) -> None:
         self.run, self.again, self.source = run, again, again()
         self.left: float = step.settings.get("count", -1)
         self.left = math.inf if self.left < 0 else self.left
@@ -345,7 +345,7 @@ class _Repeat:
 class _Shuffle(_Iterator):
     """A buffer that is full before the first element leaves it; which element leaves it costs the same."""
 
-    def __init__(self, run: Run, step: Step, source: Any, thread: str) -> None:
+    def __init__(self, run: Simulation, step: Step, source: Any, thread: str) -> None:
         super().__init__(run, step, source, thread)
         self.held: deque[int] = deque()
 

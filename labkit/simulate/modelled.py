@@ -13,7 +13,8 @@ from labkit.simulate.clock import SLEEP
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.draws import DrawnCosts
 from labkit.simulate.iterators import AHEAD, IN_CONSUMER, PREFETCH
-from labkit.simulate.workers import Run, Work
+from labkit.simulate.workers import Simulation, Work
+from labkit.timeline.run import Accelerator, Host, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
 #: The map operation that stands for tf.data's own work on an image; it is shown as bookkeeping, not as work.
@@ -44,7 +45,7 @@ class SpanTable:
         """Return the number of a thread."""
         return self.threads.setdefault(thread, len(self.threads))
 
-    def consumer(self, run: Run, warmup: int = 0) -> None:
+    def consumer(self, run: Simulation, warmup: int = 0) -> None:
         """Add what the consumer did in each step."""
         _, asked, got, trained, end = zip(*run.taken, strict=True)
         consumer, step = Thread("consumer", "consumer"), _numbered(run, warmup)
@@ -53,13 +54,13 @@ class SpanTable:
         if trained != got:
             self.add(got, trained, Thread("copy to the accelerator", "device"), "copy", "copy", step)
 
-    def work(self, run: Run, works: list[Work]) -> None:
+    def work(self, run: Simulation, works: list[Work]) -> None:
         """Add a span for each element and name of some work, as far as the run got."""
         for work in works:
             if work.starts:
                 self._work(run, work)
 
-    def _work(self, run: Run, work: Work) -> None:
+    def _work(self, run: Simulation, work: Work) -> None:
         number, element, start, end = map(np.array, (work.threads, work.elements, work.starts, work.ends))
         numbers = np.zeros(len(run.threads), np.int64)
         for known in np.unique(number).tolist():
@@ -80,14 +81,14 @@ class SpanTable:
             self.add(begin[some], until[some], thread[some], name, category(name))
             begin = until
 
-    def trace(self, window: list[int], **meta: Any) -> Trace:
+    def trace(self, window: tuple[int, int], **facts: Any) -> Trace:
         """Return the trace of a window, first and last ns; spans are cut to it."""
         types = (np.int64, np.int64, np.int32, np.int32, np.int8, np.int32)
         columns = [
             np.concatenate([row[i] for row in self.rows]).astype(dtype, copy=False) for i, dtype in enumerate(types)
         ]
-        found = Trace(*columns, names=tuple(self.names), threads=tuple(self.threads), meta=meta | {"window_ns": window})
-        return found.slice(*window)
+        run = Run("modelled", window_ns=window, **facts)
+        return Trace(*columns, names=tuple(self.names), threads=tuple(self.threads), run=run).slice(*window)
 
 
 def category(name: str) -> str:
@@ -120,10 +121,9 @@ def simulated(
     table.work(run, draws.per_image)
     described = f"modelled {labels['name']}: {_step_words(costs, knobs)} (source: {labels['source']})"
     return table.trace(
-        [round(run.taken[warmup][1]), round(run.taken[-1][-1])],
-        origin="modelled",
+        (round(run.taken[warmup][1]), round(run.taken[-1][-1])),
         name=name,
-        accelerator={**labels, "kind": "modelled", "describe": described},
+        accelerator=Accelerator(**labels, kind="modelled", describe=described),
         storage="modelled" if knobs.latency_ms or knobs.bandwidth_mb_s else None,
         batch_size=each,
         steps=steps,
@@ -131,10 +131,10 @@ def simulated(
         images=steps * each,
         first_batch_ns=round(run.taken[0][2]),
         graph=list(nodes.values()),
-        host={"cpus": knobs.cores},
+        host=Host(knobs.cores),
         costs_ms=costs.mean_ms,
         knobs=asdict(knobs),
-        sleeps=list(costs.sleeps),
+        sleeps=costs.sleeps,
         seed=seed,
         assumptions=assumptions(costs, knobs),
     )
@@ -155,7 +155,7 @@ def _nodes(knobs: Knobs) -> dict[str, str]:
     return found | ({"files": f"{element}::ParallelInterleaveV4"} if knobs.cycle_length > 1 else {})
 
 
-def _accelerators(table: SpanTable, run: Run, draws: DrawnCosts, warmup: int) -> None:
+def _accelerators(table: SpanTable, run: Simulation, draws: DrawnCosts, warmup: int) -> None:
     """Add a lane for each of several accelerators; a single one is the train steps themselves."""
     many, trained = draws.knobs.accelerators, np.array([row[3] for row in run.taken])
     each = draws.train_ns[: len(trained) * many].reshape(len(trained), -1)
@@ -164,7 +164,7 @@ def _accelerators(table: SpanTable, run: Run, draws: DrawnCosts, warmup: int) ->
         table.add(trained, trained + each[:, number], thread, "train", "kernel", _numbered(run, warmup))
 
 
-def _numbered(run: Run, warmup: int) -> np.ndarray:
+def _numbered(run: Simulation, warmup: int) -> np.ndarray:
     """Return the number of each train step; -1 for those before the window."""
     step = np.arange(len(run.taken)) - warmup
     return np.where(step >= 0, step, -1)

@@ -46,7 +46,7 @@ class Work:
     ends: list[float] = field(default_factory=list)
 
 
-class Run:
+class Simulation:
     """One run of a pipeline: its clock, its threads, and the pool that all parallel maps share.
 
     Parameters

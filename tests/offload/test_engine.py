@@ -128,7 +128,7 @@ def test_a_trace_is_an_ordinary_one_and_says_on_what_it_was_measured(engine, tmp
     twice(engine, range(1000))
     trace = engine.trace("doubling")
     assert trace.start_ns.dtype == np.int64
-    assert trace.meta["origin"] == "measured"
+    assert trace.run.origin == "measured"
     assert [t.kind for t in trace.threads] == ["device"]
     assert list(Trace.load(trace.save(tmp_path / "t.json"))) == list(trace)
     text = str(labkit.Timeline(trace))
@@ -161,7 +161,7 @@ def test_a_long_run_keeps_numbers_not_events(monkeypatch):
         assert len(engine.noted) < 10
     trace = engine.trace()
     assert len(trace) == 25
-    assert trace.meta["dropped_spans"] == 36 - 25
+    assert trace.run.dropped_spans == 36 - 25
     assert (np.diff(trace.start_ns) >= 0).all()
 
 

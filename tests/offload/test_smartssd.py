@@ -167,7 +167,7 @@ def test_its_trace_is_an_ordinary_one_and_says_that_it_is_modelled():
     assert line.origin == "modelled"
     assert "modelled" in str(line)
     assert all("modelled" in t.name for t in trace.threads if t.kind == "pipeline")
-    assert any("SmartSSD (modelled)" in text for text in trace.meta["assumptions"])
+    assert any("SmartSSD (modelled)" in text for text in trace.run.assumptions)
     assert isinstance(SmartSSD().costs(work(), train_ms=3), simulate.Costs)
     again = SmartSSD().trace(work(), accelerators.modelled("H100"), steps=12)
     assert str(Timeline(again)) == str(line)

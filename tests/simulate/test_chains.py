@@ -16,7 +16,7 @@ from labkit.pipelines.structure import AUTOTUNE, Step
 from labkit.simulate import Costs, Knobs
 from labkit.simulate.clock import SLEEP
 from labkit.simulate.iterators import train as trained_on
-from labkit.simulate.workers import Endless, Run, Work
+from labkit.simulate.workers import Endless, Simulation, Work
 
 MS = 10**6
 
@@ -84,17 +84,17 @@ def test_with_a_core_for_every_thread_every_step_comes_when_the_max_plus_recursi
 
     world = max_plus.World(cost, pool, records, ordered)
     expected = max_plus.steps_of(chain, elements, world, train)
-    run = Run(
-        float, pool, lambda step: made.get(id(step), ()),
+    run = Simulation(
+        float, pool, lambda step: made.get(id(step), []),
         lambda file: itertools.repeat(1, elements if file is None else records), sum, ordered=ordered,
     )  # fmt: skip
     trained_on(run, chain, None, lambda step: train * MS)
     assert [(asked / MS, got / MS, end / MS) for _, asked, got, _, end in run.taken] == expected
 
 
-def waits(steps, elements, train, **settings):
+def waits(steps, elements, train, **more):
     made = {id(step): works(step) for step in steps}
-    run = Run(float, 2, lambda step: made.get(id(step), []), lambda _: itertools.repeat(1, elements), sum, **settings)
+    run = Simulation(float, 2, lambda step: made[id(step)], lambda _: itertools.repeat(1, elements), sum, **more)
     return [(got - asked) / MS for _, asked, got, *_ in trained_on(run, steps, None, lambda _: train * MS).taken]
 
 

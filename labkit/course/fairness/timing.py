@@ -18,7 +18,8 @@ from labkit.pipelines.structure import AUTOTUNE, Step
 from labkit.simulate.clock import SLEEP
 from labkit.simulate.iterators import train
 from labkit.simulate.modelled import SpanTable
-from labkit.simulate.workers import Run, Work
+from labkit.simulate.workers import Simulation, Work
+from labkit.timeline.run import Accelerator, Host
 from labkit.timeline.trace import Trace
 
 #: Elements that a pipeline may make: one that never ends is refused, not simulated for ever.
@@ -97,7 +98,7 @@ def simulate(
     def elements(file: int | None) -> Iterator[int]:
         return itertools.repeat(1, max(0, found.elements if file is None else records))
 
-    run = Run(float, found.threads or cores, called, elements, sum, ordered=found.ordered, most=_MOST)
+    run = Simulation(float, found.threads or cores, called, elements, sum, ordered=found.ordered, most=_MOST)
     chained = found.steps
     if found.rewritten and chained[-1].kind != "Prefetch":
         chained = (*chained, Step("Prefetch", {"buffer_size": AUTOTUNE}))
@@ -108,18 +109,18 @@ def simulate(
     table.consumer(run)
     table.work(run, list(works.values()))
     end = run.taken[-1][-1]
-    stated = {"name": "train step", "kind": "modelled", "source": "stated by the exercise"}
+    source = "stated by the exercise"
+    described = f"modelled train step: {train_ms:g} ms (source: {source})"
     trace = table.trace(
-        [0, round(end)],
-        origin="modelled",
+        (0, round(end)),
         name=name,
-        accelerator=stated | {"describe": f"modelled train step: {train_ms:g} ms (source: {stated['source']})"},
+        accelerator=Accelerator(name="train step", kind="modelled", source=source, describe=described),
         batch_size=max(1, images // count),
         steps=count,
         warmup=0,
         images=images,
         first_batch_ns=round(run.taken[0][2]),
-        host={"cpus": cores},
+        host=Host(cores),
     )
     return Timing(end / 1e6, 1 - count * train_ms * 1e6 / end if end else 0.0, count, trace)
 
