@@ -7,7 +7,7 @@ what stands inside the functions of an interleave, and what no Python object kee
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,6 @@ AUTOTUNE = -1
 _UNCHANGED = ("Options", "Model", "Finalize", "Identity", "AssertCardinality")
 #: Transformations whose function returns a dataset.
 _NESTED = ("Interleave", "ParallelInterleave", "FlatMap")
-_ENDINGS = ("Dataset", "DatasetV2", "DatasetV3", "DatasetV4")
 
 
 # -- as Python built it --------------------------------------------------------------------
@@ -215,7 +214,7 @@ def chain(dataset: Any) -> Chain:
         raise TypeError(f"dataset is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
     graph = serialized(dataset)
     functions = {f.signature.name: f for f in graph.library.function}
-    last = next(n for n in reversed(graph.node) if n.op.endswith(_ENDINGS))
+    last = transformations(graph.node)[-1]
     options = dataset.options()
     rewritten = options.experimental_optimization.apply_default_optimizations is not False
     injected = options.experimental_optimization.inject_prefetch is not False
@@ -228,9 +227,14 @@ def chain(dataset: Any) -> Chain:
     )
 
 
-def _source(name: str) -> str:
-    """Return the name of the node that an input comes from."""
-    return name.split(":")[0].lstrip("^")
+def transformations(nodes: Iterable[Any]) -> list[Any]:
+    """Return those of some nodes (``NodeDef``) that are datasets, in their order: a graph lists its sources first."""
+    return [node for node in nodes if node.op.rstrip("V0123456789").endswith("Dataset")]
+
+
+def inputs(node: Any) -> list[str]:
+    """Return the names of the nodes that a node takes its inputs from."""
+    return [name.split(":")[0].lstrip("^") for name in node.input]
 
 
 def _steps(name: str, named: dict[str, Any], functions: dict[str, Any]) -> list[Step]:
@@ -238,8 +242,8 @@ def _steps(name: str, named: dict[str, Any], functions: dict[str, Any]) -> list[
     node = named.get(name)
     if node is None:
         return []
-    sources = [s for s in map(_source, node.input) if s in named and named[s].op.endswith(_ENDINGS)]
-    before = max((_steps(source, named, functions) for source in sources), key=len, default=[])
+    sources = transformations(named[source] for source in inputs(node) if source in named)
+    before = max((_steps(source.name, named, functions) for source in sources), key=len, default=[])
     kind = node.op.split("Dataset")[0]
     if kind in _UNCHANGED:
         return before
@@ -247,25 +251,25 @@ def _steps(name: str, named: dict[str, Any], functions: dict[str, Any]) -> list[
     inner, inside = (), ()
     if function is not None and kind in _NESTED:
         body = {n.name: n for n in _holding(function, functions).node_def}
-        ends = [n.name for n in body.values() if n.op.endswith(_ENDINGS)]
-        inner = tuple(_steps(ends[-1], body, functions)) if ends else ()
+        ends = transformations(body.values())
+        inner = tuple(_steps(ends[-1].name, body, functions)) if ends else ()
     elif function is not None:
         inside = tuple(_inside(function, functions, frozenset()))
     said = node.attr["deterministic"].s if "deterministic" in node.attr else b""
     ordered = {b"true": True, b"false": False}.get(said)
-    return [*before, Step(kind, _settings(node, named), inside, inner, ordered)]
+    return [*before, Step(kind, settings(node, named), inside, inner, ordered)]
 
 
-def _settings(node: Any, named: dict[str, Any]) -> dict[str, int]:
+def settings(node: Any, named: dict[str, Any]) -> dict[str, int]:
     """Return the inputs of a node that are constant whole numbers or truths, by their names."""
     import tensorflow as tf
     from tensorflow.python.framework import op_def_registry
 
-    definition, found = op_def_registry.get(node.op), {}
+    definition, found, given = op_def_registry.get(node.op), {}, inputs(node)
     names = [argument.name for argument in definition.input_arg] if definition else []
     for place, name in enumerate(names, -len(names)):
         # An argument that is a list takes several inputs, or none: what follows it is counted from the end.
-        constant = named.get(_source(node.input[place])) if -place <= len(node.input) else None
+        constant = named.get(given[place]) if -place <= len(given) else None
         if constant is None or constant.op != "Const":
             continue
         tensor = constant.attr["value"].tensor
@@ -277,7 +281,7 @@ def _settings(node: Any, named: dict[str, Any]) -> dict[str, int]:
 
 def _holding(function: Any, functions: dict[str, Any]) -> Any:
     """Return the function that holds datasets: around that of a ``tf.function`` there is one that only calls it."""
-    while not any(node.op.endswith(_ENDINGS) for node in function.node_def):
+    while not transformations(function.node_def):
         calls = (functions.get(n.attr["f"].func.name) for n in function.node_def if "PartitionedCall" in n.op)
         called = next((f for f in calls if f is not None), None)
         if called is None:
