@@ -216,7 +216,7 @@ def test_no_view_of_a_drill_names_a_cause_an_op_to_blame_or_advice(key, tmp_path
         "text": str(timeline),
         "picture": labkit.draw(drill.trace).text + labkit.draw(drill.trace).alt + labkit.draw(drill.trace).svg(),
         "widget": str(widget) + widget.alt,
-        "scene": widget.scene.decode("latin-1"),
+        "block": widget.block.decode("latin-1"),
         "compare": str(labkit.compare(drill.trace, drill.trace)),
         "perfetto": perfetto.save(drill.trace, tmp_path / "t.json").read_text(),
         "drill": "".join(drill._repr_mimebundle_().values()).split("What is wrong")[0],
@@ -229,7 +229,7 @@ def test_no_view_of_a_drill_names_a_cause_an_op_to_blame_or_advice(key, tmp_path
     assert set(timeline.causes.kind.tolist()) <= {timeline_unknown()}
     assert timeline.stalls.blame is None
     assert blindfold.WITHHELD in views["text"]
-    assert blindfold.WITHHELD in views["scene"]
+    assert blindfold.WITHHELD in views["block"]
 
 
 def timeline_unknown():
