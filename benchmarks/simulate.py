@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def explorer_ms(rounds: int) -> dict[str, float]:
-    """Return the median time of each button of each notebook's explorer: simulation, lanes, gaps, causes, scene."""
+    """Return the median time of each button of each notebook's explorer: simulation, lanes, gaps, causes, layout."""
     times: dict[str, list[float]] = {}
     for _ in range(rounds):
         for number in explorers.SHEETS:

@@ -62,13 +62,13 @@ def printed(messages):
 
 
 def drawn(messages):
-    """Return the scenes that were sent: the first with the widget, then one per update."""
-    scenes = []
+    """Return the blocks that were sent: the first with the widget, then one per update."""
+    blocks = []
     for message in of(messages, "comm_open", "comm_msg"):
         data = message["content"]["data"]
-        places = [path for path in data.get("buffer_paths", []) if path == ["scene"]]
-        scenes += [bytes(message["buffers"][data["buffer_paths"].index(path)]) for path in places]
-    return scenes
+        places = [path for path in data.get("buffer_paths", []) if path == ["block"]]
+        blocks += [bytes(message["buffers"][data["buffer_paths"].index(path)]) for path in places]
+    return blocks
 
 
 @pytest.fixture(scope="module")
@@ -93,18 +93,18 @@ def test_a_recording_shows_one_output_that_grows_and_ends_as_the_whole_trace(ker
     (final,) = of(messages, "update_display_data")
     assert shown["content"]["transient"] == final["content"]["transient"]
     assert VIEW in shown["content"]["data"]
-    scenes = drawn(messages)
-    assert len(scenes) >= 3, "the view grew while the job ran"
-    sizes = [len(scene) for scene in scenes]
+    blocks = drawn(messages)
+    assert len(blocks) >= 3, "the view grew while the job ran"
+    sizes = [len(block) for block in blocks]
     assert sizes[0] < sizes[1] <= sizes[2]
 
     told = kernel.run(
         "import hashlib, json\n"
         "from labkit.views.widget import TimelineWidget\n"
-        "print(json.dumps([hashlib.sha256(TimelineWidget(trace).scene).hexdigest(), str(labkit.Timeline(trace))]))"
+        "print(json.dumps([hashlib.sha256(TimelineWidget(trace).block).hexdigest(), str(labkit.Timeline(trace))]))"
     )
     digest, words = json.loads(printed(told))
-    assert hashlib.sha256(scenes[-1]).hexdigest() == digest, "the last content is the returned trace"
+    assert hashlib.sha256(blocks[-1]).hexdigest() == digest, "the last content is the returned trace"
     data, metadata = final["content"]["data"], final["content"]["metadata"]
     assert data["image/png"].startswith("iVBOR")
     assert "grows" in metadata["image/png"]["alt"]
@@ -122,7 +122,7 @@ def test_the_number_of_drawings_does_not_grow_with_the_number_of_steps(kernel, s
     seconds = float(printed(messages))
     assert len(drawn(messages)) <= 2 + 10 * seconds + 1
     assert len(of(messages, "display_data", "update_display_data")) == 2
-    longest = max(len(scene) for scene in drawn(messages)[:-1])
+    longest = max(len(block) for block in drawn(messages)[:-1])
     assert longest < 100_000, "a drawing holds the last steps, however many there were"
 
 
@@ -215,7 +215,7 @@ def test_an_interrupted_recording_leaves_a_picture_and_a_kernel_that_goes_on(ker
 
 
 def test_in_a_terminal_it_prints_nothing_and_loads_no_widget():
-    code = JOB.replace("labkit.setup()", "labkit.notebook.prepare()") + (
+    code = JOB.replace("labkit.setup()", "from labkit.common.environment import prepare; prepare()") + (
         "import sys, threading\n"
         "before = threading.active_count()\n"
         "trace = labkit.record(data, fast, steps=20, live=True)\n"
@@ -242,7 +242,8 @@ class Counting(live.View):
     """A view that draws nothing, slowly or fast."""
 
     def __init__(self, takes_s):
-        super().__init__(FACTS, True)
+        super().__init__(True)
+        self.open(FACTS)
         self.takes_s, self.sizes = takes_s, []
 
     def _open(self):
@@ -257,12 +258,13 @@ class Counting(live.View):
 @pytest.mark.parametrize("takes_s", [0.0, 0.002])
 def test_drawing_takes_at_most_its_share_of_the_loop_and_ten_turns_per_second(takes_s):
     view = Counting(takes_s)
-    see, begin = view.begin(), time.perf_counter_ns()
+    step, begin = 0, time.perf_counter_ns()
     while time.perf_counter_ns() - begin < 2_000_000_000:
         start = time.perf_counter_ns()
         time.sleep(0.001)
         now = time.perf_counter_ns()
-        see(start, now, now)
+        view.see(step, start, now, now)
+        step += 1
         elapsed = time.perf_counter_ns() - begin
         # Before it draws, it has time for one that costs as much as the one before; it cannot know more.
         assert view.spent_ns <= live.SHARE * elapsed + view._cost_ns
@@ -272,9 +274,10 @@ def test_drawing_takes_at_most_its_share_of_the_loop_and_ten_turns_per_second(ta
 
 
 def test_the_growing_trace_holds_the_last_steps_under_their_numbers():
-    view = live.View(FACTS, False)
+    view = live.View(False)
+    view.open(FACTS)
     for step in range(live.LAST + 7):
-        view.see(step * 10, step * 10 + 6, step * 10 + 9)
+        view.see(step, step * 10, step * 10 + 6, step * 10 + 9)
     trace = view.trace()
     assert len(trace) == 2 * live.LAST
     trains = trace.where(trace.select("train"))
@@ -283,5 +286,5 @@ def test_the_growing_trace_holds_the_last_steps_under_their_numbers():
     assert (trains.duration_ns == 3).all()
     assert trace.meta["name"] == f"job, running: step {live.LAST + 6}"
     assert {CATEGORIES[c] for c in trace.category.tolist()} == {"wait", "train"}
-    view.begin()
-    assert len(view.trace()) == 0
+    view.see(0, 5, 6, 7)
+    assert len(view.trace()) == 2, "a repeat starts over"

@@ -83,7 +83,7 @@ def test_what_is_too_large_to_be_stored_is_a_view_with_a_picture(monkeypatch):
     assert data[VIEW]["model_id"] == made.model_id
 
 
-def test_update_swaps_scene_picture_and_words():
+def test_update_swaps_layout_picture_and_words():
     made = labkit.show(job())
     before, picture = made.block, made.picture
     made.update(job(steps=6), job())
