@@ -183,15 +183,9 @@ class CanvasPen {
     this.context.setTransform(scale, 0, 0, scale, 0, 0);
     this.patterns = new Map();
   }
-  rect(x, y, w, h, fill) {
-    this.context.fillStyle = fill;
-    this.context.fillRect(x, y, w, h);
-  }
-  box(x, y, w, h, stroke, line = 1) {
-    this.context.strokeStyle = stroke;
-    this.context.lineWidth = line;
-    this.context.strokeRect(x, y, w, h);
-  }
+  ink(strokeStyle, lineWidth) { return Object.assign(this.context, { strokeStyle, lineWidth }); }
+  rect(x, y, w, h, fill) { this.context.fillStyle = fill; this.context.fillRect(x, y, w, h); }
+  box(x, y, w, h, stroke, line = 1) { this.ink(stroke, line).strokeRect(x, y, w, h); }
   hatch(x, y, w, h, mark, ink) {
     const key = mark[0] + ink;
     if (!this.patterns.has(key)) {
@@ -205,38 +199,28 @@ class CanvasPen {
     this.rect(x, y, w, h, this.patterns.get(key));
   }
   line(x, y, x2, y2, stroke, line = 1, dash = []) {
-    this.context.strokeStyle = stroke;
-    this.context.lineWidth = line;
     this.context.setLineDash(dash);
-    this.context.stroke(new Path2D(`M${x} ${y}L${x2} ${y2}`));
+    this.ink(stroke, line).stroke(new Path2D(`M${x} ${y}L${x2} ${y2}`));
     this.context.setLineDash([]);
   }
   shape(points, fill) {
-    const c = this.context;
-    c.fillStyle = fill;
-    c.beginPath();
-    c.moveTo(points[0], points[1]);
-    for (let k = 2; k < points.length; k += 2) c.lineTo(points[k], points[k + 1]);
-    c.fill();
+    const path = new Path2D();
+    for (let k = 0; k < points.length; k += 2) path.lineTo(points[k], points[k + 1]);
+    this.context.fillStyle = fill;
+    this.context.fill(path);
   }
   text(x, y, text, size, fill, align = "left", bold = false) {
-    const c = this.context, font = `${bold ? "bold " : ""}${size}px ${FONT}`;
-    if (this.font !== font) c.font = this.font = font;
-    c.fillStyle = fill;
-    c.textAlign = align;
-    c.textBaseline = "middle";
-    c.fillText(text, x, y);
+    const font = `${bold ? "bold " : ""}${size}px ${FONT}`;
+    if (this.font !== font) this.context.font = this.font = font;
+    Object.assign(this.context, { fillStyle: fill, textAlign: align, textBaseline: "middle" }).fillText(text, x, y);
   }
   clip(x, y, w, h) {
+    const path = new Path2D();
+    path.rect(x, y, w, h);
     this.context.save();
-    this.context.beginPath();
-    this.context.rect(x, y, w, h);
-    this.context.clip();
+    this.context.clip(path);
   }
-  free() {
-    this.context.restore();
-    this.font = null;
-  }
+  free() { this.context.restore(); this.font = null; }
   fade(alpha) { this.context.globalAlpha = alpha; }
 }
 
@@ -527,21 +511,13 @@ function paintOverview(view, pen, height) {
   const { colours, left, right, layout, span } = view, room = right - left, at = (t) => left + t / span * room;
   pen.rect(0, 0, view.width, height, colours.background);
   layout.runs.forEach((run, r) => run.strips.forEach((strip, k) => {
-    const y = r * (2 * STRIP + 4) + k * (STRIP + 1), width = at(run.span_ns) - left, n = Math.max(Math.floor(width), 1);
+    const y = r * (2 * STRIP + 4) + k * (STRIP + 1), width = at(run.span_ns) - left;
     const what = ["accelerator", "pipeline"][k], words = layout.runs.length > 1 ? `${run.label}: ${what}` : `${what} busy`;
     pen.text(left - 6, y + STRIP / 2, elide(words, left - 12, 10), 10, colours.muted, "right");
     pen.rect(left, y, width, STRIP, colours.lane);
-    const sums = new Float64Array(strip.length + 1), points = [left, y + STRIP];
-    for (let i = 0; i < strip.length; i++) sums[i + 1] = sums[i] + strip[i];
-    const until = (share) => {
-      const t = share * strip.length, i = Math.min(Math.floor(t), strip.length - 1);
-      return sums[i] + (t - i) * strip[i];
-    };
-    for (let c = 0; c < n; c++) {
-      const high = y + STRIP * (1 - (until((c + 1) / n) - until(c / n)) * n / strip.length);
-      points.push(left + c, high, left + c + 1, high);
-    }
-    pen.shape([...points, left + n, y + STRIP], k ? colours.fill[5] : colours.fill[1]);
+    const points = [left, y + STRIP], step = width / strip.length;
+    strip.forEach((share, i) => points.push(left + i * step, y + STRIP * (1 - share), left + (i + 1) * step, y + STRIP * (1 - share)));
+    pen.shape([...points, left + width, y + STRIP], k ? colours.fill[5] : colours.fill[1]);
   }));
   pen.fade(0.55);
   pen.rect(left, 0, at(view.first) - left, height - 2, colours.background);
@@ -656,7 +632,7 @@ function make(name, className = "", text = "", attributes = {}) {
   return node;
 }
 
-const MINE = { "data-lm-suppress-shortcuts": "true" }; // JupyterLab leaves single keys to elements that have it
+const MINE = "data-lm-suppress-shortcuts"; // JupyterLab leaves single keys to elements that have it
 
 function table(caption, heads, rows) {
   const node = make("table");
@@ -746,18 +722,18 @@ export class View {
     Object.assign(this, { title: part(".lt-title"), heads: part(".lt-runs"), search: part("input"), found: part(".lt-found"),
       legend: part(".lt-legend"), overview: part(".lt-overview"), canvas: part(".lt-lanes"), tip: part(".lt-tip"),
       detail: part(".lt-detail"), live: part("[aria-live]"), help: part(".lt-help"), panel: part(".lt-tables") });
-    for (const node of root.querySelectorAll("button, input, .lt-lanes, .lt-panel")) Object.entries(MINE).forEach((pair) => node.setAttribute(...pair));
+    for (const node of root.querySelectorAll("button, input, .lt-lanes, .lt-panel")) node.setAttribute(MINE, "true");
     for (const node of root.querySelectorAll("button")) {
       node.title = node.getAttribute("aria-label");
       this.listen(node, { click: () => ACTS[node.dataset.act][1](this) });
     }
     this.el.append(root);
-    const hands = this.hands = new Hands(this);
+    const hands = new Hands(this), hide = () => { this.tip.hidden = true; };
     this.listen(this.search, { keydown: (e) => hands.searchKey(e), input: () => this.find(this.search.value) });
     this.listen(this.canvas, { wheel: (e) => hands.wheel(e) }, { passive: false });
     this.listen(this.canvas, {
       keydown: (e) => hands.key(e), pointerdown: (e) => hands.down(e), pointermove: (e) => hands.move(e), pointerup: (e) => hands.up(e),
-      pointercancel: () => hands.cancel(), pointerleave: () => { this.tip.hidden = true; }, blur: () => { this.tip.hidden = true; },
+      pointercancel: () => hands.cancel(), pointerleave: hide, blur: hide,
       dblclick: (e) => this.zoom(0.25, this.timeAt(hands.place(e)[0])),
     });
     const release = () => { hands.grip = null; };
@@ -778,11 +754,9 @@ export class View {
     if (!inside(target) || !(event.ctrlKey || event.metaKey || event.altKey)) return;
     if (/^(control|meta|alt)$/i.test(event.key)) return;
     for (let node = target; inside(node); node = node.parentElement) { // the Lab looks at all of them
-      for (const [name, value] of Object.entries(MINE)) {
-        if (!node.hasAttribute(name)) continue;
-        node.removeAttribute(name);
-        setTimeout(() => node.setAttribute(name, value));
-      }
+      if (!node.hasAttribute(MINE)) continue;
+      node.removeAttribute(MINE);
+      setTimeout(() => node.setAttribute(MINE, "true"));
     }
   }
 
@@ -846,7 +820,7 @@ export class View {
     const sample = make("canvas", "", "", { "aria-hidden": "true" });
     sample.category = category;
     const parts = [sample, make("span", "", label), make("small", "", times)];
-    const node = category === null ? make("span", "lt-key") : make("button", "", "", { ...MINE, type: "button",
+    const node = category === null ? make("span", "lt-key") : make("button", "", "", { [MINE]: "true", type: "button",
       "aria-pressed": String(!this.hidden.has(category)), "data-category": this.layout.categories[category].key });
     node.append(...parts);
     if (category === null) return node;
@@ -881,10 +855,7 @@ export class View {
     this.frame = requestAnimationFrame(() => { this.frame = null; this.redraw(); });
   }
 
-  resize() {
-    this.observed = this.root.clientWidth; // what the observer compares the next width with
-    this.later();
-  }
+  resize() { this.observed = this.root.clientWidth; this.later(); } // what the observer compares the next width with
 
   // Draw now; returns milliseconds.
   redraw() {
@@ -932,12 +903,9 @@ export class View {
     this.show(first, first + size);
   }
 
-  pan(share) {
-    const by = share * (this.last - this.first);
-    this.show(this.first + by, this.last + by);
-  }
-
+  pan(share) { const by = share * (this.last - this.first); this.show(this.first + by, this.last + by); }
   all() { this.show(0, this.span); }
+  scrollBy(pixels) { this.scroll += pixels; this.later(); }
 
   fit() {
     let { from, to } = this.selected ?? { from: 0, to: this.span };
@@ -948,11 +916,6 @@ export class View {
     }
     const room = (to - from) * 0.05;
     this.show(from - room, to + room);
-  }
-
-  scrollBy(pixels) {
-    this.scroll += pixels;
-    this.later();
   }
 
   overlay() {
@@ -1023,30 +986,25 @@ export class View {
     this.later();
   }
 
-  // Bring a part of the axis and of the lanes into sight.
-  reveal(from, to, run, lane) {
-    if (from < this.first || to > this.last) this.show(from, to, true);
+  scrollTo(run, lane) {
     const p = this.placeOf(run, lane), room = this.lanesHeight();
     if (p && (p.y < this.scroll || p.y + p.h > this.scroll + room)) this.scroll = p.y + p.h - room + 8;
   }
 
+  // Select a gap, and bring it into sight with what it waited for, as far as that is not much longer than the gap.
   selectGap(r, k) {
-    const { gap } = this.layout.runs[r], item = this.gapItem(r, k), { from, to } = item, size = this.last - this.first;
+    const item = this.gapItem(r, k), { from, to } = item, size = this.last - this.first, { gap } = this.layout.runs[r];
     if (from < this.first || to > this.last || to - from < size / 400) {
       const most = to - from < size / 400 ? (to - from) * 40 : Infinity, wide = Math.min(Math.max(size, (to - from) * 1.3), most);
       this.show((from + to - wide) / 2, (from + to + wide) / 2, true);
     }
-    this.revealTarget(item, gap, size);
+    let [a, b] = [Math.max(gap.for_start[k], from - 10 * (to - from)), gap.for_end[k]];
+    if (gap.for_start[k] >= 0 && (a < this.first || b > this.last)) {
+      [a, b] = [Math.min(a, this.first, from), Math.max(Math.min(b, to + 10 * (to - from)), to, Math.min(this.last, to + size))];
+      this.show(a - (b - a) * 0.03, b + (b - a) * 0.03, true);
+    }
+    if (gap.for_start[k] >= 0) this.scrollTo(r, gap.for_lane[k]);
     this.select(item);
-  }
-
-  // Bring what a gap waited for into sight, as far as it is not much longer than the gap.
-  revealTarget({ run, gap: k, from, to }, gap, size) {
-    if (gap.for_start[k] < 0) return;
-    const start = Math.max(gap.for_start[k], from - 10 * (to - from)), end = gap.for_end[k];
-    const a = Math.min(start, this.first, from), b = Math.max(Math.min(end, to + 10 * (to - from)), to, Math.min(this.last, to + size));
-    const inSight = start >= this.first && end <= this.last, room = inSight ? 0 : (b - a) * 0.03;
-    this.reveal(inSight ? this.first : a - room, inSight ? this.last : b + room, run, gap.for_lane[k]);
   }
 
   nextGap(way) {
@@ -1107,11 +1065,12 @@ export class View {
     const list = this.matches?.list;
     if (!list?.length) return;
     const now = this.selected?.span, at = list.findIndex(([s, i]) => s === now?.series && i === now.i);
-    const seen = list.findIndex(([s, i]) => s.start[i] >= this.first), start = way > 0 ? seen : seen - 1;
-    const [s, i] = list.at((at < 0 ? start : at + way) % list.length), { from, to } = this.spanItem(s, i);
-    const size = Math.max(this.last - this.first, to - from), far = from < this.first || to > this.last;
-    this.reveal(far ? (from + to - size) / 2 : this.first, far ? (from + to + size) / 2 : this.last, s.run, s.lane);
-    this.select(this.spanItem(s, i));
+    const seen = list.filter(([s, i]) => s.start[i] < this.first).length, start = way > 0 ? seen : seen - 1;
+    const item = this.spanItem(...list.at((at < 0 ? start : at + way) % list.length)), { from, to } = item;
+    const size = Math.max(this.last - this.first, to - from);
+    if (from < this.first || to > this.last) this.show((from + to - size) / 2, (from + to + size) / 2, true);
+    this.scrollTo(item.run, item.span.series.lane);
+    this.select(item);
   }
 
   // -- words --------------------------------------------------------------------------------------------------------
@@ -1174,7 +1133,7 @@ export class View {
       const lanes = run.lanes.filter((lane) => lane.shown).map((lane) => [lane.name, lane.kind, lane.busy, lane.spans, lane.note]);
       const longest = [...gap.start.keys()].sort((a, b) => gap.length[b] - gap.length[a]).slice(0, most).sort((a, b) => a - b);
       const gaps = longest.map((k) => {
-        const go = make("button", "", String(k + 1), { ...MINE, type: "button", "aria-label": `show gap ${k + 1}` });
+        const go = make("button", "", String(k + 1), { [MINE]: "true", type: "button", "aria-label": `show gap ${k + 1}` });
         go.addEventListener("click", () => this.selectGap(run.index, k));
         return [go, exactly(gap.start[k]), exactly(gap.length[k]), gap.step[k] < 0 ? "" : String(gap.step[k]), gapWords(run, k)[1]];
       });
@@ -1213,10 +1172,7 @@ export class View {
 // -- keys, wheel, pointer -------------------------------------------------------------------------------------------
 
 class Hands {
-  constructor(view) {
-    this.view = view;
-    this.fingers = new Map();
-  }
+  constructor(view) { this.view = view; this.fingers = new Map(); }
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -1308,10 +1264,7 @@ class Hands {
     else view.describe(`${duration(view.first)} to ${duration(view.last)}`);
   }
 
-  cancel() {
-    this.drag = null;
-    this.fingers.clear();
-  }
+  cancel() { this.drag = null; this.fingers.clear(); }
 
   // The overview: its window is moved, or one of its ends, or a new one is opened.
   gripTime(event) {
