@@ -11,7 +11,7 @@ import itertools
 import math
 import numbers
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +70,8 @@ def bars(values: Mapping[str, Any], *, unit: str, title: str, note: str = "") ->
     low, high = (choose(rows, key=lambda name: rows[name].middle) for choose in (min, max))
     ends = f"from {low} ({_number(rows[low].middle)} {unit}) to {high} ({_number(rows[high].middle)} {unit})"
     alt = f"{title}: {len(rows)} bar{'s' * (len(rows) > 1)}, {ends}."
-    return Picture(functools.partial(_draw_bars, rows, unit, title, note), title, alt, text)
+    frame = functools.partial(_axes, title=title, note=note, x_label=unit)
+    return Picture(functools.partial(_draw_bars, frame, rows), title, alt, text)
 
 
 def lines(
@@ -120,8 +121,9 @@ def lines(
     text = _text(title, f"{note}\n{y_label} by {x_label}".strip(), (x_label, *rows), table)
     ends = "; ".join(f"{name} goes from {_number(r[0].middle)} to {_number(r[-1].middle)}" for name, r in rows.items())
     alt = f"{title}: {y_label} by {x_label}, {_number(places[0])} to {_number(places[-1])}. {ends}."
-    make = functools.partial(_draw_lines, places, rows, x_label, y_label, title, note, log_x)
-    return Picture(make, title, alt, text)
+    scale = "log" if log_x else "linear"
+    frame = functools.partial(_axes, title=title, note=note, x_label=x_label, y_label=y_label, scale=scale)
+    return Picture(functools.partial(_draw_lines, frame, places, rows), title, alt, text)
 
 
 def points(
@@ -152,7 +154,8 @@ def points(
     text = _text(title, note, ("", x_label, y_label), table)
     spots = "; ".join(f"{name} at {_number(a)}, {_number(b)}" for name, (a, b) in rows.items())
     alt = f"{title}: {y_label} against {x_label}. {spots}."
-    return Picture(functools.partial(_draw_points, rows, x_label, y_label, title, note), title, alt, text)
+    frame = functools.partial(_axes, title=title, note=note, x_label=x_label, y_label=y_label)
+    return Picture(functools.partial(_draw_points, frame, rows), title, alt, text)
 
 
 # -- numbers and words -----------------------------------------------------------
@@ -205,11 +208,23 @@ def _text(title: str, note: str, head: tuple[str, ...], rows: list[tuple[str, ..
 # -- drawing -----------------------------------------------------------------------
 
 
-def _axes(look: Theme, title: str, note: str, box: tuple[float, float, float, float]) -> Axes:
-    """Return axes below a title and a note; `box` in inches: left, width, height, room below."""
+def _axes(
+    look: Theme, box: tuple[float, float, float, float], title: str, note: str, x_label: str, y_label: str = "",
+    scale: str = "linear",
+) -> Axes:  # fmt: skip
+    """Return named axes below a title and a note; `box` in inches: left, width, height, room below."""
+    from matplotlib.ticker import FuncFormatter
+
     left, width, high, below = box
     sheet = Sheet(look, heading(title, note, most=None), high + below)
-    return sheet.axes(left, sheet.top, width, high, "left", "bottom")
+    axes = sheet.axes(left, sheet.top, width, high, "left", "bottom")
+    axes.set_xscale(scale)
+    words = {"color": look.muted, "fontsize": SMALL, "family": "DejaVu Sans", "parse_math": False}
+    axes.set_xlabel(x_label, **words)
+    axes.set_ylabel(y_label, **words)
+    for axis in (axes.xaxis, axes.yaxis):  # numbers without powers of ten
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.10g}"))
+    return axes
 
 
 def _write(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], look: Theme, **more: Any):
@@ -218,28 +233,16 @@ def _write(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float,
     return axes.annotate(words, at, xytext=offset, textcoords="offset points", annotation_clip=False, **style | more)
 
 
-def _label(axes: Axes, x_label: str, y_label: str, look: Theme) -> None:
-    """Name both axes, and write their numbers without powers of ten."""
-    from matplotlib.ticker import FuncFormatter
-
-    words = {"color": look.muted, "fontsize": SMALL, "family": "DejaVu Sans", "parse_math": False}
-    axes.set_xlabel(x_label, **words)
-    axes.set_ylabel(y_label, **words)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.10g}"))
-
-
-def _draw_bars(rows: Mapping[str, _Value], unit: str, title: str, note: str, look: Theme) -> Figure:
+def _draw_bars(frame: Callable[..., Axes], rows: Mapping[str, _Value], look: Theme) -> Figure:
     names = [wrap(name, 3.0, BODY) for name in rows]
     left = max(measure(line, BODY) for lines_ in names for line in lines_) + MARGIN + 0.1
     right = max(measure(str(value), BODY) for value in rows.values()) + 0.25
     heights = [max(_ROW, 0.19 * len(lines_) + 0.1) for lines_ in names]
-    axes = _axes(look, title, note, (left, WIDTH - left - right, sum(heights), 0.6))
+    axes = frame(look, (left, WIDTH - left - right, sum(heights), 0.6))
     top = max(value.high for value in rows.values()) or 1.0
     axes.set(xlim=(0, top), ylim=(sum(heights), 0))
     axes.yaxis.set_visible(False)
     axes.grid(axis="x", color=look.lane, linewidth=1)
-    _label(axes, unit, "", look)
     at = 0.0
     for lines_, high, value in zip(names, heights, rows.values(), strict=True):
         y = at + high / 2
@@ -260,23 +263,17 @@ def _ranges(axes: Axes, low: float, high: float) -> None:
     axes.set_ylim(0 if low >= 0 else low - room, max(high, 0) + room)
 
 
-def _draw_lines(
-    x: list[float], rows: Mapping[str, list[_Value]], x_label: str, y_label: str, title: str, note: str,
-    log_x: bool, look: Theme,
-) -> Figure:  # fmt: skip
+def _draw_lines(frame: Callable[..., Axes], x: list[float], rows: Mapping[str, list[_Value]], look: Theme) -> Figure:
     words = {name: "\n".join(wrap(name, 2.2, SMALL)) for name in rows}
     right = max(measure(line, SMALL) for w in words.values() for line in w.split("\n")) + 0.75
     needed = sum(0.16 * (1 + w.count("\n")) + 0.08 for w in words.values())
     high, left = max(_PLOT, needed), 0.95
-    axes = _axes(look, title, note, (left, WIDTH - left - right, high, 0.65))
-    if log_x:
-        axes.set_xscale("log")
+    axes = frame(look, (left, WIDTH - left - right, high, 0.65))
     if len(x) <= 12:
         axes.set_xticks(x)
         axes.minorticks_off()
     _ranges(axes, min(v.low for r in rows.values() for v in r), max(v.high for r in rows.values() for v in r))
     axes.grid(axis="y", color=look.lane, linewidth=1)
-    _label(axes, x_label, y_label, look)
     for i, values in enumerate(rows.values()):
         color = look.fill[_COLORS[i % len(_COLORS)]]
         for place, value in zip(x, values, strict=True):
@@ -321,17 +318,14 @@ def _name_lines(
         axes.text(1.08, y, words[name], transform=across, **style)
 
 
-def _draw_points(
-    rows: Mapping[str, tuple[float, float]], x_label: str, y_label: str, title: str, note: str, look: Theme
-) -> Figure:
+def _draw_points(frame: Callable[..., Axes], rows: Mapping[str, tuple[float, float]], look: Theme) -> Figure:
     left, width, high = 0.95, WIDTH - 0.95 - 0.4, _PLOT + 0.4
-    axes = _axes(look, title, note, (left, width, high, 0.65))
+    axes = frame(look, (left, width, high, 0.65))
     across, up = [a for a, _ in rows.values()], [b for _, b in rows.values()]
     room = (max(across) - min(*across, 0)) * 0.06 or 1.0
     axes.set_xlim(0 if min(across) >= 0 else min(across) - room, max(*across, 0) + room)
     _ranges(axes, min(up), max(up))
     axes.grid(color=look.lane, linewidth=1)
-    _label(axes, x_label, y_label, look)
     spots = {n: axes.transAxes.inverted().transform(axes.transData.transform(p)) for n, p in rows.items()}
     spots = {name: (spot[0] * width, spot[1] * high) for name, spot in spots.items()}
     taken = [(a - 0.07, b - 0.07, a + 0.07, b + 0.07) for a, b in spots.values()]

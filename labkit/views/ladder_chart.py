@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from labkit.common.numbers import number
 from labkit.common.palette import Theme
 from labkit.common.table import Table
 from labkit.timeline.describe import provenance
@@ -59,11 +60,7 @@ def draw(
     if window_ms is None:
         window = min(longest, int(3e6 * max(line.step_ms for line in lines.values())))
     else:
-        window = round(1e6 * window_ms)
-        if not 0 < window <= longest:
-            raise ValueError(
-                f"window_ms is {window_ms!r}; allowed: above 0, up to {longest / 1e6:.6g}, the longest run"
-            )
+        window = round(1e6 * number("window_ms", window_ms, above=0, most=longest / 1e6, other="(the longest run)"))
     return Picture(
         lambda look: _figure(lines, title, window, look),
         title,

@@ -192,23 +192,20 @@ def _zoom(timeline: Timeline, steps: Steps) -> tuple[int, int, str]:
             raise ValueError(f"steps is {steps!r}, but the trace holds no train step to zoom in on")
         return 0, timeline.span_ns, "the whole window"
     known = f"the trace holds {count} step{'s' * (count > 1)}, {numbers[0]} to {numbers[-1]}"
+    a, b, stride = 0, 0, 1
     if steps is None:
-        a, b = 0, min(_STEPS, count)
+        b = min(_STEPS, count)
     elif isinstance(steps, slice):
         a, b, stride = steps.indices(count)
-        if stride != 1 or b <= a:
-            raise ValueError(f"steps is {steps!r}, which selects no run of steps; {known}")
     elif isinstance(steps, tuple) and len(steps) == 2:
-        places = [np.flatnonzero(numbers == number) for number in steps]
-        if not all(map(len, places)) or places[0][0] > places[1][0]:
-            raise ValueError(f"steps is {steps!r}; allowed: (first, last) in rising order; {known}")
-        a, b = int(places[0][0]), int(places[1][0]) + 1
+        place = {number: i for i, number in enumerate(numbers.tolist())}
+        a, b = place.get(steps[0], count), place.get(steps[1], -1) + 1
     elif isinstance(steps, (int, np.integer)) and not isinstance(steps, bool):
-        a, b = 0, int(steps)
-        if not 1 <= b <= count:
-            raise ValueError(f"steps is {steps}; allowed: 1 to {count}; {known}")
-    else:
-        raise ValueError(f"steps is {steps!r}; allowed: a number, a slice or a pair (first, last); {known}")
+        b = int(steps)
+    if not 0 <= a < b <= count or stride != 1:
+        raise ValueError(
+            f"steps is {steps!r}; allowed: 1 to {count}, a slice, or (first, last) in rising order; {known}"
+        )
     one, other = numbers[a], numbers[b - 1]
     name = f"step {one}" if b - a == 1 else f"steps {one}–{other}"
     which = f"{name} of {count}" if b - a < count else f"all {count} steps" if count > 1 else "the only step"

@@ -21,6 +21,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from labkit.common.numbers import whole
 from labkit.common.palette import theme as theme_of
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
@@ -80,8 +81,8 @@ class TimelineWidget(anywidget.AnyWidget):
         height: int | None = None,
         steps: int | None = None,
     ) -> None:
-        if height is not None and (isinstance(height, bool) or not isinstance(height, int) or height < 100):
-            raise ValueError(f"height is {height!r}; allowed: 100 pixels or more, or None for as high as the lanes")
+        if height is not None:
+            height = whole("height", height, 100, unit="of pixels,", other="or None for as high as the lanes")
         self._theme = None if theme is None else theme_of(theme).name
         self._labels = (labels,) if isinstance(labels, str) else tuple(labels)
         if len(self._labels) != 2:

@@ -144,7 +144,7 @@ def test_bad_arguments_are_refused_in_a_sentence():
         labkit.show(job()).update([])
     with pytest.raises(ValueError, match="theme is 'blue'; allowed: light, dark"):
         labkit.show(job(), theme="blue")
-    with pytest.raises(ValueError, match="height is 20; allowed: 100 pixels or more"):
+    with pytest.raises(ValueError, match="height is 20; allowed: a whole number of pixels, 100 or more"):
         labkit.show(job(), height=20)
     with pytest.raises(ValueError, match="allowed: two texts, for before and after"):
         labkit.show(job(), job(), labels="ab")
