@@ -17,7 +17,7 @@ import time
 
 from labkit import Timeline, simulate
 from labkit.course import explorers
-from labkit.views.layout import Layout
+from labkit.views.layout import TimelineLayout
 
 COSTS = simulate.Costs(
     open=2,
@@ -91,7 +91,7 @@ def explorer_ms(rounds: int) -> dict[str, float]:
             explorer = explorers.explore(number)
             for label in explorer.sheet.positions:
                 begin = time.perf_counter()
-                Layout([explorer.answer(label).timeline]).encode()
+                TimelineLayout([explorer.answer(label).timeline]).encode()
                 times.setdefault(f"{number}: {label}", []).append((time.perf_counter() - begin) * 1e3)
     return {name: statistics.median(each) for name, each in times.items()}
 

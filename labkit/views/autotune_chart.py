@@ -12,8 +12,8 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from labkit.common.palette import Theme
+from labkit.views.figure_page import BODY, MARGIN, SMALL, TITLE, WIDTH, FigurePage, Words
 from labkit.views.picture import Picture
-from labkit.views.sheet import BODY, MARGIN, SMALL, TITLE, WIDTH, Sheet, Words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,11 +94,11 @@ def _draw(lens: Lens, knobs: list[_Knob], title: str, note: str, look: Theme) ->
     from matplotlib.ticker import MaxNLocator
 
     count = len(knobs) + 1
-    sheet = Sheet(look, [Words(title, TITLE, weight="bold", most=2), Words(note, SMALL, "muted", most=2)],
+    page = FigurePage(look, [Words(title, TITLE, weight="bold", most=2), Words(note, SMALL, "muted", most=2)],
                   count * (_PANEL + _SPACE) + _BOTTOM)  # fmt: skip
     for row in range(count):
-        top = sheet.top + row * (_PANEL + _SPACE)
-        axes = sheet.axes(_LEFT, top, WIDTH - _LEFT - _RIGHT, _PANEL, "left")
+        top = page.top + row * (_PANEL + _SPACE)
+        axes = page.axes(_LEFT, top, WIDTH - _LEFT - _RIGHT, _PANEL, "left")
         axes.set_facecolor(look.lane)
         axes.spines["left"].set_visible(False)
         axes.set_xlim(0, lens.steps[-1] + 0.6)
@@ -106,11 +106,11 @@ def _draw(lens: Lens, knobs: list[_Knob], title: str, note: str, look: Theme) ->
         axes.tick_params(length=2, labelbottom=row == count - 1)
         value, words, more = _number(axes, lens, knobs[row], look) if row < len(knobs) else _waits(axes, lens, look)
         for k, name in enumerate(words):
-            sheet.write(MARGIN, top + _PANEL / 2 + 0.17 * (k - (len(words) - 1) / 2), name, SMALL)
-        sheet.write(WIDTH - _RIGHT + 0.1, top + 0.4 * _PANEL, value, BODY, weight="bold")
-        sheet.write(WIDTH - _RIGHT + 0.1, top + 0.78 * _PANEL, more, SMALL, look.muted)
+            page.write(MARGIN, top + _PANEL / 2 + 0.17 * (k - (len(words) - 1) / 2), name, SMALL)
+        page.write(WIDTH - _RIGHT + 0.1, top + 0.4 * _PANEL, value, BODY, weight="bold")
+        page.write(WIDTH - _RIGHT + 0.1, top + 0.78 * _PANEL, more, SMALL, look.muted)
     axes.set_xlabel("train steps", fontsize=SMALL, color=look.muted, family="DejaVu Sans")
-    return sheet.figure
+    return page.figure
 
 
 def _number(axes: Axes, lens: Lens, knob: _Knob, look: Theme) -> tuple[str, list[str], str]:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from labkit.common.palette import Theme
 from labkit.common.table import Table
+from labkit.views.figure_page import BODY, MARGIN, SMALL, WIDTH, FigurePage, heading, measure, wrap
 from labkit.views.picture import Picture
-from labkit.views.sheet import BODY, MARGIN, SMALL, WIDTH, Sheet, heading, measure, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -216,8 +216,8 @@ def _axes(
     from matplotlib.ticker import FuncFormatter
 
     left, width, high, below = box
-    sheet = Sheet(look, heading(title, note, most=None), high + below)
-    axes = sheet.axes(left, sheet.top, width, high, "left", "bottom")
+    page = FigurePage(look, heading(title, note, most=None), high + below)
+    axes = page.axes(left, page.top, width, high, "left", "bottom")
     axes.set_xscale(scale)
     words = {"color": look.muted, "fontsize": SMALL, "family": "DejaVu Sans", "parse_math": False}
     axes.set_xlabel(x_label, **words)

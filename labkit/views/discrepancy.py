@@ -1,7 +1,7 @@
 """How far two versions of the same pixels are apart: numbers, difference images, and OpenCV's resize in NumPy.
 
-Libraries that are told to do the same, "decode" or "resize bilinearly", return other pixels. A network that was trained
-on one library's pixels and meets another's sees another data set.
+Libraries that are asked for the same operation, "decode" or "resize bilinearly", return other pixels. A network that
+was trained on the pixels of one library works worse on those of another: they are another data set.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from labkit.common.palette import Theme
 from labkit.common.table import Table
+from labkit.views.figure_page import MARGIN, SMALL, WIDTH, FigurePage, fit, heading
 from labkit.views.picture import Picture
-from labkit.views.sheet import MARGIN, SMALL, WIDTH, Sheet, fit, heading
 
 #: Inches between two images.
 _GAP = 0.2
@@ -169,16 +169,16 @@ def _figure(shown: Mapping[str, np.ndarray], below: Mapping[str, str], title: st
 
     each = (WIDTH - 2 * MARGIN - _GAP * (len(shown) - 1)) / max(len(shown), 2)
     high = min(each * max(image.shape[0] / image.shape[1] for image in shown.values()), 3.0)
-    sheet = Sheet(look, heading(title, note), 0.25 + high + 0.35)
+    page = FigurePage(look, heading(title, note), 0.25 + high + 0.35)
     ramp = LinearSegmentedColormap.from_list("difference", [look.lane, look.ink])
     for i, (name, image) in enumerate(shown.items()):
         left = MARGIN + i * (each + _GAP)
-        axes = sheet.axes(left, sheet.top + 0.25, each, high)
+        axes = page.axes(left, page.top + 0.25, each, high)
         axes.imshow(image, cmap=ramp, vmin=0, vmax=1, interpolation="nearest", resample=False)
         axes.set(xticks=[], yticks=[])
         for side in axes.spines.values():
             side.set(visible=True, color=look.line)
         middle = left + each / 2
-        sheet.write(middle, sheet.top + 0.12, fit(name, each), ha="center")
-        sheet.write(middle, sheet.height - 0.17, fit(below[name], each, SMALL), SMALL, look.muted, ha="center")
-    return sheet.figure
+        page.write(middle, page.top + 0.12, fit(name, each), ha="center")
+        page.write(middle, page.height - 0.17, fit(below[name], each, SMALL), SMALL, look.muted, ha="center")
+    return page.figure

@@ -14,8 +14,8 @@ from labkit.timeline.describe import provenance
 from labkit.timeline.intervals import Intervals, union
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
+from labkit.views.figure_page import MARGIN, SMALL, WIDTH, FigurePage, fit, heading
 from labkit.views.picture import DPI, Picture
-from labkit.views.sheet import MARGIN, SMALL, WIDTH, Sheet, fit, heading
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,8 +109,8 @@ def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme)
     key = "blocks: the accelerator trains; empty: it waits; thin band: the pipeline works; a row ends with its run"
     body = _ROW * len(lines)
     span = WIDTH - _LEFT - _RIGHT
-    sheet = Sheet(look, heading(title, key), body + 0.62)
-    axes = sheet.axes(_LEFT, sheet.top, span, body)
+    page = FigurePage(look, heading(title, key), body + 0.62)
+    axes = page.axes(_LEFT, page.top, span, body)
     axes.set(xlim=(0, window / 1e6), ylim=(len(lines), 0))
     axes.set_xlabel("milliseconds from the start of each run's window", color=look.muted, fontsize=SMALL)
     pixel = int(window / (span * DPI))
@@ -121,8 +121,8 @@ def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme)
         axes.broken_barh(work, (row + 0.12, 0.52), facecolor=look.fill["train"], edgecolor=look.lane, linewidth=0.6)
         band = _cut(_pipeline(line), window, pixel)
         axes.broken_barh(band, (row + 0.68, 0.18), facecolor=look.fill["decode"], linewidth=0)
-        middle = sheet.top + (row + 0.5) * _ROW
-        sheet.write(_LEFT - 0.1, middle, fit(name, _LEFT - MARGIN - 0.1, SMALL), SMALL, ha="right")
+        middle = page.top + (row + 0.5) * _ROW
+        page.write(_LEFT - 0.1, middle, fit(name, _LEFT - MARGIN - 0.1, SMALL), SMALL, ha="right")
         figures = f"{line.busy:.0%} busy, {_rate(line)}"
-        sheet.write(WIDTH - _RIGHT + 0.1, middle, figures, SMALL, look.muted)
-    return sheet.figure
+        page.write(WIDTH - _RIGHT + 0.1, middle, figures, SMALL, look.muted)
+    return page.figure

@@ -20,9 +20,9 @@ from labkit.timeline.intervals import union
 from labkit.timeline.lanes import Lane, lod
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, Trace
-from labkit.views.layout import Layout, drawn_lanes, words
+from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, WIDTH, FigurePage, Words, fit, height_of, measure
+from labkit.views.layout import TimelineLayout, drawn_lanes, words
 from labkit.views.picture import DPI, Picture
-from labkit.views.sheet import BODY, LINE, MARGIN, SMALL, TITLE, WIDTH, Sheet, Words, fit, height_of, measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +69,9 @@ def draw(
     ValueError
         If there is no such theme, step or lane.
     """
-    return picture_of(Layout([timeline_of(timeline, "drawn")], title=title), theme=theme, steps=steps, lanes=lanes)
+    return picture_of(
+        TimelineLayout([timeline_of(timeline, "drawn")], title=title), theme=theme, steps=steps, lanes=lanes
+    )
 
 
 def compare(
@@ -82,7 +84,7 @@ def compare(
     steps: int | None = None,
     lanes: Iterable[str] | None = None,
 ) -> Picture:
-    """Draw two timelines on one time axis: the same number of steps, so that a gain is seen as length.
+    """Draw two timelines on one time axis: the same number of steps, so that a gain shows as length.
 
     Parameters
     ----------
@@ -106,11 +108,11 @@ def compare(
         raise ValueError(f"labels are {labels!r}; allowed: two texts, for before and after")
     if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int)):
         raise ValueError(f"steps is {steps!r}; allowed: a number of steps, the same for both")
-    return picture_of(Layout(pair, labels, title), theme=theme, steps=steps, lanes=lanes)
+    return picture_of(TimelineLayout(pair, labels, title), theme=theme, steps=steps, lanes=lanes)
 
 
 def picture_of(
-    layout: Layout, *, theme: str | None = None, steps: Steps = None, lanes: Iterable[str] | None = None
+    layout: TimelineLayout, *, theme: str | None = None, steps: Steps = None, lanes: Iterable[str] | None = None
 ) -> Picture:
     """Draw some steps and lanes of a layout; see `draw` and `compare`."""
     timelines, two = layout.timelines, len(layout.timelines) == 2
@@ -169,7 +171,7 @@ class _Panel:
         return [*(" ".join(lane.name.split()) for lane in self.lanes), *more]
 
 
-def _panel(layout: Layout, r: int, steps: Steps, wanted: list[str] | None) -> _Panel:
+def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | None) -> _Panel:
     timeline, run = layout.timelines[r], layout.runs[r]
     first, last, which = _zoom(timeline, steps)
     lanes = timeline.lanes
@@ -228,7 +230,7 @@ def _shown_gaps(panel: _Panel) -> list[str]:
     return [f"gaps shown{more}:", *(f"  {timeline.causes[i].text}" for i in np.sort(longest).tolist())]
 
 
-def _verdict(layout: Layout, panels: Sequence[_Panel], steps: int) -> str:
+def _verdict(layout: TimelineLayout, panels: Sequence[_Panel], steps: int) -> str:
     """Return how long the same steps took, and a ratio only where both trained on as many images per step."""
     before, after = (panel.last_ns - panel.first_ns for panel in panels)
     if not steps or not before or not after:
@@ -284,22 +286,22 @@ def _draw(title: str, verdict: str, panels: list[_Panel], look: Theme) -> Figure
     legend = _legend(panels, span / (width * DPI))
     body = sum(height_of(p.header) + 0.06 + p.height for p in panels) + 0.14 * (len(panels) - 1)
     head = [Words(title, TITLE, weight="bold", most=2), Words(verdict)]
-    sheet = Sheet(look, head, body + 0.62 + len(legend) * 0.24 + 0.08)
-    page = sheet.axes(0, 0, WIDTH, sheet.height)
-    page.set(xlim=(0, WIDTH), ylim=(sheet.height, 0), zorder=2)
-    page.axis("off")
-    y = sheet.top
+    page = FigurePage(look, head, body + 0.62 + len(legend) * 0.24 + 0.08)
+    legend_axes = page.axes(0, 0, WIDTH, page.height)
+    legend_axes.set(xlim=(0, WIDTH), ylim=(page.height, 0), zorder=2)
+    legend_axes.axis("off")
+    y = page.top
     for i, panel in enumerate(panels):
-        y = sheet.paragraphs(panel.header, y + 0.14 * (i > 0)) + 0.06
+        y = page.paragraphs(panel.header, y + 0.14 * (i > 0)) + 0.06
         last = i == len(panels) - 1
-        axes = sheet.axes(left, y, width, panel.height, *["bottom"] * last)
+        axes = page.axes(left, y, width, panel.height, *["bottom"] * last)
         axes.set(xlim=(panel.first_ns / 1e6, (panel.first_ns + span) / 1e6), ylim=(panel.height, 0))
         _time_axis(axes, labelled=last)
-        _lanes(sheet, _Axis(axes, left, y, width, panel.first_ns, span), panel)
+        _lanes(page, _Axis(axes, left, y, width, panel.first_ns, span), panel)
         y += panel.height
-    sheet.write(left + width / 2, y + 0.4, "milliseconds since the start of the window", SMALL, look.muted, ha="center")
-    _draw_legend(sheet, page, legend, y + 0.62)
-    return sheet.figure
+    page.write(left + width / 2, y + 0.4, "milliseconds since the start of the window", SMALL, look.muted, ha="center")
+    _draw_legend(page, legend_axes, legend, y + 0.62)
+    return page.figure
 
 
 def _time_axis(axes: Axes, labelled: bool) -> None:
@@ -310,11 +312,11 @@ def _time_axis(axes: Axes, labelled: bool) -> None:
     axes.tick_params(axis="x", labelbottom=labelled, length=4 if labelled else 0)
 
 
-def _lanes(sheet: Sheet, axis: _Axis, panel: _Panel) -> None:
+def _lanes(page: FigurePage, axis: _Axis, panel: _Panel) -> None:
     """Draw one panel: beds, steps, bars, gaps, and the words on both sides."""
-    look, right = sheet.look, axis.left + axis.width
+    look, right = page.look, axis.left + axis.width
     whole = panel.last_ns - panel.first_ns == panel.timeline.span_ns
-    sheet.write(right + 0.1, axis.top + LINE / 2, "busy" if whole else "busy (all)", SMALL, look.muted)
+    page.write(right + 0.1, axis.top + LINE / 2, "busy" if whole else "busy (all)", SMALL, look.muted)
     _steps(axis, panel, look)
     y = LINE
     for i, lane in enumerate(panel.lanes):
@@ -322,17 +324,17 @@ def _lanes(sheet: Sheet, axis: _Axis, panel: _Panel) -> None:
         axis.rectangles(panel.first_ns, panel.last_ns, y, y + high, look.lane, zorder=0)
         middle = axis.top + y + high / 2
         name = fit(lane.name, axis.left - MARGIN - 0.1, BODY, weight)
-        sheet.write(axis.left - 0.1, middle, name, ha="right", weight=weight)
-        sheet.write(right + 0.1, middle, percent(lane.share), weight=weight)
-        _work(sheet, axis, panel, lane, y, high)
+        page.write(axis.left - 0.1, middle, name, ha="right", weight=weight)
+        page.write(right + 0.1, middle, percent(lane.share), weight=weight)
+        _work(page, axis, panel, lane, y, high)
         if i == 0:
-            _gaps(sheet, axis, panel, y, high)
+            _gaps(page, axis, panel, y, high)
         y += high + _SPACE
     if panel.hidden:
         shares = [lane.share for lane in panel.hidden]
-        sheet.write(axis.left - 0.1, axis.top + y + LINE / 2, panel.names[-1], color=look.muted, ha="right")
+        page.write(axis.left - 0.1, axis.top + y + LINE / 2, panel.names[-1], color=look.muted, ha="right")
         more = f"{percent(min(shares))} to {percent(max(shares))} busy; print the timeline, or choose lanes"
-        sheet.write(axis.left + 0.05, axis.top + y + LINE / 2, more, color=look.muted)
+        page.write(axis.left + 0.05, axis.top + y + LINE / 2, more, color=look.muted)
 
 
 def _rectangles(axes: Axes, start: Any, end: Any, top: Any, bottom: Any, color: str, **more: Any) -> None:
@@ -351,7 +353,7 @@ def _lines(axes: Axes, x: Iterable[float], top: float, bottom: float, color: str
 
 
 def _steps_apart(panel: _Panel, pixel: float) -> bool:
-    """Tell whether there are steps, and lines at their starts would not be a grey area."""
+    """Return whether there are steps, and lines at their starts would not be a grey area."""
     edges = panel.timeline.step_edges_ns
     return len(edges) > 1 and bool(np.diff(edges).mean() >= 12 * pixel)
 
@@ -365,7 +367,7 @@ def _steps(axis: _Axis, panel: _Panel, look: Theme) -> None:
 
 
 def _crowded(panel: _Panel, lane: Lane, pixel: float) -> bool:
-    """Tell whether the spans of a lane are too short to be seen one by one."""
+    """Return whether the spans of a lane are too short to be told apart."""
     pieces = lane.pieces
     a, b = np.searchsorted(pieces.end, panel.first_ns, "right"), np.searchsorted(pieces.start, panel.last_ns, "left")
     works = lane.category[pieces.owner[a:b]] != CATEGORIES.index("iterator")
@@ -374,9 +376,9 @@ def _crowded(panel: _Panel, lane: Lane, pixel: float) -> bool:
     return len(length) > 20 and bool((length**2).sum() < 1.6 * length.sum())
 
 
-def _work(sheet: Sheet, axis: _Axis, panel: _Panel, lane: Lane, y: float, high: float) -> None:
+def _work(page: FigurePage, axis: _Axis, panel: _Panel, lane: Lane, y: float, high: float) -> None:
     """Draw what a lane works on, and below it a thin band while a tf.data node is open."""
-    look, pixel = sheet.look, axis.pixel
+    look, pixel = page.look, axis.pixel
     if lane.kind in ("pipeline", "host"):
         nodes = lane.category == CATEGORIES.index("iterator")
         near = int(pixel)  # neighbours that are closer than a pixel become one
@@ -384,7 +386,7 @@ def _work(sheet: Sheet, axis: _Axis, panel: _Panel, lane: Lane, y: float, high: 
                      np.clip(lane.end_ns[nodes], panel.first_ns, panel.last_ns - near) + near)  # fmt: skip
         axis.rectangles(band.start, band.end - near, y + high - 0.045, y + high, look.node, zorder=2)
         high -= 0.045
-    # Where most spans can be seen, half a pixel: the renderer blends what is narrower. Where most cannot, four pixels.
+    # Where most spans are visible, half a pixel: the renderer blends what is narrower. Where most are not, four pixels.
     columns = (panel.last_ns - panel.first_ns) / pixel / (4 if _crowded(panel, lane, pixel) else 0.5)
     bars = lod(lane, panel.first_ns, panel.last_ns, max(round(columns), 1))
     if lane.kind == "wait":
@@ -408,7 +410,7 @@ def _work(sheet: Sheet, axis: _Axis, panel: _Panel, lane: Lane, y: float, high: 
             color = look.fill.get(category, look.fill["other"])
             box = {"facecolor": color, "edgecolor": "none", "pad": 1.0}
             x = axis.middle(int(bars.start_ns[i]), int(bars.end_ns[i]))
-            sheet.write(x, axis.top + y + high / 2, label, SMALL, text_on(color), ha="center", bbox=box)
+            page.write(x, axis.top + y + high / 2, label, SMALL, text_on(color), ha="center", bbox=box)
 
 
 def _step_at(timeline: Timeline, start_ns: int) -> str:
@@ -422,17 +424,17 @@ def _outlines(axis: _Axis, start: np.ndarray, end: np.ndarray, y: float, high: f
     axis.rectangles(start, end, y + 0.02, y + high - 0.02, "none", **style)
 
 
-def _gaps(sheet: Sheet, axis: _Axis, panel: _Panel, y: float, high: float) -> None:
+def _gaps(page: FigurePage, axis: _Axis, panel: _Panel, y: float, high: float) -> None:
     """Outline the idle times of the accelerator and write their length and cause: inside, or in the strip above."""
-    look = sheet.look
+    look = page.look
     gaps, kinds = panel.timeline.gaps.where(panel.gaps), panel.timeline.causes.kind[panel.gaps]
     start = np.maximum(gaps.start_ns, panel.first_ns)
     end = np.minimum(gaps.start_ns + gaps.length_ns, panel.last_ns)
     inches = axis.inches(end - start)
-    seen = np.flatnonzero(inches >= 3 / DPI)
-    _outlines(axis, start[seen], end[seen], y, high, look)
+    visible = np.flatnonzero(inches >= 3 / DPI)
+    _outlines(axis, start[visible], end[visible], y, high, look)
     taken: list[tuple[float, float]] = []
-    for i in seen[np.argsort(-gaps.length_ns[seen], kind="stable")][:200].tolist():
+    for i in visible[np.argsort(-gaps.length_ns[visible], kind="stable")][:200].tolist():
         length, cause = f"{milliseconds(int(gaps.length_ns[i]))} ms", CAUSES[kinds[i]]
         choices = [[length]] if cause == "unknown" else [[f"{length} {cause}"], [length, cause], [length]]
         lines = next((c for c in choices if max(measure(t, SMALL) for t in c) + 0.18 <= inches[i]), None)
@@ -441,14 +443,14 @@ def _gaps(sheet: Sheet, axis: _Axis, panel: _Panel, y: float, high: float) -> No
             box = {"facecolor": look.background, "edgecolor": "none", "pad": 1.5 if len(lines) == 1 else 0.5}
             for k, text in enumerate(lines):
                 middle = axis.top + y + high / 2 + (k - (len(lines) - 1) / 2) * 0.17
-                sheet.write(x, middle, text, SMALL, ha="center", bbox=box)
+                page.write(x, middle, text, SMALL, ha="center", bbox=box)
             continue
         half = measure(length, SMALL) / 2 + 0.05
         x = min(max(x, axis.left + half), axis.left + axis.width - half)
         if all(x + half <= a or x - half >= b for a, b in taken):
             taken.append((x - half, x + half))
             _lines(axis.axes, [(start[i] + end[i]) / 2e6], y - 0.02, y + 0.03, look.ink, zorder=3)
-            sheet.write(x, axis.top + y - 0.1, length, SMALL, ha="center")
+            page.write(x, axis.top + y - 0.1, length, SMALL, ha="center")
 
 
 # -- legend ------------------------------------------------------------------------------
@@ -480,8 +482,8 @@ def _legend(panels: list[_Panel], pixel: float) -> list[list[tuple[str, str, flo
     return rows
 
 
-def _draw_legend(sheet: Sheet, page: Axes, rows: list[list[tuple[str, str, float]]], y: float) -> None:
-    look = sheet.look
+def _draw_legend(page: FigurePage, legend_axes: Axes, rows: list[list[tuple[str, str, float]]], y: float) -> None:
+    look = page.look
     styles = {c: {"facecolors": look.fill[c], "hatch": h or None, "edgecolors": look.background}
               for c, (_, h) in LEGEND.items()}  # fmt: skip
     styles["gap"] = {"facecolors": "none", "hatch": "////", "edgecolors": look.gap, "linewidths": 0.8}
@@ -489,10 +491,10 @@ def _draw_legend(sheet: Sheet, page: Axes, rows: list[list[tuple[str, str, float
         x, middle = MARGIN, y + 0.24 * k + 0.12
         for what, label, width in row:
             if what == "node":
-                _rectangles(page, x, x + 0.34, middle + 0.01, middle + 0.055, look.node)
+                _rectangles(legend_axes, x, x + 0.34, middle + 0.01, middle + 0.055, look.node)
             elif what == "step":
-                _lines(page, [x + 0.17], middle - 0.09, middle + 0.09, look.line)
+                _lines(legend_axes, [x + 0.17], middle - 0.09, middle + 0.09, look.line)
             elif what:
-                _rectangles(page, x, x + 0.34, middle - 0.07, middle + 0.07, "none", **styles[what])
-            sheet.write(x + (0.42 if what else 0), middle, label, SMALL)
+                _rectangles(legend_axes, x, x + 0.34, middle - 0.07, middle + 0.07, "none", **styles[what])
+            page.write(x + (0.42 if what else 0), middle, label, SMALL)
             x += width

@@ -327,8 +327,8 @@ function paint(view, pen, top, width, height, all = false) {
   const visible = view.places.filter((p) => p.y - scroll + p.h > 0 && p.y - scroll < height);
   for (const p of visible) {
     const y = top + p.y - scroll, middle = y + p.h / 2, bold = p.lane.kind === "accelerator";
-    pen.rect(left, y, Math.max(Math.min(view.x(p.of.span_ns), right) - left, 0), p.h, colours.lane);
-    const whose = view.mode === "overlaid" ? elide(p.of.label, (left - 12) * 0.4, 11) : "";
+    pen.rect(left, y, Math.max(Math.min(view.x(p.facts.span_ns), right) - left, 0), p.h, colours.lane);
+    const whose = view.mode === "overlaid" ? elide(p.facts.label, (left - 12) * 0.4, 11) : "";
     const taken = whose ? textWidth(whose, 11) + 8 : 0;
     if (whose) pen.text(left - 6, middle, whose, 11, colours.muted, "right");
     pen.text(left - 6 - taken, middle, elide(p.lane.name, left - 12 - taken, 12, bold), 12, colours.ink, "right", bold);
@@ -369,9 +369,9 @@ function paintRow(view, pen, list, y, h) {
   if (!shown.length) return;
   const { first, last, left, right, colours, pixel, matches, layout } = view, room = right - left;
   // Where most spans are too short to be seen, columns of four pixels: single ones would be noise.
-  let seen = 0;
-  for (const s of shown) seen += above(s.start, last) - above(s.end, first);
-  const size = seen > room / 3 ? 4 : 1, width = Math.max(Math.ceil(room / size), 1);
+  let count = 0;
+  for (const s of shown) count += above(s.start, last) - above(s.end, first);
+  const size = count > room / 3 ? 4 : 1, width = Math.max(Math.ceil(room / size), 1);
   const end = first + width * size * pixel; // columns of whole pixels; the last one may lie beyond the edge
   const base = new Float64Array(width), layers = shown.map((s) => columns(s, first, end, width, WIDE * pixel));
   const fade = matches ? 0.22 : 1;
@@ -448,7 +448,7 @@ function paintIdle(view, pen, x, y, w, h, ...choices) {
 }
 
 function paintGaps(view, pen, p, y) {
-  const { gap, gaps } = p.of;
+  const { gap, gaps } = p.facts;
   for (let i = above(gap.end, view.first); i < gap.start.length && gap.start[i] < view.last; i++) {
     if (gap.length[i] < 3 * view.pixel) continue;
     const x = Math.max(view.x(gap.start[i]), view.left - 3), x2 = Math.min(view.x(gap.end[i]), view.right + 3);
@@ -563,7 +563,7 @@ const headOf = (run) => [run.label, run.headline, run.figures].filter(Boolean).j
 
 // The entries of the legend: what occurs, and how long it takes in each run; the gaps last.
 function legendOf(layout) {
-  const times = (of) => layout.runs.map((run) => duration(of(run))).join(" → ");
+  const times = (measure) => layout.runs.map((run) => duration(measure(run))).join(" → ");
   const entries = layout.legend.map((category) => ({ category, label: layout.categories[category].label, times: times((run) => run.own_ns[category]) }));
   if (!layout.runs.some((run) => run.gap.start.length)) return entries;
   return [...entries, { category: null, label: "accelerator idle: click for the cause", times: times((run) => run.idle_ns) }];
@@ -695,7 +695,7 @@ export class View {
     this.measured = null; // {a, b}
     this.matches = null;
     this.undo = []; // what destroy() undoes
-    this.seen = look.last ? { first: 0, last: look.last } : {}; // the part of the axis that is seen, if it is not all
+    this.range = look.last ? { first: 0, last: look.last } : {}; // the part of the axis that is seen, if it is not all
     this.build(look.page);
     this.update(data);
   }
@@ -773,7 +773,7 @@ export class View {
   update(data) {
     const layout = parse(data);
     if (!layout) return;
-    const kept = { ...this.seen };
+    const kept = { ...this.range };
     this.layout = layout;
     this.span = Math.max(layout.span_ns, 1);
     [this.first, this.last] = [0, this.span];
@@ -801,15 +801,15 @@ export class View {
 
   note() {
     const whole = this.first <= 0 && this.last >= this.span;
-    Object.assign(this.seen, whole ? { first: undefined, last: undefined } : { first: this.first, last: this.last });
+    Object.assign(this.range, whole ? { first: undefined, last: undefined } : { first: this.first, last: this.last });
   }
 
   // Where the lanes stand, one below the other or woven.
   arrange() {
     const { items, heads, height } = this.layout.layouts[this.mode], { runs } = this.layout;
     this.places = items.map((item) => {
-      const of = runs[item.run], lane = of.lanes[item.lane];
-      return { ...item, of, lane, h: lane.height * item.scale };
+      const facts = runs[item.run], lane = facts.lanes[item.lane];
+      return { ...item, facts, lane, h: lane.height * item.scale };
     });
     Object.assign(this.places, { heads, height });
   }
@@ -958,7 +958,7 @@ export class View {
       }
     }
     if (place.lane.kind === "accelerator") {
-      const [k, far] = nearest(place.of.gap, t, reach);
+      const [k, far] = nearest(place.facts.gap, t, reach);
       consider(k, far, () => this.gapItem(place.run, k));
     }
     return { place, item };
@@ -1065,7 +1065,7 @@ export class View {
     const list = this.matches?.list;
     if (!list?.length) return;
     const now = this.selected?.span, at = list.findIndex(([s, i]) => s === now?.series && i === now.i);
-    const seen = list.filter(([s, i]) => s.start[i] < this.first).length, start = way > 0 ? seen : seen - 1;
+    const before = list.filter(([s, i]) => s.start[i] < this.first).length, start = way > 0 ? before : before - 1;
     const item = this.spanItem(...list.at((at < 0 ? start : at + way) % list.length)), { from, to } = item;
     const size = Math.max(this.last - this.first, to - from);
     if (from < this.first || to > this.last) this.show((from + to - size) / 2, (from + to + size) / 2, true);
@@ -1307,10 +1307,10 @@ export async function mount(el, text, look) {
   const view = new View(el, block, look), shown = globalThis.labkitShown ??= new Map(), before = shown.get(look.key);
   picture.forEach((node) => node.remove());
   if (before && !before.root.deref()?.isConnected) { // this page takes the place of that one
-    view.keep(before.seen);
+    view.keep(before.range);
     view.describe(null);
   }
-  if (look.key) shown.set(look.key, { seen: view.seen, root: new WeakRef(view.root) });
+  if (look.key) shown.set(look.key, { range: view.range, root: new WeakRef(view.root) });
   return view;
 }
 

@@ -25,7 +25,7 @@ from labkit.common.numbers import whole
 from labkit.common.palette import theme as theme_of
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
-from labkit.views.layout import Layout
+from labkit.views.layout import TimelineLayout
 from labkit.views.static import Picture, picture_of
 
 MODULE = Path(__file__).with_name("timeline.js")
@@ -108,7 +108,7 @@ class TimelineWidget(anywidget.AnyWidget):
 
     def _build(self, timeline: Timeline | Trace, after: Timeline | Trace | None) -> bytes:
         given = [timeline] if after is None else [timeline, after]
-        self._layout = Layout(given, [""] if after is None else self._labels, self._title)
+        self._layout = TimelineLayout(given, [""] if after is None else self._labels, self._title)
         self._picture: Picture | None = None
         return self._layout.encode()
 

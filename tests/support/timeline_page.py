@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from labkit.views.layout import Layout
+from labkit.views.layout import TimelineLayout
 from labkit.views.widget import MODULE, page
 
 #: A model as anywidget gives it to the module; its bytes begin at an odd place, as they may.
@@ -31,7 +31,7 @@ def labelled(timelines):
 
 def encoded(*timelines):
     """Return the block of timelines as text."""
-    return base64.b64encode(Layout(timelines, labelled(timelines)).encode()).decode()
+    return base64.b64encode(TimelineLayout(timelines, labelled(timelines)).encode()).decode()
 
 
 def show_in(tab, *timelines, **look):

@@ -25,7 +25,7 @@ from labkit.recording.measures import Measures
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
 from labkit.views import charts
-from labkit.views.layout import Layout
+from labkit.views.layout import TimelineLayout
 from labkit.views.picture import Photographs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,7 +134,7 @@ def test_without_any_colour_what_shares_a_lane_differs_by_its_hatching():
     assert {c for lane in LANES for c in lane} == set(palette.LEGEND) == set(CATEGORIES) - {"wait", "iterator"}
     for lane in LANES:
         assert len({palette.LEGEND[c][1] for c in lane}) == len(lane)
-    header = Layout([job()]).header
+    header = TimelineLayout([job()]).header
     for category in header["categories"]:  # the interactive view has the same
         if category["key"] in palette.LEGEND:
             assert bool(category["hatch"]) == bool(palette.LEGEND[category["key"]][1]), category

@@ -17,7 +17,7 @@ import labkit
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
 from labkit.views import widget
-from labkit.views.layout import Layout
+from labkit.views.layout import TimelineLayout
 
 MS = 1_000_000
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -36,8 +36,8 @@ def job(steps=4, wait=3, name="a job"):
 def test_show_takes_one_or_two_timelines_or_traces():
     one = labkit.show(job())
     two = labkit.show(Timeline(job()), job(wait=1), labels=("slow", "quick"), title="A pair")
-    assert one.block == Layout([job()]).encode()
-    assert two.block == Layout([Timeline(job()), job(wait=1)], ("slow", "quick"), "A pair").encode()
+    assert one.block == TimelineLayout([job()]).encode()
+    assert two.block == TimelineLayout([Timeline(job()), job(wait=1)], ("slow", "quick"), "A pair").encode()
     assert "slow" in two.alt
     assert isinstance(one, widget.TimelineWidget)
 

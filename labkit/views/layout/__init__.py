@@ -22,13 +22,13 @@ from labkit.views.layout import words
 from labkit.views.layout.block import VERSION, Block
 from labkit.views.layout.places import OVERVIEW, overlaid, stacked
 
-__all__ = ["OVERVIEW", "SENTENCES", "VERSION", "Layout", "drawn_lanes", "on_device"]
+__all__ = ["OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout", "drawn_lanes", "on_device"]
 
 #: Gaps of a run that carry a sentence of their own, the longest ones; the others carry cause and length.
 SENTENCES = 2000
 
 
-class Layout:
+class TimelineLayout:
     """One or two timelines, ready to be drawn.
 
     Parameters
@@ -66,14 +66,14 @@ class Layout:
         self.timelines = [timeline_of(each, "shown") for each in given]
         name = self.timelines[0].meta.get("name")
         self.title = str(title or (" and ".join(labels) if len(labels) == 2 else name or "Timeline"))
-        self.lanes = [[*timeline.lanes, *_unseen(timeline)] for timeline in self.timelines]
+        self.lanes = [[*timeline.lanes, *_not_shown(timeline)] for timeline in self.timelines]
         self.runs = [_run(*each) for each in zip(self.timelines, labels, self.lanes, strict=True)]
         self.alt = words.alt(self.title, self.runs)
 
     def __repr__(self) -> str:
         """Return title, runs and spans on one line."""
         spans = sum(len(lane) for lanes in self.lanes for lane in lanes)
-        return f"Layout({self.title!r}, {len(self.timelines)} runs, {spans:,} spans)"
+        return f"TimelineLayout({self.title!r}, {len(self.timelines)} runs, {spans:,} spans)"
 
     @cached_property
     def block(self) -> Block:
@@ -105,7 +105,7 @@ class Layout:
 
 
 def on_device(timeline: Timeline) -> bool:
-    """Tell whether kernels, not train steps, are the work of the accelerator."""
+    """Return whether kernels, not train steps, are the work of the accelerator."""
     return bool((timeline.accelerator.category == CATEGORIES.index("kernel")).any())
 
 
@@ -131,7 +131,7 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
         if lane.kind != "stream":
             for category, ns in lane.by_category.items():
                 own[category] += ns
-    seen = len(timeline.lanes)
+    count = len(timeline.lanes)
     return {
         "label": label,
         "name": str(timeline.meta.get("name") or ""),
@@ -148,8 +148,8 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
         "lanes": [
             {
                 "name": " ".join(lane.name.split()), "kind": lane.kind, "spans": len(lane),
-                "busy": percent(lane.share), "note": words.note(lane), "shown": k < seen,
-                # Kernels are seen twice, on their stream and on the accelerator; they are exported once.
+                "busy": percent(lane.share), "note": words.note(lane), "shown": k < count,
+                # Kernels are shown twice, on their stream and on the accelerator; they are exported once.
                 "export": lane is not timeline.accelerator or not on_device(timeline),
             }
             for k, lane in enumerate(lanes)
@@ -157,7 +157,7 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _unseen(timeline: Timeline) -> list[Lane]:
+def _not_shown(timeline: Timeline) -> list[Lane]:
     """Return the lane of the train steps where kernels are the accelerator: it is not shown, but downloaded."""
     rows = np.flatnonzero(timeline.trace.select("train", kind="consumer"))
     if not on_device(timeline) or not len(rows):

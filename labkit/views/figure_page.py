@@ -104,7 +104,7 @@ def height_of(paragraphs: Sequence[Words]) -> float:
     return LINE * sum(len(words.lines()) for words in paragraphs)
 
 
-class Sheet:
+class FigurePage:
     """A page in the making: paragraphs at its top, and room below them.
 
     Parameters
