@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.common.palette import Theme
+from labkit.timeline.run import Accelerator
 from labkit.timeline.trace import Span, Trace
 from labkit.views.picture import Picture, plain_style
 from labkit.views.static import draw
@@ -82,17 +83,17 @@ def timeline(bars: Iterable[Bar], train: Iterable[tuple[float, float]], name: st
     return Trace.from_spans(
         spans,
         {_ACCELERATOR: "consumer"},
-        accelerator={
-            "name": name,
-            "kind": "modelled",
-            "source": "the example of the exercise",
-            "describe": f"modelled {name} (source: the example of the exercise)",
-        },
+        accelerator=Accelerator(
+            name=name,
+            kind="modelled",
+            source="the example of the exercise",
+            describe=f"modelled {name} (source: the example of the exercise)",
+        ),
         batch_size=batch,
         steps=step + 1,
         warmup=0,
         images=batch * (step + 1),
-        window_ns=[0, end_ns],
+        window_ns=(0, end_ns),
     )
 
 

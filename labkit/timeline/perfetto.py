@@ -57,11 +57,11 @@ def save(trace: Trace, path: str | os.PathLike[str]) -> Path:
 
 def about(trace: Trace) -> dict[str, str]:
     """Return what a file says about the run as a whole."""
-    accelerator = trace.meta.get("accelerator") or {}
+    accelerator = trace.run.accelerator
     return {
-        "labkit-origin": trace.meta["origin"],
-        "labkit-accelerator": str(accelerator.get("describe") or accelerator.get("name") or "not stated"),
-        "labkit-name": str(trace.meta.get("name") or ""),
+        "labkit-origin": trace.run.origin,
+        "labkit-accelerator": accelerator.describe or accelerator.name or "not stated",
+        "labkit-name": str(trace.run.name or ""),
         "labkit-start-ns": str(int(trace.start_ns[0]) if len(trace) else 0),
     }
 
@@ -101,7 +101,7 @@ def places(trace: Trace, below: int = 0, label: str = "") -> tuple[np.ndarray, n
     used = {int(p) for p, n in zip(process, count, strict=True) if n}
     for number, name in enumerate(PROCESSES.values(), start=below + 1):
         if number in used:
-            add("process_name", number, 0, name=f"{label}{name} ({trace.meta['origin']})")
+            add("process_name", number, 0, name=f"{label}{name} ({trace.run.origin})")
             add("process_sort_index", number, 0, sort_index=number)
     for i, thread in enumerate(trace.threads):
         for extra in range(int(count[i])):
@@ -116,7 +116,7 @@ def _spans(trace: Trace, process: np.ndarray, track: np.ndarray) -> list[str]:
     if not len(trace):
         return []
     names = [json.dumps(name) for name in trace.names]
-    origin = json.dumps(trace.meta["origin"])
+    origin = json.dumps(trace.run.origin)
     start, length = trace.start_ns - trace.start_ns[0], trace.duration_ns
     return [
         f'{{"ph":"X","name":{names[n]},"cat":"{CATEGORIES[c]}","pid":{p},"tid":{t},'

@@ -86,7 +86,7 @@ def _text(lines: Mapping[str, Timeline], title: str, window: int) -> str:
 
 def _origin(lines: Mapping[str, Timeline]) -> str:
     """Return what all runs share, once: measured or modelled, and on which accelerator."""
-    return " ".join(dict.fromkeys(provenance(line.meta) for line in lines.values()))
+    return " ".join(dict.fromkeys(provenance(line.run) for line in lines.values()))
 
 
 def _pipeline(line: Timeline) -> Intervals:

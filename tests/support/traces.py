@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
 
 MS = 1_000_000
@@ -48,7 +49,7 @@ def crowd(count=100_000, lanes=8):
     columns = (category.astype(np.int32), np.repeat(np.arange(lanes, dtype=np.int32), per), category.astype(np.int8))
     return Trace(start.ravel(), length.ravel(), columns[0].ravel(), columns[1], columns[2].ravel(),
                  step.ravel().astype(np.int32), CATEGORIES, threads,
-                 {"origin": "modelled", "name": "crowd"})  # fmt: skip
+                 Run("modelled", "crowd"))  # fmt: skip
 
 
 def noisy_job(

@@ -116,7 +116,7 @@ class Explorer(Shown):
             self.first.headline,
             *self._table(),
             "Assumptions:",
-            *(f"- {line}" for line in self.first.trace.meta["assumptions"]),
+            *(f"- {line}" for line in self.first.trace.run.assumptions),
         ]
         return "\n".join(lines)
 

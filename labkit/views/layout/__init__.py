@@ -64,7 +64,7 @@ class TimelineLayout:
         if len(given) != len(labels) or len(given) not in (1, 2):
             raise ValueError(f"labels are {labels!r}; allowed: one text for each of the {len(given)} timelines")
         self.timelines = [timeline_of(each, "shown") for each in given]
-        name = self.timelines[0].meta.get("name")
+        name = self.timelines[0].run.name
         self.title = str(title or (" and ".join(labels) if len(labels) == 2 else name or "Timeline"))
         self.lanes = [[*timeline.lanes, *_not_shown(timeline)] for timeline in self.timelines]
         self.runs = [_run(*each) for each in zip(self.timelines, labels, self.lanes, strict=True)]
@@ -134,9 +134,9 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
     count = len(timeline.lanes)
     return {
         "label": label,
-        "name": str(timeline.meta.get("name") or ""),
+        "name": str(timeline.run.name or ""),
         "origin": timeline.origin,
-        "headline": provenance(timeline.meta),
+        "headline": provenance(timeline.run),
         "figures": words.figures_and_blame(timeline),
         "span_ns": timeline.span_ns,
         "start_ns": str(timeline.start_ns),
