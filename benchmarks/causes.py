@@ -27,8 +27,8 @@ from labkit.course import ladder
 from labkit.recording import accelerators
 from labkit.recording.tfdata import diagnosis
 from labkit.sources import storage
-from labkit.timeline.describe import percent
 from labkit.timeline.timeline import Timeline
+from labkit.timeline.wording import percent
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 import planted

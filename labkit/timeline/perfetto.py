@@ -103,7 +103,7 @@ def _metadata(trace: Trace, track: np.ndarray) -> list[str]:
 
 
 def _spans(trace: Trace, track: np.ndarray) -> list[str]:
-    """Return one complete event per span, in the order of the trace: whoever encloses comes first."""
+    """Return one complete event per span, in the order of the trace: a span comes before those that it encloses."""
     if not len(trace):
         return []
     pid, tid, _ = _ids(trace, track)

@@ -18,11 +18,12 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from labkit.common.palette import LEGEND, Theme, text_on
-from labkit.timeline.describe import elide, milliseconds, percent
+from labkit.timeline.causes import CAUSES
 from labkit.timeline.intervals import union
 from labkit.timeline.lanes import Lane, lod
-from labkit.timeline.timeline import CAUSES, Timeline
+from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
+from labkit.timeline.wording import elide, milliseconds, percent
 from labkit.views.picture import DPI, plain_style
 
 _WIDTH = 10.0

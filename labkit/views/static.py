@@ -12,11 +12,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from labkit.common.palette import THEMES, use_theme
-from labkit.timeline.describe import figures, milliseconds, provenance
+from labkit.timeline.describe import figures, provenance
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, Trace
+from labkit.timeline.wording import milliseconds
 from labkit.views.page import Panel, page
 from labkit.views.picture import Picture
 

@@ -23,10 +23,11 @@ import numpy as np
 from labkit.common.palette import LEGEND, THEMES
 from labkit.timeline import perfetto
 from labkit.timeline.causes import CAUSES
-from labkit.timeline.describe import figures, percent, provenance
+from labkit.timeline.describe import figures, provenance
 from labkit.timeline.lanes import WORK, Lane, cut
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, Trace
+from labkit.timeline.wording import percent
 from labkit.views.layout import words
 from labkit.views.layout.places import OVERVIEW, overlaid, stacked, strip
 from labkit.views.layout.threads import Threads

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from labkit.common.palette import LEGEND, THEMES, text_on
-from labkit.timeline.describe import milliseconds
 from labkit.timeline.lanes import WORK, Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
+from labkit.timeline.wording import milliseconds
 
 #: What the view says of a category: the words of the legend, and two that pictures leave out.
 LABELS = {**{c: words for c, (words, _) in LEGEND.items()}, "iterator": "tf.data node", "wait": "wait for a batch"}
