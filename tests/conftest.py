@@ -16,6 +16,7 @@ prepare()
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), *(str(folder) for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
+sys.path.append(str(ROOT / "notebooks"))  # the tools that need a checkout: tour, badges, build and grader
 
 
 @pytest.hookimpl(wrapper=True)
@@ -23,6 +24,14 @@ def pytest_collection():
     """Half of the time that it takes to collect thousands of tests would go into the search for garbage."""
     with importing():
         return (yield)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Write down which tests were skipped, and why, for the last lines of `make test`."""
+    lines = [f"  {report.nodeid}: {report.longrepr[2]}\n" for report in terminalreporter.getreports("skipped")]
+    if lines and (ROOT / "build").is_dir():
+        with (ROOT / "build" / "left-out.txt").open("a", encoding="utf-8") as file:
+            file.writelines(lines)
 
 
 def pytest_runtest_setup(item):

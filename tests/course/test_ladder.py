@@ -11,7 +11,7 @@ import pytest
 
 from labkit.course import ladder
 from labkit.recording import accelerators, recorder
-from labkit.tour import run, walk
+from tour import run, walk
 
 
 def batches(dataset, count):

@@ -641,8 +641,9 @@ def test_the_bar_is_hidden_from_logs_and_closed_where_asked_for(tf, capfd):
 def test_the_recorder_is_imported_without_tensorflow():
     import subprocess
 
-    modules = "labkit.recording.recorder, labkit.recording.tfdata.xplane"
-    code = f"import sys, {modules}; sys.exit('tensorflow' in sys.modules)"
+    code = (
+        "import sys, labkit.recording.recorder, labkit.recording.tfdata.xplane; sys.exit('tensorflow' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

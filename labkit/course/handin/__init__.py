@@ -4,7 +4,7 @@
 pseudonym stands for the student; in the names of runs and accelerators, what names the account, the host, a folder or
 an address is hidden. The file is signed by its content: `read` finds damage and careless edits. It does not find
 forgery: whoever reads this can compute the signature anew, so a result is a report, and an examination is
-`labkit.assignments`.
+``notebooks/assignments/grader``.
 """
 
 from labkit.course.handin.document import FORMAT, digest, read
