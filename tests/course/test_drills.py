@@ -14,7 +14,6 @@ import labkit
 from labkit.course import drills, gradebook, grading
 from labkit.course.drills import data, detectors, faults
 from labkit.course.drills.case import Case
-from labkit.timeline.causes import stalls
 from labkit.timeline.timeline import Timeline
 
 KEYS = [fault.key for fault in drills.pool()]
@@ -252,14 +251,14 @@ def test_a_fault_of_the_order_is_seen_in_the_timeline(key):
 @pytest.mark.parametrize("key", ["no_prefetch", "gil", "straggler", "one_by_one"])
 def test_a_drill_draws_its_timeline_without_explanation(key):
     drill = drill_of(key)
-    explained = stalls(Timeline(drill.trace))
+    explained = Timeline(drill.trace).stalls
     assert explained.cause, "the trace itself tells the cause"
     widget = labkit.show(drill.timeline)
     pictures = (labkit.draw(drill.timeline), labkit.compare(drill.timeline, drill.timeline))
     views = {
         "text": str(drill.timeline),
         "pictures": "".join(picture.text + picture.alt + picture.svg() for picture in pictures),
-        "widget": str(widget) + widget.alt + widget.scene.decode("latin-1"),
+        "widget": str(widget) + widget.alt + widget.block.decode("latin-1"),
         "drill": "".join(drill._repr_mimebundle_().values()).split("What is wrong")[0],
     }
     for name, text in views.items():

@@ -71,9 +71,9 @@ def test_every_input_stands_below_the_node_that_takes_its_elements():
     assert labels(reading) == ["Root", "Prefetch", "BatchV2", "Zip", "Map", "Range", "Range #2"]
     assert [n.parent for n in reading.nodes] == [-1, 0, 1, 2, 3, 4, 3]
     assert [n.depth for n in reading.nodes] == [0, 1, 2, 3, 4, 5, 4]
-    assert "    ├ Map" in reading.table()
-    assert "    │ └ Range" in reading.table()
-    assert "    └ Range #2" in reading.table()
+    assert "    ├ Map" in str(reading.table())
+    assert "    │ └ Range" in str(reading.table())
+    assert "    └ Range #2" in str(reading.table())
 
 
 def test_a_number_that_the_reader_fixed_is_told_from_a_tuned_one():
@@ -278,9 +278,9 @@ def test_the_picture_shows_every_tuned_number_and_its_last_value():
     picture = autotune_chart.draw(lens)
     figure = picture.figure("dark")
     assert len(figure.axes) == len(lens.chosen) + 1
-    for axes, (name, value) in zip(figure.axes, lens.chosen.items(), strict=False):
-        words = [t.get_text() for t in axes.texts]
-        assert any(word.startswith(name.replace(".", "\n", 1)) for word in words)
+    words = [text.get_text() for text in figure.texts]
+    for name, value in lens.chosen.items():
+        assert set(name.split(".", 1)) <= set(words)
         assert f"{value:.0f}" in words
         assert name in picture.text
         assert name in picture.alt
