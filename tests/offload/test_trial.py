@@ -205,7 +205,7 @@ def test_a_flood_of_words_is_cut():
 def test_a_barrier_that_not_all_reach_is_named_however_it_ends(body):
     only_with_pocl()
     tried = try_kernel(
-        f"kernel void f(global int *x) {{ {body} }}", "f", [np.zeros(64, np.int32)], 64, local=16, limit_s=2
+        f"kernel void f(global int *x) {{ {body} }}", "f", [np.zeros(64, np.int32)], 64, local=16, limit_s=5
     )
     assert not tried.ok
     assert tried.text.endswith(", or a barrier that not every work-item of a group reaches")
