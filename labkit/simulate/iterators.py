@@ -160,21 +160,24 @@ class _Ahead(_Iterator):
             self.begun = True
             self.run.start(self._running())
 
+    def take(self) -> int | None:
+        """Take the first element in order, else the first that is finished; None if it is not there yet."""
+        for place in self.held:
+            if place[1]:
+                self.held.remove(place)
+                self.run.clock.wake(self.room)
+                return place[0]
+            if self.ordered:
+                break
+        return None
+
     def next(self) -> Next:
-        """Return the first element in order, else the first that is finished."""
         self.begin()
-        held = self.held
-        while True:
-            for place in held:
-                if place[1]:
-                    held.remove(place)
-                    self.run.clock.wake(self.room)
-                    return place[0]
-                if self.ordered:
-                    break
-            if self.ended and not held:
+        while (element := self.take()) is None:
+            if self.ended and not self.held:
                 return None
             yield WAIT, self.done
+        return element
 
     def _running(self) -> Process:
         held = self.held
@@ -190,15 +193,14 @@ class _Ahead(_Iterator):
         self.ended = True
         self.run.clock.wake(self.done)
 
-    def make(self, place: list[Any]) -> None:
-        """Begin the work on an element that is held."""
-        self.finish(place)
-
     def finish(self, place: list[Any]) -> None:
         """Note that the work on an element is over."""
         place[1] = True
         if place is self.held[0] or not self.ordered:
             self.run.clock.wake(self.done)
+
+    #: What begins the work on an element that is held: nothing is left to do here.
+    make = finish
 
 
 class _ParallelMap(_Ahead):
@@ -237,7 +239,10 @@ class _Interleave(_Iterator):
             if place is None:
                 yield WAIT, self.filled
                 continue
-            element = yield from self.open[place].next()
+            file = self.open[place]
+            element = file.take() if isinstance(file, _Ahead) else None
+            if element is None:
+                element = yield from file.next()
             if element is not None:
                 self.given += 1
             elif (new := (yield from self._file(place))) is None:
@@ -267,9 +272,13 @@ class _Interleave(_Iterator):
 
     def _ready(self) -> int | None:
         """Return the place of the first file, in turn, that has something ready or has ended."""
-        places = ((self.at + ahead) % len(self.open) for ahead in range(len(self.open)))
-        files = ((place, self.open[place]) for place in places)
-        return next((p for p, f in files if not isinstance(f, _Ahead) or f.held or f.ended), None)
+        count = len(self.open)
+        for ahead in range(count):
+            place = (self.at + ahead) % count
+            file = self.open[place]
+            if not isinstance(file, _Ahead) or file.held or file.ended:
+                return place
+        return None
 
 
 class _Batch(_Iterator):
