@@ -328,7 +328,7 @@ def read(dataset):
         for _ in dataset:
             seen += 1
     except tf.errors.OpError as error:
-        return f"{seen}, then {type(error).__name__}", damage.told(error)
+        return f"{seen}, then {type(error).__name__}", damage.error_text(error)
     return f"{seen}, no error", ""
 
 

@@ -259,7 +259,7 @@ def test_a_drill_draws_its_timeline_without_explanation(key):
     views = {
         "text": str(drill.timeline),
         "pictures": "".join(picture.text + picture.alt + picture.svg() for picture in pictures),
-        "widget": str(widget) + widget.alt + widget.scene.decode("latin-1"),
+        "widget": str(widget) + widget.alt + widget.block.decode("latin-1"),
         "drill": "".join(drill._repr_mimebundle_().values()).split("What is wrong")[0],
     }
     for name, text in views.items():
