@@ -1,8 +1,8 @@
 """A chain of steps at work: who makes what on which thread, and who waits for whom.
 
-Each step is an iterator that is asked for its next element on the thread of whoever asks. A prefetch, each file of a
-parallel interleave and the thread that starts the calls of a parallel map run ahead on threads of their own, as far as
-there is room for what they make. That is tf.data's structure with its rewriting off, on a `Clock` in place of time.
+Each step is an iterator, and makes its next element on the thread that asks for it. A prefetch, each file of a parallel
+interleave, and the thread that starts the calls of a parallel map run ahead on threads of their own, as long as there
+is room for their elements. That is the structure of tf.data with its rewriting off, on a `Clock` in place of time.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class _Map(_Iterator):
 
 
 class _Ahead(_Iterator):
-    """A thread that runs ahead of whoever asks: it holds at most `limit` elements, begun and finished ones together.
+    """A thread that runs ahead of its consumer: it holds at most `limit` elements, begun and finished ones together.
 
     It is a prefetch, or one file of an interleave: an element is finished as soon as the thread has it.
     """
@@ -265,7 +265,7 @@ class _Interleave(_Iterator):
             return chain(run, self.step.inner, run.threads[self.thread], file, {})
         made = chain(run, self.step.inner, f"{_READER} {place + 1}", file, {})
         made = _Ahead(run, Step("Prefetch", {"buffer_size": self.block + 1}, ordered=True), made, IN_CONSUMER)
-        if not self.ordered:  # whoever waits does not wait for this file alone
+        if not self.ordered:  # the interleave does not wait for this file alone
             made.done = self.filled
         made.begin()
         return made
@@ -276,7 +276,8 @@ class _Interleave(_Iterator):
         for ahead in range(count):
             place = (self.at + ahead) % count
             file = self.open[place]
-            if not isinstance(file, _Ahead) or file.held or file.ended:
+            # Files beyond the calls have no thread that would wake whoever waits: they are read when asked.
+            if getattr(file, "done", None) is not self.filled or file.held or file.ended:
                 return place
         return None
 
