@@ -1,13 +1,13 @@
 """Fair grading of pipelines: data first, then a simulated clock, and a measurement last, never in seconds.
 
-    read, decode = speed.Stage("read", 8, asleep=True), speed.Stage("decode", 4, lambda x: x * 10)
-    task = speed.Task(
+    read, decode = fairness.Stage("read", 8, asleep=True), fairness.Stage("decode", 4, lambda x: x * 10)
+    task = fairness.Task(
         stages=(read, decode),
         slow=lambda: numbers().map(read).map(decode).batch(4),
         good=lambda: numbers().map(lambda x: decode(read(x)), num_parallel_calls=8).batch(4).prefetch(2),
         train_ms=10,
     )
-    speed.grade(lambda: student(numbers(), read, decode), task)
+    fairness.grade(lambda: student(numbers(), read, decode), task)
 
 Each layer is asked only if the layer before it found nothing wrong. A pipeline that loses an element is never
 measured, and a pipeline that cannot be fast is never measured. What the first two layers prove is the same on every
