@@ -1061,6 +1061,8 @@ export class View {
     this.say(this.found.textContent);
   }
 
+  clearSearch() { this.search.value = ""; this.find(""); }
+
   nextMatch(way) {
     const list = this.matches?.list;
     if (!list?.length) return;
@@ -1102,10 +1104,8 @@ export class View {
     } else if (this.selected) {
       this.select(null);
       this.say("selection cleared");
-    } else if (this.matches) {
-      this.search.value = "";
-      this.find("");
-    } else if (!this.help.hidden) this.toggleHelp();
+    } else if (this.matches) this.clearSearch();
+    else if (!this.help.hidden) this.toggleHelp();
     else this.canvas.blur();
     this.later();
   }
@@ -1190,8 +1190,7 @@ class Hands {
       view.nextMatch(event.shiftKey ? -1 : 1);
     } else if (event.key === "Escape") {
       event.preventDefault();
-      view.search.value = "";
-      view.find("");
+      view.clearSearch();
       view.canvas.focus();
     }
     if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
