@@ -13,6 +13,7 @@ from test_causes import many, traces, train, wait, walk
 
 from labkit import simulate
 from labkit.course import ladder
+from labkit.pipelines import options
 from labkit.recording import accelerators
 from labkit.recording.differential import AGREE, Differential
 from labkit.recording.tfdata import diagnosis
@@ -90,9 +91,8 @@ COSTS = simulate.Costs(open=1, read=1, map={"decode": 4, "resize": 1}, batch=2, 
 )
 def test_one_modelled_run_and_three_agree_where_nothing_is_noise(knobs):
     def step_ns(costs, **changes):
-        return np.diff(Timeline(simulate.run(costs, simulate.Knobs(**{**knobs, **changes}), steps=30))._trains.end)[
-            5:
-        ].mean()
+        trace = simulate.run(costs, simulate.Knobs(**{**knobs, **changes}), steps=30)
+        return np.diff(trace.end_ns[trace.select("train", kind="consumer")])[5:].mean()
 
     stages = {"open": 0, "read": 0, "map": COSTS.map, "batch": 2, "copy": 1, "train": 40}
     cold = step_ns(COSTS)
@@ -109,7 +109,7 @@ def test_one_modelled_run_and_three_agree_where_nothing_is_noise(knobs):
 def sequential(files):
     def build(read):
         mapped = planted.paths(files.small).map(lambda path: ladder.decode(read(path)))
-        return ladder.plain(mapped.batch(planted.BATCH))
+        return options.plain(mapped.batch(planted.BATCH))
 
     return build
 
@@ -117,7 +117,7 @@ def sequential(files):
 def overlapped(files):
     def build(read):
         mapped = planted.paths(files.small).map(lambda path: ladder.decode(read(path)))
-        return ladder.plain(mapped.batch(planted.BATCH).prefetch(2))
+        return options.plain(mapped.batch(planted.BATCH).prefetch(2))
 
     return build
 
@@ -133,7 +133,7 @@ def prepared(files):
         def prepare(path):
             return tf.ensure_shape(tf.numpy_function(slow, [read(path)], tf.uint8), [64])
 
-        return ladder.plain(planted.paths(files.small).map(prepare).batch(planted.BATCH).prefetch(2))
+        return options.plain(planted.paths(files.small).map(prepare).batch(planted.BATCH).prefetch(2))
 
     return build
 
@@ -210,7 +210,7 @@ def test_text_and_table_hold_the_same_figures_and_escape_names():
     result = example((0.5, 0.0, 0.5), (0.48, 0.02, 0.5))
     page = result._repr_html_()
     assert "a &lt;pipeline&gt;" in page
-    for _, *cells in result.rows():
+    for _, *cells in result.table().rows:
         for cell in cells:
             assert cell in str(result)
             assert cell.replace("<", "&lt;").replace(">", "&gt;") in page
