@@ -15,6 +15,7 @@ import numpy as np
 
 from labkit.common.environment import cores
 from labkit.pipelines import augment, memory
+from labkit.pipelines.options import one_thread_per_core, plain
 from labkit.sources import records
 from labkit.sources.photos import Photos, home
 
@@ -94,16 +95,6 @@ def shrink(jpeg: Any) -> Any:
 
 
 # -- parts of pipelines --------------------------------------------------------
-
-
-def plain(dataset: Any) -> Any:
-    """Switch tf.data's own rewriting of the graph and its autotuning off."""
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    return dataset.with_options(options)
 
 
 def packed(photos: Photos) -> records.Shards:
@@ -243,7 +234,7 @@ def best(photos: Photos) -> Any:
 
     jpegs = memory.cache(_serialized(photos).map(records.parse), elements=len(photos)).repeat()
     batches = jpegs.map(decoded, num_parallel_calls=cores()).batch(BATCH, drop_remainder=True)
-    return threads(batches.map(augment.fresh).prefetch(2))
+    return one_thread_per_core(batches.map(augment.fresh).prefetch(2))
 
 
 def best_cached(photos: Photos) -> Any:
@@ -251,17 +242,7 @@ def best_cached(photos: Photos) -> Any:
 
     Pixels equal those of the naive pipeline within `labkit.augment.TOLERANCE_UINT8`; each epoch augments anew.
     """
-    return threads(_kept(photos).batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(2))
-
-
-def threads(dataset: Any) -> Any:
-    """Give the pipeline a thread a core, and each op one thread: parallel calls share the cores already."""
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = cores()
-    options.threading.max_intra_op_parallelism = 1
-    return dataset.with_options(options)
+    return one_thread_per_core(_kept(photos).batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(2))
 
 
 #: In the order of the walk; the first one is the baseline of every speed-up.

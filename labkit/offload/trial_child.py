@@ -89,7 +89,7 @@ def attempt(job: dict[str, Any], engine: Any, stage: Callable[[str], None]) -> t
         "ok": True,
         "text": f"{job['name']} ran: {shown}{_reads_outside(trial, outputs)}",
         "outputs": list(outputs),
-        "spans": {"spans": list(trace), "run": asdict(trace.run)},
+        "spans": {"rows": list(trace), "run": asdict(trace.run)},
         "log": engine.log(program),
     }
     return answer, list(outputs.values())

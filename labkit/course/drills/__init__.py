@@ -312,28 +312,28 @@ def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
     """Return the keys of all faults that a pipeline has; raise `Wrong` if its data are wrong in another way."""
     import tensorflow as tf
 
-    from labkit.course.drills import data, structure
+    from labkit.course.drills import data, detectors
 
     if not isinstance(dataset, tf.data.Dataset):
         raise Wrong(f"return a tf.data.Dataset, not {type(dataset).__name__}")
     if not case.feeds(dataset):
         raise Wrong("build the pipeline on the sources of case (case.photos, case.shards, …)")
-    structure.refuse(dataset)
-    if "case.records" in fault.code and any(n.dataset is case.photos for n in structure.nodes(dataset)):
+    detectors.refuse(dataset)
+    if "case.records" in fault.code and any(n.dataset is case.photos for n in detectors.nodes(dataset)):
         raise Wrong("this patient reads files of records; keep to those (case.shards, case.flat, …)")
-    found = structure.find(dataset, case)
+    found = detectors.find(dataset, case)
     if fault.key in found:
         return found  # what stands in the graph need not run
     facts = data.read(dataset, case, fault.task, fault.share)
     found = list(dict.fromkeys([*found, *data.find(facts)]))
     if found:
         return found
-    if fault.once and not structure.keeps_work(dataset):
+    if fault.once and not detectors.keeps_work(dataset):
         raise Wrong("no cache keeps what is read and decoded: the work of the first epoch comes again in the second")
-    buffer = structure.largest_shuffle(dataset)
+    buffer = detectors.largest_shuffle(dataset)
     if fault.ordered_anew and not buffer:
         raise Wrong("nothing shuffles the photos; each epoch is to have an order of its own")
     if fault.ordered_anew and 1 < buffer < case.batch:  # of one, the order tells
         raise Wrong(f"photos are shuffled in a buffer of {buffer}; allowed: {case.batch} (a batch) or more")
-    data.judge(facts, structure.keeps_order(dataset), fault.ordered_anew)
+    data.judge(facts, detectors.keeps_order(dataset), fault.ordered_anew)
     return []

@@ -6,7 +6,8 @@ from typing import Any
 
 from labkit.course.exercises.answers import bare, call, elements, number, pipeline, value, values
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.pipelines.structure import nodes
+from labkit.pipelines.options import naive
+from labkit.pipelines.structure import chain, nodes
 
 
 @exercise("03.1")
@@ -23,7 +24,7 @@ def mixed_shards(function: Any) -> None:
     made = pipeline(function, names, open_shard)
     got = _texts(elements(made, len(want)))
     # A directed interleave, of choose_from_datasets, reads in one thread what it is told to.
-    kinds = [kind for node in nodes(made) if "Directed" not in (kind := type(node).__name__)]
+    kinds = [node.kind for node in nodes(made) if "Directed" not in node.kind]
     if sorted(got) != sorted(want):
         if len(got) == len(want):
             raise Wrong(f"{len(got)} records came out, but not those that went in")
@@ -58,12 +59,10 @@ def _at_the_same_time(function: Any) -> None:
     import tensorflow as tf
 
     from labkit.course import fairness
-    from labkit.course.exercises.answers import options
 
     read, names = fairness.Stage("read", 12, asleep=True), ["a", "b", "c", "d", "e", "f"]
 
-    wide = options()
-    wide.threading.private_threadpool_size = 8  # on two cores, too, three shards can wait at the same time
+    wide = naive(threads=8)  # on two cores, too, three shards can wait at the same time
 
     def open_shard(path: Any) -> Any:
         records = tf.data.Dataset.range(3).map(read)
@@ -86,7 +85,6 @@ def shards_in_turn(function: Any) -> Any:
     import tensorflow as tf
 
     from labkit.course import fairness
-    from labkit.course.exercises.answers import options
     from labkit.views.widget import show
 
     read = fairness.Stage("read", 4, asleep=True)
@@ -95,7 +93,7 @@ def shards_in_turn(function: Any) -> Any:
         records = tf.data.Dataset.range(5).map(read)
         return records.map(lambda i: tf.strings.join([path, tf.strings.as_string(i)]))
 
-    made = pipeline(function, ["a", "b", "c", "d", "e"], open_shard).with_options(options())
+    made = pipeline(function, ["a", "b", "c", "d", "e"], open_shard).with_options(naive())
     with fairness.at_once():
         order = _texts(elements(made, 25))[:8]
     trace = fairness.simulate(made, (read,), 1, records=5).trace
@@ -192,8 +190,4 @@ def _texts(records: Any) -> list[str]:
 
 def _any_order(dataset: Any) -> bool:
     """Tell whether an interleave in it may change the order; only the graph knows."""
-    import tensorflow as tf
-
-    serialized = tf.raw_ops.DatasetToGraphV2(input_dataset=tf.data.experimental.to_variant(dataset))
-    graph = tf.compat.v1.GraphDef.FromString(serialized.numpy())
-    return any(node.attr["deterministic"].s == b"false" for node in graph.node if "Interleave" in node.op)
+    return any(step.ordered is False for step in chain(dataset).all("ParallelInterleave"))

@@ -73,12 +73,12 @@ def two_epochs(function: Any) -> Any:
     """Draw two epochs of the student's pipeline: 6 ms to decode, 1 ms to augment."""
     from labkit.course import fairness
     from labkit.course.exercises.answers import source
-    from labkit.course.fairness import structure
+    from labkit.course.fairness import rules
     from labkit.views.widget import show
 
     decode, augment = fairness.Stage("decode", 6), fairness.Stage("augment", 1)
     made = call(function, source(6), decode, augment)
-    structure.dataset(made)
+    rules.dataset(made)
     timing = fairness.simulate(made.repeat(2), (decode, augment), 2, steps=12)
     return show(timing.trace, title="Two epochs of six images: decode 6 ms, augment 1 ms")
 

@@ -9,6 +9,7 @@ import numpy as np
 from labkit.course.exercises.answers import call, elements, number, per, value
 from labkit.course.grading import Wrong, exercise, shows
 from labkit.pipelines import structure
+from labkit.pipelines.options import naive
 
 _LOOP = "that is a loop over the images, in disguise or not: compute with the whole batch at once"
 
@@ -33,7 +34,7 @@ def _batched(function: Any, size: int) -> None:
     """Check the batches of one size."""
     import tensorflow as tf
 
-    from labkit.course.fairness import graph
+    from labkit.course.fairness import rules
 
     images = np.arange(10 * 2 * 2 * 3, dtype=np.float32).reshape(10, 2, 2, 3)
     ranks: list[int | None] = []
@@ -46,7 +47,7 @@ def _batched(function: Any, size: int) -> None:
     got = elements(made, 10)
     if not ranks:
         raise Wrong("scale was never called: it belongs into a map")
-    kinds = [node.kind for node in graph.read(made).nodes if "Batch" in node.kind or "Map" in node.kind]
+    kinds = [step.kind for step in rules.chain(made).steps if "Batch" in step.kind or "Map" in step.kind]
     if 3 in ranks and kinds and "Batch" in kinds[0]:
         raise Wrong("scale still gets one image at a time out of the batch: hand it to map() itself")
     if 3 in ranks:
@@ -70,14 +71,13 @@ def calls_of_scale(function: Any) -> Any:
     import tensorflow as tf
 
     from labkit.course import fairness
-    from labkit.course.exercises.answers import options
-    from labkit.course.fairness import structure
+    from labkit.course.fairness import rules
     from labkit.views.widget import show
 
     scale = fairness.Stage("scale", 1, lambda x: x / 2, call_ms=3, rank=3)
-    images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(options())
+    images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(naive())
     made = call(function, images, scale, 4)
-    structure.dataset(made)
+    rules.dataset(made)
     return show(
         fairness.simulate(made, (scale,), 4).trace, title="Ten images: 3 ms for a call of scale, 1 ms for an image"
     )

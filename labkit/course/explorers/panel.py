@@ -171,7 +171,7 @@ class PlanPanel:
             return
         self._show(plan)
 
-    def _show(self, plan: capacity.Plan) -> None:
+    def _show(self, plan: capacity.CapacityPlan) -> None:
         self.headline.value = live(f"{plan.headline()} {plan.advice}")
         style = "white-space: pre-wrap; word-break: normal; line-height: 1.4; color: inherit"
         self.details.value = f'<pre style="{style}">{escape(str(plan))}</pre>'

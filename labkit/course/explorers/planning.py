@@ -48,11 +48,11 @@ class ScaleExplorer(Shown):
 
     Parameters
     ----------
-    start : Plan
+    start : CapacityPlan
         Where the sliders stand when it is opened.
     """
 
-    def __init__(self, start: scales.Plan) -> None:
+    def __init__(self, start: scales.CapacityPlan) -> None:
         self.start = start
         self.controls = _controls()
 
@@ -79,12 +79,12 @@ class ScaleExplorer(Shown):
         """The sliders as they are shown in Colab; new at every showing."""
         return colab_page.of_plan(self)
 
-    def position(self, plan: scales.Plan) -> dict[str, Any]:
+    def position(self, plan: scales.CapacityPlan) -> dict[str, Any]:
         """Return where the sliders stand for a plan."""
         found = asdict(plan.setting) | {"accelerator": plan.setting.rate}
         return {control.name: found[control.name] for control in self.controls}
 
-    def answer(self, position: Mapping[str, Any]) -> scales.Plan:
+    def answer(self, position: Mapping[str, Any]) -> scales.CapacityPlan:
         """Return the plan of a position of the sliders.
 
         Raises
