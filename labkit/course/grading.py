@@ -190,7 +190,7 @@ def _ready(made: Any) -> Any:
     return made
 
 
-def judge(name: str, test: Check, answer: Any) -> Result:
+def judge(name: str, test: Check, answer: Any, untried: str = _UNTRIED) -> Result:
     """Call a check of one's own on an answer, and make a result of whatever happens.
 
     Parameters
@@ -201,13 +201,15 @@ def judge(name: str, test: Check, answer: Any) -> Result:
         Takes the answer; raises `Wrong` or `Unclear`, NotImplementedError without words for a stub, or returns.
     answer : object
         None means "not tried yet".
+    untried : str
+        What a student who has not tried yet is told to do.
 
     Returns
     -------
     Result
     """
     if answer is None:
-        return Result(name, OPEN, f"nothing to check yet: {_UNTRIED}")
+        return Result(name, OPEN, f"nothing to check yet: {untried}")
     answered.set(False)
     try:
         test(answer)
@@ -219,7 +221,7 @@ def judge(name: str, test: Check, answer: Any) -> Result:
         raise
     except BaseException as error:  # an answer may call sys.exit(), too
         if isinstance(error, NotImplementedError) and not _one_line(error):
-            return Result(name, OPEN, f"nothing to check yet: {_UNTRIED}")
+            return Result(name, OPEN, f"nothing to check yet: {untried}")
         return Result(name, FAILED, raised(error))
     return Result(name, PASSED)
 

@@ -33,7 +33,7 @@ class Facts:
     base : ndarray of float32, shape (size, height, width, 3)
         The photos as they should come before any change, by their label, 0 to 1.
     task : str
-        A key of `labkit.drills.faults.TASKS`.
+        A key of `labkit.course.drills.catalog.TASKS`.
     whole : int
         Photos of one epoch.
     epoch : int
@@ -109,10 +109,10 @@ def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Facts:
     """
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) != 2:
-        raise Wrong("an element has to be a pair (images, labels), as in the sick pipeline")
+        raise Wrong("an element has to be a pair (images, labels), as in the pipeline of the drill")
     if [getattr(s, "dtype", None) for s in spec] != ["float32", "int64"]:
         kinds = ", ".join(getattr(getattr(s, "dtype", s), "name", str(s)) for s in spec)
-        raise Wrong(f"images have to be float32 and labels int64, as in the sick pipeline; yours are {kinds}")
+        raise Wrong(f"images have to be float32 and labels int64, as in the pipeline of the drill; yours are {kinds}")
     whole = int(case.size * share)
     epoch = whole - whole % case.batch
     images, labels, sizes = [], [], []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercises.answers import number, value
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import number, value
 
 
 @exercise("00.1")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercises.answers import bare, call, number, per, pipeline, value, values
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import bare, call, number, per, pipeline, value, values
 
 
 @exercise("01.1")
@@ -61,7 +61,7 @@ def really_naive(function: Any) -> None:
 def naive_or_not(function: Any) -> Any:
     """Draw a pipeline under the options that the student sets: tf.data's own prefetch is there, or not."""
     from labkit.course import fairness
-    from labkit.course.exercises.answers import source
+    from labkit.course.student_code import source
     from labkit.views.widget import show
 
     read, decode = fairness.Stage("read", 3, asleep=True), fairness.Stage("decode", 5)

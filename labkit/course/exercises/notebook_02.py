@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercises.answers import bare, number, per, pipeline, value, values
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import bare, number, per, pipeline, value, values
 from labkit.pipelines.blindfold import nodes
 
 
@@ -40,7 +40,7 @@ def prefetched(function: Any) -> None:
 def buffered(function: Any) -> Any:
     """Draw batches that take 9 ms to make and 10 ms to train, behind the student's buffer."""
     from labkit.course import fairness
-    from labkit.course.exercises.answers import source
+    from labkit.course.student_code import source
     from labkit.views.widget import show
 
     load = fairness.Stage("read", 3)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercises.answers import bare, call, elements, number, pipeline, value, values
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import bare, call, elements, number, pipeline, value, values
 from labkit.pipelines.blindfold import nodes
 
 
@@ -58,7 +58,7 @@ def _at_the_same_time(function: Any) -> None:
     import tensorflow as tf
 
     from labkit.course import fairness
-    from labkit.course.exercises.answers import options
+    from labkit.course.student_code import options
 
     read, names = fairness.Stage("read", 12, asleep=True), ["a", "b", "c", "d", "e", "f"]
 
@@ -86,7 +86,7 @@ def shards_in_turn(function: Any) -> Any:
     import tensorflow as tf
 
     from labkit.course import fairness
-    from labkit.course.exercises.answers import options
+    from labkit.course.student_code import options
     from labkit.views.widget import show
 
     read = fairness.Stage("read", 4, asleep=True)
@@ -158,7 +158,7 @@ def waiting_threads(function: Any) -> Any:
     import tensorflow as tf
 
     from labkit.course import fairness
-    from labkit.course.exercises.answers import source
+    from labkit.course.student_code import source
     from labkit.views.widget import show
 
     read = fairness.Stage("read", 10, asleep=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercises.answers import call, number, per, value, values
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import call, number, per, value, values
 
 
 @exercise("04.1")
@@ -56,7 +56,7 @@ def _faster_than_one_call(function: Any) -> None:
     import tensorflow as tf
 
     from labkit.course import fairness
-    from labkit.course.exercises.answers import options
+    from labkit.course.student_code import options
 
     load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), options()
     wide.threading.private_threadpool_size = 4
@@ -78,7 +78,7 @@ def _faster_than_one_call(function: Any) -> None:
 def calls_at_once(function: Any) -> Any:
     """Draw a map of 8 ms on four modelled cores, as the student's pipeline calls it."""
     from labkit.course import fairness
-    from labkit.course.exercises.answers import source
+    from labkit.course.student_code import source
     from labkit.views.widget import show
 
     decode = fairness.Stage("decode", 8)

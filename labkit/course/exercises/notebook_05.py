@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labkit.course.exercises.answers import call, elements, number, value
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import call, elements, number, value
 
 
 @exercise("05.1")
@@ -72,8 +72,8 @@ def place_of_the_cache(function: Any) -> None:
 def two_epochs(function: Any) -> Any:
     """Draw two epochs of the student's pipeline: 6 ms to decode, 1 ms to augment."""
     from labkit.course import fairness
-    from labkit.course.exercises.answers import source
     from labkit.course.fairness import structure
+    from labkit.course.student_code import source
     from labkit.views.widget import show
 
     decode, augment = fairness.Stage("decode", 6), fairness.Stage("augment", 1)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course.exercises.answers import call, elements, number, per, value
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import call, elements, number, per, value
 from labkit.pipelines import blindfold
 
 _LOOP = "that is a loop over the images, in disguise or not: compute with the whole batch at once"
@@ -70,8 +70,8 @@ def calls_of_scale(function: Any) -> Any:
     import tensorflow as tf
 
     from labkit.course import fairness
-    from labkit.course.exercises.answers import options
     from labkit.course.fairness import structure
+    from labkit.course.student_code import options
     from labkit.views.widget import show
 
     scale = fairness.Stage("scale", 1, lambda x: x / 2, call_ms=3, rank=3)

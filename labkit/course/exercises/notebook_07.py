@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course.exercises.answers import call, number, value
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import call, number, value
 
 
 @exercise("07.1")

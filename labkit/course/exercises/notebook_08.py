@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course.exercises.answers import number, value
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import number, value
 
 _LIMIT_S = 20
 

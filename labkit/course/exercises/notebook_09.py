@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercises.answers import bare, call, elements, number, pipeline, value
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import bare, call, elements, number, pipeline, value
 from labkit.pipelines.blindfold import graphs, nodes, operations
 
 _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
@@ -124,7 +124,7 @@ def _never_waits(function: Any) -> None:
     import tensorflow as tf
 
     from labkit.course import fairness
-    from labkit.course.exercises.answers import source
+    from labkit.course.student_code import source
 
     decode, augment = fairness.Stage("decode", 10, lambda x: x * 10), fairness.Stage("augment", 0.5, call_ms=14)
 
@@ -151,7 +151,7 @@ def _never_waits(function: Any) -> None:
 def two_epochs(function: Any) -> Any:
     """Draw two epochs of the student's pipeline: 6 ms to decode an image, 4 ms to augment a batch."""
     from labkit.course import fairness
-    from labkit.course.exercises.answers import source
+    from labkit.course.student_code import source
     from labkit.views.widget import show
 
     decode, augment = fairness.Stage("decode", 6), fairness.Stage("augment", 0.5, call_ms=2)

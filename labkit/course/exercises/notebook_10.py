@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from labkit.course.exercises.answers import call
 from labkit.course.grading import OPEN, Result, Wrong, exercise, shows
+from labkit.course.student_code import call
 
 #: One whose fault is in its timeline, and one whose fault is in its data.
 SLOW, WRONG_DATA = 16, 15
@@ -23,7 +23,7 @@ def _hold(result: Result, what: str) -> None:
 def _mended(function: Any, seed: int) -> None:
     from labkit.course import drills
 
-    _hold(drills.draw(seed).judge_mend(function), f"drill {seed}")
+    _hold(drills.draw(seed).judge_fix(function), f"drill {seed}")
 
 
 @exercise("10.1")

@@ -1,4 +1,4 @@
-"""One result: what the session did, as a document and as a file."""
+"""One hand-in: what the session did, as a document and as a file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 
 from labkit.common.files import write_aside
 from labkit.course import gradebook, predictions, variants
+from labkit.course.handin.computer import fingerprint
 from labkit.course.handin.document import FORMAT, cleaned, digest, fitting
-from labkit.course.handin.machine import fingerprint
 
 _NAME = 60
 
@@ -25,12 +25,12 @@ _TELLING = 4
 
 
 def collect(student_id: str | None = None, course: str = "") -> dict[str, Any]:
-    """Return the result of this session as a signed document.
+    """Return the work of this session as a signed document.
 
     Parameters
     ----------
     student_id : str, optional
-        Kept as a pseudonym only (`labkit.variants.pseudonym`); without one the result is anonymous. Names of runs,
+        Kept as a pseudonym only (`labkit.variants.pseudonym`); without one the hand-in is anonymous. Names of runs,
         accelerators and predictions come without it, and without paths, addresses and the names of host and account.
     course : str
         The word that the instructor gave out for the course.
@@ -50,7 +50,7 @@ def collect(student_id: str | None = None, course: str = "") -> dict[str, Any]:
 
 
 def _collect(student_id: str | None, course: str) -> tuple[dict[str, Any], int]:
-    """Return the document, and how many entries are left out because no result can hold them."""
+    """Return the document, and how many entries are left out because no hand-in can hold them."""
     from labkit import __version__
 
     student = "" if student_id is None else variants.pseudonym(student_id, course)
@@ -98,7 +98,7 @@ def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
 def submit(
     student_id: str | None = None, *, course: str = "", folder: str | os.PathLike[str] = ".", quiet: bool = False
 ) -> Path:
-    """Write the result of this session, as one JSON file to hand in.
+    """Write the work of this session as one JSON file to hand in.
 
     Parameters
     ----------
