@@ -30,7 +30,7 @@ tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, 
 test: $(READY) chromium ## run the tests: all rooms, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) -m "not colab and not alone and not solved"
-	@$(BIN)/python -m pytest -m alone $$(grep -l 'mark[.]alone' tests/test_*.py)
+	@$(BIN)/python -m pytest -m alone $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 
 test-colab: $(READY) ## run every notebook alone in an environment with Colab's packages, which is made first
@@ -39,7 +39,7 @@ test-colab: $(READY) ## run every notebook alone in an environment with Colab's 
 
 test-solved: $(READY) ## run every solved notebook from top to bottom; every check must agree
 	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest -n $(WORKERS) -m solved tests/test_solved.py
+	@$(BIN)/python -m pytest -n $(WORKERS) -m solved tests/notebooks/test_solved.py
 
 test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py

@@ -30,7 +30,9 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from labkit import card, notebook
+import labkit
+from labkit import card
+from labkit.common import environment
 from labkit.sources import photos, records
 
 SIZE = 224
@@ -59,7 +61,7 @@ def variants(folder: Path, shards: records.Shards, running: card.Card, album: ph
     import tensorflow as tf
 
     tensors = tf.data.Dataset.from_tensor_slices
-    cores = notebook.cores()
+    cores = environment.cores()
 
     def decode(data: Any) -> Any:
         image = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
@@ -120,7 +122,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=320, help="images of a variant in each round")
     arguments = parser.parse_args()
 
-    notebook.setup()
+    labkit.setup()
     card.register()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

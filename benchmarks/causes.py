@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from labkit import notebook
+from labkit.common import environment
 from labkit.course import ladder
 from labkit.recording import accelerators
 from labkit.recording.tfdata import diagnosis
@@ -30,7 +30,7 @@ from labkit.sources import storage
 from labkit.timeline.describe import percent
 from labkit.timeline.timeline import Timeline
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 import planted
 
 
@@ -69,7 +69,7 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--rounds", type=int, default=5)
     given = words.parse_args()
-    notebook.prepare()
+    environment.prepare()
 
     found: dict[str, list[tuple[str, bool, bool]]] = {plant.name: [] for plant in planted.PLANTS}
     walk_us = []

@@ -20,10 +20,10 @@ import threading
 import time
 from collections import Counter
 
-from labkit import notebook
+from labkit.common import environment
 from labkit.course import fairness, grading
 
-notebook.prepare()
+environment.prepare()
 import tensorflow as tf  # noqa: E402 - the environment must be prepared first
 
 BUSY = "while True: sum(i * i for i in range(10_000))"
@@ -176,7 +176,7 @@ def main() -> None:
                 },
                 "counts": {f"{r} {k} {s}": n for (r, k, s), n in sorted(counts.items())},
                 "minutes": round((time.monotonic() - began) / 60, 1),
-                "cores": notebook.cores(),
+                "cores": environment.cores(),
             }
         )
     )

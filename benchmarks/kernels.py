@@ -33,7 +33,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit import notebook
+import labkit
+from labkit.common import environment
 from labkit.course import ladder
 from labkit.offload import Decoder, Engine, Preprocessor
 from labkit.pipelines import augment, memory
@@ -209,10 +210,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8, help="batches of a pipeline in a round")
     arguments = parser.parse_args()
 
-    notebook.setup()
+    labkit.setup()
     import simplejpeg
 
-    cores = notebook.cores()
+    cores = environment.cores()
     album = photos.load()
     engine = Engine()
     decoder, fused = Decoder(engine), Preprocessor(engine, augment=True)

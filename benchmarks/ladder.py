@@ -24,7 +24,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from labkit import notebook
+import labkit
+from labkit.common import environment
 from labkit.course import ladder
 from labkit.recording import accelerators, recorder
 from labkit.sources import photos
@@ -42,7 +43,7 @@ def decode_alone(album: Any, images: int) -> float:
         simplejpeg.decode_jpeg(Path(path).read_bytes(), "RGB")
 
     paths = list(itertools.islice(itertools.cycle(album.paths), images))
-    with ThreadPoolExecutor(notebook.cores()) as pool:
+    with ThreadPoolExecutor(environment.cores()) as pool:
         begin = time.perf_counter()
         list(pool.map(one, paths, chunksize=8))
         return images / (time.perf_counter() - begin)
@@ -75,7 +76,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=24, help="batches of a rung in each round")
     arguments = parser.parse_args()
 
-    notebook.setup()
+    labkit.setup()
     album = photos.load()
     pipelines = ladder.build(album)
     images = arguments.steps * ladder.BATCH
@@ -105,7 +106,7 @@ def main() -> None:
         figures[f"{key}_range"] = [round(ratios[0], 3), round(ratios[-1], 3)]
     for key, name in (("busy_naive", NAIVE), ("busy_last", LAST)):
         figures[key] = round(statistics.median(m.busy for m in busy[name]), 3)
-    print(json.dumps({**figures, "rounds": arguments.rounds, "cores": notebook.cores()}))
+    print(json.dumps({**figures, "rounds": arguments.rounds, "cores": environment.cores()}))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from labkit import notebook
+from labkit.common import environment
 from labkit.course import ladder
 from labkit.recording.tfdata.driver import drive
 from labkit.sources import photos
@@ -78,7 +78,7 @@ def main() -> None:
     words.add_argument("--rounds", type=int, default=15)
     words.add_argument("--steps", type=int, default=30)
     given = words.parse_args()
-    notebook.prepare()
+    environment.prepare()
 
     album = photos.load(scale="tiny")
     plain, by_hand = autotuned(album, ladder.prepare), autotuned(album, prepare_by_hand)

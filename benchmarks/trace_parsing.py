@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from labkit import notebook
+from labkit.common import environment
 from labkit.course import ladder
 from labkit.recording.tfdata import xplane
 from labkit.sources import photos
@@ -75,7 +75,7 @@ def main() -> None:
     words.add_argument("--rounds", type=int, default=11)
     words.add_argument("--events", type=int, default=300_000)
     given = words.parse_args()
-    notebook.prepare()
+    environment.prepare()
 
     with tempfile.TemporaryDirectory() as folder:
         file = record(folder, given.events)

@@ -196,7 +196,7 @@ def main() -> None:
     words.add_argument("--redraws", type=int, default=120, help="steps of the zoom and pan sequence")
     words.add_argument("--limit", type=float, default=60, help="seconds given to each of the others")
     given = words.parse_args()
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
     import nbformat
     from browser import CHROMIUM, QUIET_FLAGS, Lab
     from playwright.sync_api import sync_playwright

@@ -7,7 +7,11 @@ the packages that need them, when they are first used.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from labkit.recording.measures import Measures
+    from labkit.timeline.trace import Trace
 
 __version__ = "0.1.0"
 
@@ -32,8 +36,6 @@ _NAMES = {
     "compare": "views.static",
     "cores": "common.environment",
     "draw": "views.static",
-    "measure": "recording.recorder",
-    "record": "recording.recorder",
     "setup": "notebook",
     "show": "views.widget",
     "submit": "course.handin",
@@ -42,7 +44,63 @@ _NAMES = {
 _PLACES = {
     name: package if package == name else f"{package}.{name}" for package, names in _MODULES.items() for name in names
 }
-__all__ = sorted([*_PLACES, *_NAMES])
+__all__ = sorted([*_PLACES, *_NAMES, "measure", "record"])
+
+
+def record(
+    dataset: Any, accelerator: Any, *, live: bool = False, progress: bool | None = None, **settings: Any
+) -> Trace:
+    """Drive `dataset` into `accelerator` under the profiler, and enter the run into the gradebook of this session.
+
+    Parameters
+    ----------
+    dataset, accelerator, progress
+        As in `labkit.recording.recorder.record`.
+    live : bool
+        In a notebook, show the consumer's waits and train steps while the job runs, and the whole trace in their
+        place at the end; see `labkit.views.live` for what that costs. Elsewhere it shows nothing.
+    **settings
+        ``steps``, ``warmup``, ``repeats``, ``name`` and ``max_events`` of `labkit.recording.recorder.record`.
+
+    Returns
+    -------
+    labkit.Trace
+
+    Raises
+    ------
+    ValueError, TypeError, RecordingError
+        As `labkit.recording.recorder.record`; TypeError if `live` is neither True nor False.
+    """
+    from labkit.course import gradebook
+    from labkit.recording import measures, recorder
+
+    def enter(trace: Trace) -> None:
+        gradebook.run(trace, measures.of(trace))
+
+    if not isinstance(live, bool):
+        raise TypeError(f"live is {live!r:.60}; allowed: True or False")
+    if not live:
+        return recorder.record(dataset, accelerator, progress=progress, on_trace=enter, **settings)
+    from labkit.views.live import View
+
+    with View() as view:
+        # A progress bar and a growing timeline say the same: one of them is enough.
+        shown = False if progress is None and view.shown else progress
+        observers = {"on_start": view.open, "on_step": view.see, "on_trace": view.end}
+        trace = recorder.record(dataset, accelerator, progress=shown, **observers, **settings)
+    enter(trace)
+    return trace
+
+
+def measure(variants: Any, accelerator: Any, **settings: Any) -> Measures:
+    """Record several pipelines in turn, and enter runs and speed-ups into the gradebook of this session.
+
+    Parameters, result and errors are those of `labkit.recording.recorder.measure`.
+    """
+    from labkit.course import gradebook
+    from labkit.recording import recorder
+
+    return recorder.measure(variants, accelerator, on_measures=gradebook.comparison, **settings)
 
 
 def __getattr__(name: str) -> Any:

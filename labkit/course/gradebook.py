@@ -1,7 +1,7 @@
 """What happened in this session: the latest result of each exercise, the runs, the speed-ups.
 
-It lives in this kernel only, is small, and is what `labkit.submit` writes down. Nobody has to keep it: checks and
-recordings enter themselves.
+It lives in this kernel only, is small, and is what `labkit.submit` writes down. It is filled automatically by
+`labkit.check`, `labkit.record` and `labkit.measure`.
 """
 
 from __future__ import annotations

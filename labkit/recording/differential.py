@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from labkit.pipelines import blindfold
 from labkit.recording import recorder
 from labkit.sources import storage
 from labkit.timeline.causes import Split, Stalls
@@ -172,7 +171,7 @@ def differential(
     ------
     ValueError, TypeError
         If not exactly one of `storage` and `paths` is given, `pipeline` cannot be run cold with it, or a number is not
-        what it must be, or the pipeline belongs to a drill.
+        what it must be.
     RecordingError
         If the pipeline or the train step fails.
     """
@@ -183,7 +182,6 @@ def differential(
     built = warm()
     if not hasattr(built, "element_spec"):
         raise TypeError(f"pipeline returned a {type(built).__name__}; allowed: a tf.data.Dataset")
-    blindfold.refuse(built, "labkit.recording.tfdata.diagnosis.differential")
     synthetic = _synthetic(built)
     step_ns: dict[str, list[float]] = {run: [] for run in _RUNS}
     found: list[Timeline] = []

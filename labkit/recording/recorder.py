@@ -20,13 +20,10 @@ import numpy as np
 
 from labkit.common.environment import POOL, cores
 from labkit.common.progress import bar, fast
-from labkit.course import gradebook
-from labkit.pipelines import blindfold
 from labkit.recording import measures
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import Drive, RecordingError, consumer, drive, known_steps
 from labkit.timeline.trace import Trace
-from labkit.views import live as live_view
 
 __all__ = ["RecordingError", "graph", "measure", "options", "record"]
 
@@ -51,7 +48,9 @@ def record(
     name: str | None = None,
     max_events: int = 500_000,
     progress: bool | None = None,
-    live: bool = False,
+    on_start: Callable[[dict[str, Any]], Any] | None = None,
+    on_step: Callable[[int, int, int, int], Any] | None = None,
+    on_trace: Callable[[Trace], Any] | None = None,
 ) -> Trace:
     """Drive `dataset` into `accelerator` under the profiler and return what happened.
 
@@ -76,9 +75,14 @@ def record(
         knows how many there are), and ``meta["profiler"]["note"]`` says so.
     progress : bool, optional
         A progress bar: True, False, or by default one that shows up when it takes long.
-    live : bool
-        In a notebook, show the consumer's waits and train steps while the job runs, and the whole trace in their
-        place at the end; see `labkit.views.live` for what that costs. Elsewhere it shows nothing.
+    on_start : callable, optional
+        Called once before the job runs, with ``name`` and ``accelerator`` as in the trace's `meta`.
+    on_step : callable, optional
+        Called after each step behind the warm-up, with the number of the step, which starts at 0 in every repeat,
+        and the nanoseconds (of ``time.perf_counter_ns``) at which the wait began, the batch was in hand and the
+        train step ended. What it does takes time from the job.
+    on_trace : callable, optional
+        Called once at the end, with the trace that is returned.
 
     Returns
     -------
@@ -101,17 +105,13 @@ def record(
     plan = _Plan(accelerator, steps, warmup, max_events)
     label = plan.check(dataset, name)
     repeats = _rounds(repeats)
-    if not isinstance(live, bool):
-        raise TypeError(f"live is {live!r:.60}; allowed: True or False")
-    facts = {"name": name, "accelerator": plan.facts(), **_drill(dataset)}
-    with live_view.watch(live, facts) as view:
-        # One of the two is enough to look at.
-        shown = False if progress is None and view.shown else progress
-        with _bar(shown, plan.total([dataset], repeats), name or "recording") as tick:
-            traces = [plan.trace(dataset, name, label, tick, view) for _ in range(repeats)]
-        chosen = _median(traces)
-        view.end(chosen)
-    gradebook.run(chosen, measures.of(chosen))
+    if on_start is not None:
+        on_start({"name": name, "accelerator": plan.facts()})
+    with _bar(progress, plan.total([dataset], repeats), name or "recording") as tick:
+        traces = [plan.trace(dataset, name, label, tick, on_step) for _ in range(repeats)]
+    chosen = _median(traces)
+    if on_trace is not None:
+        on_trace(chosen)
     return chosen
 
 
@@ -124,6 +124,7 @@ def measure(
     repeats: int = 5,
     max_events: int = 500_000,
     progress: bool | None = None,
+    on_measures: Callable[[measures.Measures], Any] | None = None,
 ) -> measures.Measures:
     """Record several pipelines in interleaved rounds, so that a machine that drifts hits all alike.
 
@@ -138,6 +139,8 @@ def measure(
     repeats : int
         Rounds; five or more give the table a spread worth the name. Where LABKIT_FAST is set, two at most: enough
         to run every line, too few to trust a verdict.
+    on_measures : callable, optional
+        Called once at the end, with what is returned.
 
     Returns
     -------
@@ -165,7 +168,8 @@ def measure(
         {name: _median(found) for name, found in traces.items()},
         {name: [t.meta["work"] for t in found] for name, found in traces.items()},
     )
-    gradebook.comparison(found)
+    if on_measures is not None:
+        on_measures(found)
     return found
 
 
@@ -262,16 +266,16 @@ class _Plan:
         name: str | None,
         label: str,
         tick: Callable[[], Any] | None = None,
-        view: live_view.View | None = None,
+        on_step: Callable[[int, int, int, int], Any] | None = None,
     ) -> Trace:
         """Record one repeat."""
         import tensorflow as tf
 
-        seen = None if view is None else view.begin()
         limit = self.max_events
         run = drive(
-            dataset, self.accelerator, self.steps, self.warmup, label=label, max_events=limit, tick=tick, seen=seen
-        )
+            dataset, self.accelerator, self.steps, self.warmup,
+            label=label, max_events=limit, tick=tick, on_step=on_step,
+        )  # fmt: skip
         if run.spans is None:
             raise RecordingError(f"{label} ended after {run.steps} steps, before those that were to be recorded")
         stamps = _unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
@@ -304,14 +308,7 @@ class _Plan:
             host={"cpus": cores(), "tensorflow": tf.__version__, "python": platform.python_version()},
         )
         trace.meta["repeats"] = [asdict(measures.of(trace))]
-        trace.meta.update(_drill(dataset))
         return trace
-
-
-def _drill(dataset: Any) -> dict[str, str]:
-    """Return the mark of a drill's trace; nothing for all others."""
-    drill = blindfold.drill_of(dataset)
-    return {} if drill is None else {"drill": drill}
 
 
 def _unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:

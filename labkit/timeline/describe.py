@@ -102,7 +102,7 @@ def describe(timeline: Timeline) -> str:
     gaps = timeline.gaps.largest(_GAPS)
     more = f" (of {len(timeline.gaps):,})" if len(timeline.gaps) > len(gaps) else ""
     lines.append(_row("largest gaps", (" · ".join(map(str, gaps)) or "none") + more))
-    if timeline.steps and timeline.span_ns:
+    if timeline.steps and timeline.span_ns and timeline.explain:
         lines += _stalls(timeline)
     if timeline.span_ns:
         share = {who: percent(ns / timeline.span_ns) for who, ns in timeline.overlap_ns.items()}
@@ -126,8 +126,6 @@ def _row(label: str, text: str) -> str:
 def _stalls(timeline: Timeline) -> list[str]:
     """Return fetch stall and prep stall, what the gaps waited for, what is to blame, and what to change."""
     stalls, split = timeline.stalls, timeline.split
-    if timeline.meta.get("drill"):
-        return [_row("to find out", stalls.advice)]
     lines = [
         _row(
             "stalls",

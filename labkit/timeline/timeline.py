@@ -104,6 +104,8 @@ class Timeline:
     trace : Trace
     min_gap_ns : int
         Shorter gaps are left out of `gaps`; they still count as idle time.
+    explain : bool
+        Say what each gap waited for. Without, lanes and gaps are shown and no causes: a drill is drawn like this.
 
     Attributes
     ----------
@@ -127,12 +129,12 @@ class Timeline:
         If `min_gap_ns` is negative, or ``meta["window_ns"]`` is no pair of rising integers.
     """
 
-    def __init__(self, trace: Trace, min_gap_ns: int = 0) -> None:
+    def __init__(self, trace: Trace, min_gap_ns: int = 0, explain: bool = True) -> None:
         if not isinstance(trace, Trace):
             raise TypeError(f"a Timeline is made from a Trace, got {type(trace).__name__}")
         if min_gap_ns < 0:
             raise ValueError(f"min_gap_ns is {min_gap_ns}; allowed: 0 or more")
-        self.trace = trace
+        self.trace, self.explain = trace, explain
         self.meta: dict[str, Any] = dict(trace.meta)
         self.origin: str = self.meta["origin"]
         self.names = trace.names
@@ -206,6 +208,8 @@ class Timeline:
     @cached_property
     def causes(self) -> Causes:
         """What each of `gaps` waited for, in their order; see `labkit.timeline.causes`."""
+        if not self.explain:
+            return Causes.unexplained(self.gaps, self.names, tuple(lane.name for lane in self.lanes))
         return find(self)
 
     @cached_property

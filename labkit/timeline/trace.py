@@ -276,12 +276,11 @@ class Trace:
                 columns[c].append(
                     {"name": new_name, "thread": new_thread}[c][values] if c in ("name", "thread") else values
                 )
-        hidden = next((t.meta["drill"] for t in traces if t.meta.get("drill")), None)
         return cls(
             **{c: np.concatenate(v) for c, v in columns.items()},
             names=names,
             threads=threads,
-            meta=traces[0].meta | ({"drill": hidden} if hidden else {}),
+            meta=dict(traces[0].meta),
         )
 
     # -- files ---------------------------------------------------------------

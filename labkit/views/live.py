@@ -43,27 +43,15 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def watch(live: bool, facts: dict[str, Any]) -> View:
-    """Return a view for one recording, shown only if `live` is true and there is a notebook to show it in.
-
-    Parameters
-    ----------
-    live : bool
-    facts : dict
-        ``name``, ``accelerator`` and ``drill`` as in `Trace.meta`.
-    """
-    return View(facts, live and in_notebook())
-
-
 class View:
     """The view of one recording; leaving its block completes the output of the cell, however the recording ended.
 
+    Its methods `open`, `see` and `end` are the observers of `labkit.recording.recorder.record`.
+
     Parameters
     ----------
-    facts : dict
-        What the traces that are drawn say about themselves.
-    shown : bool
-        Without, nothing is drawn and nothing imported.
+    shown : bool, optional
+        Without, nothing is drawn and nothing imported; by default a notebook decides.
 
     Attributes
     ----------
@@ -71,16 +59,16 @@ class View:
         Drawings between the steps of this drive so far, and the nanoseconds that they took.
     """
 
-    def __init__(self, facts: dict[str, Any], shown: bool) -> None:
-        self.shown, self.updates, self.spent_ns = shown, 0, 0
-        self._facts, self._widget, self._id = facts, None, uuid.uuid4().hex
+    def __init__(self, shown: bool | None = None) -> None:
+        self.shown = shown = in_notebook() if shown is None else shown
+        self.updates = self.spent_ns = 0
+        self._facts: dict[str, Any] = {}
+        self._widget, self._id = None, uuid.uuid4().hex
         self._stamps: deque[tuple[int, int, int]] = deque(maxlen=LAST)
-        self._count, self._cost_ns, self._begin_ns, self._last_ns, self._over = 0, GUESS_NS, 0, 0, not shown
+        self._count, self._cost_ns, self._begin_ns, self._last_ns, self._over = 0, GUESS_NS, 0, 0, True
 
     def __enter__(self) -> View:
-        """Show the widget, still without a step."""
-        if self.shown:
-            self._over = not self._safely(self._open)
+        """Wait for the recording to begin."""
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -88,14 +76,17 @@ class View:
         if not self._over:
             self._safely(lambda: self.end(self.trace(over=True)))
 
-    def begin(self) -> Callable[[int, int, int], None] | None:
-        """Start over with the next drive; return what to call after each step with its stamps, or None."""
-        self._stamps.clear()
-        self._count = self.updates = self.spent_ns = 0
-        return self.see if self.shown else None
+    def open(self, facts: dict[str, Any]) -> None:
+        """Show the widget, still without a step; `facts` are what the traces that are drawn say about themselves."""
+        self._facts = facts
+        if self.shown:
+            self._over = not self._safely(self._open)
 
-    def see(self, start_ns: int, taken_ns: int, end_ns: int) -> None:
-        """Take the stamps of one step, see `labkit.recording.tfdata.driver.Drive`, and draw if it is time."""
+    def see(self, number: int, start_ns: int, taken_ns: int, end_ns: int) -> None:
+        """Take number and stamps of one step, see `labkit.recording.tfdata.driver.Drive`, and draw if it is time."""
+        if number == 0:  # a repeat starts over
+            self._stamps.clear()
+            self._count = self.updates = self.spent_ns = 0
         self._stamps.append((start_ns, taken_ns, end_ns))
         self._count += 1
         now = time.perf_counter_ns()

@@ -24,7 +24,7 @@ print(f"{patient.name} should deliver {patient.task}.")
 print(f"{len(patient.diagnoses)} things can be wrong, and one of them is.")
 
 # %% [markdown]
-# The same number is the same drill on every machine. In drill mode labkit is silent about causes: the timeline shows lanes and gaps and not what they wait for, and `labkit.diagnosis`, `labkit.checks` and `labkit.simulate.fit` refuse. Here is the whole patient, code, timeline and all that could be wrong with it:
+# The same number is the same drill on every machine. The timeline of a drill shows lanes and gaps, and leaves out what the gaps wait for: that is for you to find. (`labkit.Timeline` of the trace would tell you. Use it afterwards, to check yourself.) Here is the whole patient, code, timeline and all that could be wrong with it:
 
 # %% tags=["nbval-ignore-output"]
 patient
@@ -45,7 +45,7 @@ predictions.commit("10.busy", 0.7, unit="share")
 # Zoom in until you see single reads. Three questions settle most cases. *Who works while the accelerator waits?* *How many do so at once?* *Does the same work come again?*
 
 # %% tags=["nbval-ignore-output"]
-labkit.show(patient.trace, steps=3)
+labkit.show(patient.timeline, steps=3)
 
 # %% [markdown]
 # Reads hop from worker to worker, but put a ruler anywhere: there is never more than one at a time. While the accelerator trains they go on, so prefetch does its work. Storage answers each read as quickly as it can. What is missing is a second read beside the first. Now look at the code: there are 16 threads, and `map` says nothing about using them.
@@ -83,7 +83,7 @@ def mended(case):
 # `patient.record` runs a version of yours beside the same accelerator. The model in the picture is notebook 02's: a step takes as long as the slower of the two, training (10 ms) or reading (8 photos of 4 ms by eight calls).
 
 # %% tags=["nbval-ignore-output"]
-after = labkit.Timeline(patient.record(mended))
+after = labkit.Timeline(patient.record(mended), explain=False)
 model = 10 / max(10, 8 * 4 / 8)
 predictions.review("10.busy", model=model, measured=after.busy)
 
@@ -147,7 +147,7 @@ quick.diagnose("red and blue are exchanged: the channels are turned round althou
 # %% tags=["nbval-ignore-output"]
 slow, wrong = drills.draw(16), drills.draw(15)
 print(slow.code)
-labkit.show(slow.trace)
+labkit.show(slow.timeline)
 
 # %% tags=["nbval-ignore-output"]
 print(wrong.code)

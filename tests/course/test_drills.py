@@ -12,13 +12,8 @@ import labkit
 from labkit.course import drills, gradebook, grading
 from labkit.course.drills import data, faults, structure
 from labkit.course.drills.case import Case
-from labkit.pipelines import blindfold, checks
-from labkit.recording import accelerators
-from labkit.recording.tfdata import diagnosis
-from labkit.timeline import perfetto
 from labkit.timeline.causes import stalls
 from labkit.timeline.timeline import Timeline
-from labkit.views import live
 
 KEYS = [fault.key for fault in drills.pool()]
 every = pytest.mark.parametrize("key", KEYS)
@@ -41,7 +36,7 @@ def drill_of(key):
 
 def quiet(fault, seed=3):
     """Return the material of a fault, on storage that answers at once."""
-    return Case(**{"seed": seed, "name": "a test", **fault.case, "latency_ms": 0})
+    return Case(**{"seed": seed, **fault.case, "latency_ms": 0})
 
 
 def found(fault, pipeline):
@@ -198,70 +193,28 @@ def test_a_fault_of_the_order_is_seen_in_the_timeline(key):
     assert sick > well
 
 
-# -- drill mode ----------------------------------------------------------------------------
+# -- how a drill is drawn --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("key", ["no_prefetch", "gil", "straggler", "one_by_one"])
-def test_no_view_of_a_drill_names_a_cause_an_op_to_blame_or_advice(key, tmp_path):
+def test_a_drill_draws_its_timeline_without_explanation(key):
     drill = drill_of(key)
-    timeline = drill.timeline
-    assert timeline.meta["drill"] == drill.name
-    told = Timeline(labkit.Trace(**{**{f: getattr(drill.trace, f) for f in (
-        "start_ns", "duration_ns", "name", "thread", "category", "step", "names", "threads")},
-        "meta": {k: v for k, v in drill.trace.meta.items() if k != "drill"}}))  # fmt: skip
-    secret = stalls(told)
-    assert secret.cause, "without the mark the same trace would say it"
-    widget = labkit.show(drill.trace)
+    explained = stalls(Timeline(drill.trace))
+    assert explained.cause, "the trace itself tells the cause"
+    widget = labkit.show(drill.timeline)
+    pictures = (labkit.draw(drill.timeline), labkit.compare(drill.timeline, drill.timeline))
     views = {
-        "text": str(timeline),
-        "picture": labkit.draw(drill.trace).text + labkit.draw(drill.trace).alt + labkit.draw(drill.trace).svg(),
-        "widget": str(widget) + widget.alt,
-        "scene": widget.scene.decode("latin-1"),
-        "compare": str(labkit.compare(drill.trace, drill.trace)),
-        "perfetto": perfetto.save(drill.trace, tmp_path / "t.json").read_text(),
+        "text": str(drill.timeline),
+        "pictures": "".join(picture.text + picture.alt + picture.svg() for picture in pictures),
+        "widget": str(widget) + widget.alt + widget.scene.decode("latin-1"),
         "drill": "".join(drill._repr_mimebundle_().values()).split("What is wrong")[0],
     }
     for name, text in views.items():
-        assert secret.advice not in text, name
+        assert explained.advice not in text, name
         assert "waits mostly for" not in text, name
         assert "to blame" not in text, name
         assert not re.search(r"gaps wait for|fetch stall \d|% (fetch|prep|copying|starting|handing)", text), name
-    assert set(timeline.causes.kind.tolist()) <= {timeline_unknown()}
-    assert timeline.stalls.blame is None
-    assert blindfold.WITHHELD in views["text"]
-    assert blindfold.WITHHELD in views["scene"]
-
-
-def timeline_unknown():
-    from labkit.timeline.causes import CAUSES
-
-    return CAUSES.index("unknown")
-
-
-def test_what_would_name_the_fault_refuses_for_a_drill_and_for_all_that_is_built_on_it():
-    drill = drill_of("no_prefetch")
-    built = drill.dataset.map(lambda image, label: (image, label)).take(2)
-    quick = accelerators.modelled(step_ms=1)
-    for refused in (
-        lambda: diagnosis.autotune(built, quick),
-        lambda: diagnosis.read(iter(built)),
-        lambda: diagnosis.differential(lambda read: built, quick, storage="NVMe"),
-        lambda: checks.inspect(built, steps=2),
-    ):
-        with pytest.raises(ValueError, match="the cause is yours to find"):
-            refused()
-    assert blindfold.drill_of(tf.data.Dataset.range(3).batch(2)) is None
-
-
-def test_a_drill_that_is_hidden_in_a_function_of_another_dataset_is_still_a_drill():
-    sick, one = drill_of("no_prefetch").dataset, tf.data.Dataset.range(1)
-    wraps = {
-        "flat_map": one.flat_map(lambda _: sick),
-        "interleave": one.interleave(lambda _: sick, num_parallel_calls=2).batch(1),
-        "twice": one.flat_map(lambda _: one.flat_map(lambda _: sick)),
-    }
-    assert [name for name, wrap in wraps.items() if blindfold.drill_of(wrap) is None] == []
-    assert blindfold.drill_of(one.flat_map(lambda _: one)) is None
+    assert len(drill.timeline.gaps) == len(Timeline(drill.trace).gaps), "the gaps themselves are all there"
 
 
 @every
@@ -271,54 +224,21 @@ def test_what_a_drill_keeps_does_not_hold_its_answer(key):
     assert not any(secret in kept for secret in (fault.key, fault.diagnosis, fault.sign))
 
 
-def test_the_functions_below_a_timeline_keep_its_secret_too():
-    from labkit.timeline.causes import find, split
-
-    timeline = drill_of("one_by_one").timeline
-    assert set(find(timeline).kind.tolist()) == {timeline_unknown()}
-    assert not find(timeline).by_op
-    assert stalls(timeline).advice == f"{blindfold.WITHHELD}."
-    assert str(split(timeline)) == "Split(ingestion=nan, prep_stall=nan, fetch_stall=nan)"
-
-
-def test_no_model_is_fitted_to_a_drill():
-    trace = drill_of("one_by_one").trace
-    for fitted in (lambda: labkit.simulate.fit(trace), lambda: labkit.explorers.explore("02", trace)):
-        with pytest.raises(ValueError, match=r"^simulate.fit is off for drill \d+: this is a drill"):
-            fitted()
-
-
-def test_a_drill_is_blindfolded_while_it_runs(monkeypatch):
-    watch, views = live.watch, []
-    monkeypatch.setattr(live, "watch", lambda *given: views.append(watch(*given)) or views[-1])
-    drill, plain = drill_of("one_by_one"), tf.data.Dataset.range(64).batch(8)
-    for dataset in (drill.dataset, plain):
-        labkit.record(dataset, drill.accelerator, steps=4, progress=False, live=True)
-    assert [view.trace().meta.get("drill") for view in views] == [drill.name, None]
-
-
-def test_what_a_drill_records_is_marked_whatever_it_is_built_on_and_has_a_name_of_its_own():
+def test_what_a_drill_records_has_a_name_of_its_own_in_the_gradebook():
     drill = drill_of("one_by_one")
-
-    def own(case):
-        photos = tf.data.Dataset.range(64).map(lambda i: (tf.zeros([case.height, case.width, 3]), i))
-        return photos.batch(case.batch).repeat()
-
-    trace = drill.record(own)
-    assert trace.meta["drill"] == drill.name
-    assert Timeline(trace).stalls.blame is None
+    trace = drill.record(fault_of("one_by_one").pipeline)
     assert (trace.meta["name"], drill.trace.meta["name"]) == (f"{drill.name}, yours", drill.name)
     assert {drill.name, f"{drill.name}, yours"} <= set(gradebook.session.runs)
 
 
-def test_a_trace_without_the_mark_still_tells_everything():
-    fault = fault_of("one_by_one")
-    case = Case(3, "x")
-    case.photos._labkit_drill = None
-    del case.photos._labkit_drill
-    trace = labkit.record(fault.pipeline(case), accelerators.modelled(step_ms=5), steps=6, progress=False)
-    assert "drill" not in trace.meta
-    assert Timeline(trace).stalls.cause
+def test_a_fix_must_be_built_on_the_files_of_the_case_wherever_they_are_named():
+    fault = fault_of("no_prefetch")
+    case, other, one = quiet(fault), quiet(fault, seed=9), tf.data.Dataset.range(1)
+    dataset = fault.pipeline(case)
+    assert case.feeds(dataset)
+    assert case.feeds(one.flat_map(lambda _: dataset))
+    assert not other.feeds(dataset)
+    assert not case.feeds(one.batch(2))
 
 
 # -- seeds and answers ---------------------------------------------------------------------

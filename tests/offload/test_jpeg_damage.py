@@ -226,8 +226,8 @@ def test_the_card_says_in_one_sentence_what_is_wrong_with_a_file(decoder):
 CHILD = """
 import json, random, sys, time
 sys.path.insert(0, {tests!r})
-from labkit import notebook
-notebook.prepare()
+from labkit.common import environment
+environment.prepare()
 import numpy as np
 import jpeg_corpus as corpus
 from labkit.offload import Decoder

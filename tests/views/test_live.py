@@ -215,7 +215,7 @@ def test_an_interrupted_recording_leaves_a_picture_and_a_kernel_that_goes_on(ker
 
 
 def test_in_a_terminal_it_prints_nothing_and_loads_no_widget():
-    code = JOB.replace("labkit.setup()", "labkit.notebook.prepare()") + (
+    code = JOB.replace("labkit.setup()", "from labkit.common.environment import prepare; prepare()") + (
         "import sys, threading\n"
         "before = threading.active_count()\n"
         "trace = labkit.record(data, fast, steps=20, live=True)\n"
@@ -242,7 +242,8 @@ class Counting(live.View):
     """A view that draws nothing, slowly or fast."""
 
     def __init__(self, takes_s):
-        super().__init__(FACTS, True)
+        super().__init__(True)
+        self.open(FACTS)
         self.takes_s, self.sizes = takes_s, []
 
     def _open(self):
@@ -257,12 +258,13 @@ class Counting(live.View):
 @pytest.mark.parametrize("takes_s", [0.0, 0.002])
 def test_drawing_takes_at_most_its_share_of_the_loop_and_ten_turns_per_second(takes_s):
     view = Counting(takes_s)
-    see, begin = view.begin(), time.perf_counter_ns()
+    step, begin = 0, time.perf_counter_ns()
     while time.perf_counter_ns() - begin < 2_000_000_000:
         start = time.perf_counter_ns()
         time.sleep(0.001)
         now = time.perf_counter_ns()
-        see(start, now, now)
+        view.see(step, start, now, now)
+        step += 1
         elapsed = time.perf_counter_ns() - begin
         # Before it draws, it has time for one that costs as much as the one before; it cannot know more.
         assert view.spent_ns <= live.SHARE * elapsed + view._cost_ns
@@ -272,9 +274,10 @@ def test_drawing_takes_at_most_its_share_of_the_loop_and_ten_turns_per_second(ta
 
 
 def test_the_growing_trace_holds_the_last_steps_under_their_numbers():
-    view = live.View(FACTS, False)
+    view = live.View(False)
+    view.open(FACTS)
     for step in range(live.LAST + 7):
-        view.see(step * 10, step * 10 + 6, step * 10 + 9)
+        view.see(step, step * 10, step * 10 + 6, step * 10 + 9)
     trace = view.trace()
     assert len(trace) == 2 * live.LAST
     trains = trace.where(trace.select("train"))
@@ -283,5 +286,5 @@ def test_the_growing_trace_holds_the_last_steps_under_their_numbers():
     assert (trains.duration_ns == 3).all()
     assert trace.meta["name"] == f"job, running: step {live.LAST + 6}"
     assert {CATEGORIES[c] for c in trace.category.tolist()} == {"wait", "train"}
-    view.begin()
-    assert len(view.trace()) == 0
+    view.see(0, 5, 6, 7)
+    assert len(view.trace()) == 2, "a repeat starts over"

@@ -1,8 +1,8 @@
 """Fault drills: pipelines with one fault each, to diagnose and to fix.
 
 A drill shows a pipeline (plain tf.data code), its timeline and the numbers of its data. The student names the one fault
-that it has, out of all that the catalog knows, and fixes the code; both are checked without a clock. Neither the
-timeline nor `labkit.diagnosis` tells the answer. The same seed is the same drill on every machine.
+that it has, out of all that the catalog knows, and fixes the code; both are checked without a clock. The timeline of a
+drill is drawn without causes. The same seed is the same drill on every machine.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class Drill:
     dataset : tf.data.Dataset
         The faulty pipeline.
     trace, timeline : Trace, Timeline
-        Some steps of it beside a modelled accelerator, recorded when first asked for; without causes.
+        Some steps of it beside a modelled accelerator, recorded when first asked for. The timeline is drawn without
+        causes; `labkit.Timeline` of the trace tells them.
     """
 
     def __init__(self, seed: int) -> None:
@@ -128,7 +129,7 @@ class Drill:
     def _case(self, **more: Any) -> Any:
         from labkit.course.drills.case import Case
 
-        return Case(**{"seed": self.seed, "name": self.name, **self._fault.case, **more})
+        return Case(**{"seed": self.seed, **self._fault.case, **more})
 
     @cached_property
     def dataset(self) -> Any:
@@ -153,17 +154,15 @@ class Drill:
         Returns
         -------
         Trace
-            ``drill 7, yours``; its timeline does not tell causes either.
+            ``drill 7, yours``.
         """
         # A name of its own: what is handed in tells the faulty run from the fixed one.
         return self._record(pipeline(self.case), f"{self.name}, yours")
 
     def _record(self, dataset: Any, name: str) -> Any:
-        from labkit.recording import recorder
+        import labkit
 
-        trace = recorder.record(dataset, self.accelerator, steps=_STEPS, warmup=1, name=name, progress=False)
-        trace.meta["drill"] = self.name  # whatever it is built on
-        return trace
+        return labkit.record(dataset, self.accelerator, steps=_STEPS, warmup=1, name=name, progress=False)
 
     @cached_property
     def trace(self) -> Any:
@@ -172,10 +171,10 @@ class Drill:
 
     @cached_property
     def timeline(self) -> Any:
-        """Its lanes and gaps; nothing says what the gaps wait for."""
+        """Its lanes and gaps, without what the gaps wait for."""
         from labkit.timeline.timeline import Timeline
 
-        return Timeline(self.trace)
+        return Timeline(self.trace, explain=False)
 
     def probe(self) -> Any:
         """Return the numbers of the data in two epochs: what comes, and what should come.
@@ -284,11 +283,10 @@ def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
     import tensorflow as tf
 
     from labkit.course.drills import data, structure
-    from labkit.pipelines.blindfold import drill_of
 
     if not isinstance(dataset, tf.data.Dataset):
         raise Wrong(f"return a tf.data.Dataset, not {type(dataset).__name__}")
-    if drill_of(dataset) is None:
+    if not case.feeds(dataset):
         raise Wrong("build the pipeline on the sources of case (case.photos, case.shards, …)")
     structure.refuse(dataset)
     if "case.records" in fault.code and any(n.dataset is case.photos for n in structure.nodes(dataset)):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.pipelines import blindfold
+from labkit.pipelines.structure import serialized
 from labkit.sources.storage import Storage
 
 _SOURCE = "assumed: a small object store"
@@ -29,8 +29,6 @@ class Case:
     ----------
     seed : int
         What the pictures are drawn from.
-    name : str
-        The drill, for the mark on its sources; see `labkit.pipelines.blindfold`.
     size : int
         Photos, a multiple of 8 or not.
     far : bool
@@ -54,21 +52,19 @@ class Case:
 
     batch, height, width = 8, 48, 64
 
-    def __init__(
-        self, seed: int, name: str, size: int = 32, far: bool = False, latency_ms: float = 4, white: int = 255
-    ) -> None:
+    def __init__(self, seed: int, size: int = 32, far: bool = False, latency_ms: float = 4, white: int = 255) -> None:
         import tensorflow as tf
 
         self.size, self.far = size, far
         self._folder = Path(_written(seed, size, white))
-        self._near = Storage("the ward's storage", latency_ms, 200, _SOURCE)
-        self._late = Storage("a far shelf", latency_ms and _FAR_MS, 200, _SOURCE)
+        self._near = Storage("the storage of the drill", latency_ms, 200, _SOURCE)
+        self._late = Storage("the far storage of the drill", latency_ms and _FAR_MS, 200, _SOURCE)
         files = tf.data.Dataset.from_tensor_slices
         paths = [str(self._folder / f"{i:02d}.jpg") for i in range(size)]
-        self.photos = blindfold.mark(files((paths, np.arange(size, dtype=np.int64))), name)
+        self.photos = files((paths, np.arange(size, dtype=np.int64)))
         for kind in ("shards", "archive", "crumbs", "flat", "zipped"):
             found = sorted(str(p) for p in self._folder.glob(f"{kind}-*"))
-            setattr(self, kind, blindfold.mark(files(found), name))
+            setattr(self, kind, files(found))
 
     def read(self, path: Any) -> Any:
         """Return the bytes of a file, after the time that its storage takes."""
@@ -101,6 +97,10 @@ class Case:
         options.autotune.enabled = False
         return options
 
+    def feeds(self, dataset: Any) -> bool:
+        """Tell whether a dataset reads the files of this case, wherever in the pipeline it names them."""
+        return str(self._folder).encode() in serialized(dataset._variant_tensor)
+
     def truth(self) -> np.ndarray:
         """Return the decoded photos in the order of their labels, uint8, shape (size, height, width, 3)."""
         return np.load(self._folder / "truth.npy")
@@ -124,7 +124,7 @@ def _written(seed: int, size: int, white: int) -> str:
     """Write all files of a case, once for each process; return their folder."""
     import tensorflow as tf
 
-    holder = tempfile.TemporaryDirectory(prefix=blindfold.FOLDER)
+    holder = tempfile.TemporaryDirectory(prefix="labkit-drill-")
     atexit.register(holder.cleanup)
     folder = Path(holder.name)
     data = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labkit.course.grading import Wrong
-from labkit.pipelines import blindfold
+from labkit.pipelines.structure import captured, graphs, operations, serialized
 
 #: Ops that make a function worth its threads.
 _COSTLY = ("ReadFile", "Decode", "PyFunc", "EagerPyFunc", "ParseExample", "ParseSingleExample")
@@ -99,7 +99,7 @@ class Node:
         from tensorflow.core.framework import graph_pb2
 
         # An interleave keeps this word in its graph only.
-        graph = graph_pb2.GraphDef.FromString(blindfold.serialized(self.dataset._variant_tensor))
+        graph = graph_pb2.GraphDef.FromString(serialized(self.dataset._variant_tensor))
         if not graph.node:
             return otherwise
         (root,) = (n for n in graph.node if n.name == graph.node[-1].input[0])
@@ -128,8 +128,8 @@ def _inside(dataset: Any) -> tuple[frozenset[str], int]:
     """Return the ops in the functions of a node, and how many tensors one of them joins or parts at most."""
     ops: set[str] = set()
     widest = 0
-    for graph in blindfold.graphs(dataset):
-        for node in blindfold.operations(graph):
+    for graph in graphs(dataset):
+        for node in operations(graph):
             ops.add(node.op)
             if node.op in _WIDE:
                 widest = max(widest, node.attr[_WIDE[node.op]].i)
@@ -151,7 +151,7 @@ def refuse(dataset: Any) -> None:
         If it hides a dataset from the graph, or reads files without the storage of the case.
     """
     seen = nodes(dataset)
-    if any(blindfold.captured(n.dataset) for n in seen):
+    if any(captured(n.dataset) for n in seen):
         raise Wrong("a dataset inside a function cannot be examined: build on the sources of case without such a wrap")
     if any(n.kind == "TFRecord" or ((n.opens or "ReadFile" in n.ops) and "SleepDataset" not in n.ops) for n in seen):
         raise Wrong("it reads past the storage of the case: open files with case.read or case.records")

@@ -6,7 +6,7 @@ from typing import Any
 
 from labkit.course.grading import Wrong, exercise, shows
 from labkit.course.student_code import bare, number, per, pipeline, value, values
-from labkit.pipelines.blindfold import nodes
+from labkit.pipelines.structure import nodes
 
 
 @exercise("02.1")

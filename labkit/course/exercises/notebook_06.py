@@ -8,7 +8,7 @@ import numpy as np
 
 from labkit.course.grading import Wrong, exercise, shows
 from labkit.course.student_code import call, elements, number, per, value
-from labkit.pipelines import blindfold
+from labkit.pipelines import structure
 
 _LOOP = "that is a loop over the images, in disguise or not: compute with the whole batch at once"
 
@@ -147,7 +147,7 @@ def _traced(function: Any, images: np.ndarray, deltas: np.ndarray) -> Any:
 
 def _ops(traced: Any) -> list[str]:
     """Return the types of all ops of a graph, those in the functions that it calls, too."""
-    return [node.op for node in blindfold.operations(traced.graph)]
+    return [node.op for node in structure.operations(traced.graph)]
 
 
 @shows("06.2")

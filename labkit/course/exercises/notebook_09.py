@@ -6,7 +6,7 @@ from typing import Any
 
 from labkit.course.grading import Wrong, exercise, shows
 from labkit.course.student_code import bare, call, elements, number, pipeline, value
-from labkit.pipelines.blindfold import graphs, nodes, operations
+from labkit.pipelines.structure import graphs, nodes, operations
 
 _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labkit.pipelines import blindfold
 from labkit.pipelines.checks import augmentation, fingerprints, matching, verdicts
 from labkit.pipelines.checks.augmentation import FAULT, OPEN, PASSED
 
@@ -158,8 +157,7 @@ def inspect(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not what it must be, an endless dataset comes without any length, or the dataset belongs to
-        a drill.
+        If an argument is not what it must be, or an endless dataset comes without any length.
     tf.errors.OpError
         Whatever the pipeline itself raises.
 
@@ -167,7 +165,6 @@ def inspect(
     -----
     Half a kilobyte is kept per element, no image. Two epochs of the same order do not prove that the third has it, too.
     """
-    blindfold.refuse(dataset, "labkit.pipelines.checks.inspect")
     _whole("count", count, least=0)
     _whole("steps", steps)
     low_high = _range(value_range)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.pipelines import blindfold
+from labkit.pipelines import structure
 
 PASSED, FAULT, OPEN = "passed", "fault", "not checked"
 FROZEN = "the same augmentation for every element"
@@ -26,9 +26,9 @@ _Pairs = Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
 def random_ops(dataset: Any) -> tuple[str, ...]:
     """Return the kinds of random ops in the functions of a pipeline; empty where there are none."""
     found: set[str] = set()
-    for node in blindfold.nodes(dataset):
-        for graph in blindfold.graphs(node):
-            ops = {n.op for n in blindfold.operations(graph)}
+    for node in structure.nodes(dataset):
+        for graph in structure.graphs(node):
+            ops = {n.op for n in structure.operations(graph)}
             found |= {op for op in ops if op.startswith(("Random", "StatelessRandom", "Stateful", "Multinomial"))}
     helpers = ("GetKeyCounter", "GetAlg", "PartitionedCall", "IndexShuffle")
     return tuple(sorted(op for op in found if not op.endswith(helpers)))

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from labkit.pipelines import blindfold
 from labkit.recording.differential import Differential, differential
 from labkit.recording.tfdata import nodes
 from labkit.recording.tfdata.driver import drive
@@ -151,8 +150,8 @@ def autotune(
     Raises
     ------
     ValueError
-        If autotune is off for `dataset`, a number is not what it must be, the dataset ends within the first step, or
-        it belongs to a drill.
+        If autotune is off for `dataset`, a number is not what it must be, or the dataset ends within the first
+        step.
     TypeError
         If `dataset` or `accelerator` is something else.
     RecordingError
@@ -166,7 +165,6 @@ def autotune(
         raise TypeError(f"name is {name!r}; allowed: a text that is not empty")
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(f"{name} is of type {type(dataset).__name__}; allowed: a tf.data.Dataset")
-    blindfold.refuse(dataset, "labkit.recording.tfdata.diagnosis.autotune")
     if not callable(getattr(accelerator, "step", None)) or not hasattr(accelerator, "describe"):
         raise TypeError(f"accelerator is {accelerator!r:.60}; allowed: modelled(…) or real(…) of labkit.accelerators")
     for what, value in (("steps", steps), ("every", every)):
@@ -196,11 +194,10 @@ def read(iterator: Any) -> Reading:
     TypeError
         If it is not an iterator of a tf.data.Dataset.
     ValueError
-        If autotune is off for its dataset, or that belongs to a drill.
+        If autotune is off for its dataset.
     RuntimeError
         If this TensorFlow lacks the experimental interface, or has another one.
     """
-    blindfold.refuse(iterator, "labkit.recording.tfdata.diagnosis.read")
     return _read(iterator, "the pipeline of this iterator")
 
 

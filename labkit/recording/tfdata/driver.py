@@ -166,7 +166,7 @@ def drive(
     label: str = "the pipeline",
     max_events: int | None = 500_000,
     tick: Callable[[], Any] | None = None,
-    seen: Callable[[int, int, int], Any] | None = None,
+    on_step: Callable[[int, int, int, int], Any] | None = None,
 ) -> Drive:
     """Drive `dataset` into `accelerator`: the first batch, the rest of the warm-up, then the steps.
 
@@ -185,8 +185,8 @@ def drive(
         Events that the profiler may hold; None drives without the profiler.
     tick : callable, optional
         Called after every step after the warm-up.
-    seen : callable, optional
-        Called before `tick` with the three stamps of the step: see `Drive`.
+    on_step : callable, optional
+        Called before `tick` with the number of the step, from 0 on, and its three stamps: see `Drive`.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def drive(
             size = driver.warm_up(warmup, total or steps, max_events)
             # The watched window ends the job where the end is known: writing the profile then disturbs no step.
             first = max(0, (total or 0) - size)
-            driver.window(steps, warmup, first, first + size, tick or (lambda: None), seen)
+            driver.window(steps, warmup, first, first + size, tick or (lambda: None), on_step)
         finally:
             # A traceback that somebody keeps must not keep the iterator, whose threads would go on.
             driver.iterator = None
@@ -323,7 +323,7 @@ class _Driver:
         first: int,
         last: int,
         tick: Callable[[], Any],
-        seen: Callable[[int, int, int], Any] | None,
+        on_step: Callable[[int, int, int, int], Any] | None,
     ) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
         run, clock, cpu, tally = self.run, time.perf_counter_ns, time.process_time_ns, Tally(self.dataset)
@@ -355,8 +355,8 @@ class _Driver:
                 run.window_images += images
                 if number == last or _memory_bytes() > most_bytes:
                     pause = self.finish()
-            if seen is not None:
-                seen(start, taken, end[0])
+            if on_step is not None:
+                on_step(number - 1, start, taken, end[0])
             tick()
         run.steps, run.ended, run.work = number, number != steps and steps is not None, tally.work()
         if number == 0:

@@ -51,10 +51,6 @@ def split(timeline: Timeline) -> Split:
     does besides reading, nor than all such work shared by the cores. The shares are those of the differential method of
     Mohan and others, "Analyzing and Mitigating Data Stalls in DNN Training" (VLDB 2021).
     """
-    from labkit.timeline.causes import withheld
-
-    if withheld.is_drill(timeline):
-        return withheld.split(timeline)
     waits, walk = timeline.waits, Walk(timeline)
     if len(waits.start) < 2:
         return Split(1.0, 0.0, 0.0)

@@ -66,10 +66,6 @@ class Stalls:
 
 def stalls(timeline: Timeline) -> Stalls:
     """Add up the causes of all gaps, and say what to change."""
-    from labkit.timeline.causes import withheld
-
-    if withheld.is_drill(timeline):
-        return withheld.stalls(timeline)
     causes, span = timeline.causes, timeline.span_ns
     total = dict(zip(CAUSES, causes.parts_ns.sum(axis=0).tolist(), strict=True))
     shares = {cause: ns / span if span else 0.0 for cause, ns in total.items()}

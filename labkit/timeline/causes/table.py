@@ -70,6 +70,8 @@ class Causes:
         What the rows are about.
     names, lane_names : tuple of str
         What `op` and `lane` point into.
+    explained : bool
+        Whether the causes are known; without, the sentence of a gap says only how long it is.
     """
 
     kind: np.ndarray
@@ -82,6 +84,16 @@ class Causes:
     gaps: Gaps
     names: tuple[str, ...]
     lane_names: tuple[str, ...]
+    explained: bool = True
+
+    @classmethod
+    def unexplained(cls, gaps: Gaps, names: tuple[str, ...], lane_names: tuple[str, ...]) -> Causes:
+        """Return one row for each gap, all of cause ``unknown``: for a reader who is to find the cause."""
+        none = np.full(len(gaps), -1, np.int32)
+        parts = np.zeros((len(gaps), len(CAUSES)), np.int64)
+        parts[:, UNKNOWN] = gaps.length_ns
+        far, kind = none.astype(np.int64), np.full(len(gaps), UNKNOWN, np.int8)
+        return cls(kind, none, none, far, far, parts, {}, gaps, names, lane_names, explained=False)
 
     def __len__(self) -> int:
         """Return the number of gaps."""
@@ -97,6 +109,8 @@ class Causes:
     def _text(self, i: int) -> str:
         """Return one sentence: how long and for which batch, the main cause with its op and lane, the others."""
         gap, kind, parts = self.gaps[i], int(self.kind[i]), self.parts_ns[i]
+        if not self.explained:
+            return f"{gap}."
         what = f"{percent(int(parts[kind]) / gap.length_ns)} {WORDS[CAUSES[kind]]}"
         if self.op[i] >= 0:
             what += f", {short_op(self.names[self.op[i]])}"

@@ -30,10 +30,6 @@ def find(timeline: Timeline) -> Causes:
     timeline : Timeline
         Of a measured trace, with ``Iterator::…`` spans, or of a modelled one without.
     """
-    from labkit.timeline.causes import withheld
-
-    if withheld.is_drill(timeline):
-        return withheld.causes(timeline)
     gaps, walk = timeline.gaps, Walk(timeline)
     n, ends = len(gaps), gaps.start_ns + gaps.length_ns
     kind = np.where(gaps.length_ns < _FRAMEWORK_NS, FRAMEWORK, UNKNOWN).astype(np.int8)
