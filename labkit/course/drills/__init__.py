@@ -14,10 +14,16 @@ from typing import Any
 
 from labkit.common.numbers import whole
 from labkit.course import gradebook
+from labkit.course.drills import data, structure
+from labkit.course.drills.case import Case
 from labkit.course.drills.catalog import FAULTS, TASKS
 from labkit.course.drills.faults import Fault, same
+from labkit.course.drills.probe import Probe, compare
 from labkit.course.grading import Result, Wrong, judge
 from labkit.course.student_code import call
+from labkit.recording import accelerators
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Trace
 
 __all__ = ["Drill", "Fault", "answer", "diagnoses", "draw", "pool", "seed_of"]
 
@@ -122,13 +128,11 @@ class Drill:
         return answer(self.seed)
 
     @cached_property
-    def case(self) -> Any:
+    def case(self) -> Case:
         """The material of the pipeline, on storage that takes its time."""
         return self._case()
 
-    def _case(self, **more: Any) -> Any:
-        from labkit.course.drills.case import Case
-
+    def _case(self, **more: Any) -> Case:
         return Case(**{"seed": self.seed, **self._fault.case, **more})
 
     @cached_property
@@ -139,11 +143,9 @@ class Drill:
     @property
     def accelerator(self) -> Any:
         """The modelled accelerator beside it."""
-        from labkit.recording import accelerators
-
         return accelerators.modelled(step_ms=self._fault.step_ms)
 
-    def record(self, pipeline: Any) -> Any:
+    def record(self, pipeline: Any) -> Trace:
         """Record another version of the pipeline on the same material, to compare.
 
         Parameters
@@ -159,33 +161,29 @@ class Drill:
         # A name of its own: what is handed in tells the faulty run from the fixed one.
         return self._record(pipeline(self.case), f"{self.name}, yours")
 
-    def _record(self, dataset: Any, name: str) -> Any:
+    def _record(self, dataset: Any, name: str) -> Trace:
         import labkit
 
         return labkit.record(dataset, self.accelerator, steps=_STEPS, warmup=1, name=name, progress=False)
 
     @cached_property
-    def trace(self) -> Any:
+    def trace(self) -> Trace:
         """Ten steps of the faulty pipeline."""
         return self._record(self.dataset, self.name)
 
     @cached_property
-    def timeline(self) -> Any:
+    def timeline(self) -> Timeline:
         """Its lanes and gaps, without what the gaps wait for."""
-        from labkit.timeline.timeline import Timeline
-
         return Timeline(self.trace, explain=False)
 
-    def probe(self) -> Any:
+    def probe(self) -> Probe:
         """Return the numbers of the data in two epochs: what comes, and what should come.
 
         Returns
         -------
         labkit.course.drills.probe.Probe
         """
-        from labkit.course.drills import probe
-
-        return probe.compare(self._fault, self._case(latency_ms=0), self.name)
+        return compare(self._fault, self._case(latency_ms=0), self.name)
 
     def diagnose(self, diagnosis: Any) -> Result:
         """Check a diagnosis.
@@ -281,8 +279,6 @@ def _bare(text: str) -> str:
 def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
     """Return the keys of all faults that a pipeline has; raise `Wrong` if its data are wrong in another way."""
     import tensorflow as tf
-
-    from labkit.course.drills import data, structure
 
     if not isinstance(dataset, tf.data.Dataset):
         raise Wrong(f"return a tf.data.Dataset, not {type(dataset).__name__}")
