@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course.grading import Unclear, Wrong, answered, raised
+from labkit.course.grading import Unclear, Wrong, answered, exercise, raised
 
 #: Seconds that one call of an answer may take: none needs one, and a loop that never ends must not hold the notebook.
 LIMIT_S = 20.0
@@ -31,6 +31,10 @@ _STUBS = {
     for code in compile(f"def stub():\n {docstring}{body}", "a stub", "exec").co_consts
     if isinstance(code, types.CodeType)
 }
+
+
+#: Of a numeric exercise: takes the arguments of a case, returns the right number and hints by wrong numbers.
+Truth = Callable[..., tuple[float, dict[float, str]]]
 
 
 class _TooLong(BaseException):
@@ -112,8 +116,34 @@ def per(whole: float, part: float) -> float:
     return whole / part if part else math.inf
 
 
-def number(function: Callable[..., Any], arguments: tuple, expected: float, hints: dict[float, str], unit: str) -> None:
-    """Compare one number with the truth; `hints` names the usual wrong ideas by their value."""
+def numeric(exercise_number: str, unit: str, *cases: tuple) -> Callable[[Truth], Truth]:
+    """Register an exercise whose answer is a function that returns a number.
+
+    The decorated function takes the arguments of a case. It returns the number that is right, and the hint for each
+    usual wrong idea, by the number that the idea gives.
+
+    Parameters
+    ----------
+    exercise_number : str
+        ``"NN.k"``: notebook NN, exercise k.
+    unit : str
+        Written behind the numbers of a hint.
+    *cases : tuple
+        Arguments for the student's function.
+    """
+
+    def register(truth: Truth) -> Truth:
+        @exercise(exercise_number)
+        def check(function: Any) -> None:
+            for arguments in cases:
+                _compare(function, arguments, *truth(*arguments), unit)
+
+        return truth
+
+    return register
+
+
+def _compare(function: Any, arguments: tuple, expected: float, hints: dict[float, str], unit: str) -> None:
     got = value(function, *arguments)
     if math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9):
         return

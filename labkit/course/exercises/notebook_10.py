@@ -1,4 +1,4 @@
-"""Exercises of notebook 10, diagnose_the_patient: two drills to name and to mend."""
+"""Exercises of notebook 10, diagnose_the_patient: two drills to name and to fix."""
 
 from __future__ import annotations
 
