@@ -33,7 +33,7 @@ answered: ContextVar[bool] = ContextVar("answered", default=False)
 
 
 @dataclass(frozen=True)
-class Result:
+class CheckResult:
     """What a check found.
 
     Parameters
@@ -110,7 +110,7 @@ def numbers() -> tuple[str, ...]:
     return tuple(sorted(_REGISTRY))
 
 
-def check(number: str, answer: Any) -> Result:
+def check(number: str, answer: Any) -> CheckResult:
     """Check one answer.
 
     Parameters
@@ -122,13 +122,15 @@ def check(number: str, answer: Any) -> Result:
 
     Returns
     -------
-    Result
+    CheckResult
         Whatever the answer does, raising included, becomes a result; and so does an exercise that is not there.
         Only the reader's own interruption of the kernel is passed on.
     """
     _load()
     if not isinstance(number, str) or number not in _REGISTRY:
-        return Result(str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}")
+        return CheckResult(
+            str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}"
+        )
     return judge(number, _REGISTRY[number], answer)
 
 
@@ -147,20 +149,22 @@ def show(number: str, answer: Any) -> Any:
 
     Returns
     -------
-    Picture, TimelineWidget or Result
+    Picture, TimelineWidget or CheckResult
         The last expression of a cell shows it. Where there is nothing to draw, a result says why, on one line.
     """
     _load()
     if isinstance(number, str) and number in _REGISTRY and number not in _SHOWS:
-        return Result(number, OPEN, "there is nothing to draw for this exercise")
+        return CheckResult(number, OPEN, "there is nothing to draw for this exercise")
     if not isinstance(number, str) or number not in _SHOWS:
-        return Result(str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}")
+        return CheckResult(
+            str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}"
+        )
     drawn: list[Any] = []
     result = judge(number, lambda given: drawn.append(_ready(_SHOWS[number](given))), answer)
     if result.status == OPEN:
-        return Result(number, OPEN, f"nothing to draw yet: {_UNTRIED}")
+        return CheckResult(number, OPEN, f"nothing to draw yet: {_UNTRIED}")
     if not result.passed:
-        return Result(number, result.status, f"nothing to draw: {result.hint}")
+        return CheckResult(number, result.status, f"nothing to draw: {result.hint}")
     return drawn[0]
 
 
@@ -190,7 +194,7 @@ def _ready(made: Any) -> Any:
     return made
 
 
-def judge(name: str, test: Check, answer: Any, untried: str = _UNTRIED) -> Result:
+def judge(name: str, test: Check, answer: Any, untried: str = _UNTRIED) -> CheckResult:
     """Call a check of one's own on an answer, and make a result of whatever happens.
 
     Parameters
@@ -206,24 +210,24 @@ def judge(name: str, test: Check, answer: Any, untried: str = _UNTRIED) -> Resul
 
     Returns
     -------
-    Result
+    CheckResult
     """
     if answer is None:
-        return Result(name, OPEN, f"nothing to check yet: {untried}")
+        return CheckResult(name, OPEN, f"nothing to check yet: {untried}")
     answered.set(False)
     try:
         test(answer)
     except Wrong as wrong:
-        return Result(name, FAILED, _one_line(wrong))
+        return CheckResult(name, FAILED, _one_line(wrong))
     except Unclear as unclear:
-        return Result(name, INCONCLUSIVE, _one_line(unclear))
+        return CheckResult(name, INCONCLUSIVE, _one_line(unclear))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an answer may call sys.exit(), too
         if isinstance(error, NotImplementedError) and not _one_line(error):
-            return Result(name, OPEN, f"nothing to check yet: {untried}")
-        return Result(name, FAILED, raised(error))
-    return Result(name, PASSED)
+            return CheckResult(name, OPEN, f"nothing to check yet: {untried}")
+        return CheckResult(name, FAILED, raised(error))
+    return CheckResult(name, PASSED)
 
 
 def raised(error: BaseException) -> str:
@@ -234,7 +238,7 @@ def raised(error: BaseException) -> str:
     return f"your answer raised {type(error).__name__}" + (f": {said}" if said else "")
 
 
-def score(results: list[Result]) -> tuple[int, int]:
+def score(results: list[CheckResult]) -> tuple[int, int]:
     """Return how many results passed, and how many there are."""
     return sum(r.passed for r in results), len(results)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from labkit import simulate
 from labkit.course import explorers
-from labkit.course.explorers.panel import Panel, TimelinePanel
+from labkit.course.explorers.panel import ExplorerPanel, TimelinePanel
 from labkit.simulate import capacity
 from labkit.timeline.timeline import Timeline
 from labkit.views import static
@@ -300,7 +300,7 @@ def recorded(album):
 
 @pytest.mark.parametrize("preset", capacity.PRESETS)
 def test_the_planning_explorer_shows_what_plan_says(preset):
-    panel = Panel(explorers.scale())
+    panel = ExplorerPanel(explorers.scale())
     panel.controls.buttons[list(capacity.PRESETS).index(preset)].click()
     plan = capacity.plan(preset)
     assert spoken(panel.headline.value) == f"{plan.headline()} {plan.advice}"
@@ -309,7 +309,7 @@ def test_the_planning_explorer_shows_what_plan_says(preset):
 
 
 def test_two_planning_sliders_that_do_not_fit_are_told_and_not_changed():
-    panel = Panel(explorers.scale("DGX-1V"))
+    panel = ExplorerPanel(explorers.scale("DGX-1V"))
     panel.controls.sliders["hosts"].value = 64
     assert "No plan: hosts is 64, more than the 8 accelerators" in spoken(panel.headline.value)
     assert panel.controls.position["hosts"] == 64

@@ -262,14 +262,14 @@ def test_an_unclear_check_is_inconclusive_in_sign_and_word_and_no_pass():
     assert repr(result) == "? x.1 inconclusive: the machine is busy: run again"
     assert "? x.1 inconclusive" in result._repr_html_()
     assert "style" not in result._repr_html_(), "the word says it, no colour does"
-    assert len({repr(grading.Result("1", s))[0] for s in ("passed", "failed", "open", "inconclusive")}) == 4
+    assert len({repr(grading.CheckResult("1", s))[0] for s in ("passed", "failed", "open", "inconclusive")}) == 4
 
 
 def test_results_show_the_same_text_every_time():
     result = check("01.1", lambda step, batch: batch / step)
     assert repr(result) == repr(check("01.1", lambda step, batch: batch / step))
     assert repr(result).startswith("✗ 01.1 failed: ")
-    assert "&lt;" in grading.Result("1", grading.FAILED, "<b>")._repr_html_()
+    assert "&lt;" in grading.CheckResult("1", grading.FAILED, "<b>")._repr_html_()
 
 
 def test_score_counts_passes():
@@ -316,7 +316,7 @@ def test_a_wrong_answer_is_drawn_the_same_every_time_or_says_in_a_line_why_not(n
     for answer, _ in WRONG[number][:2]:
         shown, again = grading.show(number, answer), grading.show(number, answer)
         assert repr(shown) == repr(again)
-        if isinstance(shown, grading.Result):
+        if isinstance(shown, grading.CheckResult):
             assert "nothing to draw" in shown.hint
             continue
         drawn += 1

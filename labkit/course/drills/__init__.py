@@ -19,7 +19,7 @@ from labkit.course.drills.case import Case
 from labkit.course.drills.catalog import FAULTS, TASKS
 from labkit.course.drills.faults import Fault, same
 from labkit.course.drills.probe import Probe, compare
-from labkit.course.grading import Result, Wrong, judge
+from labkit.course.grading import CheckResult, Wrong, judge
 from labkit.course.student_code import call
 from labkit.recording import accelerators
 from labkit.timeline.timeline import Timeline
@@ -185,7 +185,7 @@ class Drill:
         """
         return compare(self._fault, self._case(latency_ms=0), self.name)
 
-    def diagnose(self, diagnosis: Any) -> Result:
+    def diagnose(self, diagnosis: Any) -> CheckResult:
         """Check a diagnosis.
 
         Parameters
@@ -195,12 +195,12 @@ class Drill:
 
         Returns
         -------
-        Result
+        CheckResult
             It never raises; a wrong one says how the fault that was named would show.
         """
         return gradebook.result(self.judge_diagnosis(diagnosis))
 
-    def judge_diagnosis(self, diagnosis: Any) -> Result:
+    def judge_diagnosis(self, diagnosis: Any) -> CheckResult:
         """Return what `diagnose` does, and enter nothing into the gradebook."""
         return judge(f"{self.name}, diagnosis", self._check_diagnosis, diagnosis, "choose one of drill.diagnoses")
 
@@ -216,7 +216,7 @@ class Drill:
             raise Wrong(f"of that fault you would see: {chosen.sign}; look again, in the {place}")
         self._named = True
 
-    def fix(self, pipeline: Any) -> Result:
+    def fix(self, pipeline: Any) -> CheckResult:
         """Check a fixed pipeline: its data are those of a right one, and its graph has no fault of the catalog.
 
         Parameters
@@ -226,12 +226,12 @@ class Drill:
 
         Returns
         -------
-        Result
+        CheckResult
             It never raises.
         """
         return gradebook.result(self.judge_fix(pipeline))
 
-    def judge_fix(self, pipeline: Any) -> Result:
+    def judge_fix(self, pipeline: Any) -> CheckResult:
         """Return what `fix` does, and enter nothing into the gradebook."""
         return judge(f"{self.name}, fix", self._check_fix, pipeline, "write a function pipeline(case)")
 

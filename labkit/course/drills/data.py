@@ -21,7 +21,7 @@ LONGEST_S = 30
 
 
 @dataclass(frozen=True)
-class Facts:
+class Delivery:
     """What two epochs of a pipeline delivered.
 
     Parameters
@@ -98,7 +98,7 @@ class Facts:
         return base
 
 
-def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Facts:
+def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Delivery:
     """Read two epochs of a pipeline.
 
     Raises
@@ -132,7 +132,7 @@ def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Facts:
     if label.min() < 0 or label.max() >= whole:
         raise Wrong(f"labels go from {label.min()} to {label.max()}; allowed: 0 to {whole - 1}")
     base = case.truth().astype(np.float32) / np.float32(255)
-    return Facts(np.concatenate(images), label, tuple(sizes), base, task, whole, epoch)
+    return Delivery(np.concatenate(images), label, tuple(sizes), base, task, whole, epoch)
 
 
 def _in_time(dataset: Any, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -163,17 +163,17 @@ def _in_time(dataset: Any, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]
         clock.cancel()
 
 
-def find(facts: Facts) -> list[str]:
+def find(facts: Delivery) -> list[str]:
     """Return the keys of all faults that the data show."""
     return [key for key, detect in DETECTORS.items() if detect(facts)]
 
 
-def judge(facts: Facts, keeps_order: bool, ordered_anew: bool) -> None:
+def judge(facts: Delivery, keeps_order: bool, ordered_anew: bool) -> None:
     """Compare with what should have come.
 
     Parameters
     ----------
-    facts : Facts
+    facts : Delivery
     keeps_order : bool
         Whether every element comes at its place.
     ordered_anew : bool
@@ -197,7 +197,7 @@ def judge(facts: Facts, keeps_order: bool, ordered_anew: bool) -> None:
         raise Wrong(f"the pixels of {int(wrong.sum())} of {len(wrong)} images are not what they should be")
 
 
-def _judge_epochs(facts: Facts, keeps_order: bool) -> None:
+def _judge_epochs(facts: Delivery, keeps_order: bool) -> None:
     """Check that photos come once an epoch; what fills no batch is left out, or comes first in the next epoch."""
     counts = np.bincount(facts.labels[: facts.epoch], minlength=facts.whole)
     if keeps_order and counts.max() > 1:
@@ -216,7 +216,7 @@ def _judge_epochs(facts: Facts, keeps_order: bool) -> None:
         raise Wrong("some photos come again before the second epoch has brought each of them once")
 
 
-def _judge_order(facts: Facts) -> None:
+def _judge_order(facts: Delivery) -> None:
     """Check that epochs differ in the order of their photos, and not only in that of their batches."""
     first, again = facts.labels[: facts.epoch], facts.labels[facts.epoch : 2 * facts.epoch]
     for start in (facts.epoch, facts.whole):
@@ -228,7 +228,7 @@ def _judge_order(facts: Facts) -> None:
         raise Wrong("the same photos share a batch in both epochs; they are to be shuffled, and not the batches")
 
 
-def _judge_brightness(facts: Facts) -> None:
+def _judge_brightness(facts: Delivery) -> None:
     """Check that each photo gets a number of its own, each time."""
     if np.abs(facts.shift).max() > _LIMIT + _ROUNDED:
         raise Wrong(f"a photo is changed by {np.abs(facts.shift).max():.2f}; allowed: -0.2 to 0.2")
@@ -243,15 +243,15 @@ def _judge_brightness(facts: Facts) -> None:
 # -- detectors -----------------------------------------------------------------------------
 
 
-def _frozen(facts: Facts) -> bool:
+def _frozen(facts: Delivery) -> bool:
     return facts.task == "random" and np.ptp(facts.shift) < 0.002 < np.abs(facts.shift).max()
 
 
-def _noise(facts: Facts) -> bool:
+def _noise(facts: Delivery) -> bool:
     return facts.task == "random" and float(np.median(facts.roughness)) > 0.02
 
 
-def _cached(facts: Facts) -> bool:
+def _cached(facts: Delivery) -> bool:
     if facts.task != "random" or _frozen(facts) or _noise(facts) or np.ptp(facts.shift) < 0.002:
         return False
     first, again = facts.labels[: facts.epoch], facts.labels[facts.epoch : 2 * facts.epoch]
@@ -260,27 +260,27 @@ def _cached(facts: Facts) -> bool:
     return bool(pairs) and all(abs(a - b) < 0.002 for a, b in pairs)
 
 
-def _wrapped(facts: Facts) -> bool:
+def _wrapped(facts: Delivery) -> bool:
     bright = facts.base[facts.nearest] > 210 / 255
     return facts.task == "brighter" and float(np.mean(facts.images[bright] < 0.25)) > 0.5
 
 
-def _kept(facts: Facts) -> bool:
+def _kept(facts: Delivery) -> bool:
     return facts.task == "erased" and float(np.abs(facts.difference[:, :8]).max()) < _STEP
 
 
-def _exchanged(facts: Facts) -> bool:
+def _exchanged(facts: Delivery) -> bool:
     turned = np.abs(facts.images[..., ::-1] - facts.base[facts.nearest]).mean()
     return float(turned) < 0.5 * float(np.abs(facts.difference).mean())
 
 
-def _strange(facts: Facts) -> bool:
+def _strange(facts: Delivery) -> bool:
     """Return whether photos are there and have the labels of others; images that are no photo say nothing of labels."""
     return float(np.mean(facts.nearest != facts.labels)) > 0.1 and float(np.median(facts.roughness)) < 0.05
 
 
 #: Key of a fault to its detector.
-DETECTORS: dict[str, Callable[[Facts], bool]] = {
+DETECTORS: dict[str, Callable[[Delivery], bool]] = {
     "remainder": lambda facts: len(set(facts.sizes)) > 1,
     "scaled_twice": lambda facts: float(facts.images.max()) < 0.01,
     "bgr": _exchanged,

@@ -8,7 +8,7 @@ import numpy as np
 
 from labkit.common.table import Table
 from labkit.course.drills import data, faults
-from labkit.course.drills.data import Facts
+from labkit.course.drills.data import Delivery
 
 
 class Probe(Table):
@@ -30,7 +30,7 @@ def compare(fault: faults.Fault, case: Any, name: str) -> Probe:
     return Probe(("", "comes", "should come"), rows, caption=f"Two epochs of {name}")
 
 
-def _numbers(facts: Facts) -> dict[str, str]:
+def _numbers(facts: Delivery) -> dict[str, str]:
     first, again = (facts.labels[i * facts.epoch : (i + 1) * facts.epoch] for i in (0, 1))
     batch = max(facts.sizes)
     groups = [{frozenset(e[i : i + batch].tolist()) for i in range(0, len(e), batch)} for e in (first, again)]

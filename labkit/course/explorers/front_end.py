@@ -77,9 +77,9 @@ class Shown:
     @cached_property
     def panel(self) -> Any:
         """The widget, an `ipywidgets.VBox`; made when it is first asked for."""
-        from labkit.course.explorers.panel import Panel
+        from labkit.course.explorers.panel import ExplorerPanel
 
-        return Panel(self).box
+        return ExplorerPanel(self).box
 
     @property
     def page(self) -> colab_page.Page:

@@ -75,7 +75,7 @@ def _slider(control: Control, value: Any) -> Any:
     return kind(options=options, value=value, description=control.label, style=style, layout=layout)
 
 
-class Panel:
+class ExplorerPanel:
     """An explorer as widgets: question, buttons, sliders, headline, pictures, details.
 
     Parameters
@@ -112,7 +112,7 @@ class Panel:
         )
 
 
-class TimelinePanel(Panel):
+class TimelinePanel(ExplorerPanel):
     """An explorer with an interactive timeline in the place of pictures.
 
     Parameters

@@ -9,7 +9,6 @@ import re
 import socket
 import time
 import unicodedata
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +82,8 @@ def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
                 "name": ".".join(w if re.fullmatch(r"\d\d", w) else plain(w) for w in p.name.split(".")),
                 "value": p.value,
                 "unit": p.unit,
-                "measured": _three(p.measured),
-                "model": _three(p.model),
+                "measured": p.measured and list(p.measured),
+                "model": p.model and list(p.model),
             }
             for p in predictions.summary().predictions
         ],
@@ -136,10 +135,6 @@ def submit(
             f"but the names that you gave to runs, accelerators and predictions.{more}"
         )
     return path
-
-
-def _three(figure: Any) -> list[float] | None:
-    return None if figure is None else [float(v) for v in astuple(figure)]
 
 
 def _short(name: str) -> str:
