@@ -15,6 +15,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # So many files of tests at a time, since many wait; the tests of one file share what they open.
 WORKERS := 4
 SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# What a run of the tests skipped, and why: a line for each test.
+LEFT_OUT := build/left-out.txt
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
@@ -26,14 +28,32 @@ help: ## list the verbs
 tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, write build/tour/index.html
 	@$(BIN)/labkit tour
 
-# Keras is imported with TensorFlow, which takes a second of every process; rooms ask for it themselves, notebooks get it.
-test: $(READY) chromium ## run the tests: all rooms, the browser, every notebook under nbval
+# Keras is imported with TensorFlow, which takes a second of every process; packages that need it ask for it, notebooks get it.
+test: $(READY) chromium ## run the tests: all packages, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) -m "not colab and not alone and not solved"
+	@mkdir -p build && rm -f $(LEFT_OUT)
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules labkit tests data -m "not colab and not alone and not solved"
 	@$(BIN)/python -m pytest -m alone $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
+	@echo "Left out: solved notebooks (make test-solved), Colab's packages (make test-colab), kernels under Oclgrind" \
+	  "(make test-kernels-oclgrind), style (make lint), many rounds beside another process (make soak)."
+	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
 
 test-colab: $(READY) ## run every notebook alone in an environment with Colab's packages, which is made first
+	@$(BIN)/labkit data --scale tiny
+	@$(BIN)/python -m pytest -m colab tests
+
+test-solved: $(READY) ## run every solved notebook from top to bottom; every check must agree
+	@$(BIN)/labkit data --scale tiny
+	@$(BIN)/python -m pytest -n $(WORKERS) -m solved tests/notebooks/test_solved.py
+
+test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgrind, and five planted bugs
+	@$(BIN)/python tests/oclgrind.py
+
+soak: $(READY) ## run `make test` ROUNDS times (10) while another process takes a core
+	@$(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),10) -- $(MAKE) --no-print-directory test
+
+lab: $(READY) ## run every notebook alone in an environment with Colab's packages, which is made first
 	@$(BIN)/labkit data --scale tiny
 	@$(BIN)/python -m pytest -m colab tests
 

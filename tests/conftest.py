@@ -25,6 +25,14 @@ def pytest_collection():
         return (yield)
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Write down which tests were skipped, and why, for the last lines of `make test`."""
+    lines = [f"  {report.nodeid}: {report.longrepr[2]}\n" for report in terminalreporter.getreports("skipped")]
+    if lines and (ROOT / "build").is_dir():
+        with (ROOT / "build" / "left-out.txt").open("a", encoding="utf-8") as file:
+            file.writelines(lines)
+
+
 def pytest_runtest_setup(item):
     """A test that is marked `opencl` needs a device: without one it is skipped on a laptop and fails in CI."""
     if item.get_closest_marker("opencl") is None:

@@ -520,7 +520,7 @@ export class View {
     this.listen(this.overview, "pointercancel", () => { this.grip = null; });
     // JupyterLab would swallow its own Ctrl+S, too, on an element that keeps single keys to itself.
     this.listen(window, "keydown", this.weakly("letGo"), true);
-    const resized = new ResizeObserver(this.weakly("later"));
+    const resized = new ResizeObserver(this.weakly("resize"));
     resized.observe(root);
     const seen = new IntersectionObserver(this.weakly("later"));
     seen.observe(root);
@@ -612,10 +612,19 @@ export class View {
     this.frame = requestAnimationFrame(() => { this.frame = null; this.redraw(); });
   }
 
+  resize() {
+    this.observed = this.root.clientWidth; // what the observer compares the next width with
+    this.later();
+  }
+
   // Draw now; returns milliseconds.
   redraw() {
-    // Out of the page, as the cells that JupyterLab has scrolled away: drawn when it is seen again.
-    if (this.gone || !this.scene || !this.root.clientWidth) return 0;
+    if (this.gone || !this.scene) return 0;
+    if (!this.root.clientWidth) { // out of the page, as the cells that JupyterLab has scrolled away
+      // The observer reports the return of a width only where it has observed the 0; until then, try every frame.
+      if (this.observed) this.later();
+      return 0;
+    }
     const began = performance.now();
     this.width = Math.max(this.root.clientWidth - 16, 120);
     const ratio = window.devicePixelRatio || 1;

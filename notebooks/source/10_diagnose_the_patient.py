@@ -24,7 +24,7 @@ print(f"{drill.name} should deliver {drill.task}.")
 print(f"{len(drill.diagnoses)} things can be wrong, and one of them is.")
 
 # %% [markdown]
-# The same number is the same drill on every machine. The timeline of a drill shows lanes and gaps, and leaves out what the gaps wait for: that is for you to find. (`labkit.Timeline` of the trace would tell you. Use it afterwards, to check yourself.) Here is the whole patient, code, timeline and all that could be wrong with it:
+# The same number is the same drill on every machine. The timeline of a drill shows lanes and gaps, and leaves out what the gaps wait for: that is for you to find. (`labkit.Timeline` of the trace would tell you. Use it afterwards, to check yourself.) Here is the whole drill, code, timeline and all that could be wrong with it:
 
 # %% tags=["nbval-ignore-output"]
 drill
@@ -45,7 +45,7 @@ predictions.commit("10.busy", 0.7, unit="share")
 # Zoom in until you see single reads. Three questions settle most cases. *Who works while the accelerator waits?* *How many do so at once?* *Does the same work come again?*
 
 # %% tags=["nbval-ignore-output"]
-labkit.show(patient.timeline, steps=3)
+labkit.show(drill.timeline, steps=3)
 
 # %% [markdown]
 # Reads hop from worker to worker, but put a ruler anywhere: there is never more than one at a time. While the accelerator trains they go on, so prefetch does its work. Storage answers each read as quickly as it can. What is missing is a second read beside the first. Now look at the code: there are 16 threads, and `map` says nothing about using them.

@@ -16,7 +16,7 @@ import xml.etree.ElementTree as ElementTree
 import nbformat
 import pytest
 from assistive import CONTRAST, STOPS, nameless, tabbed
-from browser import ROOT, SHOTS, run_all, turn_to, walk, wear
+from browser import ROOT, SHOTS, STILL, run_all, settle, turn_to, walk, wear
 from PIL import Image
 
 pytestmark = pytest.mark.browser
@@ -106,12 +106,12 @@ def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(desk, lab):
         page.evaluate(f"document.querySelectorAll('.labkit-controls')[{number}].id = 'controls{number}'")
         root = f"#controls{number}"
         assert nameless(page, root) == []
-        for _ in range(5):
+        for _ in range(50):  # JupyterLab takes the focus once more when it is done with a cell
             page.locator(f"{root} button").first.focus()
             page.keyboard.press("Shift+Tab")
             if stops := tabbed(page, root):
                 break
-            page.wait_for_timeout(1_000)  # JupyterLab takes the focus once more when it is done with a cell
+            settle(page)
         assert len(stops) == page.evaluate(STOPS, root) > 8
         sliders = page.locator(f"{root} [role=slider]")
         for k in range(sliders.count()):
@@ -134,7 +134,7 @@ def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(desk, lab):
     for theme in ("Dark", "Light"):
         page.evaluate(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
         page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'Light').lower()}'")
-        page.wait_for_timeout(500)
+        page.wait_for_function(f"(root) => ({CONTRAST})(root).length === 0", arg="#controls0")
         assert page.evaluate(CONTRAST, "#controls0") == []
     lab.end_sessions()
 
@@ -211,7 +211,7 @@ def timeline(page, mark):
 
 def painting(canvas):
     """Return how many colours a canvas shows, and a hash of its pixels."""
-    canvas.page.wait_for_timeout(150)
+    canvas.page.wait_for_function("c => !c.closest('.labkit-timeline').timeline.frame", arg=canvas.element_handle())
     return canvas.evaluate("""c => {
       const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, seen = new Set(); let h = 0;
       for (let i = 0; i < d.length; i += 4) {
@@ -300,7 +300,7 @@ def test_keys_zoom_and_pan_and_the_notebook_keeps_its_cells(opened):
     # Keys with which JupyterLab adds, deletes, cuts, merges, runs and changes cells.
     for key in ("b", "d", "d", "a", "x", "z", "y", "m", "m", "c", "v", "Shift+M", "r", "1", "Enter", "j", "k"):
         page.keyboard.press(key)
-    page.wait_for_timeout(300)
+    settle(page)
     assert cells_of(page) == before
     assert page.locator(".jp-mod-editMode").count() == 0
     page.keyboard.press("Escape")
@@ -316,11 +316,11 @@ def test_the_same_keys_do_change_the_notebook_when_a_cell_has_the_focus(opened):
     before = cells_of(page)
     page.locator(".jp-CodeCell .jp-InputPrompt").first.click()
     page.keyboard.press("b")
-    page.wait_for_timeout(300)
-    assert len(cells_of(page)) == len(before) + 1
+    count = "n => window.jupyterapp.shell.currentWidget.content.model.cells.length === n"
+    page.wait_for_function(count, arg=len(before) + 1)
     page.keyboard.press("d")
     page.keyboard.press("d")
-    page.wait_for_timeout(300)
+    page.wait_for_function(count, arg=len(before))
     assert cells_of(page) == before
 
 
@@ -332,15 +332,15 @@ def test_the_wheel_scrolls_the_page_until_the_timeline_has_the_focus(opened):
     place, label = panel.evaluate("e => e.scrollTop"), canvas.get_attribute("aria-label")
     page.mouse.move(box["x"] + 400, box["y"] + 40)
     page.mouse.wheel(0, 60)
-    page.wait_for_timeout(400)
-    assert panel.evaluate("e => e.scrollTop") > place
+    page.wait_for_function("([e, place]) => e.scrollTop > place", arg=[panel.element_handle(), place])
+    panel.evaluate(STILL)
     assert canvas.get_attribute("aria-label") == label
     canvas.focus()
     place = panel.evaluate("e => e.scrollTop")
     page.mouse.wheel(0, -120)
-    page.wait_for_timeout(400)
+    page.wait_for_function("c => c.getAttribute('aria-label').includes('Shown')", arg=canvas.element_handle())
+    panel.evaluate(STILL)
     assert panel.evaluate("e => e.scrollTop") == place
-    assert "Shown" in canvas.get_attribute("aria-label")
     page.keyboard.press("0")
 
 
@@ -351,9 +351,9 @@ def test_a_click_on_a_gap_tells_its_cause(opened):
     page.keyboard.press("0")
     painting(canvas)
     page.mouse.click(*middle_of_gap(canvas, 2))
-    page.wait_for_timeout(300)
+    told = "c => c.closest('.labkit-timeline').querySelector('.lt-detail').textContent.startsWith('Gap 3 of ')"
+    page.wait_for_function(told, arg=canvas.element_handle())
     first = detail(canvas)
-    assert first.startswith("Gap 3 of ")
     text = canvas.evaluate("c => c.closest('.labkit-timeline').timeline.scene.runs[0].gaps.texts[2]")
     assert text in first
     assert "waiting for batch" in text, "the cause names what the accelerator was waiting for"
@@ -387,17 +387,14 @@ def test_the_theme_of_the_lab_is_followed(opened):
     page, _ = opened
     SHOTS.mkdir(parents=True, exist_ok=True)
     corner = "c => [...c.getContext('2d').getImageData(2, c.height - 2, 1, 1).data].slice(0, 3).reduce((a, b) => a + b)"
-    brightness = {}
     for theme in ("Dark", "Light"):
         page.evaluate(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
         page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'Light').lower()}'")
-        page.wait_for_timeout(600)
         for mark in ("live", "one", "two"):
             canvas = timeline(page, mark)
-            page.wait_for_timeout(300)
+            follows = f"c => ({corner})(c) {'< 200' if theme == 'Dark' else '> 500'}"
+            page.wait_for_function(follows, arg=canvas.element_handle())
             page.screenshot(path=SHOTS / f"timeline-{mark}-{theme.lower()}.png")
-        brightness[theme] = canvas.evaluate(corner)
-    assert brightness["Dark"] < 200 < 500 < brightness["Light"], brightness
 
 
 #: Natural widths of all pictures of outputs, and of all timelines that are painted.
@@ -412,7 +409,6 @@ def save(page, lab, name, canvas):
     canvas.focus()
     page.keyboard.press("Control+s")
     page.wait_for_function("!window.jupyterapp.shell.currentWidget.context.model.dirty", timeout=20_000)
-    page.wait_for_timeout(500)
     return nbformat.read(lab.home / name, as_version=4)
 
 
@@ -434,8 +430,8 @@ def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, next_day,
     lab.end_sessions()
     for name in (made, "stored.ipynb", "untrusted.ipynb"):
         turn_to(again, name, height=3000)  # all outputs are in sight
-        again.wait_for_function(f"({WIDTHS})().length >= 3", timeout=20_000)
-        again.wait_for_timeout(1_500)
+        again.wait_for_function(f"({WIDTHS})().length >= 3 && Math.min(...({WIDTHS})()) > 500", timeout=20_000)
+        again.locator(".jp-WindowedPanel-outer").first.evaluate(STILL)
         widths = again.evaluate(WIDTHS)
         for words in (ERROR, "model not found"):
             assert again.get_by_text(words).count() == 0, f"{name}: {words}"

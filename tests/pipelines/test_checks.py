@@ -386,6 +386,29 @@ def test_one_augmentation_is_looked_at_alone(data):
         checks.probe(augment, image, times=2)
 
 
+def test_as_many_flips_in_both_epochs_are_no_cache(data):
+    """Of eight flips of one image as many come in two epochs, in some order, in every fifth check."""
+    for _ in range(20):
+        assert checks.probe(tf.image.random_flip_left_right, data[0][3], times=8).ok
+
+
+def test_a_few_flips_that_are_alike_in_two_epochs_are_no_cache(data):
+    """Of two flips one check in four finds two epochs alike; a cache is found all the same, in any order."""
+    few = tf.data.Dataset.from_tensor_slices(data).take(2)
+    flipped = few.map(on_image(tf.image.random_flip_left_right))
+    for _ in range(20):
+        assert not faults(checks.inspect(flipped, few, random=True))
+    for cached in (flipped.cache(), flipped.cache().shuffle(2)):
+        assert "random" in faults(checks.inspect(cached, few, random=True))
+
+
+@pytest.mark.parametrize("degrees", [4.5, 5.5, 7.9])
+def test_one_turn_is_found_whatever_its_angle_and_the_other_steps_are(reference, degrees):
+    turned = reference.map(on_image(lambda image: rotate(image, degrees)))
+    for _ in range(2):
+        assert faults(checks.inspect(turned.map(on_image(augment)), reference, random=True)) == {"alike"}
+
+
 def test_memory_stays_small_whatever_the_images(reference):
     import tracemalloc
 

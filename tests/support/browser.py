@@ -158,29 +158,51 @@ STATE = """() => { const panel = window.jupyterapp.shell.currentWidget, m = pane
   return [code.map(c => c.executionCount), errors, panel.sessionContext.session?.kernel?.status]; }"""
 
 
+#: Takes the numbers of an earlier run away: those that come are of this one.
+FORGET = """() => { const m = window.jupyterapp.shell.currentWidget.content.model.cells;
+  for (let i = 0; i < m.length; i++) if (m.get(i).type === 'code') m.get(i).executionCount = null; }"""
+
+
+def settle(page):
+    """Wait until two frames have passed, so that what the page had planned for the next one is done."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
+
+
+#: Waits until ten frames in a row show the same place of the list, the same cells and pictures that are all loaded.
+STILL = """(list) => new Promise((done) => { let before = null, same = 0;
+  const look = () => {
+    const pictures = [...document.querySelectorAll('.jp-OutputArea-output img')];
+    const now = [list.scrollTop, list.scrollHeight, document.querySelectorAll('.jp-Cell').length,
+      ...pictures.map((i) => i.complete && i.naturalWidth && i.clientWidth)].join();
+    same = now === before && pictures.every((i) => i.complete) ? same + 1 : 0;
+    before = now;
+    if (same >= 10) done(); else requestAnimationFrame(look);
+  };
+  look(); })"""
+
+
 def run_all(page, seconds=300):
     """Restart the kernel, run every cell by the menu, and wait until the last one has run; return the error, if any."""
     # A kernel that is still starting would forget what it was asked to run.
     page.wait_for_function(f"({STATE})()[2] === 'idle'", timeout=60_000)
+    page.evaluate(FORGET)
     page.locator(".jp-Notebook").first.click(position={"x": 5, "y": 5})
     page.get_by_role("menuitem", name="Kernel").first.click()
     page.locator(".lm-Menu-item", has_text="Restart Kernel and Run All Cells").click()
     page.locator(".jp-Dialog button.jp-mod-accept").click()
-    page.wait_for_timeout(1_000)
-    deadline, numbers = time.monotonic() + seconds, []
-    while time.monotonic() < deadline:
-        page.wait_for_timeout(300)
-        numbers, errors, status = page.evaluate(STATE)
-        assert not errors, errors
-        if numbers == list(range(1, len(numbers) + 1)) and status == "idle":
-            return
-    raise AssertionError(f"Run All did not reach the last cell: {numbers}")
+    page.wait_for_function(
+        f"""() => {{ const [numbers, errors, status] = ({STATE})();
+          return errors.length || (status === 'idle' && numbers.every((n, i) => n === i + 1)); }}""",
+        timeout=1000 * seconds,
+    )
+    _, errors, _ = page.evaluate(STATE)
+    assert not errors, errors
 
 
-def walk(page, name, expected=None, pause_ms=250):
+def walk(page, name, expected=None, times=5):
     """Scroll through the notebook from its top, keep a screenshot of each screen, return how the pictures looked.
 
-    Where fewer or more pictures than `expected` were met, the page was slow: it is walked again, slowly.
+    Where fewer or more pictures than `expected` were met, outputs were still being drawn: it is walked again.
     """
     SHOTS.mkdir(parents=True, exist_ok=True)
     for old in SHOTS.glob(f"{name}-[0-9]*.png"):
@@ -189,7 +211,7 @@ def walk(page, name, expected=None, pause_ms=250):
     box = page.locator(".jp-WindowedPanel-outer").first
     box.evaluate("e => e.scrollTo(0, 0)")
     for number in range(60):
-        page.wait_for_timeout(pause_ms)
+        box.evaluate(STILL)
         for image in page.query_selector_all(".jp-OutputArea-output img"):
             size = image.evaluate(
                 "i => i.parentElement && [i.src.length, i.naturalWidth, i.clientWidth, i.parentElement.clientWidth]"
@@ -202,6 +224,6 @@ def walk(page, name, expected=None, pause_ms=250):
         )
         if not moved:
             break
-    if expected not in (None, len(pictures)) and pause_ms < 1500:
-        return walk(page, name, pause_ms=1500)
+    if expected not in (None, len(pictures)) and times > 1:
+        return walk(page, name, expected, times - 1)
     return list(pictures.values())

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from browser import SHOTS
 from PIL import Image
+from playwright.sync_api import TimeoutError
 
 import labkit
 from labkit.common.palette import THEMES
@@ -131,6 +132,11 @@ def detail(page):
     return page.locator(".lt-detail").inner_text()
 
 
+def settle(page):
+    """Wait until two frames have passed, so that what the page had planned for the next one is done."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
+
+
 # -- what is painted ------------------------------------------------------------------------------
 
 
@@ -220,7 +226,7 @@ def test_texts_never_overlap_and_stay_inside(show):
         for width in (1100, 420):
             page = show(*timelines)
             page.set_viewport_size({"width": width, "height": 900})
-            page.wait_for_timeout(80)
+            page.wait_for_function("w => innerWidth === w", arg=width)
             for mode in ("stacked", "overlaid"):
                 boxes = page.evaluate(
                     """(mode) => { if (view.scene.runs.length > 1 && view.mode !== mode) view.overlay(); view.redraw();
@@ -268,19 +274,20 @@ def test_keys_zoom_and_pan_by_known_amounts_and_never_leave_the_run(show):
 
 def test_the_wheel_zooms_at_the_pointer_once_the_timeline_has_the_focus(show):
     page = show(job())
+    page.evaluate("window.kept = []; document.onwheel = (e) => kept.push(e.defaultPrevented); 0")
     x, y = place(page, "accelerator", 20 * MS)
     page.mouse.move(x, y)
     page.mouse.wheel(0, 200)
-    page.wait_for_timeout(250)
-    assert page.evaluate("scrollY") > 100, "without focus the page scrolls"
+    page.wait_for_function("scrollY === 200")  # without focus the page scrolls, all the way
     assert window(page) == [0, page.evaluate("view.span")]
     page.evaluate("scrollTo(0, 0)")
+    page.wait_for_function("scrollY === 0")
     page.locator(".lt-lanes").focus()
     page.mouse.wheel(0, -200)
-    page.wait_for_timeout(250)
+    page.wait_for_function("view.last - view.first < 0.7 * view.span")
+    assert page.evaluate("kept") == [False, True], "with the focus the timeline keeps the wheel to itself"
+    page.evaluate("document.onwheel = null")
     assert page.evaluate("scrollY") == 0
-    first, last = window(page)
-    assert last - first < 0.7 * page.evaluate("view.span")
     assert page.evaluate("x => view.timeAt(x)", x - page.evaluate("view.canvas.getBoundingClientRect().left")) == (
         pytest.approx(20 * MS, rel=1e-3)
     )
@@ -359,7 +366,7 @@ def test_shortcuts_with_control_reach_the_lab_from_the_focused_timeline(show):
       marks.push([e.key, e.target.hasAttribute('data-lm-suppress-shortcuts')]), true)""")
     page.locator(".lt-lanes").focus()
     page.keyboard.press("Control+s")
-    page.wait_for_timeout(20)
+    page.wait_for_function("view.canvas.hasAttribute('data-lm-suppress-shortcuts')")
     page.keyboard.press("b")
     assert page.evaluate("marks.filter(([k]) => k !== 'Control')") == [["s", False], ["b", True]]
 
@@ -574,40 +581,39 @@ def test_names_are_text_never_markup(show):
 # -- downloads ----------------------------------------------------------------------------------------
 
 
+SUFFIX = {"PNG": ".png", "SVG": ".svg", "CSV": ".csv", "Perfetto": ".json"}
+
+
 def download(page, kind, tmp_path):
-    got = []
-
-    def take(item):
-        got.append(item)
-
-    page.on("download", take)
     button = page.get_by_role("button", name=f"download {kind}").or_(page.get_by_text(kind, exact=True)).first
-    for turn in range(600):
-        if turn % 200 == 0:  # Chromium now and then swallows a download soon after that of another page: click again
-            button.click()
-        page.wait_for_timeout(30)
-        if got:
+
+    def wanted(item):
+        return item.suggested_filename.endswith(SUFFIX[kind])
+
+    for last in (False, False, True):  # Chromium now and then swallows a download soon after that of another page
+        try:
+            with page.expect_download(wanted, timeout=10_000) as info:
+                button.click()
             break
-    page.remove_listener("download", take)
-    assert len(got) == 1
-    files = []
-    for k, item in enumerate(got):
-        item.save_as(tmp_path / f"{k}-{item.suggested_filename}")
-        files.append(tmp_path / f"{k}-{item.suggested_filename}")
-    return files
+        except TimeoutError:
+            if last:
+                raise
+    file = tmp_path / info.value.suggested_filename
+    info.value.save_as(file)
+    return file
 
 
 @pytest.mark.parametrize("trace", [job(), crossing(), Trace.from_spans([])], ids=["job", "crossing", "empty"])
 def test_csv_and_perfetto_hold_the_trace_to_the_nanosecond(show, tmp_path, trace):
     page = show(trace)
-    (file,) = download(page, "CSV", tmp_path)
+    file = download(page, "CSV", tmp_path)
     rows = list(csv.reader(io.StringIO(file.read_text(encoding="utf-8"))))
     kinds, name = dict(trace.threads), trace.meta.get("name", "")
     wanted = [[name, trace.meta["origin"], s.thread, kinds[s.thread], s.name, s.category, str(s.start_ns),
                str(s.duration_ns), str(s.step)] for s in trace]  # fmt: skip
     assert sorted(rows[1:]) == sorted(wanted)
     assert [int(r[6]) for r in rows[1:]] == sorted(int(r[6]) for r in rows[1:])
-    (file,) = download(page, "Perfetto", tmp_path)
+    file = download(page, "Perfetto", tmp_path)
     ours = json.loads(file.read_text(encoding="utf-8"))
     theirs = json.loads(perfetto.save(trace, tmp_path / "theirs.json").read_text(encoding="utf-8"))
     assert {k: ours[k] for k in ("displayTimeUnit", "otherData")} == {
@@ -626,20 +632,20 @@ def test_csv_and_perfetto_hold_the_trace_to_the_nanosecond(show, tmp_path, trace
 def test_two_runs_are_one_perfetto_file_and_one_csv_that_name_them(show, tmp_path):
     runs = {"before": job(), "after": job(wait=1)}
     page = show(*runs.values())
-    (file,) = download(page, "Perfetto", tmp_path)
+    file = download(page, "Perfetto", tmp_path)
     events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
     process = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     for label, trace in runs.items():
         mine = [e for e in events if e["ph"] == "X" and process[e["pid"]].startswith(f"{label}: ")]
         assert sorted(round(1000 * e["dur"]) for e in mine) == sorted(trace.duration_ns.tolist())
-    rows = list(csv.DictReader(download(page, "CSV", tmp_path)[0].open(encoding="utf-8")))
+    rows = list(csv.DictReader(download(page, "CSV", tmp_path).open(encoding="utf-8")))
     assert {row["run"] for row in rows} == {"before", "after"}
 
 
 @pytest.mark.parametrize("theme", sorted(THEMES))
 def test_png_and_svg_are_pictures_of_what_is_seen_with_words(show, tmp_path, theme):
     page = show(job(), job(wait=1), theme=theme)
-    (file,) = download(page, "PNG", tmp_path)
+    file = download(page, "PNG", tmp_path)
     assert file.name.endswith("before-and-after.png")
     image = Image.open(file).convert("RGB")
     assert image.width >= 2 * 1000
@@ -647,7 +653,7 @@ def test_png_and_svg_are_pictures_of_what_is_seen_with_words(show, tmp_path, the
     for c in ("train", "decode", "read"):
         fill = THEMES[theme].fill[c]
         assert tuple(int(fill[i : i + 2], 16) for i in (1, 3, 5)) in colours
-    (file,) = download(page, "SVG", tmp_path)
+    file = download(page, "SVG", tmp_path)
     root = ElementTree.parse(file).getroot()
     space = "{http://www.w3.org/2000/svg}"
     assert root.find(f"{space}title").text == "before and after"
@@ -663,27 +669,34 @@ def test_png_and_svg_are_pictures_of_what_is_seen_with_words(show, tmp_path, the
 
 def test_it_follows_the_theme_of_jupyterlab_colab_and_the_browser(show):
     page = show(job())
-    corner = """(view.redraw(), '#' + [...view.canvas.getContext('2d')
+    corner = """'#' + [...view.canvas.getContext('2d')
       .getImageData(1, view.canvas.height - 2, 1, 1).data].slice(0, 3)
-      .map((v) => v.toString(16).padStart(2, '0')).join(''))"""
-    light, dark = (THEMES[t].background for t in ("light", "dark"))
+      .map((v) => v.toString(16).padStart(2, '0')).join('')"""
 
-    def now(change):
+    def becomes(theme, change="0"):
         page.evaluate(change)
-        page.wait_for_timeout(60)
-        return page.evaluate(corner)
+        page.wait_for_function(f"(wanted) => {corner} === wanted", arg=THEMES[theme].background)
 
-    assert page.evaluate(corner) == light
-    assert now("document.body.dataset.jpThemeLight = 'false'") == dark
-    assert now("document.body.dataset.jpThemeLight = 'true'") == light
-    assert (
-        now("delete document.body.dataset.jpThemeLight; document.documentElement.setAttribute('theme', 'dark')") == dark
+    becomes("light")
+    becomes("dark", "document.body.dataset.jpThemeLight = 'false'")
+    becomes("light", "document.body.dataset.jpThemeLight = 'true'")
+    becomes(
+        "dark", "delete document.body.dataset.jpThemeLight; document.documentElement.setAttribute('theme', 'dark'); 0"
     )
-    assert now("document.documentElement.removeAttribute('theme')") == light
+    becomes("light", "document.documentElement.removeAttribute('theme')")
     page.emulate_media(color_scheme="dark")
-    assert now("0") == dark
+    becomes("dark")
     page.emulate_media(color_scheme="light")
-    assert now("0") == light
+    becomes("light")
+
+
+def test_what_was_to_be_drawn_while_there_was_no_width_is_drawn_when_the_width_is_back(show):
+    """Nobody else says that something has changed: the width was 0 for less than a frame."""
+    page = show(job())
+    page.wait_for_function("!view.frame")
+    painted = page.evaluate("""() => { const painted = view.painted;
+      view.el.style.display = 'none'; view.redraw(); view.el.style.display = ''; return painted; }""")
+    page.wait_for_function("(painted) => view.painted > painted", arg=painted)
 
 
 def test_the_canvas_has_the_pixels_of_the_screen_and_follows_the_width(chromium):
@@ -692,9 +705,9 @@ def test_the_canvas_has_the_pixels_of_the_screen_and_follows_the_width(chromium)
     page.evaluate(MODEL, [MODULE.read_text(encoding="utf-8"), block, {}])
     for width in (900, 600, 320):
         page.set_viewport_size({"width": width, "height": 700})
-        page.wait_for_timeout(120)
-        pixels, shown = page.evaluate("[view.canvas.width, view.canvas.clientWidth]")
-        assert pixels == pytest.approx(2 * shown, abs=2)
+        page.wait_for_function(
+            "w => innerWidth === w && Math.abs(view.canvas.width - 2 * view.canvas.clientWidth) <= 2", arg=width
+        )
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.close()
 
@@ -702,17 +715,16 @@ def test_the_canvas_has_the_pixels_of_the_screen_and_follows_the_width(chromium)
 def test_what_was_out_of_the_page_is_drawn_again_when_it_is_back(show):
     """JupyterLab takes cells that are scrolled away out of the page; the theme may change meanwhile."""
     page = show(job())
-    before = page.evaluate("[view.canvas.width, view.painted]")
-    for away in ("view.el.remove()", "view.el.style.display = 'none'"):
-        page.evaluate(f"{away}; document.body.dataset.jpThemeLight = 'false'; 0")
-        page.wait_for_timeout(150)
-        assert page.evaluate("view.canvas.width") == before[0]
+    for theme, away in (("dark", "view.el.remove()"), ("light", "view.el.style.display = 'none'")):
+        before = page.evaluate(f"""() => {{ {away};
+          document.body.dataset.jpThemeLight = '{str(theme == "light").lower()}';
+          return [view.canvas.width, view.painted]; }}""")
+        page.wait_for_function("(theme) => view.themeName === theme && !view.frame", arg=theme)
+        assert page.evaluate("[view.canvas.width, view.painted]") == before
         page.evaluate("document.body.prepend(view.el); view.el.style.display = ''")
-        page.wait_for_timeout(150)
-        width, painted = page.evaluate("[view.canvas.width, view.painted]")
-        assert width == before[0]
-        assert painted > before[1]
-        before = [width, painted]
+        page.wait_for_function(
+            "([width, painted]) => view.canvas.width === width && view.painted > painted", arg=before
+        )
     page.evaluate("delete document.body.dataset.jpThemeLight")
 
 
@@ -745,7 +757,7 @@ def test_cleaning_up_leaves_nothing_behind(show, tab):
       }
       for (let i = 0; i < 5; i++) lab.default.render({ model, el: document.getElementById('here') })(); }""")
     assert page.evaluate("[document.querySelectorAll('.labkit-timeline').length, listeners.length, count]") == [0, 0, 0]
-    page.wait_for_timeout(50)
+    settle(page)  # what was planned before it went is not done, or the page would say so
     page.evaluate("window.done = null")
 
 
@@ -755,12 +767,15 @@ def test_a_page_that_was_written_anew_is_not_kept_in_memory(show):
     page.evaluate("done(); done = null; view = null")
     session = page.context.new_cdp_session(page)
     page.evaluate("""() => { const el = document.getElementById('here'); new lab.View(el, model.scene);
-      window.gone = new WeakRef(el.querySelector('.labkit-timeline').timeline); el.replaceChildren(); }""")
-    page.wait_for_timeout(200)
-    for _ in range(5):
+      window.collected = false;
+      window.registry = new FinalizationRegistry(() => { window.collected = true; });
+      registry.register(el.querySelector('.labkit-timeline').timeline); el.replaceChildren(); }""")
+    for _ in range(100):
+        settle(page)
         session.send("HeapProfiler.collectGarbage")
-        page.wait_for_timeout(50)
-    assert page.evaluate("gone.deref() === undefined")
+        if page.evaluate("collected"):
+            break
+    assert page.evaluate("collected")
 
 
 def test_a_stored_page_is_alive_with_scripts_and_a_picture_without(chromium, tmp_path):
@@ -811,6 +826,6 @@ def test_screenshots_are_kept_to_be_looked_at(show, theme):
         page = show(*timelines, theme=theme)
         page.locator(".lt-lanes").focus()
         page.keyboard.press("n")
-        page.wait_for_timeout(60)
+        page.wait_for_function("!view.frame")
         page.locator(".labkit-timeline").screenshot(path=SHOTS / f"widget-{name}-{theme}.png")
         assert page.evaluate("+view.root.dataset.painted") >= 1

@@ -15,6 +15,7 @@ from labkit.course.grading import Wrong
 _LIMIT = 0.2  # of the random brightness
 _STEP = 0.75 / 255  # two pixels are equal if they differ by less
 _ROUNDED = 1.5 / 255  # the same where a random number is added to bytes: each pixel is rounded by itself
+_SAME = 1e-6  # two measured shifts are of one number if they differ by less: float32 rounds a sum to 6e-8
 
 #: Seconds after which the reading of two epochs is stopped; it takes less than one.
 LONGEST_S = 30
@@ -232,11 +233,12 @@ def _judge_brightness(facts: Delivery) -> None:
     """Check that each photo gets a number of its own, each time."""
     if np.abs(facts.shift).max() > _LIMIT + _ROUNDED:
         raise Wrong(f"a photo is changed by {np.abs(facts.shift).max():.2f}; allowed: -0.2 to 0.2")
-    count, drawn = len(facts.shift), len(np.unique(np.rint(facts.shift * 1e5)))
+    # By the distance to the next one: roundings of one number would now and then fall into two cells of a grid.
+    count, drawn = len(facts.shift), 1 + int(np.count_nonzero(np.diff(np.sort(facts.shift)) > _SAME))
     if 1 < drawn <= count / 2:  # of the hundred steps that bytes have, 80 draws hit 56
         raise Wrong(f"{count} photos share {drawn} numbers; each photo is to get one of its own each time")
-    # Of 80 numbers from -0.2 to 0.2 the least and the largest lie closer together in three checks of 100,000.
-    if np.ptp(facts.shift) < 1.7 * _LIMIT:
+    # Of 80 numbers from -0.2 to 0.2 the least and the largest lie closer together in four checks of ten million.
+    if np.ptp(facts.shift) < 1.6 * _LIMIT:
         raise Wrong(f"brightness varies by {np.ptp(facts.shift):.2f} only; it is to be drawn anew from -0.2 to 0.2")
 
 
@@ -244,7 +246,8 @@ def _judge_brightness(facts: Delivery) -> None:
 
 
 def _frozen(facts: Delivery) -> bool:
-    return facts.task == "random" and np.ptp(facts.shift) < 0.002 < np.abs(facts.shift).max()
+    """Return whether all photos got the same number; a number of 0 is none, and a draw within 1e-6 of it is rare."""
+    return facts.task == "random" and np.ptp(facts.shift) < 0.002 and float(np.abs(facts.shift).max()) > _SAME
 
 
 def _noise(facts: Delivery) -> bool:

@@ -129,6 +129,18 @@ def copies(marks: Sequence[bytes]) -> int:
     return len(marks) - len(set(marks))
 
 
+def repeats(one: Epoch, other: Epoch) -> bool:
+    """Return whether an epoch holds the pixels of another one again, in any order.
+
+    Where most elements are copies, as of one image that is flipped or not, only the same order tells: as many flips in
+    both epochs are chance.
+    """
+    if len(one) != len(other) or common(one.digests, other.digests) < len(one):
+        return False
+    single = sum(times == 1 for times in Counter(one.digests).values())
+    return one.digests == other.digests or 2 * single >= len(one)
+
+
 def common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
     """Return how many marks two lists share, each as often as it occurs in both."""
     return _total(Counter(one) & Counter(other))

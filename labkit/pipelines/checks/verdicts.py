@@ -217,7 +217,7 @@ def random(facts: Facts) -> _Seen:
         if facts.said and _same_elements(facts) is False:
             return OPEN, "the two epochs hold different elements"
         return FAULT, f"{fresh:,} of {len(first):,} elements changed in epoch 2, and nothing should be random"
-    if not fresh:
+    if matching.repeats(first, second):
         if truth is not None and first.digests and matching.common(first.digests, truth.digests) == len(first):
             return FAULT, "epoch 2 repeats epoch 1, and both are the reference: nothing is augmented at all"
         claim = "random=True" if facts.said else "a map draws random numbers"
@@ -250,8 +250,8 @@ def changed(facts: Facts) -> _Seen:
         return OPEN, "nothing says whether this pipeline augments; random=True does"
     if facts.layout.image is not None and facts.first.shapes and facts.first.shapes.isdisjoint(facts.truth.shapes):
         return OPEN, "the reference has images of another size; resize it the same way"
-    same = matching.common(facts.first.digests, facts.truth.digests)
-    if len(facts.first) and same == len(facts.first):
+    epochs = [epoch.digests for epoch in (facts.first, facts.second)]
+    if epochs[0] and all(matching.common(seen, facts.truth.digests) == len(seen) for seen in epochs):
         return FAULT, "every element equals the reference: the augmentation does nothing, or its result is thrown away"
     return PASSED, "not every element equals the reference"  # how many do is chance: the text stays the same
 
@@ -264,9 +264,9 @@ def alike(facts: Facts) -> _Seen:
         return _NO_REFERENCE
     if facts.random is not True:
         return OPEN, "nothing says whether this pipeline augments; random=True does"
-    twins = matching.twins(facts.first, facts.match)
-    if twins is not None:
-        if twins:
+    twins = [matching.twins(facts.first, facts.match), matching.twins(facts.second, facts.again)]
+    if None not in twins:
+        if all(twins):
             return FAULT, f"{augmentation.FROZEN}: elements that are equal in the reference come out equal"
         return PASSED, "elements that are equal in the reference come out differently"
     return augmentation.alike(_pairs(facts), min(facts.first.low, default=0.0))

@@ -1,0 +1,161 @@
+"""Every public name is there for somebody: a notebook, a verb, the README or a benchmark reaches it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import jupytext
+
+import labkit
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "labkit"
+
+
+def dotted(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {dotted(path): ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+TYPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def readers():
+    """Return the syntax trees of all that stands outside of the package and uses it."""
+    yield from (ast.parse(p.read_text(encoding="utf-8")) for p in sorted((ROOT / "benchmarks").glob("*.py")))
+    yield from (ast.parse(p.read_text(encoding="utf-8")) for p in sorted((ROOT / "notebooks").glob("*.py")))
+    yield from (ast.parse(p.read_text(encoding="utf-8")) for p in (ROOT / "notebooks/assignments").rglob("*.py"))
+    yield from (ast.parse(p.read_text(encoding="utf-8")) for p in (ROOT / "data").rglob("*.py"))
+    for path in sorted((ROOT / "notebooks" / "source").glob("*.py")):
+        cells = [c.source for c in jupytext.read(path, fmt="py:percent").cells if c.cell_type == "code"]
+        code = "\n".join(re.sub(r"(?m)^\s*[%!].*$", "pass", cell) for cell in cells)
+        yield ast.parse("import labkit\n" + code)
+    for page in ("README.md", "notebooks/INSTRUCTORS.md"):
+        for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
+            yield ast.parse(block)
+        mentioned = re.findall(r"`(labkit(?:\.\w+)+)\(", (ROOT / page).read_text(encoding="utf-8"))
+        yield ast.parse("\n".join(["import labkit", *mentioned]))
+
+
+@cache
+def definitions(module):
+    """Return what a module defines at its top level, by name: the nodes that mention it."""
+    found = {}
+    for node in MODULES[module].body:
+        if isinstance(node, TYPES):
+            found.setdefault(node.name, []).append(node)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            for name in names:
+                found.setdefault(name, []).append(node)
+    return found
+
+
+@cache
+def given(module):
+    """Return where a module has the names from that it imports under their own names."""
+    nodes = [n for n in MODULES[module].body if isinstance(n, ast.ImportFrom) and n.module in MODULES]
+    return {alias.name: node.module for node in nodes for alias in node.names if not alias.asname}
+
+
+def lookup(module, name):
+    """Return what `name` of a module is: another module, a definition, or what the module imports under it."""
+    if name in definitions(module):
+        return module, name
+    origin = given(module).get(name)
+    if origin is not None and origin != module and (found := lookup(origin, name)) is not None:
+        return found
+    if f"{module}.{name}" in MODULES:
+        return f"{module}.{name}", None
+    if module == "labkit" and name in labkit.__all__:
+        place = labkit._NAMES.get(name)
+        return lookup(f"labkit.{place}", name) if place else (f"labkit.{labkit._PLACES[name]}", None)
+    lazy = definitions(module).get("_NAMES")
+    for node in lazy or ():  # a package that hands out names of its modules when they are first asked for
+        for key, value in zip(getattr(node.value, "keys", ()), getattr(node.value, "values", ()), strict=True):
+            if key.value == name:
+                return f"{module}.{value.value}", name
+    return None
+
+
+def imported(tree):
+    """Return what the names that a tree imports from the package stand for."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "labkit":
+                    found[alias.asname or "labkit"] = (alias.name if alias.asname else "labkit", None)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "labkit":
+            for alias in node.names:
+                if (target := lookup(node.module, alias.name)) is not None:
+                    found[alias.asname or alias.name] = target
+    return found
+
+
+def uses(tree, names, module=None):
+    """Yield the definitions that a tree mentions, given what its imported names stand for."""
+
+    def resolve(node):
+        if isinstance(node, ast.Name):
+            if node.id in names:
+                return names[node.id]
+            return (module, node.id) if module and node.id in definitions(module) else None
+        if isinstance(node, ast.Attribute):
+            base = resolve(node.value)
+            return lookup(base[0], node.attr) if base and base[1] is None and base[0] in MODULES else None
+        return None
+
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Name, ast.Attribute)) and (found := resolve(node)) and found[1] is not None:
+            yield found
+        elif isinstance(node, ast.ImportFrom):
+            yield from (t for t in imported(node).values() if t[1] is not None)
+
+
+def reached():
+    """Return all definitions that are reached from outside, as (module, name)."""
+    todo = [t for tree in readers() for t in uses(tree, imported(tree))]
+    # Code that runs when a module is imported or started, and the names that `import labkit` hands out.
+    todo += [t for module, tree in MODULES.items() for t in top_level(module, tree)]
+    todo += [("labkit", name) for name in ("record", "measure")] + [lookup("labkit", name) for name in labkit._NAMES]
+    seen = set()
+    while todo:
+        module, name = todo.pop()
+        if (module, name) in seen or module not in MODULES:
+            continue
+        seen.add((module, name))
+        names = imported(MODULES[module])
+        todo += [t for node in definitions(module).get(name, ()) for t in uses(node, names, module)]
+    return seen
+
+
+def top_level(module, tree):
+    """Yield what the statements of a module use that are neither definitions nor imports: registrations, mains."""
+    names = imported(tree)
+    for node in tree.body:
+        if isinstance(node, TYPES):
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call):  # it registers what it decorates
+                    yield module, node.name
+        elif not isinstance(node, (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)):
+            yield from uses(node, names, module)
+    if module.endswith((".daemon", ".worker", "_child", ".cli")):
+        yield from ((module, name) for name in definitions(module) if name in ("main", "app"))
+
+
+def test_every_public_name_is_reached_from_outside():
+    seen = reached()
+    public = {
+        (module, name)
+        for module in MODULES
+        for name, nodes in definitions(module).items()
+        if not name.startswith("_") and isinstance(nodes[0], TYPES)
+    }
+    unused = sorted(f"{module}.{name}" for module, name in public - seen)
+    assert not unused, f"{len(unused)} public names that nobody needs: {', '.join(unused)}"
