@@ -106,7 +106,8 @@ def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
 
 def numbers() -> tuple[str, ...]:
     """Return the numbers of all exercises, in order."""
-    _load()
+    import labkit.course.exercises  # noqa: F401 - importing registers them
+
     return tuple(sorted(_REGISTRY))
 
 
@@ -126,12 +127,7 @@ def check(number: str, answer: Any) -> CheckResult:
         Whatever the answer does, raising included, becomes a result; and so does an exercise that is not there.
         Only the reader's own interruption of the kernel is passed on.
     """
-    _load()
-    if not isinstance(number, str) or number not in _REGISTRY:
-        return CheckResult(
-            str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}"
-        )
-    return judge(number, _REGISTRY[number], answer)
+    return _absent(number) or judge(number, _REGISTRY[number], answer)
 
 
 def show(number: str, answer: Any) -> Any:
@@ -152,13 +148,10 @@ def show(number: str, answer: Any) -> Any:
     Picture, TimelineWidget or CheckResult
         The last expression of a cell shows it. Where there is nothing to draw, a result says why, on one line.
     """
-    _load()
-    if isinstance(number, str) and number in _REGISTRY and number not in _SHOWS:
+    if absent := _absent(number):
+        return absent
+    if number not in _SHOWS:
         return CheckResult(number, OPEN, "there is nothing to draw for this exercise")
-    if not isinstance(number, str) or number not in _SHOWS:
-        return CheckResult(
-            str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}"
-        )
     drawn: list[Any] = []
     result = judge(number, lambda given: drawn.append(_ready(_SHOWS[number](given))), answer)
     if result.status == OPEN:
@@ -243,10 +236,14 @@ def score(results: list[CheckResult]) -> tuple[int, int]:
     return sum(r.passed for r in results), len(results)
 
 
-def _known(number: Any) -> str:
-    """Return the exercises that somebody may have meant: those of one notebook, or the first and the last."""
-    near = [n for n in numbers() if isinstance(number, str) and n[:2] == number[:2]]
-    return ", ".join(near or numbers())
+def _absent(number: Any) -> CheckResult | None:
+    """Return the result for an exercise that is not there, None for one that is; it names those that may be meant."""
+    there = numbers()
+    if isinstance(number, str) and number in there:
+        return None
+    near = [n for n in there if isinstance(number, str) and n[:2] == number[:2]]
+    words = f"there is no exercise {number!r:.40}; there are: {', '.join(near or there)}"
+    return CheckResult(str(number)[:20], FAILED, words)
 
 
 def _one_line(error: BaseException) -> str:
@@ -256,7 +253,3 @@ def _one_line(error: BaseException) -> str:
     except Exception:
         return ""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _load() -> None:
-    import labkit.course.exercises  # noqa: F401 - importing registers them

@@ -205,13 +205,15 @@ def bare(made: Any) -> Any:
     return made
 
 
-def options() -> Any:
-    """Return the options of a naive pipeline: tf.data adds nothing and tunes nothing."""
+def options(threads: int | None = None) -> Any:
+    """Return the options of a naive pipeline: tf.data adds nothing and tunes nothing; its pool has so many threads."""
     import tensorflow as tf
 
     made = tf.data.Options()
     made.experimental_optimization.apply_default_optimizations = False
     made.autotune.enabled = False
+    if threads is not None:
+        made.threading.private_threadpool_size = threads
     return made
 
 

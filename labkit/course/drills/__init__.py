@@ -15,7 +15,6 @@ from typing import Any
 from labkit.common.numbers import whole
 from labkit.course import gradebook
 from labkit.course.drills import data, structure
-from labkit.course.drills.case import Case
 from labkit.course.drills.catalog import FAULTS, TASKS
 from labkit.course.drills.faults import Fault, same
 from labkit.course.drills.probe import Probe, compare
@@ -128,11 +127,13 @@ class Drill:
         return answer(self.seed)
 
     @cached_property
-    def case(self) -> Case:
+    def case(self) -> Any:
         """The material of the pipeline, on storage that takes its time."""
         return self._case()
 
-    def _case(self, **more: Any) -> Case:
+    def _case(self, **more: Any) -> Any:
+        from labkit.course.drills.case import Case
+
         return Case(**{"seed": self.seed, **self._fault.case, **more})
 
     @cached_property

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
+from labkit.course.student_code import options
 from labkit.pipelines.structure import serialized
 from labkit.sources.storage import Storage
 
@@ -53,8 +55,6 @@ class Case:
     batch, height, width = 8, 48, 64
 
     def __init__(self, seed: int, size: int = 32, far: bool = False, latency_ms: float = 4, white: int = 255) -> None:
-        import tensorflow as tf
-
         self.size, self.far = size, far
         self._folder = Path(_written(seed, size, white))
         self._near = Storage("the storage of the drill", latency_ms, 200, _SOURCE)
@@ -68,8 +68,6 @@ class Case:
 
     def read(self, path: Any) -> Any:
         """Return the bytes of a file, after the time that its storage takes."""
-        import tensorflow as tf
-
         if not self.far or not self._late.latency_ms:
             return self._near.read(path)
         late = tf.strings.regex_full_match(path, r".*/05\.jpg")
@@ -81,21 +79,13 @@ class Case:
 
     def parse(self, record: Any) -> tuple[Any, Any]:
         """Return the data (string) and the label (int64) of a record."""
-        import tensorflow as tf
-
         kinds = {"data": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
         found = tf.io.parse_single_example(record, kinds)
         return found["data"], found["label"]
 
     def options(self, threads: int) -> Any:
         """Return options: so many threads for map and read, and nothing that TensorFlow would rewrite or tune."""
-        import tensorflow as tf
-
-        options = tf.data.Options()
-        options.threading.private_threadpool_size = threads
-        options.experimental_optimization.apply_default_optimizations = False
-        options.autotune.enabled = False
-        return options
+        return options(threads)
 
     def feeds(self, dataset: Any) -> bool:
         """Tell whether a dataset reads the files of this case, wherever in the pipeline it names them."""
@@ -122,8 +112,6 @@ def picture(seed: int, number: int, height: int, width: int, white: int = 255) -
 @lru_cache(maxsize=8)
 def _written(seed: int, size: int, white: int) -> str:
     """Write all files of a case, once for each process; return their folder."""
-    import tensorflow as tf
-
     holder = tempfile.TemporaryDirectory(prefix="labkit-drill-")
     atexit.register(holder.cleanup)
     folder = Path(holder.name)
@@ -149,8 +137,6 @@ def _written(seed: int, size: int, white: int) -> str:
 
 
 def _example(data: bytes, label: int) -> bytes:
-    import tensorflow as tf
-
     feature = {
         "data": tf.train.Feature(bytes_list=tf.train.BytesList(value=[data])),
         "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),

@@ -61,8 +61,7 @@ def _at_the_same_time(function: Any) -> None:
 
     read, names = fairness.Stage("read", 12, asleep=True), ["a", "b", "c", "d", "e", "f"]
 
-    wide = options()
-    wide.threading.private_threadpool_size = 8  # on two cores, too, three shards can wait at the same time
+    wide = options(threads=8)  # on two cores, too, three shards can wait at the same time
 
     def open_shard(path: Any) -> Any:
         records = tf.data.Dataset.range(3).map(read)

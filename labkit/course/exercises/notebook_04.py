@@ -56,8 +56,7 @@ def _faster_than_one_call(function: Any) -> None:
     """Grade the speed of it: calls that wait, on four threads of their own, so that one core is enough."""
     import tensorflow as tf
 
-    load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), options()
-    wide.threading.private_threadpool_size = 4
+    load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), options(threads=4)
     numbers = tf.data.Dataset.range(12).with_options(wide)
     task = fairness.Task(
         (load,),

@@ -75,6 +75,10 @@ class Control:
             return whole(self.name, exact, low, high, other=unit)
         return math.inf if value == high == math.inf else number(self.name, value, low, high, other=unit)
 
+    def at(self, default: Value) -> Control:
+        """Return the same slider with another default."""
+        return replace(self, default=default)
+
     def reaching(self, values: Iterable[Value]) -> Control:
         """Return a slider that reaches these values, too."""
         if self.in_words:

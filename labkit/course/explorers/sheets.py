@@ -52,6 +52,12 @@ def _measured(costs: Costs, knobs: Knobs) -> dict[str, Any]:
     }
 
 
+def _job(train_ms: float, batch_size: int, work_ms: float | None = None) -> list[Control]:
+    """Return the sliders of a job, at these defaults; without that of the map work where a sheet has its own."""
+    job = [_TRAINING.at(train_ms), _BATCH.at(batch_size)]
+    return job if work_ms is None else [_WORK.at(work_ms), *job]
+
+
 #: The explorers by the number of their notebook.
 SHEETS: dict[str, Sheet] = {}
 
@@ -81,6 +87,8 @@ _THREADS = Control("threads", "map threads", _POWERS, 1, "threads")
 _PREFETCH = Control("prefetch", "prefetch depth", (0, 1, 2, 4, 8, 16), 0, "batches")
 _WORK = Control("work_ms", "map work per image", (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7.5, 10, 20), 4.0, "ms")
 _TRAINING = Control("train_ms", "train step", _TRAIN, 60, "ms")
+_OPEN = Control("open_ms", "open per image", _MS, 0.1, "ms")
+_BANDWIDTH = Control("bandwidth_mb_s", "storage bandwidth", _MB_S, 85, "MB/s")
 _BATCH = Control("batch_size", "batch size", (1, 2, 4, 8, 16, 32, 64), 16, "images")
 
 
@@ -92,9 +100,7 @@ _BATCH = Control("batch_size", "batch size", (1, 2, 4, 8, 16, 32, 64), 16, "imag
         _THREADS,
         _PREFETCH,
         Control("accelerators", "accelerators", (1, 2, 4, 8), 1),
-        Control("work_ms", "map work per image", _WORK.values, 7.5, "ms"),
-        Control("train_ms", "train step", _TRAIN, 40, "ms"),
-        _BATCH,
+        *_job(train_ms=40, batch_size=16, work_ms=7.5),
     ),
     {
         "1 thread, no prefetch": {"threads": 1, "prefetch": 0, "accelerators": 1},
@@ -117,11 +123,9 @@ def _many(p: Position) -> tuple[Costs, Knobs, str]:
     "Open, read, map, train, one after the other",
     "Nothing overlaps here. Which cost has to fall for the accelerator to be busy nine tenths of the time?",
     (
-        Control("open_ms", "open per image", _MS, 0.1, "ms"),
+        _OPEN,
         Control("read_ms", "read per image", _MS, 0.1, "ms"),
-        _WORK,
-        Control("train_ms", "train step", _TRAIN, 100, "ms"),
-        Control("batch_size", "batch size", _BATCH.values, 32, "images"),
+        *_job(train_ms=100, batch_size=32, work_ms=4.0),
     ),
     {
         "warm page cache": {"open_ms": 0.1, "read_ms": 0.1},
@@ -153,9 +157,7 @@ def _varied(spread: float) -> np.ndarray:
     (
         _PREFETCH,
         Control("spread", "variation of images", (0, 0.3, 0.6, 1, 2, 3), 0.0, "%"),
-        _WORK,
-        Control("train_ms", "train step", _TRAIN, 20, "ms"),
-        Control("batch_size", "batch size", _BATCH.values, 4, "images"),
+        *_job(train_ms=20, batch_size=4, work_ms=4.0),
     ),
     {
         "no prefetch": {"prefetch": 0, "spread": 0.0},
@@ -181,12 +183,11 @@ def _overlap(p: Position) -> tuple[Costs, Knobs, str]:
     (
         Control("cycle_length", "cycle length", (1, 2, 4, 8, 16, 32), 1, "files"),
         Control("latency_ms", "wait to open a file", (0, 0.1, 1, 5, 10, 30, 60, 100), 30, "ms"),
-        Control("bandwidth_mb_s", "storage bandwidth", _MB_S, 85, "MB/s"),
+        _BANDWIDTH,
         Control("threads", "map threads", _POWERS, 2, "threads"),
         Control("straggler", "1 file in 16 is slower", (1, 2, 5, 10), 1, "times"),
         Control("order", "order of images", ("in order", "any order"), "in order"),
-        Control("train_ms", "train step", _TRAIN, 20, "ms"),
-        _BATCH,
+        *_job(train_ms=20, batch_size=16),
     ),
     {
         "one file at a time": {"cycle_length": 1, "latency_ms": 30, "straggler": 1, "order": "in order"},
@@ -216,9 +217,7 @@ def _interleaved(p: Position) -> tuple[Costs, Knobs, str]:
     (
         Control("calls", "map calls at once", _POWERS, 1, "calls"),
         Control("cores", "cores", (1, 2, 3, 4, 6, 8, 12, 16, 32), 2, "cores"),
-        Control("work_ms", "map work per image", _WORK.values, 4.0, "ms"),
-        Control("train_ms", "train step", _TRAIN, 40, "ms"),
-        Control("batch_size", "batch size", _BATCH.values, 32, "images"),
+        *_job(train_ms=40, batch_size=32, work_ms=4.0),
     ),
     {
         "1 call, 2 cores": {"calls": 1, "cores": 2},
@@ -253,9 +252,7 @@ _PLACES = {
         Control("place", "place of the cache", tuple(_PLACES), "none"),
         Control("hit_share", "share of hits", (0.0, 0.25, 0.35, 0.5, 0.75, 0.9, 1.0), 1.0, "%"),
         Control("fetch_ms", "fetch per image", _MS, 2, "ms"),
-        _WORK,
-        Control("train_ms", "train step", _TRAIN, 20, "ms"),
-        Control("batch_size", "batch size", _BATCH.values, 16, "images"),
+        *_job(train_ms=20, batch_size=16, work_ms=4.0),
     ),
     {
         "no cache": {"place": "none"},
@@ -321,11 +318,10 @@ def _vectorised(p: Position) -> tuple[Costs, Knobs, str]:
     "Pixels need no decoder and many more bytes. At which bandwidth do they stop being a bargain?",
     (
         Control("image_kb", "stored size of an image", (3, 10, 50, 115, 200, 300, 450, 690, 1000), 115, "kB"),
-        Control("bandwidth_mb_s", "storage bandwidth", _MB_S, 3000, "MB/s"),
+        _BANDWIDTH.at(3000),
         Control("decode_ms", "decode per image", (0, 0.5, 1, 2, 3, 4, 8), 2, "ms"),
-        Control("open_ms", "open per image", _MS, 0.1, "ms"),
-        Control("train_ms", "train step", _TRAIN, 10, "ms"),
-        Control("batch_size", "batch size", _BATCH.values, 32, "images"),
+        _OPEN,
+        *_job(train_ms=10, batch_size=32),
     ),
     {
         "JPEG files": {"image_kb": 115, "decode_ms": 2, "open_ms": 0.1, "bandwidth_mb_s": 3000},
