@@ -91,7 +91,7 @@ def two_epochs(numbers, seed=0):
     labels = numpy.concatenate([rng.permutation(case.size) for _ in range(3)])[:80]
     added = numpy.resize(numpy.repeat(numbers, -(-80 // len(numbers))), 80).astype(numpy.float32)
     images = numpy.clip(base[labels] + added[:, None, None, None], 0, 1)
-    return data.Facts(images, labels, (8,) * 10, base, "random", case.size, case.size)
+    return data.Delivery(images, labels, (8,) * 10, base, "random", case.size, case.size)
 
 
 @given(number=st.floats(1e-5, 0.2), sign=st.sampled_from([-1, 1]))

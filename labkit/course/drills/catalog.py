@@ -5,7 +5,9 @@ Students see the broken pipeline as it stands, so no pipeline has a comment or a
 
 from __future__ import annotations
 
-from labkit.course.drills.faults import Fault, edited
+import textwrap
+
+from labkit.course.drills.faults import Fault
 
 #: What the pipeline should deliver, by kind of task.
 TASKS = {
@@ -19,120 +21,104 @@ TASKS = {
 
 # -- healthy pipelines -----------------------------------------------------------------------
 
-_PHOTOS = """\
-def pipeline(case):
-    def load(path, label):
-        image = tf.io.decode_jpeg(case.read(path), channels=3)
-        return tf.image.convert_image_dtype(image, tf.float32), label
 
-    photos = case.photos.shuffle(case.size, seed=1).repeat()
-    photos = photos.map(load, num_parallel_calls=8)
-    batches = photos.batch(case.batch, drop_remainder=True).prefetch(2)
-    return batches.with_options(case.options(threads=16))
-"""
-_SHUFFLED = "photos.shuffle(case.size, seed=1).repeat()"
-_SHUFFLE = f"    photos = case.{_SHUFFLED}\n"
-_MAP = "    photos = photos.map(load, num_parallel_calls=8)\n"
-_BATCH = "    batches = photos.batch(case.batch, drop_remainder=True).prefetch(2)\n"
-_RETURN = "        return tf.image.convert_image_dtype(image, tf.float32), label\n"
+def _pipeline(functions: str, *lines: str) -> str:
+    """Return the source of a pipeline: the functions of its maps, and the lines that make its batches.
+
+    Without lines, it shuffles the names of the photos, loads eight at a time and prefetches two batches.
+    """
+    lines = lines or (_NAMES, _MAP, _READY)
+    body = "\n".join([functions.strip(), "", *lines, "return batches.with_options(case.options(threads=16))"])
+    return f"def pipeline(case):\n{textwrap.indent(body, '    ', str.strip)}\n"
+
+
+def _load(*lines: str) -> str:
+    """Return the source of a function that reads and decodes a photo, and then does what the lines say."""
+    return "\n    ".join(["def load(path, label):", "image = tf.io.decode_jpeg(case.read(path), channels=3)", *lines])
+
+
+_FLOATS = "image = tf.image.convert_image_dtype(image, tf.float32)"
+_RETURN = "return tf.image.convert_image_dtype(image, tf.float32), label"
+_LOAD = _load(_RETURN)
+_CALLS = ".map(load, num_parallel_calls=8)"
+_SHUFFLED = "photos.shuffle(case.size, seed=1)"
+_NAMES = f"photos = case.{_SHUFFLED}.repeat()"
+_MAP = f"photos = photos{_CALLS}"
+_BATCH = "batches = photos.batch(case.batch, drop_remainder=True)"
+_READY = f"{_BATCH}.prefetch(2)"
+_CACHED = (f"photos = case.photos{_CALLS}.cache()", _READY.replace("photos.", "photos.repeat()."))
+_INTERLEAVED = ".interleave(case.records, cycle_length=8, num_parallel_calls=8).repeat()"
+
+_PHOTOS = _pipeline(_LOAD)
 
 # A train step hides two calls of the map, so that the gap that no prefetch closes is seen.
-_TWO_CALLS = edited(_PHOTOS, ("num_parallel_calls=8", "num_parallel_calls=2"))
+_TWO_CALLS = _pipeline(_LOAD, _NAMES, _MAP.replace("8", "2"), _READY)
 
-_FLOATS = "        image = tf.image.convert_image_dtype(image, tf.float32)\n"
-
-_CALLS = ".map(load, num_parallel_calls=8)"
-
-_ONE_LINE = edited(_PHOTOS, (_SHUFFLE + _MAP, f"{_SHUFFLE.rstrip()}{_CALLS}\n"))
-
-_CACHED = edited(
-    _PHOTOS,
-    (_SHUFFLE + _MAP, "    photos = case.photos.map(load, num_parallel_calls=8).cache()\n"),
-    (_BATCH, "    batches = photos.repeat().batch(case.batch, drop_remainder=True).prefetch(2)\n"),
+_RECORDS = _pipeline(
+    """
+def load(record):
+    data, label = case.parse(record)
+    image = tf.io.decode_jpeg(data, channels=3)
+    return tf.image.convert_image_dtype(image, tf.float32), label
+""",
+    f"records = case.shards{_INTERLEAVED}",
+    f"photos = records{_CALLS}",
+    _READY,
 )
 
-_RECORDS = edited(
-    _PHOTOS,
-    ("load(path, label)", "load(record)"),
-    ("        image = tf.io.decode_jpeg(case.read(path), channels=3)\n",
-     "        data, label = case.parse(record)\n        image = tf.io.decode_jpeg(data, channels=3)\n"),
-    (_SHUFFLE,
-     "    records = case.shards.interleave(case.records, cycle_length=8, num_parallel_calls=8).repeat()\n"),
-    ("photos.map(", "records.map("),
-)  # fmt: skip
+_FLAT_PIXELS = _pipeline(
+    """
+def load(record):
+    data, label = case.parse(record)
+    image = tf.io.decode_raw(data, tf.float32)
+    return tf.reshape(image, [case.height, case.width, 3]), label
 
-_FLAT_PIXELS = edited(
-    _RECORDS,
-    ("decode_jpeg(data, channels=3)", "decode_raw(data, tf.float32)"),
-    (_RETURN,
-     "        return tf.reshape(image, [case.height, case.width, 3]), label\n\n"
-     "    def unpack(path):\n        return case.records(path)\n"),
-    ("case.shards.interleave(case.records,", "case.flat.interleave(unpack,"),
-)  # fmt: skip
+def unpack(path):
+    return case.records(path)
+""",
+    f"records = case.flat{_INTERLEAVED.replace('case.records', 'unpack')}",
+    f"photos = records{_CALLS}",
+    _READY,
+)
 
-_IN_BATCHES = edited(
-    _PHOTOS,
-    ("        image = tf.io.decode_jpeg(case.read(path), channels=3)\n" + _RETURN,
-     "        return tf.io.decode_jpeg(case.read(path), channels=3), label\n\n"
-     "    def shade(image):\n        return tf.image.convert_image_dtype(image, tf.float32)\n\n"
-     "    def shade_all(images, labels):\n        return shade(images), labels\n"),
-    ("True).prefetch(2)\n", "True)\n    batches = batches.map(shade_all, num_parallel_calls=2).prefetch(2)\n"),
-)  # fmt: skip
+_IN_BATCHES = _pipeline(
+    """
+def load(path, label):
+    return tf.io.decode_jpeg(case.read(path), channels=3), label
 
-_IN_PYTHON = edited(
-    _PHOTOS,
-    ("    def load",
-     "    def scale(image):\n        rows = image.numpy().tolist()\n"
-     "        return tf.constant([[[value / 255 for value in pixel] for pixel in row] for row in rows])\n\n"
-     "    def load"),
-    (_RETURN, _FLOATS + "        return tf.ensure_shape(image, [case.height, case.width, 3]), label\n"),
-)  # fmt: skip
+def shade(image):
+    return tf.image.convert_image_dtype(image, tf.float32)
 
-_APART = edited(
-    _PHOTOS,
-    (_RETURN,
-     _RETURN + "\n    def first(path, label):\n        return path\n\n"
-     "    def second(path, label):\n        return label\n"),
-    (_SHUFFLE,
-     "    paths = case.photos.map(first)\n    labels = case.photos.map(second)\n"
-     "    photos = tf.data.Dataset.zip((paths, labels)).shuffle(case.size, seed=1).repeat()\n"),
-)  # fmt: skip
+def shade_all(images, labels):
+    return shade(images), labels
+""",
+    _NAMES,
+    _MAP,
+    _BATCH,
+    "batches = batches.map(shade_all, num_parallel_calls=2).prefetch(2)",
+)
 
-# -- tasks that change the brightness or a part of each photo --------------------------------
+_SCALE = """
+def scale(image):
+    rows = image.numpy().tolist()
+    return tf.constant([[[value / 255 for value in pixel] for pixel in row] for row in rows])
 
-_FROZEN = edited(
-    _PHOTOS,
-    (_RETURN,
-     _FLOATS + "        return tf.clip_by_value(image + tf.random.uniform([], -0.2, 0.2), 0, 1), label\n"),
-)  # fmt: skip
+"""
 
-_SHIFTED = edited(
-    _PHOTOS,
-    (_RETURN,
-     _FLOATS + "        shift = tf.random.uniform([], -0.2, 0.2)\n"
-     "        return tf.clip_by_value(image + shift, 0, 1), label\n"),
-)  # fmt: skip
+_PARTS = """
 
-_SHADED = edited(
-    _CACHED,
-    (_RETURN,
-     _RETURN + "\n    def shade(image, label):\n"
-     "        return tf.clip_by_value(image + tf.random.uniform([], -0.2, 0.2), 0, 1), label\n"),
-    (".cache()", ".cache().map(shade, num_parallel_calls=8)"),
-)  # fmt: skip
+def first(path, label):
+    return path
 
-_ERASED = edited(
-    _PHOTOS,
-    (_RETURN,
-     _FLOATS + "        rows, black = [[row] for row in range(8)], tf.zeros([8, case.width, 3])\n"
-     "        image = tf.tensor_scatter_nd_update(image, rows, black)\n        return image, label\n"),
-)  # fmt: skip
+def second(path, label):
+    return label
+"""
 
-_BRIGHTER = edited(
-    _PHOTOS,
-    (_RETURN,
-     "        image = tf.cast(tf.minimum(tf.cast(image, tf.int32) + 60, 255), tf.uint8)\n" + _RETURN),
-)  # fmt: skip
+_SHADE = """
+
+def shade(image, label):
+    return tf.clip_by_value(image + tf.random.uniform([], -0.2, 0.2), 0, 1), label
+"""
 
 # -- faults ----------------------------------------------------------------------------------
 
@@ -172,7 +158,7 @@ _ALL = (
         "gil",
         "Python code in the map: its interpreter lets only one thread run at a time",
         "spans of a Python function (PyFunc) in many lanes, of which only one advances at any time",
-        _IN_PYTHON,
+        _pipeline(_SCALE + _load(_FLOATS, "return tf.ensure_shape(image, [case.height, case.width, 3]), label")),
         [("tf.image.convert_image_dtype(image, tf.float32)", "tf.py_function(scale, [image], tf.float32)")],
         step_ms=3,
     ),
@@ -188,8 +174,8 @@ _ALL = (
         "shuffled_images",
         "the shuffle buffer is filled with decoded images instead of file names",
         "each epoch begins with a long wait in which a whole buffer of images is read, and memory holds them all",
-        _ONE_LINE,
-        [(_SHUFFLE.rstrip() + _CALLS, f"    photos = case.photos{_CALLS}\n    photos = {_SHUFFLED}")],
+        _pipeline(_LOAD, f"{_NAMES}{_CALLS}", _READY),
+        [(f"case.{_SHUFFLED}.repeat(){_CALLS}", f"case.photos{_CALLS}\n    photos = {_SHUFFLED}.repeat()")],
     ),
     Fault(
         "huge_buffer",
@@ -203,7 +189,7 @@ _ALL = (
         "cached_names",
         "the cache stands before the expensive part: it keeps file names, and every epoch reads and decodes anew",
         "there is a cache, and yet all reads and decodes of the first epoch come again in the second",
-        _CACHED,
+        _pipeline(_LOAD, *_CACHED),
         [
             (
                 "case.photos.map(load, num_parallel_calls=8).cache()",
@@ -217,10 +203,11 @@ _ALL = (
         "unfinished_cache",
         "the cache is never read to its end, because take comes after it: it is thrown away each time",
         "there is a cache after the expensive part, and yet the work of the first epoch comes again in the second",
-        edited(
-            _CACHED,
-            (".cache()\n", "\n    half = photos.take(case.size // 2).cache().repeat()\n"),
-            ("photos.repeat().batch", "half.batch"),
+        _pipeline(
+            _LOAD,
+            f"photos = case.photos{_CALLS}",
+            "half = photos.take(case.size // 2).cache().repeat()",
+            "batches = half.batch(case.batch, drop_remainder=True).prefetch(2)",
         ),
         [(".take(case.size // 2).cache()", ".cache().take(case.size // 2)")],
         once=True,
@@ -232,7 +219,7 @@ _ALL = (
         "straggler",
         "one file answers late, and all others wait for it because the order is kept",
         "one read many times as long as the others, and a gap behind it although other reads are done",
-        edited(_PHOTOS, ("load, num_parallel_calls=8)", "load, num_parallel_calls=8, deterministic=False)")),
+        _pipeline(_LOAD, _NAMES, "photos = photos.map(load, num_parallel_calls=8, deterministic=False)", _READY),
         [("photos.map(load, num_parallel_calls=8, deterministic=False)", "photos.map(load, num_parallel_calls=8)")],
         case={"far": True},
         step_ms=3,
@@ -274,11 +261,7 @@ _ALL = (
         "shuffled_batches",
         "shuffle comes after batch: the same photos share a batch in every epoch",
         "batches come in another order, and in each of them are the same labels as always",
-        edited(
-            _ONE_LINE,
-            (".repeat().map", ".map"),
-            ("True).prefetch(2)", "True).repeat().prefetch(2)"),
-        ),
+        _pipeline(_LOAD, f"photos = case.{_SHUFFLED}{_CALLS}", f"{_BATCH}.repeat().prefetch(2)"),
         [
             ("case.photos.shuffle(case.size, seed=1).map", "case.photos.map"),
             ("True).repeat()", "True).shuffle(4, seed=1).repeat()"),
@@ -297,7 +280,7 @@ _ALL = (
         "remainder",
         "the last batch of an epoch is smaller: a compiled model is compiled again for it",
         "not all batches have the same number of photos",
-        edited(_PHOTOS, ("seed=1).repeat()", "seed=1)"), ("True).prefetch(2)", "True).repeat().prefetch(2)")),
+        _pipeline(_LOAD, f"photos = case.{_SHUFFLED}", _MAP, f"{_BATCH}.repeat().prefetch(2)"),
         [("photos.batch(case.batch, drop_remainder=True)", "photos.batch(case.batch)")],
         shows_in="data",
         case={"size": 36},
@@ -307,7 +290,7 @@ _ALL = (
         "cached_augment",
         "the cache stands after the random augmentation: every epoch sees the same random numbers",
         "every photo is as bright in the second epoch as it was in the first",
-        _SHADED,
+        _pipeline(_LOAD + _SHADE, _CACHED[0] + ".map(shade, num_parallel_calls=8)", _CACHED[1]),
         [(".cache().map(shade, num_parallel_calls=8)", ".map(shade, num_parallel_calls=8).cache()")],
         shows_in="data",
         task="random",
@@ -316,7 +299,7 @@ _ALL = (
         "frozen_numpy",
         "NumPy's random number is drawn once, when the map is traced: all photos get the same",
         "all photos of all epochs are made brighter or darker by one and the same number",
-        _FROZEN,
+        _pipeline(_load(_FLOATS, "return tf.clip_by_value(image + tf.random.uniform([], -0.2, 0.2), 0, 1), label")),
         [("tf.random.uniform([], -0.2, 0.2)", "np.random.uniform(-0.2, 0.2)")],
         shows_in="data",
         task="random",
@@ -325,7 +308,13 @@ _ALL = (
         "noise",
         "the random number is drawn for every pixel instead of for the photo: that is noise, not brightness",
         "the difference between a photo and its original is not the same in all its pixels",
-        _SHIFTED,
+        _pipeline(
+            _load(
+                _FLOATS,
+                "shift = tf.random.uniform([], -0.2, 0.2)",
+                "return tf.clip_by_value(image + shift, 0, 1), label",
+            ),
+        ),
         [("tf.random.uniform([], -0.2, 0.2)", "tf.random.uniform(tf.shape(image), -0.2, 0.2)")],
         shows_in="data",
         task="random",
@@ -334,7 +323,14 @@ _ALL = (
         "discarded",
         "the result of an op is thrown away: tensors are not changed in place",
         "photos come out as if a line of the code did not exist",
-        _ERASED,
+        _pipeline(
+            _load(
+                _FLOATS,
+                "rows, black = [[row] for row in range(8)], tf.zeros([8, case.width, 3])",
+                "image = tf.tensor_scatter_nd_update(image, rows, black)",
+                "return image, label",
+            ),
+        ),
         [("        image = tf.tensor_scatter", "        tf.tensor_scatter")],
         shows_in="data",
         task="erased",
@@ -343,7 +339,7 @@ _ALL = (
         "overflow",
         "bytes wrap around: 60 is added to uint8 before it is clipped, and what is too bright turns dark",
         "the brightest places of the original are among the darkest that come",
-        _BRIGHTER,
+        _pipeline(_load("image = tf.cast(tf.minimum(tf.cast(image, tf.int32) + 60, 255), tf.uint8)", _RETURN)),
         [("tf.cast(tf.minimum(tf.cast(image, tf.int32) + 60, 255), tf.uint8)", "tf.clip_by_value(image + 60, 0, 255)")],
         shows_in="data",
         task="brighter",
@@ -368,7 +364,14 @@ _ALL = (
         "strange_labels",
         "images and labels are shuffled apart from each other: a photo comes with the label of another",
         "photos and labels are all there, and do not belong together",
-        _APART,
+        _pipeline(
+            _LOAD + _PARTS,
+            "paths = case.photos.map(first)",
+            "labels = case.photos.map(second)",
+            "photos = tf.data.Dataset.zip((paths, labels)).shuffle(case.size, seed=1).repeat()",
+            _MAP,
+            _READY,
+        ),
         [
             ("map(first)", "map(first).shuffle(case.size, seed=1)"),
             ("map(second)", "map(second).shuffle(case.size, seed=2)"),
