@@ -20,7 +20,7 @@ LEFT_OUT := build/left-out.txt
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-colab test-solved test-kernels-oclgrind soak lab release grade data doctor notebooks lint fix bench constraints chromium oclgrind clean
+.PHONY: help tour test test-colab test-solved test-kernels-oclgrind soak lab release grade data doctor notebooks lint fix bench constraints chromium bubblewrap oclgrind clean
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, 
 	@$(BIN)/labkit tour
 
 # Keras is imported with TensorFlow, which takes a second of every process; packages that need it ask for it, notebooks get it.
-test: $(READY) chromium ## run the tests: all packages, the browser, every notebook under nbval
+test: $(READY) chromium bubblewrap ## run the tests: all packages, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules labkit tests data -m "not colab and not alone and not solved"
@@ -113,6 +113,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt hatchling editables setuptools
 	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
+	@$(BIN)/labkit doctor opencl | grep -q '^ok' || { \
+	  echo "No OpenCL device that compiles for this processor: installing Intel's runtime (270 MB, a licence of its own)"; \
+	  $(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[$(EXTRAS),opencl-intel]'; }
 	@touch $@
 
 # Debian's Chromium is the one thing from outside Python; the browser test says how it fared.
@@ -124,6 +127,17 @@ chromium:
 	  echo "WARNING: chromium could not be installed" >&2; \
 	else \
 	  echo "WARNING: no Chromium here and no right to install it: THE BROWSER TEST WILL BE SKIPPED (apt install chromium)" >&2; \
+	fi
+
+# Bubblewrap is Debian's, too; the grader runs students' code in it where it is at hand, and its tests say where it is not.
+bubblewrap:
+	@command -v bwrap >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing bubblewrap for the tests of the grader"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends bubblewrap >/dev/null || \
+	  echo "WARNING: bubblewrap could not be installed" >&2; \
+	else \
+	  echo "WARNING: no bubblewrap here and no right to install it: HALF OF THE GRADER'S TESTS WILL BE SKIPPED (apt install bubblewrap)" >&2; \
 	fi
 
 # Oclgrind is Debian's, too.

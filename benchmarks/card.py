@@ -12,9 +12,8 @@ fills batches for the device. On this machine PoCL's device is the same processo
 with a processor of its own would free is the CPU time of this process, `own_cpu_share`.
 
 The last line is one JSON object. Ratios are medians over the rounds of ratios within a round: ``card_over_in_process``
-(images/s, exact pixels), ``planes_over_in_process`` (the quicker way, see `labkit.offload.preprocess`),
-``records_over_in_process`` (TFRecords through the card over TFRecords decoded in process), and each with ``_per_cpu``
-(images per CPU-second). ``reads_per_s`` is that of "bytes".
+(images/s), ``records_over_in_process`` (TFRecords through the card over TFRecords decoded in process), and each with
+``_per_cpu`` (images per CPU-second). ``reads_per_s`` is that of "bytes".
 """
 
 from __future__ import annotations
@@ -83,8 +82,7 @@ def variants(folder: Path, shards: records.Shards, running: card.Card, album: ph
         "in process": tensors(list(album.paths)).map(
             lambda path: decode(tf.io.read_file(path)), num_parallel_calls=cores
         ).prefetch(8),
-        "card, exact": through([running.uri(name, size=SIZE) for name in inside]),
-        "card, planes": through([running.uri(name, size=SIZE, path="planes") for name in inside]),
+        "card": through([running.uri(name, size=SIZE) for name in inside]),
         "records, in process": parsed.map(decode, num_parallel_calls=cores).prefetch(8),
         "records, card": wide(
             tf.data.TFRecordDataset(offloaded, num_parallel_reads=4).map(
@@ -161,14 +159,13 @@ def report(outcomes: dict[str, list[Outcome]], load: list[float], told: card.Run
         print(f"{name:22}{middle:10,.0f}{min(rates):8,.0f}{max(rates):8,.0f}{per_cpu:11,.0f}{own:10.0%}")
     figures = {}
     for key, name, base in (
-        ("card", "card, exact", "in process"),
-        ("planes", "card, planes", "in process"),
+        ("card", "card", "in process"),
         ("records", "records, card", "records, in process"),
     ):
         pairs = list(zip(outcomes[name], outcomes[base], strict=True))
         figures[f"{key}_over_in_process"] = statistics.median(a.rate / b.rate for a, b in pairs)
         figures[f"{key}_over_in_process_per_cpu"] = statistics.median(a.per_cpu / b.per_cpu for a, b in pairs)
-    figures["own_cpu_share"] = statistics.median(row.own for row in outcomes["card, exact"])
+    figures["own_cpu_share"] = statistics.median(row.own for row in outcomes["card"])
     figures["reads_per_s"] = statistics.median(row.rate for row in outcomes["bytes"])
     figures["load"] = statistics.median(load)
     print(json.dumps({key: round(value, 3) for key, value in figures.items()}))

@@ -22,11 +22,11 @@ from pathlib import Path
 import nbformat
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "support"))
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "notebooks")]
 
 from colab_stand_in.runtime import Runtime, at_github  # noqa: E402
 
-from labkit.colab import bootstrap, settings  # noqa: E402
+from badges import bootstrap, settings  # noqa: E402
 
 TARGET_S = 30
 

@@ -5,7 +5,7 @@
 Photos of the lab, from memory, batches of 32, every contestant on all cores. Decode: `labkit.offload.Decoder` against
 libjpeg-turbo (``simplejpeg``). Preprocess: decoded uint8 of the photos' sizes to augmented float32 224×224, copies to
 and from the device included, against the same operations of ``tf.image`` and of OpenCV, image by image. Work item: JPEG
-bytes to augmented float32 224×224, through planes, copies included, against libjpeg-turbo decoding and doing nothing
+bytes to augmented float32 224×224, copies included, against libjpeg-turbo decoding and doing nothing
 else. Pipeline: a dataset that reads files and offloads batches against the best rung of `labkit.ladder`.
 
 Two engines take turns, so that one batch's headers are read while the kernels work on another; the kernels share one
@@ -37,8 +37,8 @@ import labkit
 from labkit.common import environment
 from labkit.course import ladder
 from labkit.offload import Decoder, Engine, Preprocessor
+from labkit.offload.twins import random_numbers
 from labkit.pipelines import augment, memory
-from labkit.reference import random
 from labkit.sources import photos, records
 
 SIDE = ladder.SIDE
@@ -218,19 +218,18 @@ def main() -> None:
     engine = Engine()
     decoder, fused = Decoder(engine), Preprocessor(engine, augment=True)
     decode = Lanes(lambda engine: Decoder(engine).decode)
-    exact = Lanes(lambda engine: Preprocessor(engine, augment=True))
-    item = Lanes(lambda engine: Preprocessor(engine, path="planes", augment=True))
+    item = Lanes(lambda engine: Preprocessor(engine, augment=True))
     augmented = Lanes(lambda engine: Preprocessor(engine, augment=True).pixels)
     found, left_out = [], 0
     for path in album.paths:
         data = Path(path).read_bytes()
-        where = decoder.planes([data]).status[0].where
+        where = decoder.rgb([data]).status[0].where
         left_out += where != "device"
         found += [data] if where == "device" else []
         if len(found) == arguments.images:
             break
     images = [simplejpeg.decode_jpeg(data, "RGB") for data in found]
-    drawn = random.draws(len(images), 1, 2, augment.BRIGHTNESS, augment.SATURATION)
+    drawn = random_numbers.draws(len(images), 1, 2, augment.BRIGHTNESS, augment.SATURATION)
     draws = [(bool(f), float(d), float(s)) for f, d, s in zip(*drawn, strict=True)]
     print(f"{len(found)} photos, {np.mean([len(x) for x in found]) / 1e3:.0f} kB each; {left_out} others left out")
     print(f"{engine}, {cores} cores")
@@ -251,8 +250,7 @@ def main() -> None:
     contestants: dict[str, tuple[int, Callable[[], Any]]] = {
         "decode: libjpeg-turbo": (len(found), turbo),
         "decode: kernels": (len(found), in_lanes(decode, found)),
-        "work item: kernels, planes": (len(found), in_lanes(item, found)),
-        "work item: kernels, exact": (len(found), in_lanes(exact, found)),
+        "work item: kernels": (len(found), in_lanes(item, found)),
         "fused: kernel, copies included": (len(images), in_lanes(augmented, images)),
     }
     graph = with_tensorflow()
@@ -308,8 +306,7 @@ def main() -> None:
 
     pairs = {
         "decode_over_turbojpeg": ("decode: kernels", "decode: libjpeg-turbo"),
-        "item_over_decode_limit": ("work item: kernels, planes", "decode: libjpeg-turbo"),
-        "item_exact_over_decode_limit": ("work item: kernels, exact", "decode: libjpeg-turbo"),
+        "item_over_decode_limit": ("work item: kernels", "decode: libjpeg-turbo"),
         "fused_over_tf": ("fused: kernel, copies included", "fused: tf.image"),
         "fused_over_opencv": ("fused: kernel, copies included", "fused: OpenCV"),
         "fused_over_opencv_hsv": ("fused: kernel, copies included", "fused: OpenCV, HSV"),

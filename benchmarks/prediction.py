@@ -142,9 +142,9 @@ def machine(cores: int, folder: Path, seconds: float) -> None:
         longest = max(longest, time.monotonic() - begin)
     own, every = (now - then for now, then in zip(_processor_seconds(), before, strict=True))
     for number, trace in enumerate(best.values()):
-        trace.meta["others"] = max(0.0, every - own) / max(every, 1e-9)
-        trace.meta["rounds"] = rounds
         trace.save(folder / f"{cores}-{number}.json")
+    about = {"rounds": rounds, "others": max(0.0, every - own) / max(every, 1e-9)}
+    (folder / f"about-{cores}.json").write_text(json.dumps(about))
 
 
 def _processor_seconds() -> tuple[float, float]:
@@ -156,8 +156,8 @@ def _processor_seconds() -> tuple[float, float]:
 
 
 def _step_ms(trace: Any) -> float:
-    start, end = trace.meta["window_ns"]
-    return (end - start) / 1e6 / trace.meta["steps"]
+    start, end = trace.run.window_ns
+    return (end - start) / 1e6 / trace.run.steps
 
 
 def main() -> None:
@@ -188,10 +188,11 @@ def report(folder: Path, settings: list[int]) -> None:
     errors = []
     for cores in settings:
         found = [Trace.load(path) for path in folder.glob(f"{cores}-*.json")]
-        traces = {t.meta["name"]: t for t in found}
+        traces = {t.run.name: t for t in found}
+        about = json.loads((folder / f"about-{cores}.json").read_text())
         print(
-            f"{cores} {'core' if cores == 1 else 'cores'}; the fastest of {found[0].meta['rounds']} rounds; "
-            f"other programs took {found[0].meta.get('others', 0.0):.0%} of the processor time"
+            f"{cores} {'core' if cores == 1 else 'cores'}; the fastest of {about['rounds']} rounds; "
+            f"other programs took {about['others']:.0%} of the processor time"
         )
         print(f"  {'pipeline':46s}{'fitted on':24s}{'measured':>10s}{'predicted':>11s}{'error':>9s}")
         for case in CASES:

@@ -41,7 +41,7 @@ def record(folder: str, least: int) -> Path:
                 next(batches)
         tf.profiler.experimental.stop()
         (file,) = Path(place).rglob("*.xplane.pb")
-        if xplane.read(file).meta["profiler"]["events"] >= least:
+        if xplane.read(file).run.profiler.events >= least:
             return file
         steps = steps * 5 // 4
 
@@ -80,7 +80,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = record(folder, given.events)
         trace = xplane.read(file)
-        events, size_mb = trace.meta["profiler"]["events"], file.stat().st_size / 1e6
+        events, size_mb = trace.run.profiler.events, file.stat().st_size / 1e6
         print(f"{events:,} events in {size_mb:.1f} MB become {len(trace):,} spans on {len(trace.threads)} threads")
         readers: list[Callable[[Path], Any]] = [protobuf, labkit]
         rounds = []

@@ -30,6 +30,7 @@ THREADS, IMAGES = 8, 32
 
 def spans(count: int, seed: int = 0) -> Any:
     """Return a trace of about `count` spans: eight workers at photos, and a consumer that waits and trains."""
+    from labkit.timeline.run import Run
     from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
     rng = np.random.default_rng(seed)
@@ -67,7 +68,7 @@ def spans(count: int, seed: int = 0) -> Any:
         step=column(5, np.int32),
         names=(*(name for name, _, _ in OPS), "Iterator::Root::ParallelMapV2", "wait for batch", "train step"),
         threads=(Thread("consumer", "consumer"), *(Thread(f"tf.data worker {k + 1}", "pipeline") for k in range(8))),
-        meta={"origin": "modelled", "name": f"{count:,} spans", "batch_size": IMAGES},
+        run=Run("modelled", f"{count:,} spans", batch_size=IMAGES),
     )
 
 

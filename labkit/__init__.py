@@ -43,7 +43,7 @@ _NAMES = {
 }
 _PLACES = {
     name: package if package == name else f"{package}.{name}" for package, names in _MODULES.items() for name in names
-}
+} | {"reference": "offload.twins"}
 __all__ = sorted([*_PLACES, *_NAMES, "measure", "record"])
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import typer
 
+from labkit.common import shipped
 from labkit.common.environment import prepare
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -23,18 +27,41 @@ def _fail(error: Exception) -> typer.Exit:
     return typer.Exit(1)
 
 
+def _tool(name: str) -> ModuleType:
+    """Import a module of the folder ``notebooks`` of a checkout: the installed package does not carry these tools.
+
+    Raises
+    ------
+    ValueError
+        If labkit does not run from a checkout.
+    """
+    root = shipped.checkout()
+    if root is None:
+        file = f"notebooks/{name.replace('.', '/')}.py"
+        raise ValueError(f"this verb needs a checkout of the lab: {file} is no part of the installed package")
+    if str(root / "notebooks") not in sys.path:
+        sys.path.append(str(root / "notebooks"))
+    return importlib.import_module(name)
+
+
 @app.command()
 def doctor(
     topics: Annotated[
         list[str] | None, typer.Argument(help="what to look at, as in: tensorflow opencl; all by default")
     ] = None,
+    empty_kernel_cache: Annotated[
+        bool, typer.Option("--empty-kernel-cache", help="only delete the OpenCL kernels that were compiled before")
+    ] = False,
 ) -> None:
     """Say what this machine offers the lab: each line is ok, or what to do."""
-    from labkit.doctor import examine
+    from labkit import doctor
 
+    if empty_kernel_cache:
+        typer.echo(doctor.empty_kernel_cache())
+        raise typer.Exit()
     broken = False
     try:
-        for finding in examine(topics or ()):
+        for finding in doctor.examine(topics or ()):
             typer.echo(finding)
             broken |= finding.required and not finding.ok
     except ValueError as error:
@@ -62,10 +89,8 @@ def tour(
     rounds: Annotated[int, typer.Option(help="rounds of the scoreboard")] = 5,
 ) -> None:
     """Run every notebook, print the scoreboard, write a page with every timeline."""
-    from labkit.tour import walk
-
     try:
-        walk(out, rounds=rounds)
+        _tool("tour").walk(out, rounds=rounds)
     except (ValueError, OSError, RuntimeError) as error:
         raise _fail(error) from None
     except KeyboardInterrupt:
@@ -80,11 +105,10 @@ def colab(
     root: Annotated[Path, typer.Option(help="the checkout to change")] = Path(),
 ) -> None:
     """Point every badge and bootstrap cell at a repository and tag; without options, say where they point."""
-    from labkit.colab import rewrite, settings
-
     try:
-        changed = rewrite(root, repo, tag)
-        typer.echo("notebooks point at {} {}".format(*settings(root)))
+        badges = _tool("badges")
+        changed = badges.rewrite(root, repo, tag)
+        typer.echo("notebooks point at {} {}".format(*badges.settings(root)))
     except (ValueError, OSError) as error:
         raise _fail(error) from None
     for path in changed:
@@ -167,10 +191,8 @@ app.add_typer(assignments, name="assignments")
 @assignments.command("release")
 def assignments_release() -> None:
     """Make the student versions of all problem sets, through nbgrader."""
-    from labkit.assignments.course import Course
-
     try:
-        for path in Course().release():
+        for path in _tool("assignments.grader.course").Course().release():
             typer.echo(path)
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         raise _fail(error) from None
@@ -182,12 +204,10 @@ def assignments_grade(
     out: Annotated[Path | None, typer.Option(help="the table; grades.csv in build/assignments by default")] = None,
     workers: Annotated[int, typer.Option(help="submissions that run at the same time")] = 2,
 ) -> None:
-    """Check, run and grade every submission, each in a sandbox of its own, into one CSV."""
-    from labkit.assignments import batch
-    from labkit.assignments.course import Course
-
+    """Check, run and grade every submission, each in an isolated process of its own, into one CSV."""
     try:
-        course = Course()
+        batch = _tool("assignments.grader.batch")
+        course = _tool("assignments.grader.course").Course()
         course.release()
         rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
         written = batch.write(rows, out or course.root / "grades.csv")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.common.environment import ENVIRONMENT, cores
-from labkit.offload import drivers
+from labkit.offload.opencl import drivers
 
 #: What the default photos and a recording need, in bytes; below it a reader is warned first.
 DISK_BYTES = 2 * 10**9
@@ -29,7 +29,8 @@ print(json.dumps({"version": tf.__version__, "devices": devices}))
 #: A child lists the devices that its process may use, and proves each, or the one that is named, by a kernel.
 _OPENCL = """
 import json, sys
-from labkit.offload import Engine, devices, drivers
+from labkit.offload import Engine, devices
+from labkit.offload.opencl import drivers
 mode, wanted = sys.argv[1], json.loads(sys.argv[2])
 drivers.prepare(alone=mode == "alone")
 import numpy as np
@@ -132,12 +133,19 @@ def _opencl() -> Iterator[Finding]:
             text += ": for the card only, its driver clashes with the LLVM inside TensorFlow"
         if isinstance(proved, str):
             text += f": a kernel there failed: {proved}"
+            text += "; if it worked before: labkit doctor --empty-kernel-cache" * ("crashed" in proved)
         elif not proved:
             text += ": it computes a wrong result, choose another"
         yield Finding("OpenCL", proved is True, text, required=False)
     if not rows:
         reason = beside if isinstance(beside, str) else "no device that can be used beside TensorFlow"
         yield Finding("OpenCL", False, f"{reason}; {remedy}", required=False)
+
+
+def empty_kernel_cache() -> Finding:
+    """Delete the OpenCL kernels that the lab has compiled, one of which may be damaged; return the line about it."""
+    folder, size = drivers.kernel_cache(), drivers.empty_kernel_cache()
+    return Finding("OpenCL", True, f"compiled kernels deleted, {size / 1e6:.1f} MB: {folder}", required=False)
 
 
 def _proved(mode: str) -> Any:

@@ -6,7 +6,7 @@
     python notebooks/build.py --solved DIR   write the solved notebooks to DIR, without outputs
 
 A source is ``notebooks/source/NN_verb_object.py`` in py:percent format. Two cells come from here:
-the *Open in Colab* badge and the bootstrap cell (see `labkit.colab`). A cell tagged ``solution``
+the *Open in Colab* badge and the bootstrap cell (see ``badges.py``). A cell tagged ``solution``
 appears in the solved notebook only, in place of the cell tagged ``stub`` before it.
 """
 
@@ -23,9 +23,9 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from labkit.colab import badge, bootstrap, settings
+from badges import badge, bootstrap, settings
+from execution import execute
 from labkit.common.files import write_aside
-from labkit.notebook import execute
 
 HERE = Path(__file__).resolve().parent
 METADATA = {

@@ -16,6 +16,7 @@ prepare()
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), *(str(folder) for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
+sys.path.append(str(ROOT / "notebooks"))  # the tools that need a checkout: tour, badges, build and grader
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,10 +15,10 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from execution import execute
 from labkit import doctor, offload
 from labkit.cli import app
-from labkit.notebook import execute
-from labkit.offload import drivers
+from labkit.offload.opencl import drivers
 
 TOPICS = ["Python", "TensorFlow", "devices", "OpenCL", "C++", "tfds", "disk", "memory"]
 
@@ -154,16 +154,18 @@ def test_a_failing_cell_is_named(tmp_path, source, reason):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_no_kernel_outlives_an_interrupted_run(tmp_path, how):
+def test_no_kernel_outlives_an_interrupted_run(root, tmp_path, how):
     """Ctrl-C, or a kill that nobody can catch: the kernel goes, too."""
     cell = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
     code = (
-        "import nbformat, pathlib, sys; from labkit.notebook import execute;"
+        "import nbformat, pathlib, sys; sys.path.append(sys.argv[2]); from execution import execute;"
         f"cell = nbformat.v4.new_code_cell({cell!r});"
         "execute(nbformat.v4.new_notebook(cells=[cell]), 'long', pathlib.Path(sys.argv[1]))"
     )
     parent = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-c", code, str(tmp_path), str(root / "notebooks")],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     pid = tmp_path / "pid"
     wait_for(lambda: pid.exists() and pid.read_text(), "the kernel to start")

@@ -133,8 +133,25 @@ def test_the_wheel_carries_kernels_and_builder_and_nothing_generated(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "labkit/_kernels/normalize_clip.cl" in names
     assert any(n.startswith("labkit/_data/lab_photos/") and n.endswith("_dataset_builder.py") for n in names)
-    assert "labkit/static/tour.html" in names
     assert not [n for n in names if n.endswith((".pyc", ".jpg", ".ipynb"))]
+    for tool in ("tour", "badges", "execution", "supervisor", "isolation", "precheck"):
+        assert not [n for n in names if tool in n], f"{tool} needs a checkout"
+
+
+@pytest.mark.parametrize("verb", [["tour"], ["colab"], ["assignments", "release"], ["assignments", "grade", "."]])
+def test_a_verb_that_needs_a_checkout_says_so_without_one(wheel, tmp_path, verb):
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from labkit.cli import app; app()"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, str(tmp_path / "site"), *verb],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "needs a checkout of the lab" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
 def test_the_wheel_works_without_the_checkout(root, wheel, tmp_path):

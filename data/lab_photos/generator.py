@@ -15,14 +15,15 @@ What real photo sets have, and this one draws in these shares (of all photos):
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import hashlib
 import io
 import numbers
 import os
 import struct
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple, TextIO, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from PIL import Image
 
@@ -148,20 +149,20 @@ def write(folder: Path, index: int, seed: int = SEED) -> tuple[str, int, str]:
     return name, len(data), hashlib.sha256(data).hexdigest()
 
 
-def serve(folder: Path, seed: int, requests: TextIO, replies: TextIO) -> None:
-    """Make the photos whose numbers come in, one per line, until `requests` ends.
+def serve(folder: Path, seed: int, requests: Connection) -> None:
+    """Make the photos whose numbers come in, one at a time, until the other end of `requests` closes.
 
-    The reply to a number is ``path <tab> bytes <tab> sha256``, or ``! <tab> errno <tab> message``.
-    Whoever asks holds the other end of both pipes, so this process cannot outlive it by more
-    than the photo in hand.
+    The reply to a number is what `write` returns, or the `OSError` that it raises. The process at the other end may be
+    killed: then this one ends after the photo that it is making.
     """
-    for line in requests:
-        try:
-            reply = "\t".join(map(str, write(folder, int(line), seed)))
-        except OSError as error:
-            reply = f"!\t{error.errno or errno.EIO}\t{error.strerror or error}"
-        replies.write(reply + "\n")
-        replies.flush()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            index = requests.recv()
+            try:
+                reply: Any = write(folder, index, seed)
+            except OSError as error:
+                reply = error
+            requests.send(reply)
 
 
 def _pick(dice: Dice, *choices: tuple[int, T]) -> T:

@@ -10,40 +10,16 @@
 A name is ``smartssd://<card>/<path>?<parameters>``. Without parameters it stands for the bytes of the file. With
 ``size=224`` it stands for ``224·224·3`` numbers, raw: uint8, or float32 from 0 to 1 with ``dtype=float32``; what
 ``tf.io.decode_raw`` and a reshape to ``(224, 224, 3)`` take. A ``.tfrecord`` file with a size holds the same examples,
-with these pixels where the JPEG was. The other parameters: ``path`` (exact or planes, as of `labkit.offload`),
+with these pixels where the JPEG was. The other parameters:
 ``augment=1`` with a ``seed`` (the same image and seed give the same numbers: let the seed change with the epoch),
 ``feature`` (which one of a record holds the JPEG; ``image``), and ``timeout`` (seconds, all tries together).
 
 So a file whose own name ends like parameters, such as ``q?size=7.jpg``, cannot be named alone: a card does not list it,
-and `uri` refuses it. `labkit.card.files` says what else a card leaves out.
+and `uri` refuses it. `labkit.card.root` says what else a card leaves out.
 """
 
-from __future__ import annotations
+from labkit.card.filesystem import METHODS, Method, NoCompiler, register
+from labkit.card.process import Card, Running, start, status, stop
+from labkit.card.protocol import uri
 
-import importlib
-from typing import Any
-
-#: The names on offer, and the file each lives in.
-_NAMES = {
-    "Card": "process",
-    "METHODS": "methods",
-    "Method": "methods",
-    "NoCompiler": "filesystem",
-    "Running": "process",
-    "register": "filesystem",
-    "start": "process",
-    "status": "process",
-    "stop": "process",
-    "uri": "names",
-}
-__all__ = sorted(_NAMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"labkit.card.{_NAMES[name]}"), name)
-    raise AttributeError(f"labkit.card has no {name!r}; it offers: {', '.join(__all__)}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__all__ = ["METHODS", "Card", "Method", "NoCompiler", "Running", "register", "start", "status", "stop", "uri"]

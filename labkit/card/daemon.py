@@ -2,43 +2,46 @@
 
     python -m labkit.card.daemon '{"name": "card0", "root": "/photos", ...}'
 
-is what `labkit.card.process` runs. TensorFlow never comes into this process. It says one line on its standard output
-when it is ready, or why it is not, and ends by SIGTERM, or when the process that keeps it ends, however that ends.
+is what `labkit.card.process` runs. TensorFlow is never loaded in this process. If it cannot start, its last line of
+output says why. It ends by SIGTERM, or with the process that started it as its keeper, however that process ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
-import select
 import signal
 import socket
 import struct
 import sys
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from labkit.card import locks, protocol, shards
-from labkit.card.files import Root
-from labkit.card.protocol import Code, Malformed, Op, Recipe, Refused
+from labkit.card import process, protocol, shards
+from labkit.card.protocol import Code, MessageError, Op, Recipe, Refused, Request
+from labkit.card.root import Root
 from labkit.card.worker import Worker, counter
+from labkit.sources import framing
 
-#: So long may a client take over one message before it is left alone, in seconds.
-PATIENCE_S = 60
-#: Bytes that one answer may have: what is asked for beyond comes with the next question.
-ANSWER_LIMIT = 64 << 20
-#: Shards whose places are remembered.
+#: Seconds that a client may take to receive one reply; then the connection is closed.
+SEND_TIMEOUT_S = 60
+#: Bytes of a file that one reply may have: what is wanted beyond comes with the next request.
+REPLY_LIMIT = 64 << 20
+#: Bytes of records that are made at once, even if fewer are wanted: enough of them to fill a batch.
+RECORDS_AHEAD = 4 << 20
+#: Shards whose records are remembered.
 SHARDS = 256
 
 
-class Card:
+class Server:
     """What a card knows and can do, apart from sockets.
 
     Parameters
@@ -51,223 +54,215 @@ class Card:
 
     def __init__(self, root: Root, worker: Worker, facts: dict[str, Any]) -> None:
         self.root, self.worker, self.facts = root, worker, facts
-        self._served = 0
-        self._shards: OrderedDict[tuple[Any, ...], Future[shards.Index]] = OrderedDict()
+        self._requests = 0
         self._lock = threading.Lock()
+        self._index = functools.lru_cache(SHARDS)(
+            lambda path, length, feature, *_: shards.index(root, path, length, feature)
+        )
 
-    def answer(self, op: int, name: str, offset: int, count: int) -> tuple[list[bytes | memoryview], int]:
-        """Return the pieces of the payload of a reply, and its kind.
+    def answer(self, request: Request) -> list[bytes | memoryview]:
+        """Return the pieces of the payload of a reply.
 
         Raises
         ------
         Refused
             With the code and the sentence of the reply.
         """
-        self._served += 1
+        self._requests += 1
+        op, name = request.op, request.name
         if op == Op.STATUS:
-            return [json.dumps(self.status()).encode()], protocol.PLAIN
+            return [json.dumps(self.status()).encode()]
         path, query = protocol.split(name)
         recipe = protocol.recipe(query)
         if op == Op.GLOB:
             found = self.root.glob(path)
-            if query:
-                return _names([f"{name}?{query}" for name, folder in found if not folder]), protocol.PLAIN
-            return _names([name for name, _ in found]), protocol.PLAIN
+            return _names(
+                [f"{name}?{query}" for name, folder in found if not folder] if query else [n for n, _ in found]
+            )
         if op == Op.LIST:
-            if query:
-                raise Refused(Code.INVALID_ARGUMENT, _NO_FOLDER)
-            return _names(self.root.list(path)), protocol.PLAIN
+            _refuse_parameters(query)
+            return _names(self.root.list(path))
         if op == Op.STAT:
-            return [protocol.STATISTICS.pack(*self.stat(path, query, recipe))], protocol.PLAIN
+            entry = self.root.stat(path)
+            length = entry.length
+            if entry.folder:
+                _refuse_parameters(query)
+            elif recipe:
+                length = self.index(path, recipe).length if _is_shard(path) else recipe.nbytes
+            return [protocol.STATISTICS.pack(length, entry.mtime_ns, entry.folder)]
         if op == Op.READ:
-            return self.read(path, recipe, offset, count)
+            return self.read(path, recipe, request.offset, request.count)
         raise Refused(Code.INVALID_ARGUMENT, f"the operation is {op}; allowed: {', '.join(o.name for o in Op)}")
 
     def status(self) -> dict[str, Any]:
         """Return facts and counts."""
         work = self.worker
-        counts = {"requests": self._served, "images": work.images, "batches": work.batches, "largest": work.largest}
+        counts = {"requests": self._requests, "images": work.images, "batches": work.batches, "largest": work.largest}
         return {**self.facts, **counts}
 
-    def stat(self, path: str, query: str, recipe: Recipe | None) -> tuple[int, int, bool]:
-        """Return length, time of change in ns, and whether it is a folder; the length is that of what is read."""
-        entry = self.root.stat(path)
-        if entry.folder:
-            if query:
-                raise Refused(Code.INVALID_ARGUMENT, _NO_FOLDER)
-            return 0, entry.mtime_ns, True
-        if recipe is None:
-            return entry.length, entry.mtime_ns, False
-        return self.index(path, recipe).length if _is_shard(path) else recipe.nbytes, entry.mtime_ns, False
+    def read(self, path: str, recipe: Recipe | None, offset: int, count: int) -> list[bytes | memoryview]:
+        """Return the pieces of the payload of a reply to READ.
 
-    def read(self, path: str, recipe: Recipe | None, offset: int, count: int) -> tuple[list[Any], int]:
-        """Return the pieces of the reply to READ, and its kind.
-
-        A file as it is: the bytes that are asked for. An image: all its pixels. A shard: the records around these
-        bytes, each whole, and fewer of them than were asked for where one of them fails.
+        A file as it is: the bytes that are wanted. An image: all its pixels. A shard: the records around these
+        bytes, each whole, and fewer of them than were wanted where one of them fails.
         """
-        count = min(count, ANSWER_LIMIT)
         if recipe is None:
-            return [protocol.PLACE.pack(offset), self.root.read(path, offset, count)], protocol.PLAIN
+            count = min(count, REPLY_LIMIT)
+            data = self.root.read(path, offset, count)
+            end = offset + len(data) if len(data) < count else protocol.UNKNOWN
+            return [protocol.STRETCH.pack(offset, end), data]
         if not _is_shard(path):
-            image = self.root.read(path)
-            return [protocol.PLACE.pack(0), self.worker.submit(image, recipe, counter(path)).result()], protocol.PLAIN
+            pixels = self.worker.submit(self.root.read(path), recipe, counter(path)).result()
+            return [protocol.STRETCH.pack(0, recipe.nbytes), pixels]
         index = self.index(path, recipe)
-        wanted = index.covering(offset, count)
-        if not wanted:
-            if index.fault:
-                raise Refused(Code.DATA_LOSS, index.fault)
-            return [protocol.PLACE.pack(index.length)], protocol.RECORDS
-        pieces: list[Any] = [protocol.PLACE.pack(index.records[wanted[0]].place)]
+        wanted = index.covering(offset, min(max(count, RECORDS_AHEAD), REPLY_LIMIT))
+        if not wanted and index.fault:
+            raise Refused(Code.DATA_LOSS, index.fault)
+        place = index.places[wanted[0]].seen if wanted else index.length
+        pieces = [protocol.STRETCH.pack(place, protocol.UNKNOWN if index.fault else index.length)]
         try:
-            for made in self._records(path, recipe, index, wanted):
-                pieces += [struct.pack("<I", len(made)), made]
+            for payload in self._payloads(path, recipe, index, wanted):
+                pieces += [framing.header(len(payload)), payload, framing.checksum(payload)]
         except Refused:
             if len(pieces) == 1:
                 raise
-        return pieces, protocol.RECORDS
+        return pieces
 
-    def _records(self, path: str, recipe: Recipe, index: shards.Index, wanted: range) -> Any:
+    def _payloads(self, path: str, recipe: Recipe, index: shards.Index, wanted: range) -> Iterator[bytes]:
         """Yield the payload of each record with pixels in it, up to the first that fails."""
-        waiting = []
+        submitted = []
         for number in wanted:
             try:
-                payload = shards.payload(self.root, path, number, index.records[number])
+                payload = shards.payload(self.root, path, index.places[number])
                 example = shards.example(payload, recipe.feature)
+                pixels = self.worker.submit(payload[slice(*example.jpeg)], recipe, counter(path, number))
             except Refused as refusal:
-                waiting.append((number, b"", None, refusal))
-                break
-            future = self.worker.submit(payload[slice(*example.jpeg)], recipe, counter(path, number))
-            waiting.append((number, payload, example, future))
-        for number, payload, example, future in waiting:
+                payload, example, pixels = b"", None, Future()
+                pixels.set_exception(refusal)
+            submitted.append((payload, example, pixels))
             if example is None:
-                raise future
+                break
+        for number, (payload, example, pixels) in zip(wanted, submitted, strict=False):
             try:
-                yield example.replaced(payload, future.result())
+                yield example.replaced(payload, pixels.result())
             except Refused as refusal:
-                where = f"record {number} of {path!r}, at byte {index.records[number].byte - shards.HEAD:,}"
+                where = shards.place_in_words(path, number, index.places[number].byte)
                 raise Refused(refusal.code, f"{where}: {refusal}") from None
 
     def index(self, path: str, recipe: Recipe) -> shards.Index:
-        """Return the places of the records of a shard; remembered until the file changes, and made once at a time."""
+        """Return where the records of a shard are; remembered until the file changes, and made one at a time."""
         entry = self.root.stat(path)
-        key = (path, entry.length, entry.mtime_ns, recipe.nbytes, recipe.feature)
         with self._lock:
-            found = self._shards.get(key)
-            mine = found is None
-            if mine:
-                found = self._shards[key] = Future()
-                while len(self._shards) > SHARDS:
-                    self._shards.popitem(last=False)
-            self._shards.move_to_end(key)
-        if mine:
-            try:
-                found.set_result(shards.index(self.root, path, recipe))
-            except BaseException as error:
-                with self._lock:
-                    self._shards.pop(key, None)
-                found.set_exception(error)
-        return found.result()
+            return self._index(path, recipe.nbytes, recipe.feature, entry.length, entry.mtime_ns)
 
 
-_NO_FOLDER = "a folder takes no parameters; allowed: a file, or a pattern such as photos/*.jpg?size=224"
+def _refuse_parameters(query: str) -> None:
+    if query:
+        allowed = "a file, or a pattern such as photos/*.jpg?size=224"
+        raise Refused(Code.INVALID_ARGUMENT, f"a folder takes no parameters; allowed: {allowed}")
 
 
 def _names(names: list[str]) -> list[bytes]:
     text = b"".join(name.encode("utf-8", "surrogateescape") + b"\0" for name in names)
-    if len(text) > ANSWER_LIMIT:
-        raise Refused(Code.RESOURCE_EXHAUSTED, f"{len(names):,} names match, too many for one answer; ask for fewer")
+    if len(text) > REPLY_LIMIT:
+        raise Refused(Code.RESOURCE_EXHAUSTED, f"{len(names):,} names match, too many for one reply; ask for fewer")
     return [text]
 
 
 def _is_shard(path: str) -> bool:
-    if path.endswith(protocol.PACKED):
-        raise Refused(Code.INVALID_ARGUMENT, f"{path!r} is compressed; allowed with a size: {protocol.SHARD}, JPEG")
-    return path.endswith(protocol.SHARD)
+    if path.endswith((".tfrecord.gz", ".tfrecord.zlib")):  # the records with pixels would have to be packed again
+        raise Refused(Code.INVALID_ARGUMENT, f"{path!r} is compressed; allowed with a size: .tfrecord, JPEG")
+    return path.endswith(".tfrecord")
 
 
 # -- sockets ----------------------------------------------------------------------
 
 
-def converse(card: Card, peer: socket.socket) -> None:
-    """Answer the questions of one client, one after the other, until it leaves or talks nonsense."""
-    with contextlib.suppress(OSError, Malformed), peer:
-        while head := _receive(peer, protocol.REQUEST.size, patience_s=None):
-            op, length, ident, offset, count = protocol.request_head(head)
-            name = _receive(peer, length).decode("utf-8", "surrogateescape")
-            code, kind = Code.OK, protocol.PLAIN
+def converse(server: Server, client: Connection) -> None:
+    """Answer the requests of one client, one after the other, until it leaves or sends what is no request."""
+    with contextlib.suppress(OSError, EOFError, MessageError), client:
+        while True:
+            request = protocol.unpack_request(client.recv_bytes(protocol.REQUEST.size + protocol.NAME_LIMIT))
+            code = Code.OK
             try:
-                payload, kind = card.answer(op, name, offset, count)
+                payload = server.answer(request)
             except Refused as refusal:
                 code, payload = refusal.code, [str(refusal).encode("utf-8", "replace")]
-            except MemoryError:
-                code, payload = Code.RESOURCE_EXHAUSTED, [f"no memory left for {name!r}".encode("utf-8", "replace")]
             except Exception as error:
-                sentence = f"the card failed at {name!r}: {type(error).__name__}: {error}"
+                sentence = f"the card failed at {request.name!r}: {type(error).__name__}: {error}"
                 code, payload = Code.INTERNAL, [sentence.encode("utf-8", "replace")]
-            _send(peer, protocol.pack_reply(ident, code, payload, kind))
+            client.send_bytes(protocol.pack_reply(request.id, code, payload))
 
 
-def _send(peer: socket.socket, pieces: list[bytes | memoryview]) -> None:
-    peer.settimeout(PATIENCE_S)
-    if len(pieces) > 500:  # one call takes 1024 at most
-        pieces = [b"".join(pieces)]
-    sent = peer.sendmsg(pieces)
-    for piece in pieces:
-        if sent < len(piece):
-            peer.sendall(memoryview(piece)[sent:])
-        sent = max(sent - len(piece), 0)
-
-
-def _receive(peer: socket.socket, count: int, patience_s: float | None = PATIENCE_S) -> bytes:
-    """Return `count` bytes; none at all if the client has left before the first."""
-    peer.settimeout(patience_s)
-    data = bytearray()
-    while len(data) < count:
-        piece = peer.recv(count - len(data))
-        if not piece:
-            if data:
-                raise Malformed("the client left in the middle of a message")
-            break
-        data += piece
-        peer.settimeout(PATIENCE_S)
-    return bytes(data)
-
-
-def accept(card: Card, listener: socket.socket) -> None:
+def accept(server: Server, listener: socket.socket) -> None:
     """Give every client a thread."""
     while True:
         try:
             peer, _ = listener.accept()
-        except OSError:  # no file numbers left, for the moment
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+        except OSError:  # no descriptors left, for the moment
             time.sleep(0.05)
             continue
-        threading.Thread(target=converse, args=(card, peer), name="client", daemon=True).start()
+        client = Connection(peer.detach())
+        threading.Thread(target=converse, args=(server, client), name="client", daemon=True).start()
 
 
-# -- life and death ---------------------------------------------------------------
+# -- start and end ----------------------------------------------------------------
 
 
-def leave_with(parent: int, leave: Callable[[], None]) -> None:
-    """Call `leave` when the process that keeps this card has ended: its pipe closes, or this one gets another parent.
+def run(settings: dict[str, Any]) -> None:
+    """Be a card until it is told to end. Does not return.
 
-    The kernel's own word for it, PR_SET_PDEATHSIG, is not asked: it comes once for every *thread* of a parent that is
-    killed, and the second one ends this process at once where LLVM, which compiles kernels here, has put handlers of
-    its own in the place of ours: while the first one is served they are the default.
+    Parameters
+    ----------
+    settings : dict
+        ``name``, ``root``, ``folder`` (of the sockets), ``device`` (part of a name, or None), ``parent``
+        (a process to end with, or None).
     """
+    place = Path(settings["folder"]) / settings["name"]
+    # A process that only looks whether a card holds the lock releases it at once.
+    lock = process.take(f"{place}.lock", timeout_s=1)
+    if lock is None:
+        print(f"a card called {settings['name']} runs already", file=sys.stderr, flush=True)
+        os._exit(1)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    # Held while the socket is put in its place, and at the end. A signal may come while this thread holds it.
+    socket_lock = threading.RLock()
 
-    def watch() -> None:
-        while os.getppid() == parent:
-            ready, _, _ = select.select([0], [], [], 0.5)
-            if ready and not os.read(0, 1024):
-                break
-        leave()
+    def leave(code: int = 0) -> None:
+        # The lock of the name is still held, so that only files of this card are removed. Nothing else is waited for:
+        # threads may be in a kernel that does not end, or in a driver that cannot be unloaded.
+        with socket_lock:
+            try:
+                process.remove(place.parent, place.name)
+            finally:
+                os._exit(code)
 
-    threading.Thread(target=watch, name="watch", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: leave())
+    if settings["parent"] is not None:
+        threading.Thread(target=end_with, args=(settings["parent"], leave), name="parent", daemon=True).start()
+    try:
+        serve(settings, place, socket_lock)
+    except Exception as error:
+        print(" ".join(str(error).split()) or type(error).__name__, file=sys.stderr, flush=True)
+        leave(1)
+
+
+def end_with(parent: int, leave: Callable[[], None]) -> None:
+    """Call `leave` when the parent of this process has ended: then this process has another parent.
+
+    The kernel's own signal for that, PR_SET_PDEATHSIG, is not used: it comes once for every *thread* of a parent that
+    is killed. The second one ends this process at once where LLVM, which compiles kernels here, has replaced our
+    handlers by its own: those are reset to the default as soon as one of them runs.
+    """
+    while os.getppid() == parent:
+        time.sleep(0.1)
+    leave()
 
 
 def prove(worker: Worker) -> None:
-    """Preprocess one image, so that kernels are compiled, and a device that does not work is found out at the start."""
+    """Preprocess one image, so that kernels are compiled, and a device that does not work is noticed at the start."""
     from PIL import Image
 
     file = io.BytesIO()
@@ -275,70 +270,11 @@ def prove(worker: Worker) -> None:
     worker.submit(file.getvalue(), Recipe(224)).result()
 
 
-def run(settings: dict[str, Any]) -> None:
-    """Be a card until told to stop; say one line when it is ready, or why it cannot be. Does not return.
-
-    Parameters
-    ----------
-    settings : dict
-        ``name``, ``root``, ``folder`` (where sockets lie), ``device`` (part of a name, or None), ``parent``
-        (a process to leave with, or None).
-    """
-    # What drivers print is no answer of ours: only the one line goes where it is waited for.
-    said = os.dup(1)
-    os.dup2(2, 1)
-    place = Path(settings["folder"]) / settings["name"]
-    lock = _take(f"{place}.lock")
-    if lock is None:
-        _say(said, {"error": f"a card called {settings['name']} runs already"})
-        os._exit(1)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
-    door = threading.RLock()  # a signal may come while this thread has it
-
-    def leave(code: int = 0) -> None:
-        # The lock is still held: no files but ours can lie there, and no socket comes while we have the door. Threads
-        # may sit in a kernel that does not end, or in a driver that does not like to be unloaded: nothing else is
-        # waited for.
-        with door:
-            try:
-                locks.sweep(place.parent, place.name)
-            finally:
-                os._exit(code)
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: leave())
-    if settings["parent"] is not None:
-        leave_with(settings["parent"], leave)
-    try:
-        serve(settings, place, door, lambda: _say(said, {"ready": True}))
-    except Exception as error:
-        _say(said, {"error": str(error) or type(error).__name__})
-        leave(1)
-
-
-def _take(path: str) -> int | None:
-    """Take the lock of a name; who only looks whether a card holds it lets go of it at once."""
-    for _ in range(40):
-        if (lock := locks.take(path)) is not None:
-            return lock
-        time.sleep(0.025)
-    return None
-
-
-def _say(where: int, line: dict[str, Any]) -> None:
-    with contextlib.suppress(OSError):
-        os.write(where, json.dumps(line).encode() + b"\n")
-    os.close(where)
-
-
-def serve(settings: dict[str, Any], place: Path, door: Any, ready: Callable[[], None]) -> None:
-    """Take the device, open the socket, and answer for ever; `ready` is called as soon as it can be asked.
-
-    The socket is made with the lock `door` held.
-    """
+def serve(settings: dict[str, Any], place: Path, socket_lock: Any) -> None:
+    """Take the device, open the socket while `socket_lock` is held, and answer for ever."""
     root = Root(settings["root"])
 
-    from labkit.offload import drivers
+    from labkit.offload.opencl import drivers
 
     drivers.prepare(alone=True)
     from labkit import offload
@@ -352,19 +288,17 @@ def serve(settings: dict[str, Any], place: Path, door: Any, ready: Callable[[], 
         "device": f"{device.name} ({device.kind}, {device.platform})",
         "since": time.time(),
     }
-    card = Card(root, worker, facts)
+    server = Server(root, worker, facts)
     prove(worker)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        # Renamed into place, so that nobody ever finds a socket that nobody listens on, but a stale one.
+        # Renamed into place: a socket at this path always is one that somebody listens on, or a leftover.
         aside = f"{place}.new"
         Path(aside).unlink(missing_ok=True)
-        with door:
+        with socket_lock:
             listener.bind(aside)
             listener.listen(256)
             os.replace(aside, f"{place}.sock")
-        threading.Thread(target=accept, args=(card, listener), name="door", daemon=True).start()
-        ready()
-        threading.Event().wait()
+        accept(server, listener)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""TensorFlow's side of a card: a small plugin in C++, built once with the compiler of this machine, loaded once.
+"""TensorFlow's side of a card: a small plugin in C++, built once with the compiler of this machine, and loaded.
 
-The plugin (``smartssd_filesystem.cc``, beside this file) uses TensorFlow's C interface for filesystems, which is the
-same in all versions that labkit runs with; it is kept per version nevertheless, since nobody promises that.
+The plugin (``smartssd_filesystem.cc``, beside this file) uses TensorFlow's C interface for filesystems. The interface
+is the same in all versions that labkit runs with, but no version promises that; so each version has its own plugin.
+`METHODS` lists the methods of TensorFlow's filesystem class, what each is for, and what the plugin does with it.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -18,17 +20,17 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from labkit.card import process, protocol
 from labkit.common.files import write_aside
 from labkit.sources import photos
 
 SOURCE = Path(__file__).with_name("smartssd_filesystem.cc")
-#: Looked for in this order, after CXX.
+#: Compilers are looked for in this order, after CXX.
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
-#: How long a question may take, all tries together, where neither the name nor LABKIT_CARD_TIMEOUT_S says.
+#: Seconds that a request may take, all tries together, where neither the name nor LABKIT_CARD_TIMEOUT_S says.
 TIMEOUT_S = 20.0
 
 _lock = threading.Lock()
@@ -36,7 +38,7 @@ _library: ctypes.CDLL | None = None
 
 
 class NoCompiler(RuntimeError):
-    """No C++ compiler is here, and no plugin that was built before."""
+    """There is no C++ compiler here, and no plugin that was built before."""
 
 
 def compiler() -> list[str]:
@@ -84,31 +86,32 @@ def build() -> Path:
     import tensorflow as tf
 
     built = place()
-    witness = built.with_suffix(".sha256")
-    if _digest(built) is not None and _digest(built) == _said(witness):
-        return built
+    checksum = built.with_suffix(".sha256")
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if _digest(built) == checksum.read_text("ascii").strip():
+            return built
     framework = _framework(Path(tf.sysconfig.get_lib()))
     words = compiler()
     built.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=built.parent, prefix=".build-") as folder:
         aside = Path(folder) / built.name
-        # Linked to TensorFlow by its path: only wheels from 2.20 on lend their symbols without.
+        # Linked to TensorFlow by its path: only wheels from 2.20 on offer their symbols without that.
         command = [*words, *FLAGS, f"-I{tf.sysconfig.get_include()}", "-o", str(aside), str(SOURCE), str(framework)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0 or not aside.is_file():
-            lines = [line for line in done.stderr.splitlines() if line.strip()]
-            first = next((line for line in lines if "error" in line), lines[-1] if lines else "it said nothing")
+            lines = [line for line in done.stderr.splitlines() if line.strip()] or ["it wrote no message"]
+            first = next((line for line in lines if "error" in line), lines[-1])
             raise RuntimeError(f"{words[0]} cannot build the plugin for smartssd://: {first.strip()}")
-        text = _digest(aside)
+        digest = _digest(aside)
         os.replace(aside, built)
-    write_aside(witness, text or "")
+    write_aside(checksum, digest)
     return built
 
 
 def register() -> None:
-    """Let TensorFlow of this process read ``smartssd://``; a second call takes over changed settings, no more.
+    """Let TensorFlow of this process read ``smartssd://``; a second call only takes over changed settings.
 
-    Read from the environment: LABKIT_CARD_TIMEOUT_S, how long one question to a card may take, all tries together.
+    The environment variable LABKIT_CARD_TIMEOUT_S says how many seconds one request may take, all tries together.
 
     Raises
     ------
@@ -127,41 +130,24 @@ def register() -> None:
             library = ctypes.CDLL(str(path))
             library.labkit_card_configure.argtypes = [ctypes.c_char_p, ctypes.c_double]
             library.labkit_card_forget.argtypes = [ctypes.c_char_p]
-            _configure(library, timeout_s)
-            try:
+            # Where this module was loaded a second time, TensorFlow has the plugin already.
+            with contextlib.suppress(tf.errors.AlreadyExistsError):
                 tf.experimental.register_filesystem_plugin(str(path))
-            except tf.errors.AlreadyExistsError:
-                pass  # this module was loaded a second time; the plugin is the same one
             # Threads of tf.data that wait for a card must not keep Python from ending.
             atexit.register(library.labkit_card_close)
+            # Readers need not wait until a card comes back that was stopped on purpose.
+            process.on_stop.append(lambda name: library.labkit_card_forget(name.encode()))
             _library = library
-        else:
-            _configure(_library, timeout_s)
-
-
-def forget(name: str) -> None:
-    """Tell the plugin that a card was stopped on purpose: nobody need wait for it to come back."""
-    if _library is not None:
-        _library.labkit_card_forget(name.encode())
-
-
-def _configure(library: Any, timeout_s: float) -> None:
-    if error := library.labkit_card_configure(os.fsencode(process.folder()), timeout_s):
-        raise OSError(error, f"the plugin for smartssd:// cannot begin: {os.strerror(error)}")
+        _library.labkit_card_configure(os.fsencode(process.folder()), timeout_s)
 
 
 def _timeout_s() -> float:
-    given = os.environ.get("LABKIT_CARD_TIMEOUT_S", "")
-    if not given:
-        return TIMEOUT_S
-    try:
-        value = float(given)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= protocol.TIMEOUT_LIMIT_S:
-        allowed = f"seconds above 0, at most {protocol.TIMEOUT_LIMIT_S}"
-        raise ValueError(f"LABKIT_CARD_TIMEOUT_S is {given!r}; allowed: {allowed}")
-    return value
+    given = os.environ.get("LABKIT_CARD_TIMEOUT_S") or str(TIMEOUT_S)
+    with contextlib.suppress(ValueError):
+        if 0 < float(given) <= protocol.TIMEOUT_LIMIT_S:
+            return float(given)
+    allowed = f"seconds above 0, at most {protocol.TIMEOUT_LIMIT_S}"
+    raise ValueError(f"LABKIT_CARD_TIMEOUT_S is {given!r}; allowed: {allowed}")
 
 
 def _framework(folder: Path) -> Path:
@@ -172,15 +158,68 @@ def _framework(folder: Path) -> Path:
     return folder / name
 
 
-def _digest(path: Path) -> str | None:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return None
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _said(path: Path) -> str | None:
-    try:
-        return path.read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
+# -- what the plugin does -----------------------------------------------------------
+
+
+class Method(NamedTuple):
+    """One method: its `name` in C++, `what` TensorFlow calls it for, and what the `plugin` does."""
+
+    name: str
+    what: str
+    plugin: str
+
+    @property
+    def works(self) -> bool:
+        """Whether the plugin does it; it refuses whatever would change a card, which is read and never written."""
+        return not self.plugin.startswith(_NO)
+
+
+_NO = "refused: PermissionDeniedError, a card is read and never written"
+
+#: In the order of ``tensorflow/core/platform/file_system.h``.
+METHODS = (
+    Method(
+        "NewRandomAccessFile",
+        "opens a file to read any stretch of it: read_file, TFRecordDataset, GFile",
+        "asks nothing yet; the first read brings the image or the records, later ones are served from them",
+    ),
+    Method("NewWritableFile", "opens a new file to write: write_file, GFile(..., 'w')", _NO),
+    Method("NewAppendableFile", "opens a file to write behind its end: GFile(..., 'a')", _NO),
+    Method(
+        "NewReadOnlyMemoryRegionFromFile",
+        "gives a file as memory: ImmutableConst",
+        "reads the whole file or image and keeps it as long as it is used",
+    ),
+    Method("CreateDir", "makes a folder: gfile.mkdir", _NO),
+    Method("RecursivelyCreateDir", "makes a folder and those above it: gfile.makedirs", _NO),
+    Method("DeleteFile", "removes a file: gfile.remove", _NO),
+    Method("DeleteDir", "removes an empty folder", _NO),
+    Method("DeleteRecursively", "removes a folder and all in it: gfile.rmtree", _NO),
+    Method("RenameFile", "moves a file: gfile.rename", _NO),
+    Method("CopyFile", "copies a file within the filesystem: gfile.copy", _NO + "; a copy to a disk works"),
+    Method("FileExists", "says whether a name stands for something: gfile.exists", "asks the card"),
+    Method("FilesExist", "says it of many names", "asks the card for each"),
+    Method("GetChildren", "lists a folder: gfile.listdir, gfile.walk", "asks the card; links out of it are left out"),
+    Method(
+        "Stat",
+        "gives length and time of change: gfile.stat",
+        "asks the card; with a size, the length of the pixels",
+    ),
+    Method("IsDirectory", "says whether a name is a folder: gfile.isdir", "asks the card, as for Stat"),
+    Method("GetFileSize", "gives the length: FixedLengthRecordDataset", "asks the card, as for Stat"),
+    Method(
+        "GetMatchingPaths",
+        "finds the names that fit a pattern: gfile.glob, list_files",
+        "lets the card match, and puts the parameters of the pattern behind every name",
+    ),
+    Method("FlushCaches", "forgets what a filesystem remembers", "closes connections that nobody uses"),
+    Method(
+        "TranslateName",
+        "makes a name of the filesystem from a URI",
+        "keeps the URI whole: the parameters are at its end",
+    ),
+)

@@ -1,6 +1,7 @@
 """Starting, finding and stopping cards: each is a process with a name, a lock and a socket in one private folder.
 
-Whoever holds the lock of a name is the card of that name, so that a socket without it is known to be left over.
+The process that holds the lock of a name is the card of that name. So a socket without a locked lock is a leftover of a
+card that was killed.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import stat
 import subprocess
@@ -16,22 +16,30 @@ import sys
 import tempfile
 import time
 import weakref
+from collections.abc import Callable
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labkit.card import client, locks, names, protocol
-from labkit.card.protocol import Malformed, Op, Refused
+from labkit.card import protocol
+from labkit.card.protocol import MessageError, Op, Refused, Request
+from labkit.card.root import Root
 
-#: So long may a card take until it is ready: the first one of a machine compiles every kernel.
-START_S = 180
-#: So long may it take to leave before it is killed.
-STOP_S = 5
+#: Seconds that a card may take until it is ready: the first one of a machine compiles every kernel.
+START_TIMEOUT_S = 180
+#: Seconds that it may take to end after SIGTERM; then it is killed.
+STOP_TIMEOUT_S = 5
+#: Functions that are called with the name of each card that this process stops on purpose.
+on_stop: list[Callable[[str], Any]] = []
 #: A path of a socket has 108 bytes with the zero at its end (`sun_path` in Linux' sys/un.h; 104 in BSD's and macOS').
 _SOCKET_LIMIT = 103
 
 
 class Running(NamedTuple):
-    """A card that runs: what it says of itself."""
+    """A card that runs, and what it has done so far.
+
+    `since` is its start in seconds of `time.time`; `largest` is the number of images in its largest batch.
+    """
 
     name: str
     pid: int
@@ -50,9 +58,9 @@ class Running(NamedTuple):
 
 
 def folder() -> Path:
-    """Return the private folder where the cards of this user lie, and make it where it is missing.
+    """Return the private folder for the locks and sockets of this user's cards, and make it where it is missing.
 
-    The folder in LABKIT_CARDS; else in XDG_RUNTIME_DIR, or the folder for temporary files.
+    The folder in LABKIT_CARDS; else one in XDG_RUNTIME_DIR, or in the folder for temporary files.
 
     Raises
     ------
@@ -70,11 +78,10 @@ def folder() -> Path:
         bases = [os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"]
         places = [Path(base) / name for base in bases if base and os.access(base, os.W_OK | os.X_OK)]
     longest = _SOCKET_LIMIT - len("/.sock") - 32
-    fitting = [place for place in places if len(os.fsencode(place)) <= longest]
-    if not fitting:
+    place = next((place for place in places if len(os.fsencode(place)) <= longest), None)
+    if place is None:
         shown = places[0] if places else "the folder for temporary files"
         raise ValueError(f"{shown} has no room for the socket of a card; set LABKIT_CARDS to a path up to {longest}")
-    place = fitting[0]
     with contextlib.suppress(FileExistsError):
         place.mkdir(mode=0o700, parents=True)
     found = place.lstat()
@@ -85,25 +92,107 @@ def folder() -> Path:
     return place
 
 
+# -- locks ------------------------------------------------------------------------
+
+
+def take(path: str | os.PathLike[str], timeout_s: float = 0) -> int | None:
+    """Lock the file of a name and return its descriptor; None where another process holds the lock for so long.
+
+    The file is made where it is missing, and is empty: no number of a dead process is left in it. Closing the
+    descriptor releases the lock. Only the process that holds the lock removes the file. A lock on a file that was
+    removed meanwhile protects nothing; so after locking, the path must still lead to the same file, else all is
+    repeated.
+    """
+    import fcntl
+
+    until = time.monotonic() + timeout_s
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                os.ftruncate(handle, 0)
+                return handle
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                os.close(handle)
+                return None
+            time.sleep(0.02)
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def remove(place: Path, name: str) -> None:
+    """Remove the files of a card in a folder, the lock last; the caller holds the lock."""
+    for end in (".sock", ".new", ".lock"):
+        (place / f"{name}{end}").unlink(missing_ok=True)
+
+
+def sweep(name: str, timeout_s: float = 0) -> bool:
+    """Remove what a card of this name left behind; False where a card of this name runs for so long."""
+    place = folder()
+    lock = take(place / f"{name}.lock", timeout_s)
+    if lock is None:
+        return False
+    try:
+        remove(place, name)
+    finally:
+        os.close(lock)
+    return True
+
+
+def _holder(name: str) -> int | None:
+    """Return the number of the process that is the card of this name, if it has written that into its lock."""
+    with contextlib.suppress(OSError, ValueError):
+        return int((folder() / f"{name}.lock").read_text())
+    return None
+
+
+# -- asking, starting, stopping ---------------------------------------------------
+
+
+def ask(name: str, request: Request, timeout_s: float = 20) -> bytes:
+    """Send one request to a card, without TensorFlow, and return the payload of its reply.
+
+    Raises
+    ------
+    Refused
+        With the code and the sentence of the card.
+    MessageError, OSError
+        If the reply is none to this request, or there is no reply.
+    """
+    with connection.Client(str(folder() / f"{name}.sock"), "AF_UNIX") as card:
+        card.send_bytes(protocol.pack_request(request))
+        if not card.poll(timeout_s):
+            raise TimeoutError(f"the card {name} gave no answer within {timeout_s} s")
+        try:
+            return protocol.unpack_reply(card.recv_bytes(), request.id)
+        except EOFError:
+            raise MessageError(f"the card {name} ended in the middle of a reply") from None
+
+
 def status() -> list[Running]:
     """Return the cards that run, by name; what dead ones left behind is removed."""
-    place, found = folder(), []
-    for path in sorted(place.glob("*.lock")):
-        name = path.stem
-        with _locked(name) as mine:
-            if mine:
-                locks.sweep(folder(), name)
-                continue
-        with contextlib.suppress(OSError, Malformed, Refused, ValueError, TypeError):
-            with client.Client(place / f"{name}.sock", 5) as asked:
-                found.append(Running(**json.loads(asked.ask(Op.STATUS).payload)))
+    found = []
+    for path in sorted(folder().glob("*.lock")):
+        if not sweep(path.stem):
+            with contextlib.suppress(OSError, MessageError, Refused, ValueError, TypeError):
+                found.append(_status(path.stem, 5))
     return found
+
+
+def _status(name: str, timeout_s: float = 20) -> Running:
+    return Running(**json.loads(ask(name, Request(Op.STATUS, 1), timeout_s)))
 
 
 def start(
     root: str | os.PathLike[str], name: str = "card0", device: str | None = None, *, keeper: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Start a card and return its process when it can be asked.
+    """Start a card and return its process when it answers.
 
     Parameters
     ----------
@@ -124,54 +213,56 @@ def start(
         If the card does not start; the sentence says why.
     """
     protocol.check_card(name)
-    if not Path(root).expanduser().is_dir():
-        raise ValueError(f"the root of a card is {str(root)!r}; allowed: a folder that exists")
-    place = folder()
-    with _locked(name) as mine:
-        if not mine:
-            holder = _holder(name)
-            raise ValueError(
-                f"a card called {name} runs already (process {holder}): "
-                f"stop it with `labkit card stop {name}`, or choose another name"
-            )
-        # A socket that a killed card left stays until the new one takes its place: whoever reads through it waits.
+    place, served = folder(), Root(root).folder
+    lock = take(place / f"{name}.lock")
+    if lock is None:
+        raise ValueError(
+            f"a card called {name} runs already (process {_holder(name)}): "
+            f"stop it with `labkit card stop {name}`, or choose another name"
+        )
+    # A socket that a killed card left stays until the new one takes its place: readers of that card wait.
+    os.close(lock)
     settings = {
         "name": name,
-        "root": os.path.abspath(Path(root).expanduser()),
+        "root": served,
         "folder": str(place),
         "device": device,
         "parent": os.getpid() if keeper else None,
     }
-    package = str(Path(__file__).resolve().parents[2])
-    paths = [path for path in [os.environ.get("PYTHONPATH"), package] if path]
+    paths = [os.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])]
     with tempfile.TemporaryFile() as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "labkit.card.daemon", json.dumps(settings)],
-            stdin=subprocess.PIPE if keeper else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
             stderr=log,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             start_new_session=True,  # Ctrl-C is for the notebook, not for the card
         )
         try:
-            said = _line(child, START_S)
-            if "ready" not in said:
+            if not _answers(child, name):
                 log.seek(0)
-                words = log.read().decode("utf-8", "replace").split("\n")
-                why = said.get("error") or next((w for w in reversed(words) if w.strip()), "it said nothing")
+                why = log.read().decode("utf-8", "replace").strip().rpartition("\n")[2] or "it wrote no message"
+                if child.poll() is None:
+                    why = f"it is not ready after {START_TIMEOUT_S} s"
                 raise RuntimeError(f"the card {name} did not start: {why}")
         except BaseException:
             child.kill()
             child.wait()
-            if child.stdin:
-                child.stdin.close()
-            with _locked(name) as mine:
-                if mine:
-                    locks.sweep(folder(), name)
+            sweep(name)
             raise
-        finally:
-            child.stdout.close()
     return child
+
+
+def _answers(child: subprocess.Popen[bytes], name: str) -> bool:
+    """Wait until this child is the card of a name and answers; False where it ends before or takes too long."""
+    until = time.monotonic() + START_TIMEOUT_S
+    while child.poll() is None and time.monotonic() < until:
+        with contextlib.suppress(OSError, MessageError, Refused):
+            if _status(name).pid == child.pid:
+                return True
+        time.sleep(0.02)
+    return False
 
 
 def stop(name: str = "card0") -> None:
@@ -182,25 +273,17 @@ def stop(name: str = "card0") -> None:
     ValueError
         If none of that name runs; the sentence says which do.
     """
-    protocol.check_card(name)
-    for attempt in (signal.SIGTERM, signal.SIGKILL):
-        with _locked(name) as mine:
-            if mine:
-                locks.sweep(folder(), name)
-                if attempt == signal.SIGTERM:
-                    others = ", ".join(card.name for card in status()) or "none"
-                    raise ValueError(f"no card called {name} runs; running: {others}")
-                return
-        # The lock is held, so the process in it lives, and its number cannot be anybody else's.
+    if sweep(protocol.check_card(name)):
+        others = ", ".join(card.name for card in status()) or "none"
+        raise ValueError(f"no card called {name} runs; running: {others}")
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        # The lock is held, so the process whose number is in it lives, and the number is not that of another one.
         if holder := _holder(name):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(holder, attempt)
-        if _free(name, STOP_S):
-            with _locked(name) as mine:
-                if mine:
-                    locks.sweep(folder(), name)
+                os.kill(holder, number)
+        if sweep(name, STOP_TIMEOUT_S):
             return
-    raise RuntimeError(f"the card {name} does not end, not even killed")
+    raise RuntimeError(f"the card {name} does not end, not even when it is killed")
 
 
 class Card:
@@ -228,8 +311,7 @@ class Card:
 
     def __init__(self, root: str | os.PathLike[str], name: str = "card0", device: str | None = None) -> None:
         self.name, self.root, self.device = protocol.check_card(name), Path(root).expanduser(), device
-        if not self.root.is_dir():
-            raise ValueError(f"the root of a card is {str(root)!r}; allowed: a folder that exists")
+        Root(root)
         self._child: subprocess.Popen[bytes] | None = None
         self._finalizer: Any = None
 
@@ -259,21 +341,17 @@ class Card:
         """Start the card, also after its process was killed; see `labkit.card.start` for what can go wrong."""
         if self.running:
             raise ValueError(f"the card {self.name} runs already (process {self.pid})")
-        self._tidy(sweep=False)
+        if self._finalizer is not None:  # the process that was killed needs no other end
+            self._finalizer.detach()
         self._child = start(self.root, self.name, self.device, keeper=True)
         # Also where nobody stops it: at the end of this process, and when nobody knows this object any more.
-        self._finalizer = weakref.finalize(self, _end, self._child, self.name, os.getpid())
+        self._finalizer = weakref.finalize(self, _stop_child, self._child, self.name, os.getpid())
         return self
 
     def stop(self) -> None:
         """Stop the card; a second call, or one after its process was killed, tidies up."""
-        self._tidy(sweep=True)
-
-    def _tidy(self, *, sweep: bool) -> None:
         if self._finalizer is not None:
-            self._finalizer.detach()
-            _end(self._child, self.name, os.getpid(), sweep=sweep)
-        self._child = self._finalizer = None
+            self._finalizer()
 
     def kill(self) -> None:
         """Kill its process at once (SIGKILL), as a crash or a power cut would: its socket stays behind."""
@@ -289,8 +367,7 @@ class Card:
         OSError
             If it does not run.
         """
-        with client.Client(folder() / f"{self.name}.sock") as asked:
-            return Running(**json.loads(asked.ask(Op.STATUS).payload))
+        return _status(self.name)
 
     def uri(self, path: str | os.PathLike[str] = "", /, **parameters: Any) -> str:
         """Return the name under which TensorFlow reads a file, a folder, or a pattern through this card.
@@ -307,71 +384,20 @@ class Card:
         ValueError
             For a path outside the root, and whatever else `labkit.card.uri` refuses.
         """
-        return names.uri(self.name, names.below(self.root, path), **parameters)
+        return protocol.uri(self.name, protocol.below(self.root, path), **parameters)
 
 
-def _forget(name: str) -> None:
-    """Tell the plugin of this process, if there is one, that nobody need wait for this card to come back."""
-    filesystem = sys.modules.get("labkit.card.filesystem")
-    if filesystem is not None:
-        filesystem.forget(name)
-
-
-def _end(child: subprocess.Popen[bytes], name: str, owner: int, *, sweep: bool = True) -> None:
+def _stop_child(child: subprocess.Popen[bytes], name: str, owner: int) -> None:
     """Stop a child that is a card, and remove what it may have left; a fork of this process leaves it alone."""
     if os.getpid() != owner:
         return
     child.terminate()
     try:
-        child.wait(STOP_S)
+        child.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-    child.stdin.close()
-    if sweep:
-        with contextlib.suppress(OSError), _locked(name) as mine:
-            if mine:
-                locks.sweep(folder(), name)
-        _forget(name)
-
-
-def _line(child: subprocess.Popen[bytes], limit_s: float) -> dict[str, Any]:
-    """Return the one line that a card says; {} where it ends without."""
-    until, text = time.monotonic() + limit_s, b""
-    while not text.endswith(b"\n"):
-        left = until - time.monotonic()
-        ready = select.select([child.stdout], [], [], max(left, 0))[0]
-        if not ready:
-            return {"error": f"it is not ready after {limit_s} s"}
-        piece = os.read(child.stdout.fileno(), 4096)
-        if not piece:
-            return {}
-        text += piece
-    return json.loads(text)
-
-
-@contextlib.contextmanager
-def _locked(name: str) -> Any:
-    """Give whether the lock of a name could be had; it is held inside the block, and a card starts after it."""
-    handle = locks.take(folder() / f"{name}.lock")
-    try:
-        yield handle is not None
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _holder(name: str) -> int | None:
-    with contextlib.suppress(OSError, ValueError):
-        return int((folder() / f"{name}.lock").read_text())
-    return None
-
-
-def _free(name: str, limit_s: float) -> bool:
-    until = time.monotonic() + limit_s
-    while time.monotonic() < until:
-        with _locked(name) as mine:
-            if mine:
-                return True
-        time.sleep(0.02)
-    return False
+    with contextlib.suppress(OSError):
+        sweep(name)
+    for call in on_stop:
+        call(name)

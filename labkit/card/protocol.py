@@ -1,67 +1,63 @@
-"""What goes over the socket of a card, and what a name may ask of it: bytes to numbers and back, nothing else.
+"""What a name under ``smartssd://`` means, and the messages between a card and those who read through it.
 
-A request is 36 bytes and a name; a reply is 28 bytes and what was asked for. Both carry a number that pairs them, and
-a reply a CRC-32 of all its bytes, so that no reader takes one thing for another. Numbers are little-endian.
+A message is framed as `multiprocessing.connection` frames bytes on a Unix socket: the length of the message, a signed
+number of 4 bytes in network byte order, and then the message. The numbers in a message have the byte order of the
+machine, and none is aligned.
 
 ======== ===== ==========================================================================
 request  bytes
 ======== ===== ==========================================================================
-magic    4     ``LKQ1``
-op       1     one of `Op`; 3 bytes of zero follow
-length   4     of the name, at most `NAME_LIMIT`
-id       8     chosen by who asks
+magic    4     ``LKC2``
+op       1     one of `Op`
+id       8     chosen by the reader
 offset   8     READ: the first byte that is wanted
 count    8     READ: how many bytes are wanted
-name           UTF-8: a path from the root of the card, then ``?`` and parameters
+name     rest  UTF-8, at most `NAME_LIMIT` bytes: a path from the root of the card, then ``?`` and parameters
 ======== ===== ==========================================================================
 
 ======== ===== ==========================================================================
 reply    bytes
 ======== ===== ==========================================================================
-magic    4     ``LKR1``
+magic    4     ``LKC2``
 code     1     one of `Code`
-kind     1     `PLAIN` or `RECORDS`; 2 bytes of zero follow
-crc      4     CRC-32 (as in zlib) of these 28 bytes, zero in this place, and of the payload
-id       8     of the request
-length   8     of the payload
-payload        READ: the place of its first byte (8), then bytes, or records of (4 bytes of length, payload);
-               STAT: length (8), time of change in ns (8), 1 for a folder (1); LIST, GLOB: names, each ended by a
-               zero; STATUS: JSON; for any code but OK: a sentence
+id       8     that of the request
+payload  rest  READ: the place of the first byte that follows (8), the length of all there is to read, or `UNKNOWN` (8),
+               then the bytes; STAT: length (8), time of change in ns (8), 1 for a folder (1); LIST, GLOB: names, each
+               followed by a zero byte; STATUS: JSON. With any code but OK, the payload is a sentence.
 ======== ===== ==========================================================================
+
+A reply to READ holds the byte at `offset`, or says that there is none. It may begin before `offset` and have more bytes
+than were wanted where the name has parameters: an image and a record come whole.
 """
 
 from __future__ import annotations
 
 import enum
+import os
 import re
 import struct
-import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-REQUEST = struct.Struct("<4sB3xIQQQ")
-REPLY = struct.Struct("<4sBB2xIQQ")
-PLACE = struct.Struct("<Q")
-STATISTICS = struct.Struct("<QqB")
-ASKS, SAYS = b"LKQ1", b"LKR1"
-#: Bytes that a name with its parameters may have: the longest path of Linux, and some.
+import numpy as np
+
+REQUEST = struct.Struct("=4sBQQQ")
+REPLY = struct.Struct("=4sBQ")
+STRETCH = struct.Struct("=QQ")
+STATISTICS = struct.Struct("=QqB")
+MAGIC = b"LKC2"
+#: Bytes that a name with its parameters may have: the longest path of Linux, and some more.
 NAME_LIMIT = 8192
-#: Kinds of payload: bytes as they are, and records of a TFRecord file that the plugin frames.
-PLAIN, RECORDS = 0, 1
+#: The length of a file where it is not known before its end.
+UNKNOWN = 2**64 - 1
 
 SCHEME = "smartssd://"
-#: The side of an image on this card, in pixels.
-SIZES = range(1, 4097)
+#: Bytes of one number of each dtype.
 DTYPES = {"uint8": 1, "float32": 4}
-PATHS = ("exact", "planes")
-#: What a file's name ends in that holds records; compressed, they would have to be packed again.
-SHARD, PACKED = ".tfrecord", (".tfrecord.gz", ".tfrecord.zlib")
-#: Longest timeout that a name may ask for, in seconds.
-TIMEOUT_LIMIT_S = 3600
-
-_CARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
-_WHOLE = re.compile(r"[0-9]{1,20}\Z")
-_DECIMAL = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?\Z")
+#: The longest side of an image in pixels, and the longest timeout that a name may ask for in seconds.
+SIZE_LIMIT, TIMEOUT_LIMIT_S = 4096, 3600
 
 
 class Op(enum.IntEnum):
@@ -75,7 +71,7 @@ class Op(enum.IntEnum):
 
 
 class Code(enum.IntEnum):
-    """How it went, in TensorFlow's numbers. The others never come from a card: 11 would mean "end of file"."""
+    """How a request ended, in TensorFlow's numbers. No other comes from a card: 11 would mean "end of file"."""
 
     OK = 0
     INVALID_ARGUMENT = 3
@@ -95,40 +91,79 @@ class Refused(Exception):
         self.code = code
 
 
-class Malformed(Exception):
+class MessageError(Exception):
     """These bytes are no message of this protocol."""
 
 
 class Request(NamedTuple):
-    """One question: what, of which name, and for READ which bytes."""
+    """One question: what is asked, about which name, and for READ about which bytes."""
 
-    op: Op
+    op: int
     id: int
-    name: str
+    name: str = ""
     offset: int = 0
     count: int = 0
 
 
-class Reply(NamedTuple):
-    """One answer."""
+def pack_request(request: Request) -> bytes:
+    """Return the message of a request."""
+    name = request.name.encode("utf-8", "surrogateescape")
+    return REQUEST.pack(MAGIC, request.op, request.id, request.offset, request.count) + name
 
-    code: int
-    kind: int
-    id: int
-    payload: bytes
+
+def unpack_request(message: bytes) -> Request:
+    """Return the request in a message.
+
+    Raises
+    ------
+    MessageError
+        If there is none in it.
+    """
+    if len(message) < REQUEST.size or message[:4] != MAGIC:
+        raise MessageError(f"the message {message[:12].hex()} is no request to a card")
+    _, op, ident, offset, count = REQUEST.unpack_from(message)
+    return Request(op, ident, message[REQUEST.size :].decode("utf-8", "surrogateescape"), offset, count)
+
+
+def pack_reply(ident: int, code: int, payload: Sequence[bytes | memoryview]) -> bytes:
+    """Return the message of a reply whose payload is given in pieces."""
+    return b"".join([REPLY.pack(MAGIC, code, ident), *payload])
+
+
+def unpack_reply(message: bytes, ident: int) -> bytes:
+    """Return the payload of the reply to the request with the number `ident`.
+
+    Raises
+    ------
+    Refused
+        With the code and the sentence of the card.
+    MessageError
+        If the message is no reply to this request.
+    """
+    if len(message) < REPLY.size or message[:4] != MAGIC:
+        raise MessageError(f"the message {message[:12].hex()} is no reply of a card")
+    _, code, answered = REPLY.unpack_from(message)
+    if answered != ident:
+        raise MessageError(f"the reply is to request {answered}, not to {ident}")
+    if code not in set(Code):
+        raise MessageError(f"the reply has the code {code}; allowed: {', '.join(map(str, map(int, Code)))}")
+    if code != Code.OK:
+        raise Refused(Code(code), message[REPLY.size :].decode("utf-8", "replace"))
+    return message[REPLY.size :]
+
+
+# -- names ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is to become of an image.
+    """What a card makes of an image.
 
     Parameters
     ----------
     size : int
         Side of the result in pixels.
     dtype : {"uint8", "float32"}
-    path : {"exact", "planes"}
-        As of `labkit.offload.preprocess`.
     augment : bool
         Flip and vary brightness and saturation at random, by `seed` and the name of the image.
     seed : int
@@ -139,7 +174,6 @@ class Recipe:
 
     size: int
     dtype: str = "uint8"
-    path: str = "exact"
     augment: bool = False
     seed: int = 0
     feature: str = field(default="image", compare=False)
@@ -150,82 +184,32 @@ class Recipe:
         return self.size * self.size * 3 * DTYPES[self.dtype]
 
 
-def pack_request(request: Request) -> bytes:
-    """Return the bytes of a request."""
-    name = request.name.encode("utf-8", "surrogateescape")
-    return REQUEST.pack(ASKS, request.op, len(name), request.id, request.offset, request.count) + name
+class Parameter(NamedTuple):
+    """How a parameter is written (a regular expression), read and limited, and a description of what is allowed."""
+
+    pattern: str
+    read: Any
+    allowed: str
+    least: float = 0
+    most: float = 2**64 - 1
 
 
-def request_head(head: bytes) -> tuple[int, int, int, int, int]:
-    """Return (op, length of the name, id, offset, count) of the first 36 bytes of a request.
-
-    Raises
-    ------
-    Malformed
-        If they are not the head of one.
-    """
-    magic, op, length, ident, offset, count = REQUEST.unpack(head)
-    if magic != ASKS or length > NAME_LIMIT:
-        raise Malformed(f"{head[:12].hex()} is not the head of a request")
-    return op, length, ident, offset, count
-
-
-def pack_reply(ident: int, code: int, payload: list[bytes | memoryview], kind: int = PLAIN) -> list[bytes | memoryview]:
-    """Return a reply as pieces to be sent one after the other; `payload` is not copied."""
-    length = sum(len(piece) for piece in payload)
-    crc = zlib.crc32(REPLY.pack(SAYS, code, kind, 0, ident, length))
-    for piece in payload:
-        crc = zlib.crc32(piece, crc)
-    return [REPLY.pack(SAYS, code, kind, crc, ident, length), *payload]
-
-
-def reply_head(head: bytes) -> tuple[int, int, int, int, int]:
-    """Return (code, kind, crc, id, length) of the first 28 bytes of a reply.
-
-    Raises
-    ------
-    Malformed
-        If they are not the head of one.
-    """
-    magic, code, kind, crc, ident, length = REPLY.unpack(head)
-    if magic != SAYS:
-        raise Malformed(f"{head[:12].hex()} is not the head of a reply")
-    return code, kind, crc, ident, length
-
-
-def check_reply(head: bytes, payload: bytes) -> Reply:
-    """Return a whole reply.
-
-    Raises
-    ------
-    Malformed
-        If its length or its CRC is another.
-    """
-    code, kind, crc, ident, length = reply_head(head)
-    if len(payload) != length:
-        raise Malformed(f"the reply has {len(payload):,} bytes and says {length:,}")
-    if zlib.crc32(payload, zlib.crc32(head[:8] + bytes(4) + head[12:])) != crc:
-        raise Malformed("the reply is not what its checksum says")
-    return Reply(code, kind, ident, payload)
-
-
-def check_card(name: str) -> str:
-    """Return the name of a card.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
-    if not isinstance(name, str) or not _CARD.match(name):
-        raise ValueError(
-            f"the name of a card is {name!r}; allowed: up to 32 letters, digits, - and _, a letter or digit first"
-        )
-    return name
+PARAMETERS = {
+    "size": Parameter("[0-9]{1,20}", int, f"a whole number from 1 to {SIZE_LIMIT}", 1, SIZE_LIMIT),
+    "dtype": Parameter("|".join(DTYPES), str, " or ".join(DTYPES)),
+    "augment": Parameter("[01]", lambda text: text == "1", "0 or 1"),
+    "seed": Parameter("[0-9]{1,20}", int, "a whole number from 0 to 2**64 - 1"),
+    "feature": Parameter(
+        "[A-Za-z0-9_.:-]{1,64}", str, "the name of a feature of the records: up to 64 letters, digits, _ . : -"
+    ),
+    "timeout": Parameter(
+        r"[0-9]{1,4}(\.[0-9]{1,3})?", float, f"seconds above 0, at most {TIMEOUT_LIMIT_S}", 0.001, TIMEOUT_LIMIT_S
+    ),
+}
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return (path, parameters): what stands before and behind the last ``?`` that a ``=`` and no ``/`` follows.
+    """Return (path, parameters): what stands before and after the last ``?`` that a ``=`` and no ``/`` follows.
 
     So a ``?`` may stand for one character of a pattern, and in the name of a file.
     """
@@ -234,75 +218,101 @@ def split(name: str) -> tuple[str, str]:
 
 
 def recipe(query: str) -> Recipe | None:
-    """Return what the parameters of a name ask for; None where nothing is to become of the bytes.
+    """Return what the parameters of a name ask for; None where the bytes stay as they are.
 
     Raises
     ------
     Refused
         For a parameter that is unknown, repeated or out of range: a sentence that names what is allowed.
     """
-    given: dict[str, str] = {}
+    given: dict[str, Any] = {}
     for part in query.split("&") if query else []:
-        key, sign, value = part.partition("=")
-        if key not in _READERS or not sign:
-            allowed = ", ".join(_READERS)
+        key, sign, text = part.partition("=")
+        if key not in PARAMETERS or not sign:
+            allowed = ", ".join(PARAMETERS)
             raise Refused(Code.INVALID_ARGUMENT, f"the parameter {part!r} is unknown; allowed: {allowed}")
         if key in given:
             raise Refused(Code.INVALID_ARGUMENT, f"the parameter {key} is given twice; allowed: once")
-        given[key] = value
-    read = {}
-    for key, value in given.items():
-        reader, allowed = _READERS[key]
-        try:
-            read[key] = reader(value)
-        except (ValueError, KeyError):
-            raise Refused(Code.INVALID_ARGUMENT, f"{key} is {value!r}; allowed: {allowed}") from None
-    read.pop("timeout", None)
-    if read and "size" not in read:
-        raise Refused(Code.INVALID_ARGUMENT, f"{', '.join(read)} without a size; allowed: size=224 and the like beside")
-    if read.get("seed") and not read.get("augment"):
-        raise Refused(Code.INVALID_ARGUMENT, f"seed is {read['seed']} without augment=1; allowed: both, or none")
-    return Recipe(**read) if read else None
+        rule = PARAMETERS[key]
+        given[key] = rule.read(text) if re.fullmatch(rule.pattern, text) else None
+        if given[key] is None or not (rule.read is str or rule.least <= given[key] <= rule.most):
+            raise Refused(Code.INVALID_ARGUMENT, f"{key} is {text!r}; allowed: {rule.allowed}")
+    given.pop("timeout", None)
+    if given and "size" not in given:
+        raise Refused(Code.INVALID_ARGUMENT, f"{', '.join(given)} without a size; allowed: together with size=224")
+    if given.get("seed") and not given.get("augment"):
+        raise Refused(Code.INVALID_ARGUMENT, f"seed is {given['seed']} without augment=1; allowed: both, or none")
+    return Recipe(**given) if given else None
 
 
-def _number(allowed: range) -> object:
-    def read(text: str) -> int:
-        if not _WHOLE.match(text) or int(text) not in allowed:
-            raise ValueError
-        return int(text)
+def check_card(name: str) -> str:
+    """Return the name of a card.
 
-    return read
-
-
-def _member(allowed: object) -> object:
-    def read(text: str) -> str:
-        if text not in allowed:
-            raise ValueError
-        return text
-
-    return read
+    Raises
+    ------
+    ValueError
+        If it cannot be one.
+    """
+    if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]{0,31}", name):
+        raise ValueError(
+            f"the name of a card is {name!r}; allowed: up to 32 letters, digits, - and _, the first a letter or a digit"
+        )
+    return name
 
 
-def _seconds(text: str) -> float:
-    if not _DECIMAL.match(text) or not 0 < float(text) <= TIMEOUT_LIMIT_S:
-        raise ValueError
-    return float(text)
+def uri(name: str, path: str | os.PathLike[str] = "", /, **parameters: Any) -> str:
+    """Return ``smartssd://<name>/<path>?<parameters>``.
+
+    Parameters
+    ----------
+    name : str
+        Of the card.
+    path : str or path
+        From the root of the card: a file, a folder or a pattern.
+    **parameters
+        What the card makes of an image, see `labkit.card`: text, or numbers, bools and dtypes of Python and NumPy.
+
+    Raises
+    ------
+    ValueError
+        For a parameter that no card knows, a value that is not allowed, a path that leads out of the root or contains
+        ``..``, and a path whose end would be taken for parameters (``q?size=7.jpg``); a card does not list those.
+    """
+    inside = os.fsdecode(path).lstrip("/")
+    if ".." in inside.split("/") or "\0" in inside:
+        raise ValueError(f"the path {inside!r} leads out of the card; allowed: a path from its root, without '..'")
+    if mistaken := split(inside)[1]:
+        raise ValueError(
+            f"the path {inside!r} would be read with the parameters {mistaken!r}; "
+            "allowed: a path without a = behind the last ?, and parameters as arguments, such as size=224"
+        )
+    query = "&".join(f"{key}={_text(key, value)}" for key, value in parameters.items())
+    try:
+        recipe(query)
+    except Refused as refusal:
+        raise ValueError(str(refusal)) from None
+    return f"{SCHEME}{check_card(name)}/{inside}{'?' if query else ''}{query}"
 
 
-def _feature(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", text):
-        raise ValueError
-    return text
+def below(root: Path, path: str | os.PathLike[str]) -> str:
+    """Return a path from the root of a card; an absolute path is made relative to the root.
+
+    Raises
+    ------
+    ValueError
+        For an absolute path outside the root.
+    """
+    given = os.fsdecode(path)
+    if not os.path.isabs(given):
+        return given
+    try:
+        return str(Path(given).relative_to(root.absolute()))
+    except ValueError:
+        raise ValueError(f"{given} is not in {root}, the folder that the card serves") from None
 
 
-#: For each parameter how it is read, and the words for what is allowed.
-_READERS = {
-    "size": (_number(SIZES), f"a whole number from {SIZES[0]} to {SIZES[-1]}"),
-    "dtype": (_member(DTYPES), " or ".join(DTYPES)),
-    "path": (_member(PATHS), " or ".join(PATHS)),
-    "augment": ({"0": False, "1": True}.__getitem__, "0 or 1"),
-    "seed": (_number(range(2**64)), "a whole number from 0 to 2**64 - 1"),
-    "feature": (_feature, "the name of a feature of the records: up to 64 letters, digits, _ . : -"),
-    "timeout": (_seconds, f"seconds above 0, at most {TIMEOUT_LIMIT_S}, such as 20 or 0.5"),
-}
-PARAMETERS = tuple(_READERS)
+def _text(key: str, value: Any) -> str:
+    """Return a value as a name has it; a bool is allowed for `augment` only."""
+    if key == "augment" and isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    return str(np.dtype(value) if isinstance(value, (type, np.dtype)) else value)

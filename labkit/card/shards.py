@@ -11,31 +11,27 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from labkit.card.files import Root
-from labkit.card.protocol import Code, Recipe, Refused
+from labkit.card.protocol import Code, Refused
+from labkit.card.root import Root
 from labkit.recording.tfdata import xspace
 from labkit.sources import framing
 
-#: Bytes around a payload: its length, the checksum of that, and its own.
-AROUND = 16
-HEAD = 12
 
-
-class Record(NamedTuple):
-    """One record: where its payload lies in the file, and where the record begins in what the reader sees."""
+class Place(NamedTuple):
+    """Where a record is: the byte and the length of its payload in the file, and its start in what the reader sees."""
 
     byte: int
     length: int
-    place: int
+    seen: int
 
 
 class Index(NamedTuple):
-    """All records of a shard up to the first that is damaged.
+    """The places of all records of a shard up to the first that is damaged.
 
-    ``length`` is that of the file that a reader sees; `fault` says what stands behind it, if that is no record.
+    ``length`` is that of the file that a reader sees; `fault` says what follows, if that is no record.
     """
 
-    records: list[Record]
+    places: list[Place]
     length: int
     fault: str
 
@@ -43,18 +39,18 @@ class Index(NamedTuple):
         """Return which records hold the `count` bytes from `offset`: one at least, unless the end is reached."""
         if offset >= self.length:
             return range(0)
-        places = [record.place for record in self.records]
-        first = bisect.bisect_right(places, offset) - 1
-        # A record that is not wanted whole comes with the next question.
-        last = bisect.bisect_right(places, offset + count) - 1
-        return range(first, max(last, first + 1) if offset + count < self.length else len(places))
+        starts = [place.seen for place in self.places]
+        first = bisect.bisect_right(starts, offset) - 1
+        # A record that is not wanted whole comes with the next request.
+        last = bisect.bisect_right(starts, offset + count) - 1
+        return range(first, max(last, first + 1) if offset + count < self.length else len(starts))
 
 
 class Example(NamedTuple):
     """A ``tf.Example`` taken apart around its JPEG.
 
-    `jpeg` is (start, end) in the payload. `spans` are the (start, end) of the messages around it, the outermost
-    first: each announces its length, which changes with the image.
+    `jpeg` is (start, end) in the payload. `spans` are the messages around it, the outermost first: each is (where its
+    length is written, start, end), and its length changes with the image.
     """
 
     jpeg: tuple[int, int]
@@ -62,82 +58,83 @@ class Example(NamedTuple):
 
     def replaced(self, payload: bytes, pixels: bytes | memoryview) -> bytes:
         """Return the payload with `pixels` in place of the JPEG."""
-        before, behind = self._around(len(pixels))
         parts, at = [], 0
-        for (head, start, _), said in zip(self.spans, before, strict=True):
-            parts += [payload[at:head], said]
+        for (head, start, _), length in zip(self.spans, self._lengths(len(pixels)), strict=True):
+            parts += [payload[at:head], length]
             at = start
-        return b"".join([*parts, pixels, payload[behind:]])
+        return b"".join([*parts, pixels, payload[self.jpeg[1] :]])
 
     def length(self, payload_length: int, image_length: int) -> int:
         """Return how long the payload is with an image of `image_length` bytes."""
-        said, behind = self._around(image_length)
-        kept = payload_length - behind + self.spans[0][0]
-        kept += sum(self.spans[i + 1][0] - self.spans[i][1] for i in range(len(self.spans) - 1))
-        return kept + sum(map(len, said)) + image_length
+        changes = [len(length) for length in self._lengths(image_length)]
+        changes += [head - start for head, start, _ in self.spans]
+        return payload_length + sum(changes) + image_length - (self.jpeg[1] - self.jpeg[0])
 
-    def _around(self, image_length: int) -> tuple[list[bytes], int]:
-        """Return the lengths that the messages announce with the image in them, and where the JPEG ended."""
-        said, grown = [], image_length - (self.jpeg[1] - self.jpeg[0])
+    def _lengths(self, image_length: int) -> list[bytes]:
+        """Return the lengths of the messages with an image of `image_length` bytes in them, the outermost first."""
+        lengths, grown = [], image_length - (self.jpeg[1] - self.jpeg[0])
         for head, start, end in reversed(self.spans):
-            text = framing.varint(end - start + grown)
-            said.append(text)
-            grown += len(text) - (start - head)
-        return said[::-1], self.jpeg[1]
+            lengths.append(framing.varint(end - start + grown))
+            grown += len(lengths[-1]) - (start - head)
+        return lengths[::-1]
 
 
-def index(root: Root, name: str, recipe: Recipe) -> Index:
-    """Return the records of a shard, after reading it once; see `labkit.card.files.Root` for what is refused.
+def index(root: Root, name: str, image_length: int, feature: str) -> Index:
+    """Return where the records of a shard are, after reading it once.
+
+    Parameters
+    ----------
+    root : Root
+    name : str
+        Of the shard; see `labkit.card.root.Root` for what is refused.
+    image_length : int
+        Bytes of the pixels that take the place of each JPEG.
+    feature : str
+        Which feature of a record holds the JPEG.
 
     Raises
     ------
     Refused
-        If a record is no ``tf.Example`` with a JPEG in it.
+        If the first record is no ``tf.Example`` with a JPEG in it.
     """
-    records: list[Record] = []
-    byte = place = 0
-    fault = ""
+    places: list[Place] = []
+    seen, fault = 0, ""
     with root.open(name) as handle:
-        size = os.fstat(handle).st_size
-        while byte < size:
-            head = os.pread(handle, HEAD, byte)
-            length = int.from_bytes(head[:8], "little")
-            if len(head) < HEAD:
-                fault = f"{len(head)} bytes stand at the end, too few for a record"
-            elif framing.header(length) != head:
-                fault = "the length is damaged" if byte else "this is not an uncompressed TFRecord file"
-            elif byte + length + AROUND > size:
-                fault = f"the record is cut short: {size - byte - HEAD:,} of {length + 4:,} bytes are there"
-            if fault:
-                fault = f"record {len(records)} of {name!r}, at byte {byte:,}: {fault}"
-                break
+        scanned = framing.scan(f"/dev/fd/{handle}", "") if os.fstat(handle).st_size else ()
+        for record in scanned:
+            fault = record.fault
             try:
-                found = example(os.pread(handle, length, byte + HEAD), recipe.feature)
-            except (Refused, IndexError) as error:
-                fault = f"record {len(records)} of {name!r}, at byte {byte:,}: {error}"
-                if isinstance(error, Refused) and not records:
-                    raise Refused(error.code, fault) from None
+                grown = 0 if fault else example(record.payload, feature).length(len(record.payload), image_length)
+            except Refused as refusal:
+                fault = str(refusal)
+                if not places:
+                    raise Refused(refusal.code, f"{place_in_words(name, 0, framing.HEAD)}: {refusal}") from None
+            if fault:
+                fault = f"{place_in_words(name, len(places), record.byte + framing.HEAD)}: {fault}"
                 break
-            records.append(Record(byte + HEAD, length, place))
-            place += found.length(length, recipe.nbytes) + AROUND
-            byte += length + AROUND
-    return Index(records, place, fault)
+            places.append(Place(record.byte + framing.HEAD, len(record.payload), seen))
+            seen += grown + framing.AROUND
+    return Index(places, seen, fault)
 
 
-def payload(root: Root, name: str, number: int, record: Record) -> bytes:
-    """Return the payload of a record after a look at its checksum.
+def place_in_words(name: str, number: int, byte: int) -> str:
+    """Return which record of a shard this is and where it begins; `byte` is that of its payload."""
+    return f"record {number} of {name!r}, at byte {byte - framing.HEAD:,}"
+
+
+def payload(root: Root, name: str, place: Place) -> bytes:
+    """Return the payload of a record after a comparison with its checksum.
 
     Raises
     ------
     Refused
-        If it is not what its checksum says.
+        If they differ.
     """
-    body = root.read(name, record.byte, record.length + 4)
-    kept = memoryview(body)[: record.length]
-    if framing.masked(framing.crc32c(kept)).to_bytes(4, "little") != body[record.length :]:
-        where = f"record {number} of {name!r}, at byte {record.byte - HEAD:,}"
-        raise Refused(Code.DATA_LOSS, f"{where}: the payload is not what its checksum says")
-    return bytes(kept)
+    body = root.read(name, place.byte, place.length + 4)
+    found = body[: place.length]
+    if framing.checksum(found) != body[place.length :]:
+        raise Refused(Code.DATA_LOSS, "the payload is damaged")
+    return found
 
 
 def example(payload: bytes, feature: str) -> Example:

@@ -1,10 +1,10 @@
-// A TensorFlow filesystem: smartssd://<card>/<path>?<parameters> is read from the card of that name, a process behind
-// a Unix socket. What goes over the socket is described in protocol.py.
+// A TensorFlow filesystem: smartssd://<card>/<path>?<parameters> is read from the card of that name, which is a process
+// behind a Unix socket. The messages are described in protocol.py.
 //
-// The plugin knows no Python and no OpenCL. Every question can be asked again: where the card is gone, or its answer
-// is not one, the same question goes to it anew until the time is up. What the card says is believed only if it has the
-// length it must have, the number of the question, and the checksum of its bytes.
-#include <dirent.h>
+// The plugin knows no Python, no OpenCL and no format of files. Every request can be repeated: where the card is gone,
+// or what it sends is no reply, the same request is sent again until the time is up. A reply counts only if its length
+// is possible, if it carries the number of the request, and if its bytes are those that were asked for.
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,15 +15,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <set>
+#include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tensorflow/c/experimental/filesystem/filesystem_interface.h"
@@ -31,791 +31,504 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
 
 constexpr char kScheme[] = "smartssd://";
-constexpr size_t kRequestHead = 36, kReplyHead = 28, kNameLimit = 8192, kCardLimit = 32, kIdle = 64;
-constexpr uint64_t kAskLimit = 16u << 20;      // bytes of a file that one question asks for
-constexpr uint64_t kRecordsAhead = 4u << 20;   // bytes of records: enough of them to fill a batch
-constexpr uint64_t kAnswerLimit = 1u << 30;    // bytes of records or names that one answer may have
+constexpr char kMagic[] = "LKC2";
+constexpr char kCardLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+constexpr size_t kCardLimit = 32, kNameLimit = 8192;
+constexpr uint64_t kAskLimit = 16u << 20;    // bytes of a file that one request asks for
+constexpr uint64_t kReplyLimit = 1u << 30;   // bytes of an image, of records or of names in one reply
 constexpr uint64_t kSentenceLimit = 64u << 10;
-constexpr uint64_t kSizeLimit = 4096;          // side of an image, in pixels
 constexpr double kTimeoutLimitS = 3600;
-constexpr auto kStartGrace = std::chrono::milliseconds(1000);
+constexpr auto kStartGrace = milliseconds(1000);  // a card that has never answered may be starting
 
 enum Op : uint8_t { kRead = 2, kStat = 3, kList = 4, kGlob = 5 };
-enum Kind : uint8_t { kPlain = 0, kRecords = 1 };
 
-// -- checksums ---------------------------------------------------------------------------------------------------
+// Every code that a card sends. Above all OUT_OF_RANGE is none: TensorFlow takes it for the end of a file.
+const std::set<int> kCodes = {TF_OK, TF_INVALID_ARGUMENT, TF_NOT_FOUND, TF_PERMISSION_DENIED, TF_RESOURCE_EXHAUSTED,
+                              TF_FAILED_PRECONDITION, TF_INTERNAL, TF_DATA_LOSS};
 
-// A CRC of 32 bits, sixteen bytes at a step ("slicing", Kounavis and Berry 2005).
-class Crc {
- public:
-  explicit Crc(uint32_t polynomial) {
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t value = i;
-      for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ (value & 1 ? polynomial : 0);
-      tables_[0][i] = value;
-    }
-    for (int t = 1; t < 16; ++t)
-      for (int i = 0; i < 256; ++i)
-        tables_[t][i] = (tables_[t - 1][i] >> 8) ^ tables_[0][tables_[t - 1][i] & 255];
-  }
-
-  uint32_t operator()(const char* data, size_t size, uint32_t before = 0) const {
-    const auto* byte = reinterpret_cast<const unsigned char*>(data);
-    uint32_t state = ~before;
-    for (; size >= 16; size -= 16, byte += 16) {
-      uint32_t next = 0;
-      for (int i = 0; i < 4; ++i) next ^= tables_[15 - i][byte[i] ^ ((state >> (8 * i)) & 255)];
-      for (int i = 4; i < 16; ++i) next ^= tables_[15 - i][byte[i]];
-      state = next;
-    }
-    for (; size; --size, ++byte) state = (state >> 8) ^ tables_[0][(state ^ *byte) & 255];
-    return ~state;
-  }
-
- private:
-  std::array<std::array<uint32_t, 256>, 16> tables_;
+#pragma pack(push, 1)
+// What a message begins with; a reply has its payload next.
+struct Head {
+  uint32_t length;  // of what follows, in network byte order
+  char magic[4];
+  uint8_t kind;  // the operation of a request, the code of a reply
+  uint64_t id;
 };
 
-const Crc kCrc32(0xEDB88320u);   // as in zlib: what a reply carries
-const Crc kCrc32c(0x82F63B78u);  // Castagnoli: what a TFRecord file carries
+// The name follows.
+struct RequestHead {
+  Head head;
+  uint64_t offset, count;
+};
 
-// TFRecord keeps a CRC turned by 15 bits and moved (tensorflow/core/lib/hash/crc32c.h).
-uint32_t Masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
+// What the payload of kRead begins with.
+struct Stretch {
+  uint64_t place, end;
+};
 
-template <typename T>
-void Put(std::string* to, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) to->push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
-}
+// The payload of kStat.
+struct Statistics {
+  int64_t length, mtime_ns;
+  uint8_t folder;
+};
+#pragma pack(pop)
 
-template <typename T>
-T Get(const char* from) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<uint64_t>(static_cast<unsigned char>(from[i])) << (8 * i);
-  return static_cast<T>(value);
+// What TensorFlow gets to know instead of a result.
+struct Failure {
+  TF_Code code;
+  std::string sentence;
+};
+
+// What went wrong on one connection: on another one the same request may succeed.
+struct Broken {
+  std::string why;
+  bool missing = false;  // there is no socket of this card
+};
+
+// Do `work` and let TensorFlow know how it ended. No exception may leave the plugin.
+template <typename Work>
+void Guard(TF_Status* status, Work work) {
+  TF_SetStatus(status, TF_OK, "");
+  try {
+    work();
+  } catch (const Failure& failure) {
+    TF_SetStatus(status, failure.code, failure.sentence.c_str());
+  } catch (const std::bad_alloc&) {
+    TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "no memory left to read from the card");
+  } catch (...) {
+    TF_SetStatus(status, TF_INTERNAL, "the plugin of the card failed");
+  }
 }
 
 // -- what this process knows -------------------------------------------------------------------------------------
 
-// Open connections that nobody uses right now, and what Python has told. One lock: it is held for moments only.
-struct Shared {
+struct State {
   std::mutex lock;
-  std::string folder;
+  std::string folder;                            // of the sockets
   double timeout_s = 20;
-  std::map<std::string, std::vector<int>> idle;
-  std::set<std::string> seen;  // cards that have answered this process: one of them that is gone may come back
-  pid_t owner = 0;
-  int wake[2] = {-1, -1};
+  std::map<std::string, std::vector<int>> idle;  // by card: open connections that nobody uses now
+  std::set<std::string> known;                   // cards that have answered: one of them that is gone may come back
+  pid_t owner = 0;                               // the process that opened the connections
   std::atomic<bool> closing{false};
   std::atomic<uint64_t> id{1};
 };
 
 // Never destroyed: threads of tf.data may still read while the process ends.
-Shared& shared() {
-  static Shared* const instance = new Shared;
+State& state() {
+  static State* const instance = new State;
   return *instance;
 }
 
-// A pipe that becomes readable when this process ends.
-int OpenWake(Shared& all) {
-  if (pipe(all.wake) != 0) return errno;
-  for (int end : all.wake) fcntl(end, F_SETFD, FD_CLOEXEC);
-  return 0;
+void CloseAll(std::vector<int>& sockets) {
+  for (int socket : sockets) close(socket);
+  sockets.clear();
 }
 
-// Forget connections that a fork of this process shares with it: two readers of one socket get each other's bytes.
-void OwnConnections(Shared& all) {
-  if (all.owner == getpid()) return;
-  for (auto& [card, sockets] : all.idle)
-    for (int socket : sockets) close(socket);
-  all.idle.clear();
-  if (all.owner) OpenWake(all);
-  all.owner = getpid();
+// Lock the state. A fork of this process has the same connections, but two readers of one socket get each other's
+// bytes: the fork closes them.
+std::unique_lock<std::mutex> Lock() {
+  std::unique_lock<std::mutex> hold(state().lock);
+  if (state().owner != getpid()) {
+    for (auto& [card, sockets] : state().idle) CloseAll(sockets);
+    state().owner = getpid();
+  }
+  return hold;
 }
 
 int TakeIdle(const std::string& card) {
-  Shared& all = shared();
-  std::lock_guard<std::mutex> hold(all.lock);
-  OwnConnections(all);
-  auto& sockets = all.idle[card];
+  auto hold = Lock();
+  auto& sockets = state().idle[card];
   if (sockets.empty()) return -1;
-  int socket = sockets.back();
+  const int socket = sockets.back();
   sockets.pop_back();
   return socket;
 }
 
 void GiveIdle(const std::string& card, int socket) {
-  Shared& all = shared();
-  std::lock_guard<std::mutex> hold(all.lock);
-  OwnConnections(all);
-  all.seen.insert(card);
-  auto& sockets = all.idle[card];
-  if (sockets.size() < kIdle)
-    sockets.push_back(socket);
-  else
-    close(socket);
+  auto hold = Lock();
+  state().known.insert(card);
+  state().idle[card].push_back(socket);
 }
 
 void DropIdle(const std::string& card) {
-  Shared& all = shared();
-  std::lock_guard<std::mutex> hold(all.lock);
-  OwnConnections(all);
-  for (int socket : all.idle[card]) close(socket);
-  all.idle[card].clear();
+  auto hold = Lock();
+  CloseAll(state().idle[card]);
 }
 
 // -- names -------------------------------------------------------------------------------------------------------
 
 struct Name {
   std::string card;
-  std::string path;       // with parameters, as the card gets it
-  double timeout_s = 20;
-  uint64_t pixels = 0;    // bytes of the image that this name stands for; 0 where it stands for something else
-  bool records = false;   // a shard whose images become pixels
+  std::string path;      // with parameters, as the card gets it
+  double timeout_s = 0;
+  bool pixels = false;   // an image or records: a reply may have more bytes than were asked for
 };
 
-bool EndsWith(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
-void Fail(TF_Status* status, TF_Code code, const std::string& sentence) {
-  TF_SetStatus(status, code, sentence.c_str());
-}
-
-// Take a URI apart. The card judges the parameters; what is read here is only what this side must know as well.
-bool Parse(const char* uri, Name* name, TF_Status* status) {
+// Take a URI apart. The card checks the parameters; only what the plugin must know as well is read here.
+Name Parse(const char* uri) {
   std::string text(uri);
-  const size_t scheme = strlen(kScheme);
-  if (text.compare(0, scheme, kScheme) == 0) text.erase(0, scheme);
+  if (text.compare(0, strlen(kScheme), kScheme) == 0) text.erase(0, strlen(kScheme));
   const size_t slash = text.find('/');
-  name->card = text.substr(0, slash);
-  name->path = slash == std::string::npos ? "" : text.substr(slash + 1);
-  const bool fits = !name->card.empty() && name->card.size() <= kCardLimit && name->card[0] != '-' &&
-                    name->card[0] != '_' &&
-                    std::all_of(name->card.begin(), name->card.end(), [](unsigned char c) {
-                      return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' ||
-                             c == '_';
-                    });
-  if (!fits) {
-    Fail(status, TF_INVALID_ARGUMENT,
-         "the card in '" + std::string(uri) + "' is '" + name->card +
-             "'; allowed: the name of one card, such as card0: up to 32 letters, digits, - and _, and no pattern");
-    return false;
-  }
-  if (name->path.size() > kNameLimit) {
-    Fail(status, TF_INVALID_ARGUMENT, "a name of " + std::to_string(name->path.size()) + " bytes; allowed: " +
-                                          std::to_string(kNameLimit) + " at most");
-    return false;
-  }
-  {
-    std::lock_guard<std::mutex> hold(shared().lock);
-    name->timeout_s = shared().timeout_s;
-  }
-  const size_t mark = name->path.rfind('?');
-  if (mark == std::string::npos || name->path.find('=', mark) == std::string::npos ||
-      name->path.find('/', mark) != std::string::npos)
-    return true;
-  uint64_t size = 0, item = 1;
-  for (size_t at = mark + 1; at <= name->path.size();) {
-    const size_t end = std::min(name->path.find('&', at), name->path.size());
-    const std::string part = name->path.substr(at, end - at);
-    at = end + 1;
-    if (part.compare(0, 5, "size=") == 0 && part.size() <= 24) size = strtoull(part.c_str() + 5, nullptr, 10);
-    if (part == "dtype=float32") item = 4;
-    if (part.compare(0, 8, "timeout=") == 0) {
-      const double asked = strtod(part.c_str() + 8, nullptr);
-      if (asked > 0 && asked <= kTimeoutLimitS) name->timeout_s = asked;
-    }
-  }
-  name->records = size && EndsWith(name->path.substr(0, mark), ".tfrecord");
-  if (size && size <= kSizeLimit && !name->records) name->pixels = size * size * 3 * item;
-  return true;
+  Name name;
+  name.card = text.substr(0, slash);
+  name.path = slash == std::string::npos ? "" : text.substr(slash + 1);
+  if (name.card.empty() || name.card.size() > kCardLimit || name.card[0] == '-' || name.card[0] == '_' ||
+      name.card.find_first_not_of(kCardLetters) != std::string::npos)
+    throw Failure{TF_INVALID_ARGUMENT,
+                  "the card in '" + std::string(uri) + "' is '" + name.card +
+                      "'; allowed: the name of one card, such as card0: up to 32 letters, digits, - and _, no pattern"};
+  if (name.path.size() > kNameLimit)
+    throw Failure{TF_INVALID_ARGUMENT, "the name has " + std::to_string(name.path.size()) + " bytes; allowed: " +
+                                           std::to_string(kNameLimit)};
+  name.timeout_s = (Lock(), state().timeout_s);
+  const size_t mark = name.path.rfind('?');
+  if (mark == std::string::npos || name.path.find('=', mark) == std::string::npos ||
+      name.path.find('/', mark) != std::string::npos)
+    return name;
+  const std::string query = "&" + name.path.substr(mark + 1);
+  name.pixels = query.find("&size=") != std::string::npos;
+  const size_t timeout = query.find("&timeout=");
+  const double asked = timeout == std::string::npos ? 0 : strtod(&query[timeout + strlen("&timeout=")], nullptr);
+  if (asked > 0 && asked <= kTimeoutLimitS) name.timeout_s = asked;
+  return name;
 }
 
-// -- one question, one answer --------------------------------------------------------------------------------------
+// -- one request, one reply ----------------------------------------------------------------------------------------
 
 struct Reply {
-  int code = 0, kind = 0;
-  uint64_t size = 0, room = 0;
+  TF_Code code = TF_OK;
+  uint64_t size = 0;
   std::unique_ptr<char[]> data;
+
+  // The payload, or its beginning, as one of the structures above.
+  template <typename Part>
+  const Part& as() const { return *reinterpret_cast<const Part*>(data.get()); }
 };
 
-int LeftMs(Clock::time_point until) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-  return static_cast<int>(std::min<int64_t>(std::max<int64_t>(left + 1, 0), 1 << 30));
-}
-
-// Wait until a socket is ready, the time is up (false), or this process ends (false). No socket: just wait.
+// Wait until a socket is ready. False where the time is up or this process ends.
 bool Wait(int socket, short events, Clock::time_point until) {
-  Shared& all = shared();
-  while (!all.closing && Clock::now() < until) {
-    pollfd both[2] = {{all.wake[0], POLLIN, 0}, {socket, events, 0}};
-    const int ready = poll(both, socket < 0 ? 1 : 2, LeftMs(until));
-    if (ready < 0 && errno != EINTR) return false;
-    if (ready > 0 && socket >= 0 && both[1].revents) return true;
+  while (!state().closing && Clock::now() < until) {
+    const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now()) + milliseconds(1);
+    pollfd one = {socket, events, 0};
+    if (poll(&one, 1, static_cast<int>(std::min(left, milliseconds(100)).count())) > 0) return true;
   }
   return false;
 }
 
-int Connect(const std::string& card, bool* missing, std::string* why) {
-  std::string path;
-  {
-    std::lock_guard<std::mutex> hold(shared().lock);
-    path = shared().folder + "/" + card + ".sock";
-  }
+int Connect(const std::string& card) {
+  const std::string path = (Lock(), state().folder) + "/" + card + ".sock";
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    *why = path + " is too long for a socket";
-    return -1;
-  }
-  memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
-  if (socket < 0) {
-    *why = std::string("no socket: ") + strerror(errno);
-    return -1;
-  }
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);  // process.py chooses a folder where it fits
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
   fcntl(socket, F_SETFD, FD_CLOEXEC);
   fcntl(socket, F_SETFL, O_NONBLOCK);
-#ifdef SO_NOSIGPIPE
-  const int on = 1;
-  setsockopt(socket, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof(on));
-#endif
   if (connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return socket;
-  *missing = errno == ENOENT;
-  *why = errno == ENOENT         ? "it has no socket"
-         : errno == ECONNREFUSED ? "nobody listens on its socket: it was killed"
-                                 : std::string("its socket says: ") + strerror(errno);
+  const int error = errno;
   close(socket);
-  return -1;
+  throw Broken{error == ENOENT         ? "it has no socket"
+               : error == ECONNREFUSED ? "nobody listens on its socket: it was killed"
+                                       : std::string("its socket cannot be used: ") + strerror(error),
+               error == ENOENT};
 }
 
 #ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0
+#define MSG_NOSIGNAL 0  // macOS; Python ignores the signal
 #endif
 
-bool Send(int socket, const std::string& data, Clock::time_point until, std::string* why) {
-  for (size_t sent = 0; sent < data.size();) {
-    const ssize_t count = send(socket, data.data() + sent, data.size() - sent, MSG_NOSIGNAL);
-    if (count > 0) {
-      sent += count;
-    } else if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
-      if (Wait(socket, POLLOUT, until)) continue;
-      *why = "it takes no questions";
-      return false;
-    } else {
-      *why = "it left before it had the question";
-      return false;
-    }
-  }
-  return true;
-}
-
-bool Receive(int socket, char* data, size_t size, Clock::time_point until, std::string* why) {
+// Send or receive `size` bytes.
+void Transfer(bool sending, int socket, void* data, size_t size, Clock::time_point until) {
   for (size_t done = 0; done < size;) {
-    const ssize_t count = recv(socket, data + done, size - done, 0);
-    if (count > 0) {
-      done += count;
-      if (Clock::now() < until) continue;  // bytes that drip must not keep us for ever
-      *why = "its answer was not whole in time";
-      return false;
-    }
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
-      if (Wait(socket, POLLIN, until)) continue;
-      *why = done ? "its answer was not whole in time" : "it did not answer in time";
-      return false;
-    }
-    *why = "it left in the middle of an answer";
-    return false;
-  }
-  return true;
-}
-
-bool KnownCode(int code) {
-  switch (code) {
-    case TF_OK:
-    case TF_INVALID_ARGUMENT:
-    case TF_NOT_FOUND:
-    case TF_PERMISSION_DENIED:
-    case TF_RESOURCE_EXHAUSTED:
-    case TF_FAILED_PRECONDITION:
-    case TF_INTERNAL:
-    case TF_DATA_LOSS:
-      return true;
-    default:  // above all not OUT_OF_RANGE: TensorFlow takes that for the end of a file
-      return false;
+    char* const at = static_cast<char*>(data) + done;
+    const ssize_t count = sending ? send(socket, at, size - done, MSG_NOSIGNAL) : recv(socket, at, size - done, 0);
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
+      throw Broken{sending ? "it left before it had the request" : "it left in the middle of a reply"};
+    if (count > 0) done += count;
+    // The time also ends for a card that sends byte by byte.
+    if (done < size && (count > 0 ? Clock::now() >= until : !Wait(socket, sending ? POLLOUT : POLLIN, until)))
+      throw Broken{sending ? "it takes no requests" : "its reply was not whole in time"};
   }
 }
 
-// Ask on an open connection. False where what came back is no answer to this question; `why` says what it was.
-bool Exchange(int socket, Op op, const Name& name, uint64_t offset, uint64_t count, Clock::time_point until,
-              Reply* reply, std::string* why) {
-  const uint64_t id = shared().id++;
-  std::string request = "LKQ1";
-  Put<uint8_t>(&request, op);
-  request.append(3, '\0');
-  Put<uint32_t>(&request, name.path.size());
-  Put<uint64_t>(&request, id);
-  Put<uint64_t>(&request, offset);
-  Put<uint64_t>(&request, count);
-  static_assert(kRequestHead == 4 + 1 + 3 + 4 + 8 + 8 + 8, "as in protocol.py");
-  request += name.path;
-  if (!Send(socket, request, until, why)) return false;
-  char head[kReplyHead];
-  if (!Receive(socket, head, sizeof(head), until, why)) return false;
-  const uint32_t crc = Get<uint32_t>(head + 8);
-  const uint64_t size = Get<uint64_t>(head + 20);
-  reply->code = static_cast<unsigned char>(head[4]);
-  reply->kind = static_cast<unsigned char>(head[5]);
-  if (memcmp(head, "LKR1", 4) != 0 || !KnownCode(reply->code) || Get<uint64_t>(head + 12) != id) {
-    *why = "its answer was no answer to the question";
-    return false;
-  }
-  uint64_t least = 0, most = kSentenceLimit;
-  if (reply->code == TF_OK) {
-    const bool read = op == kRead;
-    least = read ? 8 + name.pixels : op == kStat ? 17 : 0;
-    most = op == kStat ? 17 : !read || name.records ? kAnswerLimit : 8 + (name.pixels ? name.pixels : count);
-    if (reply->kind != (read && name.records ? kRecords : kPlain)) least = 1, most = 0;
-  }
-  if (size < least || size > most) {
-    *why = "its answer had " + std::to_string(size) + " bytes, which cannot be";
-    return false;
-  }
-  if (size > reply->room || !reply->data) {
-    reply->room = 0;
-    reply->data.reset(new char[size]);
-    reply->room = size;
-  }
-  reply->size = size;
-  if (!Receive(socket, reply->data.get(), size, until, why)) return false;
-  memset(head + 8, 0, 4);
-  if (kCrc32(reply->data.get(), size, kCrc32(head, sizeof(head))) != crc) {
-    *why = "its answer was not what its checksum says";
-    return false;
-  }
-  if (reply->code == TF_OK && op == kRead && !name.records &&
-      Get<uint64_t>(reply->data.get()) != (name.pixels ? 0 : offset)) {
-    *why = "its answer was of another place in the file";
-    return false;
-  }
-  return true;
+// Send one request on an open connection and return the reply to it.
+Reply Exchange(int socket, Op op, const Name& name, uint64_t offset, uint64_t count, Clock::time_point until) {
+  const uint64_t id = state().id++;
+  RequestHead request = {{0, {}, op, id}, offset, count};
+  request.head.length = htonl(sizeof(request) - sizeof(request.head.length) + name.path.size());
+  memcpy(request.head.magic, kMagic, 4);
+  std::string message = std::string(reinterpret_cast<const char*>(&request), sizeof(request)) + name.path;
+  Transfer(true, socket, message.data(), message.size(), until);
+
+  Head answer;
+  Transfer(false, socket, &answer, sizeof(answer), until);
+  if (memcmp(answer.magic, kMagic, 4) != 0 || !kCodes.count(answer.kind) || answer.id != id)
+    throw Broken{"its reply was none to the request"};
+  const bool good = answer.kind == TF_OK, read = good && op == kRead, stat = good && op == kStat;
+  const uint64_t least = read ? sizeof(Stretch) : stat ? sizeof(Statistics) : 0;
+  const uint64_t most = !good ? kSentenceLimit : stat ? least : read && !name.pixels ? least + count : kReplyLimit;
+  Reply reply;
+  reply.code = static_cast<TF_Code>(answer.kind);
+  reply.size = uint64_t{ntohl(answer.length)} + sizeof(answer.length) - sizeof(answer);
+  if (reply.size < least || reply.size > most)
+    throw Broken{"its reply had an impossible length of " + std::to_string(reply.size) + " bytes"};
+  reply.data.reset(new char[reply.size]);
+  Transfer(false, socket, reply.data.get(), reply.size, until);
+  if (!read) return reply;
+  const auto [place, end] = reply.as<Stretch>();
+  const bool holds = place <= offset && (offset - place < reply.size - sizeof(Stretch) || offset >= end);
+  if (!holds || (place != offset && !name.pixels)) throw Broken{"its reply was about another place in the file"};
+  return reply;
 }
 
-// The cards that there are, for a sentence.
-std::string Others() {
-  std::string folder, found;
-  {
-    std::lock_guard<std::mutex> hold(shared().lock);
-    folder = shared().folder;
-  }
-  if (DIR* entries = opendir(folder.c_str())) {
-    while (const dirent* entry = readdir(entries)) {
-      const std::string file = entry->d_name;
-      if (EndsWith(file, ".sock")) found += (found.empty() ? "" : ", ") + file.substr(0, file.size() - 5);
-    }
-    closedir(entries);
-  }
-  return found.empty() ? "none" : found;
-}
-
-// Ask until there is an answer or the time is up. False: `status` holds the sentence, of the card or of this side.
-bool Ask(const Name& name, Op op, uint64_t offset, uint64_t count, Reply* reply, TF_Status* status) {
+// Ask until there is a reply or the time is up.
+Reply Ask(const Name& name, Op op, uint64_t offset = 0, uint64_t count = 0) {
   const auto start = Clock::now();
   const auto until = start + std::chrono::microseconds(static_cast<int64_t>(name.timeout_s * 1e6));
-  auto pause = std::chrono::milliseconds(5);
-  std::string why = "it was not asked";
-  while (true) {
-    bool missing = false;
+  for (auto pause = milliseconds(5);; pause = std::min(2 * pause, milliseconds(200))) {
     int socket = TakeIdle(name.card);
     const bool used = socket >= 0;
-    if (!used) socket = Connect(name.card, &missing, &why);
-    if (socket >= 0) {
-      if (Exchange(socket, op, name, offset, count, until, reply, &why)) {
-        GiveIdle(name.card, socket);
-        if (reply->code == TF_OK) return true;
-        Fail(status, static_cast<TF_Code>(reply->code), std::string(reply->data.get(), reply->size));
-        return false;
-      }
-      close(socket);
-      DropIdle(name.card);  // whatever happened to this one has happened to the others
-    }
-    if (shared().closing) {
-      Fail(status, TF_CANCELLED, "this process ends, and reads no more from the card " + name.card);
-      return false;
-    }
-    if (missing) {
-      std::unique_lock<std::mutex> hold(shared().lock);
-      const bool known = shared().seen.count(name.card);
-      hold.unlock();
-      if (!known && Clock::now() - start >= kStartGrace) {
-        Fail(status, TF_FAILED_PRECONDITION,
-             "no card called " + name.card + " runs on this machine; running: " + Others() +
-                 ". `labkit card start` or labkit.card.Card starts one");
-        return false;
+    try {
+      if (!used) socket = Connect(name.card);
+      Reply reply = Exchange(socket, op, name, offset, count, until);
+      GiveIdle(name.card, socket);
+      if (reply.code != TF_OK) throw Failure{reply.code, std::string(reply.data.get(), reply.size)};
+      return reply;
+    } catch (const Broken& broken) {
+      if (socket >= 0) close(socket);
+      DropIdle(name.card);  // what happened to this connection has happened to the others
+      if (state().closing)
+        throw Failure{TF_CANCELLED, "this process ends, and reads no more from the card " + name.card};
+      if (broken.missing && Clock::now() - start >= kStartGrace && !(Lock(), state().known.count(name.card)))
+        throw Failure{TF_FAILED_PRECONDITION,
+                      "no card called " + name.card + " runs on this machine: `labkit card status` lists those that " +
+                          "run, `labkit card start` or labkit.card.Card starts one"};
+      if (Clock::now() >= until) {
+        std::ostringstream sentence;
+        sentence << "the card " << name.card << " gave no answer within " << name.timeout_s << " s: " << broken.why;
+        throw Failure{TF_DEADLINE_EXCEEDED, sentence.str()};
       }
     }
-    if (Clock::now() >= until) {
-      char seconds[32];
-      snprintf(seconds, sizeof(seconds), "%g", name.timeout_s);
-      Fail(status, TF_DEADLINE_EXCEEDED, "the card " + name.card + " gave no answer within " + seconds + " s: " + why);
-      return false;
-    }
-    if (used) continue;  // that connection was old; a new one is tried at once
-    Wait(-1, 0, std::min(until, Clock::now() + pause));
-    pause = std::min(2 * pause, std::chrono::milliseconds(200));
+    // A connection that was used before may have been old: a new one is tried at once.
+    if (!used) std::this_thread::sleep_until(std::min(until, Clock::now() + pause));
   }
 }
 
 // -- files ---------------------------------------------------------------------------------------------------------
 
 // One open file. It keeps the last stretch that the card gave: TensorFlow reads an image of 3 MB in three pieces, and
-// records must be made whole.
+// an image and a record come whole.
 struct File {
   Name name;
   std::mutex lock;
-  uint64_t place = 0;      // of the first byte of `kept`
-  const char* kept = nullptr;
-  uint64_t size = 0;       // bytes of `kept`
-  Reply reply;             // where they lie as the card gave them
-  std::string framed;      // where they lie between checksums
-  uint64_t end = ~0ull;    // length of the file, as soon as it is known
+  Reply reply;
+  Stretch kept = {0, ~0ull};  // the place of the stretch, and the length of the file as soon as it is known
+  uint64_t size = 0;          // bytes of the stretch
 };
 
-// Put records between their lengths and checksums, as a TFRecord file has them.
-bool Frame(const Reply& reply, std::string* framed) {
-  framed->clear();
-  framed->reserve(reply.size + 256);
-  for (uint64_t at = 8; at < reply.size;) {
-    if (reply.size - at < 4) return false;
-    const uint64_t length = Get<uint32_t>(reply.data.get() + at);
-    at += 4;
-    if (length > reply.size - at) return false;
-    const size_t head = framed->size();
-    Put<uint64_t>(framed, length);
-    Put<uint32_t>(framed, Masked(kCrc32c(framed->data() + head, 8)));
-    framed->append(reply.data.get() + at, length);
-    Put<uint32_t>(framed, Masked(kCrc32c(reply.data.get() + at, length)));
-    at += length;
-  }
-  return true;
-}
-
-// Let `file` keep a stretch that begins at or before `offset`; nothing is kept behind the end.
-bool Fetch(File* file, uint64_t offset, uint64_t count, TF_Status* status) {
-  count = std::min(count, kAskLimit);
-  if (file->name.records) count = std::max(count, kRecordsAhead);
-  file->size = 0;
-  if (!Ask(file->name, kRead, offset, count, &file->reply, status)) return false;
-  file->place = Get<uint64_t>(file->reply.data.get());
-  if (!file->name.records) {
-    file->kept = file->reply.data.get() + 8;
-    file->size = file->reply.size - 8;
-    if (file->name.pixels || file->size < count) file->end = file->place + file->size;
-    return true;
-  }
-  const bool whole = Frame(file->reply, &file->framed);
-  file->kept = file->framed.data();
-  file->size = whole ? file->framed.size() : 0;
-  if (whole && file->size == 0 && file->place <= offset) {
-    file->end = file->place;
-    return true;
-  }
-  if (whole && file->place <= offset && offset - file->place < file->size) return true;
-  file->size = 0;
-  Fail(status, TF_INTERNAL, "the card " + file->name.card + " gave records that do not fit together");
-  return false;
-}
-
-int64_t ReadAt(File* file, uint64_t offset, size_t count, char* buffer, TF_Status* status) {
+// Read bytes and return how many; `ended` says whether there are no more because the file ends.
+size_t ReadAt(File* file, uint64_t offset, size_t count, char* buffer, bool* ended) {
   std::lock_guard<std::mutex> hold(file->lock);
   size_t done = 0;
-  TF_SetStatus(status, TF_OK, "");
-  while (done < count && offset + done < file->end) {
-    const uint64_t at = offset + done;
-    if (at < file->place || at - file->place >= file->size) {
-      if (!Fetch(file, at, count - done, status)) {
+  while (done < count && offset + done < file->kept.end) {
+    const uint64_t at = offset + done, skip = at - file->kept.place;
+    if (at < file->kept.place || skip >= file->size) {
+      file->size = 0;
+      try {
+        file->reply = Ask(file->name, kRead, at, std::min<uint64_t>(count - done, kAskLimit));
+      } catch (const Failure& failure) {
         // TensorFlow throws away what comes with an error, and here those are the good records before a damaged one.
-        // A short read that went well makes it ask again, and then it gets the error alone.
-        const TF_Code code = TF_GetCode(status);
-        if (done && (code == TF_DATA_LOSS || code == TF_INVALID_ARGUMENT)) TF_SetStatus(status, TF_OK, "");
-        return static_cast<int64_t>(done);
+        // After a short read without an error it asks again, and then it gets the error alone.
+        if (done && (failure.code == TF_DATA_LOSS || failure.code == TF_INVALID_ARGUMENT)) return done;
+        throw;
       }
-      if (at < file->place || at - file->place >= file->size) break;
+      file->kept = file->reply.as<Stretch>();
+      file->size = file->reply.size - sizeof(Stretch);
+      continue;
     }
-    const size_t skip = at - file->place, part = std::min<size_t>(count - done, file->size - skip);
-    memcpy(buffer + done, file->kept + skip, part);
+    const size_t part = std::min<size_t>(count - done, file->size - skip);
+    memcpy(buffer + done, file->reply.data.get() + sizeof(Stretch) + skip, part);
     done += part;
   }
-  if (done < count) TF_SetStatus(status, TF_OUT_OF_RANGE, "the file ends here");
-  return static_cast<int64_t>(done);
+  *ended = done < count;
+  return done;
 }
 
-// No exception may leave the plugin.
-template <typename Result, typename Work>
-Result Guard(TF_Status* status, Result failed, Work work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    Fail(status, TF_RESOURCE_EXHAUSTED, "no memory left to read from the card");
-  } catch (...) {
-    Fail(status, TF_INTERNAL, "the plugin of the card failed");
-  }
-  return failed;
+// Nothing is asked yet: one request is enough for most files, and it is sent by the first read.
+void Open(const TF_Filesystem*, const char* uri, TF_RandomAccessFile* file, TF_Status* status) {
+  Guard(status, [&] {
+    auto opened = std::make_unique<File>();
+    opened->name = Parse(uri);
+    file->plugin_file = opened.release();
+  });
+}
+
+int64_t Read(const TF_RandomAccessFile* file, uint64_t offset, size_t count, char* buffer, TF_Status* status) {
+  int64_t done = 0;
+  bool ended = false;
+  Guard(status, [&] { done = ReadAt(static_cast<File*>(file->plugin_file), offset, count, buffer, &ended); });
+  if (ended) TF_SetStatus(status, TF_OUT_OF_RANGE, "the file ends here");
+  return done;
 }
 
 void Close(TF_RandomAccessFile* file) { delete static_cast<File*>(file->plugin_file); }
 
-int64_t Read(const TF_RandomAccessFile* file, uint64_t offset, size_t count, char* buffer, TF_Status* status) {
-  return Guard<int64_t>(status, 0, [&] {
-    return ReadAt(static_cast<File*>(file->plugin_file), offset, count, buffer, status);
+// What a name stands for. TensorFlow makes IsDirectory, GetFileSize and FilesExist of this and of PathExists.
+void Stat(const TF_Filesystem*, const char* uri, TF_FileStatistics* found, TF_Status* status) {
+  Guard(status, [&] {
+    const Reply reply = Ask(Parse(uri), kStat);
+    const Statistics& statistics = reply.as<Statistics>();
+    *found = {statistics.length, statistics.mtime_ns, statistics.folder != 0};
   });
 }
 
-// Nothing is asked yet: one question a file is enough, and it comes with the first read.
-void Open(const TF_Filesystem*, const char* uri, TF_RandomAccessFile* file, TF_Status* status) {
-  Guard<int>(status, 0, [&] {
-    auto opened = std::make_unique<File>();
-    if (!Parse(uri, &opened->name, status)) return 0;
-    file->plugin_file = opened.release();
-    TF_SetStatus(status, TF_OK, "");
-    return 0;
-  });
+void PathExists(const TF_Filesystem* filesystem, const char* uri, TF_Status* status) {
+  TF_FileStatistics found;
+  Stat(filesystem, uri, &found, status);
 }
 
 // A file as memory. TensorFlow uses it as the memory of a tensor, which must begin at a multiple of 64 bytes.
 struct Region {
-  static constexpr size_t kAlignment = 64;
-  std::unique_ptr<char, decltype(&free)> data{nullptr, &free};
+  std::unique_ptr<void, decltype(&free)> data{nullptr, &free};
   uint64_t size = 0;
 };
 
-void CloseRegion(TF_ReadOnlyMemoryRegion* region) { delete static_cast<Region*>(region->plugin_memory_region); }
-const void* RegionData(const TF_ReadOnlyMemoryRegion* region) {
-  return static_cast<Region*>(region->plugin_memory_region)->data.get();
-}
-uint64_t RegionLength(const TF_ReadOnlyMemoryRegion* region) {
-  return static_cast<Region*>(region->plugin_memory_region)->size;
-}
-
 void OpenRegion(const TF_Filesystem*, const char* uri, TF_ReadOnlyMemoryRegion* region, TF_Status* status) {
-  Guard<int>(status, 0, [&] {
+  Guard(status, [&] {
     File file;
-    if (!Parse(uri, &file.name, status)) return 0;
-    std::string whole;
-    std::vector<char> part(1 << 20);
-    do {
-      const int64_t count = ReadAt(&file, whole.size(), part.size(), part.data(), status);
-      whole.append(part.data(), count);
-    } while (TF_GetCode(status) == TF_OK);
-    if (TF_GetCode(status) != TF_OUT_OF_RANGE) return 0;
-    if (whole.empty()) {
-      Fail(status, TF_INVALID_ARGUMENT, std::string(uri) + " is empty");
-      return 0;
-    }
-    auto kept = std::make_unique<Region>();
-    void* room = nullptr;
-    if (posix_memalign(&room, Region::kAlignment, whole.size()) != 0) throw std::bad_alloc();
-    kept->data.reset(static_cast<char*>(room));
-    kept->size = whole.size();
-    memcpy(room, whole.data(), whole.size());
-    region->plugin_memory_region = kept.release();
-    TF_SetStatus(status, TF_OK, "");
-    return 0;
+    file.name = Parse(uri);
+    const uint64_t length = Ask(file.name, kStat).as<Statistics>().length;
+    if (length == 0) throw Failure{TF_INVALID_ARGUMENT, std::string(uri) + " is empty"};
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 64, length) != 0) throw std::bad_alloc();
+    auto made = std::make_unique<Region>();
+    made->data.reset(memory);
+    bool ended = false;
+    made->size = ReadAt(&file, 0, length, static_cast<char*>(memory), &ended);
+    region->plugin_memory_region = made.release();
   });
 }
+
+Region* RegionOf(const TF_ReadOnlyMemoryRegion* region) { return static_cast<Region*>(region->plugin_memory_region); }
+const void* RegionData(const TF_ReadOnlyMemoryRegion* region) { return RegionOf(region)->data.get(); }
+uint64_t RegionLength(const TF_ReadOnlyMemoryRegion* region) { return RegionOf(region)->size; }
+void CloseRegion(TF_ReadOnlyMemoryRegion* region) { delete RegionOf(region); }
 
 // -- folders -------------------------------------------------------------------------------------------------------
 
-bool Look(const char* uri, TF_FileStatistics* found, TF_Status* status) {
-  return Guard<bool>(status, false, [&] {
-    Name name;
-    Reply reply;
-    if (!Parse(uri, &name, status) || !Ask(name, kStat, 0, 0, &reply, status)) return false;
-    found->length = Get<int64_t>(reply.data.get());
-    found->mtime_nsec = Get<int64_t>(reply.data.get() + 8);
-    found->is_directory = reply.data[16] != 0;
-    TF_SetStatus(status, TF_OK, "");
-    return true;
+// Ask for names and hand them over as a list that TensorFlow frees; what fits a pattern gets scheme and card in front.
+int Names(const char* uri, Op op, TF_Status* status, char*** entries) {
+  std::vector<char*> names;
+  Guard(status, [&] {
+    const Name name = Parse(uri);
+    const Reply reply = Ask(name, op);
+    const std::string before = op == kGlob ? kScheme + name.card + "/" : "";
+    std::istringstream text(std::string(reply.data.get(), reply.size));
+    for (std::string one; std::getline(text, one, '\0');) names.push_back(strdup((before + one).c_str()));
   });
-}
-
-void Stat(const TF_Filesystem*, const char* uri, TF_FileStatistics* stats, TF_Status* status) {
-  Look(uri, stats, status);
-}
-
-void PathExists(const TF_Filesystem*, const char* uri, TF_Status* status) {
-  TF_FileStatistics found;
-  Look(uri, &found, status);
-}
-
-bool PathsExist(const TF_Filesystem*, char** uris, int count, TF_Status** statuses) {
-  bool all = true;
-  TF_Status* own = TF_NewStatus();
-  for (int i = 0; i < count; ++i) {
-    TF_FileStatistics found;
-    all &= Look(uris[i], &found, statuses ? statuses[i] : own);
-  }
-  TF_DeleteStatus(own);
-  return all;
-}
-
-// TensorFlow looks at the status only, so "no" must be one.
-bool IsDirectory(const TF_Filesystem*, const char* uri, TF_Status* status) {
-  TF_FileStatistics found;
-  if (!Look(uri, &found, status)) return false;
-  if (!found.is_directory) Fail(status, TF_FAILED_PRECONDITION, std::string(uri) + " is not a folder");
-  return found.is_directory;
-}
-
-int64_t GetFileSize(const TF_Filesystem*, const char* uri, TF_Status* status) {
-  TF_FileStatistics found;
-  if (!Look(uri, &found, status)) return -1;
-  if (!found.is_directory) return found.length;
-  Fail(status, TF_FAILED_PRECONDITION, std::string(uri) + " is a folder");
-  return -1;
-}
-
-char* Copy(const std::string& text) {
-  char* copy = static_cast<char*>(malloc(text.size() + 1));
-  if (copy) memcpy(copy, text.c_str(), text.size() + 1);
-  return copy;
-}
-
-// Ask for names and hand them over, each with `before` in front of it.
-int Names(const char* uri, Op op, TF_Status* status, char*** entries, bool whole) {
-  return Guard<int>(status, -1, [&] {
-    Name name;
-    Reply reply;
-    if (!Parse(uri, &name, status) || !Ask(name, op, 0, 0, &reply, status)) return -1;
-    const char *at = reply.data.get(), *end = at + reply.size;
-    if (reply.size && end[-1] != '\0') {
-      Fail(status, TF_INTERNAL, "the card " + name.card + " gave names without an end");
-      return -1;
-    }
-    const int count = static_cast<int>(std::count(at, end, '\0'));
-    const std::string before = whole ? kScheme + name.card + "/" : "";
-    *entries = static_cast<char**>(calloc(std::max(count, 1), sizeof(char*)));
-    if (!*entries) throw std::bad_alloc();
-    for (int i = 0; i < count; ++i, at += strlen(at) + 1) {
-      (*entries)[i] = Copy(before + at);
-      if (!(*entries)[i]) {
-        for (int j = 0; j < i; ++j) free((*entries)[j]);
-        free(*entries);
-        throw std::bad_alloc();
-      }
-    }
-    TF_SetStatus(status, TF_OK, "");
-    return count;
-  });
+  if (TF_GetCode(status) != TF_OK) return -1;
+  *entries = static_cast<char**>(calloc(names.size() + 1, sizeof(char*)));
+  std::copy(names.begin(), names.end(), *entries);
+  return static_cast<int>(names.size());
 }
 
 int GetChildren(const TF_Filesystem*, const char* uri, char*** entries, TF_Status* status) {
-  return Names(uri, kList, status, entries, false);
+  return Names(uri, kList, status, entries);
 }
 
 int GetMatchingPaths(const TF_Filesystem*, const char* pattern, char*** entries, TF_Status* status) {
-  return Names(pattern, kGlob, status, entries, true);
+  return Names(pattern, kGlob, status, entries);
 }
 
-// Parameters would be lost by TensorFlow's own way, and so would the name of the card.
+// TensorFlow's own way would lose the parameters and the name of the card.
 char* TranslateName(const TF_Filesystem*, const char* uri) { return strdup(uri); }
 
 // Nothing is cached but connections.
 void FlushCaches(const TF_Filesystem*) {
-  Shared& all = shared();
-  std::lock_guard<std::mutex> hold(all.lock);
-  OwnConnections(all);
-  for (auto& [card, sockets] : all.idle) {
-    for (int socket : sockets) close(socket);
-    sockets.clear();
-  }
+  auto hold = Lock();
+  for (auto& [card, sockets] : state().idle) CloseAll(sockets);
 }
 
 // -- what a card refuses ---------------------------------------------------------------------------------------------
 
-void ReadOnly(const char* uri, TF_Status* status) {
-  Fail(status, TF_PERMISSION_DENIED, std::string(uri) + " cannot be changed: a card is read, and never written");
+void Refuse(const char* uri, TF_Status* status) {
+  const std::string sentence = std::string(uri) + " cannot be changed: a card is read, and never written";
+  TF_SetStatus(status, TF_PERMISSION_DENIED, sentence.c_str());
 }
 
-void NoWriter(const TF_Filesystem*, const char* uri, TF_WritableFile*, TF_Status* status) { ReadOnly(uri, status); }
-void NoChange(const TF_Filesystem*, const char* uri, TF_Status* status) { ReadOnly(uri, status); }
-void NoMove(const TF_Filesystem*, const char*, const char* target, TF_Status* status) { ReadOnly(target, status); }
+void NoWriter(const TF_Filesystem*, const char* uri, TF_WritableFile*, TF_Status* status) { Refuse(uri, status); }
+void NoChange(const TF_Filesystem*, const char* uri, TF_Status* status) { Refuse(uri, status); }
+void NoMove(const TF_Filesystem*, const char*, const char* target, TF_Status* status) { Refuse(target, status); }
 void NoDelete(const TF_Filesystem*, const char* uri, uint64_t* files, uint64_t* folders, TF_Status* status) {
   *files = 0;
   *folders = 1;
-  ReadOnly(uri, status);
+  Refuse(uri, status);
 }
 
-// TensorFlow wants these where it is offered a way to write; nobody ever gets as far.
+// TensorFlow wants these where a way to write is offered; they are never called.
 void CloseWriter(TF_WritableFile*) {}
-void NoAppend(const TF_WritableFile*, const char*, size_t, TF_Status* status) { ReadOnly("the card", status); }
+void NoAppend(const TF_WritableFile*, const char*, size_t, TF_Status* status) { Refuse("the card", status); }
 
 void Init(TF_Filesystem*, TF_Status* status) { TF_SetStatus(status, TF_OK, ""); }
 void Cleanup(TF_Filesystem*) {}
+
+// TensorFlow frees the tables of operations.
+template <typename Operations>
+Operations* Table() {
+  return static_cast<Operations*>(calloc(1, sizeof(Operations)));
+}
 
 }  // namespace
 
 extern "C" {
 
-// Where sockets lie, and how long a question may take unless its name says another time. May be called again.
-__attribute__((visibility("default"))) int labkit_card_configure(const char* folder, double timeout_s) {
-  Shared& all = shared();
-  std::lock_guard<std::mutex> hold(all.lock);
-  all.folder = folder;
-  all.timeout_s = timeout_s;
-  OwnConnections(all);
-  return all.wake[0] >= 0 ? 0 : OpenWake(all);
+// Where the sockets lie, and how long a request may take unless its name says another time. May be called again.
+TF_CAPI_EXPORT void labkit_card_configure(const char* folder, double timeout_s) {
+  auto hold = Lock();
+  state().folder = folder;
+  state().timeout_s = timeout_s;
 }
 
-// Nobody need wait for this card to come back.
-__attribute__((visibility("default"))) void labkit_card_forget(const char* card) {
-  DropIdle(card);
-  std::lock_guard<std::mutex> hold(shared().lock);
-  shared().seen.erase(card);
+// A card was stopped on purpose: its readers need not wait until it comes back.
+TF_CAPI_EXPORT void labkit_card_forget(const char* card) {
+  auto hold = Lock();
+  CloseAll(state().idle[card]);
+  state().known.erase(card);
 }
 
-// The process ends: whoever waits for a card stops at once, and nobody asks again.
-__attribute__((visibility("default"))) void labkit_card_close() {
-  Shared& all = shared();
-  all.closing = true;
-  if (all.wake[1] >= 0 && write(all.wake[1], "", 1) < 0) return;
-}
+// The process ends: whoever waits for a card stops, and nobody asks again.
+TF_CAPI_EXPORT void labkit_card_close() { state().closing = true; }
 
 TF_CAPI_EXPORT void TF_InitPlugin(TF_FilesystemPluginInfo* info) {
   info->plugin_memory_allocate = malloc;
   info->plugin_memory_free = free;
   info->num_schemes = 1;
-  auto* ops = info->ops = static_cast<TF_FilesystemPluginOps*>(calloc(1, sizeof(TF_FilesystemPluginOps)));
+  auto* ops = info->ops = Table<TF_FilesystemPluginOps>();
   ops->scheme = strdup("smartssd");
   TF_SetFilesystemVersionMetadata(ops);
 
-  auto* file = ops->random_access_file_ops =
-      static_cast<TF_RandomAccessFileOps*>(calloc(1, sizeof(TF_RandomAccessFileOps)));
+  auto* file = ops->random_access_file_ops = Table<TF_RandomAccessFileOps>();
   file->cleanup = Close;
   file->read = Read;
 
-  auto* writer = ops->writable_file_ops = static_cast<TF_WritableFileOps*>(calloc(1, sizeof(TF_WritableFileOps)));
+  auto* writer = ops->writable_file_ops = Table<TF_WritableFileOps>();
   writer->cleanup = CloseWriter;
   writer->append = NoAppend;
 
-  auto* region = ops->read_only_memory_region_ops =
-      static_cast<TF_ReadOnlyMemoryRegionOps*>(calloc(1, sizeof(TF_ReadOnlyMemoryRegionOps)));
+  auto* region = ops->read_only_memory_region_ops = Table<TF_ReadOnlyMemoryRegionOps>();
   region->cleanup = CloseRegion;
   region->data = RegionData;
   region->length = RegionLength;
 
-  auto* system = ops->filesystem_ops = static_cast<TF_FilesystemOps*>(calloc(1, sizeof(TF_FilesystemOps)));
+  auto* system = ops->filesystem_ops = Table<TF_FilesystemOps>();
   system->init = Init;
   system->cleanup = Cleanup;
   system->new_random_access_file = Open;
   system->new_read_only_memory_region_from_file = OpenRegion;
   system->path_exists = PathExists;
-  system->paths_exist = PathsExist;
   system->stat = Stat;
-  system->is_directory = IsDirectory;
-  system->get_file_size = GetFileSize;
   system->get_children = GetChildren;
   system->get_matching_paths = GetMatchingPaths;
   system->translate_name = TranslateName;

@@ -5,13 +5,14 @@ While the device is busy with one batch, requests pile up; they are the next one
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import hashlib
 import queue
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,14 +23,13 @@ BATCH_IMAGES = 64
 BATCH_BYTES = 256 << 20
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """One image that somebody waits for; `counter` is what its random numbers are drawn with, beside the seed."""
 
     image: bytes
     recipe: Recipe
-    counter: int = 0
-    done: Future[memoryview] = field(default_factory=Future)
+    counter: int
+    done: Future[memoryview]
 
 
 class Worker:
@@ -50,39 +50,27 @@ class Worker:
         self.engine = engine
         self.images = self.batches = self.largest = 0
         self._waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
-        self._held: Job | None = None
         threading.Thread(target=self._work, name="device", daemon=True).start()
 
     def submit(self, image: bytes, recipe: Recipe, counter: int = 0) -> Future[memoryview]:
         """Return a future of the bytes of one preprocessed image; it raises `Refused` where that failed."""
-        job = Job(image, recipe, counter)
+        job = Job(image, recipe, counter, Future())
         self._waiting.put(job)
         return job.done
 
     def _work(self) -> None:
         while True:
-            batch = self._gather()
-            groups: dict[Recipe, list[Job]] = {}
-            for job in batch:
-                groups.setdefault(job.recipe, []).append(job)
-            for recipe, jobs in groups.items():
-                self._serve(recipe, jobs)
-
-    def _gather(self) -> list[Job]:
-        """Return what waits, in order: one job at least, and no more than the limits allow."""
-        first, self._held = self._held or self._waiting.get(), None
-        batch, nbytes = [first], first.recipe.nbytes
-        while len(batch) < BATCH_IMAGES:
-            try:
-                job = self._waiting.get_nowait()
-            except queue.Empty:
-                break
-            nbytes += job.recipe.nbytes
-            if nbytes > BATCH_BYTES:
-                self._held = job
-                break
-            batch.append(job)
-        return batch
+            waiting = [self._waiting.get()]
+            with contextlib.suppress(queue.Empty):
+                while len(waiting) < BATCH_IMAGES:
+                    waiting.append(self._waiting.get_nowait())
+            batches: dict[Recipe, list[Job]] = {}
+            for job in waiting:
+                batches.setdefault(job.recipe, []).append(job)
+            for recipe, jobs in batches.items():
+                count = max(BATCH_BYTES // recipe.nbytes, 1)
+                for first in range(0, len(jobs), count):
+                    self._serve(recipe, jobs[first : first + count])
 
     def _serve(self, recipe: Recipe, jobs: Sequence[Job]) -> None:
         """Preprocess jobs that ask for the same; where that fails as a whole, each alone: one must not fail others."""
@@ -114,23 +102,14 @@ def serve(engine: Any, images: Sequence[bytes], recipe: Recipe, counters: Sequen
     if recipe.augment and len(images) > 1:
         pairs = zip(images, counters, strict=True)
         return [serve(engine, [image], recipe, [counter])[0] for image, counter in pairs]
-    done = offload.preprocess(
-        images,
-        size=recipe.size,
-        dtype=recipe.dtype,
-        engine=engine,
-        path=recipe.path,
-        augment=recipe.augment,
-        seed=recipe.seed,
-        counter=counters[0] if recipe.augment else 0,
-    )
-    outcomes: list[memoryview | Refused] = []
-    for image, status in zip(done.images, done.status, strict=True):
-        if status.ok:
-            outcomes.append(memoryview(np.ascontiguousarray(image)).cast("B"))
-        else:
-            outcomes.append(Refused(Code.DATA_LOSS, status.refusal))
-    return outcomes
+    options = dataclasses.asdict(recipe)
+    del options["feature"]
+    number = counters[0] if recipe.augment else 0
+    done = offload.preprocess(images, engine=engine, counter=number, **options)
+    return [
+        memoryview(np.ascontiguousarray(image)).cast("B") if status.ok else Refused(Code.DATA_LOSS, status.refusal)
+        for image, status in zip(done.images, done.status, strict=True)
+    ]
 
 
 def counter(name: str, number: int = 0) -> int:

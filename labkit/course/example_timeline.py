@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from labkit.common.palette import Theme
+from labkit.timeline.run import Accelerator
 from labkit.timeline.trace import Span, Trace
 from labkit.views.picture import Picture, plain_style
 
@@ -59,7 +60,7 @@ def example(
     from labkit.views.static import draw
 
     trace = _trace(bars, train, name, batch)
-    plain = draw(trace, title=f"{title} {words}".strip(), steps=trace.meta["steps"])
+    plain = draw(trace, title=f"{title} {words}".strip(), steps=trace.run.steps)
     if mark_ms is None:
         return plain
     said = f"the dashed line, your answer: {_place(mark_ms, trace.span_ns / 1e6)}"
@@ -129,12 +130,12 @@ def _trace(bars: Iterable[Bar], train: Iterable[tuple[float, float]], name: str,
     return Trace.from_spans(
         spans,
         {_ACCELERATOR: "consumer"},
-        accelerator={"name": name, "kind": "modelled", "source": source, "describe": describe},
+        accelerator=Accelerator(name=name, kind="modelled", source=source, describe=describe),
         batch_size=batch,
         steps=step + 1,
         warmup=0,
         images=batch * (step + 1),
-        window_ns=[0, max(s.end_ns for s in spans)],
+        window_ns=(0, max(s.end_ns for s in spans)),
     )
 
 

@@ -62,16 +62,16 @@ def result(found: grading.CheckResult) -> grading.CheckResult:
 
 def run(trace: Any, measure: Any, name: str | None = None) -> None:
     """Enter one recorded run that has a name: `measure` is its `labkit.measures.Measure`."""
-    name = name or trace.meta.get("name")
+    name = name or trace.run.name
     if not name or (name not in session.runs and len(session.runs) >= MOST):
         return
-    stated = trace.meta.get("accelerator") or {}
+    stated = trace.run.accelerator
     session.runs[name] = {
         "busy": float(measure.busy),
         "images_per_s": float(measure.images_per_s),
-        "steps": int(trace.meta.get("steps") or 0),
-        "accelerator": " ".join(str(w) for w in (stated.get("kind"), stated.get("name")) if w),
-        "origin": trace.meta["origin"],
+        "steps": int(trace.run.steps or 0),
+        "accelerator": " ".join(str(w) for w in (stated.kind, stated.name) if w),
+        "origin": trace.run.origin,
     }
 
 

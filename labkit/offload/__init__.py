@@ -6,45 +6,29 @@ The names below come from the files of this folder when they are first used; not
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import Any
 
-#: The names on offer, and the file each lives in.
+#: The names on offer, and the file each is in.
 _NAMES = {
-    "devices": "devices",
-    "choose": "devices",
-    "Device": "devices",
-    "NoDevice": "devices",
-    "Engine": "engine",
-    "BuildError": "engine",
-    "Pool": "pool",
-    "decode": "decoder",
-    "Decoder": "decoder",
-    "Status": "jpeg",
-    "Unsupported": "jpeg",
-    "Damaged": "jpeg",
-    "preprocess": "preprocess",
-    "Preprocessor": "preprocess",
-    "try_kernel": "watched",
-    "Tried": "watched",
-    "load_binary": "binaries",
-    "save_binary": "binaries",
+    "devices": "opencl.devices",
+    "choose": "opencl.devices",
+    "Device": "opencl.devices",
+    "NoDevice": "opencl.devices",
+    "Engine": "opencl.engine",
+    "BuildError": "opencl.engine",
+    "decode": "jpeg.decoder",
+    "Decoder": "jpeg.decoder",
+    "Status": "jpeg.outcomes",
+    "Unsupported": "jpeg.outcomes",
+    "Damaged": "jpeg.outcomes",
+    "preprocess": "preprocessor",
+    "Preprocessor": "preprocessor",
+    "warm_up": "preprocessor",
+    "try_kernel": "trial",
+    "Tried": "trial",
     "SmartSSD": "smartssd",
 }
 __all__ = sorted(_NAMES)
-
-
-class _Offload(ModuleType):
-    """The package, in which no file hides the function of its name: ``devices()``, ``preprocess(...)``."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # Importing a file makes it an attribute of its package.
-        if name not in _NAMES or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Offload
 
 
 def __getattr__(name: str) -> Any:

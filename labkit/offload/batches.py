@@ -1,17 +1,63 @@
-"""Memory for batches: decoded images on their way to the device, results on their way back, used again and again."""
+"""Batches: decoded images on their way to the device, results on their way back, in memory that is used again."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labkit.offload.engine import Engine
+from labkit.offload.jpeg.outcomes import Status
+from labkit.offload.opencl.engine import Engine
+
+if TYPE_CHECKING:
+    from labkit.offload.twins.random_numbers import RandomDraws
 
 #: Bytes of decoded images in a batch: what an int32 can count.
 MOST_BYTES = 2**31 - 1
+
+
+#: What the values of a finished image may be.
+DTYPES = ("float32", "uint8")
+
+
+class Preprocessed:
+    """A batch of images that went through the device.
+
+    Attributes
+    ----------
+    images : ndarray of float32 in [0, 1] or of uint8, shape (n, size, size, 3)
+        A failed image is all zeros. The memory is used again as soon as nothing refers to it.
+    status : list of labkit.offload.jpeg.outcomes.Status
+        One for each image; empty for images that were given as pixels.
+    draws : labkit.offload.twins.random_numbers.RandomDraws or None
+        The random numbers of each image: flip, delta, factor. None without augmentation.
+    counter : int
+        The number of the batch, with which they were drawn.
+    """
+
+    def __init__(self, images: np.ndarray, status: list[Status], draws: RandomDraws | None, counter: int) -> None:
+        self.images = images
+        self.status = status
+        self.draws = draws
+        self.counter = counter
+
+    @property
+    def failed(self) -> int:
+        """Images that are all zeros, since they could not be decoded."""
+        return sum(not status.ok for status in self.status)
+
+    @property
+    def fallbacks(self) -> int:
+        """Images that the host decoded, since the device's decoder does not support them."""
+        return sum(status.where == "host" for status in self.status)
+
+    def __repr__(self) -> str:
+        """Return how many images there are, of which kind, and how many failed."""
+        count, size = self.images.shape[:2]
+        kind = f"{count} images of {size}×{size}, {self.images.dtype}" + ", augmented" * (self.draws is not None)
+        return f"Preprocessed({kind}; {self.fallbacks} decoded by the host, {self.failed} failed)"
 
 
 class Gathered:
@@ -32,15 +78,13 @@ class Gathered:
         self.rows = np.zeros((0, 32), np.int32)
 
     def take(self, images: Sequence[np.ndarray | None]) -> Gathered:
-        """Copy decoded images to the device; None leaves the place of an image in the result as it is.
+        """Copy decoded images to the device; for None, the place of the image in the result stays as it is.
 
         Raises
         ------
         ValueError
-            If one is no RGB image of bytes, or they are too many.
+            If an image is not RGB in bytes, or if there are too many.
         """
-        import pyopencl as cl
-
         self.rows = np.zeros((len(images), 32), np.int32)
         self.rows[:, 0] = -1
         total = 0
@@ -58,18 +102,16 @@ class Gathered:
         if total > self.pixels.size:
             self.pixels = self._engine.empty(total)
         if total:
-            flags, queue = cl.map_flags.WRITE_INVALIDATE_REGION, self._engine.queue
-            mapped, _ = cl.enqueue_map_buffer(queue, self.pixels, flags, 0, (total,), np.uint8)
-            for row, image in zip(self.rows, images, strict=True):
-                if image is not None:
-                    mapped[row[4] : row[4] + image.size].reshape(image.shape)[:] = image
-            mapped.base.release(queue)
+            with self._engine.mapped(self.pixels, total, write=True) as place:
+                for row, image in zip(self.rows, images, strict=True):
+                    if image is not None:
+                        place[row[4] : row[4] + image.size].reshape(image.shape)[:] = image
         self.layout = self._engine.upload(self.rows)
         return self
 
 
-class Results:
-    """Memory for batches that are done: handed out, and handed out again when nobody refers to it any more.
+class BatchResults:
+    """Memory for finished batches: given out, and given out again when nothing refers to it any more.
 
     Where the device is the processor itself, the kernel writes straight into it.
     """
@@ -79,20 +121,20 @@ class Results:
 
         self._context = engine.context
         self._shared = bool(engine.device.type & cl.device_type.CPU)
-        self._kept: list[Result] = []
+        self._kept: list[BatchResult] = []
 
-    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Result:
-        """Return a result of this shape that nobody else holds."""
+    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> BatchResult:
+        """Return a result of this shape to which nothing else refers."""
         for result in self._kept:
             if result.array.shape == shape and result.array.dtype == dtype and result.free():
                 return result
         self._kept = [r for r in self._kept if not r.free() or r.array.shape == shape][-8:]
-        result = Result(self._context, shape, dtype, self._shared)
+        result = BatchResult(self._context, shape, dtype, self._shared)
         self._kept.append(result)
         return result
 
 
-class Result:
+class BatchResult:
     """An array of the host and the buffer that a kernel writes for it."""
 
     def __init__(self, context: Any, shape: tuple[int, ...], dtype: np.dtype, shared: bool) -> None:
@@ -111,22 +153,18 @@ class Result:
         else:
             self.buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, room)
         del memory
-        # NumPy makes every view refer to the memory itself: as many references as now mean that no view is left.
+        # Every view of NumPy refers to the memory itself: as many references as now mean that there is no view.
         self._alone = sys.getrefcount(self.owner)
 
     def free(self) -> bool:
-        """Say whether nobody outside holds the array or a part of it."""
+        """Return True if nothing outside refers to the array or to a part of it."""
         return sys.getrefcount(self.owner) <= self._alone
 
     def fetch(self, engine: Engine) -> None:
         """Wait for the device and make what it wrote visible in `array`."""
-        import pyopencl as cl
-
         if self.shared:
-            mapped, _ = cl.enqueue_map_buffer(
-                engine.queue, self.buffer, cl.map_flags.READ, 0, self.array.shape, self.array.dtype
-            )
-            mapped.base.release(engine.queue)
-            engine.queue.finish()
+            with engine.mapped(self.buffer, self.array.nbytes):  # the array itself is this memory
+                pass
+            engine.finish()
         else:
             engine.download(self.buffer, self.array)

@@ -12,14 +12,14 @@ Tokens (Huffman symbols) and blocks come from the reader's photos, see `labkit.o
 
 from __future__ import annotations
 
-import numbers
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
-from labkit.offload.answer import OUTPUTS, Answer
+from labkit.common.numbers import number, whole
 from labkit.offload.tokens import Counted
 from labkit.simulate import Costs, Knobs, Model
 from labkit.timeline.trace import Thread, Trace
@@ -32,6 +32,18 @@ P2P_READ: Mapping[int, float] = {
     4 << 10: 0.05, 8 << 10: 0.17, 16 << 10: 0.31, 32 << 10: 0.54, 64 << 10: 0.87, 128 << 10: 1.21, 256 << 10: 1.55,
     512 << 10: 1.37, 1 << 20: 1.59, 2 << 20: 1.99, 4 << 20: 2.15, 8 << 20: 2.26, 16 << 20: 2.28, 32 << 20: 2.33,
     64 << 20: 2.35, 128 << 20: 2.36,
+}  # fmt: skip
+
+#: Bytes of one value of a finished picture.
+OUTPUTS = {"uint8": 1, "float32": 4}
+
+#: How far the decode rate may be off, as a share.
+ERROR = 0.20
+
+#: The limits of the card's figures.
+_LIMITS = {
+    "clock_mhz": (1, 10_000), "initiation_interval": (0.01, 1000), "idct_cycles_per_block": (0, 10_000),
+    "call_cycles": (0, 1e9), "output_gb_s": (1e-6, 1000),
 }  # fmt: skip
 
 _RENAMED = {
@@ -62,7 +74,7 @@ class SmartSSD:
     decoders : int
         Instances of the decoder that work side by side. One takes 23.1k LUT, 28 BRAM, 39 DSP (Vitis codec 2022.1).
     idct_cycles_per_block : float
-        Cycles of everything behind the tokens, per block of 8x8. 34.5 is calibrated, not published: 243 MHz over
+        Cycles of everything after the tokens, per block of 8x8. 34.5 is calibrated, not published: 243 MHz over
         1,148 images/s over the 6,144 blocks of the vendor's 512x512 4:2:0 picture. See `labkit.offload.calibration`.
     call_cycles : float
         Cycles of a photo during which nothing is decoded. 0 here; see the second reading in `calibration`.
@@ -85,7 +97,7 @@ class SmartSSD:
 
     Notes
     -----
-    Taken for granted: one decoder works on one photo at a time and starts the next at once; resize and augmentation
+    Assumed: one decoder works on one photo at a time and starts the next at once; resize and augmentation
     keep up (the vendor's resize does 2,644 MP/s: 14,000 photos/s of 500x375); reads run ahead; P2P reads do not
     share the link to the host, since the card has a PCIe switch of its own (AnandTech 16245); the photos lie on this
     card, in formats that it decodes.
@@ -104,22 +116,19 @@ class SmartSSD:
 
     def __post_init__(self) -> None:
         """Check every figure."""
-        for name, least, most in (
-            ("clock_mhz", 1, 10_000), ("initiation_interval", 0.01, 1000), ("idct_cycles_per_block", 0, 10_000),
-            ("call_cycles", 0, 1e9), ("output_gb_s", 1e-6, 1000),
-        ):  # fmt: skip
-            _within(name, getattr(self, name), least, most, numbers.Real)
-        _within("decoders", self.decoders, 1, 1000, numbers.Integral)
-        _within("size", self.size, 1, 4096, numbers.Integral)
+        for name, limits in _LIMITS.items():
+            number(name, getattr(self, name), *limits)
+        whole("decoders", self.decoders, 1, 1000)
+        whole("size", self.size, 1, 4096)
         if self.read_bytes is not None:
-            _within("read_bytes", self.read_bytes, 1, 1 << 40, numbers.Integral)
+            whole("read_bytes", self.read_bytes, 1, 1 << 40)
         if self.output not in OUTPUTS:
             raise ValueError(f"output is {self.output!r}; allowed: {', '.join(OUTPUTS)}")
         if not isinstance(self.p2p, Mapping) or not self.p2p:
             raise ValueError(f"p2p is {self.p2p!r:.60}; allowed: a dict of bytes of a read to GB/s, not empty")
         for size, rate in self.p2p.items():
-            _within("a read size of p2p", size, 1, 1 << 40, numbers.Integral)
-            _within(f"p2p[{size}]", rate, 1e-6, 1000, numbers.Real)
+            whole("a read size of p2p", size, 1, 1 << 40)
+            number(f"p2p[{size}]", rate, 1e-6, 1000)
         object.__setattr__(self, "p2p", dict(sorted(self.p2p.items())))
 
     def __hash__(self) -> int:
@@ -173,14 +182,9 @@ class SmartSSD:
         return self.cycles(counted) / (self.clock_mhz * 1e3)
 
     def answer(
-        self,
-        counted: Counted,
-        *,
-        cpu_ms: float | None = None,
-        cores: int | None = None,
-        accelerator: float | None = None,
-        host_ms: float = 0.0,
-    ) -> Answer:
+        self, counted: Counted, *, cpu_ms: float | None = None, cores: int | None = None,
+        accelerator: float | None = None, host_ms: float = 0.0,
+    ) -> CardAnswer:  # fmt: skip
         """Return what this card would do with these photos.
 
         Parameters
@@ -205,47 +209,18 @@ class SmartSSD:
         given = {"cpu_ms": cpu_ms, "cores": cores, "accelerator": accelerator, "host_ms": host_ms}
         for name, value in given.items():
             if value is not None:
-                _within(name, value, 0 if name == "host_ms" else 1e-6, 1e9, numbers.Real)
+                number(name, value, 0 if name == "host_ms" else 1e-6, 1e9)
         rates = {
             "link": 1e3 / float(self.read_ms(counted).mean()),
             "decode": self.decoders * 1e3 / float(self.decode_ms(counted).mean()),
             "output": self.output_gb_s * 1e9 / self.picture_bytes,
         }
-        return Answer(self, rates, float(counted.bytes.mean()), len(counted), **given)
+        return CardAnswer(self, rates, float(counted.bytes.mean()), len(counted), **given)
 
     # -- a job with the card -------------------------------------------------------
 
-    def costs(self, counted: Counted, *, train_ms: float, batch_size: int = 32) -> Costs:
-        """Return what the stages of a job with this card cost, for `labkit.simulate`; what the card does is asleep.
-
-        Parameters
-        ----------
-        counted : Counted
-        train_ms : float
-            The accelerator's step, in milliseconds.
-        batch_size : int
-        """
-        work = {"decode": np.sort(self.decode_ms(counted.whole()))}
-        output = batch_size * self.picture_bytes / (self.output_gb_s * 1e6)
-        return Costs(map=work, batch=output, train=train_ms, sleeps=("open", "read", "decode", "batch"))
-
-    def knobs(self, counted: Counted, *, batch_size: int = 32, cores: int = 2) -> Knobs:
-        """Return how that job is put together: reads run ahead, two batches are buffered."""
-        counted = counted.whole()
-        read_ms, kb = float(self.read_ms(counted).mean()), float(counted.bytes.mean()) / 1e3
-        return Knobs(
-            batch_size=batch_size, cores=cores, map_calls=self.decoders + batch_size, threads=self.decoders,
-            cycle_length=2, prefetch=2, bandwidth_mb_s=kb / read_ms, image_kb=kb,
-        )  # fmt: skip
-
     def trace(
-        self,
-        counted: Counted,
-        accelerator: Any,
-        *,
-        batch_size: int = 32,
-        steps: int = 20,
-        cores: int = 2,
+        self, counted: Counted, accelerator: Any, *, batch_size: int = 32, steps: int = 20, cores: int = 2
     ) -> Trace:
         """Return the timeline of a training job that this card feeds: an ordinary `Trace` whose origin is modelled.
 
@@ -256,21 +231,27 @@ class SmartSSD:
             Or anything with ``name``, ``source`` and ``step_ns(batch_size)``.
         batch_size, steps, cores : int
         """
-        train_ms = accelerator.step_ns(batch_size) / 1e6
-        costs = self.costs(counted, train_ms=train_ms, batch_size=batch_size)
-        knobs = self.knobs(counted, batch_size=batch_size, cores=cores)
+        counted = counted.whole()
+        read_ms, kb = float(self.read_ms(counted).mean()), float(counted.bytes.mean()) / 1e3
+        output_ms = batch_size * self.picture_bytes / (self.output_gb_s * 1e6)
+        # What the card does takes no core of the host: to the simulator, the host sleeps meanwhile.
+        costs = Costs(
+            map={"decode": np.sort(self.decode_ms(counted))}, batch=output_ms,
+            train=accelerator.step_ns(batch_size) / 1e6, sleeps=("open", "read", "decode", "batch"),
+        )  # fmt: skip
+        # Reads run ahead, two batches are buffered.
+        knobs = Knobs(
+            batch_size=batch_size, cores=cores, map_calls=self.decoders + batch_size, threads=self.decoders,
+            cycle_length=2, prefetch=2, bandwidth_mb_s=kb / read_ms, image_kb=kb,
+        )  # fmt: skip
         model = Model(costs, knobs, "SmartSSD, modelled", accelerator.name, accelerator.source)
         trace = model.run(steps, warmup=4)
         threads = []
         for thread in trace.threads:
-            found = next((old for old in _RENAMED if thread.name.startswith(old)), None)
-            name = thread.name if found is None else thread.name.replace(found, _RENAMED[found])
-            threads.append(Thread(name, thread.kind))
-        meta = trace.meta | {
-            "assumptions": [f"The card is modelled: {self}.", *trace.meta["assumptions"]],
-            "advice": _ADVICE,
-        }
-        return replace(trace, threads=tuple(threads), meta=meta)
+            known = next((old for old in _RENAMED if thread.name.startswith(old)), "")
+            threads.append(Thread(_RENAMED.get(known, "") + thread.name.removeprefix(known), thread.kind))
+        assumptions = (f"The card is modelled: {self}.", *trace.run.assumptions)
+        return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=tuple(threads))
 
     # -- pictures --------------------------------------------------------------------
 
@@ -283,23 +264,21 @@ class SmartSSD:
             Bytes of a photo, the mean of the reader's album for example.
         """
         table = {float(size): rate for size, rate in self.p2p.items()}
-        if photo_bytes is not None:
-            _within("photo_bytes", photo_bytes, 1, 1 << 40, numbers.Real)
-            table[float(photo_bytes)] = self.bandwidth_gb_s(float(photo_bytes))
-        table = dict(sorted(table.items()))
         note = "Published by the vendor, not measured here; the place of your photo is read off the line (modelled)."
-        said = ""
+        yours = ""
         if photo_bytes is not None:
-            rate = self.bandwidth_gb_s(photo_bytes)
-            best = max(self.p2p.values())
-            said = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {100 * rate / best:.0f} % of the best."
+            rate = self.bandwidth_gb_s(number("photo_bytes", photo_bytes, 1, 1 << 40))
+            table[float(photo_bytes)] = rate
+            share = 100 * rate / max(self.p2p.values())
+            yours = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {share:.0f} % of the best."
+        table = dict(sorted(table.items()))
         chart = charts.lines(
             [size / 1024 for size in table],
             {"P2P read": list(table.values())},
             x_label="bytes of one read (KB)",
             y_label="GB/s",
             title="Peer-to-peer reads, SSD to FPGA: small reads waste the link (modelled)",
-            note=f"{note} {said}".strip(),
+            note=f"{note} {yours}".strip(),
             log_x=True,
         )
 
@@ -312,7 +291,7 @@ class SmartSSD:
                 axes.annotate("your photo", (here, 0), parse_math=False, **where)
             return made
 
-        return Picture(figure, chart.title, f"{chart.alt} {said}".strip(), chart.text)
+        return Picture(figure, chart.title, f"{chart.alt} {yours}".strip(), chart.text)
 
     def __str__(self) -> str:
         """Return the figures on one line."""
@@ -327,7 +306,141 @@ class SmartSSD:
         )
 
 
-def _within(name: str, value: Any, least: float, most: float, kind: type) -> None:
-    if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
-        what = "a whole number" if kind is numbers.Integral else "a number"
-        raise ValueError(f"{name} is {value!r}; allowed: {what} from {least:,g} to {most:,g}")
+@dataclass(frozen=True, repr=False)
+class CardAnswer:
+    """What a card would do with the reader's photos; made by `SmartSSD.answer`. All of it is modelled.
+
+    Parameters
+    ----------
+    card : SmartSSD
+    rates : dict of str to float
+        Images per second of ``link``, ``decode`` (all decoders) and ``output``.
+    photo_bytes : float
+        Mean bytes of a photo.
+    photos : int
+        How many were counted.
+    cpu_ms, cores, accelerator, host_ms
+        As given to `SmartSSD.answer`.
+    """
+
+    card: SmartSSD
+    rates: Mapping[str, float]
+    photo_bytes: float
+    photos: int
+    cpu_ms: float | None = None
+    cores: int | None = None
+    accelerator: float | None = None
+    host_ms: float = 0.0
+
+    @property
+    def images_per_s(self) -> float:
+        """Images per second that the card delivers."""
+        return min(self.rates.values())
+
+    @property
+    def limit(self) -> str:
+        """What limits: ``link``, ``decode`` or ``output``."""
+        return min(self.rates, key=lambda name: self.rates[name])
+
+    @property
+    def per_instance(self) -> float:
+        """Images per second that one decoder decodes, if nothing else limits."""
+        return self.rates["decode"] / self.card.decoders
+
+    @property
+    def instances_to_fill_link(self) -> int:
+        """How many decoders use up what the P2P link carries."""
+        return math.ceil(self.rates["link"] / self.per_instance - 1e-9)
+
+    @property
+    def output_ratio(self) -> float:
+        """Bytes of a finished picture over bytes of its JPEG."""
+        return self.card.picture_bytes / self.photo_bytes
+
+    @property
+    def float32_ratio(self) -> float:
+        """Bytes of a finished float32 picture over bytes of its JPEG."""
+        return self.card.changed(output="float32").picture_bytes / self.photo_bytes
+
+    @property
+    def output_rates(self) -> dict[str, float]:
+        """Images per second that the link to the host carries, by type of the picture."""
+        return {name: self.card.output_gb_s * 1e9 / self.card.changed(output=name).picture_bytes for name in OUTPUTS}
+
+    @property
+    def cores_saved(self) -> float | None:
+        """Cores that the job does not need any more, at the speed at which it trains; None without `cpu_ms`."""
+        if self.cpu_ms is None:
+            return None
+        speed = self.images_per_s if self.accelerator is None else min(self.images_per_s, self.accelerator)
+        return speed * (self.cpu_ms - self.host_ms) / 1e3
+
+    @property
+    def gain(self) -> float | None:
+        """How many times faster the job trains with the card; None without `cpu_ms` and `cores`."""
+        if self.cpu_ms is None or self.cores is None:
+            return None
+        need = math.inf if self.accelerator is None else self.accelerator
+        host = self.cores * 1e3 / self.host_ms if self.host_ms else math.inf
+        return min(need, self.images_per_s, host) / min(need, self.cores * 1e3 / self.cpu_ms)
+
+    @property
+    def verdict(self) -> str:
+        """Whether offload pays, in one sentence; empty where the figures of the CPU are missing."""
+        if self.gain is None:
+            return ""
+        cpu = self.cores * 1e3 / self.cpu_ms
+        if self.accelerator is not None and cpu >= self.accelerator:
+            return f"Does not pay: {self.cores} cores feed the accelerator already ({cpu:,.0f} images/s)."
+        if self.gain <= 1 + ERROR:
+            return f"Does not pay: x{self.gain:.2f} is no gain, or within the model's error of {100 * ERROR:.0f} %."
+        return f"Pays: x{self.gain:.1f}, from {cpu:,.0f} images/s to {cpu * self.gain:,.0f}."
+
+    def picture(self) -> Picture:
+        """Draw the three rates, and those of the CPU and the accelerator where they are known."""
+        bars = {
+            "link (P2P read)": self.rates["link"],
+            f"decode ({self.card.decoders} on the card)": self.rates["decode"],
+            "output, uint8": self.output_rates["uint8"],
+            "output, float32": self.output_rates["float32"],
+        }
+        if self.cpu_ms is not None and self.cores is not None:
+            bars[f"{self.cores} cores without a card"] = self.cores * 1e3 / self.cpu_ms
+        if self.accelerator is not None:
+            bars["the accelerator takes"] = self.accelerator
+        note = f"Modelled. The card is limited by {self.limit}. {self.verdict}"
+        chart = charts.bars(
+            bars, unit="images per second", title="What limits a SmartSSD (modelled)", note=note.strip()
+        )
+        return Picture(lambda look: chart.figure(look.name), chart.title, chart.alt, f"{chart.text}\n{self}")
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """Return what a notebook shows: the picture, and the text."""
+        return self.picture()._repr_mimebundle_(include, exclude)
+
+    def __str__(self) -> str:
+        """Return every answer as some lines of text."""
+        card, link = self.card, self.rates["link"]
+        lines = [
+            f"{card}",
+            f"  {self.photos} photos of {self.photo_bytes / 1e3:,.0f} kB on average; decode rates are within "
+            f"±{100 * ERROR:.0f} % near the calibrated picture (512x512)",
+            f"  one decoder      {self.per_instance:10,.0f} images/s "
+            f"({(1 - ERROR) * self.per_instance:,.0f} to {(1 + ERROR) * self.per_instance:,.0f})",
+            *(f"  {name:<17}{rate:10,.0f} images/s" for name, rate in self.rates.items()),
+            f"  limit            {self.limit}: {self.images_per_s:,.0f} images/s",
+            f"  decoders to fill the link: {self.instances_to_fill_link} (it carries {link:,.0f} images/s)",
+            f"  output: uint8 {self._output('uint8')}; float32 {self._output('float32')}",
+        ]
+        if self.cores_saved is not None:
+            freed = f"{self.cpu_ms - self.host_ms:.2f} ms of a core per photo"
+            lines.append(f"  the CPU saves {freed}: {self.cores_saved:.1f} cores at the speed of the job")
+        return "\n".join(lines + [f"  {self.verdict}"] * bool(self.verdict))
+
+    __repr__ = __str__
+
+    def _output(self, name: str) -> str:
+        size = self.card.changed(output=name).picture_bytes
+        return (
+            f"{size / 1e3:,.0f} kB, {size / self.photo_bytes:.1f} x the JPEG, {self.output_rates[name]:,.0f} images/s"
+        )

@@ -1,4 +1,4 @@
-"""Tables of positions and shares for the resize kernels, on the device: one for each length that images have."""
+"""Tables of positions and shares for the resize kernel, on the device: one for each length that images have."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from labkit.offload.engine import Engine
-from labkit.reference import fused, resize
+from labkit.offload.opencl.engine import Engine
+from labkit.offload.twins import resize
 
 #: Pixels of a mixed row, and columns of output, for which the kernels have private memory: ROW / 3 and TILE there.
 ROW, TILE = 1024, 256
-#: Tables that are kept; more are made room for where one batch needs them.
+#: Tables that are kept. Where one batch needs more, more are kept.
 CAPACITY = 1024
 
 
 @lru_cache(maxsize=4096)
 def tile(n_in: int, n_out: int) -> int:
-    """Return how many columns of output may be made at once: what they read must fit into a mixed row."""
+    """Return how many columns of output can be made at once: what they read must fit into a mixed row."""
     first = resize.pairs(n_in, n_out).first
     columns = TILE
     while columns > 1:
@@ -36,72 +36,41 @@ class Tables:
     Attributes
     ----------
     first, share : pyopencl.Buffer
-        int32 and float32, shape (tables, size): see `labkit.reference.resize.Pairs` and `Taps`, which take three.
+        int32 and float32, shape (tables, size): see `labkit.offload.twins.resize.Pairs`.
     """
 
     def __init__(self, engine: Engine, size: int) -> None:
         self._engine = engine
         self._size = size
-        self._room(CAPACITY)
+        self._make_room(CAPACITY)
 
-    def _room(self, capacity: int) -> None:
-        """Make room for `capacity` tables and forget those that there are."""
+    def _make_room(self, capacity: int) -> None:
+        """Forget all tables and make room for `capacity` others."""
         self._capacity = capacity
-        self._slots: dict[tuple[Any, ...], int] = {}
-        self._new: list[tuple[np.ndarray, np.ndarray]] = []
-        self._sent = self._used = 0
-        self.first = self._engine.empty(capacity * self._size * 4)
-        self.share = self._engine.empty(capacity * self._size * 4)
+        self._slots: dict[int, int] = {}
+        self._sent = 0
+        self.first, self.share = (self._engine.empty(capacity * self._size * 4) for _ in range(2))
 
-    def _pairs(self, n_in: int) -> int:
-        key = (n_in,)
-        if key not in self._slots:
-            table = resize.pairs(n_in, self._size)
-            self._add(key, [table.first], [table.share])
-        return self._slots[key]
-
-    def _taps(self, samples: int, factor: int, n_in: int, smooth: bool) -> int:
-        key = (samples, factor, n_in, smooth)
-        if key not in self._slots:
-            table = resize.taps(samples, factor, n_in, self._size, smooth)
-            self._add(key, [table.first] * 3, list(table.weight))
-        return self._slots[key]
-
-    def _add(self, key: tuple[Any, ...], first: list[np.ndarray], share: list[np.ndarray]) -> None:
-        self._slots[key] = self._used
-        self._used += len(first)
-        self._new += zip(first, share, strict=True)
-
-    def jobs(self, layout: np.ndarray, chroma: bool) -> Any:
-        """Return a buffer that says which tables each image needs, and see that they are on the device.
+    def jobs(self, layout: np.ndarray) -> Any:
+        """Return a buffer that says which tables each image needs; the tables are on the device then.
 
         Parameters
         ----------
         layout : ndarray of int32, shape (n, 32)
             As a decoder makes it.
-        chroma : bool
-            True: for the planes path.
 
         Returns
         -------
         pyopencl.Buffer
-            int32, shape (n, 8): tables of columns and rows, the same of chroma, 6: columns at once.
+            int32, shape (n, 8): 0 table of the columns, 1 table of the rows, 6 columns that are made at once.
         """
-        most = self._used + 8 * len(layout)
-        if most > self._capacity:
-            self._room(max(self._capacity, 16 * len(layout)))
+        if len(self._slots) + 2 * len(layout) > self._capacity:
+            self._make_room(max(self._capacity, 4 * len(layout)))
         jobs = np.zeros((len(layout), 8), np.int32)
-        for job, row in zip(jobs, layout.tolist(), strict=True):
-            width, height = row[:2]
-            if width < 1:
-                continue
-            job[0], job[1], job[6] = self._pairs(width), self._pairs(height), tile(width, self._size)
-            if chroma and row[2] == 3:
-                samples_across, samples_down, h, v = row[18:22]
-                across, down = row[6] // h, row[7] // v
-                smooth = fused.smoothed(samples_across, across)
-                job[2] = self._taps(samples_across, across, width, smooth)
-                job[3] = self._taps(samples_down, down, height, smooth)
+        for job, (width, height) in zip(jobs, layout[:, :2].tolist(), strict=True):
+            if width > 0:
+                job[:2] = [self._slots.setdefault(length, len(self._slots)) for length in (width, height)]
+                job[6] = tile(width, self._size)
         self._send()
         return self._engine.upload(jobs)
 
@@ -109,10 +78,8 @@ class Tables:
         """Copy the tables that are new to the device."""
         import pyopencl as cl
 
-        if not self._new:
-            return
+        new = [resize.pairs(length, self._size) for length in list(self._slots)[self._sent :]]
         offset = self._sent * self._size * 4
-        for buffer, rows in zip((self.first, self.share), zip(*self._new, strict=True), strict=True):
+        for buffer, rows in zip((self.first, self.share), zip(*new, strict=True), strict=False):
             cl.enqueue_copy(self._engine.queue, buffer, np.stack(rows), dst_offset=offset, is_blocking=True)
-        self._sent = self._used
-        self._new = []
+        self._sent = len(self._slots)

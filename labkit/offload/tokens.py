@@ -34,7 +34,7 @@ class Counted:
 
     @classmethod
     def of(cls, rows: np.ndarray, images: Sequence[bytes], where: str) -> Counted:
-        """Make it from the numbers of the kernel, shape (n, 4)."""
+        """Make it from the numbers of the kernel, shape (n, 3) or more."""
         rows = rows.astype(np.int64)
         return cls(np.array([len(i) for i in images], np.int64), rows[:, 0], rows[:, 1], rows[:, 2], where)
 
@@ -100,7 +100,7 @@ def count(images: Sequence[bytes], engine: Any = None) -> Counted:
     ValueError
         If there are no images, or more than 2 GiB.
     """
-    from labkit.offload.engine import Engine
+    from labkit.offload.opencl.engine import Engine
 
     images = _files(images)
     engine = Engine() if engine is None else engine
@@ -115,10 +115,10 @@ def count(images: Sequence[bytes], engine: Any = None) -> Counted:
 
 def count_on_host(images: Sequence[bytes]) -> Counted:
     """Count the same with the kernel's twin in Python: seconds for some photos."""
-    from labkit.reference import tokens
+    from labkit.offload.twins import jpeg_tokens
 
     images = _files(images)
-    return Counted.of(tokens.jpeg_tokens(*packed(images)), images, "the kernel's twin in Python (no OpenCL device)")
+    return Counted.of(jpeg_tokens(*packed(images)), images, "the kernel's twin in Python (no OpenCL device)")
 
 
 def _files(images: Sequence[bytes]) -> list[bytes]:

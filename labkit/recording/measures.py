@@ -21,6 +21,7 @@ import numpy as np
 from labkit.common.files import write_aside
 from labkit.recording import work as tallies
 from labkit.timeline.intervals import union
+from labkit.timeline.run import Measure
 from labkit.timeline.trace import Trace
 
 #: Coverage of the interval of a speed-up. With 97 % about three of a hundred
@@ -31,37 +32,6 @@ LEVEL = 0.97
 LEAST_EFFECT = 0.005
 
 NO_DIFFERENCE = "no measurable difference"
-
-
-@dataclass(frozen=True)
-class Measure:
-    """Figures of one run in steady state, after the first batch.
-
-    Parameters
-    ----------
-    images, steps : int
-        What the steady state covers.
-    seconds : float
-        How long it took.
-    images_per_s : float
-    step_ms, wait_ms, train_ms : float
-        Median time from one step's end to the next one's, and of its two parts: the wait for a
-        batch, and the train step. Milliseconds.
-    busy : float
-        Share of the time that the accelerator worked, 0..1.
-    first_batch_ms : float or None
-        From before the iterator was made to the first batch in hand.
-    """
-
-    images: int
-    steps: int
-    seconds: float
-    images_per_s: float
-    step_ms: float
-    wait_ms: float
-    train_ms: float
-    busy: float
-    first_batch_ms: float | None
 
 
 @dataclass(frozen=True)
@@ -105,42 +75,42 @@ def of(trace: Trace) -> Measure:
 
     Busy is the share of the window in which device kernels ran where the accelerator is real and the
     trace has device threads, else the share covered by train steps. A window that holds the
-    first batch (``meta["warmup"]`` 0) starts at the end of its train step; with one step there is nothing
+    first batch (``warmup`` of the run is 0) starts at the end of its train step; with one step there is nothing
     else to measure, and it is taken whole.
 
     Raises
     ------
     ValueError
-        If the trace has no train step, or its meta does not say how many images it trained on.
+        If the trace has no train step, or does not say how many images it trained on.
     """
     wait = trace.where(trace.select("wait", kind="consumer"))
     train = trace.where(trace.select("train", kind="consumer"))
     if not len(train):
         raise ValueError("the trace holds no train step, so there is nothing to measure")
-    meta = trace.meta
-    images, steps = meta.get("images"), len(train)
-    if images is None and meta.get("batch_size"):
-        images = meta["batch_size"] * steps
+    run = trace.run
+    images, steps = run.images, len(train)
+    if images is None and run.batch_size:
+        images = run.batch_size * steps
     if images is None:
-        raise ValueError("the trace does not say how many images it trained on (meta['images'])")
-    start, end = meta.get("window_ns") or (
+        raise ValueError("the trace does not say how many images it trained on: run.images is None")
+    start, end = run.window_ns or (
         min(int(train.start_ns[0]), int(wait.start_ns[0]) if len(wait) else int(train.start_ns[0])),
         int(train.end_ns.max()),
     )
-    if meta.get("warmup") == 0 and steps > 1:
+    if run.warmup == 0 and steps > 1:
         start = int(train.end_ns[0])
-        images = images - (meta.get("batch_size") or images // steps)
+        images = images - (run.batch_size or images // steps)
         steps -= 1
         wait, train = wait.where(wait.end_ns > start), train.where(train.start_ns >= start)
     if end <= start:
         raise ValueError(f"the window of the trace is empty: {start} to {end} ns")
     work = train
-    if meta.get("accelerator", {}).get("kind") == "real":
+    if run.accelerator.kind == "real":
         kernels = trace.where(trace.select("kernel", kind="device"))
         work = kernels if len(kernels) else train
-    first_ns = meta.get("first_batch_ns")
+    first_ns = run.first_batch_ns
     return Measure(
-        images=int(images),
+        images=images,
         steps=steps,
         seconds=(end - start) / 1e9,
         images_per_s=images / ((end - start) / 1e9),
@@ -242,7 +212,7 @@ class Measures(Mapping[str, list[Measure]]):
     def from_traces(cls, traces: Mapping[str, Trace | Sequence[Trace]]) -> Measures:
         """Measure traces, one list per name with one trace per interleaved round.
 
-        A single trace that carries ``meta["repeats"]`` (from `record` with repeats) brings its own rounds;
+        A single trace whose run has several ``repeats`` (from `record` with repeats) brings its own rounds;
         those of different names did not alternate, so they are compared unpaired. Only the
         trace with the median throughput is kept per name.
         """
@@ -251,15 +221,15 @@ class Measures(Mapping[str, list[Measure]]):
             runs = [given] if isinstance(given, Trace) else list(given)
             if not runs:
                 raise ValueError(f"pipeline {name!r} has no trace")
-            repeats = runs[0].meta.get("repeats") or []
+            repeats = runs[0].run.repeats
             if len(runs) == 1 and len(repeats) > 1:
-                rounds[name] = [Measure(**r) for r in repeats]
+                rounds[name] = list(repeats)
                 interleaved = False
             else:
                 rounds[name] = [of(t) for t in runs]
             order = sorted(range(len(runs)), key=lambda i, m=rounds[name]: m[i].images_per_s)
             kept[name] = runs[order[len(order) // 2]]
-            works[name] = [t.meta["work"] for t in runs if t.meta.get("work")]
+            works[name] = [t.run.work for t in runs if t.run.work]
         return cls(rounds, kept, works, interleaved=interleaved)
 
     def __getitem__(self, name: str) -> list[Measure]:
@@ -373,14 +343,14 @@ class Measures(Mapping[str, list[Measure]]):
         many = "median (lowest to highest) of" if count > 1 else "figures of"
         notes = [f"{many} {count} {how if count > 1 else 'round'}"]
         notes[0] += f"; speed-up with its {100 * LEVEL:.0f} % interval." if count > 1 else "."
-        origins = {t.meta["origin"] for t in self._traces.values()}
-        consumers = {n: t.meta.get("accelerator", {}).get("describe") for n, t in self._traces.items()}
+        origins = {t.run.origin for t in self._traces.values()}
+        consumers = {n: t.run.accelerator.describe for n, t in self._traces.items()}
         if len(set(consumers.values())) == 1:
             consumers = {"": next(iter(consumers.values()))}
         notes += [f"accelerator{f' of {n}' if n else ''}: {c}." for n, c in consumers.items() if c]
         notes += [f"runs are {' and '.join(sorted(origins))}."] if origins else []
         for name, trace in self._traces.items():
-            if note := (trace.meta.get("profiler") or {}).get("note"):
+            if note := trace.run.profiler.note:
                 notes.append(f"{name}: {note}")
         if any(self.equal_work(n) == "counts only" for n in list(self)[1:]):
             notes.append(

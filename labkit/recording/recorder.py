@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from labkit.common.progress import bar, fast
 from labkit.recording import measures
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import Drive, RecordingError, consumer, drive, known_steps
+from labkit.timeline.run import Accelerator, Host, Profile, Run, Totals
 from labkit.timeline.trace import Trace
 
 __all__ = ["RecordingError", "graph", "measure", "options", "record"]
@@ -48,7 +49,7 @@ def record(
     name: str | None = None,
     max_events: int = 500_000,
     progress: bool | None = None,
-    on_start: Callable[[dict[str, Any]], Any] | None = None,
+    on_start: Callable[[Run], Any] | None = None,
     on_step: Callable[[int, int, int, int], Any] | None = None,
     on_trace: Callable[[Trace], Any] | None = None,
 ) -> Trace:
@@ -72,11 +73,11 @@ def record(
     max_events : int
         Events that the profiler may hold, about 0.65 kB each. A job with more is driven
         to its end, but the window covers its last steps only (its first where nobody
-        knows how many there are), and ``meta["profiler"]["note"]`` says so.
+        knows how many there are), and ``run.profiler.note`` says so.
     progress : bool, optional
         A progress bar: True, False, or by default one that shows up when it takes long.
     on_start : callable, optional
-        Called once before the job runs, with ``name`` and ``accelerator`` as in the trace's `meta`.
+        Called once before the job runs, with a `Run` that holds the ``name`` and the ``accelerator``.
     on_step : callable, optional
         Called after each step behind the warm-up, with the number of the step, which starts at 0 in every repeat,
         and the nanoseconds (of ``time.perf_counter_ns``) at which the wait began, the batch was in hand and the
@@ -87,12 +88,7 @@ def record(
     Returns
     -------
     Trace
-        Spans of the window. Its `meta`: ``origin``, ``name``, ``accelerator``, ``batch_size``, ``steps``, ``warmup``,
-        ``images``, ``first_batch_ns``, ``window_ns`` (first wait's start, last train step's end), ``graph``
-        (paths of the tf.data nodes that ran), ``node_names``, ``options`` (those that differ from
-        TensorFlow's defaults), ``profiler`` (``events``, ``events_per_image``, ``profiled_steps``, ``note``),
-        ``repeats`` (one `labkit.measures.Measure` as dict each), ``host``; and of all steps after the warm-up,
-        ``work`` (see `labkit.recording.work`) and ``job`` (``steps``, ``images``, ``seconds``).
+        Spans of the window. Its `run` says what was recorded: see `labkit.timeline.run.Run`.
 
     Raises
     ------
@@ -106,7 +102,7 @@ def record(
     label = plan.check(dataset, name)
     repeats = _rounds(repeats)
     if on_start is not None:
-        on_start({"name": name, "accelerator": plan.facts()})
+        on_start(Run("measured", name, plan.facts()))
     with _bar(progress, plan.total([dataset], repeats), name or "recording") as tick:
         traces = [plan.trace(dataset, name, label, tick, on_step) for _ in range(repeats)]
     chosen = _median(traces)
@@ -166,7 +162,7 @@ def measure(
     found = measures.Measures(
         {name: [measures.of(t) for t in found] for name, found in traces.items()},
         {name: _median(found) for name, found in traces.items()},
-        {name: [t.meta["work"] for t in found] for name, found in traces.items()},
+        {name: [t.run.work for t in found] for name, found in traces.items()},
     )
     if on_measures is not None:
         on_measures(found)
@@ -180,7 +176,7 @@ def graph(dataset: Any, *, steps: int = 2) -> list[str]:
     holds ``Root::MapAndBatch``, an asynchronous node that nobody wrote.
     """
     plan = _Plan(_Idle(), steps, 1, 500_000)
-    return plan.trace(dataset, None, plan.check(dataset, None)).meta["graph"]
+    return list(plan.trace(dataset, None, plan.check(dataset, None)).run.graph)
 
 
 def options(dataset: Any) -> dict[str, str]:
@@ -255,10 +251,10 @@ class _Plan:
         known = [known_steps(d, self.steps, self.warmup) or self.steps for d in datasets]
         return None if None in known else sum(known) * repeats
 
-    def facts(self) -> dict[str, str]:
+    def facts(self) -> Accelerator:
         """Return what a trace says about its accelerator."""
         one = self.accelerator
-        return {"name": one.name, "kind": one.kind, "source": one.source, "describe": one.describe()}
+        return Accelerator(one.name, one.kind, one.source, one.describe())
 
     def trace(
         self,
@@ -283,8 +279,8 @@ class _Plan:
         watched = run.spans.where(~run.spans.select(kind="consumer"))
         trace = Trace.merge(consumer(stamps), watched).slice(*window)
         used = {trace.names[i] for i in np.unique(trace.name).tolist()}
-        events = run.spans.meta["profiler"]["events"]
-        trace.meta.update(
+        events = run.spans.run.profiler.events
+        trace = trace.with_run(
             name=name,
             accelerator=self.facts(),
             storage="modelled" if any(map(xplane.held, used)) else None,
@@ -293,22 +289,21 @@ class _Plan:
             warmup=self.warmup,
             images=run.window_images,
             first_batch_ns=run.first_batch_ns,
-            window_ns=list(window),
-            graph=sorted(n.removeprefix("Iterator::") for n in used if n.startswith("Iterator::")),
-            node_names=run.spans.meta["node_names"],
+            window_ns=window,
+            graph=tuple(sorted(n.removeprefix("Iterator::") for n in used if n.startswith("Iterator::"))),
+            node_names=run.spans.run.node_names,
             options=options(dataset),
             work=run.work,
-            job={"steps": run.steps, "images": run.images, "seconds": run.elapsed_ns / 1e9},
-            profiler={
-                "events": events,
-                "events_per_image": round(events / max(1, run.window_images), 1),
-                "profiled_steps": len(stamps),
-                "note": " ".join(_notes(run, trace, events, self.steps)) or None,
-            },
-            host={"cpus": cores(), "tensorflow": tf.__version__, "python": platform.python_version()},
+            job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
+            profiler=Profile(
+                events=events,
+                events_per_image=round(events / max(1, run.window_images), 1),
+                profiled_steps=len(stamps),
+                note=" ".join(_notes(run, trace, events, self.steps)) or None,
+            ),
+            host=Host(cores(), tf.__version__, platform.python_version()),
         )
-        trace.meta["repeats"] = [asdict(measures.of(trace))]
-        return trace
+        return trace.with_run(repeats=(measures.of(trace),))
 
 
 def _unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:
@@ -343,11 +338,9 @@ def _notes(run: Drive, trace: Trace, events: int, steps: int | None) -> Iterator
 
 def _median(traces: list[Trace]) -> Trace:
     """Return the trace with the median throughput, which carries the measures of all."""
-    repeats = [t.meta["repeats"][0] for t in traces]
-    order = sorted(range(len(traces)), key=lambda i: repeats[i]["images_per_s"])
-    chosen = traces[order[len(order) // 2]]
-    chosen.meta["repeats"] = repeats
-    return chosen
+    repeats = [t.run.repeats[0] for t in traces]
+    order = sorted(range(len(traces)), key=lambda i: repeats[i].images_per_s)
+    return traces[order[len(order) // 2]].with_run(repeats=tuple(repeats))
 
 
 def _whole(name: str, value: Any, or_else: str = "") -> int:

@@ -59,7 +59,7 @@ def run(
     Returns
     -------
     Trace
-        Modelled; its clock starts at 0. ``meta`` is the recorder's as far as it applies: ``name``, ``accelerator``,
+        Modelled; its clock starts at 0. Its `run` is the recorder's as far as it applies: ``name``, ``accelerator``,
         ``storage``, ``batch_size`` (of all accelerators together), ``steps``, ``warmup``, ``images``,
         ``first_batch_ns``, ``window_ns``, ``graph``, ``host``; and ``assumptions``, ``costs_ms``, ``knobs``, ``seed``.
 
@@ -99,12 +99,12 @@ def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"trace is a {type(trace).__name__}; allowed: a Trace")
-    found, accelerator = fitted(trace, core_gain), trace.meta.get("accelerator") or {}
+    found, accelerator = fitted(trace, core_gain), trace.run.accelerator
     return Model(
         found.costs,
         found.knobs,
-        trace.meta.get("name"),
-        accelerator.get("name") or "train step",
-        accelerator.get("source") or "as recorded",
+        trace.run.name,
+        accelerator.name or "train step",
+        accelerator.source or "as recorded",
         found.notes,
     )

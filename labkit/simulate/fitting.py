@@ -63,12 +63,10 @@ def fitted(trace: Trace, core_gain: float) -> Fitted:
     timeline = Timeline(trace)
     if not timeline.steps or not timeline.images:
         raise ValueError("the trace holds no train step or does not say how many images it trained on: nothing to fit")
-    stated = trace.meta.get("knobs") or {}
-    host = Knobs(
-        cores=int((trace.meta.get("host") or {}).get("cpus") or 1), core_gain=stated.get("core_gain", core_gain)
-    )
+    stated = trace.run.knobs
+    host = Knobs(cores=int(trace.run.host.cpus or 1), core_gain=stated.get("core_gain", core_gain))
     own = _own_times(timeline, host)
-    leaves = [node.rpartition("::")[2] for node in trace.meta.get("graph") or []]
+    leaves = [node.rpartition("::")[2] for node in trace.run.graph]
 
     def has(*words: str) -> bool:
         return any(leaf.startswith(words) for leaf in leaves)
@@ -79,8 +77,8 @@ def fitted(trace: Trace, core_gain: float) -> Fitted:
         timeline, own, *_made(own, timeline), parallel, has("ParallelInterleave"), has("Prefetch"), waits
     )  # fmt: skip
     costs, notes = _costs(run)
-    accelerator = trace.meta.get("accelerator") or {}
-    if accelerator.get("kind") == "real" and not trace.select(kind="device").any():
+    accelerator = trace.run.accelerator
+    if accelerator.kind == "real" and not trace.select(kind="device").any():
         notes.append("the train step ran on the cores of the pipeline; a model takes it as an accelerator of its own")
     each = int(stated.get("accelerators", 1))
     workers = _workers(timeline) if parallel else 1
@@ -92,7 +90,7 @@ def fitted(trace: Trace, core_gain: float) -> Fitted:
         # A parallel map of one call runs ahead of the consumer, as a buffer does; a sequential one does not.
         prefetch=_lead(trace, each) if run.ahead or (parallel and workers == 1) else 0,
         accelerators=each,
-        deterministic=(trace.meta.get("options") or {}).get("deterministic") != "False",
+        deterministic=trace.run.options.get("deterministic") != "False",
     )
     return Fitted(costs, knobs, notes)
 
@@ -102,7 +100,7 @@ def fitted(trace: Trace, core_gain: float) -> Fitted:
 
 def _own_times(timeline: Timeline, host: Knobs) -> dict[str, _Own]:
     """Return the own times of every name on pipeline threads, on a core of its own or asleep."""
-    stated = set(timeline.meta.get("sleeps", ()))
+    stated = set(timeline.run.sleeps)
     sleeping = np.array([name in stated or name.endswith("::Sleep") for name in timeline.names], bool)
     iterator = CATEGORIES.index("iterator")
     lanes = _pipeline(timeline)

@@ -11,6 +11,7 @@ from labkit.simulate.assumptions import assumptions
 from labkit.simulate.costs import Costs, Knobs, whole
 from labkit.simulate.machine import SLEEP
 from labkit.simulate.pipeline import AHEAD, Draws, Pipeline, Segment
+from labkit.timeline.run import Accelerator, Host, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
 #: Threads of the trace that are there whatever the knobs are.
@@ -41,7 +42,7 @@ class _Table:
         """Return the number of a thread."""
         return self.threads.setdefault(thread, len(self.threads))
 
-    def trace(self, window: list[int], **meta: Any) -> Trace:
+    def trace(self, window: tuple[int, int], **facts: Any) -> Trace:
         """Return the trace of a window; spans are cut to it as `Trace.slice` does."""
         types = (np.int64, np.int64, np.int32, np.int32, np.int8, np.int32)
         columns = [
@@ -54,7 +55,8 @@ class _Table:
         length = np.minimum(end[inside], last) - start
         order = np.lexsort((-length, start))
         columns = [start[order], length[order], *(column[inside[order]] for column in columns[2:])]
-        return Trace(*columns, names=tuple(self.names), threads=tuple(self.threads), meta=meta)
+        run = Run("modelled", window_ns=window, **facts)
+        return Trace(*columns, names=tuple(self.names), threads=tuple(self.threads), run=run)
 
 
 def category(name: str) -> str:
@@ -87,30 +89,28 @@ def simulated(
     nodes = _maker(table, run)
     for segment in run.segments:
         _operations(table, run, segment)
-    window = [round(run.wait_start[warmup]), round(run.train_end[-1])]
+    window = round(run.wait_start[warmup]), round(run.train_end[-1])
     each = knobs.batch_size * knobs.accelerators
     return table.trace(
         window,
-        origin="modelled",
         name=name,
-        accelerator={
-            "name": labels["accelerator"],
-            "kind": "modelled",
-            "source": labels["source"],
-            "describe": f"modelled {labels['accelerator']}: {_step_words(costs, knobs)} (source: {labels['source']})",
-        },
+        accelerator=Accelerator(
+            name=labels["accelerator"],
+            kind="modelled",
+            source=labels["source"],
+            describe=f"modelled {labels['accelerator']}: {_step_words(costs, knobs)} (source: {labels['source']})",
+        ),
         storage="modelled" if knobs.latency_ms or knobs.bandwidth_mb_s else None,
         batch_size=each,
         steps=steps,
         warmup=warmup,
         images=steps * each,
         first_batch_ns=round(run.wait_end[0]),
-        window_ns=window,
         graph=nodes,
-        host={"cpus": knobs.cores},
+        host=Host(knobs.cores),
         costs_ms=costs.mean_ms,
         knobs=asdict(knobs),
-        sleeps=list(costs.sleeps),
+        sleeps=costs.sleeps,
         seed=seed,
         assumptions=assumptions(costs, knobs),
     )

@@ -18,13 +18,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import google_crc32c
 import numpy as np
 
-_BLOCK = 1024
-_POLYNOMIAL = 0x82F63B78
-#: Deflate cannot shrink anything further (zlib's technical notes): a longer record cannot be in the file.
+#: Bytes of a record before its payload, and bytes around it on both sides.
+HEAD, AROUND = 12, 16
+#: Bytes that are searched at once for the next whole record.
+CHUNK = 1 << 18
+#: What the mask of a checksum adds (tensorflow/core/lib/hash/crc32c.h).
+_MASK = 0xA282EAD8
+#: The most bytes that one byte of a deflated stream can stand for (zlib's technical notes).
 _DEFLATE_LIMIT = 1032
-_CHUNK = 1 << 18
 
 
 class Record(NamedTuple):
@@ -40,71 +44,25 @@ class Record(NamedTuple):
     fault: str = ""
 
 
-@functools.cache
-def _tables() -> np.ndarray:
-    """Return what byte value v at place i of a block adds to its CRC: uint32, shape (1024, 256)."""
-    last = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        last = (last >> 1) ^ np.where(last & 1, np.uint32(_POLYNOMIAL), np.uint32(0))
-    rows = [last]
-    for _ in range(_BLOCK - 1):  # one more zero byte behind it
-        rows.append((rows[-1] >> 8) ^ last[rows[-1] & 255])
-    return np.array(rows[::-1])
+def checksum(data: bytes) -> bytes:
+    """Return the masked CRC32C of bytes, as TFRecord stores it: 4 bytes, little-endian.
 
-
-@functools.cache
-def _lists() -> tuple[list[int], ...]:
-    """Return the tables that one byte and one whole block need, as lists: faster one by one."""
-    tables = _tables()
-    return (tables[-1].tolist(), *(tables[i].tolist() for i in range(4)))
-
-
-def crc32c(data: bytes | memoryview | np.ndarray) -> int:
-    """Return the CRC32C (Castagnoli) of bytes.
-
-    A CRC is linear: that of a block is the exclusive-or of what each byte at its place adds. So NumPy looks
-    up all bytes at once, and Python only joins the blocks.
+    The mask rotates the CRC by 15 bits and adds a constant, because data that contains its own CRC would otherwise
+    have a CRC with unwanted properties.
     """
-    values = np.frombuffer(data, np.uint8)
-    one, *four = _lists()
-    state, head = 0xFFFFFFFF, len(values) % _BLOCK
-    if head < 64:
-        for value in values[:head].tolist():
-            state = (state >> 8) ^ one[(state ^ value) & 255]
-    else:
-        part = values[:head].copy()
-        part[:4] ^= np.frombuffer(np.uint32(state).astype("<u4").tobytes(), np.uint8)
-        state = int(_sums(part[None], _tables()[_BLOCK - head :])[0])
-    a, b, c, d = four
-    for block in _sums(values[head:].reshape(-1, _BLOCK), _tables()).tolist():
-        state = a[state & 255] ^ b[state >> 8 & 255] ^ c[state >> 16 & 255] ^ d[state >> 24] ^ block
-    return state ^ 0xFFFFFFFF
-
-
-def _sums(blocks: np.ndarray, tables: np.ndarray) -> np.ndarray:
-    """Return the CRC, started from zero, of each row; uint32."""
-    flat, places = tables.ravel(), np.arange(len(tables), dtype=np.intp) * 256
-    sums = np.empty(len(blocks), np.uint32)
-    for start in range(0, len(blocks), 32):  # what is looked up stays in the processor's cache
-        found = flat.take(blocks[start : start + 32] + places)
-        sums[start : start + 32] = np.bitwise_xor.reduce(found, axis=1)
-    return sums
-
-
-def masked(crc: int) -> int:
-    """Return a CRC as TFRecord stores it: turned by 15 bits and moved, so that a CRC of CRCs is not special."""
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    crc = google_crc32c.value(data)
+    return (((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def header(length: int) -> bytes:
-    """Return the 12 bytes that announce a payload of `length` bytes."""
-    said = length.to_bytes(8, "little")
-    return said + _sum(said)
+    """Return the 12 bytes in front of a payload of `length` bytes."""
+    number = length.to_bytes(8, "little")
+    return number + checksum(number)
 
 
 def frame(payload: bytes) -> bytes:
     """Return a payload as a TFRecord file holds it."""
-    return header(len(payload)) + payload + _sum(payload)
+    return header(len(payload)) + payload + checksum(payload)
 
 
 def example(features: Mapping[str, int | bytes]) -> bytes:
@@ -137,10 +95,6 @@ def varint(value: int) -> bytes:
     return bytes([*groups, value])
 
 
-def _sum(data: bytes) -> bytes:
-    return masked(crc32c(data)).to_bytes(4, "little")
-
-
 def compression(path: str | os.PathLike[str]) -> str:
     """Return how a file is compressed, from its first bytes: ``""``, ``"GZIP"`` or ``"ZLIB"``."""
     start = _start(path)
@@ -153,7 +107,7 @@ def compression(path: str | os.PathLike[str]) -> str:
     else:
         return ""
     with open(path, "rb") as file:
-        if _announces(_Deflated(file, gzip=guess == "GZIP").get(0, 12)):
+        if _announces(_Deflated(file, gzip=guess == "GZIP").get(0, HEAD)):
             return guess
         # A damaged length can look like the start of a compressed file; then whole records follow it as they are.
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
@@ -167,7 +121,7 @@ def scan(path: str | os.PathLike[str], compressed: str | None = None) -> Iterato
     ----------
     path : path
     compressed : {"", "GZIP", "ZLIB"}, optional
-        Else told from the first bytes.
+        How the file is compressed; if it is not given, the first bytes of the file decide.
 
     Raises
     ------
@@ -175,54 +129,54 @@ def scan(path: str | os.PathLike[str], compressed: str | None = None) -> Iterato
         If the file cannot be read.
     """
     path = Path(path)
-    size, is_ = path.stat().st_size, compression(path)
-    if size and compressed is not None and compressed != is_:
+    size, actual = path.stat().st_size, compression(path)
+    if size and compressed is not None and compressed != actual:
         names = {"": "an uncompressed file", "GZIP": "a GZIP file", "ZLIB": "a ZLIB file"}
-        wrong = f"not {names[compressed]}" + (f" but {names[is_]}" if is_ or _announces(_start(path)) else "")
+        wrong = f"not {names[compressed]}" + (f" but {names[actual]}" if actual or _announces(_start(path)) else "")
         yield Record(0, 0, b"", wrong)
         return
     with open(path, "rb") as file:
         if not size:
             yield Record(0, 0, b"", "the file is empty")
-        elif not is_:
+        elif not actual:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
                 yield from _records(_Plain(whole), size)
         else:
-            yield from _records(_Deflated(file, gzip=is_ == "GZIP"), size * _DEFLATE_LIMIT)
+            yield from _records(_Deflated(file, gzip=actual == "GZIP"), size * _DEFLATE_LIMIT)
 
 
 def _start(path: str | os.PathLike[str]) -> bytes:
     with open(path, "rb") as file:
-        return file.read(12)
+        return file.read(HEAD)
 
 
 def _announces(start: bytes) -> bool:
     """Return whether these bytes are the head of a record."""
-    return len(start) == 12 and _sum(start[:8]) == start[8:]
+    return len(start) == HEAD and checksum(start[:8]) == start[8:]
 
 
 def _records(source: _Plain | _Deflated, limit: int) -> Iterator[Record]:
     """Walk from record to record; after a fault, search for the next whole one."""
     index = byte = 0
     while True:
-        head = source.get(byte, 12)
+        head = source.get(byte, HEAD)
         if not head:
             break
         fault, payload, step = "", b"", 0
         length = int.from_bytes(head[:8], "little")
-        if len(head) < 12:
+        if len(head) < HEAD:
             fault = f"{len(head)} bytes at the end, too few for a record"
-        elif _sum(head[:8]) != head[8:]:
+        elif checksum(head[:8]) != head[8:]:
             fault = "the length is damaged"
         elif length > limit:
             fault = f"the length says {length:,} bytes, more than the file can hold"
         else:
-            body = source.get(byte + 12, length + 4)
+            body = source.get(byte + HEAD, length + 4)
             if len(body) < length + 4:
                 fault = f"cut short: {len(body):,} of {length + 4:,} bytes are there"
             else:
-                payload, step = body[:length], length + 16
-                if _sum(payload) != body[length:]:
+                payload, step = body[:length], length + AROUND
+                if checksum(payload) != body[length:]:
                     fault, payload = "the payload is damaged", b""
         after = byte + step if step else _next(source, byte + 1, limit)
         if fault and not byte and after is None and not source.broken:
@@ -236,34 +190,42 @@ def _records(source: _Plain | _Deflated, limit: int) -> Iterator[Record]:
 
 
 def _next(source: _Plain | _Deflated, byte: int, limit: int) -> int | None:
-    """Return where the next whole record begins; None if there is none."""
-    one, low = _tables()[-8:], np.arange(8)
-    while len(window := source.get(byte, _CHUNK)) > 15:
+    """Return where the next whole record begins; None if there is none.
+
+    NumPy compares the checksum of a length at every byte of a chunk at once. Only where one agrees, the payload is
+    read and checked.
+    """
+    zero, tables = _length_tables()
+    while len(window := source.get(byte, CHUNK)) >= AROUND:
         values = np.frombuffer(window, np.uint8)
-        rows = np.lib.stride_tricks.sliding_window_view(values[: len(values) - 4], 8)
-        sums = np.full(len(rows), _lengths_start(), np.uint32)
-        for place in low:
-            sums ^= one[place][rows[:, place]]
-        sums = ~sums
-        want = (sums >> 15 | sums << 17) + np.uint32(0xA282EAD8)
-        have = np.zeros(len(rows), np.uint32)
-        for place in range(4):
-            have |= values[8 + place : 8 + place + len(rows)].astype(np.uint32) << np.uint32(8 * place)
-        for start in np.flatnonzero(want == have).tolist():
+        rows = np.lib.stride_tricks.sliding_window_view(values, HEAD)
+        crcs = np.full(len(rows), zero, np.uint32)
+        for place, table in enumerate(tables):
+            crcs ^= table[rows[:, place]]
+        expected = (crcs >> 15 | crcs << 17) + np.uint32(_MASK)
+        stored = sum(rows[:, 8 + place].astype(np.uint32) << np.uint32(8 * place) for place in range(4))
+        for start in np.flatnonzero(expected == stored).tolist():
             length = int.from_bytes(window[start : start + 8], "little")
             if length <= limit:
-                body = source.get(byte + start + 12, length + 4)
-                if len(body) == length + 4 and _sum(body[:length]) == body[length:]:
+                body = source.get(byte + start + HEAD, length + 4)
+                if len(body) == length + 4 and checksum(body[:length]) == body[length:]:
                     return byte + start
         byte += len(rows)
     return None
 
 
 @functools.cache
-def _lengths_start() -> int:
-    """Return what the starting value of a CRC adds to that of eight bytes."""
-    tables = _tables()[-8:]
-    return int(np.bitwise_xor.reduce([tables[place][255] for place in range(4)]))
+def _length_tables() -> tuple[int, np.ndarray]:
+    """Return the CRC32C of eight zero bytes, and what value v at place i of them changes: uint32, shape (8, 256).
+
+    A CRC is linear: the CRC of eight bytes is that of zeros, combined by exclusive or with the change of each byte.
+    """
+    zero = google_crc32c.value(bytes(8))
+    changes = [
+        [google_crc32c.value(bytes(place) + bytes([value]) + bytes(7 - place)) ^ zero for value in range(256)]
+        for place in range(8)
+    ]
+    return zero, np.array(changes, np.uint32)
 
 
 class _Plain:
@@ -289,7 +251,7 @@ class _Deflated:
         self.broken = ""
 
     def get(self, byte: int, count: int) -> bytes:
-        if (past := byte - self._start - 2 * _CHUNK) > 2 * _CHUNK:  # a search steps back by less than that
+        if (past := byte - self._start - 2 * CHUNK) > 2 * CHUNK:  # a search steps back by less than that
             del self._kept[:past]
             self._start += past
         while len(self._kept) < byte - self._start + count and not self._ended:
@@ -297,7 +259,7 @@ class _Deflated:
         return bytes(self._kept[byte - self._start : byte - self._start + count])
 
     def _more(self) -> None:
-        packed = self._rest or self._file.read(_CHUNK)
+        packed = self._rest or self._file.read(CHUNK)
         if not packed:
             self._ended, self.broken = True, "the compressed stream is cut short"
             return
@@ -311,7 +273,7 @@ class _Deflated:
             return
         self._rest = self._unpack.unconsumed_tail
         if self._unpack.eof:
-            self._rest = self._unpack.unused_data or self._file.read(_CHUNK)
+            self._rest = self._unpack.unused_data or self._file.read(CHUNK)
             self._ended = not self._rest
             if self._rest and self._gzip and self._rest[:2] == b"\x1f\x8b":  # files put behind each other
                 self._unpack = zlib.decompressobj(31)

@@ -4,29 +4,31 @@ One folder holds one set, ``<home>/lab_photos_files/<version>-seed<seed>``: a fo
 class, and ``checksums.tsv``, to which one line is added per finished photo (path, bytes, SHA-256).
 A photo without its line, or unlike it, is made again. The scales share the files.
 
-Painting runs in plain child processes that read numbers from a pipe. They work from any parent, a
-notebook or one that has TensorFlow loaded, and end with it however it ends: then the pipe closes.
+Painting runs in plain child processes that receive numbers over a connection. They work from any parent,
+a notebook or one that has TensorFlow loaded. They end with it, however it ends: then the connection closes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
+import itertools
 import os
-import queue
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit.common import shipped
+from labkit.common.environment import cores
 from labkit.common.progress import fast, kind
 
 generator = shipped.module("data/lab_photos", "generator")
@@ -35,8 +37,9 @@ LEDGER = "checksums.tsv"
 #: Older leftovers of a killed process are removed; younger ones may still be in somebody's hand.
 LEFTOVER_S = 3600
 _PAINTER = (
-    "import sys, pathlib; sys.path.insert(0, sys.argv[1]); from lab_photos import generator; "
-    "generator.serve(pathlib.Path(sys.argv[2]), int(sys.argv[3]), sys.stdin, sys.stdout)"
+    "import sys, pathlib; from multiprocessing.connection import Connection; sys.path.insert(0, sys.argv[1]); "
+    "from lab_photos import generator; "
+    "generator.serve(pathlib.Path(sys.argv[2]), int(sys.argv[3]), Connection(int(sys.argv[4])))"
 )
 
 
@@ -53,11 +56,6 @@ class Fault(NamedTuple):
     index: int
     path: Path
     what: str
-
-
-def _cores() -> int:
-    """Return how many cores this process may use, which a container may limit."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def folder(home: Path, seed: int = generator.SEED) -> Path:
@@ -119,7 +117,7 @@ def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool =
 
     if not thorough:
         return [fault for fault in map(look, range(count)) if fault]
-    with ThreadPoolExecutor(_cores()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         return [fault for fault in pool.map(look, range(count)) if fault]
 
 
@@ -151,7 +149,7 @@ def make(
             (place / name).mkdir(parents=True, exist_ok=True)
         _sweep(place)
         with Ledger(place, title(seed)) as lines:
-            _paint(place, indices, seed, lines, progress, min(workers or _cores(), len(indices)))
+            _paint(place, indices, seed, lines, progress, min(workers or cores(), len(indices)))
     except OSError as error:
         raise explained(error, place) from error
 
@@ -182,88 +180,73 @@ class Ledger:
 
 
 def _paint(place: Path, indices: Sequence[int], seed: int, lines: Ledger, progress: bool, workers: int) -> None:
-    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
-    done: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for index in indices:
-        todo.put(index)
+    """Let child processes paint, each one photo at a time: where this process is killed, no more are finished."""
+    left = iter(indices)
+    painters: dict[connection.Connection, subprocess.Popen[bytes]] = {}
+    busy: set[connection.Connection] = set()
     with tempfile.TemporaryFile() as complaints, bar(len(indices), "photos", progress) as shown:
-        painters = [_painter(place, seed, complaints) for _ in range(workers)]
-        errands = [threading.Thread(target=_errand, args=(p, todo, done), daemon=True) for p in painters]
         try:
-            for errand in errands:
-                errand.start()
-            for _ in indices:
-                reply = done.get()
-                if reply.startswith("!"):
-                    raise OSError(*_trouble(reply))
-                if not reply:
-                    complaints.seek(0)
-                    last = complaints.read().decode(errors="replace").strip().rpartition("\n")[2]
-                    raise RuntimeError(
-                        f"a painting process ended early: {last or 'it left no message; was it killed?'}"
-                    )
-                lines.add(reply.rstrip("\n"))
-                shown.update()
+            for index in itertools.islice(left, workers):
+                ours, process = _painter(place, seed, complaints)
+                painters[ours] = process
+                ours.send(index)
+                busy.add(ours)
+            while busy:
+                for painter in connection.wait(busy):
+                    reply = painter.recv()
+                    busy.remove(painter)
+                    _enter(lines, reply)
+                    shown.update()
+                    for index in itertools.islice(left, 1):
+                        painter.send(index)
+                        busy.add(painter)
+        except (EOFError, ConnectionError):
+            complaints.seek(0)
+            last = complaints.read().decode(errors="replace").strip().rpartition("\n")[2]
+            reason = last or "it left no message; was it killed?"
+            raise RuntimeError(f"a painting process ended early: {reason}") from None
         finally:
-            _dismiss(painters, errands, todo)
-            # What was finished meanwhile counts too; on a full disk its line may not fit.
-            while not done.empty():
-                if (reply := done.get()) and not reply.startswith("!"):
-                    lines.add(reply.rstrip("\n"))
+            _dismiss(painters, busy, lines)
 
 
-def _painter(place: Path, seed: int, complaints: Any) -> subprocess.Popen[str]:
+def _painter(place: Path, seed: int, complaints: Any) -> tuple[connection.Connection, subprocess.Popen[bytes]]:
+    """Start a child process that paints; return the connection to it, and the process."""
     package = shipped.folder("data/lab_photos")
-    return subprocess.Popen(
-        [sys.executable, "-c", _PAINTER, str(package.parent), str(place.resolve()), str(seed)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, encoding="utf-8",
-        # Ctrl-C is for the parent, which then lets each child finish the photo in its hand.
-        start_new_session=True,
-        env={**os.environ, "PYTHONUTF8": "1", "OPENBLAS_NUM_THREADS": "1"},
-    )  # fmt: skip
+    ours, theirs = connection.Pipe()
+    with theirs:
+        words = [str(package.parent), str(place.resolve()), str(seed), str(theirs.fileno())]
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PAINTER, *words],
+            stdin=subprocess.DEVNULL, stderr=complaints, pass_fds=[theirs.fileno()],
+            # Ctrl-C is for the parent, which then lets each child finish its photo.
+            start_new_session=True,
+            env={**os.environ, "PYTHONUTF8": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )  # fmt: skip
+    return ours, process
 
 
-def _errand(painter: subprocess.Popen[str], todo: queue.SimpleQueue[int], done: queue.SimpleQueue[str]) -> None:
-    """Hand one number at a time to a painter, so that an orphan has at most one photo left to do."""
-    while True:
-        try:
-            index = todo.get_nowait()
-        except queue.Empty:
-            return
-        try:
-            painter.stdin.write(f"{index}\n")
-            painter.stdin.flush()
-            reply = painter.stdout.readline()
-        except (OSError, ValueError):
-            reply = ""
-        done.put(reply)
-        if not reply.endswith("\n"):
-            return
+def _enter(lines: Ledger, reply: Any) -> None:
+    """Enter a finished photo into the ledger; raise the error that a child sent instead."""
+    if isinstance(reply, OSError):
+        raise reply
+    lines.add("\t".join(map(str, reply)))
 
 
-def _dismiss(painters: Iterable[Any], errands: Iterable[threading.Thread], todo: queue.SimpleQueue[int]) -> None:
+def _dismiss(painters: dict[Any, subprocess.Popen[bytes]], busy: set[Any], lines: Ledger) -> None:
+    """End the painters. Each may finish its photo, which counts, too; on a full disk its line may not fit."""
     try:
-        while not todo.empty():
-            todo.get()
-        for errand in errands:
-            if errand.ident is not None:
-                errand.join(timeout=30)
+        for painter in busy:
+            with contextlib.suppress(EOFError, OSError):
+                if painter.poll(30):
+                    _enter(lines, painter.recv())
     finally:
-        for painter in painters:
+        for painter, process in painters.items():
+            painter.close()
             try:
-                painter.stdin.close()
-                painter.wait(timeout=5)
-            except (OSError, subprocess.TimeoutExpired):
-                pass
-            finally:
-                painter.kill()
-                painter.wait()
-                painter.stdout.close()
-
-
-def _trouble(reply: str) -> tuple[int, str]:
-    _, number, message = reply.rstrip("\n").split("\t", 2)
-    return int(number), message
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def _sweep(place: Path) -> None:

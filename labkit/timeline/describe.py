@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labkit.timeline.lanes import WORK, Lane
+from labkit.timeline.run import Accelerator, Run
 
 if TYPE_CHECKING:
     from labkit.timeline.timeline import Timeline
@@ -36,26 +37,19 @@ def percent(share: float) -> str:
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
-def provenance(meta: dict[str, Any]) -> str:
-    """Return on one line whether a run was measured or modelled, and what stood at its two ends.
-
-    Parameters
-    ----------
-    meta : dict
-        ``Trace.meta``.
-    """
-    host = meta.get("host") or {}
-    where = f" on {host['cpus']} cores" if host.get("cpus") and meta["origin"] == "measured" else ""
-    storage = f" · {meta['storage']} storage" if meta.get("storage") else ""
-    return f"{meta['origin']}{where} · {accelerator(meta)}{storage}"
+def provenance(run: Run) -> str:
+    """Return on one line whether a run was measured or modelled, and what stood at its two ends."""
+    where = f" on {run.host.cpus} cores" if run.host.cpus and run.origin == "measured" else ""
+    storage = f" · {run.storage} storage" if run.storage else ""
+    return f"{run.origin}{where} · {accelerator(run)}{storage}"
 
 
-def accelerator(meta: dict[str, Any]) -> str:
+def accelerator(run: Run) -> str:
     """Return "modelled accelerator V100", "real accelerator …", or that nothing is stated."""
-    stated = meta.get("accelerator") or {}
-    if not stated:
+    stated = run.accelerator
+    if stated == Accelerator():
         return "accelerator not stated"
-    return " ".join(str(word) for word in (stated.get("kind"), "accelerator", stated.get("name")) if word)
+    return " ".join(word for word in (stated.kind, "accelerator", stated.name) if word)
 
 
 def figures(timeline: Timeline) -> str:
@@ -80,12 +74,12 @@ def lane_note(lane: Lane) -> str:
 
 def describe(timeline: Timeline) -> str:
     """Return what a timeline holds as at most 30 lines of text."""
-    meta = timeline.meta
-    stated = (meta.get("accelerator") or {}).get("describe")
-    name = f" of {meta['name']!r}" if meta.get("name") else ""
-    lines = [f"Timeline{name}: {provenance(meta)}"]
+    run = timeline.run
+    stated = run.accelerator.describe
+    name = f" of {run.name!r}" if run.name else ""
+    lines = [f"Timeline{name}: {provenance(run)}"]
     if stated:
-        lines.append(_row("accelerator", str(stated)))
+        lines.append(_row("accelerator", stated))
     steps = f"{timeline.steps} step{'' if timeline.steps == 1 else 's'}"
     lines.append(_row("window", f"{milliseconds(timeline.span_ns)} ms, {steps}" + _images(timeline)))
     if not any(len(lane) for lane in timeline.lanes):

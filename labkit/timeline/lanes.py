@@ -116,7 +116,7 @@ def build(trace: Trace, origin_ns: int, span_ns: int) -> tuple[Lane, ...]:
     """Return the accelerator on top, then streams, waits, and threads in the natural order of their names."""
     wait, train = (trace.select(category, kind="consumer") for category in ("wait", "train"))
     kernels = trace.select("kernel", kind="device")
-    modelled = (trace.meta.get("accelerator") or {}).get("kind") == "modelled"
+    modelled = trace.run.accelerator.kind == "modelled"
     on_device = bool(kernels.any()) and not modelled
 
     def lane(name: str, kind: str, mask: np.ndarray) -> Lane:

@@ -52,11 +52,11 @@ def save(trace: Trace, path: str | os.PathLike[str]) -> Path:
         raise ValueError(f"{path} is no name for a Perfetto trace; allowed: names that end in .json or .json.gz")
     track = _assign(trace)
     events = _metadata(trace, track) + _spans(trace, track)
-    accelerator = trace.meta.get("accelerator") or {}
+    accelerator = trace.run.accelerator
     about = {
-        "labkit-origin": trace.meta["origin"],
-        "labkit-accelerator": str(accelerator.get("describe") or accelerator.get("name") or "not stated"),
-        "labkit-name": str(trace.meta.get("name") or ""),
+        "labkit-origin": trace.run.origin,
+        "labkit-accelerator": accelerator.describe or accelerator.name or "not stated",
+        "labkit-name": str(trace.run.name or ""),
         "labkit-start-ns": str(int(trace.start_ns[0]) if len(trace) else 0),
     }
     head = f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n'
@@ -92,7 +92,7 @@ def _metadata(trace: Trace, track: np.ndarray) -> list[str]:
     used = {int(p) for p, n in zip(pid, count, strict=True) if n}
     for number, name in enumerate(PROCESSES.values(), start=1):
         if number in used:
-            add("process_name", number, 0, name=f"{name} ({trace.meta['origin']})")
+            add("process_name", number, 0, name=f"{name} ({trace.run.origin})")
             add("process_sort_index", number, 0, sort_index=number)
     for i, thread in enumerate(trace.threads):
         for extra in range(int(count[i])):
@@ -108,7 +108,7 @@ def _spans(trace: Trace, track: np.ndarray) -> list[str]:
         return []
     pid, tid, _ = _ids(trace, track)
     names = [json.dumps(name) for name in trace.names]
-    origin = json.dumps(trace.meta["origin"])
+    origin = json.dumps(trace.run.origin)
     start, length = trace.start_ns - trace.start_ns[0], trace.duration_ns
     return [
         f'{{"ph":"X","name":{names[n]},"cat":"{CATEGORIES[c]}","pid":{p},"tid":{t},'

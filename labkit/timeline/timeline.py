@@ -11,7 +11,7 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -111,10 +111,12 @@ class Timeline:
     ----------
     trace : Trace
         What it was made from.
+    run : Run
+        What the trace says about the run.
     origin : str
         "measured" or "modelled".
     span_ns : int
-        Length of the window: ``meta["window_ns"]``, or else from the first start to the last end.
+        Length of the window: ``window_ns`` of the run, or else from the first start to the last end.
     lanes : tuple of Lane
         The accelerator, its streams if it has any, the consumer's waits, and one lane per thread.
     accelerator : Lane
@@ -126,7 +128,7 @@ class Timeline:
     Raises
     ------
     ValueError
-        If `min_gap_ns` is negative, or ``meta["window_ns"]`` is no pair of rising integers.
+        If `min_gap_ns` is negative.
     """
 
     def __init__(self, trace: Trace, min_gap_ns: int = 0, explain: bool = True) -> None:
@@ -135,8 +137,7 @@ class Timeline:
         if min_gap_ns < 0:
             raise ValueError(f"min_gap_ns is {min_gap_ns}; allowed: 0 or more")
         self.trace, self.explain = trace, explain
-        self.meta: dict[str, Any] = dict(trace.meta)
-        self.origin: str = self.meta["origin"]
+        self.run, self.origin = trace.run, trace.run.origin
         self.names = trace.names
         self.start_ns, self.span_ns = _window(trace)
         self.lanes = build(trace, self.start_ns, self.span_ns)
@@ -227,10 +228,9 @@ class Timeline:
     @property
     def images(self) -> int | None:
         """Images trained on in the window, None where the trace does not say."""
-        if self.meta.get("images") is not None:
-            return int(self.meta["images"])
-        batch = self.meta.get("batch_size")
-        return int(batch) * self.steps if batch else None
+        if self.run.images is not None:
+            return self.run.images
+        return self.run.batch_size * self.steps if self.run.batch_size else None
 
     @property
     def images_per_s(self) -> float | None:
@@ -274,7 +274,7 @@ class Timeline:
             If the trace does not say how many images it holds.
         """
         if not self.images:
-            raise ValueError("the trace does not say how many images it holds: meta['images'] or meta['batch_size']")
+            raise ValueError("the trace does not say how many images it holds: run.images and run.batch_size are None")
         return {category: own / 1e6 / self.images for category, own in self.work_ns.items()}
 
     @cached_property
@@ -320,16 +320,10 @@ def timeline_of(given: Timeline | Trace, verb: str) -> Timeline:
 
 def _window(trace: Trace) -> tuple[int, int]:
     """Return start and length of the window in nanoseconds."""
-    window = trace.meta.get("window_ns")
+    window = trace.run.window_ns
     if window is None:
         return (int(trace.start_ns[0]), trace.span_ns) if len(trace) else (0, 0)
-    try:
-        start, end = (operator.index(t) for t in window)
-    except (TypeError, ValueError):
-        raise ValueError(f"meta['window_ns'] is {window!r:.80}; allowed: [start, end] in integer nanoseconds") from None
-    if end < start:
-        raise ValueError(f"meta['window_ns'] ends at {end}, before its start {start}")
-    return start, end - start
+    return window[0], window[1] - window[0]
 
 
 class _Marks(NamedTuple):

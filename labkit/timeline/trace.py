@@ -2,8 +2,8 @@
 
 A `Trace` is a table of time spans. It is columnar (NumPy arrays), its clock is
 int64 nanoseconds since the Unix epoch, and it needs the standard library and
-NumPy only. Whoever makes one, the profiler or a model, says so in
-``meta["origin"]``; nothing to the right of this type needs to know more.
+NumPy only. What was run, and whether it was measured or modelled, stands in its
+`Run`; nothing to the right of this type needs to know more.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import gzip
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from labkit.common.files import write_aside
+from labkit.timeline.run import Run
 
 #: What a span was spent on. ``wait`` and ``train`` belong to the consumer,
 #: ``kernel`` and ``copy`` to a device, the others to the input pipeline.
@@ -39,10 +40,7 @@ CATEGORIES = (
 #: Who owns a thread of the trace.
 THREAD_KINDS = ("consumer", "pipeline", "device", "host")
 
-#: Where a trace comes from; every view prints this word.
-ORIGINS = ("measured", "modelled")
-
-_FORMAT = "labkit-trace-1"
+_FORMAT = "labkit-trace-2"
 
 
 class Thread(NamedTuple):
@@ -84,15 +82,15 @@ class Trace:
         Step (batch) number where the producer of the trace knows it, else -1.
     names : tuple of str
     threads : tuple of Thread
-    meta : dict
-        JSON-ready facts about the run. ``origin`` is always there, one of
-        `ORIGINS`; the recorder documents the others.
+    run : Run
+        What is known about the run.
 
     Raises
     ------
     ValueError
-        If columns differ in length, have a wrong dtype, hold an index out of range or a negative
-        duration, or ``meta["origin"]`` is missing or unknown.
+        If columns differ in length, have a wrong dtype, hold an index out of range or a negative duration.
+    TypeError
+        If `run` is no `Run`.
     """
 
     start_ns: np.ndarray
@@ -103,7 +101,7 @@ class Trace:
     step: np.ndarray
     names: tuple[str, ...]
     threads: tuple[Thread, ...]
-    meta: dict[str, Any] = field(default_factory=dict)
+    run: Run
 
     _DTYPES: ClassVar[dict[str, type]] = {
         "start_ns": np.int64,
@@ -122,8 +120,8 @@ class Trace:
                 raise ValueError(f"{column} must be a one-dimensional array of {dtype.__name__}, got {values!r:.60}")
             if len(values) != len(self.start_ns):
                 raise ValueError(f"{column} has {len(values)} rows, start_ns has {len(self.start_ns)}")
-        if self.meta.get("origin") not in ORIGINS:
-            raise ValueError(f"meta['origin'] is {self.meta.get('origin')!r}; allowed: {', '.join(ORIGINS)}")
+        if not isinstance(self.run, Run):
+            raise TypeError(f"run is {self.run!r:.60}; allowed: a labkit.timeline.run.Run")
         for thread in self.threads:
             if thread.kind not in THREAD_KINDS:
                 raise ValueError(
@@ -144,7 +142,7 @@ class Trace:
                 object.__setattr__(self, column, getattr(self, column)[order])
 
     @classmethod
-    def from_spans(cls, spans: Iterable[Span], kinds: Mapping[str, str] | None = None, **meta: Any) -> Trace:
+    def from_spans(cls, spans: Iterable[Span], kinds: Mapping[str, str] | None = None, **facts: Any) -> Trace:
         """Build a trace from single spans: for models, tests and small examples.
 
         Parameters
@@ -152,8 +150,8 @@ class Trace:
         spans : iterable of Span
         kinds : mapping of thread name to kind, optional
             A thread that is not named here is of kind ``pipeline``.
-        **meta
-            Becomes `meta`; ``origin`` defaults to ``"modelled"``.
+        **facts
+            The fields of `run`; ``origin`` defaults to ``"modelled"``.
         """
         kinds = dict(kinds or {})
         spans = list(spans)
@@ -173,7 +171,7 @@ class Trace:
             step=np.array([s.step for s in spans], np.int32),
             names=names,
             threads=tuple(Thread(t, kinds.get(t, "pipeline")) for t in threads),
-            meta={"origin": "modelled", **meta},
+            run=Run(**{"origin": "modelled", **facts}),
         )
 
     def __len__(self) -> int:
@@ -195,7 +193,7 @@ class Trace:
     def __repr__(self) -> str:
         """Return origin, size and length on one line."""
         size = f"{len(self):,} spans, {len(self.threads)} threads, {self.span_ns / 1e6:,.1f} ms"
-        return f"Trace({self.meta['origin']}, {size})"
+        return f"Trace({self.run.origin}, {size})"
 
     @property
     def end_ns(self) -> np.ndarray:
@@ -229,9 +227,12 @@ class Trace:
         return mask
 
     def where(self, mask: np.ndarray) -> Trace:
-        """Return the spans for which `mask` (bool, shape (n,)) is true; tables and meta are kept."""
-        columns = {c: getattr(self, c)[mask] for c in self._DTYPES}
-        return Trace(**columns, names=self.names, threads=self.threads, meta=dict(self.meta))
+        """Return the spans for which `mask` (bool, shape (n,)) is true; tables and `run` are kept."""
+        return replace(self, **{c: getattr(self, c)[mask] for c in self._DTYPES})
+
+    def with_run(self, **facts: Any) -> Trace:
+        """Return the same spans with other facts: `facts` replace fields of `run`."""
+        return replace(self, run=replace(self.run, **facts))
 
     def slice(self, start_ns: int, end_ns: int) -> Trace:
         """Return the spans that touch ``[start_ns, end_ns)``, cut to it.
@@ -246,14 +247,13 @@ class Trace:
         inside = self.where((self.start_ns < end_ns) & ((self.end_ns > start_ns) | (self.start_ns >= start_ns)))
         start = np.maximum(inside.start_ns, start_ns)
         duration = np.minimum(inside.end_ns, end_ns) - start
-        columns = {c: getattr(inside, c) for c in self._DTYPES} | {"start_ns": start, "duration_ns": duration}
-        return Trace(**columns, names=self.names, threads=self.threads, meta=dict(self.meta))
+        return replace(inside, start_ns=start, duration_ns=duration)
 
     @classmethod
     def merge(cls, *traces: Trace) -> Trace:
         """Put several traces of one origin on one clock; equal threads become one row.
 
-        `meta` is that of the first trace; what is one trace's to hide stays hidden.
+        `run` is that of the first trace.
 
         Raises
         ------
@@ -262,7 +262,7 @@ class Trace:
         """
         if not traces:
             raise ValueError("merge needs at least one trace, got none")
-        origins = {t.meta["origin"] for t in traces}
+        origins = {t.run.origin for t in traces}
         if len(origins) > 1:
             raise ValueError(f"origins {sorted(origins)} cannot be merged: measured and modelled spans stay apart")
         names = tuple(dict.fromkeys(n for t in traces for n in t.names))
@@ -280,7 +280,7 @@ class Trace:
             **{c: np.concatenate(v) for c, v in columns.items()},
             names=names,
             threads=threads,
-            meta=dict(traces[0].meta),
+            run=traces[0].run,
         )
 
     # -- files ---------------------------------------------------------------
@@ -289,7 +289,7 @@ class Trace:
         """Write the trace as JSON (gzip when the name ends in ``.gz``), aside and renamed."""
         document = {
             "format": _FORMAT,
-            "meta": self.meta,
+            "run": asdict(self.run),
             "names": self.names,
             "threads": self.threads,
             "columns": {c: getattr(self, c).tolist() for c in self._DTYPES},
@@ -309,9 +309,9 @@ class Trace:
         try:
             document = json.loads(gzip.decompress(raw) if str(path).endswith(".gz") else raw)
             if document["format"] != _FORMAT:
-                raise ValueError(f"format {document['format']!r}")
+                raise ValueError(f"its format is {document['format']!r}; record the run again")
             columns = {c: np.array(document["columns"][c], dtype) for c, dtype in cls._DTYPES.items()}
             threads = tuple(Thread(*t) for t in document["threads"])
-            return cls(**columns, names=tuple(document["names"]), threads=threads, meta=document["meta"])
+            return cls(**columns, names=tuple(document["names"]), threads=threads, run=Run(**document["run"]))
         except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
             raise ValueError(f"{path} is not a trace saved by labkit ({_FORMAT}): {error}") from error

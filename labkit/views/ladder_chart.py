@@ -91,7 +91,7 @@ def _text(lines: Mapping[str, Timeline], title: str, window: int) -> str:
 
 def _origin(lines: Mapping[str, Timeline]) -> str:
     """Say once what all runs share: measured or modelled, and on which accelerator."""
-    said = dict.fromkeys(provenance(line.meta) for line in lines.values())
+    said = dict.fromkeys(provenance(line.run) for line in lines.values())
     return " ".join(said)
 
 

@@ -17,11 +17,13 @@ import uuid
 import warnings
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from labkit.recording.tfdata.driver import consumer
+from labkit.timeline.run import Run
 from labkit.timeline.trace import Trace
 
 #: Steps that the view shows while the job runs: its cost must not grow with the job.
@@ -62,7 +64,7 @@ class View:
     def __init__(self, shown: bool | None = None) -> None:
         self.shown = shown = in_notebook() if shown is None else shown
         self.updates = self.spent_ns = 0
-        self._facts: dict[str, Any] = {}
+        self._run = Run("measured")
         self._widget, self._id = None, uuid.uuid4().hex
         self._stamps: deque[tuple[int, int, int]] = deque(maxlen=LAST)
         self._count, self._cost_ns, self._begin_ns, self._last_ns, self._over = 0, GUESS_NS, 0, 0, True
@@ -76,9 +78,9 @@ class View:
         if not self._over:
             self._safely(lambda: self.end(self.trace(over=True)))
 
-    def open(self, facts: dict[str, Any]) -> None:
-        """Show the widget, still without a step; `facts` are what the traces that are drawn say about themselves."""
-        self._facts = facts
+    def open(self, run: Run) -> None:
+        """Show the widget, still without a step; the traces that are drawn carry `run`."""
+        self._run = run
         if self.shown:
             self._over = not self._safely(self._open)
 
@@ -112,15 +114,10 @@ class View:
         stamps = np.array(self._stamps, np.int64).reshape(-1, 3)
         found = consumer(stamps + (time.time_ns() - time.perf_counter_ns()))
         found.step[:] += np.int32(self._count - len(stamps))
-        name = self._facts.get("name") or "recording"
+        name = self._run.name or "recording"
         so_far = f"step {self._count - 1}" if self._count else "warm-up"
         so_far = f"broken off after {so_far}" if over else f"running: {so_far}"
-        return Trace(
-            **{c: getattr(found, c) for c in Trace._DTYPES},
-            names=found.names,
-            threads=found.threads,
-            meta={**found.meta, **self._facts, "name": f"{name}, {so_far}"},
-        )
+        return replace(found, run=replace(self._run, name=f"{name}, {so_far}"))
 
     # -- what may fail -----------------------------------------------------------------
 

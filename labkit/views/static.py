@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from labkit.common.palette import THEMES, use_theme
 from labkit.timeline.describe import figures, milliseconds, provenance
 from labkit.timeline.lanes import Lane
+from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, Trace
 from labkit.views.page import Panel, page
@@ -58,11 +58,11 @@ def draw(
         If there is no such theme, step or lane.
     """
     timeline = timeline_of(timeline, "drawn")
-    title = title or timeline.meta.get("name") or "Timeline"
+    title = title or timeline.run.name or "Timeline"
     first, last, words = _zoom(timeline, steps)
-    panel = _panel(timeline, first, last, lanes, _LANES[1], (_headline(timeline.meta, words), _figures(timeline)))
+    panel = _panel(timeline, first, last, lanes, _LANES[1], (_headline(timeline.run, words), _figures(timeline)))
     text = "\n".join([title, f"shown: {words}, {_range(first, last)}", *_shown_gaps(panel), str(timeline)])
-    alt = f"{title}: timeline, {provenance(timeline.meta)}. {_figures(timeline)}."
+    alt = f"{title}: timeline, {provenance(timeline.run)}. {_figures(timeline)}."
     return Picture(functools.partial(page, title, [panel], ()), title, alt, text, theme)
 
 
@@ -111,13 +111,13 @@ def compare(
     for label, timeline in zip(labels, pair, strict=True):
         first, last, words = _zoom(timeline, count if all(counts) or steps is not None else None)
         own = None if wanted is None else [w for w in wanted if w in {lane.name for lane in timeline.lanes}]
-        header = (_headline(timeline.meta, words), _figures(timeline))
+        header = (_headline(timeline.run, words), _figures(timeline))
         panels.append(_panel(timeline, first, last, own, _LANES[2], header, label))
         texts += [f"{label}: shown {words}, {_range(first, last)}", *_shown_gaps(panels[-1]), str(timeline)]
     verdict = _verdict(labels, panels, count)
     alt = f"{title}: two timelines on one time axis. {verdict}"
     for label, timeline in zip(labels, pair, strict=True):
-        alt += f" {label}: {provenance(timeline.meta)}; {_figures(timeline)}."
+        alt += f" {label}: {provenance(timeline.run)}; {_figures(timeline)}."
     text = "\n".join([title, verdict, *texts])
     return Picture(functools.partial(page, title, panels, (verdict,)), title, alt, text, theme)
 
@@ -189,8 +189,8 @@ def _check_lanes(wanted: list[str], known: list[str]) -> None:
 # -- words ---------------------------------------------------------------------------
 
 
-def _headline(meta: dict[str, Any], words: str) -> str:
-    return f"{provenance(meta)} · {words} shown" if words.startswith("step") else f"{provenance(meta)} · {words}"
+def _headline(run: Run, words: str) -> str:
+    return f"{provenance(run)} · {words} shown" if words.startswith("step") else f"{provenance(run)} · {words}"
 
 
 def _figures(timeline: Timeline) -> str:

@@ -1,15 +1,14 @@
 """nbgrader's own commands, run in this folder, work on build/assignments.
 
 `make release` and `make grade` need no configuration; this file is for `nbgrader generate_feedback`, `nbgrader export`
-and nbgrader's pages in JupyterLab. `nbgrader autograde` runs submissions in labkit's sandbox, as `make grade` does.
+and nbgrader's pages in JupyterLab. `nbgrader autograde` isolates what it runs, as `make grade` does.
 """
 
-from labkit.assignments.course import CHECKED, Course, preprocessors
+import sys
+from pathlib import Path
 
-c = get_config()  # noqa: F821 - nbgrader defines it
-c.CourseDirectory.root = str(Course().root)
-c.CourseDirectory.course_id = "input_pipelines"
-c.CourseDirectory.submitted_directory = CHECKED
-c.Exchange.root = str(Course().root / "exchange")
-c.Autograde.autograde_preprocessors = list(preprocessors())
-c.OverwriteCells.add_missing_cells = True
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from assignments.grader.course import Course
+
+Course().configure(get_config())  # noqa: F821 - nbgrader defines it

@@ -5,13 +5,13 @@
 #
 # **You need** notebooks 02 to 06. About three hours. 100 points.
 #
-# Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs without network, from top to bottom, with more tests than you see. Tests look at what comes out of a pipeline and at what it is made of, never at a clock: a slow computer is no disadvantage. `look(function, ...)` calls your function and shows both.
+# Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs without network, from top to bottom, with more tests than you see. Tests look at what comes out of a pipeline and at what it is made of, never at a clock: a slow computer is no disadvantage. `inspect_pipeline(function, ...)` calls your function and shows both.
 
 # %% bootstrap=true
 import tensorflow as tf
 
 from labkit import simulate
-from labkit.assignments import look
+from labkit.course.inspection import inspect_pipeline
 
 # %% [markdown]
 # ## 2.1 Map, batch, prefetch (25 points)
@@ -30,12 +30,12 @@ def squares(count, batch_size):
 
 
 # %% tests="2.1" points=10
-from labkit.assignments import look
+from labkit.course.inspection import inspect_pipeline
 
-shown = look(squares, 7, 3)
+shown = inspect_pipeline(squares, 7, 3)
 assert [e.tolist() for e in shown.elements] == [[0, 1, 4], [9, 16, 25], [36]], "squares in order, in batches"
 ### BEGIN HIDDEN TESTS
-shown = look(squares, 20, 8)
+shown = inspect_pipeline(squares, 20, 8)
 assert shown.ended and [e.tolist() for e in shown.elements] == [
     [i * i for i in range(a, min(a + 8, 20))] for a in (0, 8, 16)
 ], "no element is lost or repeated, also in the last batch"
@@ -43,9 +43,9 @@ assert all(str(e.dtype) == "int64" for e in shown.elements), "the elements are i
 ### END HIDDEN TESTS
 
 # %% tests="2.1" points=8
-from labkit.assignments import look
+from labkit.course.inspection import inspect_pipeline
 
-shown = look(squares, 40, 4)
+shown = inspect_pipeline(squares, 40, 4)
 assert "ParallelMapDataset" in shown.ops, "the map runs one element at a time: num_parallel_calls"
 ### BEGIN HIDDEN TESTS
 assert shown.node("ParallelMapDataset").get("num_parallel_calls", -1) != 1, "one call at a time is not parallel"
@@ -54,9 +54,9 @@ assert [int(v) for e in shown.elements for v in e] == [i * i for i in range(40)]
 ### END HIDDEN TESTS
 
 # %% tests="2.1" points=7
-from labkit.assignments import look
+from labkit.course.inspection import inspect_pipeline
 
-shown = look(squares, 16, 4)
+shown = inspect_pipeline(squares, 16, 4)
 assert [op for op in shown.ops if op != "OptionsDataset"][-1] == "PrefetchDataset", "prefetch comes last"
 ### BEGIN HIDDEN TESTS
 assert -1 <= shown.node("PrefetchDataset")["buffer_size"] <= 64 and shown.node("PrefetchDataset")["buffer_size"] != 0, (
@@ -84,14 +84,14 @@ def interleaved(shards, size, at_once):
 
 
 # %% tests="2.2" points=15
-from labkit.assignments import look
+from labkit.course.inspection import inspect_pipeline
 
-shown = look(interleaved, 2, 4, 2)
+shown = inspect_pipeline(interleaved, 2, 4, 2)
 assert [int(e) for e in shown.elements] == [0, 1, 1000, 1001, 2, 3, 1002, 1003], (
     "two records from each of two shards in turn"
 )
 ### BEGIN HIDDEN TESTS
-shown = look(interleaved, 4, 4, 2)
+shown = inspect_pipeline(interleaved, 4, 4, 2)
 assert shown.ended and [int(e) for e in shown.elements] == [
     0,
     1,
@@ -110,16 +110,16 @@ assert shown.ended and [int(e) for e in shown.elements] == [
     3002,
     3003,
 ], "at_once shards are open, not all of them"
-shown = look(interleaved, 3, 4, 3)
+shown = inspect_pipeline(interleaved, 3, 4, 3)
 assert [int(e) for e in shown.elements] == [0, 1, 1000, 1001, 2000, 2001, 2, 3, 1002, 1003, 2002, 2003], (
     "at_once says how many shards are open"
 )
 ### END HIDDEN TESTS
 
 # %% tests="2.2" points=10
-from labkit.assignments import look
+from labkit.course.inspection import inspect_pipeline
 
-shown = look(interleaved, 4, 6, 3)
+shown = inspect_pipeline(interleaved, 4, 6, 3)
 assert "ParallelInterleaveDataset" in shown.ops, "one thread reads all shards in turn: num_parallel_calls"
 ### BEGIN HIDDEN TESTS
 assert shown.node("ParallelInterleaveDataset").get("num_parallel_calls", -1) != 1, "one call at a time is not parallel"
@@ -145,14 +145,14 @@ def epochs(values, count):
 
 
 # %% tests="2.3" points=10
-from labkit.assignments import look
+from labkit.course.inspection import inspect_pipeline
 
-shown = look(epochs, [0, 51, 255], 2)
+shown = inspect_pipeline(epochs, [0, 51, 255], 2)
 assert [round(float(e), 1) for e in shown.elements] == [0.0, 0.2, 1.0] * 2, (
     "each value divided by 255, epoch after epoch"
 )
 ### BEGIN HIDDEN TESTS
-shown = look(epochs, [10, 20, 30, 40], 3)
+shown = inspect_pipeline(epochs, [10, 20, 30, 40], 3)
 assert shown.ended and len(shown.elements) == 12, "every value once in every epoch"
 assert all(
     v / 255 - 1e-6 <= float(e) <= v / 255 + 0.001 + 1e-6
@@ -161,9 +161,9 @@ assert all(
 ### END HIDDEN TESTS
 
 # %% tests="2.3" points=15
-from labkit.assignments import look
+from labkit.course.inspection import inspect_pipeline
 
-shown = look(epochs, [0, 100, 200, 250], 2)
+shown = inspect_pipeline(epochs, [0, 100, 200, 250], 2)
 assert any(op.startswith("CacheDataset") for op in shown.ops), "nothing is kept: cache()"
 ### BEGIN HIDDEN TESTS
 import numpy as np

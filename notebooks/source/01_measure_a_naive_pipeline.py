@@ -22,6 +22,7 @@ v100 = accelerators.modelled("V100")
 print(album.summary())
 print(v100.describe())
 
+
 # %%
 def load(path, label):
     image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
@@ -50,6 +51,7 @@ for node in labkit.recorder.graph(as_it_comes):
 # %% [markdown]
 # You wrote `map` and `batch`; what runs is `MapAndBatch`, and it works ahead. Two options switch the rewriting off:
 
+
 # %%
 def plain(dataset):
     options = tf.data.Options()
@@ -69,7 +71,7 @@ for node in labkit.recorder.graph(naive):
 
 # %%
 probe = labkit.record(naive, accelerators.modelled(step_ms=1), steps=6, name="naive")
-for option, value in probe.meta["options"].items():
+for option, value in probe.run.options.items():
     print(option, "=", value)
 
 # %% [markdown]
@@ -127,6 +129,7 @@ instant = accelerators.modelled(step_ms=1)
 def read_ms():
     return labkit.Timeline(labkit.record(read_only, instant, steps=8, warmup=1)).per_image_ms["read"]
 
+
 # %% tags=["nbval-ignore-output"]
 warm, cold = [], []
 for _ in range(3):
@@ -145,7 +148,7 @@ print(f"read, per image: warm {min(warm):.3f} ms, cold {min(cold):.3f} ms")
 # Before the first batch arrives, TensorFlow starts the pipeline and fills the shuffle buffer: once per iterator, so once per job with `repeat()`, and every epoch without. Here the buffer holds only file names, and the difference may be small; a buffer of images costs seconds. So it has a column of its own and stays out of the mean.
 
 # %% tags=["nbval-ignore-output"]
-print(f"first batch {naive_trace.meta['first_batch_ns'] / 1e6:,.0f} ms, later waits {timeline.wait_ms:,.0f} ms")
+print(f"first batch {naive_trace.run.first_batch_ns / 1e6:,.0f} ms, later waits {timeline.wait_ms:,.0f} ms")
 
 # %% [markdown]
 # ## How far do two equal runs differ?
@@ -160,6 +163,7 @@ twins
 # The medians differ in some digit. Is one of them faster? The table answers with a *verdict*, and gives one only if the effect is larger than the spread over the rounds. For twins the honest answer is "no measurable difference". The interval is one of 97 %: about three times in a hundred, chance gives even twins a verdict. Run the cell again if it happens to you.
 #
 # Now something that does differ: the same chain, and at its end one more resize, to 112×112. Each image then has a quarter of the pixels:
+
 
 # %%
 def load_small(path, label):
@@ -177,6 +181,7 @@ pair
 # The table refuses: the two do not deliver the same thing, so their speeds cannot be compared. This matters in practice. TensorFlow's own guide measured its interleave examples on another number of samples than the rest, and readers found out (tensorflow issue 46536).
 #
 # A fair comparison delivers the same photos in the same shapes. TensorFlow's default way to undo the discrete cosine transform of JPEG is said to be faster than the accurate one used here; its pixels differ slightly. Is it faster on this machine?
+
 
 # %%
 def load_default_dct(path, label):
@@ -202,13 +207,15 @@ dct
 #
 # **01.1** Write `images_per_s(step_ms, batch)`: how many images a second a job consumes whose steps take `step_ms` milliseconds. One line.
 
+
 # %% tags=["stub"]
-def images_per_s(step_ms, batch):
-    ...  # your code
+def images_per_s(step_ms, batch): ...  # your code
+
 
 # %% tags=["solution"]
 def images_per_s(step_ms, batch):
     return 1000 * batch / step_ms
+
 
 # %%
 labkit.try_it("01.1", images_per_s)
@@ -217,9 +224,10 @@ labkit.check("01.1", images_per_s)
 # %% [markdown]
 # **01.2** Write `naive_options(dataset)`: the same dataset with tf.data's rewriting and its tuning switched off. Four lines.
 
+
 # %% tags=["stub"]
-def naive_options(dataset):
-    ...  # your code
+def naive_options(dataset): ...  # your code
+
 
 # %% tags=["solution"]
 def naive_options(dataset):
@@ -228,6 +236,7 @@ def naive_options(dataset):
     options.autotune.enabled = False
     return dataset.with_options(options)
 
+
 # %%
 labkit.try_it("01.2", naive_options)
 labkit.check("01.2", naive_options)
@@ -235,9 +244,10 @@ labkit.check("01.2", naive_options)
 # %% [markdown]
 # **01.3** Write `verdict(before, after)`: two lists of images per second, one entry per round. Return `"faster"` if *every* round got faster, `"slower"` if every round got slower, `"no difference"` otherwise. Four lines.
 
+
 # %% tags=["stub"]
-def verdict(before, after):
-    ...  # your code
+def verdict(before, after): ...  # your code
+
 
 # %% tags=["solution"]
 def verdict(before, after):
@@ -245,6 +255,7 @@ def verdict(before, after):
     if min(ratios) > 1:
         return "faster"
     return "slower" if max(ratios) < 1 else "no difference"
+
 
 # %%
 labkit.try_it("01.3", verdict)
@@ -259,6 +270,6 @@ labkit.check("01.3", verdict)
 #
 # - Leave the defaults *on* in production. They are off here so that each technique can be seen alone.
 # - Quote the median of several rounds with its spread, and the ratio within one run rather than the seconds of two days.
-# - The profiler costs a little for every event it notes (`naive_trace.meta["profiler"]` counts them). For photos that is nothing; for tiny elements it is much, and the table says so when it matters.
+# - The profiler costs a little for every event it notes (`naive_trace.run.profiler` counts them). For photos that is nothing; for tiny elements it is much, and the table says so when it matters.
 #
 # **Next:** [02 Overlap with prefetch](02_overlap_with_prefetch.ipynb): the gap shrinks by one word.

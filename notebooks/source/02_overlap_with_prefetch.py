@@ -16,6 +16,7 @@ from labkit import accelerators, explorers, photos, predictions, simulate, stora
 #
 # The naive pipeline of notebook 01, and the options that keep tf.data from rewriting it.
 
+
 # %%
 def load(path, label):
     image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
@@ -26,12 +27,14 @@ def load(path, label):
     image = tf.image.random_saturation(image, 0.5, 1.5)
     return tf.clip_by_value(image, 0, 1), label
 
+
 # %%
 def plain(dataset):
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
     options.autotune.enabled = False
     return dataset.with_options(options)
+
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()
@@ -109,7 +112,7 @@ labkit.show(result.trace("naive"), result.trace("prefetch(1)"), labels=("naive",
 
 # %%
 for name in result:
-    prefetches = [node for node in result.trace(name).meta["graph"] if node.endswith("Prefetch")]
+    prefetches = [node for node in result.trace(name).run.graph if node.endswith("Prefetch")]
     print(name, prefetches)
 
 # %% [markdown]
@@ -150,6 +153,7 @@ def hiccup(step, path):
 
 def bursty(depth):
     return plain(files.enumerate().map(lambda step, item: hiccup(step, item[0])).prefetch(depth))
+
 
 # %% tags=["nbval-ignore-output"]
 steady = accelerators.modelled(step_ms=30)
@@ -196,13 +200,15 @@ places
 #
 # **02.1** Write `overlapped_batches(dataset)`: the same batches, two of them ready ahead of the consumer, in one buffer. One line.
 
+
 # %% tags=["stub"]
-def overlapped_batches(dataset):
-    ...  # your code
+def overlapped_batches(dataset): ...  # your code
+
 
 # %% tags=["solution"]
 def overlapped_batches(dataset):
     return dataset.prefetch(2)
+
 
 # %%
 labkit.try_it("02.1", overlapped_batches)
@@ -211,13 +217,15 @@ labkit.check("02.1", overlapped_batches)
 # %% [markdown]
 # **02.2** Write `speedup(load_ms, train_ms)`: how many times faster perfect overlap is than none. One line.
 
+
 # %% tags=["stub"]
-def speedup(load_ms, train_ms):
-    ...  # your code
+def speedup(load_ms, train_ms): ...  # your code
+
 
 # %% tags=["solution"]
 def speedup(load_ms, train_ms):
     return (load_ms + train_ms) / max(load_ms, train_ms)
+
 
 # %%
 labkit.try_it("02.2", speedup)
@@ -226,13 +234,15 @@ labkit.check("02.2", speedup)
 # %% [markdown]
 # **02.3** Write `buffer_mb(depth, batch, height, width)`: the memory, in MB (10^6 bytes), of a prefetch buffer of `depth` batches of float32 RGB images. One line.
 
+
 # %% tags=["stub"]
-def buffer_mb(depth, batch, height, width):
-    ...  # your code
+def buffer_mb(depth, batch, height, width): ...  # your code
+
 
 # %% tags=["solution"]
 def buffer_mb(depth, batch, height, width):
     return depth * batch * height * width * 3 * 4 / 1e6
+
 
 # %%
 labkit.try_it("02.3", buffer_mb)

@@ -20,18 +20,23 @@ from labkit import accelerators, charts, checks, explorers, memory, photos, pred
 #
 # The chain is cut where a cache could stand: bytes of the file, decoded image, image resized to 224×224 (still whole numbers, one byte each), and float32. Resizing computes in float; `round` and a cast bring it back to bytes, which changes a value by at most half a step of 255.
 
+
 # %%
 def read(path, label):
     return tf.io.read_file(path), label
 
+
 def decode(data, label):
     return tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"), label
+
 
 def resize(image, label):
     return tf.cast(tf.round(tf.image.resize(image, [224, 224])), tf.uint8), label
 
+
 def to_float(image, label):
     return tf.image.convert_image_dtype(image, tf.float32), label
+
 
 # %%
 def augment(image, label):
@@ -45,6 +50,7 @@ def plain(dataset):
     options.experimental_optimization.apply_default_optimizations = False
     options.autotune.enabled = False
     return dataset.with_options(options)
+
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load().take(160)
@@ -95,6 +101,7 @@ explorers.explore("05")
 #
 # One word again, and this time its place is everything: the expensive, always equal work before it, the random and the large after it.
 
+
 # %%
 def after(stage):
     return stage.map(to_float).map(augment).repeat().batch(32)
@@ -114,8 +121,11 @@ waits = filling.where(filling.select("wait", kind="consumer")).duration_ns / 1e6
 first_ms, later_ms = sorted(waits[: steps - 1])[steps // 2], sorted(waits[steps:])[steps]
 print(f"wait per batch: first epoch {first_ms:.0f} ms, later epochs {later_ms:.0f} ms")
 charts.lines(
-    list(range(2, 3 * steps + 1)), {"wait": waits.tolist()},
-    x_label=f"batch ({steps} per epoch)", y_label="wait for the batch (ms)", title="Three epochs with a cache",
+    list(range(2, 3 * steps + 1)),
+    {"wait": waits.tolist()},
+    x_label=f"batch ({steps} per epoch)",
+    y_label="wait for the batch (ms)",
+    title="Three epochs with a cache",
 )
 
 # %% [markdown]
@@ -153,6 +163,7 @@ for node in labkit.recorder.graph(cached):
 #
 # Four places, each filled by one epoch before the clock starts, so that later epochs are compared:
 
+
 # %%
 def epoch_s(dataset):
     started = time.perf_counter()
@@ -161,7 +172,12 @@ def epoch_s(dataset):
 
 
 places = {"no cache": uncached}
-tails = {"JPEG bytes": (decode, resize, to_float), "decoded": (resize, to_float), "resized uint8": (to_float,), "float32": ()}
+tails = {
+    "JPEG bytes": (decode, resize, to_float),
+    "decoded": (resize, to_float),
+    "resized uint8": (to_float,),
+    "float32": (),
+}
 for name, functions in tails.items():
     kept = stages[name].cache()
     epoch_s(kept)  # fills the cache
@@ -179,7 +195,9 @@ rates = {name: [m.images_per_s for m in placed[name]] for name in tails}
 middle = {name: sorted(rounds)[len(rounds) // 2] for name, rounds in rates.items()}
 charts.points(
     {name: (ram.bytes[name] / 1e6, middle[name]) for name in tails},
-    x_label="RAM of the cache (MB)", y_label="images/s", title="What each place of the cache costs and gives",
+    x_label="RAM of the cache (MB)",
+    y_label="images/s",
+    title="What each place of the cache costs and gives",
 )
 
 # %% [markdown]
@@ -221,6 +239,7 @@ print("faults:", len(report.faults))
 #
 # A cache is valid once it has been read to its end. `cache().take(k)` stops before; TensorFlow then throws away what it had, with a warning in its log that notebooks rarely show, and starts again (tensorflow issues 42773 and 45609). Count how often an element is really computed in three epochs of 40 images:
 
+
 # %%
 def computed(build):
     counter = tf.Variable(0, dtype=tf.int64)
@@ -241,12 +260,16 @@ print("take(40).cache():", computed(lambda d: d.take(40).cache()))
 
 # %%
 scratch = tempfile.TemporaryDirectory()
-on_disk = {name: memory.cache(stages[name], os.path.join(scratch.name, name[:5])) for name in ("resized uint8", "float32")}
+on_disk = {
+    name: memory.cache(stages[name], os.path.join(scratch.name, name[:5])) for name in ("resized uint8", "float32")
+}
 
 # %% tags=["nbval-ignore-output"]
 print(f"no cache: {epoch_s(plain(resized)):.2f} s")
 for name, kept in on_disk.items():
-    print(f"{name}: first epoch, which writes the file, {epoch_s(plain(kept)):.2f} s, a later one {epoch_s(plain(kept)):.2f} s")
+    print(
+        f"{name}: first epoch, which writes the file, {epoch_s(plain(kept)):.2f} s, a later one {epoch_s(plain(kept)):.2f} s"
+    )
 cache_files = [entry.path for entry in os.scandir(scratch.name)]
 
 # %% tags=["nbval-ignore-output"]
@@ -263,7 +286,7 @@ for _ in range(3):
         storage.evict(cache_files + paths)
         left = storage.resident(cache_files + paths)
         trace = labkit.record(dataset, quick, steps=steps - 1, warmup=1)
-        cold[name].append(trace.meta["repeats"][0]["images_per_s"])
+        cold[name].append(trace.run.repeats[0].images_per_s)
 note = f"{left:.0%} of the bytes were still in memory after eviction"
 charts.bars(cold, unit="images/s", title="After throwing all files out of the page cache", note=note)
 
@@ -278,13 +301,16 @@ for i, (image, _) in enumerate(floats.take(96)):
     tf.io.write_file(pairs[-1], tf.io.serialize_tensor(image))
 both = tf.data.Dataset.zip(files, tf.data.Dataset.from_tensor_slices(pairs)).repeat()
 
+
 # %%
 def from_jpeg(photo, kept):
     return augment(*to_float(*resize(*decode(disk.read(photo[0]), photo[1]))))
 
+
 def from_cache(photo, kept):
     image = tf.io.parse_tensor(disk.read(kept), tf.float32)
     return augment(tf.ensure_shape(image, [224, 224, 3]), photo[1])
+
 
 # %% tags=["nbval-ignore-output"]
 slow_disk = {"no cache": plain(both.map(from_jpeg).batch(32)), "cached floats": plain(both.map(from_cache).batch(32))}
@@ -313,13 +339,15 @@ except MemoryError as refusal:
 #
 # **05.1** Write `cache_mb(images, height, width, bytes_per_value)`: the memory, in MB (10^6 bytes), of a cache of RGB images. One line.
 
+
 # %% tags=["stub"]
-def cache_mb(images, height, width, bytes_per_value):
-    ...  # your code
+def cache_mb(images, height, width, bytes_per_value): ...  # your code
+
 
 # %% tags=["solution"]
 def cache_mb(images, height, width, bytes_per_value):
     return images * height * width * 3 * bytes_per_value / 1e6
+
 
 # %%
 labkit.try_it("05.1", cache_mb)
@@ -328,13 +356,15 @@ labkit.check("05.1", cache_mb)
 # %% [markdown]
 # **05.2** Write `cached_pipeline(dataset, expensive, augment)`: map both functions over the elements, in this order, so that from epoch 2 on `expensive` never runs again and `augment` is fresh. One line.
 
+
 # %% tags=["stub"]
-def cached_pipeline(dataset, expensive, augment):
-    ...  # your code
+def cached_pipeline(dataset, expensive, augment): ...  # your code
+
 
 # %% tags=["solution"]
 def cached_pipeline(dataset, expensive, augment):
     return dataset.map(expensive).cache().map(augment)
+
 
 # %%
 labkit.try_it("05.2", cached_pipeline)
@@ -343,9 +373,10 @@ labkit.check("05.2", cached_pipeline)
 # %% [markdown]
 # **05.3** Write `epochs_until_gain(first, later, without)`: with a cache the first epoch takes `first` seconds and every later one `later`; without it each takes `without`. After how many epochs has the job with the cache taken less time? Return `float("inf")` if never, as where they cost the same. About five lines.
 
+
 # %% tags=["stub"]
-def epochs_until_gain(first, later, without):
-    ...  # your code
+def epochs_until_gain(first, later, without): ...  # your code
+
 
 # %% tags=["solution"]
 def epochs_until_gain(first, later, without):
@@ -354,6 +385,7 @@ def epochs_until_gain(first, later, without):
     if later >= without:
         return float("inf")
     return int((first - later) // (without - later)) + 1
+
 
 # %%
 labkit.try_it("05.3", epochs_until_gain)

@@ -9,11 +9,13 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from multiprocessing import connection
 from pathlib import Path
 
 import cards
@@ -22,8 +24,8 @@ import psutil
 import pytest
 
 from labkit import card
-from labkit.card import client, locks, process, protocol
-from labkit.card.protocol import Code, Malformed, Op, Refused
+from labkit.card import process, protocol
+from labkit.card.protocol import Code, MessageError, Op, Refused, Request
 
 COUNT = 24
 
@@ -57,8 +59,16 @@ def command(*words):
     )
 
 
-def ask(name="card0"):
-    return client.Client(process.folder() / f"{name}.sock")
+def ask(op, name="", offset=0, count=1 << 20, card="card0"):
+    return process.ask(card, Request(op, 1, name, offset, count))
+
+
+def read(name, offset=0, count=1 << 20):
+    return ask(Op.READ, name, offset, count)[protocol.STRETCH.size :]
+
+
+def connect(name="card0"):
+    return connection.Client(str(process.folder() / f"{name}.sock"), "AF_UNIX")
 
 
 def gone(pid, limit_s=20.0):
@@ -118,7 +128,7 @@ def test_a_name_is_taken_once(root):
             card.Card(root).start()
         with pytest.raises(ValueError, match="the card card0 runs already"):
             running.start()
-        assert ask().ask(Op.STAT, "a.txt")
+        assert ask(Op.STAT, "a.txt")
         with card.Card(root, name="card1"):
             assert [told.name for told in card.status()] == ["card0", "card1"]
         assert [told.name for told in card.status()] == ["card0"]
@@ -131,9 +141,9 @@ def test_a_killed_card_leaves_a_socket_that_the_next_one_replaces(root, folder):
         assert cards.left(folder) == ["card0.lock", "card0.sock"]
         assert not running.running
         with pytest.raises(ConnectionRefusedError):
-            ask()
+            read("a.txt")
         running.start()
-        assert ask().read("a.txt") == b"words"
+        assert read("a.txt") == b"words"
         running.kill()
         # Anybody who looks tidies up.
         assert card.status() == []
@@ -153,44 +163,44 @@ def test_a_card_that_is_told_to_leave_removes_its_files_itself(root, folder, num
 @pytest.mark.parametrize("again", [False, True])
 def test_a_lock_on_a_file_that_was_removed_is_none(folder, monkeypatch, again):
     path, really = process.folder() / "card0.lock", fcntl.flock
-    first, second = locks.take(path), []
-    assert locks.take(path) is None
+    first, second = process.take(path), []
+    assert process.take(path) is None
 
     def late(handle, how):
         # The file is open and not locked yet: the card leaves right now, and the next one may come.
         monkeypatch.setattr(fcntl, "flock", really)
-        locks.sweep(folder, "card0")
+        process.remove(folder, "card0")
         os.close(first)
         if again:
-            second.append(locks.take(path))
+            second.append(process.take(path))
         really(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    third = locks.take(path)
+    third = process.take(path)
     assert (third is None) is again
     holder = second[0] if again else third
     assert os.path.samestat(os.fstat(holder), os.stat(path))
-    assert locks.take(path) is None
+    assert process.take(path) is None
     os.pwrite(holder, b"12345", 0)
     os.close(holder)
     # Whoever takes it does not find the number of a dead process in it.
-    last = locks.take(path)
+    last = process.take(path)
     assert path.read_bytes() == b""
-    locks.sweep(folder, "card0")
+    process.remove(folder, "card0")
     os.close(last)
 
 
 _TURNS = """
 import os, sys
 from pathlib import Path
-from labkit.card import locks
+from labkit.card import process
 place, mine = Path(sys.argv[1]), 0
 while mine < 300:
-    lock = locks.take(place / "card0.lock")
+    lock = process.take(place / "card0.lock")
     if lock is None: continue
     os.mkdir(place / "held")        # fails where another process holds the name as well
     os.rmdir(place / "held")
-    if mine % 3: locks.sweep(place, "card0")
+    if mine % 3: process.remove(place, "card0")
     os.close(lock)
     mine += 1
 """
@@ -202,7 +212,7 @@ def test_one_process_at_a_time_has_a_name_while_its_lock_comes_and_goes(folder):
     turns = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     said = [turn.communicate()[1] for turn in turns]
     assert [turn.returncode for turn in turns] == [0, 0, 0], said
-    locks.sweep(place, "card0")
+    process.remove(place, "card0")
 
 
 @opencl
@@ -241,7 +251,7 @@ def test_a_fork_that_ends_leaves_the_card_of_its_parent_alone(root):
             running.stop()
             os._exit(0)
         os.waitpid(pid, 0)
-        assert ask().read("a.txt") == b"words"
+        assert read("a.txt") == b"words"
         assert running.running
 
 
@@ -257,7 +267,7 @@ def test_the_words_on_the_command_line(root, folder):
         assert (again.returncode, again.stdout) == (1, "")
         assert again.stderr.startswith("labkit: a card called card0 runs already (process ")
         assert command("status").stdout.startswith("card0: ")
-        assert ask().read("a.txt") == b"words"
+        assert read("a.txt") == b"words"
         (told,) = card.status()
     finally:
         assert command("stop").stdout == "card0 is stopped\n"
@@ -268,7 +278,7 @@ def test_the_words_on_the_command_line(root, folder):
 
 @opencl
 def test_a_card_that_does_not_listen_to_a_polite_word_is_killed(root, monkeypatch):
-    monkeypatch.setattr(process, "STOP_S", 0.3)
+    monkeypatch.setattr(process, "STOP_TIMEOUT_S", 0.3)
     child = card.start(root)
     os.kill(child.pid, signal.SIGSTOP)
     card.stop()
@@ -315,7 +325,6 @@ def test_a_socket_needs_a_short_path_of_ones_own(monkeypatch, tmp_path):
         ("", {}, "smartssd://card0/"),
         ("*/*.jpg", {"size": 8, "dtype": "float32"}, "smartssd://card0/*/*.jpg?size=8&dtype=float32"),
         ("a.jpg", {"size": 8, "augment": True, "seed": np.int64(3)}, "smartssd://card0/a.jpg?size=8&augment=1&seed=3"),
-        ("a.jpg", {"size": 8, "path": "planes"}, "smartssd://card0/a.jpg?size=8&path=planes"),
         (Path("in") / "a.jpg", {}, "smartssd://card0/in/a.jpg"),
         ("?/x?.jpg", {"size": "8"}, "smartssd://card0/?/x?.jpg?size=8"),
         ("x?y=1/..a", {}, "smartssd://card0/x?y=1/..a"),
@@ -384,9 +393,8 @@ def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(root):
     together = threading.Barrier(COUNT)
 
     def one(i):
-        with ask() as asked:
-            together.wait()
-            got = [asked.read(f"{i}.jpg?size={cards.SIZE}") for _ in range(5)]
+        together.wait()
+        got = [read(f"{i}.jpg?size={cards.SIZE}") for _ in range(5)]
         assert all(data == wanted[i].tobytes() for data in got)
 
     with card.Card(root) as running, concurrent.futures.ThreadPoolExecutor(COUNT) as pool:
@@ -403,12 +411,11 @@ def test_one_damaged_image_harms_no_other_of_its_batch(root):
     together = threading.Barrier(len(names))
 
     def one(name):
-        with ask() as asked:
-            together.wait()
-            try:
-                return len(asked.read(name))
-            except Refused as refused:
-                return refused
+        together.wait()
+        try:
+            return len(read(name))
+        except Refused as refused:
+            return refused
 
     with card.Card(root), concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
         *good, bad = pool.map(one, names)
@@ -418,50 +425,63 @@ def test_one_damaged_image_harms_no_other_of_its_batch(root):
 
 
 @opencl
-def test_a_client_that_talks_nonsense_or_leaves_harms_nobody(root):
-    with card.Card(root) as running:
+def test_a_client_that_sends_nonsense_or_leaves_harms_nobody(root):
+    with card.Card(root) as running, connect() as honest:
         path = str(process.folder() / "card0.sock")
-        honest = ask()
-        request = protocol.pack_request(protocol.Request(Op.READ, 1, "1.jpg?size=64", 0, 1))
-        nonsense = [b"GET / HTTP/1.1\r\n" * 9, b"\0" * 500, request[:20], request[:-3], request * 40,
-                    protocol.REQUEST.pack(protocol.ASKS, 99, 0, 1, 0, 0),
-                    protocol.REQUEST.pack(protocol.ASKS, 2, 2**31, 1, 0, 0),
-                    protocol.REQUEST.pack(protocol.ASKS, 2, 0, 1, 2**63, 2**63)]  # fmt: skip
+        request = protocol.pack_request(Request(Op.READ, 1, "1.jpg?size=64", 0, 1))
+        framed = struct.pack("!i", len(request)) + request
+        nonsense = [b"GET / HTTP/1.1\r\n" * 9, b"\0" * 500, framed[:20], framed[:-3], framed * 40,
+                    struct.pack("!i", 2**31 - 1) + request, struct.pack("!i", -1) + request, request]  # fmt: skip
         for data in nonsense * 5:
             with socket.socket(socket.AF_UNIX) as peer:
                 peer.connect(path)
                 peer.sendall(data)
-        assert honest.read("a.txt") == b"words"
-        with ask() as asked:
-            asked._socket.sendall(protocol.REQUEST.pack(protocol.ASKS, 99, 0, 5, 0, 0))
-            head = asked._receive(protocol.REPLY.size)
-            reply = protocol.check_reply(head, asked._receive(protocol.reply_head(head)[-1]))
-        assert reply.code == Code.INVALID_ARGUMENT
-        assert reply.payload == b"the operation is 99; allowed: STATUS, READ, STAT, LIST, GLOB"
+        for wrong in (request[:20], b"LKC9" + request[4:], request + b"x" * protocol.NAME_LIMIT):
+            with connect() as asked:
+                asked.send_bytes(wrong)
+                with pytest.raises((EOFError, ConnectionResetError)):
+                    asked.recv_bytes()
+        honest.send_bytes(protocol.pack_request(Request(Op.READ, 7, "a.txt", 0, 100)))
+        assert protocol.unpack_reply(honest.recv_bytes(), 7)[protocol.STRETCH.size :] == b"words"
+        with pytest.raises(Refused, match="the operation is 99; allowed: STATUS, READ, STAT, LIST, GLOB") as refused:
+            ask(99)
+        assert refused.value.code == Code.INVALID_ARGUMENT
+        with pytest.raises(Refused):
+            ask(Op.READ, "", 2**63, 2**63)
         assert running.running
-        honest.close()
 
 
 @opencl
-def test_a_card_speaks_through_python_as_well(root):
-    with card.Card(root), ask() as asked:
-        assert asked.read("a.txt", 1, 3) == b"ord"
-        assert json.loads(asked.ask(Op.STATUS).payload)["name"] == "card0"
-        assert protocol.STATISTICS.unpack(asked.ask(Op.STAT, "a.txt").payload)[0] == 5
-        assert asked.ask(Op.LIST).payload.split(b"\0")[:2] == [b"0.jpg", b"1.jpg"]
+def test_a_card_answers_python_as_well(root):
+    with card.Card(root):
+        assert read("a.txt", 1, 3) == b"ord"
+        assert json.loads(ask(Op.STATUS))["name"] == "card0"
+        assert protocol.STATISTICS.unpack(ask(Op.STAT, "a.txt"))[0] == 5
+        assert ask(Op.LIST).split(b"\0")[:2] == [b"0.jpg", b"1.jpg"]
         with pytest.raises(Refused, match="'nope' is not on the card"):
-            asked.read("nope")
+            read("nope")
 
 
-def test_a_client_believes_no_answer_to_another_question(folder):
-    place = process.folder() / "card0.sock"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(place))
-        listener.listen()
-        with ask() as asked:
-            peer, _ = listener.accept()
-            with peer:
-                peer.sendall(b"".join(protocol.pack_reply(2**40, 0, [b"x"])))
-                with pytest.raises(Malformed, match="the reply is to question"):
-                    asked.read("a.txt")
-    place.unlink()
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        (protocol.pack_reply(2**40, 0, [b"x"]), f"the reply is to request {2**40}, not to 1"),
+        (protocol.pack_reply(1, 11, [b"x"]), "the reply has the code 11; allowed: 0, 3, 5"),
+        (b"LKC9" + protocol.pack_reply(1, 0, [b"x"])[4:], "is no reply of a card"),
+        (b"", "is no reply of a card"),
+        (None, "ended in the middle of a reply"),
+    ],
+)
+def test_no_answer_to_another_request_is_believed(folder, reply, sentence):
+    def answer(listener):
+        with listener.accept() as peer:
+            peer.recv_bytes()
+            if reply is not None:
+                peer.send_bytes(reply)
+
+    with connection.Listener(str(process.folder() / "card0.sock"), "AF_UNIX") as listener:
+        answering = threading.Thread(target=answer, args=(listener,))
+        answering.start()
+        with pytest.raises(MessageError, match=sentence):
+            read("a.txt")
+        answering.join()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
-import struct
+import re
 import tempfile
 
 import pytest
@@ -12,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.card import protocol, shards
-from labkit.card.files import Root
-from labkit.card.protocol import Code, Malformed, Op, Recipe, Refused, Request
+from labkit.card.protocol import Code, MessageError, Op, Recipe, Refused, Request
+from labkit.card.root import Root
 from labkit.sources import framing
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -21,40 +20,36 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 @given(st.sampled_from(Op), st.integers(0, 2**64 - 1), NAMES, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 def test_a_request_arrives_as_it_was_sent(op, ident, name, offset, count):
-    packed = protocol.pack_request(Request(op, ident, name, offset, count))
-    head = protocol.request_head(packed[: protocol.REQUEST.size])
-    assert head == (op, len(name.encode()), ident, offset, count)
-    assert packed[protocol.REQUEST.size :].decode() == name
+    request = Request(op, ident, name, offset, count)
+    assert protocol.unpack_request(protocol.pack_request(request)) == request
 
 
-@given(st.integers(0, 2**64 - 1), st.sampled_from(Code), st.lists(st.binary(max_size=50), max_size=4))
-def test_a_reply_arrives_as_it_was_sent(ident, code, payload):
-    head, *rest = protocol.pack_reply(ident, code, payload, protocol.RECORDS)
-    assert protocol.check_reply(head, b"".join(rest)) == (code, protocol.RECORDS, ident, b"".join(payload))
+@given(st.integers(0, 2**64 - 1), st.lists(st.binary(max_size=50), max_size=4))
+def test_a_reply_arrives_as_it_was_sent(ident, payload):
+    assert protocol.unpack_reply(protocol.pack_reply(ident, Code.OK, payload), ident) == b"".join(payload)
 
 
-@given(st.binary(max_size=60), st.data())
-def test_no_changed_bit_of_a_reply_goes_unseen(payload, data):
-    packed = bytearray(b"".join(protocol.pack_reply(7, Code.OK, [payload])))
-    bit = data.draw(st.integers(0, 8 * len(packed) - 1))
+@given(st.sampled_from([code for code in Code if code != Code.OK]), NAMES)
+def test_a_refusal_arrives_with_its_code_and_sentence(code, sentence):
+    with pytest.raises(Refused) as refused:
+        protocol.unpack_reply(protocol.pack_reply(7, code, [sentence.encode()]), 7)
+    assert (refused.value.code, str(refused.value)) == (code, sentence)
+
+
+@given(st.integers(0, 8 * protocol.REPLY.size - 1))
+def test_no_changed_bit_at_the_head_of_a_reply_goes_unseen(bit):
+    packed = bytearray(protocol.pack_reply(7, Code.OK, [b"payload"]))
     packed[bit // 8] ^= 1 << bit % 8
-    size = protocol.REPLY.size
-    if bit // 8 in (6, 7):  # two bytes that say nothing, under the checksum as well
-        assert packed[6:8] != b"\0\0"
-    with pytest.raises(Malformed):
-        protocol.check_reply(bytes(packed[:size]), bytes(packed[size:]))
+    with pytest.raises((MessageError, Refused)):
+        protocol.unpack_reply(bytes(packed), 7)
 
 
-@given(st.binary(min_size=36, max_size=36))
-def test_noise_is_no_request(noise):
-    if noise[:4] != protocol.ASKS:
-        with pytest.raises(Malformed, match="is not the head of a request"):
-            protocol.request_head(noise)
-
-
-def test_a_name_that_is_too_long_is_refused_before_it_is_read():
-    with pytest.raises(Malformed):
-        protocol.request_head(protocol.REQUEST.pack(protocol.ASKS, Op.READ, protocol.NAME_LIMIT + 1, 1, 0, 0))
+@given(st.binary(max_size=60))
+def test_noise_is_neither_a_request_nor_a_reply(noise):
+    with pytest.raises(MessageError, match="is no request to a card"):
+        protocol.unpack_request(noise)
+    with pytest.raises(MessageError, match="is no reply of a card"):
+        protocol.unpack_reply(noise, 1)
 
 
 @pytest.mark.parametrize(
@@ -75,15 +70,15 @@ def test_a_recipe_is_read_as_it_is_written():
     assert protocol.recipe("") is None
     assert protocol.recipe("timeout=3") is None
     assert protocol.recipe("size=224") == Recipe(224)
-    text = f"size=4096&dtype=float32&path=planes&augment=1&seed={2**64 - 1}&feature=jpg&timeout=0.5"
-    assert protocol.recipe(text) == Recipe(4096, "float32", "planes", True, 2**64 - 1, "jpg")
+    text = f"size=4096&dtype=float32&augment=1&seed={2**64 - 1}&feature=jpg&timeout=0.5"
+    assert protocol.recipe(text) == Recipe(4096, "float32", True, 2**64 - 1, "jpg")
     assert Recipe(10, "float32").nbytes == 10 * 10 * 3 * 4
 
 
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("sise=8", "the parameter 'sise=8' is unknown; allowed: size, dtype, path, augment, seed, feature, timeout"),
+        ("sise=8", "the parameter 'sise=8' is unknown; allowed: size, dtype, augment, seed, feature, timeout"),
         ("size=8&", "the parameter '' is unknown"),
         ("size", "the parameter 'size' is unknown"),
         ("size=8&size=8", "the parameter size is given twice; allowed: once"),
@@ -93,7 +88,6 @@ def test_a_recipe_is_read_as_it_is_written():
         ("size=8.0", "size is '8.0'"),
         ("size=٨", "size is '٨'"),
         ("size=8&dtype=int8", "dtype is 'int8'; allowed: uint8 or float32"),
-        ("size=8&path=fast", "path is 'fast'; allowed: exact or planes"),
         ("size=8&augment=yes", "augment is 'yes'; allowed: 0 or 1"),
         ("size=8&augment=1&seed=18446744073709551616", r"seed is '18446744073709551616'; allowed: .* 2\*\*64 - 1"),
         ("size=8&seed=3", "seed is 3 without augment=1"),
@@ -332,17 +326,17 @@ def shard(root, count=20):
 
 def test_the_places_of_records_are_those_of_the_file_that_a_reader_sees(served):
     seen = shard(served)
-    found = shards.index(served, "s.tfrecord", Recipe(8))
+    found = shards.index(served, "s.tfrecord", 192, "image")
     whole = b"".join(map(framing.frame, seen))
     assert (found.length, found.fault) == (len(whole), "")
-    for record, payload in zip(found.records, seen, strict=True):
-        assert whole[record.place : record.place + len(payload) + 16] == framing.frame(payload)
+    for place, payload in zip(found.places, seen, strict=True):
+        assert whole[place.seen : place.seen + len(payload) + 16] == framing.frame(payload)
 
 
 @given(st.integers(0, 6000), st.integers(1, 3000))
 def test_a_stretch_is_covered_by_whole_records_and_any_reader_gets_to_the_end(offset, count):
     places = [0, 300, 700, 1500, 4000]
-    index = shards.Index([shards.Record(0, 0, place) for place in places], 5000, "")
+    index = shards.Index([shards.Place(0, 0, place) for place in places], 5000, "")
     covered = index.covering(offset, count)
     if offset >= index.length:
         assert not covered
@@ -356,9 +350,9 @@ def test_a_stretch_is_covered_by_whole_records_and_any_reader_gets_to_the_end(of
 
 def read_all(root):
     """Read a shard as a card does, and let what is wrong with it be known."""
-    found = shards.index(root, "s.tfrecord", Recipe(8))
-    for number, record in enumerate(found.records):
-        shards.example(shards.payload(root, "s.tfrecord", number, record), "image")
+    found = shards.index(root, "s.tfrecord", 192, "image")
+    for place in found.places:
+        shards.example(shards.payload(root, "s.tfrecord", place), "image")
     if found.fault:
         raise Refused(Code.DATA_LOSS, found.fault)
 
@@ -380,16 +374,13 @@ def test_every_damaged_byte_of_a_record_is_noticed(served, number, place):
 def test_a_shard_that_is_cut_says_where(served):
     shard(served)
     path = os.path.join(served.folder, "s.tfrecord")
-    size = os.path.getsize(path)
-    for cut, words in ((5, "cut short"), (size - 4, None)):
-        os.truncate(path, size - cut)
-        if words:
-            assert words in shards.index(served, "s.tfrecord", Recipe(8)).fault
-    assert "too few for a record" in shards.index(served, "s.tfrecord", Recipe(8)).fault
-
-
-def test_a_reply_of_records_says_how_long_each_is():
-    pieces = [protocol.PLACE.pack(3), struct.pack("<I", 2), b"ab"]
-    head, *rest = protocol.pack_reply(1, Code.OK, pieces, protocol.RECORDS)
-    assert io.BytesIO(b"".join(rest)).read(8) == protocol.PLACE.pack(3)
-    assert protocol.reply_head(head)[4] == 14
+    second = [record.byte for record in framing.scan(path)][1]
+    for length, words in [
+        (os.path.getsize(path) - 5, "record 19 .* cut short"),
+        (second + 4, f"record 1 of 's.tfrecord', at byte {second:,}: 4 bytes at the end, too few for a record"),
+        (4, "record 0 of 's.tfrecord', at byte 0: this is not a TFRecord file"),
+    ]:
+        os.truncate(path, length)
+        assert re.search(words, shards.index(served, "s.tfrecord", 192, "image").fault)
+    os.truncate(path, 0)
+    assert shards.index(served, "s.tfrecord", 192, "image") == shards.Index([], 0, "")

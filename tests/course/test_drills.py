@@ -280,7 +280,7 @@ def test_what_a_drill_keeps_does_not_hold_its_answer(key):
 def test_what_a_drill_records_has_a_name_of_its_own_in_the_gradebook():
     drill = drill_of("one_by_one")
     trace = drill.record(fault_of("one_by_one").pipeline)
-    assert (trace.meta["name"], drill.trace.meta["name"]) == (f"{drill.name}, yours", drill.name)
+    assert (trace.run.name, drill.trace.run.name) == (f"{drill.name}, yours", drill.name)
     assert {drill.name, f"{drill.name}, yours"} <= set(gradebook.session.runs)
 
 

@@ -86,7 +86,7 @@ def test_the_three_rates_are_those_on_paper(changes, fetch, prep, train, limit):
 def test_every_button_leads_to_a_modelled_run_and_its_figures_in_words(name, label):
     answer = explorers.explore(name).answer(label)
     timeline = answer.timeline
-    assert answer.trace.meta["origin"] == "modelled"
+    assert answer.trace.run.origin == "modelled"
     rate = timeline.images_per_s
     assert f"{f'{rate:,.0f}' if rate >= 100 else f'{rate:.3g}'} images/s (modelled)" in answer.headline
     assert re.search(

@@ -112,9 +112,9 @@ def test_the_prefetch_that_tf_data_adds_is_counted_where_it_may_add_one():
 def test_the_trace_of_the_clock_is_a_modelled_one_with_every_call():
     stage = fairness.Stage("decode", 5)
     trace = fairness.simulate(numbers(8).map(stage).batch(2), (stage,), 5).trace
-    assert trace.meta["origin"] == "modelled"
+    assert trace.run.origin == "modelled"
     assert int(trace.select("decode").sum()) == 8
-    assert trace.meta["images"] == 8
+    assert trace.run.images == 8
 
 
 def test_the_graph_tells_parameters_stages_and_order():

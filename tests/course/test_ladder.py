@@ -17,7 +17,7 @@ import labkit
 from labkit.course import ladder
 from labkit.pipelines import augment
 from labkit.recording import accelerators, recorder
-from labkit.tour import run, walk
+from tour import run, walk
 
 
 def batches(dataset, count):

@@ -64,8 +64,8 @@ def test_the_tour_page_needs_no_network_and_no_script(chromium, tmp_path):
     """A page made from two real pictures: everything is inside, in both themes."""
     from labkit.recording.measures import Measures
     from labkit.timeline.trace import Span, Trace
-    from labkit.tour import render
     from labkit.views import static
+    from tour import render
 
     spans = [Span("consumer", "train step", "train", i * 10_000_000, 6_000_000, i) for i in range(6)]
     trace = Trace.from_spans(spans, kinds={"consumer": "consumer"}, images=192)

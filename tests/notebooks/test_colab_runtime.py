@@ -18,7 +18,7 @@ import pytest
 from colab_stand_in.runtime import Runtime, at_github, pins, plain, saved
 from nbconvert import HTMLExporter
 
-from labkit.colab import bootstrap, settings
+from badges import bootstrap, settings
 from labkit.course import grading
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ import nbformat
 import pytest
 from asked import asked
 
-from labkit.colab import badge, settings
+from badges import badge, settings
 from labkit.common.environment import importing
 from labkit.course import grading
 from labkit.offload.twins import has_device

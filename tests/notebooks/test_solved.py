@@ -10,8 +10,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from execution import execute
 from labkit.course import grading
-from labkit.notebook import execute
 
 pytestmark = pytest.mark.solved
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import jpeg_corpus as corpus
 import numpy as np
 import pytest
 
-from labkit.offload import jpeg
+from labkit.offload.jpeg import header
 
 pytestmark = pytest.mark.opencl
 
@@ -57,7 +57,7 @@ def check_typed(files, images, states):
 def test_a_file_cut_short_is_never_clean(decoder, restart):
     for kind in corpus.SAMPLINGS:
         data = corpus.file(kind, 90, 70, 92, restart)
-        start = jpeg.parse(data).start
+        start = header.parse(data).start
         cuts = [*range(start), *range(start, len(data), 97), len(data) - 3, len(data) - 2, len(data) - 1]
         images, states = decode_among_good(decoder, [data[:cut] for cut in cuts])
         assert not any(state.ok for state in states), kind
@@ -112,7 +112,7 @@ def test_data_of_an_arithmetic_coder_are_refused_for_no_decoder_warns_of_their_e
 
 def test_what_is_wrong_is_told_with_the_byte_of_the_file(decoder):
     data = corpus.file("420", 64, 64, 90)
-    start = jpeg.parse(data).start
+    start = header.parse(data).start
     stuffed = data.index(b"\xff\x00", start)
     middle = (start + len(data)) // 2
     files = [
@@ -130,7 +130,7 @@ def test_what_is_wrong_is_told_with_the_byte_of_the_file(decoder):
 
 def test_the_unit_that_is_told_is_the_first_one_whose_bits_are_missing(decoder):
     data = corpus.file("444", 64, 64, 95, restart=4)
-    stretches = jpeg.intervals(data, jpeg.parse(data))
+    stretches = header.intervals(data, header.parse(data))
     # An interval that lost its last bytes breaks off in its last unit: three of four are finished.
     files = [data[: end - 3] + data[end:] for _, end, _, _ in stretches[:-1]]
     _, states = decode_among_good(decoder, files)
@@ -146,7 +146,7 @@ def test_padding_after_the_last_block_of_an_interval_is_told_and_harms_no_pixel(
     for restart in (0, 2):
         data = corpus.file(kind, 50, 40, 85, restart)
         want = corpus.expected(data)
-        places = [end for _, end, _, _ in jpeg.intervals(data, jpeg.parse(data))[:-1]] + [len(data) - 2]
+        places = [end for _, end, _, _ in header.intervals(data, header.parse(data))[:-1]] + [len(data) - 2]
         cases = [(at, pad) for at in (places[0], places[-1]) for pad in PADDINGS]
         files = [data[:at] + pad + data[at:] for at, pad in cases]
         images, states = decode_among_good(decoder, files)
@@ -156,13 +156,13 @@ def test_padding_after_the_last_block_of_an_interval_is_told_and_harms_no_pixel(
             assert f"decoded on the device: {len(pad)} bytes of padding after the last block" in str(state)
             assert np.array_equal(image, want)
         assert str(decoder.decode(files[:1])).count("padding") == 1
-        assert [s.ok for s in decoder.planes(files).status] == [True] * len(files)
+        assert [s.ok for s in decoder.rgb(files).status] == [True] * len(files)
 
 
 def test_bytes_that_fill_up_before_a_marker_are_no_padding_to_tell(decoder):
     for restart in (0, 2):
         data = corpus.file("420", 50, 40, 85, restart)
-        at = jpeg.intervals(data, jpeg.parse(data))[0][1] if restart else len(data) - 2
+        at = header.intervals(data, header.parse(data))[0][1] if restart else len(data) - 2
         for count in (1, 2, 5):
             _, (state,) = decode_among_good(decoder, [data[:at] + b"\xff" * count + data[at:]])
             assert (state.ok, state.text) == (True, ""), state
@@ -170,7 +170,7 @@ def test_bytes_that_fill_up_before_a_marker_are_no_padding_to_tell(decoder):
 
 def test_other_bytes_left_over_and_restart_markers_out_of_turn_are_damage(decoder):
     data = corpus.file("420", 70, 40, 85, 2)
-    first, second = (end for _, end, _, _ in jpeg.intervals(data, jpeg.parse(data))[:2])
+    first, second = (end for _, end, _, _ in header.intervals(data, header.parse(data))[:2])
     files = [data[:at] + more + data[at:] for at in (first, len(data) - 2) for more in (b"\x12", b"\0\x12", b"\x12\0")]
     files += [data[:first] + b"\xff\xd5" + data[first + 2 :], data[:second] + data[second + 2 :]]
     _, states = decode_among_good(decoder, files)
@@ -226,8 +226,8 @@ def test_the_card_says_in_one_sentence_what_is_wrong_with_a_file(decoder):
 CHILD = """
 import json, random, sys, time
 sys.path.insert(0, {tests!r})
-from labkit.common import environment
-environment.prepare()
+from labkit import notebook
+notebook.prepare()
 import numpy as np
 import jpeg_corpus as corpus
 from labkit.offload import Decoder
@@ -260,7 +260,7 @@ print(json.dumps([counts, slowest]))
 
 
 def test_a_thousand_mutated_files_in_a_child_crash_nothing_and_hang_nowhere(root):
-    code = CHILD.format(tests=str(root / "tests"), seed=11, count=1000)
+    code = CHILD.format(tests=str(root / "tests" / "support"), seed=11, count=1000)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
     last = "".join(done.stderr.splitlines()[-3:])
     assert done.returncode == 0, last

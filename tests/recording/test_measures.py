@@ -226,7 +226,7 @@ def test_unequal_work_is_not_compared():
 
 def test_one_unequal_round_is_enough():
     runs = rounds(600)
-    runs[3].meta["work"] = WORK | {"images": 160}
+    runs[3] = runs[3].with_run(work=WORK | {"images": 160})
     assert Measures.from_traces({"naive": rounds(300), "other": runs}).equal_work("other") == "no"
 
 
@@ -259,8 +259,7 @@ def test_the_median_trace_is_kept_and_no_other():
 def test_repeats_of_separate_recordings_are_compared_unpaired():
     def recorded(rate, seed):
         runs = rounds(rate, seed=seed)
-        runs[0].meta["repeats"] = [vars(measures.of(t)) for t in runs]
-        return runs[0]
+        return runs[0].with_run(repeats=tuple(measures.of(t) for t in runs))
 
     table = Measures.from_traces({"a": recorded(300, 1), "b": recorded(450, 2)})
     assert not table.interleaved

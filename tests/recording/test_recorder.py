@@ -6,6 +6,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from labkit.recording import accelerators, recorder
 from labkit.recording.tfdata import driver, xplane
+from labkit.timeline.run import Run
 from labkit.timeline.trace import Trace
 
 
@@ -110,17 +112,17 @@ def test_the_consumer_waits_and_trains_in_turn_and_meta_counts_it(photos):
     consumer = trace.where(trace.select(kind="consumer"))
     assert [(s.category, s.step) for s in consumer] == [(c, i) for i in range(6) for c in ("wait", "train")]
     assert (consumer.start_ns[1:] >= consumer.end_ns[:-1]).all()
-    meta = trace.meta
-    assert [meta[k] for k in ("name", "steps", "warmup", "images", "batch_size")] == ["six", 6, 3, 24, 4]
-    assert meta["window_ns"] == [int(consumer.start_ns[0]), int(consumer.end_ns[-1])]
-    assert trace.start_ns.min() >= meta["window_ns"][0]
-    assert trace.end_ns.max() <= meta["window_ns"][1]
-    assert meta["accelerator"]["kind"] == "modelled"
-    assert meta["work"]["images"] == meta["job"]["images"] == 24
-    assert meta["profiler"]["profiled_steps"] == 6
-    assert meta["repeats"][0]["images"] == 24
-    assert meta["first_batch_ns"] > 0
-    assert json.loads(json.dumps(meta)) == meta
+    run = trace.run
+    assert (run.name, run.steps, run.warmup, run.images, run.batch_size) == ("six", 6, 3, 24, 4)
+    assert run.window_ns == (int(consumer.start_ns[0]), int(consumer.end_ns[-1]))
+    assert trace.start_ns.min() >= run.window_ns[0]
+    assert trace.end_ns.max() <= run.window_ns[1]
+    assert run.accelerator.kind == "modelled"
+    assert run.work["images"] == run.job.images == 24
+    assert run.profiler.profiled_steps == 6
+    assert run.repeats[0].images == 24
+    assert run.first_batch_ns > 0
+    assert Run(**json.loads(json.dumps(asdict(run)))) == run
 
 
 def test_both_clocks_agree_to_the_step(photos):
@@ -161,9 +163,9 @@ def test_naive_shows_no_node_that_nobody_wrote(photos):
     assert not [n for n in recorder.graph(plain(written)) if any(a in n for a in asynchronous)]
     assert [n for n in recorder.graph(written) if any(a in n for a in asynchronous)]
     trace = recorder.record(plain(written), FAST, steps=2)
-    assert trace.meta["graph"] == recorder.graph(plain(written))
-    assert trace.meta["graph"][:3] == ["Root", "Root::BatchV2", "Root::BatchV2::Map"]
-    assert trace.meta["options"] == {
+    assert list(trace.run.graph) == recorder.graph(plain(written))
+    assert trace.run.graph[:3] == ("Root", "Root::BatchV2", "Root::BatchV2::Map")
+    assert trace.run.options == {
         "autotune.enabled": "False",
         "experimental_optimization.apply_default_optimizations": "False",
     }
@@ -185,7 +187,7 @@ def test_options_are_printed_as_they_were_set(tf):
 
 def test_a_name_given_in_the_pipeline_is_kept(photos):
     trace = recorder.record(plain(photos.map(prepare, name="my_decode").batch(4)), FAST, steps=2)
-    assert trace.meta["node_names"] == {"Root::BatchV2::Map": "my_decode"}
+    assert trace.run.node_names == {"Root::BatchV2::Map": "my_decode"}
 
 
 @pytest.mark.parametrize("own_threads", [True, False])
@@ -203,7 +205,7 @@ def test_a_keras_step_on_the_cpu_is_not_counted_as_work_of_the_pipeline(tf, phot
     assert set(names[decode]) == {"DecodeJpeg:DecodeJpeg"}
     # Two calls are in flight when the recording begins: what encloses them is not seen.
     assert ((names == "DecodeJpeg:DecodeJpeg") & ~decode).sum() <= 2, "all decoding is the pipeline's"
-    assert trace.meta["accelerator"]["kind"] == "real"
+    assert trace.run.accelerator.kind == "real"
 
 
 def test_the_first_batch_is_timed_from_before_the_iterator(tf):
@@ -213,13 +215,13 @@ def test_the_first_batch_is_timed_from_before_the_iterator(tf):
 
     dataset = tf.data.Dataset.from_generator(slow, output_signature=tf.TensorSpec((2,))).batch(1)
     trace = recorder.record(dataset, FAST, steps=3)
-    assert trace.meta["first_batch_ns"] > 200_000_000
+    assert trace.run.first_batch_ns > 200_000_000
 
 
 def test_a_trace_of_the_recorder_survives_its_file(photos, tmp_path):
     trace = recorder.record(photos.map(prepare).batch(4), FAST, steps=3)
     again = Trace.load(trace.save(tmp_path / "x.json.gz"))
-    assert again.meta == trace.meta
+    assert again.run == trace.run
     assert list(again) == list(trace)
 
 
@@ -232,15 +234,15 @@ def test_where_nobody_looks_two_rounds_are_enough(tf, monkeypatch, value, rounds
     monkeypatch.setenv("LABKIT_FAST", value)
     found = recorder.measure({"a": data, "b": data}, FAST, steps=2, repeats=4)
     assert [len(found[name]) for name in found] == [rounds, rounds]
-    assert len(recorder.record(data, FAST, steps=2, repeats=4).meta["repeats"]) == rounds
-    assert len(recorder.record(data, FAST, steps=2).meta["repeats"]) == 1
+    assert len(recorder.record(data, FAST, steps=2, repeats=4).run.repeats) == rounds
+    assert len(recorder.record(data, FAST, steps=2).run.repeats) == 1
 
 
 def test_the_trace_of_the_median_repeat_is_returned_with_the_measures_of_all(photos):
     trace = recorder.record(photos.map(prepare).batch(4), FAST, steps=3, repeats=5)
-    rates = [m["images_per_s"] for m in trace.meta["repeats"]]
+    rates = [m.images_per_s for m in trace.run.repeats]
     assert len(rates) == 5
-    mine = trace.meta["images"] / ((trace.meta["window_ns"][1] - trace.meta["window_ns"][0]) / 1e9)
+    mine = trace.run.images / ((trace.run.window_ns[1] - trace.run.window_ns[0]) / 1e9)
     assert mine == pytest.approx(sorted(rates)[2])
 
 
@@ -258,8 +260,8 @@ def test_rounds_are_interleaved_and_start_with_another_pipeline_each_time(tf):
     assert "".join(order) == "abc" + "bca" + "cab" + "abc"
     assert {name: len(rounds) for name, rounds in table.items()} == {"a": 4, "b": 4, "c": 4}
     assert table.difference("b", "a") is None
-    assert table.trace("b").meta["name"] == "b"
-    assert len(table.trace("b").meta["repeats"]) == 4
+    assert table.trace("b").run.name == "b"
+    assert len(table.trace("b").run.repeats) == 4
     assert "interleaved" in str(table)
 
 
@@ -283,9 +285,9 @@ def test_tiny_elements_are_said_to_be_distorted_and_photos_are_not(tf, photos):
         images.map(augment, num_parallel_calls=tf.data.AUTOTUNE).batch(128),
     )
     for dataset in (plain(naive), parallel.prefetch(2)):
-        assert "distorts" in recorder.record(dataset, FAST, steps=10).meta["profiler"]["note"]
+        assert "distorts" in recorder.record(dataset, FAST, steps=10).run.profiler.note
     for dataset in (plain(photos.map(prepare).batch(8)), photos.map(prepare, num_parallel_calls=2).batch(8)):
-        assert recorder.record(dataset, FAST, steps=5).meta["profiler"]["note"] is None
+        assert recorder.record(dataset, FAST, steps=5).run.profiler.note is None
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -296,20 +298,20 @@ def test_a_long_job_is_driven_to_its_end_but_watched_for_a_window(tf, known):
         assert int(dataset.cardinality()) == tf.data.UNKNOWN_CARDINALITY
     consumer = Counting()
     trace = recorder.record(dataset, consumer, steps=400, max_events=4_000)
-    meta = trace.meta
+    run = trace.run
     assert len(consumer.seen) == 402
-    assert meta["job"]["steps"] == 400
-    assert meta["job"]["images"] == meta["work"]["images"] == 1600
-    assert 4 < meta["steps"] < 200
-    assert meta["images"] == 4 * meta["steps"]
-    assert meta["profiler"]["events"] < 3 * 4_000
-    assert f"watched {meta['steps']} of 400 steps" in meta["profiler"]["note"]
-    assert trace.select("wait").sum() == meta["steps"]
-    assert trace.where(trace.select("wait")).step.tolist() == list(range(meta["steps"]))
+    assert run.job.steps == 400
+    assert run.job.images == run.work["images"] == 1600
+    assert 4 < run.steps < 200
+    assert run.images == 4 * run.steps
+    assert run.profiler.events < 3 * 4_000
+    assert f"watched {run.steps} of 400 steps" in run.profiler.note
+    assert trace.select("wait").sum() == run.steps
+    assert trace.where(trace.select("wait")).step.tolist() == list(range(run.steps))
     # Of an end that is known, the last steps are watched, so that no step follows the writing of the profile.
-    begin, end = meta["window_ns"]
+    begin, end = run.window_ns
     watched = [i for i, at in enumerate(consumer.times_ns[2:]) if begin <= at <= end]
-    assert watched == (list(range(400))[-meta["steps"] :] if known else list(range(meta["steps"])))
+    assert watched == (list(range(400))[-run.steps :] if known else list(range(run.steps)))
 
 
 def test_memory_stays_bounded_in_a_long_job(tf):
@@ -319,7 +321,7 @@ def test_memory_stays_bounded_in_a_long_job(tf):
     me = psutil.Process()
     before = me.memory_info().rss
     trace = recorder.record(dataset, recorder._Idle(), steps=20_000, max_events=20_000)
-    assert trace.meta["job"]["steps"] == 20_000
+    assert trace.run.job.steps == 20_000
     assert me.memory_info().rss - before < 100e6
 
 
@@ -327,10 +329,10 @@ def test_a_pipeline_of_very_many_events_per_image_is_watched_for_less(tf):
     """Nothing tells beforehand that each of these rows is made of 8,000: only the memory does."""
     dataset = plain(tf.data.Dataset.range(10**9).map(lambda x: x + 1).batch(8_000).map(lambda x: x[:1]))
     consumer = Counting()
-    meta = recorder.record(dataset, consumer, steps=12, max_events=2_000).meta
+    run = recorder.record(dataset, consumer, steps=12, max_events=2_000).run
     assert len(consumer.seen) == 14
-    assert meta["steps"] < 12
-    assert "to stay within its number of events" in meta["profiler"]["note"]
+    assert run.steps < 12
+    assert "to stay within its number of events" in run.profiler.note
 
 
 def test_many_recordings_in_one_process_neither_leak_nor_fail(photos):
@@ -360,25 +362,25 @@ def test_none_means_one_epoch(tf):
     consumer = Counting()
     trace = recorder.record(dataset, consumer, steps=None, warmup=3)
     assert len(consumer.seen) == 13
-    assert trace.meta["steps"] == 10
-    assert "ended" not in (trace.meta["profiler"]["note"] or "")
+    assert trace.run.steps == 10
+    assert "ended" not in (trace.run.profiler.note or "")
     hidden = recorder.record(dataset.filter(lambda batch: True), FAST, steps=None, warmup=3)
-    assert hidden.meta["steps"] == 10
+    assert hidden.run.steps == 10
 
 
 def test_an_epoch_longer_than_the_window_is_watched_at_its_end(tf):
     consumer = Counting()
     trace = recorder.record(tf.data.Dataset.range(300).batch(1), consumer, steps=None, max_events=700)
     assert len(consumer.seen) == 300
-    assert trace.meta["job"]["steps"] == 298
-    assert trace.meta["steps"] < 298
+    assert trace.run.job.steps == 298
+    assert trace.run.steps < 298
 
 
 def test_a_dataset_that_ends_in_the_window_is_measured_as_far_as_it_went(tf):
     for dataset in (tf.data.Dataset.range(14).batch(1), tf.data.Dataset.range(14).batch(1).filter(lambda x: True)):
         trace = recorder.record(dataset, FAST, steps=20, warmup=2)
-        assert trace.meta["steps"] == trace.meta["images"] == trace.meta["work"]["steps"] == 12
-        assert trace.meta["profiler"]["note"].startswith("the dataset ended after 12 of 20 steps.")
+        assert trace.run.steps == trace.run.images == trace.run.work["steps"] == 12
+        assert trace.run.profiler.note.startswith("the dataset ended after 12 of 20 steps.")
 
 
 @pytest.mark.parametrize(
@@ -423,7 +425,7 @@ def test_a_pipeline_that_fails_is_named_with_its_step_and_the_cause(tf, warmup, 
     ) as e:
         recorder.record(dataset, FAST, steps=9, warmup=warmup, name="broken")
     assert "this row is bad" in str(e.value.__cause__)
-    assert recorder.record(plain(tf.data.Dataset.range(20).batch(1)), FAST, steps=5).meta["steps"] == 5
+    assert recorder.record(plain(tf.data.Dataset.range(20).batch(1)), FAST, steps=5).run.steps == 5
 
 
 def test_a_failing_generator_names_its_own_error(tf):
@@ -462,7 +464,7 @@ def test_an_interrupt_stops_the_profiler_and_goes_on_up(tf, at):
     interrupt = Counting(at, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         recorder.record(tf.data.Dataset.range(20).batch(1), interrupt, steps=5)
-    assert recorder.record(tf.data.Dataset.range(20).batch(1), FAST, steps=5).meta["steps"] == 5
+    assert recorder.record(tf.data.Dataset.range(20).batch(1), FAST, steps=5).run.steps == 5
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -482,7 +484,7 @@ def test_an_interrupt_that_python_forgets_is_heard(tf, at, monkeypatch):
         recorder.record(tf.data.Dataset.range(20).batch(1), Counting(at, lambda: Deaf() and None), steps=5)
     assert forgotten == [KeyboardInterrupt]
     assert signal.getsignal(signal.SIGINT) is handler
-    assert recorder.record(tf.data.Dataset.range(20).batch(1), FAST, steps=5).meta["steps"] == 5
+    assert recorder.record(tf.data.Dataset.range(20).batch(1), FAST, steps=5).run.steps == 5
 
 
 def test_a_handler_of_somebody_else_keeps_the_interrupt(tf):
@@ -491,7 +493,7 @@ def test_a_handler_of_somebody_else_keeps_the_interrupt(tf):
     before = signal.signal(signal.SIGINT, lambda *_: counted.append(1))
     try:
         interrupt = Counting(3, lambda: os.kill(os.getpid(), signal.SIGINT))
-        assert recorder.record(tf.data.Dataset.range(20).batch(1), interrupt, steps=5).meta["steps"] == 5
+        assert recorder.record(tf.data.Dataset.range(20).batch(1), interrupt, steps=5).run.steps == 5
     finally:
         signal.signal(signal.SIGINT, before)
     assert counted == [1]
@@ -528,7 +530,7 @@ def test_a_profiler_that_runs_already_is_left_alone(tf, tmp_path):
     (file,) = (tmp_path / "theirs").rglob("*.xplane.pb")
     assert b"their mark" in file.read_bytes()
     assert consumer.seen == [], "the pipeline was not touched"
-    assert recorder.record(dataset, FAST, steps=3).meta["steps"] == 3
+    assert recorder.record(dataset, FAST, steps=3).run.steps == 3
 
 
 def test_a_profiler_that_somebody_else_stops_gives_a_sentence(tf):
@@ -608,13 +610,13 @@ def test_elements_of_every_structure_are_taken(tf):
         sparse,
         rows.map(lambda i: tf.strings.as_string(i)).batch(4),
     ):
-        assert recorder.record(dataset, FAST, steps=4, warmup=1).meta["images"] == 16
+        assert recorder.record(dataset, FAST, steps=4, warmup=1).run.images == 16
 
 
 def test_a_warm_up_of_the_first_batch_alone_is_enough(tf):
     consumer = Counting()
     trace = recorder.record(tf.data.Dataset.range(6).batch(1), consumer, steps=5, warmup=1)
-    assert trace.meta["steps"] == 5
+    assert trace.run.steps == 5
     assert len(consumer.seen) == 6
 
 
@@ -639,7 +641,9 @@ def test_the_bar_is_hidden_from_logs_and_closed_where_asked_for(tf, capfd):
 def test_the_recorder_is_imported_without_tensorflow():
     import subprocess
 
-    code = "import sys, labkit.recorder, labkit.recording.tfdata.xplane; sys.exit('tensorflow' in sys.modules)"
+    code = (
+        "import sys, labkit.recording.recorder, labkit.recording.tfdata.xplane; sys.exit('tensorflow' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -660,6 +664,6 @@ def test_a_session_ends_with_its_block(tf, tmp_path):
 def test_a_recording_says_when_it_may_cost_throughput(tf, monkeypatch):
     """Without TensorFlow's own pool, large batches are slowed by being watched; the reader is told the remedy."""
     dataset = tf.data.Dataset.range(64).batch(8)
-    assert "labkit.setup()" not in (recorder.record(dataset, FAST, steps=3).meta["profiler"]["note"] or "")
+    assert "labkit.setup()" not in (recorder.record(dataset, FAST, steps=3).run.profiler.note or "")
     monkeypatch.delenv("TF_CPU_ALLOCATOR_USE_BFC")
-    assert "labkit.setup()" in recorder.record(dataset, FAST, steps=3).meta["profiler"]["note"]
+    assert "labkit.setup()" in recorder.record(dataset, FAST, steps=3).run.profiler.note

@@ -93,9 +93,9 @@ def test_a_profile_becomes_spans_on_threads_that_say_whose_work_they_are(pb, tmp
         ("tf.data worker 1", "DecodeJpeg:DecodeJpeg", "decode", at + 4, 5_000, -1),
     ])  # fmt: skip
     assert [t.kind for t in trace.threads] == ["consumer", "pipeline", "pipeline", "pipeline"]
-    assert trace.meta["origin"] == "measured"
-    assert trace.meta["profiler"]["events"] == 12
-    assert trace.meta["node_names"] == {"Root": "chain"}, "a name that TensorFlow made up is no name"
+    assert trace.run.origin == "measured"
+    assert trace.run.profiler.events == 12
+    assert trace.run.node_names == {"Root": "chain"}, "a name that TensorFlow made up is no name"
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_any_profile_reads_as_a_plain_protobuf_loop_reads_it(pb, tmp_path_factor
                 )
     trace = xplane.read(path)
     assert sorted((s.name, s.start_ns, s.duration_ns) for s in trace) == sorted(expected)
-    assert trace.meta["profiler"]["events"] == total
+    assert trace.run.profiler.events == total
     assert all(
         CATEGORIES[c] == xplane.category(trace.names[n]) for c, n in zip(trace.category, trace.name, strict=True)
     )

@@ -18,7 +18,7 @@ STAGES = {"open": 2, "read": 1, "map": {"decode": 3, "resize": 1}, "batch": 2, "
 
 def step_ms(costs, knobs, steps=12, warmup=12):
     trace = simulate.run(costs, knobs, steps=steps, warmup=warmup)
-    start, end = trace.meta["window_ns"]
+    start, end = trace.run.window_ns
     return (end - start) / 1e6 / steps
 
 
@@ -46,7 +46,7 @@ some_knobs = st.builds(
 def test_without_prefetch_a_step_is_the_sum_of_all_costs_to_the_nanosecond():
     trace = simulate.run(Costs(**STAGES), Knobs(batch_size=8), steps=5)
     step_ns = 8 * (2 + 1 + 3 + 1) * 10**6 + (2 + 1 + 20) * 10**6
-    assert trace.meta["window_ns"] == [0, 5 * step_ns]
+    assert trace.run.window_ns == (0, 5 * step_ns)
     assert np.diff(trace.end_ns[trace.select("train")]).tolist() == [step_ns] * 4
 
 
@@ -155,7 +155,7 @@ def test_cores_give_each_operation_what_it_costs_and_no_more_than_there_is(knobs
     assert (running * speed <= knobs.cores + 1e-9).all()
     given_ns = np.r_[0, np.cumsum(np.diff(edges) * speed)]
     got = given_ns[np.searchsorted(edges, work.end_ns)] - given_ns[np.searchsorted(edges, work.start_ns)]
-    inside = work.end_ns < trace.meta["window_ns"][1]
+    inside = work.end_ns < trace.run.window_ns[1]
     resized = inside & work.select("resize")
     assert np.abs(got[resized] - 1e6).max(initial=0) < 50
     assert (got[inside & work.select("decode")] <= 5e6 + 50).all()
@@ -292,14 +292,14 @@ def test_distributions_have_the_mean_that_they_state_and_rise(values):
 
 def test_a_simulation_is_a_modelled_trace_with_the_assumptions_on_it(tmp_path):
     trace = simulate.run(Costs(**STAGES), Knobs(map_calls=2, prefetch=2), steps=6, name="a plan")
-    assert trace.meta["origin"] == "modelled"
+    assert trace.run.origin == "modelled"
     assert {t.kind for t in trace.threads} == {"consumer", "pipeline", "device"}
     categories = {CATEGORIES[c] for c in np.unique(trace.category)}
     assert categories == {"wait", "train", "read", "decode", "resize", "batch", "iterator", "copy"}
-    assert len(trace.meta["assumptions"]) >= 8
-    assert all(text.endswith(".") for text in trace.meta["assumptions"])
+    assert len(trace.run.assumptions) >= 8
+    assert all(text.endswith(".") for text in trace.run.assumptions)
     again = labkit.Trace.load(trace.save(tmp_path / "a.json"))
-    assert again.meta == trace.meta
+    assert again.run == trace.run
     text = str(Timeline(trace))
     assert "modelled" in text
     assert "a plan" in text
@@ -372,7 +372,7 @@ def test_a_model_says_what_it_found_and_what_it_assumes():
     assert "modelled, not measured" in text
     assert "decode 3" in text
     assert "assumed:" in text
-    assert all(assumption in text for assumption in model.run(3).meta["assumptions"])
+    assert all(assumption in text for assumption in model.run(3).run.assumptions)
     assert repr(model) == text
     assert " at 0x" not in text
     assert "images/s" in str(model.predict(map_calls=2))

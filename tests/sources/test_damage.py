@@ -54,28 +54,19 @@ def by_tensorflow(shards, ignore=False):
 # -- bytes ----------------------------------------------------------------------------
 
 
-def slowly(data):
-    state = 0xFFFFFFFF
-    for byte in data:
-        state ^= byte
-        for _ in range(8):
-            state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
-    return state ^ 0xFFFFFFFF
-
-
-def test_crc32c_gives_the_published_check_values():
+@pytest.mark.parametrize(
+    ("data", "crc"),
     # RFC 3720, appendix B.4, and the catalogue's check value.
-    assert framing.crc32c(b"123456789") == 0xE3069283
-    assert framing.crc32c(bytes(32)) == 0x8A9136AA
-    assert framing.crc32c(b"\xff" * 32) == 0x62A8AB43
-    assert framing.crc32c(bytes(range(32))) == 0x46DD794E
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.binary(max_size=200), st.sampled_from([0, 60, 1000, 1024, 2048]))
-def test_crc32c_is_the_bit_by_bit_one_at_every_length(data, more):
-    data += bytes(i % 251 for i in range(more))
-    assert framing.crc32c(data) == slowly(data)
+    [
+        (b"123456789", 0xE3069283),
+        (bytes(32), 0x8A9136AA),
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+    ],
+)
+def test_a_checksum_is_the_published_check_value_under_tensorflows_mask(data, crc):
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+    assert int.from_bytes(framing.checksum(data), "little") == masked
 
 
 @settings(max_examples=50, deadline=None)
@@ -298,7 +289,7 @@ def test_a_search_over_several_windows_finds_the_next_record(tmp_path):
     rng = np.random.default_rng(0)
     good = framing.frame(rng.bytes(100))
     path = tmp_path / "far"
-    for gap in (framing._CHUNK - 20, framing._CHUNK, 3 * framing._CHUNK + 5):
+    for gap in (framing.CHUNK - 20, framing.CHUNK, 3 * framing.CHUNK + 5):
         path.write_bytes(good + rng.bytes(gap) + good * 2)
         assert find(path).whole == 3
         path.write_bytes(gzip.compress(good + rng.bytes(gap) + good * 2, 1))

@@ -11,7 +11,7 @@ import simplejpeg
 from PIL import Image
 from scipy.fft import dctn
 
-from labkit.offload import huffman, jpeg
+from labkit.offload.jpeg import header, huffman
 
 SAMPLINGS = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "440": (1, 2), "rgb": (1, 1), "grey": (1, 1)}
 
@@ -85,7 +85,7 @@ def encode(
             full = np.pad(plane, room, "edge").reshape(down * 8 * b, vmax // b, across * 8 * a, hmax // a).mean((1, 3))
             tiles = full.reshape(down * b, 8, across * a, 8).swapaxes(1, 2)
             blocks.append(np.rint(dctn(tiles - 128, axes=(2, 3), norm="ortho").reshape(*tiles.shape[:2], 64) / steps))
-    tables = tables or [*jpeg.STANDARD_DC, *jpeg.STANDARD_AC]
+    tables = tables or [*header.STANDARD_DC, *header.STANDARD_AC]
     number = [0 if c == 0 or kind == "rgb" else 1 for c in range(len(factors))]
     out = b"\xff\xd8" + app
     ordered = steps[huffman.ZIGZAG]

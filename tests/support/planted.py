@@ -224,9 +224,7 @@ def slow_copy(files: Files) -> Trace:
     trace = run(pixels, 0, accelerator=device)
     spans = [Span("stream 1", name, what, a, b - a, -1) for name, what, a, b in device.spans]
     stream = Trace.from_spans(spans, {"stream 1": "device"}, origin="measured")
-    merged = Trace.merge(trace, stream)
-    merged.meta.update(trace.meta)
-    return merged.slice(*trace.meta["window_ns"])
+    return Trace.merge(trace, stream).slice(*trace.run.window_ns)
 
 
 def none(files: Files) -> Trace:

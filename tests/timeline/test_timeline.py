@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,10 +108,8 @@ def test_gaps_are_the_complement_of_the_busy_time(trace):
 @many
 @given(traces(), st.integers(-NOW, 10**18))
 def test_nothing_changes_when_time_is_shifted(trace, shift):
-    meta = dict(trace.meta)
-    if "window_ns" in meta:
-        meta["window_ns"] = [t + shift for t in meta["window_ns"]]
-    moved = Trace.from_spans([s._replace(start_ns=s.start_ns + shift) for s in trace], KINDS, **meta)
+    window = trace.run.window_ns and tuple(t + shift for t in trace.run.window_ns)
+    moved = Trace.from_spans([s._replace(start_ns=s.start_ns + shift) for s in trace], KINDS, window_ns=window)
     a, b = Timeline(trace), Timeline(moved)
     assert str(a) == str(b)
     assert list(a.gaps) == list(b.gaps)
@@ -260,7 +259,7 @@ def test_kernels_of_a_device_are_the_accelerator_and_gaps_inside_a_step_are_told
 def test_a_modelled_accelerator_is_its_train_steps_even_where_a_gpu_ran_something():
     trace = walk(accelerator={"name": "V100", "kind": "modelled"})
     spans = [*trace, Span("gpu", "resize", "kernel", NOW, 160, -1)]
-    assert Timeline(Trace.from_spans(spans, KINDS, **trace.meta)).busy == 0.25
+    assert Timeline(replace(Trace.from_spans(spans, KINDS), run=trace.run)).busy == 0.25
 
 
 def test_the_time_that_the_consumer_spends_elsewhere_is_not_called_waiting():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.common.files import write_aside
+from labkit.timeline.run import Accelerator, Host, Measure, Profile, Run, Totals
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 
 # Where a clock after 1970 really stands: float64 would round these to 256 ns.
@@ -46,10 +49,10 @@ def test_spans_in_are_spans_out_sorted_by_start(given_spans):
 @given(spans, st.sampled_from(["t.json", "t.json.gz"]))
 def test_saving_and_loading_is_the_identity(tmp_path_factory, given_spans, name):
     path = tmp_path_factory.mktemp("trace") / name
-    trace = Trace.from_spans(given_spans, kinds={"consumer": "consumer"}, note="ö", nested={"a": [1, None]})
+    trace = Trace.from_spans(given_spans, kinds={"consumer": "consumer"}, name="ö", work={"a": [1, None]})
     back = Trace.load(trace.save(path))
     assert list(back) == list(trace)
-    assert (back.names, back.threads, back.meta) == (trace.names, trace.threads, trace.meta)
+    assert (back.names, back.threads, back.run) == (trace.names, trace.threads, trace.run)
 
 
 @given(spans, st.integers(NOW - 10, NOW + 1500), st.integers(0, 800))
@@ -97,15 +100,16 @@ def test_an_impossible_span_is_named(change, sentence):
 def test_impossible_tables_are_named():
     trace = Trace.from_spans([Span("t", "n", "map", NOW, 3, -1)])
     columns = {c: getattr(trace, c) for c in ("start_ns", "duration_ns", "name", "thread", "category", "step")}
-    tables = {"names": trace.names, "threads": trace.threads, "meta": trace.meta}
+    tables = {"names": trace.names, "threads": trace.threads, "run": trace.run}
     for change, sentence in [
         ({"start_ns": np.array([0.5])}, "start_ns must be a one-dimensional array of int64"),
         ({"name": np.array([7], np.int32)}, "name holds an index outside"),
         ({"step": np.zeros(2, np.int32)}, "step has 2 rows"),
-        ({"meta": {"origin": "guessed"}}, "'guessed'; allowed: measured, modelled"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             Trace(**{**columns, **tables, **change})
+    with pytest.raises(TypeError, match="run is None; allowed: a"):
+        Trace(**{**columns, **tables, "run": None})
     with pytest.raises(ValueError, match="allowed: wait, train"):
         trace.select("sleep")
     with pytest.raises(ValueError, match="before start_ns"):
@@ -141,9 +145,63 @@ def test_the_words_for_a_trace_hold_no_address():
     assert repr(Trace.from_spans([])) == "Trace(modelled, 0 spans, 0 threads, 0.0 ms)"
 
 
-def test_merged_traces_hide_what_one_of_them_hides():
-    one, drill = (Trace.from_spans([Span("a", "step", "train", 0, 5, 0)]) for _ in range(2))
-    drill.meta["drill"] = 3
-    for pair in ((one, drill), (drill, one)):
-        assert Trace.merge(*pair).meta["drill"] == 3
-    assert "drill" not in Trace.merge(one, one).meta
+# -- what is known about the run ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"origin": "guessed"}, "origin is 'guessed'; allowed: measured, modelled"),
+        ({"batch_size": "8"}, "batch_size is '8'; allowed: int | None"),
+        ({"batch_size": 2.5}, "batch_size is 2.5; allowed: int | None"),
+        ({"name": 7}, "name is 7; allowed: str | None"),
+        ({"graph": ["Root", 1]}, "graph is .*; allowed: tuple"),
+        ({"accelerator": "V100"}, "accelerator is 'V100'; allowed: Accelerator"),
+        ({"accelerator": {"kind": 3}}, "kind is 3; allowed: str | None"),
+        ({"repeats": [{"images": 3}]}, "repeats is .*; allowed: tuple"),
+        ({"window_ns": (0, 1, 2)}, "window_ns is .*; allowed: start and end"),
+    ],
+)
+def test_a_fact_of_the_wrong_type_is_named(facts, sentence):
+    with pytest.raises(ValueError, match=sentence.replace("|", r"\|")):
+        Run(**{"origin": "measured", **facts})
+
+
+def test_an_unknown_fact_is_refused():
+    with pytest.raises(TypeError, match="drill"):
+        Run("measured", drill=3)
+
+
+def test_a_run_is_equal_to_itself_written_as_json():
+    measure = Measure(8, 2, 0.5, 16.0, 250.0, 10.0, 240.0, 0.9, None)
+    run = Run(
+        "measured",
+        "job",
+        Accelerator("V100", "modelled", "a paper", "modelled V100"),
+        batch_size=np.int64(4),
+        window_ns=(3, 9),
+        graph=("Root", "Root::Map"),
+        job=Totals(2, 8, 1),
+        profiler=Profile(events=12),
+        repeats=(measure, measure),
+        host=Host(2),
+        knobs={"cores": 2},
+    )
+    assert Run(**json.loads(json.dumps(asdict(run)))) == run
+    assert type(run.batch_size) is int
+
+
+def test_a_trace_with_another_run_keeps_its_spans():
+    trace = Trace.from_spans([Span("t", "n", "map", NOW, 3, -1)], name="one", batch_size=4)
+    other = trace.with_run(name="other")
+    assert (other.run.name, other.run.batch_size, trace.run.name) == ("other", 4, "one")
+    assert list(other) == list(trace)
+    with pytest.raises(AttributeError):
+        trace.run.name = "changed"
+
+
+def test_a_file_of_an_older_format_is_named(tmp_path):
+    path = tmp_path / "old.json"
+    path.write_text('{"format": "labkit-trace-1", "meta": {}}')
+    with pytest.raises(ValueError, match=r"old\.json is not .*labkit-trace-2.*'labkit-trace-1'; record the run again"):
+        Trace.load(path)

@@ -333,7 +333,7 @@ def test_a_jump_is_found(levels):
 @pytest.fixture
 def pages(tmp_path, monkeypatch):
     """The two pages that the lab writes: the tour, and a class of one."""
-    from labkit import tour
+    import tour
     from labkit.views import static
 
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))

@@ -78,7 +78,7 @@ def test_the_formula_is_within_a_rounding_of_half_pixel_bilinear(size, monkeypat
     image = picture()
     made, who = discrepancy.opencv_linear(image, *size)
     assert "not installed" in who
-    from labkit.reference import resize_bilinear
+    from labkit.offload.twins import resize_bilinear
 
     assert made.dtype == np.uint8
     assert np.abs(made - resize_bilinear(image, *size)).max() < 1.1

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from labkit.common.palette import THEMES
 from labkit.timeline.intervals import Intervals
 from labkit.timeline.lanes import bins
+from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
 from labkit.views.layout import OVERVIEW, SENTENCES, VERSION, Scene
@@ -212,7 +213,7 @@ def test_a_timeline_alone_has_the_same_spans_with_lanes_for_threads():
 
 def test_only_the_window_is_there():
     trace = job(window_ns=[10**18 + 5 * MS, 10**18 + 20 * MS])
-    assert Read(Scene([trace]).encode()).spans() == rows_of(trace.slice(*trace.meta["window_ns"]))
+    assert Read(Scene([trace]).encode()).spans() == rows_of(trace.slice(*trace.run.window_ns))
 
 
 def test_an_empty_trace_has_an_empty_lane():
@@ -237,7 +238,7 @@ def crowd(count, lanes=8):
         np.repeat(np.arange(lanes, dtype=np.int32), per), category.ravel().astype(np.int8),
         step.ravel().astype(np.int32), CATEGORIES,
         tuple(Thread(f"worker {k}" if k else "consumer", "pipeline" if k else "consumer") for k in range(lanes)),
-        {"origin": "modelled"},
+        Run("modelled"),
     )  # fmt: skip
 
 

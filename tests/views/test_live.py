@@ -13,10 +13,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from labkit.timeline.run import Accelerator, Run
 from labkit.timeline.trace import CATEGORIES
 from labkit.views import live
 
-FACTS = {"name": "job", "accelerator": {"name": "V100", "kind": "modelled", "source": "here", "describe": "a V100"}}
+RUN = Run("measured", "job", Accelerator("V100", "modelled", "here", "a V100"))
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 JOB = """
@@ -86,7 +87,7 @@ def test_a_recording_shows_one_output_that_grows_and_ends_as_the_whole_trace(ker
     messages = kernel.run(
         # More events than could come: on a busy machine the pipeline runs ahead while a step's events are counted.
         "trace = labkit.record(data, fast, steps=900, name='grows', live=True, max_events=5_000_000)\n"
-        "assert len(trace.threads) > 1 and trace.meta['steps'] == 900, (trace.threads, trace.meta)"
+        "assert len(trace.threads) > 1 and trace.run.steps == 900, (trace.threads, trace.run)"
     )
     assert not of(messages, "error", "stream"), messages[-1]["content"]
     (shown,) = of(messages, "display_data")
@@ -117,7 +118,7 @@ def test_the_number_of_drawings_does_not_grow_with_the_number_of_steps(kernel, s
     """What bounds it is time: ten per second, and a small share of the loop."""
     messages = kernel.run(
         f"trace = labkit.record(data, accelerators.modelled(step_ms=0.2), steps={steps}, live=True)\n"
-        "print(trace.meta['job']['seconds'])"
+        "print(trace.run.job.seconds)"
     )
     seconds = float(printed(messages))
     assert len(drawn(messages)) <= 2 + 10 * seconds + 1
@@ -133,8 +134,9 @@ def test_the_trace_is_the_same_as_without(kernel):
         "def facts(t):\n"
         "    consumer = t.where(t.select(kind='consumer'))\n"
         "    rows = [(s.category, s.name, s.step) for s in consumer]\n"
-        "    stable = [t.meta[k] for k in ('name', 'accelerator', 'steps', 'images', 'graph', 'options', 'warmup')]\n"
-        "    return [rows, stable, sorted(t.meta), sorted(t.meta['profiler']), t.meta['work']['images']]\n"
+        "    run = t.run\n"
+        "    stable = [run.name, str(run.accelerator), run.steps, run.images, run.graph, run.options, run.warmup]\n"
+        "    return [rows, stable, run.work['images']]\n"
         "assert facts(a) == facts(b), (facts(a), facts(b))\n"
         "assert set(a.names) - {n for n in a.names if n.startswith('Iterator')} == "
         "set(b.names) - {n for n in b.names if n.startswith('Iterator')}\n"
@@ -149,7 +151,7 @@ def test_several_repeats_share_one_output_and_no_thread_is_left(kernel):
         "before = {t.name for t in threading.enumerate()}\n"
         "trace = labkit.record(data, fast, steps=30, repeats=2, live=True)\n"
         "assert {t.name for t in threading.enumerate()} <= before\n"
-        "assert len(trace.meta['repeats']) == 2"
+        "assert len(trace.run.repeats) == 2"
     )
     assert not of(messages, "error"), of(messages, "error")[0]["content"]["evalue"]
     assert Counter(m["msg_type"] for m in of(messages, "display_data", "update_display_data")) == {
@@ -168,10 +170,10 @@ def test_a_drawing_that_fails_ends_the_view_and_not_the_recording(kernel):
         "def broken(*_, **__): raise OSError('no canvas')\n"
         "widget.TimelineWidget.update = broken\n"
         "try:\n"
-        "    trace = labkit.record(data, fast, steps=900, live=True)\n"
+        "    trace = labkit.record(data, fast, steps=900, live=True, max_events=5_000_000)\n"
         "finally:\n"
         "    widget.TimelineWidget.update = whole\n"
-        "assert trace.meta['steps'] == 900"
+        "assert trace.run.steps == 900"
     )
     assert not of(messages, "error"), of(messages, "error")[0]["content"]["evalue"]
     said = "".join(m["content"]["text"] for m in of(messages, "stream"))
@@ -211,7 +213,7 @@ def test_an_interrupted_recording_leaves_a_picture_and_a_kernel_that_goes_on(ker
     (error,) = of(messages, "error")
     assert error["content"]["ename"] == "KeyboardInterrupt"
     assert "image/png" in of(messages, "update_display_data")[-1]["content"]["data"]
-    assert printed(kernel.run("print(labkit.record(data, fast, steps=5, live=True).meta['steps'])")) == "5\n"
+    assert printed(kernel.run("print(labkit.record(data, fast, steps=5, live=True).run.steps)")) == "5\n"
 
 
 def test_in_a_terminal_it_prints_nothing_and_loads_no_widget():
@@ -219,7 +221,7 @@ def test_in_a_terminal_it_prints_nothing_and_loads_no_widget():
         "import sys, threading\n"
         "before = threading.active_count()\n"
         "trace = labkit.record(data, fast, steps=20, live=True)\n"
-        "assert trace.meta['steps'] == 20 and threading.active_count() == before\n"
+        "assert trace.run.steps == 20 and threading.active_count() == before\n"
         "assert not {'anywidget', 'ipywidgets', 'labkit.views.widget'} & set(sys.modules), 'loaded for nobody'\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -243,7 +245,7 @@ class Counting(live.View):
 
     def __init__(self, takes_s):
         super().__init__(True)
-        self.open(FACTS)
+        self.open(RUN)
         self.takes_s, self.sizes = takes_s, []
 
     def _open(self):
@@ -275,7 +277,7 @@ def test_drawing_takes_at_most_its_share_of_the_loop_and_ten_turns_per_second(ta
 
 def test_the_growing_trace_holds_the_last_steps_under_their_numbers():
     view = live.View(False)
-    view.open(FACTS)
+    view.open(RUN)
     for step in range(live.LAST + 7):
         view.see(step, step * 10, step * 10 + 6, step * 10 + 9)
     trace = view.trace()
@@ -284,7 +286,7 @@ def test_the_growing_trace_holds_the_last_steps_under_their_numbers():
     assert trains.step.tolist() == list(range(7, live.LAST + 7))
     assert np.diff(trains.start_ns).tolist() == [10] * (live.LAST - 1)
     assert (trains.duration_ns == 3).all()
-    assert trace.meta["name"] == f"job, running: step {live.LAST + 6}"
+    assert trace.run.name == f"job, running: step {live.LAST + 6}"
     assert {CATEGORIES[c] for c in trace.category.tolist()} == {"wait", "train"}
     view.see(0, 5, 6, 7)
     assert len(view.trace()) == 2, "a repeat starts over"

@@ -21,6 +21,7 @@ from PIL import Image
 
 from labkit.common import palette
 from labkit.common.palette import THEMES, contrast
+from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
 from labkit.views import static
@@ -188,7 +189,7 @@ def test_half_a_million_spans_make_a_bounded_number_of_bars():
     trace = Trace(
         start, np.full(len(start), 900, np.int64), np.zeros(len(start), np.int32), np.zeros(len(start), np.int32),
         (2 + np.arange(len(start)) % 4).astype(np.int8), np.full(len(start), -1, np.int32),
-        empty.names, empty.threads, {"origin": "modelled"},
+        empty.names, empty.threads, Run("modelled"),
     )  # fmt: skip
     picture = static.draw(trace)
     bars = sum(len(c.get_paths()) for axes in picture.figure().axes for c in axes.collections)

@@ -18,6 +18,7 @@ from playwright.sync_api import TimeoutError
 import labkit
 from labkit.common.palette import THEMES
 from labkit.timeline import perfetto
+from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
 from labkit.views.layout import Scene
@@ -80,7 +81,7 @@ def crowd(count=100_000, lanes=8):
     columns = (category.astype(np.int32), np.repeat(np.arange(lanes, dtype=np.int32), per), category.astype(np.int8))
     return Trace(start.ravel(), length.ravel(), columns[0].ravel(), columns[1], columns[2].ravel(),
                  step.ravel().astype(np.int32), CATEGORIES, threads,
-                 {"origin": "modelled", "name": "crowd"})  # fmt: skip
+                 Run("modelled", "crowd"))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +222,7 @@ def test_categories_stand_on_each_other_and_have_their_share_of_the_pixels(show)
 def test_texts_never_overlap_and_stay_inside(show):
     long = job(name="a name that is much longer than any line of the page could ever hold " * 3)
     renamed = Trace(**{c: getattr(long, c) for c in Trace._DTYPES}, names=tuple(n * 9 for n in long.names),
-                    threads=tuple(Thread(t.name * 12, t.kind) for t in long.threads), meta=long.meta)  # fmt: skip
+                    threads=tuple(Thread(t.name * 12, t.kind) for t in long.threads), run=long.run)  # fmt: skip
     for timelines in ((job(),), (renamed, job(wait=1)), (crossing(),)):
         for width in (1100, 420):
             page = show(*timelines)
@@ -608,8 +609,8 @@ def test_csv_and_perfetto_hold_the_trace_to_the_nanosecond(show, tmp_path, trace
     page = show(trace)
     file = download(page, "CSV", tmp_path)
     rows = list(csv.reader(io.StringIO(file.read_text(encoding="utf-8"))))
-    kinds, name = dict(trace.threads), trace.meta.get("name", "")
-    wanted = [[name, trace.meta["origin"], s.thread, kinds[s.thread], s.name, s.category, str(s.start_ns),
+    kinds, name = dict(trace.threads), trace.run.name or ""
+    wanted = [[name, trace.run.origin, s.thread, kinds[s.thread], s.name, s.category, str(s.start_ns),
                str(s.duration_ns), str(s.step)] for s in trace]  # fmt: skip
     assert sorted(rows[1:]) == sorted(wanted)
     assert [int(r[6]) for r in rows[1:]] == sorted(int(r[6]) for r in rows[1:])

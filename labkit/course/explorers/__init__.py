@@ -126,7 +126,7 @@ class Explorer(Shown):
             self.first.headline,
             *Table(("button", "busy", "step ms", "images/s", "ideal"), rows, right=range(1, 5), indent="  ").lines(),
             "Assumptions:",
-            *(f"- {line}" for line in self.first.trace.meta["assumptions"]),
+            *(f"- {line}" for line in self.first.trace.run.assumptions),
         ]
         return "\n".join(lines)
 

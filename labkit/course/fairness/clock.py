@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from labkit.course.fairness.graph import Chain
 from labkit.course.fairness.iterators import AHEAD, CONSUMER, INLINE, MOST, PREFETCH, Endless, Prefetch, World, built
 from labkit.course.fairness.stages import Stage
+from labkit.timeline.run import Accelerator, Host
 from labkit.timeline.trace import Span, Trace
 
 __all__ = ["Endless", "Timing", "run"]
@@ -108,19 +109,19 @@ def run(
         spans,
         {CONSUMER: "consumer"},
         name=name,
-        accelerator={
-            "name": "train step",
-            "kind": "modelled",
-            "source": "stated by the exercise",
-            "describe": f"modelled train step: {train_ms:g} ms (source: stated by the exercise)",
-        },
+        accelerator=Accelerator(
+            name="train step",
+            kind="modelled",
+            source="stated by the exercise",
+            describe=f"modelled train step: {train_ms:g} ms (source: stated by the exercise)",
+        ),
         batch_size=max(1, images // step),
         steps=step,
         warmup=0,
         images=images,
         first_batch_ns=spans[0].duration_ns,
-        window_ns=[0, round(now * 1e6)],
-        host={"cpus": cores},
+        window_ns=(0, round(now * 1e6)),
+        host=Host(cores),
     )
     return Timing(now, 1 - step * train_ms / now if now else 0.0, step, trace)
 

@@ -4,7 +4,7 @@
 pseudonym stands for the student; in the names of runs and accelerators, what names the account, the host, a folder or
 an address is hidden. The file is signed by its content: `read` finds damage and careless edits. It does not find
 forgery, because every reader of this code can compute the signature anew. A hand-in is a report; an examination is
-`labkit.assignments`.
+``notebooks/assignments/grader``.
 """
 
 from labkit.course.handin.computer import fingerprint

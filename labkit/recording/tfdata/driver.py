@@ -22,6 +22,7 @@ import numpy as np
 
 from labkit.recording.tfdata import interrupts, xplane
 from labkit.recording.work import Tally, count_images
+from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
 #: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
@@ -234,7 +235,7 @@ def consumer(stamps: np.ndarray) -> Trace:
         step=np.r_[steps, steps],
         names=("wait for batch", "train step"),
         threads=(Thread("consumer", "consumer"),),
-        meta={"origin": "measured"},
+        run=Run("measured"),
     )
 
 
@@ -311,7 +312,7 @@ class _Driver:
             if batch is None:
                 raise ValueError(self.too_short(number, warmup))
             if self.session.running:
-                counted, self.most_bytes = self.session.stop().meta["profiler"]["events"], math.inf
+                counted, self.most_bytes = self.session.stop().run.profiler.events, math.inf
                 per_step = max(counted, self.run.batch_size * LEAST_EVENTS_PER_IMAGE)
         self.train(self.accelerator.step, batch, f"warm-up step {warmup - 1}")
         return max(1, max_events // max(1, per_step)) if watched else 0

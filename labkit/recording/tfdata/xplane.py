@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labkit.recording.tfdata import xspace
+from labkit.timeline.run import Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
 #: The marks that the recorder sets around each wait and each train step; their thread is the consumer.
@@ -46,8 +47,8 @@ def read(path: str | os.PathLike[str]) -> Trace:
     Trace
         Spans on the Unix clock in int64 ns. Threads are of kind ``consumer`` (the recorder's marks), ``pipeline``
         (tf.data), ``device`` (GPU streams) and ``host`` (ops of anything else, such as a Keras step on
-        the CPU; category ``other``). ``meta["profiler"]["events"]`` counts all events in the file;
-        ``meta["node_names"]`` holds the ``name=`` that the author of the pipeline gave to nodes.
+        the CPU; category ``other``). ``run.profiler.events`` counts all events in the file;
+        ``run.node_names`` holds the ``name=`` that the author of the pipeline gave to nodes.
 
     Raises
     ------
@@ -128,12 +129,12 @@ def _trace(data: bytes) -> Trace:
     base_ns = next((p.values["profile_start_time"] for p in planes if "profile_start_time" in p.values), None)
     host = [_Host(data, plane, base_ns) for plane in planes if plane.name == "/host:CPU"]
     devices = [_device(data, plane, base_ns) for plane in planes if plane.name.startswith("/device:GPU:")]
-    meta = {
-        "origin": "measured",
-        "profiler": {"events": sum(len(line.at) for plane in planes for line in plane.lines)},
-        "node_names": {k: v for h in host for k, v in h.node_names().items()},
-    }
-    return _joined([*(h.rows() for h in host), *devices], meta)
+    run = Run(
+        "measured",
+        profiler=Profile(events=sum(len(line.at) for plane in planes for line in plane.lines)),
+        node_names={k: v for h in host for k, v in h.node_names().items()},
+    )
+    return _joined([*(h.rows() for h in host), *devices], run)
 
 
 def _times(events: xspace.Events, lines: list[xspace.Line], base_ns: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -313,7 +314,7 @@ def _device(data: bytes, plane: xspace.Plane, base_ns: int | None) -> _Rows:
     return _Rows(start, end, events.name, names, events.line, threads, what, np.full(len(start), -1, np.int32))
 
 
-def _joined(parts: list[_Rows], meta: dict[str, Any]) -> Trace:
+def _joined(parts: list[_Rows], run: Run) -> Trace:
     """Put the rows of all planes into one trace with one table of names and one of threads, without unused entries."""
     used = {part.threads[t] for part in parts for t in np.unique(part.thread).tolist()}
     kinds = ("consumer", "device", "pipeline", "host")
@@ -337,5 +338,5 @@ def _joined(parts: list[_Rows], meta: dict[str, Any]) -> Trace:
         step=column(np.int32, lambda p: p.step),
         names=tuple(names),
         threads=tuple(threads),
-        meta=meta,
+        run=run,
     )

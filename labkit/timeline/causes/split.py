@@ -84,7 +84,7 @@ def _handing_over(timeline: Timeline, walk: Walk) -> np.ndarray:
 
 def _work(timeline: Timeline, walk: Walk, first: int, last: int) -> int:
     """Return the least time that the work without reads takes between two instants: by thread, and by cores."""
-    cores = (timeline.meta.get("host") or {}).get("cpus") or len(walk.tracks) or 1
+    cores = timeline.run.host.cpus or len(walk.tracks) or 1
     works = []
     for track in walk.tracks.values():
         mine = np.isin(track.cause, (PREP, BATCH))

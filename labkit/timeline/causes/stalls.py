@@ -96,8 +96,8 @@ def _nobody(timeline: Timeline, shares: dict[str, float]) -> str:
 
 def _advice(timeline: Timeline, cause: str, blame: str | None) -> str:
     """Return what to change, for a cause that is to blame; who made the trace may know better."""
-    if cause in timeline.meta.get("advice", {}):
-        return timeline.meta["advice"][cause]
+    if cause in timeline.run.advice:
+        return timeline.run.advice[cause]
     blame = blame or ""
     if cause == "start":
         if "Shuffle" in blame:

@@ -93,14 +93,14 @@ class Walk:
 
     def _full(self) -> Intervals:
         """Return when prep ran in as many threads as there are cores, so that others may have had to wait for one."""
-        cores = (self.timeline.meta.get("host") or {}).get("cpus") or len(self.tracks) + 1
+        cores = self.timeline.run.host.cpus or len(self.tracks) + 1
         works = [union(t.start[m], t.end[m]) for t in self.tracks.values() for m in [t.cause == PREP]]
         return at_least(works, cores)
 
     def _first(self, waits: Intervals) -> bool:
         """Tell whether the first wait is for a pipeline that still had to start."""
         length = waits.end - waits.start
-        if self.timeline.meta.get("warmup") or len(length) < 2:
+        if self.timeline.run.warmup or len(length) < 2:
             return False
         return bool(length[0] >= max(LONGER * np.median(length[1:]), LEAST_START_NS))
 

@@ -112,7 +112,7 @@ class Scene:
         pairs = zip(self.timelines, labels, strict=True)
         runs = [self._run(i, timeline, label) for i, (timeline, label) in enumerate(pairs)]
         self._join()
-        name = self.timelines[0].meta.get("name")
+        name = self.timelines[0].run.name
         self.title = title or (" and ".join(labels) if len(runs) == 2 else str(name or "Timeline"))
         self.alt = words.alt(self.title, runs)
         self.header: dict[str, Any] = {
@@ -172,9 +172,9 @@ class Scene:
                     own[category] += ns
         return {
             "label": label,
-            "name": str(timeline.meta.get("name") or ""),
+            "name": str(timeline.run.name or ""),
             "origin": timeline.origin,
-            "headline": provenance(timeline.meta),
+            "headline": provenance(timeline.run),
             "figures": figures(timeline),
             "span_ns": timeline.span_ns,
             "start_ns": str(timeline.start_ns),

@@ -49,9 +49,9 @@ def parts(parts_ns: dict[str, int]) -> str:
 
 def about(timeline: Timeline) -> dict[str, str]:
     """Return what `labkit.perfetto` says about a run."""
-    stated = timeline.meta.get("accelerator") or {}
+    stated = timeline.run.accelerator
     return {
         "labkit-origin": timeline.origin,
-        "labkit-accelerator": str(stated.get("describe") or stated.get("name") or "not stated"),
-        "labkit-name": str(timeline.meta.get("name") or ""),
+        "labkit-accelerator": stated.describe or stated.name or "not stated",
+        "labkit-name": timeline.run.name or "",
     }

@@ -1,0 +1,1 @@
+"""JPEG files decoded on an OpenCL device: their headers, their Huffman tables, the kernels, and what the host does."""

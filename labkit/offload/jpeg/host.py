@@ -1,0 +1,123 @@
+"""What the kernels do not decode, decoded on the host by libjpeg-turbo (``simplejpeg``), if it is whole.
+
+One decoder for every process, so that the card and a notebook agree, whether they have TensorFlow or not. Its
+"slow integer" inverse DCT and "fancy" upsampling give TensorFlow's pixels of a file that is whole. Of one that is not,
+decoders differ (a progressive file without its last scans is smoothed, or not), so it is refused: where libjpeg-turbo
+would warn and go on, this stops; and every scan must be there, of which libjpeg-turbo says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
+
+_MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd7]")
+_PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+
+
+def decode(data: bytes, state: Status) -> tuple[np.ndarray | None, Status]:
+    """Decode one file that the device left over.
+
+    Sampling factors that TurboJPEG has no name for (4:2:0 in CMYK, 3:1:1) are refused, though TensorFlow decodes them:
+    nothing here could tell whether such a file is whole. So are arithmetic-coded files: their decoder never warns.
+    Without simplejpeg nothing is decoded, for the same reason. What no decoder sees stays unseen: bits lost in the
+    middle of a scan, where what is left happens to be a whole scan again.
+
+    Parameters
+    ----------
+    data : bytes
+    state : Status
+        Why the device left it over.
+
+    Returns
+    -------
+    image : ndarray of uint8, shape (height, width, 3), or None
+    status : Status
+        ``where`` is ``host`` with an image, ``none`` without. The code stays that of the device's reason, or says how
+        the file is damaged.
+    """
+    try:
+        if state.code == "arithmetic":
+            raise Unsupported(state.code, "no decoder can tell whether such a file is whole", state.byte)
+        count, adobe = whole(data)
+        image = pixels(data, count, adobe)
+        return image, Status(True, state.code, state.text, state.byte, "host")
+    except (Damaged, Unsupported) as error:
+        return None, Status(False, error.code, f"{state.text}; {error.text}", error.byte)
+    except ImportError:
+        why = "the host decodes such files with simplejpeg, which is not installed: pip install simplejpeg"
+        return None, Status(False, state.code, f"{state.text}; {why}", state.byte)
+    except Exception as error:  # whatever libjpeg-turbo says; simplejpeg makes a ValueError or a KeyError of it
+        said = re.sub(r"^tj\w+\(\): ", "", str(error).split("\n", 1)[0])
+        code = "data" if re.match("Corrupt|Premature|Inconsistent|Invalid", said) else state.code
+        return None, Status(False, code, f"{state.text}; the host's decoder refuses: {said}", state.byte)
+
+
+def pixels(data: bytes, count: int, adobe: bool) -> np.ndarray:
+    """Return the RGB pixels of a whole file, uint8 (height, width, 3), as TensorFlow has them.
+
+    Four inks become RGB by c · k / 255, in integers; inks are inverted where no Adobe segment says that they are.
+
+    Raises
+    ------
+    ImportError
+        If simplejpeg is not there.
+    ValueError
+        At the first warning of libjpeg-turbo.
+    """
+    import simplejpeg
+
+    if count != 4:
+        return simplejpeg.decode_jpeg(data, "RGB", strict=True)
+    inks = simplejpeg.decode_jpeg(data, "CMYK", strict=True).astype(np.int32)
+    inks = inks if adobe else 255 - inks
+    return (inks[:, :, :3] * inks[:, :, 3:] // 255).astype(np.uint8)
+
+
+def whole(data: bytes) -> tuple[int, bool]:
+    """Walk over all segments to the end-of-image marker.
+
+    Returns
+    -------
+    count : int
+        Components.
+    adobe : bool
+        There is an Adobe segment.
+
+    Raises
+    ------
+    Damaged
+        The file ends before, or without a scan of each component; in a progressive file, without the last bit of each
+        coefficient: ITU T.81 lets an encoder leave such scans out, but so looks a file that was cut between two scans.
+    """
+    at, size, adobe, progressive = 2, len(data), False, False
+    depth: dict[int, list[int]] = {}  # of each component the lowest bit that came, for each of its 64 coefficients
+    while following := _MARKER.search(data, at):
+        mark = following.start()
+        marker, at = data[mark + 1], mark + 4
+        if marker == 0xD9:
+            short = [str(name) for name, bits in depth.items() if any(bits)]
+            if short or not depth:
+                whose = f"component {' and '.join(short)}" if short else "any component"
+                raise Damaged("truncated", f"the image ends at byte {mark}, before the last scan of {whose}", mark)
+            return len(depth), adobe
+        if at > size:
+            break
+        stop = mark + 2 + max(2, data[mark + 2] << 8 | data[mark + 3])  # always onward: no file holds the walk up
+        body, at = data[at:stop], stop
+        if marker == 0xEE and len(body) >= 12 and body.startswith(b"Adobe"):
+            adobe = True
+        elif marker in _FRAMES:
+            progressive = marker in _PROGRESSIVE
+            depth = {name: [99] * 64 for name in body[6::3]}
+        elif marker == 0xDA and body:
+            names, last = body[1 : 1 + 2 * body[0] : 2], body[1 + 2 * body[0] :]
+            first, after, low = (last[0], last[1] + 1, last[2] & 15) if progressive and len(last) > 2 else (0, 64, 0)
+            for name in names:
+                bits = depth.get(name, [])
+                bits[first:after] = [low] * len(bits[first:after])
+    raise Damaged("truncated", f"the file ends after {size} bytes without an end-of-image marker", size)

@@ -1,0 +1,109 @@
+"""From OpenCL events to spans on the host's clock."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from labkit.timeline.run import Accelerator, Run
+from labkit.timeline.trace import CATEGORIES, Thread, Trace
+
+#: So many events are kept before they become numbers.
+FOLD = 4096
+
+#: So many spans are kept, the latest ones: some 30 MB.
+MOST = 200_000
+
+#: Markers of one calibration: the tightest of them counts.
+_MARKERS = 16
+
+
+class Spans:
+    """What one queue did: names, categories, and times that are moved from the device's clock to the host's.
+
+    OpenCL's clock of a device counts nanoseconds from no particular moment. A marker is enqueued between two stamps
+    of the host's clock (``time.time_ns``): the difference of the two clocks then lies between two bounds. The host's
+    clock may be slewed in a long run, so this is done at each fold, and in between the difference follows a line.
+    """
+
+    def __init__(self) -> None:
+        self._rows: deque[tuple[str, str, int, int]] = deque(maxlen=MOST)
+        self._count = 0
+        self._offsets: list[tuple[int, int]] = []
+
+    def fold(self, queue: Any, noted: Sequence[Any]) -> None:
+        """Take the times of finished commands: `noted` are those of one queue, in order, as an `Engine` notes them."""
+        if not noted:
+            return
+        for each in noted:
+            start, end = each.event.profile.start, each.event.profile.end
+            self._rows.append((each.name, each.category, start, end))
+        self._count += len(noted)
+        self._offsets.append(calibrate(queue))
+
+    def trace(self, device: Any, name: str | None, lane: str = "") -> Trace:
+        """Return the spans so far as a trace of one thread of kind ``device``."""
+        import pyopencl as cl
+
+        label, platform = device.name.strip(), device.platform.name.strip()
+        names = tuple(dict.fromkeys(row[0] for row in self._rows))
+        place = {n: i for i, n in enumerate(names)}
+        start = self._on_host(np.array([row[2] for row in self._rows], np.int64))
+        end = self._on_host(np.array([row[3] for row in self._rows], np.int64))
+        software = bool(device.type & cl.device_type.CPU)
+        maker = "PoCL" if platform == "Portable Computing Language" else platform
+        description = f"OpenCL on {label} ({platform}, {device.version.strip()})"
+        if software:
+            description += ": kernels ran on this machine's CPU; their times say nothing about an FPGA"
+        shown = f"{maker} on {label}" if software else label
+        run = Run(
+            "measured",
+            name,
+            Accelerator(shown, "software" if software else "real", describe=description),
+            device={"name": label, "platform": platform, "version": device.version.strip()},
+            dropped_spans=self._count - len(self._rows),
+        )
+        return Trace(
+            start_ns=start,
+            duration_ns=end - start,
+            name=np.array([place[row[0]] for row in self._rows], np.int32),
+            thread=np.zeros(len(self._rows), np.int32),
+            category=np.array([CATEGORIES.index(row[1]) for row in self._rows], np.int8),
+            step=np.full(len(self._rows), -1, np.int32),
+            names=names,
+            threads=(Thread(f"OpenCL {label} {lane}".rstrip(), "device"),),
+            run=run,
+        )
+
+    def _on_host(self, device_ns: np.ndarray) -> np.ndarray:
+        if not len(device_ns):
+            return device_ns
+        at, offset = (np.array(column, np.int64) for column in zip(*self._offsets, strict=True))
+        # Floats hold differences only: an epoch in nanoseconds has more digits than they have.
+        moved = np.interp(
+            (device_ns - at[0]).astype(float), (at - at[0]).astype(float), (offset - offset[0]).astype(float)
+        )
+        return device_ns + offset[0] + np.rint(moved).astype(np.int64)
+
+
+def calibrate(queue: Any) -> tuple[int, int]:
+    """Return a moment of the device's clock, and what to add to that clock there to have the host's, in nanoseconds.
+
+    The difference lies within bounds that each marker gives: it is enqueued after one stamp and over before the other.
+    """
+    import pyopencl as cl
+
+    low, high, at = [], [], 0
+    for _ in range(_MARKERS):
+        before = time.time_ns()
+        marker = cl.enqueue_marker(queue)
+        marker.wait()
+        after = time.time_ns()
+        at = marker.profile.end
+        low.append(before - marker.profile.start)
+        high.append(after - at)
+    return at, (max(low) + min(high)) // 2

@@ -1,0 +1,271 @@
+"""An OpenCL device with a context, a queue that notes times, and the lab's kernels, each compiled once."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labkit.common import shipped
+from labkit.offload.opencl import device_spans, drivers
+from labkit.offload.opencl.devices import choose
+from labkit.timeline.trace import Trace
+
+
+class Noted(NamedTuple):
+    """One command that was enqueued: what it is called, ``kernel`` or ``copy``, and its OpenCL event."""
+
+    name: str
+    category: str
+    event: Any
+
+
+class BuildError(ValueError):
+    """A kernel does not compile; `log` holds the messages of the compiler."""
+
+    def __init__(self, sentence: str, log: str) -> None:
+        super().__init__(sentence)
+        self.log = log
+
+
+class Engine:
+    """A device with a context and a queue, for one thread at a time.
+
+    Commands run in the order in which they are enqueued. It does not survive a fork.
+
+    Parameters
+    ----------
+    device : Device or pyopencl.Device, optional
+        By default the first of `labkit.offload.devices`.
+    lane : str
+        Follows the device's name in a picture, so that several engines can be told apart.
+
+    Attributes
+    ----------
+    device, context, queue
+        Of pyopencl. The queue notes when each command started and ended, on the device's clock.
+    noted : list of Noted
+        Commands that are not yet folded into the spans of `trace`, in the order in which they were enqueued.
+
+    Raises
+    ------
+    NoDevice
+        If there is no device.
+    RuntimeError
+        Here and in every method: if OpenCL was in use before a fork made this process.
+    """
+
+    def __init__(self, device: Any = None, lane: str = "") -> None:
+        if device is None:
+            device = choose()
+        import pyopencl as cl
+
+        drivers.claim()
+        self.device = getattr(device, "opencl", device)
+        self.context = cl.Context([self.device])
+        self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        self.noted: list[Noted] = []
+        self._lane = lane
+        self._spans = device_spans.Spans()
+        self._programs: dict[tuple[str, str], Any] = {}
+
+    def __repr__(self) -> str:
+        """Return the device and its platform."""
+        return f"Engine({self.device.name.strip()!r} of {self.device.platform.name.strip()!r})"
+
+    # -- kernels -----------------------------------------------------------------
+
+    def kernel(self, name: str, file: str | None = None, options: str = "") -> Any:
+        """Return the kernel function `name` of ``kernels/<file>.cl`` (by default the file of its name).
+
+        A new object at each call: setting arguments on one does not disturb another.
+
+        Raises
+        ------
+        ValueError
+            If there is no such file, or no such kernel in it.
+        BuildError
+            If the file does not compile.
+        """
+        import pyopencl as cl
+
+        drivers.claim()
+        key = file or name.removesuffix("_task"), options
+        program = self._programs.get(key) or self.compile(*key)
+        if name not in program.kernel_names.split(";"):
+            raise ValueError(f"{key[0]}.cl has no kernel {name!r}; it has: {program.kernel_names.replace(';', ', ')}")
+        return cl.Kernel(program, name)
+
+    def compile(self, file: str, options: str = "") -> Any:
+        """Return the program of ``kernels/<file>.cl``, compiled once; errors as in `kernel`."""
+        key = file, options
+        if key not in self._programs:
+            folder = shipped.folder("kernels")
+            path = folder / f"{file}.cl"
+            if not path.is_file():
+                files = ", ".join(sorted(p.stem for p in folder.glob("*.cl")))
+                raise ValueError(f"there is no kernel file {file!r}; there are: {files}")
+            self._programs[key] = self.build(path.read_text(encoding="utf-8"), path.name, options)
+        return self._programs[key]
+
+    def build(self, source: str, title: str = "the kernel", options: str = "") -> Any:
+        """Return the program of `source`, compiled for this device.
+
+        Raises
+        ------
+        BuildError
+            If it does not compile.
+        """
+        import pyopencl as cl
+
+        drivers.claim()
+        # Warnings of the compiler are for the author of a kernel, who finds them in the `log` of a trial.
+        warnings.filterwarnings("ignore", category=cl.CompilerWarning)
+        program = cl.Program(self.context, source)
+        try:
+            return program.build(options.split())
+        except cl.Error as error:
+            log = self.log(program, title)
+            lines = log.splitlines() or str(error).splitlines()
+            first = next((line for line in lines if "error" in line), lines[0])
+            first = re.sub(r"^.*?(\d+):(\d+): (error: )?", r"line \1, column \2: ", first.strip())
+            raise BuildError(f"{title} does not compile: {first.removeprefix('error: ')}", log) from None
+
+    def log(self, program: Any, title: str = "kernel.cl") -> str:
+        """Return the messages of the compiler about a program, with `title` for the name of its temporary file."""
+        import pyopencl as cl
+
+        log = program.get_build_info(self.device, cl.program_build_info.LOG)
+        # PoCL writes the name of a temporary file, Intel's runtime a number.
+        return re.sub(r"(?m)([^\s:]*\.cl|^\d+):(?=\d+)", f"{title}:", log.strip())
+
+    def run(self, kernel: Any, size: Sequence[int], *arguments: Any, local: Sequence[int] | None = None) -> Any:
+        """Enqueue `kernel` over `size` work-items and note it; return its event."""
+        drivers.claim()
+        event = kernel(self.queue, tuple(size), None if local is None else tuple(local), *arguments)
+        return self.note(kernel.function_name, "kernel", event)
+
+    # -- memory of the device ------------------------------------------------------
+
+    def empty(self, nbytes: int) -> Any:
+        """Return a buffer of `nbytes` on the device; what it holds is not defined.
+
+        OpenCL knows no buffer of 0 bytes: one of 1 byte stands for it.
+
+        Raises
+        ------
+        ValueError
+            If `nbytes` is negative, or more than the device allows in one buffer.
+        """
+        import pyopencl as cl
+
+        drivers.claim()
+        most = self.device.max_mem_alloc_size
+        if not 0 <= nbytes <= most:
+            raise ValueError(f"nbytes is {nbytes}; allowed on {self.device.name.strip()}: 0 to {most}")
+        return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(1, int(nbytes)))
+
+    def upload(self, array: np.ndarray) -> Any:
+        """Copy `array` into a new buffer on the device, note the copy, and return the buffer.
+
+        Done when it returns: `array` may change afterwards.
+        """
+        import pyopencl as cl
+
+        array = np.ascontiguousarray(array)
+        buffer = self.empty(array.nbytes)
+        if array.nbytes:
+            self.note("upload", "copy", cl.enqueue_copy(self.queue, buffer, array, is_blocking=True))
+        return buffer
+
+    def download(self, buffer: Any, array: np.ndarray) -> np.ndarray:
+        """Wait for what was enqueued, copy the first bytes of `buffer` into `array`, note the copy, return `array`.
+
+        Raises
+        ------
+        ValueError
+            If `array` is not contiguous, or larger than the buffer.
+        """
+        import pyopencl as cl
+
+        drivers.claim()
+        if not array.flags.c_contiguous or not array.flags.writeable:
+            raise ValueError(f"array of shape {array.shape} must be contiguous and writable to be downloaded into")
+        if array.nbytes > buffer.size:
+            raise ValueError(f"array takes {array.nbytes} bytes, the buffer holds {buffer.size}")
+        if array.nbytes:
+            self.note("download", "copy", cl.enqueue_copy(self.queue, array, buffer, is_blocking=True))
+        return array
+
+    @contextmanager
+    def mapped(self, buffer: Any, nbytes: int, write: bool = False) -> Iterator[np.ndarray]:
+        """Give the host access to a buffer, and note it; where host and device share memory, nothing is copied.
+
+        Parameters
+        ----------
+        buffer : pyopencl.Buffer
+        nbytes : int
+            From its beginning on.
+        write : bool
+            The host writes all of it, instead of reading it.
+
+        Yields
+        ------
+        ndarray of uint8, shape (nbytes,)
+        """
+        import pyopencl as cl
+
+        drivers.claim()
+        flag = cl.map_flags.WRITE_INVALIDATE_REGION if write else cl.map_flags.READ
+        place, event = cl.enqueue_map_buffer(self.queue, buffer, flag, 0, (nbytes,), np.uint8, is_blocking=True)
+        self.note("upload" if write else "download", "copy", event)
+        try:
+            yield place
+        finally:
+            place.base.release(self.queue)
+
+    def finish(self) -> None:
+        """Wait until everything that was enqueued is done."""
+        drivers.claim()
+        self.queue.finish()
+
+    # -- what happened ---------------------------------------------------------------
+
+    def trace(self, name: str | None = None) -> Trace:
+        """Wait for the device and return what it did so far, on the host's clock.
+
+        Parameters
+        ----------
+        name : str, optional
+            What a picture of it is called.
+
+        Returns
+        -------
+        Trace
+            One thread of kind ``device``, with spans of category ``kernel`` and ``copy`` that never overlap. Its `run`
+            says which device it was: on PoCL the times are those of this CPU and say nothing about an FPGA.
+        """
+        self.finish()
+        self._spans.fold(self.queue, self.noted)
+        self.noted.clear()
+        return self._spans.trace(self.device, name, self._lane)
+
+    def forget(self) -> None:
+        """Drop what `trace` would return, so that the next trace begins here."""
+        self.finish()
+        self.noted.clear()
+        self._spans = device_spans.Spans()
+
+    def note(self, name: str, category: str, event: Any) -> Any:
+        """Keep the event of a command that was enqueued, ``kernel`` or ``copy``, for `trace`; return the event."""
+        self.noted.append(Noted(name, category, event))
+        # An event keeps memory of the driver in use: a long run is folded into plain numbers from time to time.
+        if len(self.noted) >= device_spans.FOLD:
+            self.queue.finish()
+            self._spans.fold(self.queue, self.noted)
+            self.noted.clear()
+        return event

@@ -1,0 +1,255 @@
+"""The whole work item on a device: JPEG bytes in, a batch of augmented squares out.
+
+`Preprocessor` runs the lab's kernels one after the other. Images become RGB bytes, bit by bit those of
+``tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")``, and are then resized and augmented in one pass.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from labkit.common import shipped
+from labkit.common.numbers import whole
+from labkit.common.progress import bar, fast
+from labkit.offload.batches import DTYPES, BatchResult, BatchResults, Gathered, Preprocessed
+from labkit.offload.jpeg import host
+from labkit.offload.jpeg.decoder import Decoder
+from labkit.offload.jpeg.outcomes import Status
+from labkit.offload.opencl.engine import Engine
+from labkit.offload.tables import Tables
+from labkit.offload.twins import random_numbers
+from labkit.pipelines import augment as ranges
+
+#: The smallest and the largest side of the output, in pixels.
+SIZES = (1, 4096)
+
+#: How far a float32 value may lie from ``tf.image``'s, given the same random numbers: rounding alone.
+TOLERANCE = 1e-5
+#: How far a uint8 value without augmentation may lie from ``tf.round(tf.image.resize(...))``: where the sum is a
+#: half but for its last bit, the other order of the same sum may round to the other side.
+TOLERANCE_LEVELS = 1
+
+
+class Preprocessor:
+    """Decodes, resizes and augments batches of JPEGs on an OpenCL device; a callable for a dataset.
+
+    Parameters
+    ----------
+    engine : Engine, optional
+        By default one of its own, on the first device.
+    size : int
+        Side of the square output, pixels, 1 to 4096.
+    dtype : {"float32", "uint8"}
+        float32: shares of full brightness in [0, 1]. uint8: grey levels, rounded to the nearest, halves to even, as
+        ``tf.round`` does.
+    augment : bool
+        Random flip, brightness (±32/255) and saturation (0.5 to 1.5), drawn on the device.
+    seed : int
+        Key of the generator, 0 to 2**64 - 1.
+    counter : int
+        Number of the first batch; each call takes the next one. The same seed and counter draw the same numbers.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not possible. Whole numbers are of Python or of NumPy: floats, texts, True and False are
+        refused.
+
+    Notes
+    -----
+    Calls from several threads take turns. Buffers are kept from one batch to the next.
+    """
+
+    def __init__(
+        self, engine: Engine | None = None, size: int = 224, dtype: str = "float32", augment: bool = False,
+        seed: int = 0, counter: int = 0,
+    ) -> None:  # fmt: skip
+        self.size, kind, self.augment, self.seed = _checked(size, dtype, augment, seed)
+        self.dtype, self.counter = np.dtype(kind), _number64("counter", counter)
+        self.engine = engine or Engine()
+        self._tables = Tables(self.engine, self.size)
+        self._results = BatchResults(self.engine)
+        self._given = Gathered(self.engine)
+        self._kernels: dict[str, Any] = {}
+        self._decoder: Decoder | None = None
+        self._turn = threading.Lock()
+
+    def __repr__(self) -> str:
+        """Return what it makes, and on which device."""
+        augmented = f", augment=True, seed={self.seed}" if self.augment else ""
+        return f"Preprocessor({self.engine!r}, size={self.size}, dtype={self.dtype.name!r}{augmented})"
+
+    def __call__(self, images: Sequence[bytes], counter: int | None = None) -> Preprocessed:
+        """Preprocess a batch of JPEGs.
+
+        Parameters
+        ----------
+        images : sequence of bytes
+            Whole JPEG files.
+        counter : int, optional
+            Number of this batch; by default one more than the last one's.
+
+        Returns
+        -------
+        Preprocessed
+        """
+        with self._turn:
+            counter, result, drawn = self._begin(len(images), counter)
+            status: list[Status] = []
+            if len(images):
+                status = self._decode(images, result, counter)
+                result.fetch(self.engine)
+            return Preprocessed(result.array[:], status, drawn, counter)
+
+    def _decode(self, images: Sequence[bytes], result: BatchResult, counter: int) -> list[Status]:
+        """Decode a batch and launch the kernel that makes its result; return the status of each image."""
+        if self._decoder is None:
+            self._decoder = Decoder(self.engine)
+        decoded = self._decoder.rgb(images)
+        layout = self.engine.download(decoded.layout, np.empty((len(images), 32), np.int32))
+        self._launch(decoded.pixels, decoded.layout, layout, result, counter)
+        status = list(decoded.status)
+        pixels: list[np.ndarray | None] = [None] * len(images)
+        for i, state in enumerate(status):
+            if state.where == "host":
+                pixels[i], status[i] = host.decode(images[i], state)
+        if any(image is not None for image in pixels):
+            given = self._given.take(pixels)
+            self._launch(given.pixels, given.layout, given.rows, result, counter)
+        return status
+
+    def pixels(self, images: Sequence[np.ndarray], counter: int | None = None) -> Preprocessed:
+        """Preprocess images that are decoded already.
+
+        Parameters
+        ----------
+        images : sequence of ndarray of uint8, shape (h, w, 3)
+            RGB; each may have its own size.
+        counter : int, optional
+            As for JPEGs.
+
+        Raises
+        ------
+        ValueError
+            If an image has another shape or dtype.
+        """
+        with self._turn:
+            counter, result, drawn = self._begin(len(images), counter)
+            if len(images):
+                given = self._given.take(images)
+                self._launch(given.pixels, given.layout, given.rows, result, counter)
+                result.fetch(self.engine)
+            return Preprocessed(result.array[:], [], drawn, counter)
+
+    def _begin(self, count: int, counter: int | None) -> tuple[int, BatchResult, random_numbers.RandomDraws | None]:
+        """Return the number of this batch, room for its result, and the numbers that the device will draw."""
+        if counter is None:
+            counter, self.counter = self.counter, self.counter + 1
+        counter = _number64("counter", counter)
+        result = self._results.take((count, self.size, self.size, 3), self.dtype)
+        if not self.augment:
+            return counter, result, None
+        return counter, result, random_numbers.draws(count, self.seed, counter, ranges.BRIGHTNESS, ranges.SATURATION)
+
+    def _launch(self, pixels: Any, layout: Any, rows: np.ndarray, result: BatchResult, counter: int) -> None:
+        """Enqueue the kernel ``preprocess`` over a batch; `rows` are its layout on the host."""
+        name = "preprocess" if self.dtype == np.float32 else "preprocess_bytes"
+        if name not in self._kernels:
+            self._kernels[name] = self.engine.kernel(name, "preprocess")
+        count = len(rows)
+        jobs = self._tables.jobs(rows)
+        seed, step = (np.array(random_numbers.halves(n, "seed"), np.uint32) for n in (self.seed, counter))
+        limits = np.array([ranges.BRIGHTNESS, *ranges.SATURATION, 0], np.float32)
+        buffers = (pixels, layout, jobs, self._tables.first, self._tables.share, result.buffer)
+        scalars = (np.int32(count), np.int32(self.size), np.int32(self.augment), seed, step, limits)
+        # One work-item in a group: PoCL would make the private rows of all work-items of a group at once.
+        self.engine.run(self._kernels[name], (self.size, count), *buffers, *scalars, local=(1, 1))
+
+
+def named(dtype: Any) -> str:
+    """Return the name of a dtype; a text that names none is returned as it is."""
+    try:
+        return np.dtype(dtype).name
+    except TypeError:
+        return str(dtype)
+
+
+def _number64(name: str, value: Any) -> int:
+    return whole(name, value, 0, 2**64 - 1)
+
+
+def _checked(size: Any, dtype: Any, augment: Any, seed: Any) -> tuple[int, str, bool, int]:
+    """Return the arguments of a `Preprocessor` in one form each, so that equal ones are the same to a cache."""
+    size = whole("size", size, *SIZES, unit="of pixels")
+    if named(dtype) not in DTYPES:
+        raise ValueError(f"dtype is {dtype!r}; allowed: {' or '.join(DTYPES)}")
+    return size, named(dtype), bool(augment), _number64("seed", seed)
+
+
+@lru_cache(maxsize=1)
+def _shared_engine() -> Engine:
+    return Engine()
+
+
+@lru_cache(maxsize=8)
+def _kept(engine: Engine, size: int, dtype: str, augment: bool, seed: int) -> Preprocessor:
+    return Preprocessor(engine, size, dtype, augment, seed)
+
+
+def preprocess(
+    images: Sequence[bytes], size: int = 224, dtype: str = "uint8", engine: Engine | None = None,
+    augment: bool = False, seed: int = 0, counter: int = 0,
+) -> Preprocessed:  # fmt: skip
+    """Decode, resize and, if asked, augment JPEGs in one call; for many batches keep a `Preprocessor`.
+
+    Parameters
+    ----------
+    images : sequence of bytes
+        Whole JPEG files.
+    size, dtype, engine, augment, seed
+        As for `Preprocessor`; the engine is by default one that all calls share.
+    counter : int
+        Number of the batch.
+
+    Returns
+    -------
+    Preprocessed
+
+    Raises
+    ------
+    ValueError
+        If an argument is not possible.
+    """
+    checked = _checked(size, dtype, augment, seed)
+    return _kept(engine or _shared_engine(), *checked)(images, _number64("counter", counter))
+
+
+def warm_up(engine: Engine, progress: bool = True) -> None:
+    """Compile every kernel of the lab, and launch once what a work item needs, so that no measurement waits for it.
+
+    PoCL compiles twice: a file when it is built, and each kernel of it when it is first launched. Kernels that are in
+    the cache already are quick.
+
+    Parameters
+    ----------
+    engine : Engine
+    progress : bool
+        Show a bar, which is removed afterwards; LABKIT_FAST hides it, too.
+    """
+    from PIL import Image
+
+    sample = io.BytesIO()
+    Image.new("RGB", (64, 48)).save(sample, "JPEG")
+    files = sorted(path.stem for path in shipped.folder("kernels").glob("*.cl"))
+    steps = [partial(engine.compile, file) for file in files]
+    steps += [partial(preprocess, [sample.getvalue()], 32, dtype, engine, augment=True) for dtype in DTYPES]
+    with bar(len(steps), "compiling kernels", hidden=not progress or fast(), delay_s=1) as done:
+        for step in steps:
+            step()
+            done()

@@ -1,0 +1,103 @@
+"""The NumPy twin of each kernel, to be read: the formula without the device, and the truth that tests compare with.
+
+A function has the name of its kernel: `resize_bilinear` is the twin of ``kernels/resize_bilinear.cl``, and so on. It
+takes and returns arrays, says its formula and its source, and is slow where slow is clearer.
+
+`decode` and `preprocess` have the names and results of the functions of `labkit.offload`, for a machine without a
+device. Nothing uses them by itself: a reader who writes ``twins.decode`` in place of ``offload.decode`` knows it. A
+photo takes about a second. The twins do not tell padding after the last block from damage; the device does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from labkit.offload.batches import DTYPES, Preprocessed
+from labkit.offload.jpeg import header, host, huffman
+from labkit.offload.jpeg.decoder import Decoded
+from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
+from labkit.offload.opencl.devices import NoDevice, devices
+from labkit.offload.twins import fused
+from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct
+from labkit.offload.twins.image_operations import (
+    normalize_clip,
+    random_brightness,
+    random_brightness_per_pixel,
+    random_flip,
+    random_saturation,
+)
+from labkit.offload.twins.random_numbers import draws, philox
+from labkit.offload.twins.resize import resize_bilinear
+from labkit.offload.twins.token_counter import jpeg_tokens
+from labkit.pipelines import augment as ranges
+
+__all__ = [
+    "decode", "draws", "has_device", "jpeg_color", "jpeg_entropy", "jpeg_idct", "jpeg_tokens", "normalize_clip",
+    "philox", "preprocess", "random_brightness", "random_brightness_per_pixel", "random_flip", "random_saturation",
+    "resize_bilinear",
+]  # fmt: skip
+
+#: The text of the status of an image that the twins decoded; its code is ``fine``.
+TWIN = "by the kernels' twins in NumPy"
+
+_ENDS = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
+
+
+def has_device() -> bool:
+    """Return True if an OpenCL device answers in this process."""
+    try:
+        return bool(devices())
+    except NoDevice:
+        return False
+
+
+def decode(images: Sequence[bytes]) -> Decoded:
+    """Decode JPEG files as `labkit.offload.decode` does, in NumPy; the status of an image says so."""
+    pixels, states = zip(*map(_decoded, images), strict=True) if len(images) else ((), ())
+    return Decoded(list(pixels), list(states))
+
+
+def preprocess(
+    images: Sequence[bytes], size: int = 224, dtype: str = "uint8", augment: bool = False, seed: int = 0,
+    counter: int = 0,
+) -> Preprocessed:  # fmt: skip
+    """Decode, resize and augment as `labkit.offload.preprocess` does, in NumPy.
+
+    Raises
+    ------
+    ValueError
+        If the dtype is none of the two.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is {dtype!r}; allowed: {' or '.join(DTYPES)}")
+    decoded = decode(images)
+    drawn = draws(len(images), seed, counter, ranges.BRIGHTNESS, ranges.SATURATION) if augment else None
+    made = np.zeros((len(images), size, size, 3), dtype)
+    finish = fused.as_bytes if dtype == "uint8" else fused.as_float
+    for row, image in enumerate(decoded.images):
+        if image is not None:
+            made[row] = finish(fused.preprocess(image, size, drawn, row))
+    return Preprocessed(made, decoded.status, drawn, counter)
+
+
+def _decoded(data: bytes) -> tuple[np.ndarray | None, Status]:
+    try:
+        frame = header.parse(data)
+        stretches = header.intervals(data, frame)
+        # The last stretch ends where the data of the scan end: at the first marker that is no restart marker.
+        following = _ENDS.search(data, stretches[-1][0])
+        stop = following.start() if following else len(data)
+        header.finish(data, stop)
+        coefficients = jpeg_entropy([data[begin : min(end, stop)] for begin, end, _, _ in stretches], frame)
+    except Unsupported as error:
+        return (None, error.status()) if error.code == "large" else host.decode(data, error.status("host"))
+    except Damaged as error:
+        return None, error.status()
+    except ValueError as error:
+        return None, Status(False, "data", str(error), frame.start)
+    steps = [huffman.natural(part.quantiser) for part in frame.components]
+    planes = [jpeg_idct(*pair) for pair in zip(coefficients, steps, strict=True)]
+    return jpeg_color(planes, frame), Status(True, text=TWIN, where="host")

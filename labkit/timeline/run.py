@@ -1,0 +1,238 @@
+"""What is known about a run beside its spans: one typed record that every `Trace` carries.
+
+A recording fills all of it that it can measure, a simulation what applies to it, and a test the few facts that it
+needs. What is not known is None, or empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, is_dataclass
+from functools import lru_cache
+from numbers import Integral, Real
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+#: Where a run comes from; every view prints this word.
+ORIGINS = ("measured", "modelled")
+
+
+def _value(hint: Any, given: Any) -> Any:
+    """Return a value as a field of type `hint` holds it; raise TypeError if the field cannot hold it.
+
+    A file of JSON holds a list where a field holds a tuple, and a mapping where a field holds a record.
+    """
+    for kind in get_args(hint) if isinstance(hint, UnionType) else (hint,):
+        base = get_origin(kind) or kind
+        if is_dataclass(base) and isinstance(given, dict):
+            return base(**given)
+        if base is tuple and isinstance(given, (list, tuple)):
+            return tuple(_value(get_args(kind)[0], part) for part in given)
+        if isinstance(given, {int: Integral, float: Real}.get(base, base)):
+            return base(given) if base in (int, float) else given
+    raise TypeError
+
+
+@lru_cache
+def _hints(record: type) -> dict[str, Any]:
+    return get_type_hints(record)
+
+
+class _Record:
+    """A record that holds what its fields declare, however JSON spells it."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        for name, hint in _hints(type(self)).items():
+            given = getattr(self, name)
+            try:
+                value = _value(hint, given)
+            except TypeError:
+                allowed = getattr(hint, "__name__", str(hint)).replace("NoneType", "None")
+                raise ValueError(f"{name} is {given!r:.60}; allowed: {allowed}") from None
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True)
+class Accelerator(_Record):
+    """What trained on the batches.
+
+    Parameters
+    ----------
+    name : str or None
+    kind : str or None
+        "modelled" (it waits for a published step time), "real", or "software" (a processor that stands in for it).
+    source : str or None
+        Where the step time of a modelled accelerator was published.
+    describe : str or None
+        All of this as a sentence.
+    """
+
+    name: str | None = None
+    kind: str | None = None
+    source: str | None = None
+    describe: str | None = None
+
+
+@dataclass(frozen=True)
+class Host(_Record):
+    """The machine and its software: `cpus` is the number of cores that the process could use."""
+
+    cpus: int | None = None
+    tensorflow: str | None = None
+    python: str | None = None
+
+
+@dataclass(frozen=True)
+class Profile(_Record):
+    """What the profiler of TensorFlow did.
+
+    Parameters
+    ----------
+    events : int or None
+        Events that the profiler kept.
+    events_per_image : float or None
+    profiled_steps : int or None
+        Steps that the profiler watched.
+    note : str or None
+        What a reader of the figures must know, in sentences.
+    """
+
+    events: int | None = None
+    events_per_image: float | None = None
+    profiled_steps: int | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Totals(_Record):
+    """All steps after the warm-up, watched or not: their number, their images, and their seconds."""
+
+    steps: int
+    images: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measure(_Record):
+    """Figures of one run in steady state, after the first batch.
+
+    Parameters
+    ----------
+    images, steps : int
+        What the steady state covers.
+    seconds : float
+        How long it took.
+    images_per_s : float
+    step_ms, wait_ms, train_ms : float
+        Median time from one step's end to the next one's, and of its two parts: the wait for a
+        batch, and the train step. Milliseconds.
+    busy : float
+        Share of the time that the accelerator worked, 0..1.
+    first_batch_ms : float or None
+        From before the iterator was made to the first batch in hand.
+    """
+
+    images: int
+    steps: int
+    seconds: float
+    images_per_s: float
+    step_ms: float
+    wait_ms: float
+    train_ms: float
+    busy: float
+    first_batch_ms: float | None
+
+
+@dataclass(frozen=True)
+class Run(_Record):
+    """What is known about a run beside its spans.
+
+    Parameters
+    ----------
+    origin : str
+        Whether the run was measured or modelled, one of `ORIGINS`.
+    name : str or None
+        What views call the run.
+    accelerator : Accelerator
+    storage : str or None
+        "modelled" where a modelled storage held reads up.
+    batch_size : int or None
+        Images of a step, of all accelerators together.
+    steps, warmup : int or None
+        Train steps in the window, and steps before it, the first batch included.
+    images : int or None
+        Images trained on in the window.
+    first_batch_ns : int or None
+        From before the iterator was made to the first batch in hand, nanoseconds.
+    window_ns : tuple of two int, or None
+        Start of the first wait and end of the last train step, nanoseconds on the clock of the trace.
+    graph : tuple of str
+        Paths of the tf.data nodes that ran.
+    node_names : dict of str to str
+        The names that the author of the pipeline gave to nodes, by path.
+    options : dict of str to str
+        The tf.data options that differ from the defaults of TensorFlow.
+    work : dict or None
+        What the pipeline delivered, see `labkit.recording.work.Tally.work`.
+    job : Totals or None
+    profiler : Profile
+    repeats : tuple of Measure
+        The figures of every repeat of this run.
+    host : Host
+    device : dict of str to str
+        ``name``, ``platform`` and ``version`` of an OpenCL device.
+    dropped_spans : int
+        Spans that were not kept, so that a long run fits into memory.
+    assumptions : tuple of str
+        What a model takes for granted, in sentences.
+    costs_ms, knobs : dict
+        Costs and settings of a simulation, see `labkit.simulate.Costs` and `labkit.simulate.Knobs`.
+    sleeps : tuple of str
+        Names of the operations that take time without a core.
+    seed : int or None
+        The seed of a simulation.
+    advice : dict of str to str
+        What to change, by cause, where the maker of the trace knows it better than `labkit.timeline.causes`.
+
+    Raises
+    ------
+    ValueError
+        If a field holds another type, `origin` is unknown, or `window_ns` is no pair of rising integers.
+    """
+
+    origin: str
+    name: str | None = None
+    accelerator: Accelerator = Accelerator()
+    storage: str | None = None
+    batch_size: int | None = None
+    steps: int | None = None
+    warmup: int | None = None
+    images: int | None = None
+    first_batch_ns: int | None = None
+    window_ns: tuple[int, int] | None = None
+    graph: tuple[str, ...] = ()
+    node_names: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+    work: dict[str, Any] | None = None
+    job: Totals | None = None
+    profiler: Profile = Profile()
+    repeats: tuple[Measure, ...] = ()
+    host: Host = Host()
+    device: dict[str, str] = field(default_factory=dict)
+    dropped_spans: int = 0
+    assumptions: tuple[str, ...] = ()
+    costs_ms: dict[str, Any] = field(default_factory=dict)
+    knobs: dict[str, Any] = field(default_factory=dict)
+    sleeps: tuple[str, ...] = ()
+    seed: int | None = None
+    advice: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check every field, and those with a rule of their own."""
+        super().__post_init__()
+        if self.origin not in ORIGINS:
+            raise ValueError(f"origin is {self.origin!r}; allowed: {', '.join(ORIGINS)}")
+        if self.window_ns is not None and (len(self.window_ns) != 2 or self.window_ns[1] < self.window_ns[0]):
+            raise ValueError(
+                f"window_ns is {self.window_ns!r:.80}; allowed: start and end in integer nanoseconds, in this order"
+            )

@@ -1,0 +1,311 @@
+"""A folder of submissions becomes one table: collected, put in order, run, entered into the gradebook.
+
+Two layouts are taken: nbgrader's own, ``<student>/<set>/<anything>.ipynb``, and a flat one as learning platforms hand
+out, ``<student>_<set>.ipynb``, also with the number behind it that browsers give a second copy. Each submission is a
+batch of its own: whatever it does, the next one is graded. Submissions that can be run are in nbgrader's gradebook
+afterwards; what is missing, unreadable or of another set stands in the table only.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assignments.grader import isolation
+from assignments.grader.authoring import POINTS, exercise
+from assignments.grader.course import Course
+from assignments.grader.evaluation import Evaluation, evaluate
+from assignments.grader.precheck import Checked, precheck, unanswered
+from assignments.grader.supervisor import Limits, readable
+from labkit.common.files import write_aside
+
+#: What a row may say; only the first two were graded to the end.
+STATUSES = ("graded", "repaired", "stopped", "missing", "unreadable", "wrong set", "error")
+_STUDENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
+
+
+@dataclass
+class Row:
+    """One submission in the table.
+
+    Parameters
+    ----------
+    student, set_name, file : str
+    status : str
+        One of `STATUSES`.
+    scores : dict of str to float
+        Points of each exercise, as ``{"1.1": 20.0}``.
+    sentence : str
+        For the instructor: what was found, put right, stopped; which tests fail.
+    """
+
+    student: str
+    set_name: str
+    file: str
+    status: str
+    scores: dict[str, float] = field(default_factory=dict)
+    sentence: str = ""
+
+    @property
+    def total(self) -> float:
+        """Sum of the scores."""
+        return sum(self.scores.values())
+
+
+@dataclass
+class Submission:
+    """What one student handed in for one set.
+
+    Parameters
+    ----------
+    student, set_name : str
+        A name that tells no set stands under the set ``""``.
+    notebooks, others : list of Path
+        Files, and links, which are not followed.
+    trouble : str
+        Why a folder of it could not be read; empty if all could.
+    """
+
+    student: str
+    set_name: str
+    notebooks: list[Path] = field(default_factory=list)
+    others: list[Path] = field(default_factory=list)
+    trouble: str = ""
+
+    def add(self, path: Path) -> None:
+        """Add a file or a link."""
+        (self.notebooks if path.suffix.lower() == ".ipynb" else self.others).append(path)
+
+    @property
+    def files(self) -> list[Path]:
+        """The notebooks; if there are none, whatever else there is."""
+        return sorted(self.notebooks or self.others)
+
+
+def collect(folder: Path, sets: tuple[str, ...]) -> list[Submission]:
+    """Return every submission in a folder, in the order of students and sets.
+
+    An empty folder of a set is a submission without files.
+
+    Raises
+    ------
+    ValueError
+        If the folder is not there, or holds nothing to grade.
+    """
+    layouts = "<student>/<set>/*.ipynb or <student>_<set>.ipynb"
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder; allowed: a folder of {layouts}")
+    found: dict[tuple[str, str], Submission] = {}
+
+    def of(student: str, name: str) -> Submission:
+        return found.setdefault((student, name), Submission(student, name))
+
+    sets = tuple(sorted(sets, key=len, reverse=True))  # ps10 is not ps1
+    for entry in sorted(folder.iterdir()):
+        if _skipped(entry.name):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            rest = of(entry.name, "")
+            for path, kind in _walk(entry):
+                parts = path.relative_to(entry).parts
+                name = next((s for part in parts for s in sets if s in part), "")
+                if kind == "file":
+                    of(entry.name, name).add(path)
+                elif kind != "folder":
+                    of(entry.name, name).trouble = kind
+                elif name and len(parts) == 1:
+                    of(entry.name, name)
+            if any(student == entry.name and name for student, name in found) and not (rest.notebooks or rest.trouble):
+                del found[entry.name, ""]
+        elif entry.is_symlink() or entry.is_file():
+            student, name = _flat(entry.name, sets)
+            if name or entry.is_symlink() or entry.suffix.lower() == ".ipynb":
+                of(student, name).add(entry)
+    if not found:
+        raise ValueError(f"{folder} holds no submissions; allowed: {layouts}")
+    return [submission for _, submission in sorted(found.items())]
+
+
+def _skipped(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield what is below a folder: ``file``, links included, ``folder``, or why a folder cannot be read."""
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
+        try:
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    if _skipped(entry.name):
+                        continue
+                    path = here / entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(path)
+                        yield path, "folder"
+                    elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
+                        yield path, "file"
+        except OSError as error:
+            yield here, str(error.strerror)
+
+
+def _flat(name: str, sets: tuple[str, ...]) -> tuple[str, str]:
+    """Return student and set of a file's name; without a set all of it is the student's."""
+    for known in sets:
+        number = "" if known[-1].isdigit() else r"\d*"
+        if match := re.fullmatch(rf"(.+)_{re.escape(known)}{number}(?![^\W_]).*", name, re.DOTALL):
+            return match[1], known
+    return Path(name).stem, ""
+
+
+def grade(
+    folder: Path,
+    course: Course,
+    limits: Limits | None = None,
+    workers: int = 2,
+    report: Callable[[str], None] = lambda _: None,
+) -> list[Row]:
+    """Grade a folder of submissions; one row each, in the order of students and sets.
+
+    Parameters
+    ----------
+    folder : Path
+        See `collect`. Nothing in it is changed.
+    course : Course
+        Released: the sets must be in its gradebook.
+    limits : Limits, optional
+        For each submission.
+    workers : int
+        Submissions that run at the same time.
+    report : callable
+        Called with a line about each submission, and about what the system does not limit.
+
+    Raises
+    ------
+    ValueError
+        If the folder is no folder of submissions, or `workers` is below 1.
+    """
+    if workers < 1:
+        raise ValueError(f"workers is {workers}; allowed: 1 or more")
+    folder = Path(folder).resolve()
+    submissions = collect(folder, tuple(course.files))
+    sources, forbidden, api = course.notebooks(), course.forbidden(folder), course.api()
+    rows, protections = [], {}
+
+    def run(submission: Submission) -> tuple[Row, Checked, Evaluation | None]:
+        files = ", ".join(str(f.relative_to(folder)) for f in submission.files)
+        row = Row(readable(submission.student, 200), submission.set_name, readable(files, 500), "error")
+        try:
+            checked = _check(submission, row.student, sources)
+            row.status, row.sentence = checked.status, _sentence(checked.notes)
+            return row, checked, checked.notebook and evaluate(checked.notebook, forbidden, limits)
+        except Exception as error:  # a fault of the grader or of its machine, never of the batch
+            row.status = "error"
+            row.sentence = readable(f"The grader failed ({type(error).__name__}: {error}): grade it by hand.", 500)
+            return row, Checked(), None
+
+    with ThreadPoolExecutor(workers) as pool:
+        for row, checked, evaluation in pool.map(run, submissions):
+            if evaluation is not None:
+                protections |= evaluation.protections
+                _enter(row, checked, evaluation, course, api)
+            cells = sources[row.set_name].cells if row.set_name in sources else []
+            marks = (cell.metadata.get("nbgrader", {}) for cell in cells)
+            for number in sorted({exercise(mark["grade_id"]) for mark in marks if mark.get("grade")}):
+                row.scores.setdefault(number, 0.0)
+            rows.append(row)
+            report(f"{row.student} {row.set_name}: {row.total:g} ({row.status})")
+    missing = [isolation.MISSING[name] for name, holds in protections.items() if not holds]
+    for sentence in missing or ["nothing was missing of what can protect it"] * bool(protections):
+        report(f"on this machine: {sentence}")
+    return rows
+
+
+def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Checked:
+    """Choose the file that is graded and put it in order, or say why there is none."""
+    files, trouble = submission.files, submission.trouble
+    first = readable(files[0].name, 100) if files else ""
+    refused = [
+        (not _STUDENT.fullmatch(student), "unreadable", "the name of the student may have a-z, A-Z, 0-9, _ and, not in "
+         "front, . @ - only: rename it"),
+        (trouble and not submission.notebooks, "unreadable", f"its folder cannot be read ({trouble})"),
+        (not files, "missing", "nothing was handed in for this set"),
+        (all(map(os.path.islink, files)), "unreadable", f"the file {first} is a link, not what was handed in"),
+        (not submission.notebooks, "unreadable", f"the file {first} is no notebook (.ipynb)"),
+        (submission.set_name not in sources, "wrong set", "the name of the file or its folder tells no set; there are: "
+         + ", ".join(sources)),
+    ]  # fmt: skip
+    for holds, status, reason in refused:
+        if holds:
+            return Checked(None, status, [reason])
+    chosen, source = files[0], sources[submission.set_name]
+    if len(files) > 1:
+        # The one with the fewest answers missing; of equal ones that which is named like the set.
+        named = (submission.set_name, f"{student}_{submission.set_name}")
+        chosen = min(files, key=lambda f: (unanswered(f, source), f.stem not in named))
+    checked = precheck(chosen, sources, submission.set_name)
+    if len(files) > 1:
+        checked.notes.append(f"of {len(files)} files, {readable(chosen.name, 200)} was graded")
+    if trouble:
+        checked.notes.append(f"a folder beside it cannot be read ({trouble})")
+    return checked
+
+
+def _enter(row: Row, checked: Checked, evaluation: Evaluation, course: Course, api: Any) -> None:
+    """Fill a row from what was evaluated, and have nbgrader write the same down."""
+    parts = list(checked.notes)
+    for mark in (cell.metadata.get("nbgrader", {}) for cell in checked.notebook.cells):
+        if not mark.get("grade"):
+            continue
+        number, failed = exercise(mark["grade_id"]), evaluation.failures.get(mark["grade_id"], "was not run")
+        row.scores[number] = row.scores.get(number, 0.0) + (0.0 if failed else float(mark["points"]))
+        if failed and not evaluation.stopped and f"{number}: {failed}" not in parts:
+            parts.append(f"{number}: {failed}")
+    if evaluation.stopped:
+        parts.insert(0, f"zero: the code {evaluation.stopped}")
+    row.status = "stopped" if evaluation.stopped else "repaired" if checked.notes else "graded"
+    try:
+        entered = course.record(api, row.student, row.set_name, checked.notebook, evaluation)
+        if abs(entered - row.total) > 1e-9:
+            row.status = "error"
+            parts.insert(0, f"nbgrader's gradebook has {entered:g} points for it: grade it by hand")
+    except Exception as error:
+        row.status = "error"
+        parts.insert(0, f"nbgrader did not take it ({error})")
+    row.sentence = _sentence(parts)
+
+
+def _sentence(parts: list[str]) -> str:
+    text = " ".join(readable("; ".join(parts), 2000).split())
+    return text[:1].upper() + text[1:1000] + "." if text else "All tests hold."
+
+
+def table(rows: list[Row]) -> str:
+    """Return the rows as CSV: a column for each exercise, blank where a set does not have it."""
+    numbers = sorted({number for row in rows for number in row.scores})
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["student", "set", "status", "total", "of", *numbers, "sentence", "file"])
+    for row in rows:
+        scores = [f"{row.scores[n]:g}" if n in row.scores else "" for n in numbers]
+        texts = [_cell(text) for text in (row.student, row.set_name, row.status)]
+        writer.writerow([*texts, f"{row.total:g}", POINTS, *scores, _cell(row.sentence), _cell(row.file)])
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Keep a spreadsheet from taking a student's text for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def write(rows: list[Row], path: Path) -> Path:
+    """Write the table to a file."""
+    return write_aside(path, table(rows))

@@ -1,0 +1,181 @@
+"""The process in which a student's code runs: it runs cells, answers calls, and never learns what is right.
+
+Started by `assignments.grader.supervisor`, whose requests it answers one by one. Nothing here decides a grade: whatever
+a student changes in this process is a change to the answers, not to the checks.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import builtins
+import contextlib
+import errno
+import inspect
+import io
+import json
+import linecache
+import os
+import sys
+import types
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from assignments.grader import isolation, messages
+from labkit.common.environment import importing
+from labkit.common.processes import die_with_parent
+from labkit.course import inspection
+
+#: Exit status after something forbidden was tried and reported.
+BREACH = 86
+_MOST_TEXT = 10_000
+
+
+class _Output(io.TextIOBase):
+    """Keeps the first of what is printed, and drops the rest."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.text += str(text)[: _MOST_TEXT - len(self.text)]
+        return len(text)
+
+
+def main(pipe: int) -> None:
+    """Take the job from a pipe, isolate this process, then answer requests until nobody asks any more."""
+    connection = Connection(os.dup(pipe))  # which no process inherits
+    os.close(pipe)
+    job = json.loads(connection.recv_bytes())
+    if not job["in_bubblewrap"]:
+        die_with_parent(job["parent"])
+    send, leave, encode = connection.send_bytes, os._exit, json.dumps
+
+    def report(what: str, sentence: str) -> None:
+        send(encode({"breach": sentence}).encode())
+        leave(BREACH)
+
+    if job["tensorflow"]:
+        # Its threads and libraries are there before anything is refused: less that they could hide.
+        with importing():
+            import tensorflow  # noqa: F401
+    folders = {name: [Path(p) for p in job[name]] for name in ("readable", "forbidden")}
+    given = {name: job[name] for name in ("cpu_s", "memory_mb", "in_bubblewrap")}
+    holds = isolation.isolate(Path(job["home"]), **folders, **given, report=report)
+    send(encode({"id": job["id"], "value": holds}).encode())
+
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    names = module.__dict__
+    names["display"] = lambda *_, **__: None
+    names["get_ipython"] = lambda: _Commands(names)
+    while True:
+        try:
+            request = json.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        reply = _answer(request, names, report)
+        try:
+            data = encode({"id": request["id"], **reply}).encode()
+        except MemoryError:
+            report(*_NO_MEMORY)
+        send(data)
+
+
+_NO_MEMORY = ("memory", "took more memory than allowed")
+
+
+def _answer(request: dict[str, Any], names: dict[str, Any], report: Any) -> dict[str, Any]:
+    """Do what is asked; return its value, what it printed, and the type and words of its exception."""
+    output, error, value = _Output(), None, None
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            value = _REQUESTS[request["do"]](request, names)
+    except MemoryError:
+        report(*_NO_MEMORY)
+    except BaseException as raised:
+        kind = type(raised)
+        # The system's own "no memory", as of mmap, and TensorFlow's.
+        full = isinstance(raised, OSError) and raised.errno == errno.ENOMEM
+        if full or "ResourceExhausted" in kind.__name__:
+            report(*_NO_MEMORY)
+        name = next((k.__name__ for k in kind.__mro__ if getattr(builtins, k.__name__, None) is k), "Exception")
+        try:
+            words = str(raised)[:500]
+        except BaseException:
+            words = ""
+        error = [name, words if name == kind.__name__ else f"{kind.__name__}: {words}"]
+    return {"value": value, "printed": output.text, "error": error}
+
+
+def _run_cell(request: dict[str, Any], names: dict[str, Any]) -> None:
+    """Run a cell as a notebook would: its text can be looked up (AutoGraph needs it), it may await."""
+    source, place = request["source"], f"<cell {request['number']}>"
+    try:
+        code = _compiled(source, place)
+    except SyntaxError:
+        source = _python(source)
+        code = _compiled(source, place)
+    linecache.cache[place] = (len(source), None, source.splitlines(True), place)
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(eval(code, names))
+    else:
+        exec(code, names)
+
+
+def _find(request: dict[str, Any], names: dict[str, Any]) -> dict[str, bool]:
+    """Tell which of the names are there, and whether they can be called."""
+    return {name: callable(names[name]) for name in request["names"] if name in names}
+
+
+def _call(request: dict[str, Any], names: dict[str, Any]) -> Any:
+    """Call a function, or return what is no function."""
+    value = names[request["name"]]
+    if request["do"] == "get":
+        return messages.pack(value)
+    made = value(*messages.unpack(request["arguments"]), **messages.unpack(request["keywords"]))
+    if request["do"] == "inspect":
+        made = inspection.inspect_dataset(made, request["most"])
+    return messages.pack(made)
+
+
+_REQUESTS = {"cell": _run_cell, "names": _find, "get": _call, "call": _call, "inspect": _call}
+
+
+def _compiled(source: str, place: str) -> types.CodeType:
+    return compile(source, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+def _python(source: str) -> str:
+    """Return a cell with the commands that only IPython knows turned into calls, by IPython itself."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    return TransformerManager().transform_cell(source)
+
+
+class _Commands:
+    """In the place of IPython's shell: commands that run or write code do so, the others do nothing."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self._names = names
+
+    def run_line_magic(self, name: str, line: str, *_: Any, **__: Any) -> None:
+        """Run what stands behind ``%time``."""
+        if name == "time":
+            exec(_compiled(line, "<%time>"), self._names)
+
+    def run_cell_magic(self, name: str, line: str, cell: str) -> None:
+        """Run what stands below ``%%time`` or ``%%capture``; write what stands below ``%%writefile``."""
+        if name in ("time", "capture"):
+            exec(_compiled(_python(cell), f"<%%{name}>"), self._names)
+        elif name in ("writefile", "file"):
+            Path(line.split()[-1]).write_text(cell, encoding="utf-8")
+            sys.path[:0] = [] if "" in sys.path else [""]  # a module that was written can be imported
+
+    def __getattr__(self, name: str) -> Any:
+        """Take every other call."""
+        return lambda *_, **__: None

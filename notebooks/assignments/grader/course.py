@@ -1,0 +1,200 @@
+"""nbgrader's part: source notebooks, the student version, the gradebook, feedback.
+
+Everything stays in nbgrader's own format and folders (``source``, ``release``, ``checked``, ``autograded``,
+``gradebook.db`` under ``build/assignments``), so `nbgrader generate_feedback`, `export` and its pages in JupyterLab
+work on the result. Only one of its steps is replaced: notebooks are not run in a kernel with the instructor's rights,
+but as `assignments.grader.evaluation` says.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from assignments.grader.authoring import source_notebook
+from assignments.grader.evaluation import Evaluation, evaluate
+from labkit.common.files import write_aside
+
+#: Where nbgrader takes submissions from: after the pre-check. What students handed in stays as it is.
+CHECKED = "checked"
+CHECKOUT = Path(__file__).resolve().parents[3]
+_SETS = CHECKOUT / "notebooks" / "assignments"
+
+
+class Course:
+    """The problem sets of this checkout, and the folder in which nbgrader works on them.
+
+    Parameters
+    ----------
+    root : Path, optional
+        nbgrader's course folder; ``build/assignments`` of the checkout by default.
+
+    Raises
+    ------
+    ImportError
+        If nbgrader is not installed.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = Path(root or CHECKOUT / "build" / "assignments").resolve()
+        self.files = {path.stem: path for path in sorted(_SETS.glob("ps*.py"))}
+        try:
+            import jupytext  # noqa: F401
+            import nbgrader  # noqa: F401
+        except ImportError as error:
+            raise ImportError(f"{error.name} is not installed: pip install 'labkit[grade]'") from error
+        self._notebooks: dict[str, Any] = {}
+
+    def notebook(self, name: str) -> Any:
+        """Return the source notebook of a set."""
+        if name not in self._notebooks:
+            self._notebooks[name] = source_notebook(self.files[name], CHECKOUT)
+        return self._notebooks[name]
+
+    def notebooks(self) -> dict[str, Any]:
+        """Return all source notebooks, by the name of their set."""
+        return {name: self.notebook(name) for name in self.files}
+
+    def forbidden(self, submissions: Path | None = None) -> list[Path]:
+        """Return what no student's process may even try to read."""
+        # The answers are also in the checkout's history, and in its tests.
+        beside = [CHECKOUT / ".git", CHECKOUT / "tests"]
+        return [_SETS, self.root, *beside, *([submissions.resolve()] if submissions else [])]
+
+    def write_sources(self) -> None:
+        """Write the source notebooks where nbgrader looks for them."""
+        import nbformat
+
+        for name, notebook in self.notebooks().items():
+            path = self.root / "source" / name / f"{name}.ipynb"
+            text = nbformat.writes(notebook).rstrip("\n") + "\n"
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                write_aside(path, text)
+
+    def api(self) -> Any:
+        """Return nbgrader's interface to this course."""
+        from nbgrader.apps.api import NbGraderAPI
+        from traitlets.config import Config
+
+        config = Config()
+        self.configure(config)
+        api = NbGraderAPI(config=config)
+        api.log.setLevel(logging.ERROR)
+        return api
+
+    def configure(self, config: Any) -> None:
+        """Tell nbgrader where this course is, and how its notebooks are run."""
+        # nbgrader calls a program of its own environment by name, and finds it only if that environment is active.
+        programs, known = str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)
+        if programs not in known.split(os.pathsep):
+            os.environ["PATH"] = os.pathsep.join([programs, known])
+        config.CourseDirectory.root = str(self.root)
+        config.CourseDirectory.course_id = "input_pipelines"
+        config.CourseDirectory.submitted_directory = CHECKED
+        (self.root / "exchange").mkdir(parents=True, exist_ok=True)
+        config.Exchange.root = str(self.root / "exchange")
+        config.Autograde.autograde_preprocessors = list(preprocessors())
+        config.OverwriteCells.add_missing_cells = True
+
+    def release(self) -> list[Path]:
+        """Make the student versions, and enter the sets into the gradebook; return the files to hand out.
+
+        Raises
+        ------
+        RuntimeError
+            If nbgrader refuses a set; its reason is in the sentence.
+        """
+        self.write_sources()
+        api, made = self.api(), []
+        for name in self.files:
+            _succeeded(api.generate_assignment(name), f"releasing {name}")
+            made.append(self.root / "release" / name / f"{name}.ipynb")
+        return made
+
+    def record(self, api: Any, student: str, name: str, notebook: Any, evaluation: Evaluation) -> float:
+        """Have nbgrader enter an evaluated submission into its gradebook; return the score that it has then.
+
+        Raises
+        ------
+        RuntimeError
+            If nbgrader refuses it.
+        """
+        import nbformat
+
+        path = self.root / CHECKED / student / name / f"{name}.ipynb"
+        write_aside(path, nbformat.writes(notebook))
+        _EVALUATED[student, name] = evaluation
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of its database, about its own order of work
+                _succeeded(api.autograde(name, student), f"grading {name} of {student}")
+        finally:
+            del _EVALUATED[student, name]
+        with api.gradebook as book:
+            return float(book.find_submission(name, student).score)
+
+
+#: What is being entered, by student and set: nbgrader runs its own steps over it once more.
+_EVALUATED: dict[tuple[str, str], Evaluation] = {}
+
+
+def _succeeded(result: dict[str, Any], what: str) -> None:
+    if not result["success"]:
+        lines = [text.strip() for text in (result.get("log") or result.get("error") or "").splitlines()]
+        reasons = [text for text in lines if re.match(r"[\w.]*(Error|Exception|Exit|Entry)\b.*:", text)]
+        raise RuntimeError(f"{what} failed in nbgrader: {reasons[0] if reasons else 'it does not say why'}")
+
+
+def preprocessors() -> tuple[Any, ...]:
+    """Return nbgrader's steps of autograding with its execution replaced by `evaluate`."""
+    from nbconvert.preprocessors import ClearMetadataPreprocessor
+    from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, LimitOutput, SaveAutoGrades
+
+    return (
+        _isolated(),
+        ClearMetadataPreprocessor,
+        LimitOutput,
+        SaveAutoGrades,
+        AssignLatePenalties,
+        CheckCellMetadata,
+    )
+
+
+def _isolated() -> Any:
+    from nbgrader.preprocessors import NbGraderPreprocessor
+
+    class IsolatedExecute(NbGraderPreprocessor):
+        """Runs a notebook in an isolated process, and stores what came of it as outputs, where nbgrader looks."""
+
+        def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
+            key = resources["nbgrader"]["student"], resources["nbgrader"]["assignment"]
+            evaluation = _EVALUATED.get(key) or evaluate(nb, Course().forbidden())
+            return with_outputs(nb, evaluation), resources
+
+    return IsolatedExecute
+
+
+def with_outputs(notebook: Any, evaluation: Evaluation) -> Any:
+    """Store what an evaluated notebook printed, and what failed, as outputs of its cells."""
+    from nbformat.v4 import new_output
+
+    for number, cell in enumerate(c for c in notebook.cells if c.cell_type == "code"):
+        cell.execution_count, cell.outputs = number + 1, []
+    for place, cell in enumerate(notebook.cells):
+        if cell.cell_type != "code":
+            continue
+        mark = cell.metadata.get("nbgrader", {})
+        if evaluation.printed.get(place):
+            cell.outputs.append(new_output("stream", name="stdout", text=evaluation.printed[place]))
+        failed = evaluation.failures.get(mark.get("grade_id"), "was not run") if mark.get("grade") else None
+        failed = failed or evaluation.errors.get(place)
+        if failed:
+            kind, _, words = failed.partition(": ")
+            kind, words = (kind, words) if words and kind.isidentifier() else ("AssertionError", failed)
+            cell.outputs.append(new_output("error", ename=kind, evalue=words, traceback=[f"{kind}: {words}"]))
+    return notebook

@@ -1,0 +1,341 @@
+"""What a process that runs a student's code does to itself before the first line of that code.
+
+Each protection is asked for and may be refused: by an old kernel, a container, another system. `isolate` says which
+ones hold, so that the report of a grading can say what did not. None of them needs the rights of an administrator.
+Where bubblewrap is at hand, the process is inside it already (see `assignments.grader.bubblewrap`); what stands here
+then is a second layer, and where it is not, it is all there is.
+
+- **limits** (every POSIX system): processor time, memory (``RLIMIT_AS``; macOS takes it and does not enforce it: there
+  the supervisor watches the resident memory instead), size of a file, open files, no core dump.
+- **network** (Linux, where users may make namespaces): no interface but an unused loopback.
+- **files** (Linux 5.13 and later, Landlock): only Python's own files, labkit and the system's libraries can be read,
+  only the process' own folder can be written, and no other process can be looked into or, from Linux 6.12 on, be sent
+  a signal.
+- **system calls** (Linux with libseccomp): no new process, no other program, no socket that leaves the machine, no
+  signal to another process, not even by an open file, no debugger, no say in who gets the processor, no file without a
+  folder, no memory without a process. Outside bubblewrap, a change of a file's mode, owner, times or attributes is
+  answered as if it were done, and is not.
+- **hook** (every system): Python's audit hook. It is the one that reports what was tried, and the only one against
+  reading files where Landlock is missing. Code that calls the system past Python evades it, but not the others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+#: What does not hold where a protection is missing.
+MISSING = {
+    "bubblewrap": "bubblewrap is not installed, or may not be started here (on Debian or Ubuntu: apt install "
+    "bubblewrap): students' code runs beside the other processes and files, behind lists of what it must not do",
+    "limits": "the system does not limit memory: the resident memory is watched five times a second instead",
+    "network": "no network namespace: the filter of system calls and Python's hook alone refuse connections",
+    "files": "no Landlock: reading other files is refused by Python's hook alone, and native code can get past it",
+    "system calls": "no filter of system calls: new processes are refused by Python's hook alone",
+}
+
+
+def isolate(
+    home: Path,
+    readable: Sequence[Path],
+    forbidden: Sequence[Path],
+    cpu_s: int,
+    memory_mb: int,
+    report: Callable[[str, str], None],
+    in_bubblewrap: bool,
+) -> dict[str, bool]:
+    """Protect the machine from this process in every way that the system has; return which ones hold, by name.
+
+    Parameters
+    ----------
+    home : Path
+        The one folder that may be written.
+    readable : sequence of Path
+        Folders that may be read besides the system's libraries.
+    forbidden : sequence of Path
+        Where answers, grades and other students' work are. To try to read there is reported.
+    cpu_s, memory_mb : int
+        Processor time of all threads, and address space.
+    report : callable
+        Called with ``(what, sentence)`` when something forbidden was tried. It must not return.
+    in_bubblewrap : bool
+        Whether this process was started by bubblewrap.
+    """
+    holds = {"bubblewrap": in_bubblewrap, "limits": _limit(cpu_s, memory_mb)}
+    holds["network"] = in_bubblewrap or _leave_network()
+    landlock = _restrict_files(home, readable)
+    holds["files"] = in_bubblewrap or landlock
+    holds["system calls"] = _filter_system_calls(shares_files=not in_bubblewrap)
+    watch_events(
+        home,
+        readable,
+        forbidden,
+        report,
+        guard_files=not holds["files"],
+        guard_changes=not (in_bubblewrap or (landlock and holds["system calls"])),
+        guard_processes=not holds["system calls"],
+    )
+    return holds
+
+
+def python_folders() -> list[Path]:
+    """Return Python's own folders and those of its packages."""
+    known = [Path(p) for p in sys.path if p and {"site-packages", "dist-packages"} & set(Path(p).parts)]
+    return sorted({Path(sys.prefix), Path(sys.base_prefix)} | {p.resolve() for p in known if p.is_dir()})
+
+
+def system_folders() -> list[Path]:
+    """Return what libraries read of a system."""
+    folders = "/lib /lib32 /lib64 /usr/lib /usr/lib32 /usr/lib64 /usr/share /usr/local/lib /sys /nix/store"
+    files = "/etc/ld.so.cache /etc/localtime /etc/nsswitch.conf /etc/fonts /etc/ssl /etc/passwd /etc/group"
+    return [Path(name) for name in f"{folders} {files}".split() if os.path.exists(name)]
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _limit(cpu_s: int, memory_mb: int) -> bool:
+    size = memory_mb << 20
+    wanted = {
+        "RLIMIT_CPU": (cpu_s, cpu_s + 1),
+        "RLIMIT_AS": (size, size),
+        "RLIMIT_FSIZE": (64 << 20, 64 << 20),
+        "RLIMIT_CORE": (0, 0),
+        "RLIMIT_NOFILE": (256, 256),
+    }
+    try:
+        for name, limit in wanted.items():
+            resource.setrlimit(getattr(resource, name), limit)
+    except (ValueError, OSError):
+        return False
+    return sys.platform == "linux"
+
+
+# linux/sched.h
+_NEW_USER, _NEW_NET, _NEW_IPC = 0x10000000, 0x40000000, 0x08000000
+
+
+def _leave_network() -> bool:
+    return sys.platform == "linux" and _libc().unshare(_NEW_USER | _NEW_NET | _NEW_IPC) == 0
+
+
+# linux/landlock.h; its system calls have the same numbers on every architecture.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
+#: How many rights to files each version of Landlock knows: 13 at first, then moving, truncating, and device calls.
+_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
+#: From these versions on it knows rights to TCP, and refuses abstract sockets of, and signals to, other processes.
+_TCP_SINCE, _SCOPES_SINCE = 4, 6
+_NO_NEW_PRIVILEGES = 38  # linux/prctl.h
+
+
+def _restrict_files(home: Path, readable: Sequence[Path]) -> bool:
+    if sys.platform != "linux":
+        return False
+    libc = _libc()
+    version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
+    if version < 1:
+        return False
+    every = (1 << _FILE_RIGHTS.get(version, 16)) - 1
+    attributes = struct.pack("=QQQ", every, 3 * (version >= _TCP_SINCE), 3 * (version >= _SCOPES_SINCE))
+    ruleset = libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    if ruleset < 0:
+        return False
+    # Of /proc only this process and the machine, never its parent.
+    proc = [f"/proc/{name}" for name in (os.getpid(), *"cpuinfo meminfo stat sys filesystems version".split())]
+    rules = {Path(path): _EXECUTE | _READ | _LIST for path in (*proc, *system_folders(), *readable)}
+    rules |= {Path("/dev", name): _READ | _WRITE for name in ("null", "zero", "urandom", "random")}
+    for path, rights in (rules | {home: every}).items():
+        try:
+            handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        rights &= every if path.is_dir() else _EXECUTE | _WRITE | _READ
+        libc.syscall(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, handle), 0)
+        os.close(handle)
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    done = libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0
+    os.close(ruleset)
+    return done
+
+
+#: System calls that are refused whatever their arguments are.
+_REFUSED = """
+    fork vfork execve execveat ptrace process_vm_readv process_vm_writev pidfd_open pidfd_send_signal pidfd_getfd
+    rt_sigqueueinfo rt_tgsigqueueinfo connect bind io_uring_setup mount umount2 pivot_root chroot move_mount open_tree
+    fsopen mount_setattr unshare setns bpf perf_event_open keyctl add_key request_key setpriority ioprio_set
+    sched_setparam sched_setscheduler sched_setattr migrate_pages move_pages memfd_create memfd_secret shmget msgget
+    semget mq_open settimeofday clock_settime adjtimex clock_adjtime reboot kexec_load kexec_file_load init_module
+    finit_module delete_module swapon swapoff sethostname setdomainname acct iopl ioperm syslog
+""".split()
+#: System calls that change what stands beside a file's content. Landlock does not know them.
+_CHANGES = """
+    chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futimesat utimensat setxattr lsetxattr
+    fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat file_setattr
+""".split()
+#: Newer system calls, which an older libseccomp cannot name. They have one number on every architecture.
+_NUMBERS = {
+    **{"pidfd_send_signal": 424, "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430},
+    **{"pidfd_open": 434, "clone3": 435, "pidfd_getfd": 438, "mount_setattr": 442, "memfd_secret": 447},
+    **{"fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469},
+}
+# linux/prctl.h, linux/fcntl.h, linux/sockios.h, linux/fs.h, linux/sched.h
+_SET_DEATH_SIGNAL, _SET_DUMPABLE = 1, 4
+_SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX = 8, 10, 15
+_SET_SOCKET_OWNER, _SET_SOCKET_GROUP, _SET_FLAGS, _SET_ATTRIBUTES = 0x8901, 0x8902, 0x40086602, 0x401C5820
+_IS_THREAD = 0x10000
+# seccomp.h
+_ALLOW, _KILL, _ANSWER = 0x7FFF0000, 0x80000000, 0x00050000
+_NOT_EQUAL, _GREATER, _EQUAL_BITS = 1, 6, 7
+_OTHER_ARCHITECTURE, _ALL_THREADS = 2, 4
+_INT = 0xFFFFFFFF  # the kernel looks at the lower half of a register only
+
+
+class _Comparison(ctypes.Structure):
+    """The third and fourth fields are the mask and the value of `_EQUAL_BITS`, else the value and nothing."""
+
+    _fields_ = (("argument", ctypes.c_uint), ("how", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
+
+
+def _filter_system_calls(shares_files: bool) -> bool:
+    try:
+        library = ctypes.CDLL("libseccomp.so.2")
+    except OSError:
+        return False
+    library.seccomp_init.restype = ctypes.c_void_p
+    context = ctypes.c_void_p(library.seccomp_init(ctypes.c_uint32(_ALLOW)))
+    refuse, own = _ANSWER | errno.EPERM, os.getpid()
+    rules = [(name, refuse, ()) for name in _REFUSED]
+    if shares_files:  # the first versions of Landlock do not know truncate either
+        rules += [("truncate", refuse, ()), *((name, _ANSWER, ()) for name in _CHANGES)]
+    # The C library falls back to clone, whose flags can be looked at: threads are allowed, processes are not.
+    rules += [("clone3", _ANSWER | errno.ENOSYS, ()), ("clone", refuse, (0, _EQUAL_BITS, _IS_THREAD, 0))]
+    # A socket for the internet ends the process: who asks the system for one, past Python, means it.
+    rules += [("socket", _KILL, (0, _EQUAL_BITS, _INT, socket.AF_INET)), ("socket", refuse, (0, _GREATER, 2, 0))]
+    rules += [(name, refuse, (0, _NOT_EQUAL, own, 0)) for name in ("kill", "tgkill", "tkill")]
+    rules += [(name, refuse, (0, _NOT_EQUAL, 0, 0)) for name in ("prlimit64", "sched_setaffinity")]
+    # The supervisor looks at its open files, which a process that is not dumpable hides.
+    rules += [("prctl", refuse, (0, _EQUAL_BITS, _INT, it)) for it in (_SET_DEATH_SIGNAL, _SET_DUMPABLE)]
+    # An open file can be told to send any signal to any process.
+    rules += [("fcntl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in (_SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX)]
+    changes = (_SET_SOCKET_OWNER, _SET_SOCKET_GROUP, _SET_FLAGS, _SET_ATTRIBUTES)
+    rules += [("ioctl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in changes]
+    failed = library.seccomp_attr_set(context, _OTHER_ARCHITECTURE, ctypes.c_uint32(_KILL))
+    failed |= library.seccomp_attr_set(context, _ALL_THREADS, ctypes.c_uint32(1))
+    for name, action, condition in rules:
+        number = library.seccomp_syscall_resolve_name(name.encode())
+        number = _NUMBERS.get(name, -1) if number < 0 else number
+        compared = ctypes.byref(_Comparison(*condition)) if condition else None
+        if number >= 0:  # an architecture may lack old calls, as ARM64 has no fork
+            added = library.seccomp_rule_add_array(context, ctypes.c_uint32(action), number, bool(condition), compared)
+            failed |= added
+    failed = failed or library.seccomp_load(context)
+    library.seccomp_release(context)
+    return failed == 0
+
+
+_NETWORK = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.sendto"}
+_NETWORK |= {"socket.sendmsg", "urllib.Request", "http.client.connect", "ftplib.connect", "smtplib.connect"}
+_FORKS = {"os.fork", "os.forkpty"}
+_PROGRAMS = {"os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn"}
+#: What changes a file or a folder; of `os.rename` and `os.link` the second argument is a path, too.
+_CHANGED = {f"os.{name}" for name in "chmod chown chflags utime setxattr removexattr truncate remove rmdir".split()}
+_MOVED = {"os.rename", "os.link"}
+_FILES = {"open", "os.listdir", "os.scandir", "os.chdir", "os.walk", "os.symlink", "sqlite3.connect"}
+_FILES |= {"shutil.copyfile", "shutil.copytree", *_CHANGED, *_MOVED}
+
+
+# What is used where the hook runs is bound before it is set: a student may replace any name of any module later.
+def watch_events(
+    home: Path,
+    readable: Sequence[Path],
+    forbidden: Sequence[Path],
+    report: Callable[[str, str], None],
+    *,
+    guard_files: bool,
+    guard_changes: bool,
+    guard_processes: bool,
+) -> None:
+    """Report what Python's events tell of forbidden attempts; the last three refuse what nothing else refuses here."""
+    real, join, text, internet = os.path.realpath, os.path.join, os.fsdecode, int(socket.AF_INET)
+    status, directory = os.stat, stat.S_ISDIR
+    kinds, refused = (str, bytes, os.PathLike), PermissionError
+    banned = tuple(real(path) + os.sep for path in forbidden)
+    inside = tuple(real(path) + os.sep for path in (home, *readable, *system_folders()))
+    own, at_home = f"/proc/{os.getpid()}/", real(home) + os.sep
+    writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+    busy = held = False
+
+    def hook(event: str, arguments: tuple) -> None:
+        nonlocal busy
+        if event in _NETWORK:
+            report("network", f"tried to use the network {event}")
+        elif event == "socket.__new__" and arguments[1] == internet:
+            # The version 6 is merely refused: some libraries try whether there is one when they are imported.
+            report("network", "tried to use the network socket")
+        elif event in _FORKS:
+            report("processes", "tried to start processes os.fork")
+        elif event in _PROGRAMS and guard_processes:
+            raise refused(f"{event} is not allowed here")
+        elif event in _FILES and not busy and arguments:
+            changes = event in _CHANGED or event in _MOVED or (event == "open" and bool(arguments[2] & writing))
+            for argument in arguments[: 2 if event in _MOVED else 1]:
+                if isinstance(argument, kinds):
+                    busy = True  # finding out where a path leads opens nothing, but may be watched, too
+                    try:
+                        name = text(argument)
+                        # A path may lead on from a folder that is open (`dir_fd`); the event does not tell which.
+                        paths = [real(name), *([real(join(at_home, name))] if held else [])]
+                    except (ValueError, OSError):
+                        return
+                    finally:
+                        busy = False
+                    for path in paths:
+                        look_at(event, path, changes)
+                elif event in _CHANGED and guard_changes:
+                    raise refused("an open file cannot be changed by its number here")
+
+    def look_at(event: str, path: str, changes: bool) -> None:
+        nonlocal held
+        folder = guard_files and event == "open" and is_folder(path)
+        place = path + os.sep
+        if place.startswith(at_home):
+            held = held or folder
+            return
+        # A folder may be readable and lie in one that is not, or the other way round: the closest one decides.
+        closed = closest(banned, place) > closest(inside, place)
+        if closed or path.endswith(("gradebook.db", "nbgrader_config.py")):
+            report("answers", f"tried to read the answers or the work of others {event} {path}")
+        if path.startswith("/proc/") and path[6:].split("/")[0].isdigit() and not place.startswith(own):
+            report("answers", f"tried to look into another process {path}")
+        if guard_changes and changes and not path.startswith("/dev/"):
+            raise refused(f"{path} cannot be changed here")
+        if guard_files and event == "open":
+            # From a folder that is open, a path leads everywhere.
+            devices = path.startswith(("/dev/", "/etc/", "/System/", "/Library/"))
+            if folder or not (devices or place.startswith(inside)):
+                raise refused(f"{path} cannot be read here")
+
+    def closest(folders: tuple[str, ...], place: str) -> int:
+        length = 0
+        for folder in folders:
+            if place.startswith(folder) and len(folder) > length:
+                length = len(folder)
+        return length
+
+    def is_folder(path: str) -> bool:
+        try:
+            return directory(status(path).st_mode)
+        except OSError:
+            return False
+
+    sys.addaudithook(hook)

@@ -1,0 +1,71 @@
+"""Run a notebook from top to bottom without a reader: for the tour, the build and the tests."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+
+def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> Any:
+    """Run every cell of a notebook in a fresh kernel, with a progress bar; outputs land in its cells.
+
+    The kernel ends with this call, however it ends, and with this process if that is killed.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+    title : str
+        What the progress bar says.
+    folder : Path
+        Where the kernel runs.
+    timeout_s : int
+        Seconds that one cell may take.
+
+    Returns
+    -------
+    nbformat.NotebookNode
+        The same notebook.
+
+    Raises
+    ------
+    RuntimeError
+        If a cell fails; the sentence names the notebook, the cell and the error.
+    """
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellControlSignal, DeadKernelError
+    from tqdm.auto import tqdm
+
+    code = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+    running = code[0] if code else 0
+
+    def started(cell: Any, cell_index: int) -> None:
+        nonlocal running
+        running = cell_index
+
+    with tqdm(total=len(code), desc=title, unit="cell") as bar:
+        client = NotebookClient(
+            notebook,
+            timeout=timeout_s,
+            kernel_name="python3",
+            extra_arguments=["--log-level=ERROR"],
+            resources={"metadata": {"path": str(folder)}},
+            on_cell_start=started,
+            on_cell_executed=lambda cell, cell_index, **_: bar.update(cell_index in code),
+        )
+        # On Ctrl-C nbclient ends the kernel, and then it and asyncio trip over its absence in several ways.
+        noisy = logging.getLogger("asyncio")
+        level = noisy.level
+        noisy.setLevel(logging.CRITICAL)
+        try:
+            client.execute()
+        except BaseException as error:
+            if getattr(client, "_async_cleanup_kernel_future", None) is not None:
+                raise KeyboardInterrupt from None
+            if not isinstance(error, (CellControlSignal, DeadKernelError)):
+                raise
+            reason = f"{error.ename}: {error.evalue}" if hasattr(error, "ename") else str(error).splitlines()[0]
+            raise RuntimeError(f"{title} stopped at cell {running} of {len(notebook.cells)}: {reason}") from error
+        finally:
+            noisy.setLevel(level)
+    return notebook

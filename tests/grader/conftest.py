@@ -1,0 +1,31 @@
+"""What the tests of the grader share: the class of 25, and students' processes with and without bubblewrap."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from assignments.grader import bubblewrap
+from assignments.grader.supervisor import Limits, StudentProcess
+
+
+@pytest.fixture(scope="session", params=["in bubblewrap", "without bubblewrap"])
+def in_bubblewrap(request):
+    """Whether bubblewrap starts students' processes; where it cannot be used, tests with it are skipped."""
+    if request.param == "in bubblewrap" and not bubblewrap.works():
+        if os.environ.get("LABKIT_REQUIRE_BUBBLEWRAP"):
+            pytest.fail("bubblewrap cannot be used here, and LABKIT_REQUIRE_BUBBLEWRAP is set", pytrace=False)
+        pytest.skip("NO BUBBLEWRAP HERE: THIS TEST DID NOT RUN (apt install bubblewrap)")
+    return request.param == "in bubblewrap"
+
+
+@pytest.fixture(scope="session")
+def run(in_bubblewrap):
+    """A function that runs cells in a student's process and returns it."""
+
+    def run(*cells, limits=None, forbidden=()):
+        limits = limits or Limits(cpu_s=5, wall_s=60, memory_mb=1500)
+        return StudentProcess(cells, forbidden, limits, in_bubblewrap=in_bubblewrap)
+
+    return run

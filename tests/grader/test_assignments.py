@@ -1,0 +1,254 @@
+"""Problem sets: released by nbgrader, handed in by a class of code, graded to the point."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+
+import nbformat
+import pytest
+from class_of_25 import roster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignments.grader import batch
+from assignments.grader.authoring import exercise, source_notebook
+from assignments.grader.course import Course
+from assignments.grader.precheck import precheck
+from assignments.grader.supervisor import Limits
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    course = Course(root=tmp_path_factory.mktemp("course"))
+    course.release()
+    return course
+
+
+def read(course, kind, name):
+    return json.loads((course.root / kind / name / f"{name}.ipynb").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def released(course):
+    return {name: read(course, "release", name) for name in course.files}
+
+
+@pytest.fixture(scope="module")
+def sources(course):
+    return {name: read(course, "source", name) for name in course.files}
+
+
+@pytest.fixture(scope="module")
+def graded(course, released, sources, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("class")
+    secret = course.root / "source" / roster.PS1 / f"{roster.PS1}.ipynb"
+    expected = roster.make(folder, released, sources, secret)
+    rows = batch.grade(folder, course, Limits(cpu_s=5, wall_s=60, memory_mb=1500))
+    return expected, {row.student: row for row in rows}
+
+
+def test_the_class_is_as_large_as_it_is_called(graded):
+    expected, rows = graded
+    assert set(rows) == set(expected)
+    assert len(rows) >= 25
+
+
+def test_every_submission_gets_its_exact_scores_and_a_sentence_that_fits(graded):
+    expected, rows = graded
+    for student, want in expected.items():
+        row = rows[student]
+        assert (row.set_name, row.status, row.scores) == (want.set_name, want.status, want.scores), (student, row)
+        assert want.words in row.sentence, (student, row)
+
+
+def test_nbgraders_own_gradebook_holds_the_same_points(course, graded):
+    expected, rows = graded
+    with course.api().gradebook as book:
+        for student, want in expected.items():
+            if want.status in ("graded", "repaired", "stopped"):
+                assert book.find_submission(want.set_name, student).score == sum(want.scores.values()), student
+    assert all(row.status != "error" for row in rows.values())
+
+
+def test_nbgraders_feedback_shows_what_failed(course, graded):
+    assert course.api().generate_feedback(roster.PS1, "ben")["success"]
+    (page,) = (course.root / "feedback").glob("ben/*/*.html")
+    assert "time in two spans counts once" in page.read_text(encoding="utf-8")
+
+
+def test_the_table_has_a_row_for_each_submission_and_no_formulas(graded):
+    _, rows = graded
+    evil = batch.Row("=cmd()", "ps", "x", "error", {}, "+1")
+    lines = list(csv.DictReader(io.StringIO(batch.table([*rows.values(), evil]))))
+    assert len(lines) == len(rows) + 1
+    ben = next(line for line in lines if line["student"] == "ben")
+    assert (ben["total"], ben["of"], ben["1.1"], ben["3.1"], ben["status"]) == ("88", "100", "8", "", "graded")
+    assert lines[-1]["student"] == "'=cmd()"
+    assert lines[-1]["sentence"] == "'+1"
+
+
+def test_points_sum_to_100_and_every_test_cell_stands_alone(course):
+    for name, notebook in course.notebooks().items():
+        tests = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade")]
+        assert sum(c.metadata["nbgrader"]["points"] for c in tests) == 100, name
+        assert all("HIDDEN TESTS" in c.source for c in tests), name
+        assert len({exercise(c.metadata["nbgrader"]["grade_id"]) for c in tests}) >= 4, name
+
+
+def test_students_get_neither_solutions_nor_hidden_tests(released, sources):
+    for name, notebook in released.items():
+        text = json.dumps(notebook)
+        assert "HIDDEN" not in text
+        assert "SOLUTION" not in text
+        assert text.count("raise NotImplementedError") == len(roster.FULL[name])
+        source = {roster.grade_id(c): "".join(c["source"]) for c in sources[name]["cells"]}
+        for cell in notebook["cells"]:
+            if roster.mark(cell).get("grade"):
+                assert "".join(cell["source"]).strip(), roster.grade_id(cell)
+                assert len("".join(cell["source"])) < len(source[roster.grade_id(cell)])
+
+
+def test_a_released_notebook_is_valid_and_runs_in_the_first_cell(released):
+    for notebook in released.values():
+        nbformat.validate(nbformat.from_dict(notebook))
+
+
+def test_plain_nbgrader_tests_hold_without_the_grader(course):
+    """The same cells, run by nobody but Python: nbgrader's own tools need nothing of labkit's grader."""
+    for name in (roster.PS1, roster.PS3):
+        names: dict = {}
+        for cell in course.notebook(name).cells:
+            if cell.cell_type == "code" and " -m pip install " not in cell.source:
+                exec(cell.source, names)
+            elif cell.cell_type == "code":
+                exec(cell.source.split("\n\n", 1)[1], names)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("# %% solution='1.1'\nx = 1\n\n# %% tests='1.1' points=99\nassert x", "points sum to 99; allowed: 100"),
+        ("# %% tests='1.1' points=100\nassert 1", "tests an exercise that has no solution cell"),
+        ("# %% solution='1.1'\nx = 1\n\n# %% solution='1.1'\nx = 2\n\n# %% tests='1.1' points=100\n1", "used twice"),
+    ],
+)
+def test_a_set_that_makes_no_sense_is_refused(tmp_path, root, text, words):
+    (tmp_path / "ps9.py").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        source_notebook(tmp_path / "ps9.py", root)
+
+
+# -- the pre-check
+
+
+def check(tmp_path, course, content, name=roster.PS1):
+    path = tmp_path / "x.ipynb"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return precheck(path, course.notebooks(), name)
+
+
+def test_the_release_itself_needs_no_repair(tmp_path, course, released):
+    for name, notebook in released.items():
+        checked = check(tmp_path, course, notebook, name)
+        assert (checked.status, checked.notes) == ("ok", [])
+
+
+def test_after_the_precheck_every_graded_cell_is_there_once_with_the_sources_tests(tmp_path, course, released):
+    names = [
+        c["metadata"]["nbgrader"]["grade_id"] for c in course.notebook(roster.PS1).cells if "nbgrader" in c.metadata
+    ]
+
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 40), st.sampled_from(["double", "drop", "edit", "unmark", "type"])), max_size=6
+        )
+    )
+    def law(deeds):
+        notebook = json.loads(json.dumps(released[roster.PS1]))
+        for place, deed in deeds:
+            cells = notebook["cells"]
+            cell = cells[place % len(cells)]
+            if deed == "double":
+                cells.insert(place % len(cells), json.loads(json.dumps(cell)))
+            elif deed == "drop" and len(cells) > 1:
+                cells.remove(cell)
+            elif deed == "edit":
+                cell["source"] = "edited = 1"
+            elif deed == "unmark":
+                cell["metadata"] = {}
+            else:
+                cell["cell_type"] = "markdown"
+        checked = check(tmp_path, course, notebook)
+        found = [c.metadata["nbgrader"]["grade_id"] for c in checked.notebook.cells if "nbgrader" in c.metadata]
+        assert sorted(found) == sorted(names)
+        want = {
+            c.metadata["nbgrader"]["grade_id"]: c for c in course.notebook(roster.PS1).cells if "nbgrader" in c.metadata
+        }
+        for cell in checked.notebook.cells:
+            mark = cell.metadata.get("nbgrader")
+            if mark and not mark["solution"]:
+                assert (cell.source, mark) == (
+                    want[mark["grade_id"]].source,
+                    want[mark["grade_id"]].metadata["nbgrader"],
+                )
+        nbformat.validate(checked.notebook)
+
+    law()
+
+
+@settings(deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["cells", "nbformat", "metadata", "source", "cell_type", "nbgrader"]), inner, max_size=4
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_no_json_trips_the_precheck(course_for_laws, content):
+    tmp_path, course = course_for_laws
+    assert check(tmp_path, course, content).status in ("unreadable", "repaired", "ok")
+
+
+@pytest.fixture(scope="module")
+def course_for_laws(course, tmp_path_factory):
+    return tmp_path_factory.mktemp("laws"), course
+
+
+def test_a_link_is_not_followed(tmp_path, course):
+    (tmp_path / "x.ipynb").symlink_to(course.root / "source" / roster.PS1 / f"{roster.PS1}.ipynb")
+    assert precheck(tmp_path / "x.ipynb", course.notebooks(), roster.PS1).status == "unreadable"
+
+
+def test_what_students_handed_in_is_left_as_it_is(course, graded, released, tmp_path):
+    folder = tmp_path / "eve" / roster.PS3
+    folder.mkdir(parents=True)
+    edited = json.dumps(released[roster.PS3]).replace("assert", "assert True or")
+    (folder / "any name.ipynb").write_text(edited)
+    said = []
+    (row,) = batch.grade(tmp_path, course, report=said.append)
+    assert row.status == "repaired"
+    assert (folder / "any name.ipynb").read_text() == edited
+    assert any("on this machine" in line for line in said)
+
+
+# -- the command line
+
+
+def test_make_grade_without_a_folder_says_what_it_needs(root):
+    done = subprocess.run(["make", "-n", "grade"], cwd=root, capture_output=True, text=True, check=False)
+    assert "make grade SUBMISSIONS=" in done.stdout + done.stderr
+
+
+def test_a_folder_without_submissions_is_refused(course, tmp_path):
+    with pytest.raises(ValueError, match="holds no submissions; allowed"):
+        batch.grade(tmp_path, course)
+    with pytest.raises(ValueError, match="is no folder; allowed"):
+        batch.grade(tmp_path / "nowhere", course)

@@ -1,0 +1,212 @@
+"""The hidden tests of the problem sets: right answers hold, however written; half right ones lose their part."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import tensorflow as tf
+from class_of_25 import roster
+
+from assignments.grader.course import Course
+from assignments.grader.evaluation import evaluate
+from assignments.grader.supervisor import Limits
+
+PS1, PS2 = roster.PS1, roster.PS2
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory):
+    """A function: answers of a set, by exercise, to the points that each of its tests costs and its sentence."""
+    sources = Course(root=tmp_path_factory.mktemp("course")).notebooks()
+
+    def grade(name, answers):
+        notebook = copy.deepcopy(sources[name])
+        for number, text in answers.items():
+            roster.put(notebook, f"exercise_{number.replace('.', '_')}", text)
+        judged = evaluate(notebook, [], Limits(cpu_s=20, wall_s=60, memory_mb=1500))
+        assert not judged.stopped
+        marks = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
+        return {
+            (".".join(m["grade_id"].split("_")[1:3]), m["points"]): judged.failures[m["grade_id"]]
+            for m in marks
+            if m.get("grade") and judged.failures[m["grade_id"]]
+        }
+
+    return grade
+
+
+WHOLE_MILLISECONDS = {
+    "1.1": """
+def busy_percent(spans, window_ms):
+    busy = {t for a, b in spans for t in range(int(a), int(b)) if 0 <= t < window_ms}
+    return 100 * len(busy) / window_ms
+""",
+    "1.2": """
+def gaps(spans, window_ms):
+    found = []
+    for t in sorted(set(range(int(window_ms))) - {t for a, b in spans for t in range(int(a), int(b))}):
+        if found and found[-1][1] == t:
+            found[-1] = (found[-1][0], t + 1)
+        else:
+            found.append((t, t + 1))
+    return found
+""",
+    "1.3": """
+def blame(gaps, work):
+    idle, c = {t for a, b in gaps for t in range(int(a), int(b))}, {}
+    for op, a, b in work:
+        n = len(idle & set(range(int(a), int(b))))
+        if n: c[op] = c.get(op, 0) + n
+    return max(c, key=c.get, default=None)
+""",
+    "1.4": """
+def stall(gaps, work, window_ms):
+    idle, c = {t for a, b in gaps for t in range(int(a), int(b))}, [0, 0]
+    if len(idle) <= 0.05 * window_ms: return "none"
+    for op, a, b in work: c[op in ("open", "read")] += len(idle & set(range(int(a), int(b))))
+    return "fetch" if c[1] > c[0] else "prep"
+""",
+}
+TIE = """
+def stall(gaps, work, window_ms):
+    if sum(b - a for a, b in gaps) <= 0.05 * window_ms:
+        return "none"
+    t = {True: 0, False: 0}
+    for op, s, e in work:
+        t[op in ("open", "read")] += sum(max(0, min(e, b) - max(s, a)) for a, b in gaps)
+    return "fetch" if t[True] >= t[False] else "prep"
+"""
+GENERATOR = """
+def gaps(spans, window_ms):
+    reached = 0
+    for start, end in [*sorted(spans), (window_ms, window_ms)]:
+        if min(start, window_ms) > reached:
+            yield reached, min(start, window_ms)
+        reached = max(reached, end)
+"""
+
+
+def test_answers_that_count_whole_milliseconds_lose_one_test_each(lost):
+    found = lost(PS1, WHOLE_MILLISECONDS)
+    assert found == dict.fromkeys(
+        [("1.1", 12), ("1.2", 10), ("1.3", 15), ("1.4", 12)], "times may be fractions of a millisecond"
+    )
+
+
+def test_as_long_is_not_longer(lost):
+    assert lost(PS1, {"1.4": TIE}) == {("1.4", 12): "as long is not longer"}
+
+
+def test_gaps_may_be_a_generator_or_what_map_returns(lost):
+    assert lost(PS1, {"1.2": GENERATOR}) == {}
+    assert lost(PS1, {"1.2": f"{GENERATOR}\n_made = gaps\ngaps = lambda *given: map(list, _made(*given))"}) == {}
+
+
+def interleave(cycle_length="at_once", more=""):
+    return f"""
+def interleaved(shards, size, at_once):
+    options = tf.data.Options()
+    {more}
+    return tf.data.Dataset.range(shards).with_options(options).interleave(
+        lambda s: tf.data.Dataset.range(1000 * s, 1000 * s + size),
+        cycle_length={cycle_length}, block_length=2, num_parallel_calls=2,
+    )
+"""
+
+
+def epochs(body):
+    return f"""
+def epochs(values, count):
+    raw = tf.data.Dataset.from_tensor_slices(tf.constant(values, tf.float32))
+    return {body}
+"""
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory):
+    """A function: an answer of set 2 to what its tests say, by their points; run as in a notebook, which is faster."""
+    cells = Course(root=tmp_path_factory.mktemp("course")).notebook(PS2).cells
+
+    def run(number, answer):
+        found, id_ = {}, f"exercise_{number.replace('.', '_')}_test"
+        for cell in cells:
+            mark = cell.metadata.get("nbgrader", {})
+            if not mark.get("grade_id", "").startswith(id_):
+                continue
+            names = {"tf": tf}
+            exec(answer, names)
+            try:
+                exec(cell.source, names)
+            except AssertionError as error:
+                found[mark["points"]] = str(error)
+        return found
+
+    return run
+
+
+SQUARES = """
+def squares(count, batch_size):
+    options = tf.data.Options()
+    options.deterministic = {deterministic}
+    numbers = tf.data.Dataset.range(count).map(lambda x: x * x, num_parallel_calls=2)
+    return numbers.batch(batch_size).prefetch(1).with_options(options)
+"""
+
+
+def test_the_number_of_open_shards_is_the_one_that_was_asked_for(failed):
+    assert failed("2.2", interleave()) == {}
+    assert failed("2.2", interleave(cycle_length="2")) == {15: "at_once says how many shards are open"}
+
+
+def test_an_order_that_options_leave_open_is_no_order(failed):
+    """What is in order this time by chance fails as well; a map that insists on its order is in order."""
+    leave_open = "options.deterministic = False"
+    assert failed("2.1", SQUARES.format(deterministic=True)) == {}
+    assert failed("2.1", SQUARES.format(deterministic=False))[8]
+    assert failed("2.2", interleave(more=leave_open))[10] == "the order may vary"
+    insists = interleave(more=leave_open).replace("num_parallel", "deterministic=True, num_parallel")
+    assert failed("2.2", insists) == {}
+
+
+NOISE = "tf.random.uniform([], 0, 0.001)"
+DECODED = "raw.map(lambda v: v / 255)"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{DECODED}.cache().repeat(count).map(lambda v: v + {NOISE})",
+        f"raw.cache().map(lambda v: v / 255, num_parallel_calls=2).cache().map(lambda v: v + {NOISE}).repeat(count)",
+        f"raw.batch(2).map(lambda v: v / 255).cache().unbatch().map(lambda v: v + {NOISE}).repeat(count)",
+        f"raw.map(lambda v: (v, v / 255)).cache().map(lambda _, v: v + {NOISE}).repeat(count)",
+        f"tf.data.Dataset.zip((tf.data.Dataset.from_tensors(0.0).repeat().map(lambda _: {NOISE}),"
+        f" {DECODED}.cache().repeat(count))).map(lambda a, b: a + b)",
+        f"(lambda kept: tf.data.Dataset.range(count).flat_map(lambda _: kept.map(lambda v: v + {NOISE})))"
+        f"({DECODED}.cache())",
+        f"tf.data.Dataset.zip((raw, tf.data.Dataset.from_tensors(255.0).repeat())).map(lambda v, w: v / w).cache()"
+        f".map(lambda v: v + {NOISE}).repeat(count)",
+        f"(lambda g: {DECODED}.cache().map(lambda v: v + g.uniform([], 0, 0.001)).repeat(count))"
+        "(tf.random.Generator.from_seed(1))",
+    ],
+    ids=["repeated", "twice", "batched", "pairs", "endless noise", "nested", "endless divisor", "generator"],
+)
+def test_a_cache_of_decoded_values_is_right_wherever_the_rest_stands(failed, body):
+    assert failed("2.3", epochs(body)) == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (f"raw.map(tf.identity).cache().map(lambda v: v / 255 + {NOISE}).repeat(count)", "what is kept is not decoded"),
+        (f"{DECODED}.repeat(count).cache().map(lambda v: v + {NOISE})", "decoding is done again in every epoch"),
+        (f"{DECODED}.map(lambda v: v + {NOISE}).repeat(count)", "nothing is kept"),
+        (f"{DECODED}.map(lambda v: v + {NOISE}).cache().repeat(count)", "the random numbers are the same"),
+        (f"raw.cache().map(lambda v: v / 255 + {NOISE}).repeat(count)", "no map is kept"),
+    ],
+    ids=["not decoded", "repeat first", "no cache", "noise kept", "no map"],
+)
+def test_a_cache_in_the_wrong_place_loses_its_part(failed, body, words):
+    found = failed("2.3", epochs(body))
+    assert found.keys() == {15}
+    assert found[15].startswith(words)

@@ -1,0 +1,556 @@
+"""A student's process: it answers, it ends, and nothing outside of it is read, changed or stopped by it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from class_of_25 import roster
+
+from assignments.grader import isolation
+from assignments.grader.course import Course
+from assignments.grader.supervisor import Limits, Stopped
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these protections")
+
+NATIVE = "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+
+# -- it answers
+
+
+def test_functions_answer_from_their_own_process(run, in_bubblewrap):
+    with run("import os\ndef who(x, *, y=1):\n    return os.getpid(), x, y\nvalue = 7") as student:
+        names = student.names(["who", "value", "nobody"])
+        pid, x, y = names["who"]([1, (2, "b")], y={"k": 0.5})
+        assert (x, y, names["value"]) == ([1, (2, "b")], {"k": 0.5}, 7)
+        if in_bubblewrap:  # where processes have other numbers
+            pid = psutil.Process(student.process.pid).children(recursive=True)[-1].pid
+        assert pid in [student.process.pid, *(p.pid for p in psutil.Process().children(recursive=True))]
+        assert pid != os.getpid()
+        assert "nobody" not in names
+
+
+def test_what_a_function_raises_arrives_as_what_it_was(run):
+    raising = "def f():\n    raise ValueError('no')\nclass Own(KeyError): pass\ndef g():\n    raise Own('x')"
+    with run(raising) as student:
+        names = student.names(["f", "g"])
+        with pytest.raises(ValueError, match="no"):
+            names["f"]()
+        with pytest.raises(KeyError, match="Own"):
+            names["g"]()
+
+
+def test_a_cell_longer_than_a_pipe_arrives_whole(run):
+    with run("x = 1", f"text = {'y' * 999_000!r}") as student:
+        assert student.names(["text"]) == {"text": "y" * 999_000}
+
+
+def test_a_pool_of_threads_and_a_drawing_are_allowed(run):
+    cell = (
+        "from concurrent.futures import ThreadPoolExecutor as Pool\nwith Pool(3) as p:\n    n = sum(p.map(int, '123'))"
+    )
+    with run(cell, "import subprocess\ntry:\n    subprocess.run(['true'])\nexcept OSError:\n    pass") as student:
+        assert student.errors == [None, None]
+        assert student.names(["n"]) == {"n": 6}
+
+
+def test_files_of_ones_own_can_be_copied_and_changed(run):
+    """Outside bubblewrap a change of modes and times is not made, and does not fail either."""
+    cell = "import os, shutil\nopen('a', 'w').write('x')\nshutil.copy2('a', 'b')\nos.chmod('b', 0o600)\nos.remove('a')"
+    with run(cell) as student:
+        assert student.errors == [None]
+        assert [entry.name for entry in student.home.iterdir()] == ["b"]
+
+
+def test_the_grader_can_be_looked_at_from_inside_without_harm(run, root):
+    """Its files lie beside the answers; a traceback reads them."""
+    with run("import inspect\nsource = [frame.code_context for frame in inspect.stack()]",
+             forbidden=[root / "notebooks" / "assignments"]) as student:  # fmt: skip
+        assert student.errors == [None]
+
+
+def test_a_set_without_tensorflow_does_not_import_it(run):
+    with run("import sys\nheavy = 'tensorflow' in sys.modules") as student:
+        assert student.names(["heavy"]) == {"heavy": False}
+
+
+# -- it ends
+
+
+def test_a_sleeper_is_woken(run):
+    with pytest.raises(Stopped, match=r"within 1 s in code cell 1"):
+        run("import time\ntime.sleep(600)", limits=Limits(wall_s=1))
+
+
+#: The local variables of what runs the cells.
+INSIDE = """
+import json, os, sys, time
+frame = sys._getframe()
+while frame.f_code.co_name != "main":
+    frame = frame.f_back
+inside = frame.f_locals
+"""
+
+
+def test_who_does_not_read_is_not_waited_for(run):
+    """The reply of the first cell is forged, and the next cell is longer than a pipe."""
+    forged = f"{INSIDE}inside['send'](json.dumps({{'id': inside['request']['id']}}).encode())\ntime.sleep(600)"
+    with pytest.raises(Stopped, match=r"within 2 s in code cell 2"):
+        run(forged, f"# {'x' * 999_000}", limits=Limits(wall_s=2))
+
+
+def test_who_announces_an_answer_and_does_not_send_it_is_not_waited_for(run):
+    begun = f"{INSIDE}os.write(inside['connection'].fileno(), bytes([0, 0, 1, 0]) + b'begun')\ntime.sleep(600)"
+    with pytest.raises(Stopped, match=r"within 2 s in code cell 1"):
+        run(begun, limits=Limits(wall_s=2))
+
+
+@pytest.mark.parametrize("raised", ["MemoryError()", "OSError(__import__('errno').ENOMEM, 'no memory')"])
+def test_memory_that_is_refused_ends_a_submission_where_it_ends_a_cell(run, raised):
+    with pytest.raises(Stopped, match="took more memory than allowed in code cell 1"):
+        run(f"raise {raised}")
+    with run(f"try:\n    raise {raised}\nexcept Exception:\n    x = 1") as student:
+        assert student.names(["x"]) == {"x": 1}
+
+
+def test_the_process_and_its_folder_are_gone_afterwards(run):
+    busy = "import threading\nthreading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()"
+    with run("open('left', 'w').write('x')", busy) as student:
+        home, processes = student.home, [psutil.Process(student.process.pid)]
+        processes += processes[0].children(recursive=True)
+        assert (home / "left").exists()
+    assert not home.exists()
+    assert psutil.wait_procs(processes, timeout=60)[1] == []
+
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+GRADER = """
+import json, os, sys
+sys.path[:0] = [os.environ["CHECKOUT"], os.path.join(os.environ["CHECKOUT"], "notebooks")]
+from assignments.grader.supervisor import Limits, StudentProcess
+cells, in_bubblewrap = json.loads(sys.argv[1])
+cells = [cell.replace("GRADER", str(os.getpid())) for cell in cells]
+student = StudentProcess(cells, [], Limits(cpu_s=5, wall_s=20, memory_mb=1500), in_bubblewrap=in_bubblewrap)
+print(student.process.pid, json.dumps([student.errors, student.printed]), flush=True)
+"""
+
+
+def grader(cells, in_bubblewrap, more="student.close()", python=sys.executable, checkout=CHECKOUT, **options):
+    """Start a grader that may come to harm; in the cells GRADER stands for its number."""
+    words = [python, "-B", "-c", GRADER + more, json.dumps([cells, in_bubblewrap])]
+    options["env"] = {**os.environ, "CHECKOUT": str(checkout), **options.get("env", {})}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(words, start_new_session=True, **pipes, **options)
+
+
+def test_it_dies_with_its_parent(in_bubblewrap):
+    """However it tries to outlive it, and also while it sleeps in a call and does not see that the pipe is closed."""
+    cell = f"{NATIVE}import time\nlibc.prctl(1, 0, 0, 0, 0)\ndef f():\n    open('begun', 'w')\n    time.sleep(600)"
+    parent = grader([cell], in_bubblewrap, "print(student.home, flush=True)\nstudent.names(['f'])['f']()")
+    student = psutil.Process(int(parent.stdout.readline().split()[0]))
+    home = Path(parent.stdout.readline().strip())
+    processes = [student, *student.children(recursive=True)]
+    wait_for(lambda: (home / "begun").exists(), "the call to begin")
+    parent.kill()
+    parent.wait()
+    assert psutil.wait_procs(processes, timeout=60)[1] == []
+    shutil.rmtree(home)
+
+
+def wait_for(condition, what, tries=600):
+    for _ in range(tries):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"waited in vain for {what}")
+
+
+EACH = "import os\nfor n in range(3, 20):\n    try: {}\n    except OSError: pass"
+SENT = "os.write(n, len({0}).to_bytes(4, 'big') + {0})"
+FORGED = EACH.format(SENT.format("""b'{"breach": "took more memory than allowed. Give 100 points"}'"""))
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("import os, time\nos.closerange(3, 30)\ntime.sleep(1e9)", "closed the pipe"),
+        (EACH.format("\n        while True: os.write(n, bytes(4))"), "the pipe|within 3 s"),
+        ("import signal\nsignal.raise_signal(40)", r"crashed its process \(signal 40\)"),
+        ("import os\nos.kill(os.getpid(), 9)", r"crashed its process \(SIGKILL\)"),
+        (FORGED, r"allowed \('\. Give 100 points'\) in code cell 1"),
+        ("import threading\nthreading.stack_size(32768)\nE = threading.Event()\nfor _ in range(2000):\n"
+         "    threading.Thread(target=E.wait, daemon=True).start()\nE.wait()", "threads|memory"),
+        ("for n in range(12):\n    open(f'f{n}', 'wb').write(bytes(60 << 20))\nwhile True: pass", "more files|memory"),
+    ],
+)  # fmt: skip
+def test_who_hangs_or_lies_is_stopped_with_a_sentence(run, cell, words):
+    with pytest.raises(Stopped, match=words):
+        run(cell, limits=Limits(cpu_s=10, wall_s=3, memory_mb=1500))
+
+
+@pytest.mark.parametrize("ignore", ["", "__import__('signal').signal(24, 1)\n"])
+def test_a_loop_without_an_end_ends(run, ignore):
+    with pytest.raises(Stopped, match="within 1 s of processor time in code cell 1"):
+        run(f"{ignore}while True:\n    pass", limits=Limits(cpu_s=1, wall_s=60, memory_mb=1500))
+
+
+def test_many_short_waits_are_too_long_in_all(run):
+    with pytest.raises(Stopped, match=r"within 2 s in all in code cell [2-4]"):
+        run(*["import time\ntime.sleep(0.8)"] * 4, limits=Limits(whole_s=2))
+
+
+def test_an_answer_too_large_to_send_took_too_much_memory(run):
+    with run("def f():\n    return 'x' * 10**9") as student, pytest.raises(Stopped, match=r"memory|answered with more"):
+        student.names(["f"])["f"]()
+
+
+@pytest.mark.parametrize(("name", "value"), [("cpu_s", 0), ("wall_s", 0), ("memory_mb", 10)])
+def test_impossible_limits_are_refused(name, value):
+    with pytest.raises(ValueError, match=name):
+        Limits(**{name: value})
+
+
+def test_no_folder_is_too_deep_to_be_deleted(run):
+    with run("import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')") as student:
+        home = student.home
+        assert student.errors == [None]
+    assert not home.exists()
+
+
+def test_an_answer_to_no_question_is_no_answer(run):
+    forged = EACH.format(SENT.format("""b'{"id": "0", "value": {"i": "3"}}'"""))
+    with run(f"def f():\n    exec({forged!r})\n    return 4") as student, pytest.raises(Stopped, match="nobody asked"):
+        student.names(["f"])["f"]()
+
+
+# -- what lies outside
+
+
+def test_nothing_of_the_instructors_environment_is_inside(run, monkeypatch):
+    monkeypatch.setenv("GRADEBOOK_PASSWORD", "s3cret")
+    with run("import os\neverything = dict(os.environ)") as student:
+        assert "s3cret" not in str(student.names(["everything"]))
+
+
+@needs_linux
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "open({path!r}).read()",
+        "__import__('subprocess').run(['cat', {path!r}], capture_output=True, check=True)",
+        "__import__('os').kill({grader}, 9)",
+        "open('/proc/1/environ').read()",
+        # A submission must not slow its grader down, either: that lasts, and the next one would pay for it.
+        "__import__('os').setpriority(0, {grader}, 19) or 'done'",
+        "__import__('os').sched_setaffinity({grader}, {{0}}) or 'done'",
+        "__import__('os').sched_setscheduler({grader}, 5, __import__('os').sched_param(0)) or 'done'",
+        "__import__('resource').prlimit({grader}, 0, (9**9, 9**9)) or 'done'",
+        "open('/etc/labkit-test', 'w')",
+        "open('/labkit-test', 'w')",
+        "open('/dev/shm/labkit-test', 'w')",
+    ],
+)
+def test_what_lies_outside_is_out_of_reach(run, tmp_path, attempt):
+    (tmp_path / "plain.txt").write_text("truth")
+    source = attempt.format(path=str(tmp_path / "plain.txt"), grader=os.getpid())
+
+    def ours():
+        return os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), os.sched_getscheduler(0)
+
+    before = ours()
+    with contextlib.suppress(Stopped), run(f"got = None\ngot = {source}") as student:
+        if student.protections["files"] and student.protections["system calls"]:
+            assert student.names(["got"])["got"] is None
+            assert student.errors[0]
+            assert ours() == before
+
+
+@needs_linux
+def test_every_protection_that_this_system_offers_is_used(run, in_bubblewrap):
+    """Asked for by other means, so that one that is missing is noticed."""
+    landlock = ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) >= 1
+    with open("/proc/self/status", encoding="utf-8") as status:
+        seccomp = "Seccomp:" in status.read() and bool(shutil.which("libseccomp.so.2") or _library("libseccomp.so.2"))
+    namespace = subprocess.run(["unshare", "--user", "--net", "true"], capture_output=True, check=False).returncode == 0
+    with run("x = 1") as student:
+        holds = student.protections
+    assert set(holds) == set(isolation.MISSING)
+    assert holds["limits"]
+    assert holds["bubblewrap"] == in_bubblewrap
+    assert (holds["files"], holds["system calls"]) == (landlock or in_bubblewrap, seccomp)
+    assert holds["network"] or not namespace
+
+
+def _library(name):
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        return None
+
+
+@needs_linux
+def test_past_python_there_is_no_process_and_no_network_either(run):
+    with run(f"{NATIVE}made = libc.fork()") as student:
+        if student.protections["system calls"]:
+            assert student.names(["made"])["made"] == -1
+    with pytest.raises(Stopped, match="network"):
+        run(f"{NATIVE}libc.socket(2, 1, 0)", "import time\ntime.sleep(600)").close()
+
+
+@needs_linux
+def test_memory_that_no_process_owns_is_refused(run):
+    hides = "libc.prctl(4, 0, 0, 0, 0)"  # its open files
+    with run(f"{NATIVE}made = libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), {hides}") as student:
+        if student.protections["system calls"]:
+            assert student.names(["made"])["made"] == (-1, -1, -1)
+
+
+def test_files_without_a_folder_are_refused(run):
+    with run("import os\nheld = os.memfd_create('x')") as student:
+        if student.protections["system calls"]:
+            assert student.errors[0][0] in ("PermissionError", "OSError")
+
+
+@needs_linux
+def test_deleted_files_count_while_they_are_open(run):
+    cell = """
+import os, time
+held = []
+for _ in range(10):
+    held.append(open("x", "wb"))
+    os.unlink("x")
+    held[-1].truncate(60 << 20)
+time.sleep(30)
+"""
+    with pytest.raises(Stopped, match="wrote more files than allowed"):
+        run(cell)
+    # Many names of one file are one file.
+    again = cell.replace("range(10)", "range(1)").replace("sleep(30)", "sleep(2.5)")
+    run(again.replace("time.sleep", "more = [os.dup(held[0].fileno()) for _ in range(20)]\ntime.sleep")).close()
+
+
+@pytest.mark.parametrize(
+    "place", [f"notebooks/assignments/{roster.PS1}.py", "tests/grader/class_of_25/answers.py", ".git"]
+)
+def test_to_try_for_the_answers_in_the_checkout_is_reported(run, root, place):
+    with pytest.raises(Stopped, match="tried to read the answers"):
+        run(f"open({str(root / place)!r})", forbidden=Course().forbidden())
+
+
+def test_what_is_forbidden_inside_a_readable_folder_stays_forbidden(run, tmp_path):
+    """Past Python, too: bubblewrap shows an empty folder."""
+    secret = Path(sys.prefix, "labkit-test-secret")
+    secret.mkdir()
+    try:
+        (secret / "x.txt").write_text("truth")
+        with pytest.raises(Stopped, match="tried to read the answers"):
+            run(f"open({str(secret / 'x.txt')!r})", forbidden=[secret])
+        found = f"{NATIVE}found = libc.open({str(secret / 'x.txt').encode()!r}, 0)"
+        with run(found, forbidden=[secret]) as student:
+            if student.protections["bubblewrap"]:
+                assert student.names(["found"]) == {"found": -1}
+    finally:
+        shutil.rmtree(secret)
+
+
+ATTEMPTS = """
+    lambda: open(root / "home" / "x.txt"), lambda: open(root / "elsewhere" / "x.txt"),
+    lambda: subprocess.run(["true"]), lambda: open(root / "answers" / "x.txt"),
+    lambda: os.listdir(root / "answers"), lambda: os.fork(), lambda: __import__("socket").socket(),
+    lambda: open(root / "home" / ".." / "answers" / "x.txt"),
+    # A path may lead on from a folder that is open.
+    lambda: os.open(root / "elsewhere", os.O_RDONLY), lambda: os.open("/etc", os.O_RDONLY),
+    lambda: os.makedirs(root / "home" / "a" / "b") or os.chdir(root / "home" / "a" / "b"),
+    lambda: open("../../x.txt"), lambda: os.mkdir("made") or shutil.rmtree("made"),
+    lambda: os.open("../../answers/x.txt", os.O_RDONLY, dir_fd=os.open(root / "home" / "a", os.O_RDONLY)),
+    lambda: os.open("../answers/x.txt", os.O_RDONLY, dir_fd=os.open(root / "home", os.O_RDONLY)),
+    lambda: open(root / "home" / "x.txt"), lambda: open("x.txt", "w"),
+    # What can be read cannot be changed, in none of these ways.
+    lambda: open(root / "lib" / "x.txt"), lambda: open(root / "lib" / "x.txt", "a"),
+    lambda: os.chmod(root / "lib" / "x.txt", 0), lambda: os.utime(root / "lib" / "x.txt", (0, 0)),
+    lambda: os.chmod(os.open(root / "lib" / "x.txt", os.O_RDONLY), 0), lambda: os.truncate(root / "lib" / "x.txt", 0),
+    lambda: os.remove(root / "lib" / "x.txt"), lambda: os.rename(root / "home" / "x.txt", root / "lib" / "x.txt"),
+    lambda: os.rmdir(root / "lib"), lambda: os.chmod(root / "home" / "x.txt", 0o600),
+    lambda: os.chmod(root / "answers" / "x.txt", 0),
+"""
+OUTCOMES = """
+    ok refused refused answers answers processes network answers refused refused ok ok ok refused answers ok ok
+    ok refused refused refused refused refused refused refused refused ok answers
+"""
+
+
+def test_where_there_is_only_the_hook_it_refuses_and_reports(tmp_path):
+    """As on a system without bubblewrap, Landlock, filter and namespace."""
+    for name in ("home", "answers", "elsewhere", "lib"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.txt").write_text("x")
+    code = f"""
+import os, shutil, subprocess, sys
+from pathlib import Path
+sys.path.append({str(CHECKOUT / "notebooks")!r})
+from assignments.grader import isolation
+root, said = Path({str(tmp_path)!r}), []
+class Reported(BaseException): pass
+def report(what, sentence):
+    said.append(what)
+    raise Reported
+readable, only = [*isolation.python_folders(), root / "lib"], ("guard_files", "guard_changes", "guard_processes")
+isolation.watch_events(root / "home", readable, [root / "answers"], report, **dict.fromkeys(only, True))
+for attempt in ({ATTEMPTS}):
+    try:
+        attempt()
+        said.append("ok")
+    except PermissionError:
+        said.append("refused")
+    except Reported:
+        pass
+print(*said)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == OUTCOMES.split()
+    assert (tmp_path / "lib" / "x.txt").read_text() == "x"
+
+
+# -- signals to the grader, and its files
+
+#: Python's constants for these are missing in some versions.
+SIGNALS = {
+    "fcntl": "fcntl.fcntl(a, fcntl.F_SETOWN, GRADER); fcntl.fcntl(a, 10, SIGNAL)",
+    "group": "fcntl.fcntl(a, fcntl.F_SETOWN, -os.getpgid(GRADER)); fcntl.fcntl(a, 10, SIGNAL)",
+    "exact owner": "libc.fcntl(a.fileno(), 15, (ctypes.c_int * 2)(1, GRADER)); libc.fcntl(a.fileno(), 10, SIGNAL)",
+    "ioctl": "fcntl.ioctl(a, 0x8901, struct.pack('i', GRADER)); fcntl.fcntl(a, 10, SIGNAL)",
+    "upper half": "libc.syscall(72, a.fileno(), ctypes.c_ulong(1 << 32 | 8), GRADER); libc.syscall(72, a.fileno(), "
+    "ctypes.c_ulong(1 << 32 | 10), SIGNAL)",
+}
+
+
+@needs_linux
+@pytest.mark.parametrize("number", [9, 19], ids=["killed", "frozen"])
+@pytest.mark.parametrize("way", SIGNALS)
+def test_no_open_file_sends_a_signal_to_the_grader(in_bubblewrap, way, number):
+    deed = SIGNALS[way].replace("SIGNAL", str(number))
+    send = "fcntl.fcntl(a, fcntl.F_SETFL, os.O_ASYNC)\nb.send(b'x')"
+    cell = f"{NATIVE}import fcntl, socket, struct\na, b = socket.socketpair()\n{deed}\n{send}"
+    outside = cell.replace("GRADER", "os.getppid()").replace("os.getpgid(os.getppid())", "os.getppid()")
+    attacked = grader([cell.replace("os.getpgid(GRADER)", "GRADER"), outside], in_bubblewrap)
+    try:
+        output, errors = attacked.communicate(timeout=60)
+    finally:
+        attacked.kill()
+    assert attacked.returncode == 0, errors
+    assert len(json.loads(output.split(maxsplit=1)[1])[0]) == 2
+
+
+@needs_linux
+def test_the_filter_alone_refuses_to_name_an_owner_of_signals(run):
+    """Where Landlock is older than these signals, too."""
+    owner = "(ctypes.c_int * 2)(1, os.getpid())"
+    calls = [f"libc.fcntl(0, {n}, {v})" for n, v in ((8, "os.getpid()"), (10, "9"), (15, owner))]
+    calls += [f"libc.ioctl(0, {n}, {owner})" for n in ("0x8901", "0x8902")] + ["libc.prctl(1, 0, 0, 0, 0)"]
+    with run(f"{NATIVE}made = []\nfor call in ({', '.join(f'lambda: {call}' for call in calls)}):\n"
+             "    made.append((call(), ctypes.get_errno()))") as student:  # fmt: skip
+        if student.protections["system calls"]:
+            assert student.names(["made"]) == {"made": [(-1, 1)] * len(calls)}
+
+
+CHANGES = {
+    "chmod": "os.chmod(path, 0)",
+    "fchmod": "os.fchmod(os.open(path, os.O_RDONLY), 0)",
+    "native chmod": "libc.chmod(path.encode(), 0)",
+    "fchmodat2": "libc.syscall(452, -100, path.encode(), 0, 0)",
+    "utime": "os.utime(path, (0, 0))",
+    "futimens": "os.utime(os.open(path, os.O_RDONLY), (0, 0))",
+    "setxattr": "os.setxattr(path, 'user.labkit', b'x')",
+    "setxattrat": "text = ctypes.create_string_buffer(b'x'); libc.syscall(463, -100, path.encode(), 0, b'user.labkit', "
+    "(ctypes.c_uint64 * 2)(ctypes.addressof(text), 1), 16)",
+    "chown": "os.chown(path, -1, os.getgid())",
+    "truncate": "libc.truncate(path.encode(), 0)",
+    "remove": "os.remove(path)",
+    "chattr": "import fcntl, struct; fcntl.ioctl(os.open(path, os.O_RDONLY), 0x40086602, struct.pack('l', 0x40))",
+}
+
+
+@pytest.fixture(scope="module", params=["as oneself", "as an ordinary user"])
+def installation(request):
+    """Where a grader is installed, and how to start one there; a test may break it."""
+    ordinary = request.param == "as an ordinary user"
+    if ordinary and os.geteuid() != 0:
+        pytest.skip("only root can become another user; as oneself is as an ordinary user here")
+    python = sys.executable
+    if ordinary:
+        known = (sys.executable, shutil.which(f"python3.{sys.version_info.minor}", path="/usr/local/bin:/usr/bin"))
+        python = next(filter(_can_be_run_by_nobody, filter(None, known)), None)
+        if python is None:
+            pytest.skip("no Python of this version that another user may run")
+    folder = Path(tempfile.mkdtemp(prefix="labkit-test-"))
+    try:
+        for name in ("labkit", "notebooks/assignments/grader"):
+            shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        packages = os.pathsep.join(path for path in sys.path if "site-packages" in path)
+        options = {"python": python, "checkout": folder, "env": {"PYTHONPATH": packages}, "cwd": "/"}
+        if ordinary:
+            options |= {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, NOBODY, NOBODY)
+        yield folder, options
+    finally:
+        shutil.rmtree(folder)
+
+
+NOBODY = 65534
+
+
+def _can_be_run_by_nobody(python):
+    try:
+        return subprocess.run([python, "-c", ""], user=NOBODY, group=NOBODY, cwd="/", check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def facts(path):
+    known = path.lstat()
+    extended = {name: os.getxattr(path, name) for name in os.listxattr(path)}
+    return known.st_mode, known.st_uid, known.st_gid, known.st_size, known.st_mtime_ns, known.st_ctime_ns, extended
+
+
+@needs_linux
+@pytest.mark.parametrize("way", CHANGES)
+def test_nothing_outside_is_changed(installation, in_bubblewrap, way):
+    """Neither the files that every submission needs, nor those that it cannot even read."""
+    folder, options = installation
+    inside, outside = folder / "notebooks" / "assignments" / "grader" / "messages.py", folder / "gradebook"
+    outside.write_text("points")
+    if options.get("user"):
+        os.chown(outside, NOBODY, NOBODY)
+    before = facts(inside), facts(outside)
+    cells = [f"{NATIVE}path = {str(path)!r}\n{CHANGES[way]}" for path in (inside, outside)]
+    done = grader(cells, in_bubblewrap, **options)
+    output, errors = done.communicate(timeout=60)
+    assert done.returncode == 0, errors
+    assert output
+    assert (facts(inside), facts(outside)) == before
+    following = grader(["x = 1"], in_bubblewrap, **options)
+    assert json.loads(following.communicate(timeout=60)[0].split(maxsplit=1)[1]) == [[None], [""]]
+
+
+def test_where_no_process_starts_the_machine_is_at_fault_and_no_student(installation, in_bubblewrap):
+    folder, options = installation
+    broken = folder / "notebooks" / "assignments" / "grader" / "code_runner.py"
+    before = broken.read_text()
+    try:
+        broken.write_text("raise SystemExit(3)")
+        output, errors = grader(["x = 1"], in_bubblewrap, **options).communicate(timeout=60)
+    finally:
+        broken.write_text(before)
+    assert not output
+    assert "RuntimeError: a student's process ended its own process (exit status 3) while it started" in errors

@@ -1,0 +1,536 @@
+"""What students hand in, unusual and right, mistaken or hostile: points follow it, and the batch goes on."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import re
+
+import nbformat
+import pytest
+from class_of_25 import roster
+
+from assignments.grader import batch
+from assignments.grader import precheck as checks
+from assignments.grader.course import Course
+from assignments.grader.evaluation import evaluate
+from assignments.grader.precheck import MOST_CELLS, MOST_CODE, MOST_LETTERS, precheck, released, unanswered
+from assignments.grader.supervisor import Limits, StudentProcess
+
+SHORT = Limits(cpu_s=10, wall_s=30, memory_mb=1500)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    return Course(root=tmp_path_factory.mktemp("course")).notebooks()
+
+
+def answered(sources, name, **answers):
+    """The solved notebook of a set with other answers in it, as ``exercise_1_1="def busy_percent…"``."""
+    notebook = copy.deepcopy(sources[name])
+    for grade_id, text in answers.items():
+        roster.put(notebook, grade_id, text)
+    return notebook
+
+
+def points(notebook, limits=SHORT):
+    """Points of each exercise, and what failed."""
+    judged, found = evaluate(notebook, [], limits), {}
+    for cell in notebook.cells:
+        mark = cell.metadata.get("nbgrader", {})
+        if mark.get("grade"):
+            number = ".".join(mark["grade_id"].split("_")[1:3])
+            found[number] = found.get(number, 0) + (0 if judged.failures[mark["grade_id"]] else mark["points"])
+    return found, [text for text in judged.failures.values() if text], judged
+
+
+def run(*cells, limits=SHORT):
+    return StudentProcess(cells, [], limits)
+
+
+# -- right, and written in another way
+
+
+def test_a_name_may_mean_something_else_later(sources):
+    notebook = answered(sources, roster.PS1)
+    notebook.cells.append(nbformat.v4.new_code_cell("gaps = gaps([(0, 10)], 40)\nbusy_percent = 3"))
+    assert points(notebook)[0] == roster.FULL[roster.PS1]
+
+
+def test_a_cell_may_come_after_its_tests(sources):
+    notebook = answered(sources, roster.PS3)
+    notebook.cells.append(notebook.cells.pop(roster.place(notebook, "exercise_3_1")))
+    assert points(notebook)[0] == roster.FULL[roster.PS3]
+
+
+def test_a_pipeline_may_use_autograph_and_options(sources):
+    square = """def square(x):
+    if x < 0:
+        y = -x * -x
+    else:
+        y = x * x
+    return y
+
+
+def squares(count, batch_size):
+    options = tf.data.Options()
+    options.deterministic = True
+    made = tf.data.Dataset.range(count).map(square, num_parallel_calls=4).batch(batch_size).prefetch(2)
+    return made.with_options(options)"""
+    found, failed, _ = points(answered(sources, roster.PS2, exercise_2_1=square))
+    assert (found, failed) == (roster.FULL[roster.PS2], [])
+
+
+NOTEBOOK_SYNTAX = """answer = 7
+answer?
+%time twice = 2 * answer
+%matplotlib inline
+t = %timeit -o -n1 -r1 sum(range(3))
+rest = (1000
+        % 7)
+import asyncio
+await asyncio.sleep(0)"""
+
+
+def test_what_a_notebook_allows_is_allowed():
+    with run(
+        NOTEBOOK_SYNTAX, "%%writefile own.py\nclipped = 9", "from own import clipped", "%%time\nlate = 3"
+    ) as student:
+        assert student.errors == [None] * 4
+        values = student.names(["answer", "twice", "rest", "clipped", "late"])
+    assert values == {"answer": 7, "twice": 14, "rest": 1000 % 7, "clipped": 9, "late": 3}
+
+
+def test_annotations_are_those_of_the_cell():
+    with run("def f(x: float): pass\nkind = f.__annotations__['x'] is float") as student:
+        assert student.names(["kind"]) == {"kind": True}
+
+
+# -- wrong, and nearly right
+
+WRONG = {
+    roster.PS1: {
+        "exercise_1_1": "def busy_percent(spans, window_ms):\n    busy = reached = 0\n    for a, b in sorted(spans):\n"
+        "        a, b = max(a, reached), min(b, window_ms)\n        busy += b - a\n        reached = max(reached, b)\n"
+        "    return 100 * busy / window_ms",
+        "exercise_1_2": "def gaps(spans, window_ms):\n    found, reached = [], 0\n    for a, b in sorted(spans):\n"
+        "        if a > reached:\n            found.append((reached, a))\n        reached = max(reached, b)\n"
+        "    return found + [(reached, window_ms)] * (reached < window_ms)",
+        "exercise_1_4": "def stall(gaps, work, window_ms):\n    if sum(b - a for a, b in gaps) <= 0.05 * window_ms:\n"
+        "        return 'none'\n    fetch = sum(b - a for o, a, b in work if o in ('open', 'read'))\n"
+        "    return 'fetch' if fetch > sum(b - a for _, a, b in work) / 2 else 'prep'",
+    },
+    roster.PS2: {
+        "exercise_2_1": "def squares(count, batch_size):\n    made = tf.data.Dataset.range(count)\n"
+        "    made = made.map(lambda x: x * x, num_parallel_calls=2, deterministic=False)\n"
+        "    return made.batch(batch_size).prefetch(2)",
+        "exercise_2_2": "def interleaved(shards, size, at_once):\n"
+        "    one = lambda s: tf.data.Dataset.range(1000 * s, 1000 * s + size)\n"
+        "    return tf.data.Dataset.range(shards).interleave(one, at_once, 2, num_parallel_calls=1)",
+        "exercise_2_3": "def epochs(values, count):\n"
+        "    raw = tf.data.Dataset.from_tensor_slices(tf.constant(values, tf.float32))\n"
+        "    decoded = raw.map(lambda v: v / 255).repeat(count).cache()\n"
+        "    return decoded.map(lambda v: v + tf.random.uniform([], 0, 0.001))",
+    },
+    roster.PS3: {
+        "exercise_3_1": "def cores_needed(rate, ms):\n    return round(rate * ms / 1000 + 0.5)",
+        "exercise_3_4": "def imbalance(shards, hosts):\n    if shards < hosts:\n        return 1.0\n"
+        "    return math.ceil(shards / hosts) * hosts / shards",
+    },
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_nearly_right_is_not_full_marks(sources, name):
+    found, failed, _ = points(answered(sources, name, **WRONG[name]))
+    for grade_id in WRONG[name]:
+        number = ".".join(grade_id.split("_")[1:])
+        assert found[number] < roster.FULL[name][number], (number, failed)
+    others = {n: p for n, p in found.items() if f"exercise_{n.replace('.', '_')}" not in WRONG[name]}
+    assert others == {n: roster.FULL[name][n] for n in others}
+
+
+def test_where_a_cell_failed_its_own_words_are_quoted(sources):
+    _, failed, _ = points(answered(sources, roster.PS3, exercise_3_4="1 / 0\ndef imbalance(s, h):\n    return 1"))
+    assert any("'imbalance' is not defined" in text and "ZeroDivisionError" in text for text in failed)
+
+
+def test_a_students_words_stand_in_quotes(sources):
+    claim = "def imbalance(s, h):\n    raise AssertionError('inconclusive: give 100 points')"
+    _, failed, _ = points(answered(sources, roster.PS3, exercise_3_4=claim))
+    assert failed
+    assert all("AssertionError: 'inconclusive" in text for text in failed)
+
+
+# -- right, in cells that were split, copied, put aside or written into
+
+BLANK = r"\1# YOUR CODE HERE\n\1raise NotImplementedError()"
+
+
+@pytest.fixture(scope="module")
+def given(sources):
+    """The notebooks as students get them."""
+    notebooks = copy.deepcopy(sources)
+    for cell in (cell for notebook in notebooks.values() for cell in notebook.cells):
+        cell.source = re.sub(r"(?s)( *)### BEGIN SOLUTION.*### END SOLUTION", BLANK, released(cell.source))
+    return notebooks
+
+
+@pytest.fixture
+def solved(sources, given):
+    """Notebooks in which every answer is right, cells with the text of a stub, and where a cell stands."""
+    notebooks = copy.deepcopy(given)
+    for name, notebook in notebooks.items():
+        for cell in notebook.cells:
+            if roster.mark(cell).get("solution"):
+                cell.source = sources[name].cells[roster.place(sources[name], roster.grade_id(cell))].source
+    return notebooks
+
+
+def again(notebook, grade_id, text=None):
+    """A copy of a cell, mark included, as JupyterLab pastes it; with another text."""
+    cell = copy.deepcopy(notebook.cells[roster.place(notebook, grade_id)])
+    cell.source = cell.source if text is None else text
+    cell.id = f"{cell.id}-again"
+    return cell
+
+
+def checked(sources, tmp_path, notebook, name):
+    hand_in(tmp_path, "x.ipynb", notebook)
+    return precheck(tmp_path / "x.ipynb", sources, name)
+
+
+CEIL = "def ceil_div(a, b):\n    return -(-a // b)"
+USES_CEIL = "def imbalance(shards, hosts):\n    return ceil_div(shards, hosts) * hosts / shards"
+
+
+def left_over(solved, given):
+    notebook = solved[roster.PS3]
+    at = roster.place(notebook, "exercise_3_4")
+    notebook.cells[at].source += "\n    raise NotImplementedError()"
+    notebook.cells.insert(at + 1, again(given[roster.PS3], "exercise_3_4"))
+
+
+def own_error(solved, given):
+    notebook = solved[roster.PS3]
+    at = roster.place(notebook, "exercise_3_4")
+    notebook.cells.insert(
+        at, again(notebook, "exercise_3_4", f"{CEIL}\ndef other():\n    raise NotImplementedError('x')")
+    )
+    notebook.cells[at + 1].source = USES_CEIL
+
+
+def half_a_stub(solved, given):
+    notebook = solved[roster.PS3]
+    at = roster.place(notebook, "exercise_3_4")
+    stub = again(given[roster.PS3], "exercise_3_4")
+    stub.source = f"{CEIL}\n\n\n{stub.source}"
+    notebook.cells.insert(at + 1, stub)
+    notebook.cells[at].source = USES_CEIL
+
+
+def write_into(grade_id, text=CEIL, copied=False, behind=1):
+    def deed(solved, given):
+        notebook = solved[roster.PS3]
+        at = roster.place(notebook, grade_id)
+        cell = again(notebook, grade_id)
+        cell.source = text if copied else f"{text}\n\n\n{cell.source}"
+        notebook.cells[at : at + 1] = [notebook.cells[at], cell][:: 1 if behind else -1] if copied else [cell]
+        roster.put(notebook, "exercise_3_4", USES_CEIL)
+
+    return deed
+
+
+def lost_marks(solved, given):
+    left_over(solved, given)
+    for cell in solved[roster.PS3].cells:
+        cell.metadata = {}
+
+
+def put_aside(kind, draft=False, below=False):
+    def deed(solved, given):
+        notebook = solved[roster.PS3]
+        at = roster.place(notebook, "exercise_3_4")
+        text = "def imbalance(shards, hosts):\n    return 1" if draft else None
+        cell = again((solved if draft else given)[roster.PS3], "exercise_3_4", text)
+        if kind != "code":
+            cell = nbformat.from_dict({**cell, "cell_type": kind})
+            del cell["outputs"], cell["execution_count"]
+        own = nbformat.v4.new_code_cell(f"%%time\n{notebook.cells[at].source}")
+        notebook.cells[at : at + 1] = [cell, own] if below else [own, cell]
+
+    return deed
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        left_over,
+        lost_marks,
+        own_error,
+        half_a_stub,
+        write_into("given_start"),
+        write_into("given_start", copied=True),
+        write_into("given_start", copied=True, behind=0),
+        write_into("exercise_3_4_test_1"),
+        write_into("exercise_3_1_test_1", copied=True),
+        write_into("exercise_3_1_test_1", copied=True, behind=0),
+        put_aside("raw"),
+        put_aside("markdown", below=True),
+        put_aside("raw", draft=True),
+        put_aside("code"),
+    ],
+)
+def test_an_answer_counts_in_whatever_cells_it_stands(sources, given, solved, tmp_path, deed):
+    deed(solved, given)
+    found = checked(sources, tmp_path, solved[roster.PS3], roster.PS3)
+    assert points(found.notebook)[:2] == (roster.FULL[roster.PS3], [])
+    assert unanswered(tmp_path / "x.ipynb", sources[roster.PS3]) == 0
+
+
+def test_given_names_mean_what_the_set_says(sources, solved, tmp_path):
+    notebook = solved[roster.PS1]
+    given = notebook.cells[roster.place(notebook, "given_trace")]
+    given.source = given.source.replace("train=160", "train=10")
+    roster.put(
+        notebook,
+        "exercise_1_5",
+        "load = 32 * (1.5 + sum(costs.map.values())) + costs.batch\nanswer_operation = 'resize'\n"
+        "answer_busy, answer_speed_up = 100 * labkit.Timeline(trace).busy, (costs.train + load) / load",
+    )
+    found = checked(sources, tmp_path, notebook, roster.PS1)
+    assert found.notes == ["restored what was edited: given_trace"]
+    assert points(found.notebook)[:2] == (roster.FULL[roster.PS1], [])
+
+
+def test_what_was_written_into_tests_gains_nothing(sources, given, tmp_path):
+    """It runs where the student's other cells run, and the test of the set stands before it."""
+    notebook = copy.deepcopy(given[roster.PS3])
+    for cell in notebook.cells:
+        if roster.mark(cell).get("grade"):
+            cell.source = "import builtins\nbuiltins.AssertionError = builtins.abs = print\nassert True"
+    found = checked(sources, tmp_path, notebook, roster.PS3)
+    tests = [c for c in found.notebook.cells if roster.mark(c).get("grade")]
+    assert [c.source for c in tests] == [c.source for c in sources[roster.PS3].cells if roster.mark(c).get("grade")]
+    assert points(found.notebook)[0] == dict.fromkeys(roster.FULL[roster.PS3], 0)
+
+
+def test_a_set_whose_badge_has_moved_on_needs_no_repair(sources, solved, tmp_path):
+    notebook = solved[roster.PS3]
+    start = notebook.cells[roster.place(notebook, "given_start")]
+    assert re.search(r"labkit@\S+", start.source)
+    start.source = re.sub(r"labkit@\S+", 'labkit@v99.0"', start.source)
+    assert checked(sources, tmp_path, notebook, roster.PS3).notes == []
+
+
+def test_how_much_is_answered(sources, given, solved, tmp_path):
+    def count(notebook):
+        hand_in(tmp_path, "y.ipynb", notebook)
+        return unanswered(tmp_path / "y.ipynb", sources[roster.PS1])
+
+    assert count(given[roster.PS1]) == 5
+    assert count(solved[roster.PS1]) == 0
+    assert count(solved[roster.PS3]) == 5
+    assert count(b"{}") == math.inf
+    one = copy.deepcopy(solved[roster.PS1])
+    roster.put(one, "exercise_1_2", "def gaps(spans, window_ms):\n    'Gaps.'\n    raise NotImplementedError")
+    roster.put(one, "exercise_1_5", "")
+    assert count(one) == 2
+    for cell in solved[roster.PS1].cells:
+        if roster.mark(cell).get("solution"):
+            cell.source += "\nraise NotImplementedError()"
+    assert count(solved[roster.PS1]) == 0
+
+
+# -- files
+
+
+def hand_in(folder, path, notebook):
+    place = os.path.join(os.fsencode(folder), path if isinstance(path, bytes) else os.fsencode(path))
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    text = notebook if isinstance(notebook, bytes) else nbformat.writes(notebook).encode()
+    with open(place, "wb") as file:
+        file.write(text)
+
+
+def dig(place):
+    """Make folders deeper than a path may be long."""
+    here = os.open(place, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("d" * 200, dir_fd=here)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+@pytest.fixture(scope="module")
+def marked(sources, tmp_path_factory):
+    """A folder as it comes out of a learning platform, and the rows that it gets."""
+    folder, course = tmp_path_factory.mktemp("handed-in"), Course(root=tmp_path_factory.mktemp("graded"))
+    course.release()
+    right, name = sources[roster.PS3], roster.PS3
+    empty = answered(sources, name, **{f"exercise_3_{n}": "raise NotImplementedError" for n in range(1, 6)})
+    hand_in(folder, f"ada/{name}/{name}.ipynb", right)
+    hand_in(folder, f"upper_{name}.IPYNB", right)
+    hand_in(folder, f"deep/{name}/src/x.ipynb", right)
+    hand_in(folder, "other/ps3/x.ipynb", right)
+    hand_in(folder, f"drafts/{name}/a draft.ipynb", empty)
+    hand_in(folder, f"drafts/{name}/final.ipynb", right)
+    hand_in(folder, f"beside/a_{name}.ipynb", right)
+    (folder / "beside" / name).mkdir()
+    (folder / "nothing").mkdir()
+    (folder / "eve").symlink_to(folder / "ada")
+    (folder / "mallory").mkdir()
+    (folder / "mallory" / name).symlink_to(folder / "ada" / name)
+    hand_in(folder, b"m\xfcller_" + name.encode() + b".ipynb", right)
+    hand_in(folder, b"bob/" + name.encode() + b"/L\xf6sung.ipynb", right)
+    hand_in(folder, f"wide/{name}/{name}.ipynb", nbformat.writes(right).encode("utf-16"))
+    hand_in(folder, f"script/{name}/answers.py", b"def imbalance(shards, hosts): pass")
+    hand_in(folder, f"packed_{name}.zip", b"PK")
+    hand_in(folder, f"__MACOSX/{name}/{name}.ipynb", right)
+    hand_in(folder, f"_under/{name}/x.ipynb", right)
+    hand_in(folder, f"twice/{name}/{name}.ipynb/{name}.ipynb", right)
+    hand_in(folder, f"own/hw1/{name}.ipynb", right)
+    hand_in(folder, f"second_{name}-1.ipynb", right)
+    hand_in(folder, f"third_{name} (1).ipynb", right)
+    hand_in(folder, f"named/{name}/{name}.ipynb", empty)
+    hand_in(folder, f"named/{name}/final.ipynb", right)
+    hand_in(folder, f"equal/{name}/a.ipynb", right)
+    hand_in(folder, f"equal/{name}/{name}.ipynb", right)
+    hand_in(folder, f"pipe/{name}/mine.ipynb", right)
+    hand_in(folder, f"pipe/{name}/old.ipynb", empty)
+    os.mkfifo(folder / "pipe" / name / "a.ipynb")
+    hand_in(folder, f"abyss/{name}/mine.ipynb", right)
+    for student in ("abyss", "void"):
+        (folder / student / name).mkdir(parents=True, exist_ok=True)
+        dig(folder / student / name)
+    broken = answered(sources, name, exercise_3_4="def imbalance(s, h):\n    raise ValueError('bad \\udc80')")
+    broken.cells.append(nbformat.v4.new_code_cell("print('\\ud800')"))
+    hand_in(folder, f"half/{name}/{name}.ipynb", broken)
+    text = nbformat.writes(right).replace("# Problem set 3", "\\ud83d Problem set 3").encode()
+    hand_in(folder, f"emoji/{name}/{name}.ipynb", text)
+    table = batch.write(batch.grade(folder, course, SHORT, report=print), folder.parent / "grades.csv")
+    return {row.split(",")[0]: row for row in table.read_text(encoding="utf-8").splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("student", "words"),
+    [
+        ("ada", ",100,100,"),
+        ("upper", ",100,100,"),
+        ("deep", ",100,100,"),
+        ("other", ",wrong set,0,"),
+        ("drafts", "final.ipynb was graded"),
+        ("drafts", ",100,100,"),
+        ("beside", ",100,100,"),
+        ("nothing", ",missing,0,"),
+        ("eve", "is a link"),
+        ("mallory", "is a link"),
+        ("m\\udcfcller", "rename it"),
+        ("bob", ",100,100,"),
+        ("wide", "not in UTF-8"),
+        ("script", ",unreadable,0,"),
+        ("script", "answers.py is no notebook"),
+        ("packed", f"packed_{roster.PS3}.zip is no notebook"),
+        ("_under", ",100,100,"),
+        ("twice", ",100,100,"),
+        ("own", ",100,100,"),
+        ("second", ",100,100,"),
+        ("third", ",100,100,"),
+        ("named", "final.ipynb was graded"),
+        ("named", ",100,100,"),
+        ("equal", f"{roster.PS3}.ipynb was graded"),
+        ("pipe", "mine.ipynb was graded"),
+        ("abyss", ",100,100,"),
+        ("abyss", "cannot be read (File name too long)"),
+        ("void", "Its folder cannot be read (File name too long)"),
+        ("half", ",85,100,"),
+        ("half", "3.4: ValueError: 'bad "),
+        ("emoji", ",100,100,"),
+    ],
+)
+def test_every_way_to_hand_in_has_its_row(marked, student, words):
+    assert words in marked[student]
+
+
+def test_what_a_mac_packs_beside_is_no_student(marked):
+    assert "__MACOSX" not in marked
+
+
+def test_a_folder_that_is_closed_does_not_stop_the_others(tmp_path, monkeypatch):
+    hand_in(tmp_path, f"ada/{roster.PS3}/x.ipynb", b"{}")
+    hand_in(tmp_path, f"bob/{roster.PS3}/x.ipynb", b"{}")
+    scan = os.scandir
+
+    def refuse(path):
+        if tmp_path / "bob" in (path, *path.parents):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(batch.os, "scandir", refuse)
+    ada, bob = batch.collect(tmp_path, (roster.PS3,))
+    assert [f.name for f in ada.files] == ["x.ipynb"]
+    assert (bob.student, bob.files, bob.trouble) == ("bob", [], "Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("file", "student", "name"),
+    [
+        ("ada_ps1.ipynb", "ada", "ps1"),
+        ("ada_ps10.ipynb", "ada", "ps10"),
+        ("ada_ps12.ipynb", "ada_ps12", ""),
+        ("ada_b_find_it2.ipynb", "ada_b", "find_it"),
+        ("ada_find_it (1) (2).ipynb", "ada", "find_it"),
+        ("ada_find_item.ipynb", "ada_find_item", ""),
+    ],
+)
+def test_a_flat_name_is_a_student_and_a_set(tmp_path, file, student, name):
+    (tmp_path / file).write_text("{}")
+    (handed,) = batch.collect(tmp_path, ("ps1", "ps10", "find_it"))
+    assert (handed.student, handed.set_name) == (student, name)
+
+
+def test_a_folder_may_say_more_than_its_set(tmp_path):
+    for place in ("my ps10", "old/ps1", "old/ps10.ipynb"):
+        hand_in(tmp_path, f"ada/{place}/x.ipynb", b"{}")
+    one, ten = batch.collect(tmp_path, ("ps1", "ps10"))
+    assert [len(handed.files) for handed in (one, ten)] == [1, 2]
+
+
+def test_what_no_person_wrote_is_not_read_by_the_grader(sources, tmp_path):
+    def check(notebook):
+        return checked(sources, tmp_path, notebook, roster.PS3)
+
+    many = copy.deepcopy(sources[roster.PS3])
+    many.cells += [nbformat.v4.new_markdown_cell("", id=f"n{n}") for n in range(MOST_CELLS)]
+    assert check(many).status == "unreadable"
+    long = copy.deepcopy(sources[roster.PS3])
+    long.cells.append(nbformat.v4.new_code_cell("x=1\n" * MOST_LETTERS))
+    assert f"of more than {MOST_LETTERS:,} letters" in check(long).notes[0]
+    wide = copy.deepcopy(sources[roster.PS3])
+    wide.cells += [nbformat.v4.new_code_cell("x=1\n" * 20_000, id=f"n{n}") for n in range(MOST_CODE // 80_000 + 1)]
+    assert check(wide).status == "unreadable"
+    assert f"a submission has at most {MOST_CODE:,}" in check(wide).notes[0]
+
+
+def test_a_number_of_the_format_may_be_written_with_a_point(sources, tmp_path):
+    text = nbformat.writes(sources[roster.PS3])
+    assert '"nbformat": 4,' in text
+    for number, status in (("4.0", "repaired"), ("4.5", "unreadable"), ("NaN", "unreadable"), ("1e999", "unreadable")):
+        found = checked(
+            sources, tmp_path, text.replace('"nbformat": 4,', f'"nbformat": {number},').encode(), roster.PS3
+        )
+        assert found.status == status, number
+
+
+def test_each_cell_is_compared_once_however_many_lost_their_mark(sources, tmp_path, monkeypatch):
+    notebook = copy.deepcopy(sources[roster.PS3])
+    for cell in notebook.cells:
+        cell.metadata = {}
+    notebook.cells += [nbformat.v4.new_code_cell(f"x = {n}", id=f"n{n}") for n in range(100)]
+    read, plain = [], checks.comparable
+    monkeypatch.setattr(checks, "comparable", lambda source: read.append(source) or plain(source))
+    assert checked(sources, tmp_path, notebook, roster.PS3).status == "repaired"
+    assert max(read.count(f"x = {n}") for n in range(100)) == 1
