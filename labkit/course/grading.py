@@ -1,9 +1,9 @@
 """Checks of the exercises: one call, one result, never an exception at a student.
 
-An exercise is a function registered under its number. It gets the student's answer and
-returns nothing if the answer holds, or raises `Wrong` with the one hint that fits. Truth
-comes from labkit and TensorFlow, never from the student's own code. Structure, data, arithmetic and a
-simulated clock are the same on a slow machine; where something is measured at all, see `labkit.course.fairness`.
+An exercise is a function registered under its number. It gets the student's answer and returns nothing if the answer
+holds, or raises `Wrong` with the one hint that fits. The truth comes from labkit and TensorFlow, never from the
+student's own code. Checks look at structure, data, arithmetic and a simulated clock, which are the same on a slow
+machine; `labkit.course.fairness` says where something is measured as well.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from typing import Any
 PASSED, FAILED, OPEN, INCONCLUSIVE = "passed", "failed", "open", "inconclusive"
 _SIGN = {PASSED: "✓", FAILED: "✗", OPEN: "…", INCONCLUSIVE: "?"}
 _UNTRIED = "write your answer in the cell above"
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")  # where an object lies is another place in each run
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")  # an object has another address in each run
 _LONGEST = 300  # characters of a hint: an error of TensorFlow may fill a page
-_FRAMES = re.compile(r"in user code:\s+(?:File .*\n.*\n\s*)+\w+: ?")  # where AutoGraph came by: labkit's files, too
-# Where in its graph and its own files TensorFlow failed: names that it numbers anew in each run.
+_FRAMES = re.compile(
+    r"in user code:\s+(?:File .*\n.*\n\s*)+\w+: ?"
+)  # files that AutoGraph names, those of labkit among them
+# Nodes and files that TensorFlow names in its errors; their numbers differ from run to run.
 _PLACE = re.compile(
     r"\{\{function_node [^}]*\}\}|\[\[(?:\{\{node [^]]*\}\}|IteratorGetNext)\]\]|\[Op:[^]]*\](?: name:)?"
     r"|Error in user-defined function passed to \S+ transformation with iterator: \S+(?= )"
     r"|Traceback \(most recent call last\)[\s\S]*"
 )
 
-#: Whether the answer that is judged now has returned something before: then it is no stub, whatever it returns next.
+#: Whether the answer that is judged now has returned something before; if so, it is no stub, and None is an error.
 answered: ContextVar[bool] = ContextVar("answered", default=False)
 
 
@@ -56,7 +58,7 @@ class CheckResult:
 
     @property
     def inconclusive(self) -> bool:
-        """Whether nobody can tell yet: the check must run again."""
+        """Whether the check could not tell and must run again."""
         return self.status == INCONCLUSIVE
 
     def __repr__(self) -> str:
@@ -73,7 +75,7 @@ class Wrong(Exception):
 
 
 class Unclear(Exception):
-    """Nobody can tell whether an answer holds, and it is not the student's fault; the message says what to do."""
+    """Whether an answer holds cannot be told, for no fault of the student; the message says what to do."""
 
 
 Check = Callable[[Any], None]
@@ -180,7 +182,7 @@ def try_it(number: str, answer: Any) -> None:
 
 
 def _ready(made: Any) -> Any:
-    """Return what can be shown, tried once: an error must come now, not when the notebook shows it."""
+    """Return a picture or widget after showing it once: an error must be raised here, not in the notebook."""
     if made is None:
         raise NotImplementedError
     made._repr_mimebundle_()
@@ -188,7 +190,7 @@ def _ready(made: Any) -> Any:
 
 
 def judge(name: str, test: Check, answer: Any, untried: str = _UNTRIED) -> CheckResult:
-    """Call a check of one's own on an answer, and make a result of whatever happens.
+    """Call a check on an answer, and return a result whatever happens.
 
     Parameters
     ----------
@@ -224,7 +226,7 @@ def judge(name: str, test: Check, answer: Any, untried: str = _UNTRIED) -> Check
 
 
 def raised(error: BaseException) -> str:
-    """Return the sentence about an error that came out of an answer."""
+    """Return a sentence about an error that an answer raised."""
     said = _one_line(error)
     if isinstance(error, NotImplementedError) and "to a numpy array" in said:
         return "in a graph use functions of tf, not of NumPy"
@@ -247,7 +249,7 @@ def _absent(number: Any) -> CheckResult | None:
 
 
 def _one_line(error: BaseException) -> str:
-    """Return the words of an error on one line, even of one that cannot say them."""
+    """Return the message of an error on one line, or nothing if the error cannot print itself."""
     try:
         text = _ADDRESS.sub("", " ".join(_PLACE.sub("", _FRAMES.sub("", str(error))).split()))
     except Exception:

@@ -38,7 +38,7 @@ Truth = Callable[..., tuple[float, dict[float, str]]]
 
 
 class _TooLong(BaseException):
-    """The time of a call is up; no Exception, so that ``except Exception`` of an answer does not keep it."""
+    """The time of a call is up. It is no Exception, so that an answer's own ``except Exception`` does not catch it."""
 
 
 def call(function: Any, *arguments: Any) -> Any:
@@ -48,7 +48,7 @@ def call(function: Any, *arguments: Any) -> Any:
     given = _given(arguments)
     try:
         with _limited():
-            # Copies: what an answer does to its lists changes no truth, and no hint.
+            # Copies, so that an answer that changes its lists changes neither the truth nor a hint.
             result = function(*(list(a) if isinstance(a, list) else a for a in arguments))
     except _TooLong:
         raise Wrong(f"{given}your function does not come back: look for a loop that never ends") from None
@@ -80,7 +80,7 @@ def _is_stub(function: Any) -> bool:
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """Raise `_TooLong` after `LIMIT_S` seconds, where the system and the thread allow a clock, and nobody uses it."""
+    """Raise `_TooLong` after `LIMIT_S` seconds, if this thread may set the alarm clock and nothing else has set it."""
     free = (
         hasattr(signal, "setitimer")
         and threading.current_thread() is threading.main_thread()
@@ -112,7 +112,7 @@ def value(function: Any, *arguments: Any) -> float:
 
 
 def per(whole: float, part: float) -> float:
-    """Return whole / part, infinite where the part is 0: what is marked must not raise."""
+    """Return whole / part, or infinity if the part is 0, so that a picture can be drawn of any answer."""
     return whole / part if part else math.inf
 
 

@@ -1,4 +1,4 @@
-"""What a drill's pipeline reads from: a few small photos as files and as shards, on storage that answers late.
+"""What the pipeline of a drill reads: a few small photos as files and as shards, on storage with a latency.
 
 The pictures are drawn from a seed, so a drill is the same on every machine. Files live in a temporary folder of this
 process and go with it.

@@ -1,8 +1,8 @@
-"""An explorer in Colab: the browser's own sliders, and a function of the kernel that they call by its name.
+"""An explorer in Colab: the browser's own sliders, which call a function of the kernel by its name.
 
-Of every ipywidget that a notebook shows Colab stores the model, in a form that GitHub and nbconvert refuse ("the
-'state' key is missing from 'metadata.widgets'"): the whole notebook then shows as invalid. A page leaves nothing but
-itself, and where no kernel answers it says so over the last picture.
+Colab stores the model of every ipywidget that a notebook shows, in a form that GitHub and nbconvert refuse ("the
+'state' key is missing from 'metadata.widgets'"): they call the whole notebook invalid. A page stores nothing but
+itself. If no kernel answers, it says so above the last picture.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Page:
         self.name, self._explorer = f"labkit-explorer-{uuid.uuid4().hex[:12]}", explorer
 
     def reply(self, places: Sequence[int]) -> dict[str, Any]:
-        """Return what the page shows when each slider stands at its so-and-so-many-th value.
+        """Return what the page shows for the places of its sliders.
 
         Parameters
         ----------
         places : sequence of int
-            One for each control, from 0.
+            For each slider the place of its value, counted from 0.
 
         Returns
         -------

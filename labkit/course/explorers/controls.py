@@ -1,4 +1,4 @@
-"""Sliders and buttons as plain data: what may be chosen, in which unit, and what a choice means."""
+"""Sliders and buttons as plain data: the values to choose from, their unit, and what a choice means."""
 
 from __future__ import annotations
 

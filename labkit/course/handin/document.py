@@ -114,7 +114,7 @@ def shown(path: str | os.PathLike[str]) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Return a text with single spaces, and without what no result may hold."""
+    """Return a text with single spaces, and without the characters that no hand-in may hold."""
     return " ".join(re.sub(f"[{_UNWRITTEN}]", " ", text).split())
 
 
@@ -124,7 +124,7 @@ def fitting(what: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the result that a file holds, verified.
+    """Return the hand-in of a file, verified.
 
     Raises
     ------

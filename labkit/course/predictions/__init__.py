@@ -1,4 +1,4 @@
-"""Predict, then run: numbers that a reader commits before a measurement, kept beside the model's and the measured ones.
+"""Predict, then run: numbers that readers commit before a measurement, beside those of model and measurement.
 
 A prediction is worth something only if it was made first. `commit` keeps a number; as long as its measurement has not
 been seen, another commit replaces it; after `review` has shown the measurement, the first one stays. Each
