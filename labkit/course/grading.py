@@ -233,11 +233,6 @@ def raised(error: BaseException) -> str:
     return f"your answer raised {type(error).__name__}" + (f": {said}" if said else "")
 
 
-def score(results: list[CheckResult]) -> tuple[int, int]:
-    """Return how many results passed, and how many there are."""
-    return sum(r.passed for r in results), len(results)
-
-
 def _absent(number: Any) -> CheckResult | None:
     """Return the result for an exercise that is not there, None for one that is; it names those that may be meant."""
     there = numbers()

@@ -272,11 +272,6 @@ def test_results_show_the_same_text_every_time():
     assert "&lt;" in grading.CheckResult("1", grading.FAILED, "<b>")._repr_html_()
 
 
-def test_score_counts_passes():
-    right = check("01.1", lambda step, batch: 1000 * batch / step)
-    assert grading.score([right, check("01.1", None)]) == (1, 2)
-
-
 # -- show -----------------------------------------------------------------------
 
 DRAWN = [n for n in grading.numbers() if n in grading._SHOWS]

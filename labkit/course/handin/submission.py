@@ -45,26 +45,18 @@ def collect(student_id: str | None = None, course: str = "") -> dict[str, Any]:
     ValueError
         If the id is given and is no text, or empty.
     """
-    return _collect(student_id, course)[0]
-
-
-def _collect(student_id: str | None, course: str) -> tuple[dict[str, Any], int]:
-    """Return the document, and how many entries are left out because no hand-in can hold them."""
     from labkit import __version__
 
     student = "" if student_id is None else variants.pseudonym(student_id, course)
-    entries = _entries(_secrets(student_id or ""))
-    kept = {what: fitting(what, found) for what, found in entries.items()}
     document: dict[str, Any] = {
         "format": FORMAT,
         "labkit": __version__,
         "student": student,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": fingerprint(),
-        **kept,
+        **{what: fitting(what, entries) for what, entries in _entries(_secrets(student_id or "")).items()},
     }
-    missing = sum(map(len, entries.values())) - sum(map(len, kept.values()))
-    return {**document, "digest": digest(document)}, missing
+    return {**document, "digest": digest(document)}
 
 
 def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
@@ -120,13 +112,17 @@ def submit(
     OSError
         If the folder cannot be written.
     """
-    document, missing = _collect(student_id, course)
+    document = collect(student_id, course)
     who = document["student"] or "anonymous"
     path = Path(folder) / f"result-{who}-{document['digest'][:8]}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_aside(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
     if not quiet:
-        more = f" Left out, as no result holds such numbers or so many: {missing}." if missing else ""
+        kept = [document[what] for what in ("exercises", "predictions", "runs", "speedups")]
+        session = gradebook.session
+        found = [session.exercises, predictions.summary().predictions, session.runs, session.speedups]
+        missing = sum(map(len, found)) - sum(map(len, kept))
+        more = f" Left out, as no hand-in holds such numbers or so many: {missing}." if missing else ""
         passed = sum(e["status"] == "passed" for e in document["exercises"])
         measured = sum(p["measured"] is not None for p in document["predictions"])
         print(
