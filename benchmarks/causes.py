@@ -24,6 +24,7 @@ from typing import Any
 
 from labkit.common import environment
 from labkit.course import ladder
+from labkit.pipelines import options
 from labkit.recording import accelerators
 from labkit.recording.tfdata import diagnosis
 from labkit.sources import storage
@@ -39,7 +40,7 @@ def stalls(files: Any, rounds: int) -> list[float]:
 
     def build(after: Any) -> Any:
         def pipeline(read: Any) -> Any:
-            return ladder.plain(
+            return options.plain(
                 after(planted.paths(files.small).map(lambda path: ladder.decode(read(path))).batch(planted.BATCH))
             )
 

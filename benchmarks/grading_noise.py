@@ -22,6 +22,7 @@ from collections import Counter
 
 from labkit.common import environment
 from labkit.course import fairness, grading
+from labkit.pipelines import options
 
 environment.prepare()
 import tensorflow as tf  # noqa: E402 - the environment must be prepared first
@@ -31,11 +32,7 @@ BUSY = "while True: sum(i * i for i in range(10_000))"
 
 def source(elements: int = 16):
     """Return numbers under the options of a naive pipeline, with a pool that may wait."""
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    options.threading.private_threadpool_size = 8
-    return tf.data.Dataset.range(elements).with_options(options)
+    return options.plain(tf.data.Dataset.range(elements), threads=8)
 
 
 def tasks():

@@ -58,11 +58,12 @@ def pipelines(album: Any) -> dict[str, tuple[Any, float]]:
     """Return every pipeline by name, with the train step of its accelerator in ms."""
     import tensorflow as tf
 
+    from labkit import plain
     from labkit.course import ladder
     from labkit.pipelines import augment
     from labkit.sources import records, storage
 
-    plain, files = ladder.plain, ladder.shuffled(album)
+    files = ladder.shuffled(album)
     far = storage.Storage("far", LATENCY_MS, math.inf, "chosen for this benchmark")
     shards = [str(path) for path in ladder.packed(album).paths]
 

@@ -17,7 +17,7 @@ import time
 
 from labkit import Timeline, simulate
 from labkit.course import explorers
-from labkit.views.layout import Scene
+from labkit.views.layout import TimelineLayout
 
 COSTS = simulate.Costs(
     open=2,
@@ -84,14 +84,14 @@ def main() -> None:
 
 
 def explorer_ms(rounds: int) -> dict[str, float]:
-    """Return the median time of each button of each notebook's explorer: simulation, lanes, gaps, causes, scene."""
+    """Return the median time of each button of each notebook's explorer: simulation, lanes, gaps, causes, layout."""
     times: dict[str, list[float]] = {}
     for _ in range(rounds):
         for number in explorers.SHEETS:
             explorer = explorers.explore(number)
             for label in explorer.sheet.positions:
                 begin = time.perf_counter()
-                Scene([explorer.answer(label).timeline]).encode()
+                TimelineLayout([explorer.answer(label).timeline]).encode()
                 times.setdefault(f"{number}: {label}", []).append((time.perf_counter() - begin) * 1e3)
     return {name: statistics.median(each) for name, each in times.items()}
 

@@ -81,6 +81,19 @@ def on_small_disk(tmp_path):
     return inside
 
 
+@pytest.fixture
+def colab(monkeypatch):
+    """The package that Colab's kernel has imported, in this process."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "support" / "colab_stand_in"))
+    from google.colab import output
+
+    yield output
+    for name in set(sys.modules) - before:
+        if name.startswith("google.colab"):
+            del sys.modules[name]
+
+
 @pytest.fixture(scope="module")
 def chromium():
     """A browser for the tests of one file: two at a time in one process do not go together."""

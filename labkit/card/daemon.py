@@ -211,7 +211,7 @@ def accept(server: Server, listener: socket.socket) -> None:
 
 
 def run(settings: dict[str, Any]) -> None:
-    """Be a card until it is told to end. Does not return.
+    """Run a card until the process gets a signal to end. Does not return.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def serve(settings: dict[str, Any], place: Path, socket_lock: Any) -> None:
     server = Server(root, worker, facts)
     prove(worker)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        # Renamed into place: a socket at this path always is one that somebody listens on, or a leftover.
+        # Renamed into place: a socket at this path belongs to a card that accepts connections, or it is a leftover.
         aside = f"{place}.new"
         Path(aside).unlink(missing_ok=True)
         with socket_lock:

@@ -29,6 +29,8 @@ from labkit.card.root import Root
 START_TIMEOUT_S = 180
 #: Seconds that it may take to end after SIGTERM; then it is killed.
 STOP_TIMEOUT_S = 5
+#: What a card that does not run, or is no card, makes of a request for its status.
+NO_STATUS = (OSError, EOFError, MessageError, Refused, ValueError, TypeError)
 #: Functions that are called with the name of each card that this process stops on purpose.
 on_stop: list[Callable[[str], Any]] = []
 #: A path of a socket has 108 bytes with the zero at its end (`sun_path` in Linux' sys/un.h; 104 in BSD's and macOS').
@@ -162,17 +164,14 @@ def ask(name: str, request: Request, timeout_s: float = 20) -> bytes:
     ------
     Refused
         With the code and the sentence of the card.
-    MessageError, OSError
+    MessageError, OSError, EOFError
         If the reply is none to this request, or there is no reply.
     """
     with connection.Client(str(folder() / f"{name}.sock"), "AF_UNIX") as card:
         card.send_bytes(protocol.pack_request(request))
         if not card.poll(timeout_s):
             raise TimeoutError(f"the card {name} gave no answer within {timeout_s} s")
-        try:
-            return protocol.unpack_reply(card.recv_bytes(), request.id)
-        except EOFError:
-            raise MessageError(f"the card {name} ended in the middle of a reply") from None
+        return protocol.unpack_reply(card.recv_bytes(), request.id)
 
 
 def status() -> list[Running]:
@@ -180,7 +179,7 @@ def status() -> list[Running]:
     found = []
     for path in sorted(folder().glob("*.lock")):
         if not sweep(path.stem):
-            with contextlib.suppress(OSError, MessageError, Refused, ValueError, TypeError):
+            with contextlib.suppress(*NO_STATUS):
                 found.append(_status(path.stem, 5))
     return found
 
@@ -258,7 +257,7 @@ def _answers(child: subprocess.Popen[bytes], name: str) -> bool:
     """Wait until this child is the card of a name and answers; False where it ends before or takes too long."""
     until = time.monotonic() + START_TIMEOUT_S
     while child.poll() is None and time.monotonic() < until:
-        with contextlib.suppress(OSError, MessageError, Refused):
+        with contextlib.suppress(*NO_STATUS):
             if _status(name).pid == child.pid:
                 return True
         time.sleep(0.02)
@@ -344,7 +343,7 @@ class Card:
         if self._finalizer is not None:  # the process that was killed needs no other end
             self._finalizer.detach()
         self._child = start(self.root, self.name, self.device, keeper=True)
-        # Also where nobody stops it: at the end of this process, and when nobody knows this object any more.
+        # Also without `stop`: at the end of this process, and when this object is no longer referenced.
         self._finalizer = weakref.finalize(self, _stop_child, self._child, self.name, os.getpid())
         return self
 
@@ -360,7 +359,7 @@ class Card:
             self._child.wait()
 
     def status(self) -> Running:
-        """Return what the card says of itself.
+        """Return facts and counts of the card.
 
         Raises
         ------

@@ -184,7 +184,7 @@ class Recipe:
         return self.size * self.size * 3 * DTYPES[self.dtype]
 
 
-class Parameter(NamedTuple):
+class UriParameter(NamedTuple):
     """How a parameter is written (a regular expression), read and limited, and a description of what is allowed."""
 
     pattern: str
@@ -195,14 +195,14 @@ class Parameter(NamedTuple):
 
 
 PARAMETERS = {
-    "size": Parameter("[0-9]{1,20}", int, f"a whole number from 1 to {SIZE_LIMIT}", 1, SIZE_LIMIT),
-    "dtype": Parameter("|".join(DTYPES), str, " or ".join(DTYPES)),
-    "augment": Parameter("[01]", lambda text: text == "1", "0 or 1"),
-    "seed": Parameter("[0-9]{1,20}", int, "a whole number from 0 to 2**64 - 1"),
-    "feature": Parameter(
+    "size": UriParameter("[0-9]{1,20}", int, f"a whole number from 1 to {SIZE_LIMIT}", 1, SIZE_LIMIT),
+    "dtype": UriParameter("|".join(DTYPES), str, " or ".join(DTYPES)),
+    "augment": UriParameter("[01]", lambda text: text == "1", "0 or 1"),
+    "seed": UriParameter("[0-9]{1,20}", int, "a whole number from 0 to 2**64 - 1"),
+    "feature": UriParameter(
         "[A-Za-z0-9_.:-]{1,64}", str, "the name of a feature of the records: up to 64 letters, digits, _ . : -"
     ),
-    "timeout": Parameter(
+    "timeout": UriParameter(
         r"[0-9]{1,4}(\.[0-9]{1,3})?", float, f"seconds above 0, at most {TIMEOUT_LIMIT_S}", 0.001, TIMEOUT_LIMIT_S
     ),
 }

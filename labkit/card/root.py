@@ -5,12 +5,13 @@ stands behind a file. No name leads out: not by ``..``, not by being absolute, a
 
 Whatever is listed can be read under its name, and a walk through the folders ends. So two kinds are left out beside the
 links that lead out: names such as ``q?size=7.jpg``, whose end would be taken for parameters, and links to a folder that
-lies above them, which would be walked through for ever (what is behind such a link can still be read by its name).
+lies above them, through which a walk would never end (a file behind such a link can still be read by its name).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -60,27 +61,20 @@ class Root:
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if ".." in parts or "\0" in name:
             raise Refused(Code.PERMISSION_DENIED, f"{name!r} leads out of the card; allowed: a path without '..'")
-        try:
+        with _refusing(name):
             real = os.path.realpath(os.path.join(self.folder, *parts), strict=True)
-        except NotADirectoryError:
-            raise Refused(Code.FAILED_PRECONDITION, f"a part of {name!r} is a file, not a folder") from None
-        except FileNotFoundError:
-            raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card") from None
-        except OSError as error:  # a loop of links, a name that is too long
-            raise Refused(Code.FAILED_PRECONDITION, f"{name!r} cannot be opened: {error.strerror}") from None
         if not _within(real, self.folder):
             raise Refused(Code.PERMISSION_DENIED, f"{name!r} is a link that leads out of the card")
-        # Not found, rather than a failed precondition: ``gfile.exists`` says no to the one and breaks off at the other.
+        # Not found, not a failed precondition: ``gfile.exists`` returns False for the one and raises for the other.
         if name.rpartition("/")[2] in ("", ".") and not os.path.isdir(real):
             raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: without the '/' at its end it is a file")
         return real
 
     def stat(self, name: str) -> FileFacts:
         """Return what is known about a file or folder; see `locate` for what is refused."""
-        try:
-            found = os.stat(self.locate(name))
-        except OSError as error:
-            raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: {error.strerror}") from None
+        real = self.locate(name)
+        with _refusing(name):
+            found = os.stat(real)
         folder = stat.S_ISDIR(found.st_mode)
         return FileFacts(0 if folder else found.st_size, found.st_mtime_ns, folder)
 
@@ -88,12 +82,9 @@ class Root:
     def open(self, name: str) -> Iterator[int]:
         """Open a regular file for reading and give its descriptor; see `locate` for what is refused."""
         real = self.locate(name)
-        try:
-            # Without waiting: a pipe that somebody put there would never open.
+        with _refusing(name):
+            # Non-blocking: opening a named pipe would wait for a writer for ever.
             handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            code = Code.PERMISSION_DENIED if isinstance(error, PermissionError) else Code.NOT_FOUND
-            raise Refused(code, f"{name!r} cannot be opened: {error.strerror}") from None
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise Refused(Code.FAILED_PRECONDITION, f"{name!r} is not a file; allowed: files, to be read")
@@ -103,29 +94,21 @@ class Root:
 
     def read(self, name: str, offset: int = 0, count: int | None = None) -> bytes:
         """Return `count` bytes of a file from `offset`, fewer at its end; all of them by default."""
-        with self.open(name) as handle:
+        with self.open(name) as handle, _refusing(name):
             left = max(os.fstat(handle).st_size - offset, 0)
             left = left if count is None else min(count, left)
-            try:
-                return os.pread(handle, left, offset) if left else b""
-            except OSError as error:
-                raise Refused(Code.DATA_LOSS, f"{name!r} cannot be read: {error.strerror}") from None
+            return os.pread(handle, left, offset) if left else b""
 
     def list(self, name: str) -> list[str]:
         """Return the names in a folder, sorted; the top of this file says what is left out."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         passed = [self.locate("/".join(parts[:count])) for count in range(len(parts))]
         passed.append(self.locate(name))
-        try:
-            with os.scandir(passed[-1]) as entries:
-                return sorted(entry.name for entry in entries if self._shown(entry, passed))
-        except NotADirectoryError:
-            raise Refused(Code.FAILED_PRECONDITION, f"{name!r} is a file; allowed: a folder, to be listed") from None
-        except OSError as error:
-            raise Refused(Code.PERMISSION_DENIED, f"{name!r} cannot be listed: {error.strerror}") from None
+        with _refusing(name), os.scandir(passed[-1]) as entries:
+            return sorted(entry.name for entry in entries if self._shown(entry, passed))
 
     def _shown(self, entry: os.DirEntry[str], passed: list[str]) -> bool:
-        """Say whether a name is listed; `passed` are the folders on the way to it, from the root on."""
+        """Return whether a name is listed; `passed` are the folders on the way to it, the root first."""
         if protocol.split(entry.name)[1]:
             return False
         if not entry.is_symlink():
@@ -163,8 +146,24 @@ class Root:
         return sorted(result)
 
 
+#: For each error of the system the code of a refusal; any other is a failed precondition.
+_CODES = {errno.ENOENT: Code.NOT_FOUND, errno.EACCES: Code.PERMISSION_DENIED, errno.EIO: Code.DATA_LOSS}
+
+
+@contextlib.contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    """Make errors of the system refusals."""
+    try:
+        yield
+    except OSError as error:
+        why = f"cannot be read: {error.strerror}"
+        if error.errno == errno.ENOENT:
+            why = "is not on the card"
+        raise Refused(_CODES.get(error.errno, Code.FAILED_PRECONDITION), f"{name!r} {why}") from None
+
+
 def _within(real: str, folder: str) -> bool:
-    """Say whether a real path is a folder, or lies in it."""
+    """Return whether a real path is a folder, or lies in it."""
     return real == folder or real.startswith(os.path.join(folder, ""))
 
 

@@ -1,6 +1,6 @@
-"""The one thread of a card that works with its device: whatever waits goes as one batch.
+"""The one thread of a card that works with its device: all images that wait go as one batch.
 
-While the device is busy with one batch, requests pile up; they are the next one. Nobody waits for a batch to fill.
+While the device works on one batch, requests pile up; they are the next batch. No request waits for a batch to fill.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BATCH_BYTES = 256 << 20
 
 
 class Job(NamedTuple):
-    """One image that somebody waits for; `counter` is what its random numbers are drawn with, beside the seed."""
+    """One image that a client waits for; its random numbers are drawn with the seed and `counter`."""
 
     image: bytes
     recipe: Recipe
@@ -95,7 +95,7 @@ class Worker:
 def serve(engine: Any, images: Sequence[bytes], recipe: Recipe, counters: Sequence[int]) -> list[memoryview | Refused]:
     """Return the bytes of each preprocessed image, or why there are none.
 
-    Images that are varied at random go one by one: each has random numbers of its own, whoever it shares a batch with.
+    Images that are varied at random go one by one: each has random numbers of its own, in whatever batch it is.
     """
     from labkit import offload
 
@@ -113,7 +113,7 @@ def serve(engine: Any, images: Sequence[bytes], recipe: Recipe, counters: Sequen
 
 
 def counter(name: str, number: int = 0) -> int:
-    """Return what an image's random numbers are drawn with: always the same for one image, whoever asks and when.
+    """Return what an image's random numbers are drawn with: always the same for one image.
 
     A hash of 64 bits of its path and, in a shard, the number of its record.
     """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 
@@ -88,6 +90,59 @@ def number(
     if not math.isfinite(found) or not _within(found, least, most) or (above is not None and found <= above):
         raise ValueError(_sentence(name, value, "a number", least, most, unit, other, above))
     return found
+
+
+def ranged(
+    check: Callable[..., Any],
+    least: float,
+    most: float,
+    default: Any = dataclasses.MISSING,
+    *,
+    optional: bool = False,
+    other: str = "",
+) -> Any:
+    """Return a field of a dataclass that `check_ranges` holds to a range.
+
+    Parameters
+    ----------
+    check : callable
+        `whole` or `number`.
+    least, most, other
+        As in `whole`.
+    default : object, optional
+    optional : bool
+        Whether None is allowed, too.
+    """
+    return dataclasses.field(default=default, metadata={"range": (check, least, most, optional, other)})
+
+
+def check_ranges(record: Any) -> None:
+    """Check the fields of a dataclass that `ranged` made, in their order; call it in ``__post_init__``.
+
+    Raises
+    ------
+    ValueError
+        As in `whole`.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass
+    ... class Setting:
+    ...     hosts: int = ranged(whole, 1, 8, default=1)
+    ...     __post_init__ = check_ranges
+    >>> Setting(hosts=9)
+    Traceback (most recent call last):
+    ValueError: hosts is 9; allowed: a whole number from 1 to 8
+    """
+    for name, (check, least, most, optional, other) in (
+        (field.name, field.metadata["range"]) for field in dataclasses.fields(record) if "range" in field.metadata
+    ):
+        value = getattr(record, name)
+        if value is None and optional:
+            continue
+        found = check(name, value, least, most, other=other)
+        if check is whole:
+            object.__setattr__(record, name, found)
 
 
 def _within(value: float, least: float | None, most: float | None) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from labkit.pipelines import structure
+
 
 @dataclass(frozen=True)
 class Inspection:
@@ -74,7 +76,7 @@ def inspect_dataset(dataset: Any, most: int) -> dict[str, Any]:
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(f"the function should return a tf.data.Dataset, not {type(dataset).__name__}")
     elements = list(dataset.take(most + 1).as_numpy_iterator())
-    graph = _graph(dataset)
+    graph = structure.serialized(dataset)
     return {
         "elements": elements[:most],
         "ended": len(elements) <= most,
@@ -88,40 +90,15 @@ def inspect_dataset(dataset: Any, most: int) -> dict[str, Any]:
 _SETTINGS = ("buffer_size", "num_parallel_calls", "cycle_length", "block_length", "batch_size")
 
 
-def _graph(dataset: Any) -> Any:
-    import tensorflow as tf
-
-    serialized = tf.raw_ops.DatasetToGraphV2(input_dataset=tf.data.experimental.to_variant(dataset))
-    return tf.compat.v1.GraphDef.FromString(serialized.numpy())
-
-
-def _is_dataset(node: Any) -> bool:
-    return "Dataset" in node.op and node.op != "DatasetToGraphV2"
-
-
 def _name(node: Any) -> str:
     return node.op.rstrip("V0123456789")
 
 
-def _inputs(node: Any) -> list[str]:
-    """Return the names of the nodes that a node takes its inputs from."""
-    return [name.split(":")[0].lstrip("^") for name in node.input]
-
-
 def _nodes(graph: Any, ordered: bool) -> list[dict[str, Any]]:
-    import tensorflow as tf
-    from tensorflow.python.framework import op_def_registry
-
-    by_name, found = {node.name: node for node in graph.node}, []
-    for node in filter(_is_dataset, graph.node):
-        entry: dict[str, Any] = {"op": _name(node)}
-        definition = op_def_registry.get(node.op)
-        names = [argument.name for argument in definition.input_arg] if definition else []
-        # An argument that is a list takes several inputs: count from the end for what follows it.
-        for name in set(names) & set(_SETTINGS):
-            source = by_name.get(_inputs(node)[names.index(name) - len(names)])
-            if source is not None and source.op == "Const":
-                entry[name] = int(tf.make_ndarray(source.attr["value"].tensor))
+    named, found = {node.name: node for node in graph.node}, []
+    for node in structure.transformations(graph.node):
+        known = structure.settings(node, named)
+        entry: dict[str, Any] = {"op": _name(node)} | {name: known[name] for name in _SETTINGS if name in known}
         if "deterministic" in node.attr:
             entry["deterministic"] = node.attr["deterministic"].s.decode()
             if entry["deterministic"] == "default" and not ordered:  # tf.data.Options decides for the whole pipeline
@@ -131,15 +108,16 @@ def _nodes(graph: Any, ordered: bool) -> list[dict[str, Any]]:
 
 
 def _caches(graph: Any, most: int) -> list[dict[str, Any]]:
-    by_name, found = {node.name: node for node in graph.node}, []
-    for cache in (node for node in graph.node if _is_dataset(node) and _name(node) == "CacheDataset"):
-        feeding, left = set(), _inputs(cache)
+    named, found = {node.name: node for node in graph.node}, []
+    every = structure.transformations(graph.node)
+    for cache in (node for node in every if _name(node) == "CacheDataset"):
+        feeding, left = set(), structure.inputs(cache)
         while left:
             name = left.pop()
             if name not in feeding:
                 feeding.add(name)
-                left += _inputs(by_name[name])
-        ops = [_name(node) for node in graph.node if node.name in feeding and _is_dataset(node)]
+                left += structure.inputs(named[name])
+        ops = [_name(node) for node in every if node.name in feeding]
         found.append({"ops": ops, "elements": _fed(graph, cache, most)})
     return found
 

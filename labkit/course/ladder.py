@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from labkit.common.environment import cores
-from labkit.course.student_code import options
 from labkit.pipelines import augment, memory
+from labkit.pipelines.options import one_thread_per_core, plain
 from labkit.sources import records
 from labkit.sources.photos import Photos, home
 
@@ -86,11 +86,6 @@ def shrink(jpeg: Any) -> Any:
 
 
 # -- parts of pipelines --------------------------------------------------------
-
-
-def plain(dataset: Any) -> Any:
-    """Switch tf.data's own rewriting of the graph and its autotuning off."""
-    return dataset.with_options(options())
 
 
 def packed(photos: Photos) -> records.Shards:
@@ -214,7 +209,7 @@ def best(photos: Photos) -> Any:
 
     jpegs = memory.cache(_serialized(photos).map(records.parse), elements=len(photos)).repeat()
     batches = jpegs.map(decoded, num_parallel_calls=cores()).batch(BATCH, drop_remainder=True)
-    return threads(batches.map(augment.fresh).prefetch(2))
+    return one_thread_per_core(batches.map(augment.fresh).prefetch(2))
 
 
 def best_cached(photos: Photos) -> Any:
@@ -222,15 +217,7 @@ def best_cached(photos: Photos) -> Any:
 
     Pixels equal those of the naive pipeline within `labkit.augment.TOLERANCE_UINT8`; each epoch augments anew.
     """
-    return threads(_kept(photos).batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(2))
-
-
-def threads(dataset: Any) -> Any:
-    """Give the pipeline a thread a core, and each op one thread: parallel calls share the cores already."""
-    made = tf.data.Options()
-    made.threading.private_threadpool_size = cores()
-    made.threading.max_intra_op_parallelism = 1
-    return dataset.with_options(made)
+    return one_thread_per_core(_kept(photos).batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(2))
 
 
 #: In the order of the walk; the first one is the baseline of every speed-up.

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from labkit.course.grading import Unclear, Wrong, answered, exercise, raised
+from labkit.pipelines.options import plain
 
 #: Seconds that one call of an answer may take: none needs one, and a loop that never ends must not hold the notebook.
 LIMIT_S = 20.0
@@ -161,12 +162,12 @@ def pipeline(function: Any, *arguments: Any) -> Any:
     """Return the dataset that the student's function makes, as Python built it: a graph no longer tells its steps."""
     import tensorflow as tf
 
-    from labkit.course.fairness import structure
+    from labkit.course.fairness import rules
 
     made = call(function, *arguments)
     if isinstance(made, tf.data.Options):
         raise Wrong("return a tf.data.Dataset, not its Options: with_options() gives a new one")
-    structure.dataset(made)
+    rules.dataset(made)
     if type(made).__name__ == "_VariantDataset":
         raise Wrong("return the dataset without tf.function around your answer")
     return made
@@ -176,9 +177,9 @@ def elements(made: Any, most: int) -> list[Any]:
     """Return the elements of the student's dataset, and one more where there are more than `most`."""
     import tensorflow as tf
 
-    from labkit.course.fairness import patience, structure
+    from labkit.course.fairness import rules, timeouts
 
-    structure.dataset(made)
+    rules.dataset(made)
     spec = made.element_spec
     if isinstance(spec, (tuple, dict)):
         kind = "dicts" if isinstance(spec, dict) else "pairs" if len(spec) == 2 else f"tuples of {len(spec)}"
@@ -190,7 +191,7 @@ def elements(made: Any, most: int) -> list[Any]:
         raise Wrong(f"{kind}s came out of the dataset: each element must be one plain tensor")
     if made.cardinality() == tf.data.INFINITE_CARDINALITY:
         raise Wrong("the dataset never ends: take away repeat()")
-    return [element.numpy() for element in patience.pulled(made.take(most + 1), LIMIT_S)]
+    return [element.numpy() for element in timeouts.pull_with_timeout(made.take(most + 1), LIMIT_S)]
 
 
 def values(made: Any, most: int) -> list[Any]:
@@ -205,21 +206,9 @@ def bare(made: Any) -> Any:
     return made
 
 
-def options(threads: int | None = None) -> Any:
-    """Return the options of a naive pipeline: tf.data adds nothing and tunes nothing; its pool has so many threads."""
-    import tensorflow as tf
-
-    made = tf.data.Options()
-    made.experimental_optimization.apply_default_optimizations = False
-    made.autotune.enabled = False
-    if threads is not None:
-        made.threading.private_threadpool_size = threads
-    return made
-
-
 def source(elements: int, naive: bool = True) -> Any:
-    """Return the numbers from 0 as a dataset, by default under `options`."""
+    """Return the numbers from 0 as a dataset, by default under the options of a naive pipeline."""
     import tensorflow as tf
 
     made = tf.data.Dataset.range(elements)
-    return made.with_options(options()) if naive else made
+    return plain(made) if naive else made

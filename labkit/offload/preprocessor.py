@@ -22,7 +22,7 @@ from labkit.offload.jpeg import host
 from labkit.offload.jpeg.decoder import Decoder
 from labkit.offload.jpeg.outcomes import Status
 from labkit.offload.opencl.engine import Engine
-from labkit.offload.tables import Tables
+from labkit.offload.tables import tables
 from labkit.offload.twins import random_numbers
 from labkit.pipelines import augment as ranges
 
@@ -73,7 +73,6 @@ class Preprocessor:
         self.size, kind, self.augment, self.seed = _checked(size, dtype, augment, seed)
         self.dtype, self.counter = np.dtype(kind), _number64("counter", counter)
         self.engine = engine or Engine()
-        self._tables = Tables(self.engine, self.size)
         self._results = BatchResults(self.engine)
         self._given = Gathered(self.engine)
         self._kernels: dict[str, Any] = {}
@@ -163,10 +162,9 @@ class Preprocessor:
         if name not in self._kernels:
             self._kernels[name] = self.engine.kernel(name, "preprocess")
         count = len(rows)
-        jobs = self._tables.jobs(rows)
         seed, step = (np.array(random_numbers.halves(n, "seed"), np.uint32) for n in (self.seed, counter))
         limits = np.array([ranges.BRIGHTNESS, *ranges.SATURATION, 0], np.float32)
-        buffers = (pixels, layout, jobs, self._tables.first, self._tables.share, result.buffer)
+        buffers = (pixels, layout, *tables(self.engine, rows, self.size), result.buffer)
         scalars = (np.int32(count), np.int32(self.size), np.int32(self.augment), seed, step, limits)
         # One work-item in a group: PoCL would make the private rows of all work-items of a group at once.
         self.engine.run(self._kernels[name], (self.size, count), *buffers, *scalars, local=(1, 1))

@@ -1,4 +1,4 @@
-"""How much work a JPEG is for a decoder in hardware: its tokens and blocks, counted by the kernel ``jpeg_tokens``."""
+"""The work that a JPEG is for a decoder in hardware: its tokens and blocks, counted by the kernel ``jpeg_tokens``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-#: What the third number of the kernel means.
+#: The meanings of the third number of the kernel.
 STATUS = ("counted", "not a baseline JPEG that the card decodes", "damaged")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Counted:
-    """What was counted in some JPEGs, one entry each.
+    """The counts of some JPEGs, one entry for each.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Counted:
     where: str
 
     @classmethod
-    def of(cls, rows: np.ndarray, images: Sequence[bytes], where: str) -> Counted:
+    def from_rows(cls, rows: np.ndarray, images: Sequence[bytes], where: str) -> Counted:
         """Make it from the numbers of the kernel, shape (n, 3) or more."""
         rows = rows.astype(np.int64)
         return cls(np.array([len(i) for i in images], np.int64), rows[:, 0], rows[:, 1], rows[:, 2], where)
@@ -110,7 +110,7 @@ def count(images: Sequence[bytes], engine: Any = None) -> Counted:
     kernel = engine.kernel("jpeg_tokens")
     engine.run(kernel, [len(images)], engine.upload(files), engine.upload(offsets), on_device, np.int32(len(images)),
                local=[1])  # fmt: skip
-    return Counted.of(engine.download(on_device, rows), images, f"our kernel on {engine.device.name.strip()}")
+    return Counted.from_rows(engine.download(on_device, rows), images, f"our kernel on {engine.device.name.strip()}")
 
 
 def count_on_host(images: Sequence[bytes]) -> Counted:
@@ -118,7 +118,7 @@ def count_on_host(images: Sequence[bytes]) -> Counted:
     from labkit.offload.twins import jpeg_tokens
 
     images = _files(images)
-    return Counted.of(jpeg_tokens(*packed(images)), images, "the kernel's twin in Python (no OpenCL device)")
+    return Counted.from_rows(jpeg_tokens(*packed(images)), images, "the kernel's twin in Python (no OpenCL device)")
 
 
 def _files(images: Sequence[bytes]) -> list[bytes]:

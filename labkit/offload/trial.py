@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -28,7 +29,7 @@ import numpy as np
 
 from labkit.common.numbers import number, whole
 from labkit.offload.opencl import drivers
-from labkit.offload.opencl.devices import Device
+from labkit.offload.opencl.devices import Device, NoDevice
 from labkit.timeline.trace import Span, Trace
 
 #: So many bytes of what the kernel and the driver print are kept.
@@ -104,7 +105,11 @@ def try_kernel(
     ------
     ValueError, TypeError
         If an argument of *this* function is not possible. Faults of the kernel are reported in the result.
+    NoDevice
+        If pyopencl is not installed.
     """
+    if importlib.util.find_spec("pyopencl") is None:
+        raise NoDevice(f"pyopencl is not installed here; {drivers.remedy()}")
     if not isinstance(source, str) or not isinstance(name, str):
         raise TypeError(f"source and name must be text, got {type(source).__name__} and {type(name).__name__}")
     number("limit_s", limit_s, above=0, unit="of seconds")
@@ -192,13 +197,13 @@ class _Child:
             )
 
     def usable(self) -> bool:
-        """Return True if it is this process' own child, and alive."""
+        """Return True if this process started the child, and the child still runs."""
         return self.owner == os.getpid() and self.process.poll() is None
 
     def run(self, job: dict[str, Any], arrays: list[np.ndarray], limit_s: float, again: bool = False) -> Tried | None:
-        """Have a job done; this returns soon after its deadline, whatever the kernel does.
+        """Do a job in the child; this returns soon after its deadline, even if the kernel never ends.
 
-        None if somebody killed the child, and it is not tried `again`.
+        None if the child was killed from outside, and this is not the second try, `again`.
         """
         self.log.seek(0)
         self.log.truncate()
@@ -249,12 +254,12 @@ class _Child:
             send(self.connection, job, arrays)
 
 
-def _trace(spans: list[list[Any]], meta: dict[str, Any]) -> Trace:
-    rows = [Span(*row) for row in spans]
-    return Trace.from_spans(rows, {row.thread: "device" for row in rows}, **meta)
+def _trace(rows: list[list[Any]], run: dict[str, Any]) -> Trace:
+    spans = [Span(*row) for row in rows]
+    return Trace.from_spans(spans, {span.thread: "device" for span in spans}, **run)
 
 
-#: What a signal means, as far as it tells.
+#: The usual reason for a signal.
 _SIGNALS = {
     "SIGFPE": "it divides a whole number by zero",
     "SIGILL": "it reached a place that the compiler takes for impossible",

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from multiprocessing import connection
 from typing import Any
 
@@ -88,7 +89,7 @@ def attempt(job: dict[str, Any], engine: Any, stage: Callable[[str], None]) -> t
         "ok": True,
         "text": f"{job['name']} ran: {shown}{_reads_outside(trial, outputs)}",
         "outputs": list(outputs),
-        "spans": {"spans": list(trace), "meta": dict(trace.meta)},
+        "spans": {"rows": list(trace), "run": asdict(trace.run)},
         "log": engine.log(program),
     }
     return answer, list(outputs.values())

@@ -8,9 +8,7 @@ be like them.
 from __future__ import annotations
 
 import errno
-import html
 import math
-import numbers
 import os
 import shutil
 from collections.abc import Mapping
@@ -19,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from labkit.common.numbers import number, whole
+from labkit.common.table import Table
 
 #: Bytes that a cached tensor takes beside its values: its header, its buffer's, its place in the list. About 200 were
 #: measured with TensorFlow 2.21 for half a million scalars; for images it is nothing.
@@ -80,39 +81,27 @@ class Choices:
         """Bytes of each choice."""
         return {name: e.bytes for name, e in self.estimates.items()}
 
-    def _rows(self) -> list[tuple[str, str, str, str, str]]:
-        free = self.available_bytes * SHARE
-        return [
-            (
-                name,
-                size(e.element_bytes),
-                size(e.bytes),
-                f"{e.bytes / max(1, self.available_bytes):.1%}",
-                "yes" if e.high_bytes <= free else "no",
-            )
+    @property
+    def table(self) -> Table:
+        """One row for each choice: its size, its share of the free memory, and whether it fits."""
+        free = self.available_bytes
+        head = ("cache", "per element", "RAM", f"of {size(free)} free", "fits")
+        rows = [
+            (name, size(e.element_bytes), size(e.bytes), f"{e.bytes / max(1, free):.1%}", _fits(e, free))
             for name, e in self.estimates.items()
         ]
-
-    def _head(self) -> tuple[str, str, str, str, str]:
-        return "cache", "per element", "RAM", f"of {size(self.available_bytes)} free", "fits"
+        return Table(head, rows, right=range(1, 5))
 
     def __repr__(self) -> str:
         """Return the table as text."""
-        table = [self._head(), *self._rows()]
-        width = [max(len(row[i]) for row in table) for i in range(5)]
-        lines = []
-        for name, *figures in table:
-            cells = [cell.rjust(w) for cell, w in zip(figures, width[1:], strict=True)]
-            lines.append("  ".join([name.ljust(width[0]), *cells]))
-        return "\n".join(lines)
+        return str(self.table)
 
     def _repr_html_(self) -> str:
-        def line(name: str, *cells: str) -> str:
-            rest = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-            return f'<tr><th scope="row">{html.escape(name)}</th>{rest}</tr>'
+        return self.table._repr_html_()
 
-        head = "".join(f'<th scope="col">{html.escape(word)}</th>' for word in self._head())
-        return f"<table><tr>{head}</tr>{''.join(line(*row) for row in self._rows())}</table>"
+
+def _fits(found: Estimate, free: float) -> str:
+    return "yes" if found.high_bytes <= free * SHARE else "no"
 
 
 def estimate(dataset: Any, *, elements: int | None = None, sample: int = SAMPLE) -> Estimate:
@@ -138,9 +127,9 @@ def estimate(dataset: Any, *, elements: int | None = None, sample: int = SAMPLE)
 
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(f"dataset is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
-    _whole("sample", sample, 1)
+    whole("sample", sample, 1)
     if elements is not None:
-        _whole("elements", elements, 0)
+        whole("elements", elements, 0)
     known = int(dataset.cardinality())
     if known == tf.data.INFINITE_CARDINALITY and elements is None:
         raise ValueError("the dataset never ends, and a cache of it never stops growing: cache before repeat()")
@@ -223,10 +212,9 @@ def guard(
     TypeError, ValueError
         As `estimate`.
     """
-    if isinstance(share, bool) or not isinstance(share, numbers.Real) or not 0 < share <= 1:
-        raise ValueError(f"share is {share!r}; allowed: a number above 0, up to 1")
+    number("share", share, above=0, most=1)
     free, whose = available() if available_bytes is None else (available_bytes, "as given")
-    _whole("available_bytes", free, 0)
+    whole("available_bytes", free, 0)
     found = estimate(dataset, elements=elements)
     if found.high_bytes > share * free:
         raise MemoryError(
@@ -322,8 +310,3 @@ def size(count: float) -> str:
         units.pop(0)
     unit = units[0]
     return f"{count:.0f} {unit}" if count >= 99.5 or unit == "B" else f"{count:.3g} {unit}"
-
-
-def _whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number of {least} or more")

@@ -12,11 +12,12 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from labkit.pipelines import structure
 
 _LABEL_BYTES = 64  # a component up to this size per image can be a label
 _ONE_HOT_CLASSES = 1024
@@ -315,30 +316,26 @@ def _digest(text: str) -> str:
 # -- the root of the pipeline --------------------------------------------------
 
 
-def _nodes(dataset: Any) -> Iterator[Any]:
-    """Yield a dataset and everything it reads from; inner pipelines of an interleave stay unseen."""
-    yield dataset
-    for source in dataset._inputs():
-        yield from _nodes(source)
-
-
 def _inspect(dataset: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return the source files of a pipeline (or None), and whether it reorders or selects."""
     order = {"order": "fixed", "selects": False}
     try:
-        nodes = list(_nodes(dataset))
-        kinds = [type(n).__name__ for n in nodes]
+        nodes = structure.nodes(dataset)
+        kinds = [node.kind for node in nodes]
         if any(word in k for k in kinds for word in _REORDERS) or dataset.options().deterministic is False:
             order["order"] = "varies"
-        if any(getattr(n, "_deterministic", "") == "false" or getattr(n, "_num_parallel_reads", None) for n in nodes):
+        datasets = [node.dataset for node in nodes]
+        if any(
+            getattr(d, "_deterministic", "") == "false" or getattr(d, "_num_parallel_reads", None) for d in datasets
+        ):
             order["order"] = "varies"
         order["selects"] = any(word in k for k in kinds for word in _SELECTS)
         names: list[bytes] = []
         arrays: list[np.ndarray] = []
         for node in nodes:
-            tensors = [getattr(node, "_filenames", None)] if not node._inputs() else []
-            if type(node).__name__.endswith("TensorSliceDataset"):
-                tensors = node._tensors
+            tensors = [getattr(node.dataset, "_filenames", None)] if not node.upstream else []
+            if node.kind == "TensorSlice":
+                tensors = node.dataset._tensors
             for value in (t.numpy() for t in tensors if t is not None):
                 if value.dtype == object:
                     names.extend(value.ravel().tolist())

@@ -11,23 +11,21 @@ A model fitted to one recorded run answers what another pipeline or machine woul
 
 from __future__ import annotations
 
-from labkit.simulate.costs import Costs, Knobs, exponential, lognormal, stragglers, uniform
+from labkit.simulate.costs import Costs, Knobs, lognormal, stragglers
 from labkit.simulate.fitting import CORE_GAIN, fitted
-from labkit.simulate.model import Model, Prediction, limits
+from labkit.simulate.model import Forecast, Model, limits
 from labkit.timeline.trace import Trace
 
 __all__ = [
     "Costs",
+    "Forecast",
     "Knobs",
     "Model",
-    "Prediction",
-    "exponential",
     "fit",
     "limits",
     "lognormal",
     "run",
     "stragglers",
-    "uniform",
 ]
 
 

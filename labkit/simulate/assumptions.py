@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labkit.simulate.costs import Costs, Knobs
-from labkit.simulate.pipeline import AHEAD
+from labkit.simulate.iterators import AHEAD
 
 
 def assumptions(costs: Costs, knobs: Knobs) -> list[str]:

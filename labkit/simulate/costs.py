@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+
+from labkit.common.numbers import check_ranges, number, ranged, whole
 
 #: Stages in the order in which data passes them. Open, read and map are paid per image, the others per batch.
 STAGES = ("open", "read", "map", "batch", "copy", "train")
@@ -162,46 +163,24 @@ class Knobs:
     waits for which, and single steps may be later.
     """
 
-    batch_size: int = 32
-    cores: int = 2
-    core_gain: float = 1.0
-    map_calls: int = 1
-    cycle_length: int = 1
-    threads: int | None = None
-    prefetch: int = 0
-    cache_hit: float = 0.0
-    latency_ms: float = 0.0
-    bandwidth_mb_s: float | None = None
-    image_kb: float = 100.0
-    accelerator_speed: float = 1.0
-    accelerators: int = 1
+    batch_size: int = ranged(whole, 1, 65536, 32)
+    cores: int = ranged(whole, 1, 65536, 2)
+    core_gain: float = ranged(number, 0, 1, 1.0)
+    map_calls: int = ranged(whole, 1, 4096, 1)
+    cycle_length: int = ranged(whole, 1, 4096, 1)
+    threads: int | None = ranged(whole, 1, 4096, None, optional=True, other="or None for as many as cores")
+    prefetch: int = ranged(whole, 0, 65536, 0)
+    cache_hit: float = ranged(number, 0, 1, 0.0)
+    latency_ms: float = ranged(number, 0, _MOST_MS, 0.0)
+    bandwidth_mb_s: float | None = ranged(number, 1e-3, 1e9, None, optional=True, other="or None for no limit")
+    image_kb: float = ranged(number, 1e-3, 1e9, 100.0)
+    accelerator_speed: float = ranged(number, 1e-6, 1e6, 1.0)
+    accelerators: int = ranged(whole, 1, 4096, 1)
     deterministic: bool = True
 
     def __post_init__(self) -> None:
         """Check every knob."""
-        for name, least, most in (
-            ("batch_size", 1, 65536), ("cores", 1, 65536), ("map_calls", 1, 4096), ("cycle_length", 1, 4096),
-            ("threads", 1, 4096), ("prefetch", 0, 65536), ("accelerators", 1, 4096),
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if name == "threads" and value is None:
-                continue
-            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-            if not whole or not least <= value <= most:
-                or_none = ", or None for as many as cores" if name == "threads" else ""
-                raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most}{or_none}")
-            object.__setattr__(self, name, int(value))
-        for name, least, most in (
-            ("core_gain", 0, 1), ("cache_hit", 0, 1), ("latency_ms", 0, _MOST_MS), ("bandwidth_mb_s", 1e-3, math.inf),
-            ("image_kb", 1e-3, 1e9), ("accelerator_speed", 1e-6, 1e6),
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if name == "bandwidth_mb_s" and value is None:
-                continue
-            real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-            if not real or not least <= value <= most:
-                or_none = ", or None for no limit" if name == "bandwidth_mb_s" else ""
-                raise ValueError(f"{name} is {value!r}; allowed: a number from {least} to {most}{or_none}")
+        check_ranges(self)
         if not isinstance(self.deterministic, (bool, np.bool_)):
             raise ValueError(f"deterministic is {self.deterministic!r}; allowed: True or False")
 
@@ -243,51 +222,18 @@ def lognormal(mean_ms: float, spread: float) -> np.ndarray:
     ValueError
         If a figure is out of range.
     """
-    mean_ms, spread = _number("mean_ms", mean_ms, 0, _MOST_MS), _number("spread", spread, 0, 5)
+    mean_ms, spread = number("mean_ms", mean_ms, 0, _MOST_MS), number("spread", spread, 0, 5)
     sigma = math.sqrt(math.log1p(spread * spread))
     normal = NormalDist()
     values = np.array([math.exp(sigma * normal.inv_cdf((i + 0.5) / _VALUES)) for i in range(_VALUES)])
     return values * (mean_ms / values.mean())
 
 
-def exponential(mean_ms: float) -> np.ndarray:
-    """Return an exponential distribution as its equally likely values, shape (2000,), rising, in milliseconds."""
-    mean_ms = _number("mean_ms", mean_ms, 0, _MOST_MS)
-    values = np.array([-math.log1p(-(i + 0.5) / _VALUES) for i in range(_VALUES)])
-    return values * (mean_ms / values.mean())
-
-
-def uniform(low_ms: float, high_ms: float) -> np.ndarray:
-    """Return a uniform distribution as its equally likely values, shape (2000,), rising, in milliseconds."""
-    low_ms = _number("low_ms", low_ms, 0, _MOST_MS)
-    high_ms = _number("high_ms", high_ms, low_ms, _MOST_MS)
-    return low_ms + (high_ms - low_ms) * (np.arange(_VALUES) + 0.5) / _VALUES
-
-
 def stragglers(typical_ms: float, slow_ms: float, share: float) -> np.ndarray:
     """Return a cost of `typical_ms` that is `slow_ms` in a `share` of cases, as its equally likely values."""
-    typical_ms, slow_ms = (_number(n, v, 0, _MOST_MS) for n, v in (("typical_ms", typical_ms), ("slow_ms", slow_ms)))
-    slow = round(_number("share", share, 0, 1) * _VALUES)
+    typical_ms, slow_ms = (number(n, v, 0, _MOST_MS) for n, v in (("typical_ms", typical_ms), ("slow_ms", slow_ms)))
+    slow = round(number("share", share, 0, 1) * _VALUES)
     return np.sort(np.r_[np.full(_VALUES - slow, typical_ms), np.full(slow, slow_ms)])
-
-
-def _number(name: str, value: Any, least: float, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= value <= most:
-        raise ValueError(f"{name} is {value!r}; allowed: a number from {least:g} to {most:g}")
-    return float(value)
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """Return `value` if it is a whole number of `least` or more.
-
-    Raises
-    ------
-    ValueError
-        If it is not; the sentence names it.
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number of {least} or more")
-    return int(value)
 
 
 def _values(name: str, cost: Any) -> np.ndarray:

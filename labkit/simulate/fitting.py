@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labkit.simulate.costs import Costs, Knobs
-from labkit.simulate.spans import OVERHEAD
+from labkit.simulate.modelled import OVERHEAD
 from labkit.timeline.intervals import union
 from labkit.timeline.timeline import Lane, Timeline
 from labkit.timeline.trace import CATEGORIES, Trace

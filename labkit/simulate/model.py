@@ -9,7 +9,7 @@ import numpy as np
 
 from labkit.simulate.assumptions import assumptions
 from labkit.simulate.costs import STAGES, Costs, Knobs
-from labkit.simulate.spans import simulated
+from labkit.simulate.modelled import simulated
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 
@@ -17,7 +17,7 @@ _STEPS = 24
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Forecast:
     """Figures of a modelled run in steady state.
 
     Parameters
@@ -96,16 +96,16 @@ class Model:
     def run(self, steps: int = 20, seed: int = 0, *, warmup: int = 0, **changes: Any) -> Trace:
         """Return the modelled trace of the pipeline with some knobs or costs changed; see `changed`."""
         model = self.changed(**changes)
-        labels = {"accelerator": self.accelerator, "source": self.source}
+        labels = {"name": self.accelerator, "source": self.source}
         return simulated(model.costs, model.knobs, steps, warmup, seed, self.name, labels)
 
-    def predict(self, *, steps: int = _STEPS, seed: int = 0, **changes: Any) -> Prediction:
+    def predict(self, *, steps: int = _STEPS, seed: int = 0, **changes: Any) -> Forecast:
         """Return step time, speed and busy share in steady state with some knobs or costs changed; see `changed`."""
         model = self.changed(**changes)
         trace = self.run(steps, seed, warmup=min(model.knobs.prefetch, 8) + 3, **changes)
         timeline = Timeline(trace)
         bounds = limits(model.costs, model.knobs)
-        return Prediction(
+        return Forecast(
             step_ms=timeline.span_ns / 1e6 / steps,
             wait_ms=_mean_ms(trace, "wait"),
             train_ms=_mean_ms(trace, "train"),

@@ -1,7 +1,7 @@
 """Damaged TFRecord shards: find what is wrong and where, save what is whole, and plant damage for a lesson.
 
-TensorFlow reads a file up to its first bad record. What it says names neither file nor record, and some
-losses it does not notice: a file that ends early between two records looks like a shorter file.
+TensorFlow reads a file up to its first bad record. Its error names neither file nor record, and it does not
+notice some losses: a file that ends early between two records looks like a shorter file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from labkit.common.files import write_aside
+from labkit.common.numbers import whole
 from labkit.sources import framing
 from labkit.sources.records import Shards
 
@@ -34,7 +35,7 @@ KINDS = {
 _ANY_FILE = ("flip", "cut", "tail", "empty", "text")
 
 
-class Fault(NamedTuple):
+class Damage(NamedTuple):
     """What is wrong, and where: file name, record (from 0) and byte, counted in the unpacked file."""
 
     shard: str
@@ -48,25 +49,25 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class DamageReport:
     """What `find` found.
 
     Parameters
     ----------
-    faults : tuple of Fault
+    faults : tuple of Damage
     whole : int
         Records that are whole, those behind a damaged one included.
     expected : int or None
-        Records that should be there; None where nobody counted them.
+        Records that should be there; None if their number is not known.
     """
 
-    faults: tuple[Fault, ...]
+    faults: tuple[Damage, ...]
     whole: int
     expected: int | None = None
 
     @property
     def lost(self) -> int | None:
-        """Records that are not whole or not there; None where nobody knows how many there should be."""
+        """Records that are not whole or not there; None if the number that should be there is not known."""
         return None if self.expected is None else self.expected - self.whole
 
     def __repr__(self) -> str:
@@ -76,14 +77,14 @@ class Report:
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
 
 
-def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Report:
+def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> DamageReport:
     """Read every byte of TFRecord files, without TensorFlow, and report what is damaged and where.
 
     Parameters
     ----------
     source : Shards, path or paths
         `Shards` know their counts, so that records missing at the end are found, too. Files alone
-        do not; their compression is told from their first bytes.
+        do not; their first bytes tell how they are compressed.
 
     Raises
     ------
@@ -98,16 +99,16 @@ def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[st
         try:
             for record in framing.scan(path, compression):
                 if record.fault:
-                    faults.append(Fault(path.name, record.index, record.byte, record.fault))
+                    faults.append(Damage(path.name, record.index, record.byte, record.fault))
                 seen += not record.fault
         except OSError as error:
-            faults.append(Fault(path.name, 0, 0, f"the file cannot be read ({error.strerror})"))
+            faults.append(Damage(path.name, 0, 0, f"the file cannot be read ({error.strerror})"))
         if count is not None and seen != count and len(faults) == marked:
             size = path.stat().st_size
-            faults.append(Fault(path.name, seen, size, f"ends after {seen:,} whole records; {count:,} were written"))
+            faults.append(Damage(path.name, seen, size, f"ends after {seen:,} whole records; {count:,} were written"))
         whole += seen
     counts = [count for _, _, count in files]
-    return Report(tuple(faults), whole, sum(counts) if None not in counts else None)
+    return DamageReport(tuple(faults), whole, sum(counts) if None not in counts else None)
 
 
 def rescue(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[bytes]:
@@ -147,8 +148,9 @@ def plant(
     if shards.compression and kind not in _ANY_FILE:
         allowed = ", ".join(map(repr, _ANY_FILE))
         raise ValueError(f"kind is {kind!r}; allowed in {shards.compression} shards: {allowed}")
-    shard = _place("shard", shard, len(shards))
-    record = _place("record", record, shards.counts[shard])
+    shard = whole("shard", len(shards) // 2 if shard is None else shard, 0, len(shards) - 1)
+    count = shards.counts[shard]
+    record = whole("record", count // 2 if record is None else record, 0, count - 1)
     target = Path(folder).expanduser().absolute()
     if target == Path(shards.paths[0]).parent:
         raise ValueError(f"folder is {target}, where the whole shards are; name another one")
@@ -165,8 +167,8 @@ def plant(
     return replace(shards, paths=paths)
 
 
-def told(error: Exception) -> str:
-    """Return what TensorFlow says in an error: its class and sentence, without the names of nodes and iterators."""
+def error_text(error: Exception) -> str:
+    """Return the class and the sentence of an error of TensorFlow, without the names of nodes and iterators."""
     noise = r"\{\{[^}]*\}\}|\[Op:.*|\[\[.*|Error in user-defined function passed to .*? iterator: \S+: "
     text = re.sub(noise, "", getattr(error, "message", str(error)), flags=re.DOTALL)
     return f"{type(error).__name__}: {' '.join(text.split())}"
@@ -181,12 +183,6 @@ def _files(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[
     if not paths:
         raise ValueError("source is empty; name at least one file")
     return [(Path(path), None, None) for path in paths]
-
-
-def _place(name: str, given: int | None, count: int) -> int:
-    if given is not None and not 0 <= given < count:
-        raise ValueError(f"{name} is {given}; allowed: 0 to {count - 1}")
-    return count // 2 if given is None else given
 
 
 def _damaged(data: bytearray, kind: str, byte: int, middle: int) -> bytes:

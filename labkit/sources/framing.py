@@ -241,7 +241,7 @@ class _Plain:
 
 
 class _Deflated:
-    """Bytes of a compressed file, unpacked as they are asked for; what lies behind is soon forgotten."""
+    """Bytes of a compressed file, unpacked when they are read; bytes before them are soon dropped."""
 
     def __init__(self, file: BinaryIO, gzip: bool) -> None:
         self._file, self._gzip = file, gzip

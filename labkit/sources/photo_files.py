@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import connection
 from pathlib import Path
@@ -34,7 +34,7 @@ from labkit.common.progress import fast, kind
 generator = shipped.module("data/lab_photos", "generator")
 
 LEDGER = "checksums.tsv"
-#: Older leftovers of a killed process are removed; younger ones may still be in somebody's hand.
+#: Leftovers of a killed process are removed after so many seconds; a younger file may be one that is being written.
 LEFTOVER_S = 3600
 _PAINTER = (
     "import sys, pathlib; from multiprocessing.connection import Connection; sys.path.insert(0, sys.argv[1]); "
@@ -50,7 +50,17 @@ class Entry(NamedTuple):
     sha256: str
 
 
-class Fault(NamedTuple):
+class PhotoFile(NamedTuple):
+    """One photo of a set: its file, label, number within its class, size in bytes and whether it is held out."""
+
+    path: Path
+    label: int
+    rank: int
+    bytes: int
+    held_out: bool
+
+
+class PhotoFault(NamedTuple):
     """A photo that is not as it should be, and what is wrong with it: one of missing, unlisted, damaged."""
 
     index: int
@@ -64,7 +74,7 @@ def folder(home: Path, seed: int = generator.SEED) -> Path:
 
 
 def title(seed: int) -> str:
-    """Return the line that says which set a ledger belongs to."""
+    """Return the line of a ledger that names its set."""
     return f"# {generator.NAME} {generator.VERSION} seed {seed}"
 
 
@@ -74,7 +84,7 @@ def ledger(place: Path, title: str) -> dict[str, Entry]:
     Raises
     ------
     ValueError
-        If the ledger says that it belongs to another set than `title`.
+        If the ledger is that of another set than `title`.
     """
     try:
         lines = (place / LEDGER).read_text("utf-8", "replace").splitlines()
@@ -90,7 +100,7 @@ def ledger(place: Path, title: str) -> dict[str, Entry]:
     return entries
 
 
-def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool = False) -> list[Fault]:
+def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool = False) -> list[PhotoFault]:
     """Return what is missing or wrong among the first `count` photos.
 
     Parameters
@@ -100,20 +110,20 @@ def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool =
     """
     entries = ledger(place, title(seed))
 
-    def look(index: int) -> Fault | None:
+    def look(index: int) -> PhotoFault | None:
         name = generator.plan(index, seed).file
-        path = place / name
+        path, entry = place / name, entries.get(name)
         try:
-            size = path.stat().st_size
-            if (entry := entries.get(name)) is None:
-                return Fault(index, path, "unlisted")
-            if size != entry.bytes or (thorough and hashlib.sha256(path.read_bytes()).hexdigest() != entry.sha256):
-                return Fault(index, path, "damaged")
+            size, what = path.stat().st_size, ""
+            if entry is None:
+                what = "unlisted"
+            elif size != entry.bytes or (thorough and hashlib.sha256(path.read_bytes()).hexdigest() != entry.sha256):
+                what = "damaged"
         except (FileNotFoundError, NotADirectoryError):
-            return Fault(index, path, "missing")
+            what = "missing"
         except OSError:
-            return Fault(index, path, "damaged")
-        return None
+            what = "damaged"
+        return PhotoFault(index, path, what) if what else None
 
     if not thorough:
         return [fault for fault in map(look, range(count)) if fault]
@@ -147,39 +157,30 @@ def make(
     try:
         for name in generator.CLASSES:
             (place / name).mkdir(parents=True, exist_ok=True)
-        _sweep(place)
-        with Ledger(place, title(seed)) as lines:
-            _paint(place, indices, seed, lines, progress, min(workers or cores(), len(indices)))
+        sweep(place, "*/.*.part")
+        with appending(place, title(seed)) as add:
+            _paint(place, indices, seed, add, progress, min(workers or cores(), len(indices)))
     except OSError as error:
         raise explained(error, place) from error
 
 
-class Ledger:
-    """The open end of a ledger: each line is one write, so that two processes may append at once."""
+@contextlib.contextmanager
+def appending(place: Path, title: str) -> Iterator[Callable[[str, int, str], Any]]:
+    """Give a function that adds (path, bytes, SHA-256) to a ledger.
 
-    def __init__(self, place: Path, title: str) -> None:
-        self._file = open(place / LEDGER, "ab+", buffering=0)
-        self._file.seek(0)
-        before = self._file.read()
+    Each line is one write, so that two processes may append at once.
+    """
+    with open(place / LEDGER, "ab+", buffering=0) as file:
+        file.seek(0)
+        before = file.read()
         # A line that a kill cut short must not swallow the next one.
         torn = b"\n" if before and not before.endswith(b"\n") else b""
         if torn or title.encode() not in before.splitlines():
-            self._file.write(torn + title.encode() + b"\n")
-
-    def add(self, line: str) -> None:
-        """Append one line ``path <tab> bytes <tab> sha256``."""
-        self._file.write(line.encode() + b"\n")
-
-    def __enter__(self) -> Ledger:
-        """Return the ledger itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self._file.close()
+            file.write(torn + title.encode() + b"\n")
+        yield lambda path, size, sha256: file.write(f"{path}\t{size}\t{sha256}\n".encode())
 
 
-def _paint(place: Path, indices: Sequence[int], seed: int, lines: Ledger, progress: bool, workers: int) -> None:
+def _paint(place: Path, indices: Sequence[int], seed: int, add: Callable, progress: bool, workers: int) -> None:
     """Let child processes paint, each one photo at a time: where this process is killed, no more are finished."""
     left = iter(indices)
     painters: dict[connection.Connection, subprocess.Popen[bytes]] = {}
@@ -195,7 +196,7 @@ def _paint(place: Path, indices: Sequence[int], seed: int, lines: Ledger, progre
                 for painter in connection.wait(busy):
                     reply = painter.recv()
                     busy.remove(painter)
-                    _enter(lines, reply)
+                    _enter(add, reply)
                     shown.update()
                     for index in itertools.islice(left, 1):
                         painter.send(index)
@@ -206,7 +207,7 @@ def _paint(place: Path, indices: Sequence[int], seed: int, lines: Ledger, progre
             reason = last or "it left no message; was it killed?"
             raise RuntimeError(f"a painting process ended early: {reason}") from None
         finally:
-            _dismiss(painters, busy, lines)
+            _dismiss(painters, busy, add)
 
 
 def _painter(place: Path, seed: int, complaints: Any) -> tuple[connection.Connection, subprocess.Popen[bytes]]:
@@ -225,20 +226,20 @@ def _painter(place: Path, seed: int, complaints: Any) -> tuple[connection.Connec
     return ours, process
 
 
-def _enter(lines: Ledger, reply: Any) -> None:
+def _enter(add: Callable[[str, int, str], Any], reply: Any) -> None:
     """Enter a finished photo into the ledger; raise the error that a child sent instead."""
     if isinstance(reply, OSError):
         raise reply
-    lines.add("\t".join(map(str, reply)))
+    add(*reply)
 
 
-def _dismiss(painters: dict[Any, subprocess.Popen[bytes]], busy: set[Any], lines: Ledger) -> None:
+def _dismiss(painters: dict[Any, subprocess.Popen[bytes]], busy: set[Any], add: Callable) -> None:
     """End the painters. Each may finish its photo, which counts, too; on a full disk its line may not fit."""
     try:
         for painter in busy:
             with contextlib.suppress(EOFError, OSError):
                 if painter.poll(30):
-                    _enter(lines, painter.recv())
+                    _enter(add, painter.recv())
     finally:
         for painter, process in painters.items():
             painter.close()
@@ -249,14 +250,12 @@ def _dismiss(painters: dict[Any, subprocess.Popen[bytes]], busy: set[Any], lines
                 process.wait()
 
 
-def _sweep(place: Path) -> None:
+def sweep(place: Path, pattern: str) -> None:
     """Remove what killed processes left half written."""
-    for leftover in place.glob("*/.*.part"):
-        try:
+    for leftover in place.glob(pattern):
+        with contextlib.suppress(FileNotFoundError):
             if time.time() - leftover.stat().st_mtime > LEFTOVER_S:
-                leftover.unlink()
-        except FileNotFoundError:
-            pass
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def bar(total: int, what: str, progress: bool, delay_s: float = 0) -> Any:

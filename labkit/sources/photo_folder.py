@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
-from labkit.sources.photo_files import bar
+from labkit.sources.photo_files import PhotoFile, bar, generator
 
-#: What operating systems and tools leave in folders; names with a leading dot are passed over too.
-_LITTER = {"thumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"}
+#: Files and folders that operating systems and tools leave; names with a leading dot are ignored, too.
+_IGNORED = {"thumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"}
 _KINDS = (
     (b"\x89PNG", "a PNG image"),
     (b"GIF8", "a GIF image"),
@@ -26,16 +25,7 @@ _KINDS = (
 )
 
 
-class Row(NamedTuple):
-    """One photo: path, label, its number within its class, and its size in bytes."""
-
-    path: str
-    label: int
-    rank: int
-    bytes: int
-
-
-def scan(folder: Path, progress: bool = True) -> tuple[tuple[str, ...], list[Row]]:
+def scan(folder: Path, progress: bool = True) -> tuple[tuple[str, ...], list[PhotoFile]]:
     """Return the classes (names of the folders, sorted) and the photos, one of each class in turn.
 
     Raises
@@ -66,7 +56,8 @@ def scan(folder: Path, progress: bool = True) -> tuple[tuple[str, ...], list[Row
             if not files:
                 raise ValueError(f"{place} is empty: a class needs at least one JPEG")
             for rank, path in enumerate(files):
-                rows.append(Row(str(path), label, rank, _checked(path, folder)))
+                held_out = rank % generator.HELD_OUT_EVERY == generator.HELD_OUT_EVERY - 1
+                rows.append(PhotoFile(path, label, rank, _checked(path, folder), held_out))
                 shown.update()
     rows.sort(key=lambda row: (row.rank, row.label))
     return tuple(place.name for place in classes), rows
@@ -77,7 +68,7 @@ def _visible(folder: Path) -> list[Path]:
         names = sorted(os.listdir(folder))
     except OSError as error:
         raise ValueError(f"{folder} cannot be read: {error.strerror}") from error
-    return [folder / name for name in names if not name.startswith(".") and name.lower() not in _LITTER]
+    return [folder / name for name in names if not name.startswith(".") and name.lower() not in _IGNORED]
 
 
 def _checked(path: Path, folder: Path) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from labkit.common import shipped
 from labkit.sources import photo_files, photo_folder, tfds_sets
-from labkit.sources.photo_files import Fault, generator
+from labkit.sources.photo_files import PhotoFile, generator
 
 #: Photos per scale of the lab's own set.
 SCALES = dict(generator.SCALES)
@@ -214,14 +214,6 @@ def prepare(
     return replace(photos, note=_note(place, scale, seed))
 
 
-def verify(
-    scale: str | None = None, home: str | os.PathLike[str] | None = None, *, seed: int = generator.SEED
-) -> tuple[Fault, ...]:
-    """Compare every photo with its checksum; return what is missing or damaged, nothing if all is well."""
-    place = photo_files.folder(_home(home), seed)
-    return tuple(photo_files.faults(place, SCALES[_scale(scale)], seed, thorough=True))
-
-
 def _home(given: str | os.PathLike[str] | None) -> Path:
     return home() if given is None else Path(given).expanduser().absolute()
 
@@ -245,15 +237,13 @@ def _own(place: Path, scale: str, seed: int, progress: bool, thorough: bool, als
     photo_files.make(folder, [fault.index for fault in wrong], seed, progress)
     shots = [generator.plan(index, seed) for index in range(count)]
     known = photo_files.ledger(folder, photo_files.title(seed))
-    return Photos(
-        name=f"{_NAME}/{scale}",
-        paths=tuple(str(folder / shot.file) for shot in shots),
-        labels=np.array([shot.label for shot in shots]),
-        classes=generator.CLASSES,
-        sizes=np.array([known[shot.file].bytes for shot in shots]),
-        held_out=np.array([shot.held_out for shot in shots]),
-        note=_note(place, scale, seed),
-    )
+    rows = [PhotoFile(folder / s.file, s.label, 0, known[s.file].bytes, s.held_out) for s in shots]
+    return _photos(f"{_NAME}/{scale}", generator.CLASSES, rows, _note(place, scale, seed))
+
+
+def _photos(name: str, classes: tuple[str, ...], rows: list[PhotoFile], note: str | None = None) -> Photos:
+    paths, labels, _, sizes, held_out = zip(*rows, strict=True)
+    return Photos(name, tuple(map(str, paths)), labels, classes, sizes, held_out, note)
 
 
 def _note(place: Path, scale: str, seed: int) -> str | None:
@@ -266,14 +256,7 @@ def _note(place: Path, scale: str, seed: int) -> str | None:
 
 def _folder(folder: Path, progress: bool) -> Photos:
     classes, rows = photo_folder.scan(folder, progress)
-    return Photos(
-        name=folder.resolve().name,
-        paths=tuple(row.path for row in rows),
-        labels=np.array([row.label for row in rows]),
-        classes=classes,
-        sizes=np.array([row.bytes for row in rows]),
-        held_out=np.array([row.rank % generator.HELD_OUT_EVERY == generator.HELD_OUT_EVERY - 1 for row in rows]),
-    )
+    return _photos(folder.resolve().name, classes, rows)
 
 
 def _tfds(source: str, place: Path, progress: bool) -> Photos:
@@ -287,9 +270,4 @@ def _tfds(source: str, place: Path, progress: bool) -> Photos:
     if reason := tfds_sets.problem():
         raise ValueError(f"{source!r} is prepared in {prepared}, but {reason}")
     classes, rows = tfds_sets.export(source, prepared, place, progress)
-    return Photos(
-        name=source, paths=tuple(str(row.path) for row in rows), labels=np.array([row.label for row in rows]),
-        classes=classes, sizes=np.array([row.bytes for row in rows]),
-        held_out=np.array([row.held_out for row in rows]),
-        note=f"copied unchanged from the TFDS records in {prepared}.",
-    )  # fmt: skip
+    return _photos(source, classes, rows, f"copied unchanged from the TFDS records in {prepared}.")

@@ -3,7 +3,7 @@
 One folder holds one packing: ``photos-00000-of-00008.tfrecord`` and so on, and ``shards.json``, which says
 what the shards were made of and, for each finished one, its records, bytes and SHA-256. A shard without its
 entry, or unlike it, is written again. A TFRecord file does not know how many records it should have: the
-count in ``shards.json`` is the only witness when its end is lost.
+count in ``shards.json`` is the only way to notice that its end is lost.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import operator
 import os
 import re
 import warnings
@@ -25,6 +24,7 @@ import numpy as np
 import psutil
 
 from labkit.common.files import write_aside
+from labkit.common.numbers import number, whole
 from labkit.sources import framing
 from labkit.sources.photo_files import bar, explained, require_space
 from labkit.sources.photos import Photos
@@ -82,7 +82,7 @@ class Shards:
         return f"Shards({self.name}, {self.form}, {self.count:,} records in {len(self):,} shards, {size})"
 
 
-class Plan(NamedTuple):
+class ShardPlan(NamedTuple):
     """How many shards to write, the bytes of each, and why."""
 
     shards: int
@@ -210,7 +210,7 @@ def parse_raw(serialized: Any) -> tuple[Any, Any]:
     return tf.reshape(pixels, tf.stack([example["height"], example["width"], 3])), example["label"]
 
 
-def plan(total_bytes: float, servers: int = 1) -> Plan:
+def plan(total_bytes: float, servers: int = 1) -> ShardPlan:
     """Return the shards that the rule of thumb asks for: ten for each reading server, 10 MB each or more.
 
     Ten shards a server let each server read several files at once and share them out evenly; a shard of
@@ -234,10 +234,8 @@ def plan(total_bytes: float, servers: int = 1) -> Plan:
     Rule and example (30 GB and 8 servers: 80 shards of 375 MB) from a course's lecture on TFRecords;
     which half gives way is this function's choice.
     """
-    if not (np.isfinite(total_bytes) and total_bytes > 0):
-        raise ValueError(f"total_bytes is {total_bytes}; allowed: a positive number of bytes")
-    if (servers := _whole("servers", servers)) < 1:
-        raise ValueError(f"servers is {servers}; allowed: 1 or more")
+    total_bytes = number("total_bytes", total_bytes, above=0, unit="of bytes")
+    servers = whole("servers", servers, 1)
     shards, fit = 10 * servers, int(total_bytes // 10e6)
     why = "ten shards for " + (f"each of {servers} servers" if servers > 1 else "one server")
     if fit < servers:
@@ -248,22 +246,11 @@ def plan(total_bytes: float, servers: int = 1) -> Plan:
         shards, why = fit, f"ten shards a server would be smaller than 10 MB: as many as reach it, {fit}"
     elif total_bytes / shards < 100e6:
         why += ", more than 10 MB each, less than the ideal 100 MB"
-    return Plan(shards, round(total_bytes / shards), why)
-
-
-def _whole(name: str, value: Any) -> int:
-    try:
-        if isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number") from None
+    return ShardPlan(shards, round(total_bytes / shards), why)
 
 
 def _checked(photos: Photos, shards: int, compression: str, form: str) -> int:
-    shards = _whole("shards", shards)
-    if not 1 <= shards <= len(photos):
-        raise ValueError(f"shards is {shards}; {photos.name} has {len(photos):,} photos, which fill 1 to {len(photos)}")
+    shards = whole("shards", shards, 1, len(photos), other=f"for the {len(photos):,} photos of {photos.name}")
     if compression not in COMPRESSIONS:
         raise ValueError(f"compression is {compression!r}; allowed: {', '.join(map(repr, COMPRESSIONS))}")
     if form not in FORMS:
@@ -282,18 +269,15 @@ def _fingerprint(photos: Photos) -> str:
 
 def _manifest(place: Path) -> dict[str, Any] | None:
     try:
-        text = (place / MANIFEST).read_text("utf-8")
+        found = json.loads((place / MANIFEST).read_text("utf-8"))
+        good = found["format"] == _FORMAT and isinstance(found["shards"], dict) and found["of"] > 0
+        if good and {"name", "compression", "form", "inputs", "photos"} <= set(found):
+            return found
     except FileNotFoundError:
         return None
-    try:
-        found = json.loads(text)
-        good = found["format"] == _FORMAT and isinstance(found["shards"], dict) and found["of"] > 0
-        good = good and {"name", "compression", "form", "inputs", "photos"} <= set(found)
     except (ValueError, KeyError, TypeError):
-        good = False
-    if not good:
-        raise ValueError(f"{place / MANIFEST} is not of labkit ({_FORMAT}): move that folder away or choose another")
-    return found
+        pass
+    raise ValueError(f"{place / MANIFEST} is not of labkit ({_FORMAT}): move that folder away or choose another")
 
 
 def _kept(place: Path, settings: dict[str, Any]) -> dict[str, Any]:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import ctypes
 import errno
 import math
-import numbers
+import mmap
 import os
-import stat
 import sys
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
+
+from labkit.common.numbers import number
 
 #: What requests that run at the same time share.
 SHARED = ("nothing", "bandwidth", "device")
@@ -69,13 +72,10 @@ class Storage:
         for word in ("name", "source"):
             if not isinstance(getattr(self, word), str) or not getattr(self, word).strip():
                 raise ValueError(f"storage {word} is {getattr(self, word)!r}; allowed: a text that is not empty")
-        for figure, good, allowed in (
-            ("latency_ms", lambda v: 0 <= v <= _LONGEST_MS, f"a number of milliseconds from 0 to {_LONGEST_MS}"),
-            ("bandwidth_mb_s", lambda v: v >= 1e-3, "MB/s from 0.001 up, math.inf for no limit"),
-        ):
-            value = getattr(self, figure)
-            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not good(value):
-                raise ValueError(f"{figure} of storage {self.name!r} is {value!r}; allowed: {allowed}")
+        number(f"latency_ms of storage {self.name!r}", self.latency_ms, 0, _LONGEST_MS, unit="of milliseconds")
+        if self.bandwidth_mb_s != math.inf:
+            name, unlimited = f"bandwidth_mb_s of storage {self.name!r}", "or math.inf for no limit"
+            number(name, self.bandwidth_mb_s, 1e-3, unit="of MB/s", other=unlimited)
         if self.shared not in SHARED:
             raise ValueError(f"shared of storage {self.name!r} is {self.shared!r}; allowed: {', '.join(SHARED)}")
 
@@ -209,21 +209,6 @@ PRESETS = {
 }  # fmt: skip
 
 
-def read(path: Any, model: Storage | str) -> Any:
-    """Read `path` from `model`, a `Storage` or a key of `PRESETS`; see `Storage.read`.
-
-    Raises
-    ------
-    ValueError
-        If there is no preset of that name.
-    """
-    if isinstance(model, Storage):
-        return model.read(path)
-    if model not in PRESETS:
-        raise ValueError(f"storage is {model!r}; allowed: {', '.join(PRESETS)}, or a Storage")
-    return PRESETS[model].read(path)
-
-
 @lru_cache(maxsize=256)
 def _hold(name: str, shared: str) -> Any:
     """Return the tf.function (data, latency µs, transfer µs) -> data that waits."""
@@ -306,16 +291,13 @@ def evict(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> i
     dropped = 0
     for path in files:
         before, _ = _pages(path)
-        handle = os.open(path, os.O_RDONLY)
-        try:
+        with open(path, "rb") as file:
             try:
-                os.fsync(handle)
+                os.fsync(file.fileno())
             except OSError as error:
                 if error.errno not in (errno.EROFS, errno.EINVAL):
                     raise
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(handle)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         dropped += max(before - _pages(path)[0], 0)
     return dropped
 
@@ -341,7 +323,7 @@ def resident(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -
     """
     files = _files(paths)
     if os.name != "posix":
-        warnings.warn(f"{sys.platform} has no mincore: nobody can tell what is cached", stacklevel=2)
+        warnings.warn(f"{sys.platform} has no mincore: it is not known what is cached", stacklevel=2)
         return math.nan
     counts = [_pages(path) for path in files]
     total = sum(size for _, size in counts)
@@ -355,45 +337,26 @@ def _files(paths: Any) -> list[str]:
         raise ValueError("paths is empty; allowed: a file or several")
     names = [os.fsdecode(p) for p in many]
     for name in names:
-        try:
-            mode = os.stat(name).st_mode
-        except FileNotFoundError:
-            raise FileNotFoundError(f"{name} does not exist") from None
-        if not stat.S_ISREG(mode):
+        if not os.path.exists(name):
+            raise FileNotFoundError(f"{name} does not exist")
+        if not os.path.isfile(name):
             raise ValueError(f"{name} is not a file; allowed: files, not folders")
     return names
 
 
 def _pages(path: str) -> tuple[int, int]:
     """Return (bytes of `path` in memory, its size)."""
-    libc = _libc()
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        size = os.fstat(handle).st_size
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
         if not size:
             return 0, 0
-        page = os.sysconf("SC_PAGE_SIZE")
-        seen = (ctypes.c_ubyte * -(-size // page))()
+        seen = np.zeros(-(-size // mmap.PAGESIZE), np.uint8)
         # Mapping a file reads nothing; mincore then says which of its pages are in memory.
-        address = libc.mmap(None, size, 1, 1, handle, 0)  # PROT_READ, MAP_SHARED
-        if address in (None, ctypes.c_void_p(-1).value):
-            raise OSError(ctypes.get_errno(), f"mmap of {path} failed")
-        try:
-            if libc.mincore(address, size, seen):
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            address = np.frombuffer(mapped, np.uint8).ctypes.data
+            words = (ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_void_p(seen.ctypes.data))
+            if ctypes.CDLL(None, use_errno=True).mincore(*words):
                 raise OSError(ctypes.get_errno(), f"mincore of {path} failed")
-        finally:
-            libc.munmap(address, size)
-    finally:
-        os.close(handle)
-    cached = [min(page, size - i * page) for i, flags in enumerate(seen) if flags & 1]
-    return sum(cached), size
-
-
-@lru_cache(maxsize=1)
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
-    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    return libc
+    sizes = np.full(len(seen), mmap.PAGESIZE)
+    sizes[-1] = size - mmap.PAGESIZE * (len(seen) - 1)
+    return int(sizes[seen & 1 == 1].sum()), size

@@ -13,26 +13,14 @@ import io
 import json
 import os
 import re
-import shutil
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
 
 from labkit.common import shipped
+from labkit.common.files import write_aside
 from labkit.sources import photo_files
-from labkit.sources.photo_files import generator
-
-
-class Exported(NamedTuple):
-    """One photo of a set: its file, label, number within its class, size in bytes and whether it is held out."""
-
-    path: Path
-    label: int
-    rank: int
-    bytes: int
-    held_out: bool
+from labkit.sources.photo_files import PhotoFile, generator
 
 
 def problem() -> str | None:
@@ -40,24 +28,19 @@ def problem() -> str | None:
     try:
         tfds = importlib.import_module("tensorflow_datasets")
     except ModuleNotFoundError as error:
+        reason = f"cannot be imported (no module {error.name})"
         if error.name == "tensorflow_datasets":
-            return (
-                "tensorflow-datasets is not installed (pip install 'labkit[tfds]'), so the photos are plain files only."
-            )
-        return f"tensorflow-datasets cannot be imported (no module {error.name}), so the photos are plain files only."
+            reason = "is not installed (pip install 'labkit[tfds]')"
     except Exception as error:
-        return f"tensorflow-datasets cannot be imported ({first_line(error)}), so the photos are plain files only."
-    if not hasattr(tfds, "load"):
-        return (
-            "tensorflow-datasets imports as an empty module, because its tensorflow-metadata wants a newer protobuf "
-            "than this one (pip install 'tensorflow-metadata<1.18' mends it), so the photos are plain files only."
+        reason = f"cannot be imported ({(str(error).strip() or type(error).__name__).splitlines()[0]})"
+    else:
+        if hasattr(tfds, "load"):
+            return None
+        reason = (
+            "imports as an empty module, because its tensorflow-metadata needs a newer protobuf than this one "
+            "(pip install 'tensorflow-metadata<1.18' repairs it)"
         )
-    return None
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type where it has none."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return f"tensorflow-datasets {reason}, so the photos are plain files only."
 
 
 def form(home: Path, scale: str) -> Path:
@@ -89,7 +72,7 @@ def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
     builder = builders.Builder(data_dir=str(home), config=scale)
     builder.files = files
     config = tfds.download.DownloadConfig(compute_stats=tfds.download.ComputeStatsMode.SKIP)
-    _sweep(form(home, scale).parent)
+    photo_files.sweep(form(home, scale).parent, "incomplete.*")
     try:
         with (
             photo_files.bar(generator.SCALES[scale], "packing for TFDS", progress) as shown,
@@ -108,23 +91,13 @@ def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
             raise photo_files.explained(OSError(errno.ENOSPC, str(error)), home) from error
         raise
     finally:
-        _name_default(home, scale)
+        name_default(home, scale)
 
 
-def _sweep(place: Path) -> None:
-    """Remove what killed processes left half packed."""
-    for leftover in place.glob("incomplete.*"):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - leftover.stat().st_mtime > photo_files.LEFTOVER_S:
-                shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _name_default(home: Path, scale: str) -> None:
+def name_default(home: Path, scale: str) -> None:
     """Let ``tfds.load("lab_photos")`` find what there is where the default scale is not built."""
     note = home / generator.NAME / ".config" / "metadata.json"
     if is_built(home, scale) and not is_built(home, "small"):
-        from labkit.common.files import write_aside
-
         write_aside(note, json.dumps({"default_config_name": scale}))
 
 
@@ -172,7 +145,7 @@ def _default_config(root: Path, configs: list[str]) -> str | None:
         return None
 
 
-def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tuple[str, ...], list[Exported]]:
+def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tuple[str, ...], list[PhotoFile]]:
     """Write the JPEGs of a prepared TFDS set to files, once and unchanged; return its classes and photos.
 
     The splits ``train`` and ``validation`` (else ``test``) are taken; the latter is held out. Files go
@@ -208,14 +181,20 @@ def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tup
             photo_files.require_space(place, sum(builder.info.splits[s].num_bytes for s in splits), source)
             place.mkdir(parents=True, exist_ok=True)
             skip = {photo.path for photo in photos}
-            with photo_files.Ledger(place, title) as lines, photo_files.bar(total, builder.name, progress) as shown:
+            with photo_files.appending(place, title) as add, photo_files.bar(total, builder.name, progress) as shown:
                 for split in splits:
                     decoders = {image: tfds.decode.SkipDecoding()}
                     examples = builder.as_dataset(split=split, decoders=decoders, shuffle_files=False)
                     for number, example in enumerate(examples.as_numpy_iterator()):
                         name = f"{split}/{int(example[label]):04d}/{number:07d}.jpg"
                         if place / name not in skip:
-                            _put(place, name, example[image], f"{source!r} {split} photo {number}", lines)
+                            jpeg = example[image]
+                            if not jpeg.startswith(b"\xff\xd8\xff"):
+                                what = f"{source!r} {split} photo {number}"
+                                wrong = f"is not a JPEG file (it starts with {jpeg[:4]!r})"
+                                raise ValueError(f"{what} {wrong}; the lab reads JPEG photos only")
+                            write_aside(place / name, jpeg)
+                            add(name, len(jpeg), hashlib.sha256(jpeg).hexdigest())
                         shown.update()
         except OSError as error:
             raise photo_files.explained(error, place) from error
@@ -223,27 +202,13 @@ def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tup
     return classes, photos
 
 
-def _exported(place: Path, title: str) -> list[Exported]:
+def _exported(place: Path, title: str) -> list[PhotoFile]:
     """Return the photos of an export that are there and as long as the ledger says, one of each class in turn."""
     photos, ranks = [], Counter()
     for name, entry in sorted(photo_files.ledger(place, title).items()):
         split, label, _ = Path(name).parts
         path = place / name
         if path.is_file() and path.stat().st_size == entry.bytes:
-            photos.append(Exported(path, int(label), ranks[label], entry.bytes, split != "train"))
+            photos.append(PhotoFile(path, int(label), ranks[label], entry.bytes, split != "train"))
             ranks[label] += 1
     return sorted(photos, key=lambda photo: (photo.rank, photo.label))
-
-
-def _put(place: Path, name: str, jpeg: bytes, what: str, lines: photo_files.Ledger) -> None:
-    if not jpeg.startswith(b"\xff\xd8\xff"):
-        raise ValueError(f"{what} is not a JPEG file (it starts with {jpeg[:4]!r}); the lab reads JPEG photos only")
-    path = place / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        aside.write_bytes(jpeg)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
-    lines.add(f"{name}\t{len(jpeg)}\t{hashlib.sha256(jpeg).hexdigest()}")

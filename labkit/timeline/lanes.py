@@ -36,8 +36,10 @@ class Lane:
         One of `LANE_KINDS`.
     start_ns, end_ns : ndarray of int64, shape (n,)
         Spans sorted by start, longer ones first on ties.
-    category, name_id, step : ndarray, shape (n,)
-        Index into `CATEGORIES`; index into ``timeline.names``; step or -1.
+    category, name_id, thread, step : ndarray, shape (n,)
+        Index into `CATEGORIES`; index into ``timeline.names``; index into ``trace.threads``; step or -1.
+    row : ndarray of int64, shape (n,)
+        Index of each span in the trace.
     depth : ndarray of int32, shape (n,)
         Spans of one depth never overlap; see `labkit.timeline.intervals.depths`.
     pieces : Owned
@@ -54,7 +56,9 @@ class Lane:
     end_ns: np.ndarray
     category: np.ndarray
     name_id: np.ndarray
+    thread: np.ndarray
     step: np.ndarray
+    row: np.ndarray
     depth: np.ndarray
     pieces: Owned
     busy: Intervals
@@ -99,7 +103,8 @@ def cut(trace: Trace, rows: np.ndarray, origin_ns: int, span_ns: int) -> tuple[n
     return start[order], end[order], rows[order]
 
 
-def _lane(trace: Trace, name: str, kind: str, rows: np.ndarray, origin_ns: int, span_ns: int) -> Lane:
+def lane_of(trace: Trace, name: str, kind: str, rows: np.ndarray, origin_ns: int, span_ns: int) -> Lane:
+    """Return the lane of those spans among `rows` of a trace that touch the window."""
     start, end, rows = cut(trace, rows, origin_ns, span_ns)
     category = trace.category[rows]
     depth = depths(start, end)
@@ -109,7 +114,8 @@ def _lane(trace: Trace, name: str, kind: str, rows: np.ndarray, origin_ns: int, 
         busy = union(pieces.start[works], pieces.end[works])
     else:
         busy = union(start, end)
-    return Lane(name, kind, start, end, category, trace.name[rows], trace.step[rows], depth, pieces, busy, span_ns)
+    ids = (category, trace.name[rows], trace.thread[rows], trace.step[rows], rows)
+    return Lane(name, kind, start, end, *ids, depth, pieces, busy, span_ns)
 
 
 def build(trace: Trace, origin_ns: int, span_ns: int) -> tuple[Lane, ...]:
@@ -120,7 +126,7 @@ def build(trace: Trace, origin_ns: int, span_ns: int) -> tuple[Lane, ...]:
     on_device = bool(kernels.any()) and not modelled
 
     def lane(name: str, kind: str, mask: np.ndarray) -> Lane:
-        return _lane(trace, name, kind, np.flatnonzero(mask), origin_ns, span_ns)
+        return lane_of(trace, name, kind, np.flatnonzero(mask), origin_ns, span_ns)
 
     lanes = [lane("accelerator", "accelerator", kernels if on_device else train)]
     if wait.any():

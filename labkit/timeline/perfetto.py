@@ -50,63 +50,71 @@ def save(trace: Trace, path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if not path.name.endswith((".json", ".json.gz")):
         raise ValueError(f"{path} is no name for a Perfetto trace; allowed: names that end in .json or .json.gz")
-    track = _assign(trace)
-    events = _metadata(trace, track) + _spans(trace, track)
+    process, track, events = places(trace)
+    head = f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about(trace))},"traceEvents":[\n'
+    return write_aside(path, head + ",\n".join([*events, *_spans(trace, process, track)]) + "\n]}\n")
+
+
+def about(trace: Trace) -> dict[str, str]:
+    """Return what a file says about the run as a whole."""
     accelerator = trace.run.accelerator
-    about = {
+    return {
         "labkit-origin": trace.run.origin,
         "labkit-accelerator": accelerator.describe or accelerator.name or "not stated",
         "labkit-name": str(trace.run.name or ""),
         "labkit-start-ns": str(int(trace.start_ns[0]) if len(trace) else 0),
     }
-    head = f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n'
-    return write_aside(path, head + ",\n".join(events) + "\n]}\n")
 
 
-def _assign(trace: Trace) -> np.ndarray:
-    """Return the track of each span within its thread: int32, shape (n,)."""
-    track = np.zeros(len(trace), np.int32)
+def places(trace: Trace, below: int = 0, label: str = "") -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return the process and the track of every span, and the events that name processes and tracks.
+
+    Parameters
+    ----------
+    trace : Trace
+    below : int
+        The number of processes that other runs in the same file have already.
+    label : str
+        What the names of the processes begin with.
+
+    Returns
+    -------
+    process, track : ndarray of int64, shape (n,)
+        Process ids count from ``below + 1``, track ids from 1.
+    events : list of str
+        One JSON object each.
+    """
+    within = np.zeros(len(trace), np.int64)  # the track of a span among those of its thread
     for thread in range(len(trace.threads)):
         mine = np.flatnonzero(trace.thread == thread)
-        track[mine] = tracks(trace.start_ns[mine], trace.end_ns[mine])
-    return track
-
-
-def _ids(trace: Trace, track: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return process id, first track id and number of tracks of every thread; a thread without spans has none."""
+        within[mine] = tracks(trace.start_ns[mine], trace.end_ns[mine])
     kinds = list(PROCESSES)
-    pid = np.array([kinds.index(t.kind) + 1 for t in trace.threads], np.int64)
+    process = np.array([below + kinds.index(t.kind) + 1 for t in trace.threads], np.int64)
     count = np.zeros(len(trace.threads), np.int64)
-    np.maximum.at(count, trace.thread, track + 1)
-    return pid, np.cumsum(count) - count + 1, count
-
-
-def _metadata(trace: Trace, track: np.ndarray) -> list[str]:
-    """Return the events that name and order processes and tracks."""
-    pid, tid, count = _ids(trace, track)
+    np.maximum.at(count, trace.thread, within + 1)
+    first = np.cumsum(count) - count + 1
     events = []
 
-    def add(what: str, process: int, thread: int, **args: object) -> None:
-        events.append(json.dumps({"ph": "M", "name": what, "pid": process, "tid": thread, "args": args}))
+    def add(what: str, process_id: int, thread: int, **args: object) -> None:
+        events.append(json.dumps({"ph": "M", "name": what, "pid": process_id, "tid": thread, "args": args}))
 
-    used = {int(p) for p, n in zip(pid, count, strict=True) if n}
-    for number, name in enumerate(PROCESSES.values(), start=1):
+    used = {int(p) for p, n in zip(process, count, strict=True) if n}
+    for number, name in enumerate(PROCESSES.values(), start=below + 1):
         if number in used:
-            add("process_name", number, 0, name=f"{name} ({trace.run.origin})")
+            add("process_name", number, 0, name=f"{label}{name} ({trace.run.origin})")
             add("process_sort_index", number, 0, sort_index=number)
     for i, thread in enumerate(trace.threads):
         for extra in range(int(count[i])):
-            number = int(tid[i]) + extra
-            add("thread_name", int(pid[i]), number, name=thread.name + (f" ({extra + 1})" if extra else ""))
-            add("thread_sort_index", int(pid[i]), number, sort_index=number)
-    return events
+            number = int(first[i]) + extra
+            add("thread_name", int(process[i]), number, name=thread.name + (f" ({extra + 1})" if extra else ""))
+            add("thread_sort_index", int(process[i]), number, sort_index=number)
+    return process[trace.thread], first[trace.thread] + within, events
 
 
-def _spans(trace: Trace, track: np.ndarray) -> list[str]:
+def _spans(trace: Trace, process: np.ndarray, track: np.ndarray) -> list[str]:
     """Return one complete event per span, in the order of the trace: whoever encloses comes first."""
     if not len(trace):
         return []
-    pid, tid, _ = _ids(trace, track)
     names = [json.dumps(name) for name in trace.names]
     origin = json.dumps(trace.run.origin)
     start, length = trace.start_ns - trace.start_ns[0], trace.duration_ns
@@ -115,8 +123,8 @@ def _spans(trace: Trace, track: np.ndarray) -> list[str]:
         f'"ts":{us}.{ns:03d},"dur":{dus}.{dns:03d},'
         f'"args":{{"category":"{CATEGORIES[c]}","step":{step},"origin":{origin}}}}}'
         for n, c, p, t, us, ns, dus, dns, step in zip(
-            trace.name.tolist(), trace.category.tolist(), pid[trace.thread].tolist(),
-            (tid[trace.thread] + track).tolist(), (start // 1000).tolist(), (start % 1000).tolist(),
+            trace.name.tolist(), trace.category.tolist(), process.tolist(),
+            track.tolist(), (start // 1000).tolist(), (start % 1000).tolist(),
             (length // 1000).tolist(), (length % 1000).tolist(), trace.step.tolist(), strict=True,
         )
     ]  # fmt: skip

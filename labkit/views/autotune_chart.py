@@ -1,7 +1,7 @@
 """The picture of the autotune lens: every number that AUTOTUNE sets, over the steps of a job.
 
-One panel for each: the number as a line, its bound as a dashed one, and, for a buffer, how much of it was filled.
-The last panel shows what the consumer felt of it: its wait for each batch.
+Each number has a panel: a line for the number, a dashed line for its bound, and for a buffer a shade for its filling.
+The last panel shows the effect on the consumer: its wait for each batch.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import textwrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from labkit.common.palette import Theme
-from labkit.views.picture import DPI, Picture, plain_style
+from labkit.views.figure_page import BODY, MARGIN, SMALL, TITLE, WIDTH, FigurePage, Words
+from labkit.views.picture import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from labkit.recording.tfdata.diagnosis import Lens
 
-_WIDTH, _LEFT, _RIGHT = 10.0, 2.35, 1.1
-_TOP, _PANEL, _SPACE, _BOTTOM = 0.9, 0.62, 0.2, 0.55
-_BODY, _SMALL, _TITLE = 9.5, 9.0, 12.0
+#: Inches: the names on the left, the last values on the right, a panel, the space between two, the axis.
+_LEFT, _RIGHT = 2.35, 1.1
+_PANEL, _SPACE, _BOTTOM = 0.62, 0.2, 0.45
 
 #: More panels than this make no picture that anybody reads.
 MOST = 8
@@ -91,40 +91,30 @@ def _knob(lens: Lens, name: str) -> _Knob:
 
 
 def _draw(lens: Lens, knobs: list[_Knob], title: str, note: str, look: Theme) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     count = len(knobs) + 1
-    height = _TOP + count * (_PANEL + _SPACE) + _BOTTOM
-    with plain_style():
-        figure = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor=look.background)
-        FigureCanvasAgg(figure)
-        words = {"va": "top", "family": "DejaVu Sans", "parse_math": False}
-        figure.text(0.15 / _WIDTH, 1 - 0.15 / height, title, fontsize=_TITLE, weight="bold", color=look.ink, **words)
-        lines = "\n".join(textwrap.wrap(note, 125, max_lines=2, placeholder=" …"))
-        figure.text(
-            0.15 / _WIDTH, 1 - 0.42 / height, lines, fontsize=_SMALL, color=look.muted, linespacing=1.3, **words
-        )
-        for row in range(count):
-            bottom = height - _TOP - (row + 1) * _PANEL - row * _SPACE
-            box = (_LEFT / _WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / _WIDTH, _PANEL / height)
-            axes = figure.add_axes(box, facecolor=look.lane)
-            axes.set_xlim(0, lens.steps[-1] + 0.6)
-            axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-            for side in axes.spines.values():
-                side.set_visible(False)
-            axes.tick_params(length=2, colors=look.muted, labelsize=_SMALL, labelbottom=row == count - 1)
-            if row < len(knobs):
-                _panel(axes, lens, knobs[row], look)
-            else:
-                _waits(axes, lens, look)
-        axes.set_xlabel("train steps", fontsize=_SMALL, color=look.muted, family="DejaVu Sans")
-    return figure
+    page = FigurePage(look, [Words(title, TITLE, weight="bold", most=2), Words(note, SMALL, "muted", most=2)],
+                  count * (_PANEL + _SPACE) + _BOTTOM)  # fmt: skip
+    for row in range(count):
+        top = page.top + row * (_PANEL + _SPACE)
+        axes = page.axes(_LEFT, top, WIDTH - _LEFT - _RIGHT, _PANEL, "left")
+        axes.set_facecolor(look.lane)
+        axes.spines["left"].set_visible(False)
+        axes.set_xlim(0, lens.steps[-1] + 0.6)
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        axes.tick_params(length=2, labelbottom=row == count - 1)
+        value, words, more = _number(axes, lens, knobs[row], look) if row < len(knobs) else _waits(axes, lens, look)
+        for k, name in enumerate(words):
+            page.write(MARGIN, top + _PANEL / 2 + 0.17 * (k - (len(words) - 1) / 2), name, SMALL)
+        page.write(WIDTH - _RIGHT + 0.1, top + 0.4 * _PANEL, value, BODY, weight="bold")
+        page.write(WIDTH - _RIGHT + 0.1, top + 0.78 * _PANEL, more, SMALL, look.muted)
+    axes.set_xlabel("train steps", fontsize=SMALL, color=look.muted, family="DejaVu Sans")
+    return page.figure
 
 
-def _panel(axes: Axes, lens: Lens, knob: _Knob, look: Theme) -> None:
-    """Draw one number over the readings, its bound, and the filling of a buffer."""
+def _number(axes: Axes, lens: Lens, knob: _Knob, look: Theme) -> tuple[str, list[str], str]:
+    """Draw one number, its bound and the filling of a buffer; return its last value, its name and its bound."""
     top = max(v for v in [*knob.values, *(knob.held or []), 1.0] if not math.isnan(v))
     bound = knob.high if knob.high <= 4 * top else None
     axes.set_ylim(0, 1.25 * max(top, bound or 0))
@@ -136,28 +126,14 @@ def _panel(axes: Axes, lens: Lens, knob: _Knob, look: Theme) -> None:
     axes.step(lens.steps, knob.values, where="mid", color=look.fill["train"], linewidth=2, marker="o", markersize=3)
     last = next((v for v in reversed(knob.values) if not math.isnan(v)), math.nan)
     high = "no limit" if math.isinf(knob.high) else f"of {knob.high:.0f} at most"
-    _name(axes, knob.name.replace(".", "\n", 1), "\nfilled: shaded" if knob.held is not None else "", look)
-    _end(axes, f"{last:.0f}", high, look)
+    return f"{last:.0f}", [*knob.name.split(".", 1), *["filled: shaded"] * (knob.held is not None)], high
 
 
-def _waits(axes: Axes, lens: Lens, look: Theme) -> None:
-    """Draw the wait of the consumer before each step."""
+def _waits(axes: Axes, lens: Lens, look: Theme) -> tuple[str, list[str], str]:
+    """Draw the wait of the consumer before each step; return its share, its name and of what it is a share."""
     steps = range(1, len(lens.wait_ms) + 1)
     axes.bar(steps, lens.wait_ms, width=0.8, color=look.fill["other"], linewidth=0)
     top = max(*lens.wait_ms, *lens.train_ms[:1], 1e-3)
     axes.set_ylim(0, 1.1 * top)
     axes.set_yticks([0, top], ["0", f"{top:.0f} ms" if top >= 1 else f"{top:.1g} ms"])
-    _name(axes, "wait for a batch", "", look)
-    _end(axes, f"{100 * lens.wait_share:.0f} %", "of a step", look)
-
-
-def _name(axes: Axes, name: str, more: str, look: Theme) -> None:
-    place = (-(_LEFT - 0.15) / (_WIDTH - _LEFT - _RIGHT), 0.5)
-    style = {"transform": axes.transAxes, "ha": "left", "va": "center", "family": "DejaVu Sans", "parse_math": False}
-    axes.text(*place, name + more, fontsize=_SMALL, color=look.ink, linespacing=1.25, **style)
-
-
-def _end(axes: Axes, value: str, more: str, look: Theme) -> None:
-    style: dict[str, Any] = {"transform": axes.transAxes, "family": "DejaVu Sans", "parse_math": False}
-    axes.text(1.012, 0.62, value, fontsize=_BODY, weight="bold", color=look.ink, va="center", **style)
-    axes.text(1.012, 0.22, more, fontsize=_SMALL - 1, color=look.muted, va="center", **style)
+    return f"{100 * lens.wait_share:.0f} %", ["wait for a batch"], "of a step"

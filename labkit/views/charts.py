@@ -11,19 +11,19 @@ import itertools
 import math
 import numbers
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from labkit.common.palette import Theme
-from labkit.views.picture import DPI, Picture, plain_style
+from labkit.common.table import Table
+from labkit.views.figure_page import BODY, MARGIN, SMALL, WIDTH, FigurePage, heading, measure, wrap
+from labkit.views.picture import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WIDTH, _MARGIN = 10.0, 0.15
-_BODY, _SMALL, _TITLE = 9.5, 9.0, 12.0
 _ROW, _PLOT = 0.36, 3.2
 _COLORS = ("train", "decode", "resize", "map", "read", "batch", "other")
 _MARKERS = "osD^vPX"
@@ -66,11 +66,12 @@ def bars(values: Mapping[str, Any], *, unit: str, title: str, note: str = "") ->
     """
     _named(values, "values")
     rows = {name: _value(given, f"the bar of {name!r}", least=0) for name, given in values.items()}
-    text = _text(title, note, [("", unit), *((name, str(value)) for name, value in rows.items())])
+    text = _text(title, note, ("", unit), [(name, str(value)) for name, value in rows.items()])
     low, high = (choose(rows, key=lambda name: rows[name].middle) for choose in (min, max))
     ends = f"from {low} ({_number(rows[low].middle)} {unit}) to {high} ({_number(rows[high].middle)} {unit})"
     alt = f"{title}: {len(rows)} bar{'s' * (len(rows) > 1)}, {ends}."
-    return Picture(functools.partial(_draw_bars, rows, unit, title, note), title, alt, text)
+    frame = functools.partial(_axes, title=title, note=note, x_label=unit)
+    return Picture(functools.partial(_draw_bars, frame, rows), title, alt, text)
 
 
 def lines(
@@ -116,13 +117,13 @@ def lines(
         rows[name] = [_value(v, f"a value of series {name!r}") for v in given]
         if len(rows[name]) != len(places):
             raise ValueError(f"series {name!r} has {len(rows[name])} values; allowed: {len(places)}, one for each x")
-    table = [(x_label, *rows)]
-    table += [(_number(p), *(str(row[i]) for row in rows.values())) for i, p in enumerate(places)]
-    text = _text(title, f"{note}\n{y_label} by {x_label}".strip(), table)
+    table = [(_number(p), *(str(row[i]) for row in rows.values())) for i, p in enumerate(places)]
+    text = _text(title, f"{note}\n{y_label} by {x_label}".strip(), (x_label, *rows), table)
     ends = "; ".join(f"{name} goes from {_number(r[0].middle)} to {_number(r[-1].middle)}" for name, r in rows.items())
     alt = f"{title}: {y_label} by {x_label}, {_number(places[0])} to {_number(places[-1])}. {ends}."
-    make = functools.partial(_draw_lines, places, rows, x_label, y_label, title, note, log_x)
-    return Picture(make, title, alt, text)
+    scale = "log" if log_x else "linear"
+    frame = functools.partial(_axes, title=title, note=note, x_label=x_label, y_label=y_label, scale=scale)
+    return Picture(functools.partial(_draw_lines, frame, places, rows), title, alt, text)
 
 
 def points(
@@ -149,10 +150,12 @@ def points(
         if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
             raise ValueError(f"the point of {name!r} is {_brief(given)}; allowed: a pair (x, y)")
         rows[name] = (_value(given[0], f"x of {name!r}").middle, _value(given[1], f"y of {name!r}").middle)
-    text = _text(title, note, [("", x_label, y_label), *((n, _number(a), _number(b)) for n, (a, b) in rows.items())])
+    table = [(name, _number(a), _number(b)) for name, (a, b) in rows.items()]
+    text = _text(title, note, ("", x_label, y_label), table)
     spots = "; ".join(f"{name} at {_number(a)}, {_number(b)}" for name, (a, b) in rows.items())
     alt = f"{title}: {y_label} against {x_label}. {spots}."
-    return Picture(functools.partial(_draw_points, rows, x_label, y_label, title, note), title, alt, text)
+    frame = functools.partial(_axes, title=title, note=note, x_label=x_label, y_label=y_label)
+    return Picture(functools.partial(_draw_points, frame, rows), title, alt, text)
 
 
 # -- numbers and words -----------------------------------------------------------
@@ -194,115 +197,64 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
-def _text(title: str, note: str, table: list[tuple[str, ...]]) -> str:
+def _text(title: str, note: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """Return title, note and an aligned table: names to the left, numbers to the right."""
-    wide = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    body = ["  " + "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, wide, strict=True)))
-            for row in table]  # fmt: skip
-    several = any("[" in cell for row in table[1:] for cell in row[1:])
+    several = any("[" in cell for row in rows for cell in row[1:])
     notes = [note] * bool(note) + ["medians [lowest–highest of all rounds]"] * several
-    return "\n".join([title, *notes, *(line.rstrip() for line in body)])
-
-
-@functools.lru_cache(maxsize=1)
-def _renderer() -> Any:
-    from matplotlib.backends.backend_agg import RendererAgg
-
-    return RendererAgg(8, 8, DPI)
-
-
-@functools.lru_cache(maxsize=4096)
-def _measure(text: str, size: float, weight: str = "normal") -> float:
-    """Return the width of a text in inches."""
-    from matplotlib.font_manager import FontProperties
-
-    font = FontProperties(family="DejaVu Sans", size=size, weight=weight)
-    return _renderer().get_text_width_height_descent(text, font, False)[0] / DPI
-
-
-def _wrap(text: str, width: float, size: float, weight: str = "normal") -> list[str]:
-    """Break a text into lines of at most `width` inches; a single word may be wider."""
-    found: list[str] = []
-    for word in text.split():
-        longer = f"{found[-1]} {word}" if found else word
-        if found and _measure(longer, size, weight) <= width:
-            found[-1] = longer
-        else:
-            found.append(word)
-    return found
+    table = Table(head, rows, right=range(1, len(head)), caption="\n".join([title, *notes]), indent="  ")
+    return str(table)
 
 
 # -- drawing -----------------------------------------------------------------------
 
 
-def _sheet(look: Theme, title: str, note: str, box: tuple[float, float, float, float]) -> tuple[Figure, Axes]:
-    """Return a figure with title and note, and axes; `box` in inches: left, width, height, room below."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def _axes(
+    look: Theme, box: tuple[float, float, float, float], title: str, note: str, x_label: str, y_label: str = "",
+    scale: str = "linear",
+) -> Axes:  # fmt: skip
+    """Return named axes below a title and a note; `box` in inches: left, width, height, room below."""
+    from matplotlib.ticker import FuncFormatter
 
     left, width, high, below = box
-    room = _WIDTH - 2 * _MARGIN
-    head = [(line, _TITLE, "bold", look.ink) for line in _wrap(title, room, _TITLE, "bold")]
-    head += [(line, _BODY, "normal", look.muted) for line in _wrap(note, room, _BODY)]
-    top = 0.1 + 0.22 * len(head) + 0.14
-    height = top + high + below
-    figure = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor=look.background)
-    FigureCanvasAgg(figure)
-    for i, (line, size, weight, color) in enumerate(head):
-        y = 1 - (0.1 + 0.22 * (i + 0.5)) / height
-        words = {"fontsize": size, "weight": weight, "color": color, "va": "center", "family": "DejaVu Sans"}
-        figure.text(_MARGIN / _WIDTH, y, line, parse_math=False, **words)
-    axes = figure.add_axes((left / _WIDTH, below / height, width / _WIDTH, high / height), facecolor="none")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(look.muted)
-    axes.tick_params(colors=look.muted, labelsize=_SMALL)
-    axes.set_axisbelow(True)
-    return figure, axes
+    page = FigurePage(look, heading(title, note, most=None), high + below)
+    axes = page.axes(left, page.top, width, high, "left", "bottom")
+    axes.set_xscale(scale)
+    words = {"color": look.muted, "fontsize": SMALL, "family": "DejaVu Sans", "parse_math": False}
+    axes.set_xlabel(x_label, **words)
+    axes.set_ylabel(y_label, **words)
+    for axis in (axes.xaxis, axes.yaxis):  # numbers without powers of ten
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.10g}"))
+    return axes
 
 
 def _write(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], look: Theme, **more: Any):
     """Put words beside a place in data coordinates; `offset` in points."""
-    style = {"fontsize": _SMALL, "color": look.ink, "va": "center", "family": "DejaVu Sans", "parse_math": False}
+    style = {"fontsize": SMALL, "color": look.ink, "va": "center", "family": "DejaVu Sans", "parse_math": False}
     return axes.annotate(words, at, xytext=offset, textcoords="offset points", annotation_clip=False, **style | more)
 
 
-def _label(axes: Axes, x_label: str, y_label: str, look: Theme) -> None:
-    """Name both axes, and write their numbers without powers of ten."""
-    from matplotlib.ticker import FuncFormatter
-
-    words = {"color": look.muted, "fontsize": _SMALL, "family": "DejaVu Sans", "parse_math": False}
-    axes.set_xlabel(x_label, **words)
-    axes.set_ylabel(y_label, **words)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.10g}"))
-
-
-def _draw_bars(rows: Mapping[str, _Value], unit: str, title: str, note: str, look: Theme) -> Figure:
-    with plain_style():
-        names = [_wrap(name, 3.0, _BODY) for name in rows]
-        left = max(_measure(line, _BODY) for lines_ in names for line in lines_) + _MARGIN + 0.1
-        right = max(_measure(str(value), _BODY) for value in rows.values()) + 0.25
-        heights = [max(_ROW, 0.19 * len(lines_) + 0.1) for lines_ in names]
-        figure, axes = _sheet(look, title, note, (left, _WIDTH - left - right, sum(heights), 0.6))
-        top = max(value.high for value in rows.values()) or 1.0
-        axes.set(xlim=(0, top), ylim=(sum(heights), 0))
-        axes.yaxis.set_visible(False)
-        axes.grid(axis="x", color=look.lane, linewidth=1)
-        _label(axes, unit, "", look)
-        at = 0.0
-        for lines_, high, value in zip(names, heights, rows.values(), strict=True):
-            y = at + high / 2
-            axes.barh(y, value.middle, 0.22, color=look.fill["train"])
-            if value.rounds > 1:
-                ends = ([value.low, value.high], [y, y])  # twice: a bright edge shows the whisker on its bar
-                for color, width in ((look.background, 3.2), (look.ink, 1.2)):
-                    axes.plot(*ends, color=color, linewidth=width, marker="|", markeredgewidth=width, clip_on=False)
-            _write(axes, "\n".join(lines_), (0, y), (-5, 0), look, ha="right", fontsize=_BODY)
-            _write(axes, str(value), (value.high, y), (6, 0), look, fontsize=_BODY)
-            at += high
-        return figure
+def _draw_bars(frame: Callable[..., Axes], rows: Mapping[str, _Value], look: Theme) -> Figure:
+    names = [wrap(name, 3.0, BODY) for name in rows]
+    left = max(measure(line, BODY) for lines_ in names for line in lines_) + MARGIN + 0.1
+    right = max(measure(str(value), BODY) for value in rows.values()) + 0.25
+    heights = [max(_ROW, 0.19 * len(lines_) + 0.1) for lines_ in names]
+    axes = frame(look, (left, WIDTH - left - right, sum(heights), 0.6))
+    top = max(value.high for value in rows.values()) or 1.0
+    axes.set(xlim=(0, top), ylim=(sum(heights), 0))
+    axes.yaxis.set_visible(False)
+    axes.grid(axis="x", color=look.lane, linewidth=1)
+    at = 0.0
+    for lines_, high, value in zip(names, heights, rows.values(), strict=True):
+        y = at + high / 2
+        axes.barh(y, value.middle, 0.22, color=look.fill["train"])
+        if value.rounds > 1:
+            ends = ([value.low, value.high], [y, y])  # twice: a bright edge shows the whisker on its bar
+            for color, width in ((look.background, 3.2), (look.ink, 1.2)):
+                axes.plot(*ends, color=color, linewidth=width, marker="|", markeredgewidth=width, clip_on=False)
+        _write(axes, "\n".join(lines_), (0, y), (-5, 0), look, ha="right", fontsize=BODY)
+        _write(axes, str(value), (value.high, y), (6, 0), look, fontsize=BODY)
+        at += high
+    return axes.figure
 
 
 def _ranges(axes: Axes, low: float, high: float) -> None:
@@ -311,32 +263,25 @@ def _ranges(axes: Axes, low: float, high: float) -> None:
     axes.set_ylim(0 if low >= 0 else low - room, max(high, 0) + room)
 
 
-def _draw_lines(
-    x: list[float], rows: Mapping[str, list[_Value]], x_label: str, y_label: str, title: str, note: str,
-    log_x: bool, look: Theme,
-) -> Figure:  # fmt: skip
-    with plain_style():
-        words = {name: "\n".join(_wrap(name, 2.2, _SMALL)) for name in rows}
-        right = max(_measure(line, _SMALL) for w in words.values() for line in w.split("\n")) + 0.75
-        needed = sum(0.16 * (1 + w.count("\n")) + 0.08 for w in words.values())
-        high, left = max(_PLOT, needed), 0.95
-        figure, axes = _sheet(look, title, note, (left, _WIDTH - left - right, high, 0.65))
-        if log_x:
-            axes.set_xscale("log")
-        if len(x) <= 12:
-            axes.set_xticks(x)
-            axes.minorticks_off()
-        _ranges(axes, min(v.low for r in rows.values() for v in r), max(v.high for r in rows.values() for v in r))
-        axes.grid(axis="y", color=look.lane, linewidth=1)
-        _label(axes, x_label, y_label, look)
-        for i, values in enumerate(rows.values()):
-            color = look.fill[_COLORS[i % len(_COLORS)]]
-            for place, value in zip(x, values, strict=True):
-                if value.rounds > 1:
-                    axes.plot([place] * 2, [value.low, value.high], color=color, linewidth=1, marker="_", markersize=5)
-            axes.plot(x, [v.middle for v in values], **_style(i, color, len(x) <= 30))
-        _name_lines(axes, x[-1], rows, words, high, look)
-        return figure
+def _draw_lines(frame: Callable[..., Axes], x: list[float], rows: Mapping[str, list[_Value]], look: Theme) -> Figure:
+    words = {name: "\n".join(wrap(name, 2.2, SMALL)) for name in rows}
+    right = max(measure(line, SMALL) for w in words.values() for line in w.split("\n")) + 0.75
+    needed = sum(0.16 * (1 + w.count("\n")) + 0.08 for w in words.values())
+    high, left = max(_PLOT, needed), 0.95
+    axes = frame(look, (left, WIDTH - left - right, high, 0.65))
+    if len(x) <= 12:
+        axes.set_xticks(x)
+        axes.minorticks_off()
+    _ranges(axes, min(v.low for r in rows.values() for v in r), max(v.high for r in rows.values() for v in r))
+    axes.grid(axis="y", color=look.lane, linewidth=1)
+    for i, values in enumerate(rows.values()):
+        color = look.fill[_COLORS[i % len(_COLORS)]]
+        for place, value in zip(x, values, strict=True):
+            if value.rounds > 1:
+                axes.plot([place] * 2, [value.low, value.high], color=color, linewidth=1, marker="_", markersize=5)
+        axes.plot(x, [v.middle for v in values], **_style(i, color, len(x) <= 30))
+    _name_lines(axes, x[-1], rows, words, high, look)
+    return axes.figure
 
 
 def _style(i: int, color: str, marked: bool) -> dict[str, Any]:
@@ -369,32 +314,28 @@ def _name_lines(
         axes.plot([at + 0.008, 1.03], [rows[name][-1].middle, y], **lead)
         axes.plot([1.035, 1.07], [y, y], transform=across, **_style(i, color, False))
         axes.plot([1.0525], [y], transform=across, **_style(i, color, True))
-        style = {"fontsize": _SMALL, "color": look.ink, "va": "center", "family": "DejaVu Sans", "parse_math": False}
+        style = {"fontsize": SMALL, "color": look.ink, "va": "center", "family": "DejaVu Sans", "parse_math": False}
         axes.text(1.08, y, words[name], transform=across, **style)
 
 
-def _draw_points(
-    rows: Mapping[str, tuple[float, float]], x_label: str, y_label: str, title: str, note: str, look: Theme
-) -> Figure:
-    with plain_style():
-        left, width, high = 0.95, _WIDTH - 0.95 - 0.4, _PLOT + 0.4
-        figure, axes = _sheet(look, title, note, (left, width, high, 0.65))
-        across, up = [a for a, _ in rows.values()], [b for _, b in rows.values()]
-        room = (max(across) - min(*across, 0)) * 0.06 or 1.0
-        axes.set_xlim(0 if min(across) >= 0 else min(across) - room, max(*across, 0) + room)
-        _ranges(axes, min(up), max(up))
-        axes.grid(color=look.lane, linewidth=1)
-        _label(axes, x_label, y_label, look)
-        spots = {n: axes.transAxes.inverted().transform(axes.transData.transform(p)) for n, p in rows.items()}
-        spots = {name: (spot[0] * width, spot[1] * high) for name, spot in spots.items()}
-        taken = [(a - 0.07, b - 0.07, a + 0.07, b + 0.07) for a, b in spots.values()]
-        for i, (name, place) in enumerate(rows.items()):
-            color = look.fill[_COLORS[i % len(_COLORS)]]
-            axes.plot(*place, marker=_MARKERS[i % len(_MARKERS)], color=color, markersize=8, clip_on=False)
-            box, offset = _free(spots[name], _measure(name, _SMALL), taken, (width, high))
-            taken.append(box)
-            _write(axes, name, place, (offset[0] * 72, offset[1] * 72), look)
-        return figure
+def _draw_points(frame: Callable[..., Axes], rows: Mapping[str, tuple[float, float]], look: Theme) -> Figure:
+    left, width, high = 0.95, WIDTH - 0.95 - 0.4, _PLOT + 0.4
+    axes = frame(look, (left, width, high, 0.65))
+    across, up = [a for a, _ in rows.values()], [b for _, b in rows.values()]
+    room = (max(across) - min(*across, 0)) * 0.06 or 1.0
+    axes.set_xlim(0 if min(across) >= 0 else min(across) - room, max(*across, 0) + room)
+    _ranges(axes, min(up), max(up))
+    axes.grid(color=look.lane, linewidth=1)
+    spots = {n: axes.transAxes.inverted().transform(axes.transData.transform(p)) for n, p in rows.items()}
+    spots = {name: (spot[0] * width, spot[1] * high) for name, spot in spots.items()}
+    taken = [(a - 0.07, b - 0.07, a + 0.07, b + 0.07) for a, b in spots.values()]
+    for i, (name, place) in enumerate(rows.items()):
+        color = look.fill[_COLORS[i % len(_COLORS)]]
+        axes.plot(*place, marker=_MARKERS[i % len(_MARKERS)], color=color, markersize=8, clip_on=False)
+        box, offset = _free(spots[name], measure(name, SMALL), taken, (width, high))
+        taken.append(box)
+        _write(axes, name, place, (offset[0] * 72, offset[1] * 72), look)
+    return axes.figure
 
 
 def _free(

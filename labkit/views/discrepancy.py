@@ -1,7 +1,7 @@
 """How far two versions of the same pixels are apart: numbers, difference images, and OpenCV's resize in NumPy.
 
-Libraries that are told to do the same, "decode" or "resize bilinearly", return other pixels. A network that was trained
-on one library's pixels and meets another's sees another data set.
+Libraries that are asked for the same operation, "decode" or "resize bilinearly", return other pixels. A network that
+was trained on the pixels of one library works worse on those of another: they are another data set.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labkit.common.palette import Theme
-from labkit.views.picture import DPI, Picture, plain_style
+from labkit.common.table import Table
+from labkit.views.figure_page import MARGIN, SMALL, WIDTH, FigurePage, fit, heading
+from labkit.views.picture import Picture
 
-_WIDTH, _MARGIN, _GAP = 10.0, 0.15, 0.2
+#: Inches between two images.
+_GAP = 0.2
+
 _MOST = 4
 
 
@@ -61,9 +65,8 @@ def between(a: Any, b: Any) -> Difference:
 
 def table(pairs: Mapping[str, tuple[Any, Any]]) -> str:
     """Return `between` of several pairs as lines of text, one for each name, below a line that says the unit."""
-    wide = max(map(len, pairs))
-    lines = [f"{name.ljust(wide)}   {between(*pair)}" for name, pair in pairs.items()]
-    return "\n".join(["differences in grey levels, of 255", *lines])
+    rows = [(name, f" {between(*pair)}") for name, pair in pairs.items()]
+    return str(Table((), rows, caption="differences in grey levels, of 255"))
 
 
 def differences(pairs: Mapping[str, tuple[Any, Any]], *, title: str, levels: float = 4) -> Picture:
@@ -162,30 +165,20 @@ def _few(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _figure(shown: Mapping[str, np.ndarray], below: Mapping[str, str], title: str, note: str, look: Theme) -> Any:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.figure import Figure
 
-    with plain_style():
-        each = (_WIDTH - 2 * _MARGIN - _GAP * (len(shown) - 1)) / max(len(shown), 2)
-        high = min(each * max(image.shape[0] / image.shape[1] for image in shown.values()), 3.0)
-        top = 0.72 if note else 0.48
-        height = top + 0.25 + high + 0.35
-        figure = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor=look.background)
-        FigureCanvasAgg(figure)
-        words = {"family": "DejaVu Sans", "parse_math": False, "va": "center"}
-        figure.text(_MARGIN / _WIDTH, 1 - 0.2 / height, title, fontsize=12, weight="bold", color=look.ink, **words)
-        figure.text(_MARGIN / _WIDTH, 1 - 0.45 / height, note, fontsize=9, color=look.muted, **words)
-        ramp = LinearSegmentedColormap.from_list("difference", [look.lane, look.ink])
-        for i, (name, image) in enumerate(shown.items()):
-            left = _MARGIN + i * (each + _GAP)
-            box = (left / _WIDTH, 0.35 / height, each / _WIDTH, high / height)
-            axes = figure.add_axes(box, facecolor="none")
-            axes.imshow(image, cmap=ramp, vmin=0, vmax=1, interpolation="nearest", resample=False)
-            axes.set(xticks=[], yticks=[])
-            for side in axes.spines.values():
-                side.set_color(look.line)
-            middle = (left + each / 2) / _WIDTH
-            figure.text(middle, (0.47 + high) / height, name, fontsize=9.5, color=look.ink, ha="center", **words)
-            figure.text(middle, 0.17 / height, below[name], fontsize=9, color=look.muted, ha="center", **words)
-        return figure
+    each = (WIDTH - 2 * MARGIN - _GAP * (len(shown) - 1)) / max(len(shown), 2)
+    high = min(each * max(image.shape[0] / image.shape[1] for image in shown.values()), 3.0)
+    page = FigurePage(look, heading(title, note), 0.25 + high + 0.35)
+    ramp = LinearSegmentedColormap.from_list("difference", [look.lane, look.ink])
+    for i, (name, image) in enumerate(shown.items()):
+        left = MARGIN + i * (each + _GAP)
+        axes = page.axes(left, page.top + 0.25, each, high)
+        axes.imshow(image, cmap=ramp, vmin=0, vmax=1, interpolation="nearest", resample=False)
+        axes.set(xticks=[], yticks=[])
+        for side in axes.spines.values():
+            side.set(visible=True, color=look.line)
+        middle = left + each / 2
+        page.write(middle, page.top + 0.12, fit(name, each), ha="center")
+        page.write(middle, page.height - 0.17, fit(below[name], each, SMALL), SMALL, look.muted, ha="center")
+    return page.figure

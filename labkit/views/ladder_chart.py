@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from labkit.common.numbers import number
 from labkit.common.palette import Theme
+from labkit.common.table import Table
 from labkit.timeline.describe import provenance
 from labkit.timeline.intervals import Intervals, union
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
-from labkit.views.picture import DPI, Picture, plain_style
+from labkit.views.figure_page import MARGIN, SMALL, WIDTH, FigurePage, fit, heading
+from labkit.views.picture import DPI, Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_WIDTH, _ROW, _LEFT, _RIGHT = 10.0, 0.46, 2.35, 1.75
+#: Inches: the height of a row, the names on its left, the figures on its right.
+_ROW, _LEFT, _RIGHT = 0.46, 2.35, 1.75
+
 #: Rows stay readable on one screen up to here.
 MOST = 24
 
@@ -55,11 +60,7 @@ def draw(
     if window_ms is None:
         window = min(longest, int(3e6 * max(line.step_ms for line in lines.values())))
     else:
-        window = round(1e6 * window_ms)
-        if not 0 < window <= longest:
-            raise ValueError(
-                f"window_ms is {window_ms!r}; allowed: above 0, up to {longest / 1e6:.6g}, the longest run"
-            )
+        window = round(1e6 * number("window_ms", window_ms, above=0, most=longest / 1e6, other="(the longest run)"))
     return Picture(
         lambda look: _figure(lines, title, window, look),
         title,
@@ -74,25 +75,18 @@ def _rate(line: Timeline) -> str:
 
 
 def _text(lines: Mapping[str, Timeline], title: str, window: int) -> str:
-    wide = max(map(len, lines))
     rows = [
-        f"  {name.ljust(wide)}  accelerator busy {line.busy:4.0%}  step {line.step_ms:8.1f} ms  {_rate(line):>15}"
+        (name, "accelerator busy", f"{line.busy:4.0%}", "step", f"{line.step_ms:.1f} ms", _rate(line))
         for name, line in lines.items()
     ]
-    return "\n".join(
-        [
-            title,
-            f"  the first {window / 1e6:,.0f} ms shown, or all of a shorter run; figures of the whole run",
-            *rows,
-            _origin(lines),
-        ]
-    )
+    shown = f"  the first {window / 1e6:,.0f} ms shown, or all of a shorter run; figures of the whole run"
+    table = Table((), rows, right=[2, 4, 5], notes=[_origin(lines)], caption=f"{title}\n{shown}", indent="  ")
+    return str(table)
 
 
 def _origin(lines: Mapping[str, Timeline]) -> str:
-    """Say once what all runs share: measured or modelled, and on which accelerator."""
-    said = dict.fromkeys(provenance(line.run) for line in lines.values())
-    return " ".join(said)
+    """Return what all runs share, once: measured or modelled, and on which accelerator."""
+    return " ".join(dict.fromkeys(provenance(line.run) for line in lines.values()))
 
 
 def _pipeline(line: Timeline) -> Intervals:
@@ -112,39 +106,23 @@ def _cut(busy: Intervals, window: int, least: int) -> list[tuple[float, float]]:
 
 
 def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with plain_style():
-        top, below = 0.72, 0.62
-        body = _ROW * len(lines)
-        height = top + body + below
-        figure = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor=look.background)
-        FigureCanvasAgg(figure)
-        words: dict[str, Any] = {"family": "DejaVu Sans", "parse_math": False, "va": "center"}
-        figure.text(0.015, 1 - 0.2 / height, title, fontsize=12, weight="bold", color=look.ink, **words)
-        key = "blocks: the accelerator trains; empty: it waits; thin band: the pipeline works; a row ends with its run"
-        figure.text(0.015, 1 - 0.45 / height, key, fontsize=9, color=look.muted, **words)
-        span = _WIDTH - _LEFT - _RIGHT
-        axes = figure.add_axes((_LEFT / _WIDTH, below / height, span / _WIDTH, body / height), facecolor="none")
-        axes.set(xlim=(0, window / 1e6), ylim=(len(lines), 0))
-        axes.yaxis.set_visible(False)
-        for side in axes.spines.values():
-            side.set_visible(False)
-        axes.tick_params(colors=look.muted, labelsize=9)
-        axes.set_xlabel("milliseconds from the start of each run's window", color=look.muted, fontsize=9)
-        pixel = int(window / (span * DPI))
-        for row, (name, line) in enumerate(lines.items()):
-            own = min(window, line.span_ns) / 1e6
-            axes.broken_barh([(0, own)], (row + 0.12, 0.74), color=look.lane, linewidth=0)
-            work = _cut(line.accelerator.busy, window, 0)
-            axes.broken_barh(work, (row + 0.12, 0.52), facecolor=look.fill["train"], edgecolor=look.lane, linewidth=0.6)
-            band = _cut(_pipeline(line), window, pixel)
-            axes.broken_barh(band, (row + 0.68, 0.18), facecolor=look.fill["decode"], linewidth=0)
-            figures = f"{line.busy:.0%} busy, {_rate(line)}"
-            for words_, x, side, color in ((name, 0.0, "right", look.ink), (figures, window / 1e6, "left", look.muted)):
-                axes.annotate(
-                    words_, (x, row + 0.5), xytext=(-6 if side == "right" else 6, 0), textcoords="offset points",
-                    fontsize=9, color=color, ha=side, annotation_clip=False, **words,
-                )  # fmt: skip
-        return figure
+    key = "blocks: the accelerator trains; empty: it waits; thin band: the pipeline works; a row ends with its run"
+    body = _ROW * len(lines)
+    span = WIDTH - _LEFT - _RIGHT
+    page = FigurePage(look, heading(title, key), body + 0.62)
+    axes = page.axes(_LEFT, page.top, span, body)
+    axes.set(xlim=(0, window / 1e6), ylim=(len(lines), 0))
+    axes.set_xlabel("milliseconds from the start of each run's window", color=look.muted, fontsize=SMALL)
+    pixel = int(window / (span * DPI))
+    for row, (name, line) in enumerate(lines.items()):
+        own = min(window, line.span_ns) / 1e6
+        axes.broken_barh([(0, own)], (row + 0.12, 0.74), color=look.lane, linewidth=0)
+        work = _cut(line.accelerator.busy, window, 0)
+        axes.broken_barh(work, (row + 0.12, 0.52), facecolor=look.fill["train"], edgecolor=look.lane, linewidth=0.6)
+        band = _cut(_pipeline(line), window, pixel)
+        axes.broken_barh(band, (row + 0.68, 0.18), facecolor=look.fill["decode"], linewidth=0)
+        middle = page.top + (row + 0.5) * _ROW
+        page.write(_LEFT - 0.1, middle, fit(name, _LEFT - MARGIN - 0.1, SMALL), SMALL, ha="right")
+        figures = f"{line.busy:.0%} busy, {_rate(line)}"
+        page.write(WIDTH - _RIGHT + 0.1, middle, figures, SMALL, look.muted)
+    return page.figure

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from labkit.common.files import write_aside
 from labkit.common.palette import THEMES, Theme, theme
+from labkit.common.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,10 +73,11 @@ class Picture:
         ValueError
             If there is no such theme.
         """
-        return self._make(self._look(theme))
+        with plain_style():
+            return self._make(self._look(theme))
 
     def png(self, theme: str | None = None) -> bytes:
-        """Return the picture as PNG, 110 pixels per inch."""
+        """Return the picture as PNG, 100 pixels per inch."""
         look = self._look(theme).name
         if look not in self._png:
             self._png[look] = self._encode(look, "png")
@@ -184,8 +186,7 @@ class Photographs:
         for name, path in self._paths.items():
             with Image.open(path) as photo:  # reads the header only
                 rows.append((name, f"{photo.width}×{photo.height} pixels", f"{path.stat().st_size:,} bytes"))
-        wide = [max(len(row[i]) for row in rows) for i in range(3)]
-        self.text = "\n".join(f"{a:<{wide[0]}}  {b:>{wide[1]}}  {c:>{wide[2]}}" for a, b, c in rows)
+        self.text = str(Table((), rows, right=[1, 2]))
         self.alt = f"{len(rows)} photo{'s' if len(rows) > 1 else ''}, each under its name: {', '.join(paths)}."
 
     def __str__(self) -> str:

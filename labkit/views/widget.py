@@ -21,15 +21,19 @@ from typing import Any
 import anywidget
 import traitlets
 
+from labkit.common.numbers import whole
 from labkit.common.palette import theme as theme_of
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
-from labkit.views.layout import Scene
-from labkit.views.static import Picture, compare, draw
+from labkit.views.layout import TimelineLayout
+from labkit.views.static import Picture, picture_of
 
 MODULE = Path(__file__).with_name("timeline.js")
 
-#: Bytes of a scene that a notebook may store, compressed and as text; a larger one is sent to the page only.
+#: The elements of a view and their style.
+PAGE = Path(__file__).with_name("timeline.html")
+
+#: Bytes of a block that a notebook may store, compressed and as text; a larger one is sent to the page only.
 STORED = 1_500_000
 
 _PAGE = """<div class="{name}"><img src="data:image/png;base64,{png}" alt="{alt}" style="max-width:100%"></div>
@@ -55,14 +59,15 @@ class TimelineWidget(anywidget.AnyWidget):
 
     Attributes
     ----------
-    scene : bytes
+    block : bytes
         What is drawn; see `labkit.views.layout`.
     look : dict
-        ``theme`` and ``height``, None where the page decides; ``last``, the nanosecond up to which it shows at first.
+        ``page``, the elements of the view; ``theme`` and ``height``, None where the notebook decides; ``last``, the
+        nanosecond up to which it shows at first.
     """
 
     _esm = MODULE
-    scene = traitlets.Bytes().tag(sync=True)
+    block = traitlets.Bytes().tag(sync=True)
     look = traitlets.Dict().tag(sync=True)
 
     def __init__(
@@ -76,8 +81,8 @@ class TimelineWidget(anywidget.AnyWidget):
         height: int | None = None,
         steps: int | None = None,
     ) -> None:
-        if height is not None and (isinstance(height, bool) or not isinstance(height, int) or height < 100):
-            raise ValueError(f"height is {height!r}; allowed: 100 pixels or more, or None for as high as the lanes")
+        if height is not None:
+            height = whole("height", height, 100, unit="of pixels,", other="or None for as high as the lanes")
         self._theme = None if theme is None else theme_of(theme).name
         self._labels = (labels,) if isinstance(labels, str) else tuple(labels)
         if len(self._labels) != 2:
@@ -86,7 +91,8 @@ class TimelineWidget(anywidget.AnyWidget):
         self._pages: list[str] = []
         block = self._build(timeline, after)
         self._key = _digest(block)
-        super().__init__(scene=block, look={"theme": self._theme, "height": height, "last": self._last()})
+        look = {"page": page(), "theme": self._theme, "height": height, "last": self._last()}
+        super().__init__(block=block, look=look)
 
     def update(self, timeline: Timeline | Trace, after: Timeline | Trace | None = None) -> None:
         """Swap what is shown, in place; the part of the time axis that is seen stays where it still exists.
@@ -96,43 +102,38 @@ class TimelineWidget(anywidget.AnyWidget):
         TypeError
             If something is neither a Trace nor a Timeline.
         """
-        self.scene = self._build(timeline, after)
+        self.block = self._build(timeline, after)
         for display_id in self._pages:
             self._publish(display_id, update=True)
 
     def _build(self, timeline: Timeline | Trace, after: Timeline | Trace | None) -> bytes:
         given = [timeline] if after is None else [timeline, after]
-        self._made = Scene(given, [""] if after is None else self._labels, self._title)
+        self._layout = TimelineLayout(given, [""] if after is None else self._labels, self._title)
         self._picture: Picture | None = None
-        return self._made.encode()
+        return self._layout.encode()
 
     def _last(self) -> int | None:
         """Return where the steps end that are in view at first, in nanoseconds of the window."""
         if self._steps is None:
             return None
         _ = self.picture  # it refuses steps that there are not
-        return max(int(timeline.step_edges_ns[self._steps]) for timeline in self._made.timelines)
+        return max(int(timeline.step_edges_ns[self._steps]) for timeline in self._layout.timelines)
 
     @property
     def alt(self) -> str:
         """The numbers in one or two sentences."""
-        return self._made.alt
+        return self._layout.alt
 
     @property
     def picture(self) -> Picture:
         """The static picture of the same timelines, made when it is first asked for."""
         if self._picture is None:
-            timelines = self._made.timelines
-            if len(timelines) == 1:
-                self._picture = draw(timelines[0], title=self._made.title, theme=self._theme, steps=self._steps)
-            else:
-                words = {"labels": self._labels, "title": self._made.title, "theme": self._theme}
-                self._picture = compare(*timelines, **words, steps=self._steps)
+            self._picture = picture_of(self._layout, theme=self._theme, steps=self._steps)
         return self._picture
 
     def __str__(self) -> str:
         """Return the text equivalent."""
-        texts = [str(timeline) for timeline in self._made.timelines]
+        texts = [str(timeline) for timeline in self._layout.timelines]
         if len(texts) == 1:
             return texts[0]
         return "\n".join(f"{label}:\n{text}" for label, text in zip(self._labels, texts, strict=True))
@@ -180,12 +181,12 @@ class TimelineWidget(anywidget.AnyWidget):
 
         Where scripts do not run (a notebook that is not trusted, GitHub), the picture is what remains.
         """
-        if len(self.scene) > 8 * STORED:  # spans do not become that small; trying takes its time
+        if len(self.block) > 8 * STORED:  # spans do not become that small; trying takes its time
             return None
-        block = base64.b64encode(gzip.compress(self.scene, 6, mtime=0)).decode()
+        block = base64.b64encode(gzip.compress(self.block, 6, mtime=0)).decode()
         if len(block) > STORED:
             return None
-        name = f"labkit-{_digest(self.scene)}"
+        name = f"labkit-{_digest(self.block)}"
         look = json.dumps({**self.look, "key": self._key})
         return _PAGE.format(name=name, png=png, alt=html.escape(self.alt), module=_module(), block=block, look=look)
 
@@ -193,6 +194,12 @@ class TimelineWidget(anywidget.AnyWidget):
 def _digest(block: bytes) -> str:
     """Return a name for a block: equal runs are stored as equal pages, which a test of a notebook can compare."""
     return hashlib.sha256(block).hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)
+def page() -> str:
+    """Return the elements of a view as HTML, without margins."""
+    return "\n".join(line.strip() for line in PAGE.read_text(encoding="utf-8").splitlines())
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, explorers, photos, predictions, simulate, storage
+from labkit import accelerators, explorers, photos, plain, predictions, simulate, storage
 
 # %% [markdown]
 # ## Extract, transform, load
@@ -74,20 +74,13 @@ predictions.commit("00.busy", 0.75, unit="share")
 # %% [markdown]
 # ## Build
 #
-# A pipeline in `tf.data`: file names, one `map` that reads and transforms, one `batch`. The two options switch off what TensorFlow would add by itself; notebook 01 shows what that is. For now they make the job do exactly what is written, and nothing else.
+# A pipeline in `tf.data`: file names, one `map` that reads and transforms, one `batch`. `plain` sets two options: they switch off what TensorFlow would add by itself (its rewriting of the pipeline, and its tuning). Notebook 01 writes them out and shows what they change. For now the job does exactly what is written, and nothing else.
 
 # %%
 def load(path, label):
     return transform(tf.io.read_file(path)), label
 
 
-def plain(dataset):
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    return dataset.with_options(options)
-
-# %%
 files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False).repeat()
 sequential = plain(files.map(load).batch(16))
 

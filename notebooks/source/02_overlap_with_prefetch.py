@@ -9,12 +9,12 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, explorers, photos, predictions, simulate, storage
+from labkit import accelerators, explorers, photos, plain, predictions, simulate, storage
 
 # %% [markdown]
 # ## The job so far
 #
-# The naive pipeline of notebook 01, and the options that keep tf.data from rewriting it.
+# The naive pipeline of notebook 01. `plain` sets the two options of that notebook, which keep tf.data from rewriting and tuning it.
 
 
 # %%
@@ -26,15 +26,6 @@ def load(path, label):
     image = tf.image.random_brightness(image, max_delta=32 / 255)
     image = tf.image.random_saturation(image, 0.5, 1.5)
     return tf.clip_by_value(image, 0, 1), label
-
-
-# %%
-def plain(dataset):
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    return dataset.with_options(options)
-
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()

@@ -10,7 +10,7 @@
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tempfile
 import tensorflow as tf
-from labkit import accelerators, charts, explorers, photos, predictions, records, storage
+from labkit import accelerators, charts, explorers, photos, plain, predictions, records, storage
 
 # %% [markdown]
 # ## The data: 16 shards
@@ -25,20 +25,11 @@ packed = records.write(album, folder.name, shards=16)
 print(len(packed), "shards,", packed.count, "photos")
 
 # %% [markdown]
-# This notebook is about *reading*, so the photos stay JPEG bytes: nothing is decoded, and the consumer is so quick that it only waits.
+# This notebook is about *reading*, so the photos stay JPEG bytes: nothing is decoded, and the consumer is so quick that it only waits. As before, `plain` keeps tf.data from rewriting and tuning the pipeline; it can also set how many *threads* the pipeline has.
 #
 # Interleave changes the **order** of the photos, and that makes comparisons treacherous. Five batches from one order are other photos than five batches from another. A comparison in TensorFlow's own guide, copied into many tutorials, even reads different *numbers* of samples, 12 against 6 (tensorflow issue 46536). So here every recording covers **one whole epoch**, after one whole epoch of warm-up: whatever the order, each run delivers each photo exactly once, and the last column of each table checks it.
 
 # %%
-def plain(dataset, threads=None):
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    if threads:
-        options.threading.private_threadpool_size = threads
-    return dataset.with_options(options)
-
-
 def epochs(stream):
     return plain(stream.batch(32).map(records.parse).repeat())
 

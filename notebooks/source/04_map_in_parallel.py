@@ -11,12 +11,12 @@
 import time
 import tensorflow as tf
 from labkit import accelerators, charts, diagnosis, explorers, autotune_chart, photos, predictions, simulate, storage
-from labkit import cores
+from labkit import cores, plain
 
 # %% [markdown]
 # ## The job so far
 #
-# The same chain per photo as before. `plain` switches tf.data's own rewriting and tuning off; here it also says how many *worker threads* the pipeline has. Without that option they are as many as cores.
+# The same chain per photo as before. `plain` switches tf.data's own rewriting and tuning off; here it also says how many *worker threads* the pipeline has (the option `threading.private_threadpool_size`). Without that option they are as many as cores.
 
 # %%
 def load(path, label):
@@ -27,14 +27,6 @@ def load(path, label):
     image = tf.image.random_brightness(image, max_delta=32 / 255)
     image = tf.image.random_saturation(image, 0.5, 1.5)
     return tf.clip_by_value(image, 0, 1), label
-
-# %%
-def plain(dataset, threads):
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    options.threading.private_threadpool_size = threads
-    return dataset.with_options(options)
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()

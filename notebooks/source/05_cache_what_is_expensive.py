@@ -13,7 +13,7 @@ import tempfile
 import time
 
 import tensorflow as tf
-from labkit import accelerators, charts, checks, explorers, memory, photos, predictions, storage
+from labkit import accelerators, charts, checks, explorers, memory, photos, plain, predictions, storage
 
 # %% [markdown]
 # ## The job in four stages
@@ -43,14 +43,6 @@ def augment(image, label):
     image = tf.image.random_flip_left_right(image)
     image = tf.image.random_brightness(image, max_delta=32 / 255)
     return tf.clip_by_value(image, 0, 1), label
-
-
-def plain(dataset):
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    return dataset.with_options(options)
-
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load().take(160)

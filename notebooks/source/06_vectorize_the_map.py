@@ -9,7 +9,7 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, charts, explorers, photos, predictions
+from labkit import accelerators, charts, explorers, photos, plain, predictions
 
 # %% [markdown]
 # ## The job
@@ -43,13 +43,6 @@ print(len(tiles), "tiles of", tiles.shape[1:])
 
 
 # %%
-def plain(dataset):
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    return dataset.with_options(options)
-
-
 quick = accelerators.modelled(step_ms=0.2)
 
 

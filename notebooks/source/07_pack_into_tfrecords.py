@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from labkit import accelerators, charts, checks, damage, explorers, photos, predictions, records, storage
+from labkit import accelerators, charts, checks, damage, explorers, photos, plain, predictions, records, storage
 
 # %% [markdown]
 # ## Predict
@@ -156,11 +156,8 @@ def thumbnail(image, label):
     return tf.image.resize(image, [224, 224], method="nearest"), label
 
 
-def plain(dataset):
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    return dataset.map(thumbnail).batch(16).with_options(options)
+def thumbnails(dataset):
+    return plain(dataset.map(thumbnail).batch(16))
 
 
 def unpacked(shards):
@@ -169,10 +166,10 @@ def unpacked(shards):
 
 # %% tags=["nbval-ignore-output"]
 bytes_, pixels_ = tf.TensorSpec([], tf.string), tf.TensorSpec([None, None, 3], tf.uint8)
-variants = {"JPEG files": plain(album.files().map(lambda path, label: decode(tf.io.read_file(path), label)))}
-variants |= {f"records, {name}": plain(unpacked(shards)) for name, shards in forms.items()}
-variants["pickle, jpeg"] = plain(unpickled("jpeg.pickle", bytes_).map(decode))
-variants["pickle, raw"] = plain(unpickled("raw.pickle", pixels_))
+variants = {"JPEG files": thumbnails(album.files().map(lambda path, label: decode(tf.io.read_file(path), label)))}
+variants |= {f"records, {name}": thumbnails(unpacked(shards)) for name, shards in forms.items()}
+variants["pickle, jpeg"] = thumbnails(unpickled("jpeg.pickle", bytes_).map(decode))
+variants["pickle, raw"] = thumbnails(unpickled("raw.pickle", pixels_))
 quick = accelerators.modelled(step_ms=1)
 result = labkit.measure(variants, quick, steps=3, warmup=1, repeats=5)
 result
@@ -230,9 +227,9 @@ labkit.show(result.trace("records, jpeg"), result.trace("records, raw"), labels=
 
 # %% tags=["nbval-ignore-output"]
 far = storage.PRESETS["object store"]
-singly = plain(album.files().map(lambda path, label: decode(far.read(path), label)))
+singly = thumbnails(album.files().map(lambda path, label: decode(far.read(path), label)))
 shards = tf.data.Dataset.from_tensor_slices(list(packed.paths)).flat_map(far.records)
-distant = {"64 files": singly, "4 shards": plain(shards.map(parse).map(decode))}
+distant = {"64 files": singly, "4 shards": thumbnails(shards.map(parse).map(decode))}
 remote = labkit.measure(distant, quick, steps=2, warmup=1, repeats=3)
 remote
 
@@ -331,7 +328,7 @@ def read(dataset):
         for _ in dataset:
             seen += 1
     except tf.errors.OpError as error:
-        return f"{seen}, then {type(error).__name__}", damage.told(error)
+        return f"{seen}, then {type(error).__name__}", damage.error_text(error)
     return f"{seen}, no error", ""
 
 

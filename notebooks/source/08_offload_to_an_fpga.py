@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from labkit import accelerators, card, charts, discrepancy, offload, photos, predictions, reference
+from labkit import accelerators, card, charts, discrepancy, offload, photos, plain, predictions, reference
 from labkit.offload import calibration, tokens, twins
 from PIL import Image
 
@@ -52,13 +52,6 @@ def augment(image, label):
 
 
 # %%
-def plain(dataset):
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    return dataset.with_options(options)
-
-
 def job(elements, function):
     return plain(elements.repeat().map(lambda *e: augment(*function(*e)), num_parallel_calls=4).batch(32).prefetch(2))
 

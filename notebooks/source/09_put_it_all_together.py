@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
-from labkit import accelerators, explorers, ladder, photos, predictions, records, ladder_chart
+from labkit import accelerators, explorers, ladder, photos, plain, predictions, records, ladder_chart
 
 # %% [markdown]
 # ## The job
@@ -258,7 +258,7 @@ def network():
 # The training step uses the same cores as the pipeline, unless you have a GPU. The two take turns, so that a slow minute hits both.
 
 # %% tags=["nbval-ignore-output"]
-naive = ladder.plain(endless(files).map(load).batch(32))
+naive = plain(endless(files).map(load).batch(32))
 jobs = {"naive": naive, "best": best}
 models = {name: network() for name in jobs}
 trainers = {name: accelerators.real(model) for name, model in models.items()}

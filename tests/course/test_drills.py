@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import labkit
 from labkit.course import drills, gradebook, grading
-from labkit.course.drills import data, faults, structure
+from labkit.course.drills import data, detectors, faults
 from labkit.course.drills.case import Case
 from labkit.timeline.causes import stalls
 from labkit.timeline.timeline import Timeline
@@ -45,14 +45,14 @@ def found(fault, pipeline):
     """Return the faults of a pipeline: all detectors look at it, whichever drill it is of."""
     case = quiet(fault)
     dataset = pipeline(case)
-    seen = structure.find(dataset, case)
+    seen = detectors.find(dataset, case)
     return list(dict.fromkeys([*seen, *data.find(data.read(dataset, case, fault.task, fault.share))]))
 
 
 def test_the_pool_holds_at_least_sixteen_faults_and_all_that_were_asked_for():
     assert len(KEYS) >= 16
     assert set(KEYS) >= ASKED
-    assert {*structure.DETECTORS, *data.DETECTORS} == set(KEYS)
+    assert {*detectors.DETECTORS, *data.DETECTORS} == set(KEYS)
 
 
 @every
@@ -137,7 +137,7 @@ def test_a_number_for_each_photo_is_right_whatever_the_numbers_are():
 
 @pytest.mark.parametrize("key", [k for k in KEYS if k != "blurred_epochs"])
 def test_no_other_drill_repeats_before_it_shuffles(key):
-    seen = structure.nodes(fault_of(key).pipeline(quiet(fault_of(key))))
+    seen = detectors.nodes(fault_of(key).pipeline(quiet(fault_of(key))))
     before = [n.kind for node in seen if node.kind == "Shuffle" for n in node.upstream]
     assert "Repeat" not in before, "that diagnosis would fit as well"
 
@@ -179,7 +179,7 @@ def test_the_code_that_is_shown_runs_alone_and_has_no_word_about_its_fault(key):
     case = quiet(fault)
     dataset = faults.build(fault.code)(case)
     assert isinstance(dataset, tf.data.Dataset)
-    assert structure.find(dataset, case) == structure.find(fault.pipeline(case), case)
+    assert detectors.find(dataset, case) == detectors.find(fault.pipeline(case), case)
 
 
 @pytest.mark.parametrize("key", [k for k in KEYS if fault_of(k).shows_in == "data"])
@@ -259,7 +259,7 @@ def test_a_drill_draws_its_timeline_without_explanation(key):
     views = {
         "text": str(drill.timeline),
         "pictures": "".join(picture.text + picture.alt + picture.svg() for picture in pictures),
-        "widget": str(widget) + widget.alt + widget.scene.decode("latin-1"),
+        "widget": str(widget) + widget.alt + widget.block.decode("latin-1"),
         "drill": "".join(drill._repr_mimebundle_().values()).split("What is wrong")[0],
     }
     for name, text in views.items():
@@ -747,14 +747,14 @@ def test_a_fix_that_never_delivers_is_stopped(monkeypatch):
 
     result = drill_of("bgr").fix(endless)
     assert result.status == grading.FAILED
-    assert "no element comes out of your dataset" in result.hint
+    assert "no element comes out of your dataset within 0.5 s" in result.hint
 
 
 @pytest.mark.parametrize("loose", [True, False])
 def test_the_order_of_an_interleave_is_read_from_its_graph(loose):
     files = tf.data.Dataset.range(8)
     made = files.interleave(tf.data.Dataset.range, num_parallel_calls=2, deterministic=not loose).batch(2)
-    assert structure.keeps_order(made) is not loose
+    assert detectors.keeps_order(made) is not loose
 
 
 def test_a_drill_reads_the_same_every_time_and_shows_code_timeline_and_list():

@@ -1,4 +1,4 @@
-"""Fair grading of pipelines: data first, then a clock that is the same everywhere, then a race that may abstain."""
+"""Fair grading: data first, then a clock that is the same everywhere, then a measurement that may abstain."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ tf = pytest.importorskip("tensorflow")
 
 from labkit import simulate  # noqa: E402
 from labkit.course import fairness, grading  # noqa: E402
-from labkit.course.fairness import clock, graph, patience, race  # noqa: E402
+from labkit.course.fairness import benchmark, timeouts  # noqa: E402
+from labkit.course.fairness.stages import called_in  # noqa: E402
+from labkit.pipelines import structure  # noqa: E402
+from labkit.pipelines.options import naive  # noqa: E402
+from labkit.simulate.workers import Endless  # noqa: E402
 
 ms = st.integers(1, 40)
 AUTOTUNE = tf.data.AUTOTUNE
 
 
 def numbers(elements=12, threads=None):
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    if threads:
-        options.threading.private_threadpool_size = threads
-    return tf.data.Dataset.range(elements).with_options(options)
+    return tf.data.Dataset.range(elements).with_options(naive(threads))
+
+
+def called(chain):
+    return tuple(name for step in chain.every for name in called_in(step))
 
 
 # -- the clock --------------------------------------------------------------
@@ -95,7 +98,7 @@ def test_a_batch_shares_what_a_call_costs():
 def test_a_pipeline_without_an_end_is_refused_unless_steps_are_given():
     stage = fairness.Stage("load", 1)
     endless = numbers(4).map(stage).repeat()
-    with pytest.raises(clock.Endless, match="never ends"):
+    with pytest.raises(Endless, match="never ends"):
         fairness.simulate(endless, (stage,), 1)
     assert fairness.simulate(endless, (stage,), 1, steps=10).steps == 10
 
@@ -120,18 +123,18 @@ def test_the_trace_of_the_clock_is_a_modelled_one_with_every_call():
 def test_the_graph_tells_parameters_stages_and_order():
     read, decode = fairness.Stage("read", 1), fairness.Stage("decode", 1)
     made = numbers().map(read, num_parallel_calls=3, deterministic=False).shuffle(7).batch(2).map(decode).prefetch(5)
-    chain = graph.read(made)
-    assert [n.kind for n in chain.nodes] == ["Range", "ParallelMap", "Shuffle", "Batch", "Map", "Prefetch"]
-    assert chain.stages == ("read", "decode")
-    assert chain.all("ParallelMap")[0].values["calls"] == 3
-    assert chain.all("Shuffle")[0].values["size"] == 7
+    chain = structure.chain(made)
+    assert [step.kind for step in chain.steps] == ["Range", "ParallelMap", "Shuffle", "Batch", "Map", "Prefetch"]
+    assert called(chain) == ("read", "decode")
+    assert chain.all("ParallelMap")[0].settings["num_parallel_calls"] == 3
+    assert chain.all("Shuffle")[0].settings["buffer_size"] == 7
     assert chain.any_order
-    assert not graph.read(numbers().map(read, num_parallel_calls=3)).any_order
+    assert not structure.chain(numbers().map(read, num_parallel_calls=3)).any_order
 
 
 def test_a_counter_beside_the_elements_does_not_hide_how_many_there_are():
-    assert graph.read(tf.data.Dataset.range(5).enumerate()).elements == 5
-    assert graph.read(numbers(5).map(lambda x: x).enumerate()).elements == 5
+    assert structure.chain(tf.data.Dataset.range(5).enumerate()).elements == 5
+    assert structure.chain(numbers(5).map(lambda x: x).enumerate()).elements == 5
 
 
 def test_a_function_of_tensorflow_around_the_shards_is_looked_into():
@@ -143,7 +146,7 @@ def test_a_function_of_tensorflow_around_the_shards_is_looked_into():
 
     plain = numbers(6).interleave(opened.python_function, cycle_length=3, num_parallel_calls=3)
     wrapped = numbers(6).interleave(tf.function(opened), cycle_length=3, num_parallel_calls=3)
-    assert graph.read(wrapped).stages == graph.read(plain).stages == ("read",)
+    assert called(structure.chain(wrapped)) == called(structure.chain(plain)) == ("read",)
     timings = [fairness.simulate(made, (stage,), 0, records=4).makespan_ms for made in (plain, wrapped)]
     assert timings[0] == timings[1]
 
@@ -204,7 +207,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_pipeline_fails_with_the_hint_that_fits_and_is_never_measured(name, monkeypatch):
-    monkeypatch.setattr(race, "run", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(benchmark, "run", lambda *_: pytest.fail("measured"))
     made, word = WRONG[name]
     result = graded(made, task(measured=True))
     assert result.status == grading.FAILED
@@ -222,7 +225,7 @@ def test_a_right_pipeline_passes_whatever_the_machine_has(made):
 
 
 def test_elements_that_never_come_do_not_hold_the_grade(monkeypatch):
-    monkeypatch.setattr(patience, "LIMIT_S", 2.0)
+    monkeypatch.setattr(timeouts, "LIMIT_S", 2.0)
     result = graded(lambda: good().repeat().filter(lambda batch: batch[0] < 0))
     assert "no element comes out of your dataset" in result.hint
 
@@ -252,10 +255,10 @@ def test_a_measured_grade_of_a_right_pipeline_is_no_zero():
 
 
 def test_where_a_machine_has_nothing_to_gain_nothing_is_measured(monkeypatch):
-    monkeypatch.setattr(race, "run", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(benchmark, "run", lambda *_: pytest.fail("measured"))
     even = fairness.Task((read, decode), slow, slow, 10)
     found = fairness.grade(slow, even)
-    assert found.race is None
+    assert found.benchmark is None
     assert "nothing to measure" in found.note
 
 
@@ -274,39 +277,39 @@ def times(slow_, good_, mine):
 
 
 JUDGED = {
-    "twice as fast": (times([2, 2, 2], [1, 1, 1], [1, 1, 1]), 0.0, race.PASSED),
-    "one bad round": (times([2, 2, 2], [1, 1, 1], [1, 1, 3]), 0.9, race.PASSED),
-    "one lucky round": (times([2, 5, 2], [1, 1, 1], [2, 2, 2]), 0.0, race.FAILED),
-    "no faster": (times([2, 2, 2], [1, 1, 1], [2, 2, 2]), 0.0, race.FAILED),
-    "no faster, busy, but sure": (times([2, 2, 2], [1, 1, 1], [2, 2, 2]), 0.9, race.FAILED),
-    "no faster, busy, two rounds near": (times([2, 4, 4], [1, 1, 1], [2, 2, 2]), 0.9, race.UNCLEAR),
-    "no faster, busy, one round near": (times([2, 2, 4], [1, 1, 1], [2, 2, 2]), 0.9, race.FAILED),
-    "the lab's own is no faster either": (times([2, 2, 2], [2, 2, 2], [2, 2, 2]), 0.0, race.UNCLEAR),
-    "just below": (times([2, 2, 2], [1, 1, 1], [1.43, 1.43, 1.43]), 0.0, race.UNCLEAR),
+    "twice as fast": (times([2, 2, 2], [1, 1, 1], [1, 1, 1]), 0.0, benchmark.PASSED),
+    "one bad round": (times([2, 2, 2], [1, 1, 1], [1, 1, 3]), 0.9, benchmark.PASSED),
+    "one lucky round": (times([2, 5, 2], [1, 1, 1], [2, 2, 2]), 0.0, benchmark.FAILED),
+    "no faster": (times([2, 2, 2], [1, 1, 1], [2, 2, 2]), 0.0, benchmark.FAILED),
+    "no faster, busy, but sure": (times([2, 2, 2], [1, 1, 1], [2, 2, 2]), 0.9, benchmark.FAILED),
+    "no faster, busy, two rounds near": (times([2, 4, 4], [1, 1, 1], [2, 2, 2]), 0.9, benchmark.UNCLEAR),
+    "no faster, busy, one round near": (times([2, 2, 4], [1, 1, 1], [2, 2, 2]), 0.9, benchmark.FAILED),
+    "the lab's own is no faster either": (times([2, 2, 2], [2, 2, 2], [2, 2, 2]), 0.0, benchmark.UNCLEAR),
+    "just below": (times([2, 2, 2], [1, 1, 1], [1.43, 1.43, 1.43]), 0.0, benchmark.UNCLEAR),
 }
 
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_a_verdict_needs_rounds_that_agree_and_a_control_that_works(name):
     seen, load, verdict = JUDGED[name]
-    assert race._judged(seen, race.threshold(2.0), load, last=True) == verdict
+    assert benchmark.judged(seen, benchmark.threshold(2.0), load, last=True) == verdict
 
 
 @given(st.lists(st.tuples(*[st.floats(0.01, 10)] * 3), min_size=3, max_size=6), st.floats(0, 1))
 def test_no_verdict_is_a_zero_where_the_control_fails(rows, load):
     slow_, _, mine = (list(column) for column in zip(*rows, strict=True))
-    assert race._judged(times(slow_, slow_, mine), 1.4, load, last=True) != race.FAILED
+    assert benchmark.judged(times(slow_, slow_, mine), 1.4, load, last=True) != benchmark.FAILED
 
 
 @given(st.lists(st.tuples(*[st.floats(0.01, 10)] * 3), min_size=3, max_size=6), st.floats(0, 1))
 def test_before_the_retry_nobody_fails(rows, load):
     columns = [list(column) for column in zip(*rows, strict=True)]
-    assert race._judged(times(*columns), 1.4, load, last=False) != race.FAILED
+    assert benchmark.judged(times(*columns), 1.4, load, last=False) != benchmark.FAILED
 
 
 @given(st.floats(fairness.LEAST_GAIN, 100))
 def test_the_threshold_is_at_most_three_quarters_of_what_is_to_be_had(expected):
-    assert 1 < race.threshold(expected) <= 0.75 * expected
+    assert 1 < benchmark.threshold(expected) <= 0.75 * expected
 
 
 # -- bad input ------------------------------------------------------------------
@@ -322,7 +325,7 @@ def test_the_threshold_is_at_most_three_quarters_of_what_is_to_be_had(expected):
         (lambda: task(idle=2), "idle is 2; allowed"),
         (lambda: task(slack=True), "slack is True; allowed"),
         (lambda: fairness.Task((read,), 3, good, 1), "slow is a int; allowed: a function"),
-        (lambda: graph.read(3), "dataset is a int; allowed"),
+        (lambda: structure.chain(3), "dataset is a int; allowed"),
     ],
 )
 def test_bad_input_gets_one_sentence(make, match):
@@ -335,7 +338,9 @@ def test_what_was_read_leaves_no_thread_behind():
     import gc
 
     def read():
-        return len(patience.pulled(tf.data.Dataset.range(8).map(lambda x: x + 1, num_parallel_calls=2).prefetch(2)))
+        return len(
+            timeouts.pull_with_timeout(tf.data.Dataset.range(8).map(lambda x: x + 1, num_parallel_calls=2).prefetch(2))
+        )
 
     read()
     before = psutil.Process().num_threads()

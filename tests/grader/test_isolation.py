@@ -188,14 +188,50 @@ FORGED = EACH.format(SENT.format("""b'{"breach": "took more memory than allowed.
         ("import signal\nsignal.raise_signal(40)", r"crashed its process \(signal 40\)"),
         ("import os\nos.kill(os.getpid(), 9)", r"crashed its process \(SIGKILL\)"),
         (FORGED, r"allowed \('\. Give 100 points'\) in code cell 1"),
-        ("import threading\nthreading.stack_size(32768)\nE = threading.Event()\nfor _ in range(2000):\n"
-         "    threading.Thread(target=E.wait, daemon=True).start()\nE.wait()", "threads|memory"),
-        ("for n in range(12):\n    open(f'f{n}', 'wb').write(bytes(60 << 20))\nwhile True: pass", "more files|memory"),
     ],
 )  # fmt: skip
 def test_who_hangs_or_lies_is_stopped_with_a_sentence(run, cell, words):
     with pytest.raises(Stopped, match=words):
         run(cell, limits=Limits(cpu_s=10, wall_s=3, memory_mb=1500))
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("import threading\nthreading.stack_size(32768)\nE = threading.Event()\nfor _ in range(2000):\n"
+         "    threading.Thread(target=E.wait, daemon=True).start()\nE.wait()", "threads|memory"),
+        ("import time\nfor n in range(12):\n    open(f'f{n}', 'wb').write(bytes(60 << 20))\ntime.sleep(600)",
+         "more files|memory"),
+    ],
+)  # fmt: skip
+def test_who_takes_too_much_is_stopped_with_a_sentence(run, cell, words):
+    with pytest.raises(Stopped, match=words):
+        run(cell)
+
+
+@needs_linux
+@pytest.mark.parametrize(
+    ("deed", "words"),
+    [
+        ("for n in range(12):\n    libc.fallocate(os.open(f'f{n}', os.O_CREAT | os.O_WRONLY), 1, ctypes.c_long(0), "
+         "ctypes.c_long(60 << 20))", "wrote more files than allowed"),
+        ("for _ in range(30):\n    os.mkdir('d' * 200)\n    os.chdir('d' * 200)", "cannot be counted"),
+    ],
+    ids=["behind the end", "too deep"],
+)  # fmt: skip
+def test_files_are_counted_wherever_they_hide(run, deed, words):
+    with pytest.raises(Stopped, match=words):
+        run(f"{NATIVE}import time\n{deed}\ntime.sleep(600)")
+
+
+def test_a_folder_that_nobody_may_read_is_no_place_to_hide(installation, in_bubblewrap):
+    """Except from root, who counts what is in it; afterwards it is gone."""
+    _, options = installation
+    deed = "import os, time\nos.mkdir('d', 0o300)\nos.mkdir('d/e', 0)\ntime.sleep(2.5)"
+    more = f"print(student.home, flush=True)\ntry: student.run({deed!r})\nfinally: student.close()"
+    output, errors = grader([], in_bubblewrap, more, **options).communicate(timeout=60)
+    assert ("cannot be counted (Permission denied)" in errors) == bool(options.get("user") or os.geteuid())
+    assert not Path(output.splitlines()[1]).exists()
 
 
 @pytest.mark.parametrize("ignore", ["", "__import__('signal').signal(24, 1)\n"])

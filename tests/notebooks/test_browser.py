@@ -239,7 +239,7 @@ def cells_of(page):
 def middle_of_gap(canvas, number):
     """Return the place of a gap on the page."""
     x, y = canvas.evaluate(
-        """(c, k) => { const v = c.closest('.labkit-timeline').timeline, g = v.scene.runs[0].gap;
+        """(c, k) => { const v = c.closest('.labkit-timeline').timeline, g = v.layout.runs[0].gap;
       const p = v.places.find(p => p.lane.kind === 'accelerator');
       return [v.x(g.start[k] + g.length[k] / 2), p.y - v.scroll + p.lane.height / 2]; }""",
         number,
@@ -278,7 +278,7 @@ def test_the_live_view_grew_while_the_job_ran_and_ends_as_the_whole_trace(opened
     assert len(set(running)) >= 2, titles
     assert running == sorted(running)
     assert titles[-1] == "live job"
-    lanes = timeline(page, "live").evaluate("c => c.closest('.labkit-timeline').timeline.scene.runs[0].lanes.length")
+    lanes = timeline(page, "live").evaluate("c => c.closest('.labkit-timeline').timeline.layout.runs[0].lanes.length")
     assert lanes > 2, "the pipeline's lanes came with the end"
 
 
@@ -354,7 +354,7 @@ def test_a_click_on_a_gap_tells_its_cause(opened):
     told = "c => c.closest('.labkit-timeline').querySelector('.lt-detail').textContent.startsWith('Gap 3 of ')"
     page.wait_for_function(told, arg=canvas.element_handle())
     first = detail(canvas)
-    text = canvas.evaluate("c => c.closest('.labkit-timeline').timeline.scene.runs[0].gaps.texts[2]")
+    text = canvas.evaluate("c => c.closest('.labkit-timeline').timeline.layout.runs[0].gaps.texts[2]")
     assert text in first
     assert "waiting for batch" in text, "the cause names what the accelerator was waiting for"
     assert said(canvas)

@@ -266,10 +266,9 @@ def test_threads_take_turns(engine):
     assert not wrong
 
 
-def test_more_lengths_than_there_is_room_for_are_told_apart(engine, monkeypatch):
-    from labkit.offload import Preprocessor, tables
+def test_lengths_of_every_batch_are_told_apart(engine):
+    from labkit.offload import Preprocessor
 
-    monkeypatch.setattr(tables, "CAPACITY", 40)
     made = Preprocessor(engine, size=8)
     for start in range(1, 60, 4):
         images = noise([(start + k, 90 - start - k) for k in range(4)])

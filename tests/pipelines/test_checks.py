@@ -342,7 +342,7 @@ def test_the_layout_is_read_from_the_shapes(made, batched, image):
 
     found = fingerprints.layout(made(), None, None, None, None, "dataset")
     assert (found.batched, found.image) == (batched, image)
-    assert isinstance(checks.inspect(made(), made()), checks.Report)
+    assert isinstance(checks.inspect(made(), made()), checks.DataReport)
 
 
 def test_elements_without_images_are_counted_all_the_same():

@@ -202,7 +202,7 @@ def test_sizes_are_three_digits(count, text):
 
 @pytest.mark.parametrize("share", [0, -1, 1.1, True, "half", float("nan")])
 def test_an_impossible_share_is_named(share):
-    with pytest.raises(ValueError, match=r"share is .*allowed: a number above 0, up to 1"):
+    with pytest.raises(ValueError, match=r"share is .*allowed: a number above 0 and at most 1"):
         memory.guard(tf.data.Dataset.range(3), share=share)
 
 

@@ -13,6 +13,7 @@ from test_causes import many, traces, train, wait, walk
 
 from labkit import simulate
 from labkit.course import ladder
+from labkit.pipelines import options
 from labkit.recording import accelerators
 from labkit.recording.differential import AGREE, Differential
 from labkit.recording.tfdata import diagnosis
@@ -109,7 +110,7 @@ def test_one_modelled_run_and_three_agree_where_nothing_is_noise(knobs):
 def sequential(files):
     def build(read):
         mapped = planted.paths(files.small).map(lambda path: ladder.decode(read(path)))
-        return ladder.plain(mapped.batch(planted.BATCH))
+        return options.plain(mapped.batch(planted.BATCH))
 
     return build
 
@@ -117,7 +118,7 @@ def sequential(files):
 def overlapped(files):
     def build(read):
         mapped = planted.paths(files.small).map(lambda path: ladder.decode(read(path)))
-        return ladder.plain(mapped.batch(planted.BATCH).prefetch(2))
+        return options.plain(mapped.batch(planted.BATCH).prefetch(2))
 
     return build
 
@@ -133,7 +134,7 @@ def prepared(files):
         def prepare(path):
             return tf.ensure_shape(tf.numpy_function(slow, [read(path)], tf.uint8), [64])
 
-        return ladder.plain(planted.paths(files.small).map(prepare).batch(planted.BATCH).prefetch(2))
+        return options.plain(planted.paths(files.small).map(prepare).batch(planted.BATCH).prefetch(2))
 
     return build
 

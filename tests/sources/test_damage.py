@@ -148,7 +148,7 @@ def test_damage_is_named_with_shard_and_record_and_the_rest_is_saved(packed, bro
     found, error = by_tensorflow(shards)
     if theirs:
         assert len(found) == theirs[0]
-        assert re.search(rf"^DataLossError: .*{theirs[1]}", damage.told(error))
+        assert re.search(rf"^DataLossError: .*{theirs[1]}", damage.error_text(error))
     else:
         assert error is None
         assert len(found) == whole
@@ -170,7 +170,7 @@ def test_where_the_damage_is_agrees_with_tensorflow(broken):
     shards = broken("flip length")
     (fault,) = find(shards).faults
     assert str(fault) == f"photos-00001-of-00003.tfrecord, record 13, byte {fault.byte:,}: the length is damaged"
-    assert damage.told(by_tensorflow(shards)[1]) == f"DataLossError: corrupted record at {fault.byte}"
+    assert damage.error_text(by_tensorflow(shards)[1]) == f"DataLossError: corrupted record at {fault.byte}"
 
 
 def test_an_impossible_length_is_found_although_its_checksum_agrees(broken):
@@ -310,8 +310,8 @@ def test_planting_leaves_the_whole_shards_alone(packed, broken):
     ("arguments", "sentence"),
     [
         ({"kind": "burn"}, "kind is 'burn'; allowed: 'flip', "),
-        ({"kind": "flip", "shard": 3}, "shard is 3; allowed: 0 to 2"),
-        ({"kind": "flip", "record": 30}, "record is 30; allowed: 0 to 29"),
+        ({"kind": "flip", "shard": 3}, "shard is 3; allowed: a whole number from 0 to 2"),
+        ({"kind": "flip", "record": 30}, "record is 30; allowed: a whole number from 0 to 29"),
     ],
 )
 def test_impossible_plantings_are_refused(packed, tmp_path, arguments, sentence):

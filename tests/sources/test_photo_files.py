@@ -87,7 +87,7 @@ def test_a_killed_run_leaves_no_orphan_and_the_next_one_makes_only_what_is_missi
     photos.load(scale="tiny", home=tmp_path, progress=False)
     after = identities(place)
     assert {name: after[name] for name in before} == before
-    assert photos.verify("tiny", tmp_path) == ()
+    assert not photo_files.faults(photo_files.folder(tmp_path), 160, thorough=True)
 
 
 @pytest.mark.parametrize("whole_group", [False, True], ids=["to the process alone", "as a terminal sends it"])
@@ -120,7 +120,7 @@ def test_two_processes_may_prepare_the_same_set_at_once(tmp_path):
     for process in both:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
-    assert photos.verify("tiny", tmp_path) == ()
+    assert not photo_files.faults(photo_files.folder(tmp_path), 160, thorough=True)
 
 
 def test_painting_works_in_a_process_that_has_tensorflow_running(tmp_path):
@@ -163,7 +163,7 @@ def test_preparing_names_the_damaged_photo(tmp_path):
     good = path.read_bytes()
     path.write_bytes(good[:-40] + bytes(38) + good[-2:])
     # A file of the right size passes the quick look; every byte is compared on prepare.
-    assert photos.verify("tiny", tmp_path) == (photo_files.Fault(42, path, "damaged"),)
+    assert photo_files.faults(photo_files.folder(tmp_path), 160, thorough=True) == [(42, path, "damaged")]
     with pytest.warns(UserWarning, match=f"made again.*{path.name}"):
         photos.prepare("tiny", tmp_path, progress=False, tfds=False)
     assert path.read_bytes() == good

@@ -281,7 +281,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_the_page_cache_adds_nothing(files):
-    assert storage.read(files[0], "page cache").numpy() == tf.io.read_file(files[0]).numpy()
+    assert PRESETS["page cache"].read(files[0]).numpy() == tf.io.read_file(files[0]).numpy()
     assert PRESETS["page cache"].request_ms(10**9) == 0
 
 
@@ -294,11 +294,6 @@ def test_presets_get_slower_down_the_list_and_state_their_source():
         assert "\n" not in model.describe()
     # DS-Analyzer measured 15 to 50 MB/s of random reads.
     assert 15 <= 115_000 / PRESETS["HDD"].request_ms(115_000) / 1e3 <= 50
-
-
-def test_an_unknown_preset_is_named_with_those_that_exist(files):
-    with pytest.raises(ValueError, match="storage is 'floppy'; allowed: page cache, NVMe"):
-        storage.read(files[0], "floppy")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from labkit.course import ladder
+from labkit.pipelines.options import plain
 from labkit.recording import accelerators, recorder
 from labkit.sources import storage
 from labkit.timeline.trace import Span, Trace
@@ -73,13 +74,7 @@ def quick(jpeg: Any) -> Any:
 
 def run(dataset: Any, step_ms: float, steps: int = 12, threads: int | None = None, accelerator: Any = None) -> Trace:
     """Record a pipeline whose graph stays as it was written."""
-    import tensorflow as tf
-
-    dataset = ladder.plain(dataset)
-    if threads:
-        options = tf.data.Options()
-        options.threading.private_threadpool_size = threads
-        dataset = dataset.with_options(options)
+    dataset = plain(dataset, threads)
     return recorder.record(dataset, accelerator or accelerators.modelled(step_ms=step_ms), steps=steps, progress=False)
 
 

@@ -5,7 +5,6 @@ Details of one room (what a lane's words are, where a key pans to) are tested be
 
 from __future__ import annotations
 
-import base64
 import itertools
 import re
 from pathlib import Path
@@ -14,9 +13,9 @@ import jupytext
 import nbformat
 import pytest
 from assistive import CONTRAST, STOPS, Page, ciede2000, nameless, tabbed
-from test_colab_page import colab  # noqa: F401 - a fixture
-from test_static import BLIND, lab
-from test_timeline_js import MODEL, MODULE, job, labelled
+from timeline_page import show_in
+from traces import job
+from vision import BLIND, lab
 
 from labkit.common import palette
 from labkit.common.palette import THEMES, contrast
@@ -26,7 +25,7 @@ from labkit.recording.measures import Measures
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
 from labkit.views import charts
-from labkit.views.layout import Scene
+from labkit.views.layout import TimelineLayout
 from labkit.views.picture import Photographs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,8 +134,8 @@ def test_without_any_colour_what_shares_a_lane_differs_by_its_hatching():
     assert {c for lane in LANES for c in lane} == set(palette.LEGEND) == set(CATEGORIES) - {"wait", "iterator"}
     for lane in LANES:
         assert len({palette.LEGEND[c][1] for c in lane}) == len(lane)
-    scene = Scene([job()]).header
-    for category in scene["categories"]:  # the interactive view has the same
+    header = TimelineLayout([job()]).header
+    for category in header["categories"]:  # the interactive view has the same
         if category["key"] in palette.LEGEND:
             assert bool(category["hatch"]) == bool(palette.LEGEND[category["key"]][1]), category
 
@@ -178,8 +177,7 @@ def shown(chromium):
         page = chromium.new_page(viewport={"width": 1100, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
         pages.append(page)
         page.goto("about:blank")
-        block = base64.b64encode(Scene(timelines, labelled(timelines)).encode()).decode()
-        page.evaluate(MODEL, [MODULE.read_text(encoding="utf-8"), block, {"theme": scheme, "height": None}])
+        show_in(page, *timelines, theme=scheme)
         return page
 
     yield show
@@ -273,7 +271,7 @@ def test_nothing_in_the_lab_moves_by_itself():
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_explorers_of_colab_need_no_mouse_either(colab, chromium, scheme):  # noqa: F811
+def test_the_explorers_of_colab_need_no_mouse_either(colab, chromium, scheme):
     for number, made in enumerate((explorers.explore("03"), explorers.scale())):
         page = chromium.new_page(viewport={"width": 1000, "height": 900}, color_scheme=scheme)
         head = '<!doctype html><meta name="color-scheme" content="light dark"><button id="before">before</button>'

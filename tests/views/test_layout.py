@@ -16,7 +16,7 @@ from labkit.timeline.lanes import bins
 from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
-from labkit.views.layout import OVERVIEW, SENTENCES, VERSION, Scene
+from labkit.views.layout import OVERVIEW, SENTENCES, VERSION, TimelineLayout
 
 LONG = 2**32 - 1
 MS = 1_000_000
@@ -55,7 +55,7 @@ class Read:
         """The spans of all exported lanes, as rows that can be compared."""
         about, found = self.header["runs"][run], []
         zero = int(about["start_ns"])
-        for _, _, (category, thread, first, count, steps) in self.series(run, export=True):
+        for _, _, (category, thread, _, _, first, count, steps) in self.series(run, export=True):
             for k in range(count):
                 step = -1 if steps < 0 else int(self.columns["step"][steps + k])
                 name = about["names"][self.columns["name"][first + k]]
@@ -105,15 +105,15 @@ def traces(draw):
 @settings(max_examples=60, deadline=None)
 @given(traces())
 def test_every_span_of_the_window_is_there_once_to_the_nanosecond(trace):
-    assert Read(Scene([trace]).encode()).spans() == rows_of(trace)
+    assert Read(TimelineLayout([trace]).encode()).spans() == rows_of(trace)
 
 
 @settings(max_examples=60, deadline=None)
 @given(traces())
 def test_spans_of_a_series_never_overlap_and_rise(trace):
-    read = Read(Scene([trace]).encode())
+    read = Read(TimelineLayout([trace]).encode())
     taken = np.zeros(len(read.start), int)
-    for _, row, (category, _, first, count, _) in read.series():
+    for _, row, (category, *_, first, count, _) in read.series():
         start, length = read.start[first : first + count], read.length[first : first + count]
         assert (start[1:] >= (start + length)[:-1]).all(), CATEGORIES[category]
         taken[first : first + count] += 1
@@ -125,10 +125,10 @@ def test_spans_of_a_series_never_overlap_and_rise(trace):
 @given(traces(), st.integers(1, 50), st.data())
 def test_two_look_ups_give_the_time_covered_at_every_zoom(trace, width, data):
     """The promise on which the page builds: sums before each span are all that is needed."""
-    read, timeline = Read(Scene([trace]).encode()), Timeline(trace)
+    read, timeline = Read(TimelineLayout([trace]).encode()), Timeline(trace)
     first = data.draw(st.integers(0, timeline.span_ns))
     last = data.draw(st.integers(first, timeline.span_ns))
-    for _, _, (_, _, at, count, _) in read.series():
+    for _, _, (*_, at, count, _) in read.series():
         start = read.start[at : at + count].astype(np.int64)
         end = start + read.length[at : at + count].astype(np.int64)
         edges, covered = bins(Intervals(start, end), first, last, width)
@@ -141,7 +141,7 @@ def test_two_look_ups_give_the_time_covered_at_every_zoom(trace, width, data):
 @settings(max_examples=40, deadline=None)
 @given(st.lists(traces(), min_size=1, max_size=2))
 def test_places_never_overlap_and_hold_every_lane(given_traces):
-    header = Scene(given_traces, ["before", "after"][: len(given_traces)]).header
+    header = TimelineLayout(given_traces, ["before", "after"][: len(given_traces)]).header
     for layout in header["layouts"].values():
         places = []
         for item in layout["items"]:
@@ -160,7 +160,7 @@ def test_places_never_overlap_and_hold_every_lane(given_traces):
 
 def test_the_overview_has_the_busy_share_of_the_whole_run():
     trace = job(steps=7)
-    timeline, read = Timeline(trace), Read(Scene([trace]).encode())
+    timeline, read = Timeline(trace), Read(TimelineLayout([trace]).encode())
     assert len(read.columns["busy0"]) == OVERVIEW
     assert read.columns["busy0"].mean() == pytest.approx(timeline.busy, abs=1e-4)
     shares = [lane.share for lane in timeline.lanes if lane.kind == "pipeline"]
@@ -170,7 +170,7 @@ def test_the_overview_has_the_busy_share_of_the_whole_run():
 
 def test_gaps_come_with_cause_and_with_what_was_waited_for():
     timeline = Timeline(job())
-    read = Read(Scene([timeline]).encode())
+    read = Read(TimelineLayout([timeline]).encode())
     about, causes = read.header["runs"][0]["gaps"], timeline.causes
     assert read.columns["gap0"].tolist() == timeline.gaps.start_ns.tolist()
     assert read.columns["gap_length0"].tolist() == timeline.gaps.length_ns.tolist()
@@ -185,7 +185,7 @@ def test_gaps_come_with_cause_and_with_what_was_waited_for():
 def test_of_very_many_gaps_the_longest_have_sentences():
     spans = [Span("c", "train step", "train", i * 1000, 400 + i % 7, i) for i in range(SENTENCES + 500)]
     timeline = Timeline(Trace.from_spans(spans, kinds={"c": "consumer"}))
-    texts = Scene([timeline]).header["runs"][0]["gaps"]["texts"]
+    texts = TimelineLayout([timeline]).header["runs"][0]["gaps"]["texts"]
     assert len(texts) == SENTENCES
     left_out = set(range(len(timeline.gaps))) - {int(k) for k in texts}
     lengths = timeline.gaps.length_ns
@@ -198,33 +198,33 @@ def test_kernels_are_shown_twice_and_exported_once_with_the_steps_that_no_lane_s
     spans += [Span("stream 2", "copy", "copy", i * 1000, 90, i) for i in range(3)]
     kinds = {"consumer": "consumer", "stream 1": "device", "stream 2": "device"}
     trace = Trace.from_spans(spans, kinds=kinds, origin="measured", accelerator={"kind": "real", "name": "GPU"})
-    scene = Scene([trace])
-    assert Read(scene.encode()).spans() == rows_of(trace)
-    lanes = scene.header["runs"][0]["lanes"]
+    layout = TimelineLayout([trace])
+    assert Read(layout.encode()).spans() == rows_of(trace)
+    lanes = layout.header["runs"][0]["lanes"]
     assert [(lane["name"], lane["shown"]) for lane in lanes][-1] == ("train steps", False)
     assert [lane["export"] for lane in lanes[:2]] == [False, True]
 
 
 def test_a_timeline_alone_has_the_same_spans_with_lanes_for_threads():
     trace = job()
-    alone = Read(Scene([Timeline(trace)]).encode()).spans()
+    alone = Read(TimelineLayout([Timeline(trace)]).encode()).spans()
     assert [row[2:] for row in sorted(alone, key=lambda r: r[2:])] == sorted(row[2:] for row in rows_of(trace))
 
 
 def test_only_the_window_is_there():
     trace = job(window_ns=[10**18 + 5 * MS, 10**18 + 20 * MS])
-    assert Read(Scene([trace]).encode()).spans() == rows_of(trace.slice(*trace.run.window_ns))
+    assert Read(TimelineLayout([trace]).encode()).spans() == rows_of(trace.slice(*trace.run.window_ns))
 
 
 def test_an_empty_trace_has_an_empty_lane():
-    header = Scene([Trace.from_spans([])]).header
+    header = TimelineLayout([Trace.from_spans([])]).header
     assert [lane["name"] for lane in header["runs"][0]["lanes"]] == ["accelerator"]
-    assert Read(Scene([Trace.from_spans([])]).encode()).spans() == []
+    assert Read(TimelineLayout([Trace.from_spans([])]).encode()).spans() == []
 
 
 def test_a_million_spans_take_less_than_20_bytes_each():
     trace = crowd(100_000)
-    assert len(Scene([trace]).encode()) < 20 * len(trace)
+    assert len(TimelineLayout([trace]).encode()) < 20 * len(trace)
 
 
 def crowd(count, lanes=8):
@@ -243,14 +243,14 @@ def crowd(count, lanes=8):
 
 
 def test_both_themes_travel_with_a_colour_and_readable_ink_for_each_category():
-    themes = Scene([job()]).header["themes"]
+    themes = TimelineLayout([job()]).header["themes"]
     assert set(themes) == set(THEMES)
     for look in themes.values():
         assert len(look["fill"]) == len(look["on"]) == len(CATEGORIES)
 
 
 def test_the_alternative_text_holds_the_numbers():
-    alt = Scene([job(), job(wait=1)], ["before", "after"]).alt
+    alt = TimelineLayout([job(), job(wait=1)], ["before", "after"]).alt
     assert "before and after: interactive timelines on one time axis." in alt
     assert "before: modelled" in alt
     assert "accelerator busy 57.1 %" in alt
@@ -259,8 +259,8 @@ def test_the_alternative_text_holds_the_numbers():
 
 def test_what_cannot_be_shown_is_refused_in_a_sentence():
     with pytest.raises(TypeError, match="a Trace or a Timeline can be shown, got list"):
-        Scene([[]])
+        TimelineLayout([[]])
     with pytest.raises(ValueError, match="one text for each of the 2 timelines"):
-        Scene([job(), job()], ["before"])
+        TimelineLayout([job(), job()], ["before"])
     with pytest.raises(ValueError, match="allowed: one text for each"):
-        Scene([], [])
+        TimelineLayout([], [])

@@ -63,13 +63,13 @@ def printed(messages):
 
 
 def drawn(messages):
-    """Return the scenes that were sent: the first with the widget, then one per update."""
-    scenes = []
+    """Return the blocks that were sent: the first with the widget, then one per update."""
+    blocks = []
     for message in of(messages, "comm_open", "comm_msg"):
         data = message["content"]["data"]
-        places = [path for path in data.get("buffer_paths", []) if path == ["scene"]]
-        scenes += [bytes(message["buffers"][data["buffer_paths"].index(path)]) for path in places]
-    return scenes
+        places = [path for path in data.get("buffer_paths", []) if path == ["block"]]
+        blocks += [bytes(message["buffers"][data["buffer_paths"].index(path)]) for path in places]
+    return blocks
 
 
 @pytest.fixture(scope="module")
@@ -94,18 +94,18 @@ def test_a_recording_shows_one_output_that_grows_and_ends_as_the_whole_trace(ker
     (final,) = of(messages, "update_display_data")
     assert shown["content"]["transient"] == final["content"]["transient"]
     assert VIEW in shown["content"]["data"]
-    scenes = drawn(messages)
-    assert len(scenes) >= 3, "the view grew while the job ran"
-    sizes = [len(scene) for scene in scenes]
+    blocks = drawn(messages)
+    assert len(blocks) >= 3, "the view grew while the job ran"
+    sizes = [len(block) for block in blocks]
     assert sizes[0] < sizes[1] <= sizes[2]
 
     told = kernel.run(
         "import hashlib, json\n"
         "from labkit.views.widget import TimelineWidget\n"
-        "print(json.dumps([hashlib.sha256(TimelineWidget(trace).scene).hexdigest(), str(labkit.Timeline(trace))]))"
+        "print(json.dumps([hashlib.sha256(TimelineWidget(trace).block).hexdigest(), str(labkit.Timeline(trace))]))"
     )
     digest, words = json.loads(printed(told))
-    assert hashlib.sha256(scenes[-1]).hexdigest() == digest, "the last content is the returned trace"
+    assert hashlib.sha256(blocks[-1]).hexdigest() == digest, "the last content is the returned trace"
     data, metadata = final["content"]["data"], final["content"]["metadata"]
     assert data["image/png"].startswith("iVBOR")
     assert "grows" in metadata["image/png"]["alt"]
@@ -123,7 +123,7 @@ def test_the_number_of_drawings_does_not_grow_with_the_number_of_steps(kernel, s
     seconds = float(printed(messages))
     assert len(drawn(messages)) <= 2 + 10 * seconds + 1
     assert len(of(messages, "display_data", "update_display_data")) == 2
-    longest = max(len(scene) for scene in drawn(messages)[:-1])
+    longest = max(len(block) for block in drawn(messages)[:-1])
     assert longest < 100_000, "a drawing holds the last steps, however many there were"
 
 

@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from matplotlib.text import Text
 from PIL import Image
+from traces import MS, NOW, gpu_job, noisy_job
+from vision import BLIND, lab
 
 from labkit.common import palette
 from labkit.common.palette import THEMES, contrast
@@ -25,61 +27,6 @@ from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
 from labkit.views import static
-
-NOW = 1_800_000_000_000_000_000
-MS = 1_000_000
-OPS = (("read", 0.4), ("decode", 1.5), ("resize", 0.6), ("map", 0.7))
-
-
-def job(
-    steps: int = 6,
-    wait: float = 60,
-    train: float = 40,
-    workers: int = 2,
-    images: int = 16,
-    seed: int = 0,
-    **meta: object,
-) -> Trace:
-    """A loop that waits and trains while workers read, decode, resize and map; times in ms, with noise."""
-    rng = np.random.default_rng(seed)
-    spans, t = [], float(0)
-
-    def add(thread: str, name: str, category: str, start: float, length: float, step: int = -1) -> None:
-        spans.append(Span(thread, name, category, NOW + round(start * MS), round(length * MS), step))
-
-    for step in range(steps):
-        held = wait * rng.uniform(0.7, 1.3)
-        add("consumer", "wait for batch", "wait", t, held, step)
-        for worker in range(workers):
-            at = t
-            for _ in range(images // workers):
-                begun = at
-                for category, ms in OPS:
-                    length = ms * rng.uniform(0.7, 1.4)
-                    add(f"tf.data worker {worker + 1}", category, category, at, length)
-                    at += length + 0.01
-                add(f"tf.data worker {worker + 1}", "Iterator::Root::Map", "iterator", begun, at - begun)
-        t += held
-        add("consumer", "train step", "train", t, train, step)
-        t += train + 0.1
-    facts = {
-        "origin": "measured", "batch_size": images, "images": steps * images, "name": "job",
-        "accelerator": {"name": "V100", "kind": "modelled", "describe": "modelled V100: 40 ms"},
-    }  # fmt: skip
-    return Trace.from_spans(spans, {"consumer": "consumer"}, **(facts | meta))
-
-
-def gpu_job() -> Trace:
-    """The same on a device with streams."""
-    rng = np.random.default_rng(5)
-    spans = list(job())
-    for s in [s for s in spans if s.category == "train"]:
-        starts = s.start_ns + np.sort(rng.integers(0, s.duration_ns, 300))
-        spans += [Span("GPU:0 Stream #13", "gemm", "kernel", int(t), 90_000, -1) for t in starts]
-        spans.append(Span("GPU:0 Stream #16", "MemcpyH2D", "copy", s.start_ns - MS, 2 * MS, -1))
-    kinds = {"consumer": "consumer", "GPU:0 Stream #13": "device", "GPU:0 Stream #16": "device"}
-    real = {"name": "Tesla T4", "kind": "real"}
-    return Trace.from_spans(spans, kinds, origin="measured", accelerator=real, name="gpu", images=96)
 
 
 def texts(figure) -> list[Text]:
@@ -123,9 +70,9 @@ def assert_readable(figure) -> None:
     theme=st.sampled_from(["light", "dark"]),
 )
 def test_no_label_overlaps_another_or_is_cut_off(steps, wait, train, workers, seed, name, theme):
-    trace = job(steps, wait, train, workers, seed=seed, name=name)
+    trace = noisy_job(steps, wait, train, workers, seed=seed, name=name)
     assert_readable(static.draw(trace).figure(theme))
-    other = job(max(steps, 1), wait / 3, train, 4, seed=seed + 1)
+    other = noisy_job(max(steps, 1), wait / 3, train, 4, seed=seed + 1)
     assert_readable(static.compare(trace, other, labels=(name, "after")).figure(theme))
 
 
@@ -143,14 +90,14 @@ def test_odd_names_of_threads_are_drawn_as_they_are():
 
 
 def test_one_lane_per_thread_accelerator_on_top():
-    figure = static.draw(job(workers=3)).figure()
+    figure = static.draw(noisy_job(workers=3)).figure()
     names = ["accelerator", "tf.data worker 1", "tf.data worker 2", "tf.data worker 3"]
     labels = {t.get_text(): t.get_position()[1] for t in texts(figure) if t.get_text() in names}
-    assert sorted(labels, key=labels.get) == names  # the page counts from the top
+    assert sorted(labels, key=labels.get, reverse=True) == names
 
 
 def test_many_threads_are_summed_up_and_the_picture_stays_of_one_size():
-    few, many, more = (static.draw(job(workers=n, images=n)).figure() for n in (11, 40, 80))
+    few, many, more = (static.draw(noisy_job(workers=n, images=n)).figure() for n in (11, 40, 80))
     assert sum(w.startswith("tf.data worker") for w in words(few)) == 11
     assert sum(w.startswith("tf.data worker") for w in words(many)) == 11
     assert "+ 29 more lanes" in words(many)
@@ -159,7 +106,7 @@ def test_many_threads_are_summed_up_and_the_picture_stays_of_one_size():
 
 
 def test_lanes_can_be_chosen():
-    picture = static.draw(job(workers=40, images=40), lanes=["tf.data worker 39"])
+    picture = static.draw(noisy_job(workers=40, images=40), lanes=["tf.data worker 39"])
     shown = words(picture.figure())
     assert "tf.data worker 39" in shown
     assert "tf.data worker 1" not in shown
@@ -167,12 +114,12 @@ def test_lanes_can_be_chosen():
 
 
 def test_waits_get_a_lane_only_where_they_are_not_the_gaps():
-    assert "waits for a batch" not in words(static.draw(job()).figure())
+    assert "waits for a batch" not in words(static.draw(noisy_job()).figure())
     assert "waits for a batch" in words(static.draw(gpu_job()).figure())
 
 
 def test_two_runs_share_one_axis_and_both_begin_at_their_window():
-    slow, fast = job(wait=80), job(wait=2, train=40)
+    slow, fast = noisy_job(wait=80), noisy_job(wait=2, train=40)
     figure = static.compare(slow, fast).figure()
     first, second = (axes for axes in figure.axes if axes.zorder == 1 and axes.collections)
     assert first.get_xlim()[0] == second.get_xlim()[0] == 0
@@ -201,16 +148,16 @@ def test_half_a_million_spans_make_a_bounded_number_of_bars():
 
 
 def test_gaps_are_marked_with_their_length_and_the_text_has_the_same_numbers():
-    picture = static.draw(job())
+    picture = static.draw(noisy_job())
     marked = {w.removesuffix(" ms") for w in words(picture.figure()) if re.fullmatch(r"[\d.,]+ ms", w)}
-    gaps = [g for g in Timeline(job()).gaps if g.step < 4]
+    gaps = [g for g in Timeline(noisy_job()).gaps if g.step < 4]
     assert marked == {f"{g.length_ns / 1e6:.1f}" for g in gaps}
     for length in marked:
         assert f"{length} ms" in picture.text
 
 
 def test_shares_at_the_end_of_the_lanes_are_those_of_the_timeline():
-    timeline = Timeline(job(workers=2))
+    timeline = Timeline(noisy_job(workers=2))
     picture = static.draw(timeline)
     for lane in timeline.lanes:
         if lane.kind != "wait":
@@ -221,80 +168,59 @@ def test_shares_at_the_end_of_the_lanes_are_those_of_the_timeline():
 @pytest.mark.parametrize("origin", ["measured", "modelled"])
 @pytest.mark.parametrize("kind", ["modelled", "real"])
 def test_every_picture_says_measured_or_modelled(origin, kind):
-    trace = job(origin=origin, accelerator={"name": "X1", "kind": kind})
+    trace = noisy_job(origin=origin, accelerator={"name": "X1", "kind": kind})
     for picture in (static.draw(trace), static.compare(trace, trace)):
         for form in (" ".join(words(picture.figure())), picture.text, picture.alt):
             assert re.search(rf"\b{origin}\b.* {kind} accelerator X1", form)
 
 
 def test_a_picture_says_which_steps_it_shows():
-    assert "steps 0–3 of 6" in " ".join(words(static.draw(job()).figure()))
-    assert "steps 0–3 of 6" in static.draw(job()).text
-    assert "step 0 of 6" in static.draw(job(), steps=1).text
-    assert "steps 2–4 of 6" in static.draw(job(), steps=(2, 4)).text
-    assert "steps 4–5 of 6" in static.draw(job(), steps=slice(-2, None)).text
-    assert "all 6 steps" in static.draw(job(), steps=6).text
+    assert "steps 0–3 of 6" in " ".join(words(static.draw(noisy_job()).figure()))
+    assert "steps 0–3 of 6" in static.draw(noisy_job()).text
+    assert "step 0 of 6" in static.draw(noisy_job(), steps=1).text
+    assert "steps 2–4 of 6" in static.draw(noisy_job(), steps=(2, 4)).text
+    assert "steps 4–5 of 6" in static.draw(noisy_job(), steps=slice(-2, None)).text
+    assert "all 6 steps" in static.draw(noisy_job(), steps=6).text
 
 
 def test_steps_keep_the_numbers_of_the_trace():
-    later = Trace.from_spans([s._replace(step=s.step + 10) if s.step >= 0 else s for s in job()],
+    later = Trace.from_spans([s._replace(step=s.step + 10) if s.step >= 0 else s for s in noisy_job()],
                              {"consumer": "consumer"}, origin="measured")  # fmt: skip
     assert "steps 12–13 of 6" in static.draw(later, steps=(12, 13)).text
 
 
 def test_a_comparison_gives_a_ratio_for_equal_work_only():
-    same = static.compare(job(wait=80), job(wait=8))
+    same = static.compare(noisy_job(wait=80), noisy_job(wait=8))
     assert re.search(r"The first 4 steps: [\d.]+ ms before, [\d.]+ ms after \(\d+ % of the time\)", same.text)
     assert same.text.splitlines()[1] in words(same.figure())
-    other = static.compare(job(images=16), job(images=32))
+    other = static.compare(noisy_job(images=16), noisy_job(images=32))
     assert "not the same work: 16 and 32 images per step" in other.text
     assert "% of the time)" not in other.text
 
 
 def test_the_text_of_a_comparison_holds_both_timelines():
-    a, b = job(name="slow"), job(name="fast", wait=1)
+    a, b = noisy_job(name="slow"), noisy_job(name="fast", wait=1)
     text = str(static.compare(a, b))
     assert str(Timeline(a)) in text
     assert str(Timeline(b)) in text
 
 
 def test_what_occurs_is_in_the_legend_and_nothing_else():
-    assert {"read", "decode", "resize", "other map work", "train step"} <= set(words(static.draw(job()).figure()))
-    assert not {"kernel", "batch", "copy to the device"} & set(words(static.draw(job()).figure()))
+    assert {"read", "decode", "resize", "other map work", "train step"} <= set(words(static.draw(noisy_job()).figure()))
+    assert not {"kernel", "batch", "copy to the device"} & set(words(static.draw(noisy_job()).figure()))
     assert {"kernel", "copy to the device"} <= set(words(static.draw(gpu_job()).figure()))
 
 
 def test_nothing_and_next_to_nothing_can_be_drawn():
     for rows in ([], [Span("consumer", "t", "train", NOW, 0, 0)], [Span("w", "x", "read", NOW, 1, -1)]):
         trace = Trace.from_spans(rows, {"consumer": "consumer"})
-        for picture in (static.draw(trace), static.compare(trace, job())):
+        for picture in (static.draw(trace), static.compare(trace, noisy_job())):
             assert_readable(picture.figure())
             assert picture.png().startswith(b"\x89PNG")
-    assert "no steps to compare" in static.compare(trace, job()).text
+    assert "no steps to compare" in static.compare(trace, noisy_job()).text
 
 
 # -- colours ------------------------------------------------------------------------
-
-# Machado, Oliveira, Fernandes (2009), severity 1.0, for linear RGB.
-BLIND = {
-    "none": np.eye(3),
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
-}  # fmt: skip
-
-
-def lab(color: str, blind: str) -> np.ndarray:
-    """Return CIELAB (D65) of a colour as seen with a colour vision deficiency."""
-    srgb = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
-    seen = np.clip(np.array(BLIND[blind]) @ linear, 0, 1)
-    to_xyz = np.array(
-        [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]]
-    )
-    t = (to_xyz @ seen) / to_xyz.sum(axis=1)
-    f = np.where(t > 0.008856, np.cbrt(t), 7.787 * t + 16 / 116)
-    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
 @pytest.mark.parametrize("look", THEMES.values(), ids=THEMES)
@@ -322,8 +248,9 @@ def test_colour_is_never_the_only_cue():
     hatches = [palette.LEGEND[c][1] for c in ("read", "resize", "map", "batch", "copy", "other")]
     assert len(set(hatches)) == len(hatches)
     assert all(hatches)
-    assert {c.get_hatch() for axes in static.draw(job(steps=2, images=4)).figure().axes for c in axes.collections} >= {
-        palette.LEGEND[c][1] for c in ("read", "resize", "map")}  # fmt: skip
+    figure = static.draw(noisy_job(steps=2, images=4)).figure()
+    drawn = {c.get_hatch() for axes in figure.axes for c in axes.collections}
+    assert drawn >= {palette.LEGEND[c][1] for c in ("read", "resize", "map")}
 
 
 def test_contrast_is_that_of_the_guideline():
@@ -349,7 +276,7 @@ def background(png: bytes) -> str:
 
 
 def test_a_png_is_opaque_in_the_colour_of_its_theme(monkeypatch):
-    picture = static.draw(job())
+    picture = static.draw(noisy_job())
     for name, look in THEMES.items():
         assert background(picture.png(name)) == look.background
     assert background(picture.png()) == "#ffffff"
@@ -357,46 +284,46 @@ def test_a_png_is_opaque_in_the_colour_of_its_theme(monkeypatch):
     assert background(picture.png()) == THEMES["dark"].background
     static.use_theme("light")
     assert background(picture.png()) == "#ffffff"
-    assert background(static.draw(job(), theme="dark").png()) == THEMES["dark"].background
+    assert background(static.draw(noisy_job(), theme="dark").png()) == THEMES["dark"].background
 
 
 def test_an_unknown_theme_is_refused_by_name(monkeypatch):
     for call in (
         lambda: static.use_theme("blue"),
-        lambda: static.draw(job(), theme="blue"),
-        lambda: static.draw(job()).png("blue"),
+        lambda: static.draw(noisy_job(), theme="blue"),
+        lambda: static.draw(noisy_job()).png("blue"),
     ):
         with pytest.raises(ValueError, match="theme is 'blue'; allowed: light, dark"):
             call()
     monkeypatch.setenv("LABKIT_THEME", "blue")
     with pytest.raises(ValueError, match="LABKIT_THEME is 'blue'; allowed: light, dark"):
-        static.draw(job())
+        static.draw(noisy_job())
 
 
 def test_the_same_trace_gives_the_same_bytes():
-    assert static.draw(job()).png() == static.draw(job()).png()
-    assert static.draw(job()).svg() == static.draw(job()).svg()
-    assert repr(static.draw(job())) == repr(static.draw(job()))
-    assert "0x" not in repr(static.draw(job()))
+    assert static.draw(noisy_job()).png() == static.draw(noisy_job()).png()
+    assert static.draw(noisy_job()).svg() == static.draw(noisy_job()).svg()
+    assert repr(static.draw(noisy_job())) == repr(static.draw(noisy_job()))
+    assert "0x" not in repr(static.draw(noisy_job()))
 
 
 def test_the_readers_own_style_changes_nothing():
     import matplotlib as mpl
 
-    plain = static.draw(job()).png()
+    plain = static.draw(noisy_job()).png()
     with mpl.rc_context({"savefig.transparent": True, "font.size": 30, "hatch.linewidth": 5, "lines.linewidth": 9}):
-        assert static.draw(job()).png() == plain
+        assert static.draw(noisy_job()).png() == plain
 
 
 def test_pictures_are_small_files():
-    for picture in (static.draw(job()), static.draw(gpu_job()), static.compare(job(), gpu_job())):
+    for picture in (static.draw(noisy_job()), static.draw(gpu_job()), static.compare(noisy_job(), gpu_job())):
         for theme in THEMES:
             assert len(picture.png(theme)) <= 60_000
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_pictures_are_saved_by_their_ending(tmp_path, ending):
-    path = static.draw(job(), title="A <title> & more").save(tmp_path / "new" / f"t.{ending}", theme="dark")
+    path = static.draw(noisy_job(), title="A <title> & more").save(tmp_path / "new" / f"t.{ending}", theme="dark")
     head = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
     assert path.read_bytes().startswith(head)
     assert [p.name for p in path.parent.iterdir()] == [path.name]
@@ -404,14 +331,14 @@ def test_pictures_are_saved_by_their_ending(tmp_path, ending):
 
 def test_another_ending_is_refused_and_nothing_is_left(tmp_path):
     with pytest.raises(ValueError, match=r"ends in '.gif'; allowed: .png, .svg, .pdf"):
-        static.draw(job()).save(tmp_path / "t.gif")
+        static.draw(noisy_job()).save(tmp_path / "t.gif")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_notebook_shows_the_png_with_alternative_text_once():
     from IPython.core.interactiveshell import InteractiveShell
 
-    picture = static.draw(job(), title="My job")
+    picture = static.draw(noisy_job(), title="My job")
     data, metadata = InteractiveShell.instance().display_formatter.format(picture)
     assert set(data) == {"image/png", "text/plain"}
     assert base64.b64decode(data["image/png"]) == picture.png()
@@ -425,7 +352,7 @@ def test_a_notebook_shows_the_png_with_alternative_text_once():
 
 def test_shown_pictures_are_kept_where_the_environment_says(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_FIGURES", str(tmp_path / "figures"))
-    first, second = static.draw(job(), title="One"), static.compare(job(), job(wait=1), title="Two")
+    first, second = static.draw(noisy_job(), title="One"), static.compare(noisy_job(), noisy_job(wait=1), title="Two")
     for picture in (first, second, first):
         picture._repr_mimebundle_()
     names = sorted(p.name for p in (tmp_path / "figures").iterdir())
@@ -436,7 +363,7 @@ def test_shown_pictures_are_kept_where_the_environment_says(tmp_path, monkeypatc
 
 
 def test_a_folder_filled_from_many_sides_at_once_loses_no_picture(tmp_path):
-    picture = static.draw(job(steps=1))
+    picture = static.draw(noisy_job(steps=1))
     for theme in THEMES:
         picture.png(theme)
     with ThreadPoolExecutor(16) as pool:
@@ -461,20 +388,20 @@ def test_pyplot_is_never_involved():
 @pytest.mark.parametrize("steps", [0, 7, -1, True, 2.5, "all", (4, 2), (0, 9), (1, 2, 3), slice(3, 3), slice(0, 4, 2)])
 def test_steps_that_are_not_there_are_refused(steps):
     with pytest.raises(ValueError, match="the trace holds 6 steps, 0 to 5"):
-        static.draw(job(), steps=steps)
+        static.draw(noisy_job(), steps=steps)
 
 
 def test_other_bad_arguments_are_refused_in_a_sentence():
     with pytest.raises(ValueError, match=r"no lane 'x'; allowed: accelerator, waits for a batch, tf.data worker 1"):
-        static.draw(job(), lanes=["x"])
+        static.draw(noisy_job(), lanes=["x"])
     with pytest.raises(ValueError, match="no lane 'x'; allowed: accelerator"):
-        static.compare(job(), job(), lanes=["x"])
+        static.compare(noisy_job(), noisy_job(), lanes=["x"])
     with pytest.raises(ValueError, match="allowed: two texts"):
-        static.compare(job(), job(), labels="ab")
+        static.compare(noisy_job(), noisy_job(), labels="ab")
     with pytest.raises(ValueError, match="the same for both"):
-        static.compare(job(), job(), steps=(1, 2))
+        static.compare(noisy_job(), noisy_job(), steps=(1, 2))
     with pytest.raises(ValueError, match="steps is 5; allowed: 1 to 2"):
-        static.compare(job(), job(steps=2), steps=5)
+        static.compare(noisy_job(), noisy_job(steps=2), steps=5)
     with pytest.raises(TypeError, match="a Trace or a Timeline can be drawn, got list"):
         static.draw([])
     with pytest.raises(ValueError, match="no train step to zoom in on"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import itertools
@@ -14,74 +13,16 @@ import pytest
 from browser import SHOTS
 from PIL import Image
 from playwright.sync_api import TimeoutError
+from timeline_page import encoded, show_in
+from traces import MS, crossing, crowd, job
 
 import labkit
 from labkit.common.palette import THEMES
 from labkit.timeline import perfetto
-from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
-from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
-from labkit.views.layout import Scene
-from labkit.views.widget import MODULE
+from labkit.timeline.trace import Thread, Trace
 
 pytestmark = pytest.mark.browser
-MS = 1_000_000
-
-#: A model as anywidget gives it to the module; its bytes begin at an odd place, as they may.
-MODEL = """async ([source, text, look]) => {
-  window.lab = await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'})));
-  window.bytes = (text) => { const b = atob(text), a = new Uint8Array(b.length + 3);
-    for (let i = 0; i < b.length; i++) a[i + 3] = b.charCodeAt(i); return new DataView(a.buffer, 3); };
-  window.listeners = [];
-  window.model = { scene: bytes(text), get: (name) => name === 'scene' ? model.scene : look,
-    on: (what, does) => listeners.push([what, does]),
-    off: (what, does) => { listeners = listeners.filter(([w, d]) => w !== what || d !== does); } };
-  document.body.innerHTML = '<button id=before>before</button><div id=here></div><button id=after>after</button>';
-  document.body.append(Object.assign(document.createElement('div'), { style: 'height:3000px' }));
-  window.done = lab.default.render({ model, el: document.getElementById('here') });
-  window.view = document.querySelector('.labkit-timeline').timeline;
-  view.redraw();
-}"""
-
-
-def job(steps=6, wait=5, train=4, workers=2, name="a job", origin=10**18, **meta):
-    """Return a job in turns: the consumer waits, then trains; workers read, decode and resize inside a node."""
-    spans = []
-    for i in range(steps):
-        t = origin + i * (wait + train) * MS
-        spans += [Span("consumer", "wait for batch", "wait", t, wait * MS, i)]
-        spans += [Span("consumer", "train step", "train", t + wait * MS, train * MS, i)]
-        for w in range(1, workers + 1):
-            spans += [
-                Span(f"worker {w}", "Iterator::Map", "iterator", t, wait * MS, -1),
-                Span(f"worker {w}", "ReadFile", "read", t + 1000, MS, -1),
-                Span(f"worker {w}", "DecodeJpeg", "decode", t + MS + 2000, 2 * MS, -1),
-                Span(f"worker {w}", "ResizeBilinear", "resize", t + 3 * MS + 3000, MS, -1),
-            ]
-    return Trace.from_spans(spans, kinds={"consumer": "consumer"}, name=name, batch_size=workers, **meta)
-
-
-def crossing():
-    """Return spans that cross on one thread, last minutes, or nothing at all, with names that need care."""
-    rows = [("Iterator::Map", 0, 400), ("a,b", 100, 500), ('say "x"', 550, 100), ("now", 560, 0), ("<b>&amp;", 650, 60),
-            ("long", 700, 70 * 10**9), ("inside", 5 * 10**9, 5 * 10**9)]  # fmt: skip
-    spans = [Span("worker, 1", name, "map", 10**18 + 7 + start, length, -1) for name, start, length in rows]
-    spans += [Span("consumer", "train step", "train", 10**18 + 7 + 3 * i, 2, i) for i in range(5)]
-    return Trace.from_spans(spans, kinds={"consumer": "consumer"}, name="crossing", origin="measured")
-
-
-def crowd(count=100_000, lanes=8):
-    """Return very many short spans without nesting."""
-    rng, per = np.random.default_rng(0), count // lanes
-    length, space = rng.integers(200, 20_000, (lanes, per)), rng.integers(0, 4000, (lanes, per))
-    start = np.cumsum(length + space, axis=1) - length
-    category = np.where(np.arange(lanes)[:, None], rng.integers(2, 6, (lanes, per)), CATEGORIES.index("train"))
-    step = np.where(np.arange(lanes)[:, None], -1, np.arange(per)[None])
-    threads = tuple(Thread(f"worker {k}" if k else "consumer", "pipeline" if k else "consumer") for k in range(lanes))
-    columns = (category.astype(np.int32), np.repeat(np.arange(lanes, dtype=np.int32), per), category.astype(np.int8))
-    return Trace(start.ravel(), length.ravel(), columns[0].ravel(), columns[1], columns[2].ravel(),
-                 step.ravel().astype(np.int32), CATEGORIES, threads,
-                 Run("modelled", "crowd"))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -101,17 +42,11 @@ def show(tab):
     """Return a function that shows timelines in the page and returns the page."""
 
     def shown(*timelines, **look):
-        block = Scene(timelines, labelled(timelines)).encode()
-        text = base64.b64encode(block).decode()
         tab.evaluate("window.done?.()")
-        tab.evaluate(MODEL, [MODULE.read_text(encoding="utf-8"), text, {"theme": None, "height": None, **look}])
+        show_in(tab, *timelines, **look)
         return tab
 
     return shown
-
-
-def labelled(timelines):
-    return [""] if len(timelines) == 1 else ["before", "after"]
 
 
 def window(page):
@@ -151,7 +86,7 @@ def test_wide_spans_and_columns_together_have_the_area_of_the_spans_at_every_zoo
         if last - first < width:
             continue
         found = page.evaluate(
-            """([first, last, width]) => view.scene.runs[0].lanes.map((lane) => {
+            """([first, last, width]) => view.layout.runs[0].lanes.map((lane) => {
               const all = lane.rows[0].series.map((s) => {
                 const { wide, share } = lab.columns(s, first, last, width, 3 * (last - first) / width);
                 return wide.reduce((sum, i) => sum + Math.min(s.end[i], last) - Math.max(s.start[i], first), 0)
@@ -171,7 +106,7 @@ def test_every_column_has_the_share_that_python_computes(show):
     for width, first, last in ((700, 0, timeline.span_ns), (90, 12_345_678, 23_456_789), (1, 5, 7_000_000)):
         found = page.evaluate(
             """([first, last, width]) => { const sum = new Float64Array(width);
-              for (const s of view.scene.runs[0].lanes[3].rows[0].series) {
+              for (const s of view.layout.runs[0].lanes[3].rows[0].series) {
                 const { wide, share } = lab.columns(s, first, last, width, Infinity);
                 if (wide.length) throw new Error('nothing is wide'); share.forEach((v, c) => { sum[c] += v; }); }
               return [...sum]; }""",
@@ -230,7 +165,7 @@ def test_texts_never_overlap_and_stay_inside(show):
             page.wait_for_function("w => innerWidth === w", arg=width)
             for mode in ("stacked", "overlaid"):
                 boxes = page.evaluate(
-                    """(mode) => { if (view.scene.runs.length > 1 && view.mode !== mode) view.overlay(); view.redraw();
+                    """(mode) => { if (view.layout.runs.length > 1 && view.mode !== mode) view.overlay(); view.redraw();
                     const holder = document.createElement('div'); holder.innerHTML = view.svg();
                     document.body.prepend(holder);
                     const svg = holder.firstChild, all = [...svg.querySelectorAll('text')].map((t) => {
@@ -417,7 +352,7 @@ def test_a_click_on_a_gap_tells_its_cause_and_outlines_what_it_waited_for(show):
         assert cause.text in words
         assert timeline.lanes[cause.lane].name in words
         assert page.locator("[aria-live]").text_content() == page.locator(".lt-detail").text_content()
-        target = page.evaluate("(() => { const g = view.scene.runs[0].gap, k = view.selected.gap; "
+        target = page.evaluate("(() => { const g = view.layout.runs[0].gap, k = view.selected.gap; "
                                "return [g.for_start[k], g.for_end[k], g.for_lane[k]] })()")  # fmt: skip
         assert target == [cause.start_ns, cause.end_ns, cause.lane]
 
@@ -431,7 +366,7 @@ def test_n_and_p_walk_through_all_gaps_and_bring_them_into_sight(show):
     for _ in range(13):
         page.keyboard.press("n")
         seen.append(page.evaluate("[view.selected.run, view.selected.gap]"))
-        a, b = page.evaluate("(() => { const g = view.scene.runs[view.selected.run].gap, k = view.selected.gap; "
+        a, b = page.evaluate("(() => { const g = view.layout.runs[view.selected.run].gap, k = view.selected.gap; "
                              "return [g.start[k], g.start[k] + g.length[k]] })()")  # fmt: skip
         first, last = window(page)
         assert first <= a < b <= last
@@ -443,7 +378,7 @@ def test_n_and_p_walk_through_all_gaps_and_bring_them_into_sight(show):
 
 def test_a_lane_that_was_waited_for_is_scrolled_into_sight(show):
     page = show(job(workers=30), height=200)
-    page.evaluate("view.scene.runs[0].gap.for_lane[2] = 31; view.selectGap(0, 2); view.redraw()")
+    page.evaluate("view.layout.runs[0].gap.for_lane[2] = 31; view.selectGap(0, 2); view.redraw()")
     y, room = page.evaluate("[view.places.find((p) => p.lane.index === 31).y - view.scroll, view.lanesHeight()]")
     assert 0 <= y < room
 
@@ -702,8 +637,7 @@ def test_what_was_to_be_drawn_while_there_was_no_width_is_drawn_when_the_width_i
 
 def test_the_canvas_has_the_pixels_of_the_screen_and_follows_the_width(chromium):
     page = chromium.new_page(viewport={"width": 900, "height": 700}, device_scale_factor=2)
-    block = base64.b64encode(Scene([job()]).encode()).decode()
-    page.evaluate(MODEL, [MODULE.read_text(encoding="utf-8"), block, {}])
+    show_in(page, job())
     for width in (900, 600, 320):
         page.set_viewport_size({"width": width, "height": 700})
         page.wait_for_function(
@@ -729,14 +663,14 @@ def test_what_was_out_of_the_page_is_drawn_again_when_it_is_back(show):
     page.evaluate("delete document.body.dataset.jpThemeLight")
 
 
-def test_an_update_swaps_the_scene_and_keeps_the_zoom_where_it_can(show):
+def test_an_update_swaps_the_layout_and_keeps_the_zoom_where_it_can(show):
     page = show(job())
-    swap = """text => { model.scene = bytes(text);
-      for (const [what, does] of listeners) if (what === 'change:scene') does();
+    swap = """text => { model.block = bytes(text);
+      for (const [what, does] of listeners) if (what === 'change:block') does();
       view.redraw(); }"""
 
     def update(*timelines):
-        page.evaluate(swap, base64.b64encode(Scene(timelines, labelled(timelines)).encode()).decode())
+        page.evaluate(swap, encoded(*timelines))
 
     update(job(steps=12))
     assert window(page) == [0, 108 * MS], "all stays all"
@@ -767,7 +701,8 @@ def test_a_page_that_was_written_anew_is_not_kept_in_memory(show):
     page = show(job())
     page.evaluate("done(); done = null; view = null")
     session = page.context.new_cdp_session(page)
-    page.evaluate("""() => { const el = document.getElementById('here'); new lab.View(el, model.scene);
+    page.evaluate("""() => { const el = document.getElementById('here');
+      new lab.View(el, model.block, model.get('look'));
       window.collected = false;
       window.registry = new FinalizationRegistry(() => { window.collected = true; });
       registry.register(el.querySelector('.labkit-timeline').timeline); el.replaceChildren(); }""")

@@ -8,6 +8,7 @@ import io
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -16,7 +17,7 @@ import labkit
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
 from labkit.views import widget
-from labkit.views.layout import Scene
+from labkit.views.layout import TimelineLayout
 
 MS = 1_000_000
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -35,8 +36,8 @@ def job(steps=4, wait=3, name="a job"):
 def test_show_takes_one_or_two_timelines_or_traces():
     one = labkit.show(job())
     two = labkit.show(Timeline(job()), job(wait=1), labels=("slow", "quick"), title="A pair")
-    assert one.scene == Scene([job()]).encode()
-    assert two.scene == Scene([Timeline(job()), job(wait=1)], ("slow", "quick"), "A pair").encode()
+    assert one.block == TimelineLayout([job()]).encode()
+    assert two.block == TimelineLayout([Timeline(job()), job(wait=1)], ("slow", "quick"), "A pair").encode()
     assert "slow" in two.alt
     assert isinstance(one, widget.TimelineWidget)
 
@@ -55,7 +56,7 @@ def test_a_notebook_stores_a_page_of_its_own_a_picture_and_words_but_no_view_of_
     png = base64.b64decode(data["image/png"])
     assert Image.open(io.BytesIO(png)).size == (metadata["image/png"]["width"], metadata["image/png"]["height"])
     block = re.search(r'mount\(el, "([A-Za-z0-9+/=]+)"', data["text/html"])[1]
-    assert gzip.decompress(base64.b64decode(block)) == made.scene
+    assert gzip.decompress(base64.b64decode(block)) == made.block
     assert f'alt="{made.alt}"' in data["text/html"]
     assert data["image/png"] in data["text/html"], "the picture is what remains where scripts do not run"
     assert not re.search(r"https?://(?!www\.w3\.org)", data["text/html"]), "nothing is fetched"
@@ -82,11 +83,11 @@ def test_what_is_too_large_to_be_stored_is_a_view_with_a_picture(monkeypatch):
     assert data[VIEW]["model_id"] == made.model_id
 
 
-def test_update_swaps_scene_picture_and_words():
+def test_update_swaps_layout_picture_and_words():
     made = labkit.show(job())
-    before, picture = made.scene, made.picture
+    before, picture = made.block, made.picture
     made.update(job(steps=6), job())
-    assert made.scene != before
+    assert made.block != before
     assert made.picture is not picture
     assert "before:" in str(made)
     made.update(job(steps=6))
@@ -117,8 +118,8 @@ assert ids[:2] == ids[2:] and len(set(ids)) == 2
 """
 
 
-def test_both_hooks_publish_the_same_and_an_update_reaches_every_place_where_it_is_shown(root):
-    script = SESSION.format(tests=str(root / "tests"))
+def test_both_hooks_publish_the_same_and_an_update_reaches_every_place_where_it_is_shown():
+    script = SESSION.format(tests=str(Path(__file__).parent))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -143,7 +144,7 @@ def test_bad_arguments_are_refused_in_a_sentence():
         labkit.show(job()).update([])
     with pytest.raises(ValueError, match="theme is 'blue'; allowed: light, dark"):
         labkit.show(job(), theme="blue")
-    with pytest.raises(ValueError, match="height is 20; allowed: 100 pixels or more"):
+    with pytest.raises(ValueError, match="height is 20; allowed: a whole number of pixels, 100 or more"):
         labkit.show(job(), height=20)
     with pytest.raises(ValueError, match="allowed: two texts, for before and after"):
         labkit.show(job(), job(), labels="ab")

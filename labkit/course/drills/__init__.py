@@ -14,7 +14,7 @@ from typing import Any
 
 from labkit.common.numbers import whole
 from labkit.course import gradebook
-from labkit.course.drills import data, structure
+from labkit.course.drills import data, detectors
 from labkit.course.drills.catalog import FAULTS, TASKS
 from labkit.course.drills.faults import Fault, same
 from labkit.course.drills.probe import Probe, compare
@@ -285,22 +285,22 @@ def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
         raise Wrong(f"return a tf.data.Dataset, not {type(dataset).__name__}")
     if not case.feeds(dataset):
         raise Wrong("build the pipeline on the sources of case (case.photos, case.shards, …)")
-    structure.refuse(dataset)
-    if "case.records" in fault.code and any(n.dataset is case.photos for n in structure.nodes(dataset)):
+    detectors.refuse(dataset)
+    if "case.records" in fault.code and any(n.dataset is case.photos for n in detectors.nodes(dataset)):
         raise Wrong("this drill reads files of records; keep to those (case.shards, case.flat, …)")
-    found = structure.find(dataset, case)
+    found = detectors.find(dataset, case)
     if fault.key in found:
         return found  # a fault that the graph shows is found without running it
     facts = data.read(dataset, case, fault.task, fault.share)
     found = list(dict.fromkeys([*found, *data.find(facts)]))
     if found:
         return found
-    if fault.once and not structure.keeps_work(dataset):
+    if fault.once and not detectors.keeps_work(dataset):
         raise Wrong("no cache keeps what is read and decoded: the work of the first epoch comes again in the second")
-    buffer = structure.largest_shuffle(dataset)
+    buffer = detectors.largest_shuffle(dataset)
     if fault.ordered_anew and not buffer:
         raise Wrong("nothing shuffles the photos; each epoch is to have an order of its own")
     if fault.ordered_anew and 1 < buffer < case.batch:  # a buffer of one shows in the order
         raise Wrong(f"photos are shuffled in a buffer of {buffer}; allowed: {case.batch} (a batch) or more")
-    data.judge(facts, structure.keeps_order(dataset), fault.ordered_anew)
+    data.judge(facts, detectors.keeps_order(dataset), fault.ordered_anew)
     return []

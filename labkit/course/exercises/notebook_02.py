@@ -34,7 +34,7 @@ def prefetched(function: Any) -> None:
         raise Wrong("prefetch is not the last step: only what comes before it overlaps with training")
     if depth != 2:
         raise Wrong(f"the buffer holds {'as many as tf.data likes' if depth < 0 else depth}: the task says two batches")
-    if sum("Prefetch" in type(node).__name__ for node in nodes(made)) > 1:
+    if sum("Prefetch" in node.kind for node in nodes(made)) > 1:
         raise Wrong("two prefetches hold more than two batches: one at the end is enough")
 
 

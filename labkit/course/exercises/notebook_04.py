@@ -6,9 +6,11 @@ from typing import Any
 
 from labkit.course import fairness
 from labkit.course.example_timeline import example, simulated
-from labkit.course.fairness import graph
+from labkit.course.fairness import rules
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, numeric, options, per, source, value, values
+from labkit.course.student_code import call, numeric, per, source, value, values
+from labkit.pipelines.options import naive
+from labkit.pipelines.structure import AUTOTUNE
 
 
 @exercise("04.1")
@@ -34,17 +36,17 @@ def mapped_in_parallel(function: Any) -> None:
             at = next(i for i, (mine, right) in enumerate(zip(got, want, strict=True)) if mine != right)
             hint = f"number {at + 1} is {got[at]}, expected {want[at]}"
         raise Wrong(f"the elements are not those that the function makes: {hint}")
-    steps = [node for node in graph.read(made).nodes[1:] if node.kind != "Prefetch"]  # it changes no map
-    parallel = [node for node in steps if node.kind == "ParallelMap"]
-    if any("Interleave" in node.kind for node in steps):
+    steps = [step for step in rules.chain(made).steps[1:] if step.kind != "Prefetch"]  # it changes no map
+    parallel = [step for step in steps if step.kind == "ParallelMap"]
+    if any("Interleave" in step.kind for step in steps):
         raise Wrong("an interleave is for elements that are files, and labkit cannot read it here: use map()")
     if not parallel:
         raise Wrong("this map makes one call at a time: give it num_parallel_calls")
     if len(steps) > 1:
-        names = ", ".join(node.kind for node in steps)
+        names = ", ".join(step.kind for step in steps)
         raise Wrong(f"{len(steps)} steps stand in it ({names}): one parallel map of the elements is enough")
-    calls, ordered = parallel[0].values.get("calls"), parallel[0].ordered
-    if calls != graph.AUTOTUNE:
+    calls, ordered = parallel[0].settings.get("num_parallel_calls"), parallel[0].ordered
+    if calls != AUTOTUNE:
         raise Wrong(f"num_parallel_calls is {calls}: that fits one machine; let tf.data choose")
     if not ordered:
         kept = "left to the options of the dataset" if ordered is None else "given up"
@@ -56,7 +58,7 @@ def _faster_than_one_call(function: Any) -> None:
     """Grade the speed of it: calls that wait, on four threads of their own, so that one core is enough."""
     import tensorflow as tf
 
-    load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), options(threads=4)
+    load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), naive(threads=4)
     numbers = tf.data.Dataset.range(12).with_options(wide)
     task = fairness.Task(
         (load,),
@@ -76,7 +78,7 @@ def calls_at_once(function: Any) -> Any:
     """Draw a map of 8 ms on four modelled cores, as the student's pipeline calls it."""
     decode = fairness.Stage("decode", 8)
     made = call(function, source(24), decode)
-    fairness.structure.dataset(made)
+    fairness.rules.dataset(made)
     return simulated(
         made.batch(4), (decode,), 4, "Your map: decode 8 ms an image, four cores, batches of four", cores=4
     )

@@ -65,7 +65,7 @@ def two_epochs(function: Any) -> Any:
     """Draw two epochs of the student's pipeline: 6 ms to decode, 1 ms to augment."""
     decode, augment = fairness.Stage("decode", 6), fairness.Stage("augment", 1)
     made = call(function, source(6), decode, augment)
-    fairness.structure.dataset(made)
+    fairness.rules.dataset(made)
     title = "Two epochs of six images: decode 6 ms, augment 1 ms"
     return simulated(made.repeat(2), (decode, augment), 2, title, steps=12)
 

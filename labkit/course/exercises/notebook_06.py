@@ -8,10 +8,11 @@ import numpy as np
 
 from labkit.course import fairness
 from labkit.course.example_timeline import example, ops, simulated
-from labkit.course.fairness import graph
+from labkit.course.fairness import rules
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, elements, numeric, options, per, value
+from labkit.course.student_code import call, elements, numeric, per, value
 from labkit.pipelines import structure
+from labkit.pipelines.options import naive
 
 _LOOP = "that is a loop over the images, in disguise or not: compute with the whole batch at once"
 
@@ -47,7 +48,7 @@ def _batched(function: Any, size: int) -> None:
     got = elements(made, 10)
     if not ranks:
         raise Wrong("scale was never called: it belongs into a map")
-    kinds = [node.kind for node in graph.read(made).nodes if "Batch" in node.kind or "Map" in node.kind]
+    kinds = [step.kind for step in rules.chain(made).steps if "Batch" in step.kind or "Map" in step.kind]
     if 3 in ranks and kinds and "Batch" in kinds[0]:
         raise Wrong("scale still gets one image at a time out of the batch: hand it to map() itself")
     if 3 in ranks:
@@ -71,9 +72,9 @@ def calls_of_scale(function: Any) -> Any:
     import tensorflow as tf
 
     scale = fairness.Stage("scale", 1, lambda x: x / 2, call_ms=3, rank=3)
-    images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(options())
+    images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(naive())
     made = call(function, images, scale, 4)
-    fairness.structure.dataset(made)
+    fairness.rules.dataset(made)
     return simulated(made, (scale,), 4, "Ten images: 3 ms for a call of scale, 1 ms for an image")
 
 

@@ -8,7 +8,7 @@ from labkit.course import fairness
 from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
 from labkit.course.student_code import bare, call, elements, numeric, pipeline, source, value
-from labkit.pipelines.structure import graphs, nodes, operations
+from labkit.pipelines.structure import DatasetNode, nodes
 
 _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
 
@@ -71,7 +71,7 @@ def assembled(function: Any) -> None:
     if any(_in_a_file(node) for node in nodes(made)):
         raise Wrong("keep elements in memory: cache() without a file name, no snapshot")
     batches = elements(made, count * epochs)
-    kinds = [type(node).__name__ for node in nodes(made)]
+    kinds = [node.kind for node in nodes(made)]
     wanted = count * epochs // size
     if any(batch.shape != (size,) for batch in batches):
         sizes = sorted({len(np.atleast_1d(b)) for b in batches})
@@ -87,7 +87,7 @@ def assembled(function: Any) -> None:
         raise Wrong("nothing was augmented")
     if not seen:
         raise Wrong("decode was never called: map it over the elements")
-    after = kinds.index("_TakeDataset") if "_TakeDataset" in kinds else len(kinds)
+    after = kinds.index("Take") if "Take" in kinds else len(kinds)
     if len(seen) > count and any("Cache" in kind for kind in kinds[after:]):
         raise Wrong(f"decode ran {len(seen)} times: take() ends before the cache is full, and what is not full is lost")
     if len(seen) > count:
@@ -95,7 +95,7 @@ def assembled(function: Any) -> None:
     fresh = {element: len(set(values[whole == element])) for element in set(whole)}
     if any(times == 1 for element, times in fresh.items() if np.sum(whole == element) > 1):
         alike = "an element is augmented alike in both epochs: "
-        if any("Cache" in type(node).__name__ and _draws(node) for node in nodes(made)):
+        if any("Cache" in node.kind and _draws(node) for node in nodes(made)):
             raise Wrong(alike + "the cache stands behind augment and froze it")
         raise Wrong(alike + "each epoch draws the numbers of the same seed anew; map augment once, over both epochs")
     if not any(ahead in type(bare(made)).__name__ for ahead in ("Prefetch", "ParallelMap")):
@@ -103,17 +103,16 @@ def assembled(function: Any) -> None:
     _never_waits(function)
 
 
-def _in_a_file(node: Any) -> bool:
+def _in_a_file(node: DatasetNode) -> bool:
     """Tell whether a node keeps elements in a file."""
     import tensorflow as tf
 
-    kind = type(node).__name__
-    return "Snapshot" in kind or (kind == "CacheDataset" and tf.get_static_value(node._filename) != b"")
+    return "Snapshot" in node.kind or (node.kind == "Cache" and tf.get_static_value(node.dataset._filename) != b"")
 
 
-def _draws(dataset: Any) -> bool:
-    """Tell whether some function of a pipeline draws random numbers."""
-    return any("Random" in op.op for node in nodes(dataset) for graph in graphs(node) for op in operations(graph))
+def _draws(node: DatasetNode) -> bool:
+    """Tell whether some function of a pipeline, up to a node, draws random numbers."""
+    return any("Random" in op for each in (node, *node.upstream) for op in each.ops)
 
 
 def _never_waits(function: Any) -> None:

@@ -46,14 +46,14 @@ class ScaleExplorer(Shown):
 
     Parameters
     ----------
-    plan : Plan
+    plan : CapacityPlan
         Where the sliders stand when it is opened.
     """
 
-    def __init__(self, plan: capacity.Plan) -> None:
+    def __init__(self, plan: capacity.CapacityPlan) -> None:
         self.plan, controls = plan, _controls()
 
-        def position(plan: capacity.Plan) -> dict[str, Any]:
+        def position(plan: capacity.CapacityPlan) -> dict[str, Any]:
             return {control.name: _settings(plan)[control.name] for control in controls}
 
         super().__init__(
@@ -75,7 +75,7 @@ class ScaleExplorer(Shown):
 
     __repr__ = __str__
 
-    def answer(self, position: Mapping[str, Any]) -> capacity.Plan:
+    def answer(self, position: Mapping[str, Any]) -> capacity.CapacityPlan:
         """Return the plan of a position of the sliders.
 
         Raises
@@ -99,7 +99,7 @@ class ScaleExplorer(Shown):
         return Reply(f"{plan.headline()} {plan.advice}", lambda: [plan.limits(), plan.stall()], str(plan))
 
 
-def _settings(plan: capacity.Plan) -> dict[str, Any]:
+def _settings(plan: capacity.CapacityPlan) -> dict[str, Any]:
     """Return all settings of a plan; an accelerator such as "V100" is its images per second."""
     return asdict(plan.setting) | {"accelerator": plan.setting.rate}
 

@@ -15,18 +15,20 @@ measured, nor is one that cannot be fast. What the first two prove is the same o
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from labkit.course.fairness import clock, graph, race, structure
-from labkit.course.fairness.clock import Timing
-from labkit.course.fairness.race import Race
+from labkit.common.environment import cores as machine_cores
+from labkit.common.numbers import check_ranges, number, ranged, whole
+from labkit.course.fairness import benchmark, rules
+from labkit.course.fairness.benchmark import Benchmark
 from labkit.course.fairness.stages import Stage, at_once
+from labkit.course.fairness.timing import Timing, simulate
 from labkit.course.grading import Unclear, Wrong
+from labkit.simulate.workers import Endless
 
-__all__ = ["Grade", "Race", "Stage", "Task", "Timing", "at_once", "grade", "simulate"]
+__all__ = ["Benchmark", "Grade", "Stage", "Task", "Timing", "at_once", "grade", "simulate"]
 
 #: A simulated gain below this is not worth a measurement: noise would decide.
 LEAST_GAIN = 1.7
@@ -76,13 +78,13 @@ class Task:
     stages: tuple[Stage, ...]
     slow: Callable[[], Any]
     good: Callable[[], Any]
-    train_ms: float
+    train_ms: float = ranged(number, 0, 60_000)
     ordered: bool = True
-    cores: int = 4
-    records: int = 1
-    slack: float = 0.1
-    idle: float | None = None
-    most_buffered: int = 64
+    cores: int = ranged(whole, 1, 4096, 4)
+    records: int = ranged(whole, 1, 10**6, 1)
+    slack: float = ranged(number, 0, 10, 0.1)
+    idle: float | None = ranged(number, 0, 1, None, optional=True, other="or None")
+    most_buffered: int = ranged(whole, 0, 10**9, 64)
     measured: bool = True
     hints: dict[str, str] = field(default_factory=dict)
 
@@ -92,18 +94,7 @@ class Task:
         for what in ("slow", "good"):
             if not callable(getattr(self, what)):
                 raise TypeError(f"{what} is a {type(getattr(self, what)).__name__}; allowed: a function")
-        for what, least, most in (
-            ("train_ms", 0, 60_000), ("cores", 1, 4096), ("records", 1, 10**6), ("slack", 0, 10),
-            ("most_buffered", 0, 10**9),
-        ):  # fmt: skip
-            value = getattr(self, what)
-            whole = what in ("cores", "records", "most_buffered")
-            kind = numbers.Integral if whole else numbers.Real
-            if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
-                word = "whole number" if whole else "number"
-                raise ValueError(f"{what} is {value!r}; allowed: a {word} from {least} to {most}")
-        if self.idle is not None and not 0 <= self.idle <= 1:
-            raise ValueError(f"idle is {self.idle!r}; allowed: a share from 0 to 1, or None")
+        check_ranges(self)
 
     def timing(self, dataset: Any, *, cores: int | None = None, name: str | None = None) -> Timing:
         """Return what the simulated clock says about a dataset; see `simulate`."""
@@ -118,7 +109,7 @@ class Grade:
     ----------
     timing, slow, good : Timing
         Of the student's pipeline and of the lab's two, on the simulated clock.
-    race : Race or None
+    benchmark : Benchmark or None
         The measurement, where there was one.
     note : str
         Why there was none.
@@ -127,7 +118,7 @@ class Grade:
     timing: Timing
     slow: Timing
     good: Timing
-    race: Race | None = None
+    benchmark: Benchmark | None = None
     note: str = ""
 
     @property
@@ -136,23 +127,8 @@ class Grade:
         return self.slow.makespan_ms / self.timing.makespan_ms
 
     def __repr__(self) -> str:
-        """Return the simulated figures on one line; the measured ones differ from run to run, and are in `race`."""
+        """Return the simulated figures on one line; the measured ones, in `benchmark`, differ from run to run."""
         return f"Grade({self.gain:.2f}× as fast, accelerator idle {self.timing.idle:.0%}, simulated)"
-
-
-def simulate(
-    dataset: Any,
-    stages: tuple[Stage, ...],
-    train_ms: float,
-    *,
-    cores: int = 4,
-    records: int = 1,
-    steps: int | None = None,
-    name: str | None = None,
-) -> Timing:
-    """Return makespan, idle share and timeline of a pipeline on the simulated clock; see `clock.run`."""
-    chain = graph.read(dataset)
-    return clock.run(chain, stages, train_ms, cores=cores, records=records, steps=steps, name=name)
 
 
 def grade(function: Callable[[], Any], task: Task) -> Grade:
@@ -179,16 +155,16 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
     for stage in task.stages:
         stage.reset()
     made = function()
-    structure.dataset(made)
-    chain = graph.read(made)
-    structure.called(chain, task)
+    rules.dataset(made)
+    chain = rules.chain(made)
+    rules.called(chain, task)
     with at_once():
-        structure.data(made, task.slow(), ordered=task.ordered, hints=task.hints)
-    structure.bounded(chain, task)
+        rules.data(made, task.slow(), ordered=task.ordered, hints=task.hints)
+    rules.bounded(chain, task)
     slow, good = task.timing(task.slow()), task.timing(task.good())
     try:
         mine = task.timing(made, name="your pipeline")
-    except clock.Endless:
+    except Endless:
         raise Wrong("the pipeline never ends; take away a repeat without a count") from None
     except ValueError:  # its elements are right, so nothing but the reading of the graph can be at fault
         raise Wrong(_UNREAD) from None
@@ -201,22 +177,20 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
             f"on the simulated clock the accelerator is idle {mine.idle:.0%} of the time, "
             f"{good.idle:.0%} is possible: {told}"
         )
-    found = Grade(mine, slow, good)
     if not task.measured:
         return Grade(mine, slow, good, note="the task asks for no measurement")
-    from labkit.common.environment import cores
-
-    real = [task.timing(d(), cores=cores()).makespan_ms for d in (task.slow, task.good)]
+    here = machine_cores()
+    real = [task.timing(dataset(), cores=here).makespan_ms for dataset in (task.slow, task.good)]
     expected = real[0] / real[1]
     if expected < LEAST_GAIN:
-        return Grade(mine, slow, good, note=f"on {cores()} cores only {expected:.1f}× is to be had: nothing to measure")
-    raced = race.run(task.slow, task.good, function, task.train_ms, race.threshold(expected))
-    if raced.verdict == race.FAILED:
+        return Grade(mine, slow, good, note=f"on {here} cores only {expected:.1f}× is to be had: nothing to measure")
+    measured = benchmark.run(task.slow, task.good, function, task.train_ms, benchmark.threshold(expected))
+    if measured.verdict == benchmark.FAILED:
         said = task.hints.get("measured", "something in it takes time that the stages do not: look into your functions")
         raise Wrong(
-            f"measured in turn, your pipeline is {raced.gain:.1f} times as fast as the slow one; "
-            f"{raced.control:.1f} is possible here: {said}"
+            f"measured in turn, your pipeline is {measured.gain:.1f} times as fast as the slow one; "
+            f"{measured.control:.1f} is possible here: {said}"
         )
-    if raced.verdict == race.UNCLEAR:
+    if measured.verdict == benchmark.UNCLEAR:
         raise Unclear("this machine is too busy to tell fast from slow: close other programs, then run again")
-    return Grade(found.timing, slow, good, raced)
+    return Grade(mine, slow, good, measured)

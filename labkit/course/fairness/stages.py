@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from labkit.pipelines.structure import Step
+
 #: Begins the name of the op that a stage leaves in a graph.
 MARK = "labkit_stage_"
 
@@ -103,6 +105,12 @@ class Stage:
         """Return name and cost, the same every time."""
         more = f" + {self.call_ms:g} ms a call" if self.call_ms else ""
         return f"Stage({self.name}, {self.ms:g} ms{more})"
+
+
+def called_in(step: Step) -> tuple[str, ...]:
+    """Return the names of the stages that the function of a step calls, as often as it calls them."""
+    leaves = (operation.name.rpartition("/")[2] for operation in step.inside)
+    return tuple(leaf[len(MARK) :].split("_")[0] for leaf in leaves if leaf.startswith(MARK))
 
 
 @contextlib.contextmanager

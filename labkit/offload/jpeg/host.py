@@ -1,9 +1,10 @@
-"""What the kernels do not decode, decoded on the host by libjpeg-turbo (``simplejpeg``), if it is whole.
+"""Files that the kernels do not decode are decoded on the host by libjpeg-turbo (``simplejpeg``), if they are whole.
 
-One decoder for every process, so that the card and a notebook agree, whether they have TensorFlow or not. Its
-"slow integer" inverse DCT and "fancy" upsampling give TensorFlow's pixels of a file that is whole. Of one that is not,
-decoders differ (a progressive file without its last scans is smoothed, or not), so it is refused: where libjpeg-turbo
-would warn and go on, this stops; and every scan must be there, of which libjpeg-turbo says nothing.
+Every process uses the same decoder, so the card and a notebook agree, with or without TensorFlow. Its "slow integer"
+inverse DCT and "fancy" upsampling give TensorFlow's pixels of a whole file. Of a file that is not whole, decoders give
+different pixels (some smooth a progressive file without its last scans, some do not), so such a file is refused. Where
+libjpeg-turbo would warn and go on, decoding stops here. Every scan must be there, too, which libjpeg-turbo does not
+check.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
 
 def decode(data: bytes, state: Status) -> tuple[np.ndarray | None, Status]:
-    """Decode one file that the device left over.
+    """Decode one file that the device does not decode.
 
-    Sampling factors that TurboJPEG has no name for (4:2:0 in CMYK, 3:1:1) are refused, though TensorFlow decodes them:
-    nothing here could tell whether such a file is whole. So are arithmetic-coded files: their decoder never warns.
-    Without simplejpeg nothing is decoded, for the same reason. What no decoder sees stays unseen: bits lost in the
-    middle of a scan, where what is left happens to be a whole scan again.
+    Sampling factors that TurboJPEG has no name for (4:2:0 in CMYK, 3:1:1) are refused, although TensorFlow decodes
+    them: it would be unknown whether the file is whole. Arithmetic-coded files are refused because their decoder never
+    warns. Without simplejpeg nothing is decoded, for the same reason. One damage stays hidden, as it does from every
+    decoder: bits lost in the middle of a scan, if the rest happens to be a whole scan again.
 
     Parameters
     ----------
     data : bytes
     state : Status
-        Why the device left it over.
+        Why the device does not decode it.
 
     Returns
     -------
@@ -51,10 +52,10 @@ def decode(data: bytes, state: Status) -> tuple[np.ndarray | None, Status]:
     except ImportError:
         why = "the host decodes such files with simplejpeg, which is not installed: pip install simplejpeg"
         return None, Status(False, state.code, f"{state.text}; {why}", state.byte)
-    except Exception as error:  # whatever libjpeg-turbo says; simplejpeg makes a ValueError or a KeyError of it
-        said = re.sub(r"^tj\w+\(\): ", "", str(error).split("\n", 1)[0])
-        code = "data" if re.match("Corrupt|Premature|Inconsistent|Invalid", said) else state.code
-        return None, Status(False, code, f"{state.text}; the host's decoder refuses: {said}", state.byte)
+    except Exception as error:  # simplejpeg makes a ValueError or a KeyError of what libjpeg-turbo reports
+        reason = re.sub(r"^tj\w+\(\): ", "", str(error).split("\n", 1)[0])
+        code = "data" if re.match("Corrupt|Premature|Inconsistent|Invalid", reason) else state.code
+        return None, Status(False, code, f"{state.text}; the host's decoder refuses: {reason}", state.byte)
 
 
 def pixels(data: bytes, count: int, adobe: bool) -> np.ndarray:
@@ -92,7 +93,8 @@ def whole(data: bytes) -> tuple[int, bool]:
     ------
     Damaged
         The file ends before, or without a scan of each component; in a progressive file, without the last bit of each
-        coefficient: ITU T.81 lets an encoder leave such scans out, but so looks a file that was cut between two scans.
+        coefficient. ITU T.81 lets an encoder leave these scans out, but a file that was cut between two scans looks the
+        same.
     """
     at, size, adobe, progressive = 2, len(data), False, False
     depth: dict[int, list[int]] = {}  # of each component the lowest bit that came, for each of its 64 coefficients

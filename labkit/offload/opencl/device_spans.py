@@ -93,7 +93,7 @@ class Spans:
 def calibrate(queue: Any) -> tuple[int, int]:
     """Return a moment of the device's clock, and what to add to that clock there to have the host's, in nanoseconds.
 
-    The difference lies within bounds that each marker gives: it is enqueued after one stamp and over before the other.
+    Each marker gives two bounds of the difference: it starts after one stamp and ends before the other.
     """
     import pyopencl as cl
 

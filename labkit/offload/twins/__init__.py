@@ -4,8 +4,8 @@ A function has the name of its kernel: `resize_bilinear` is the twin of ``kernel
 takes and returns arrays, says its formula and its source, and is slow where slow is clearer.
 
 `decode` and `preprocess` have the names and results of the functions of `labkit.offload`, for a machine without a
-device. Nothing uses them by itself: a reader who writes ``twins.decode`` in place of ``offload.decode`` knows it. A
-photo takes about a second. The twins do not tell padding after the last block from damage; the device does.
+device. Nothing uses them in place of a device unasked: a reader writes ``twins.decode`` instead of ``offload.decode``.
+A photo takes about a second. The twins do not know padding after the last block, which the device reports.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def jpeg_idct(coefficients: np.ndarray, quantiser: np.ndarray) -> np.ndarray:
 
 
 def _transform(blocks: np.ndarray, axis: int) -> np.ndarray:
-    """Return 8-point inverse DCTs along `axis`, 2^13 times as large as the pass wants them, not rounded."""
+    """Return 8-point inverse DCTs along `axis`, 2^13 times as large as the pass needs them, not rounded."""
     v = np.moveaxis(blocks, axis, 0)
     c = {name: round(number * 8192) for name, number in _CONSTANTS.items()}
     z = (v[2] + v[6]) * c["0.541196100"]

@@ -8,12 +8,13 @@ untouched) tells most. A check that lacks something says what, and never counts 
 
 from __future__ import annotations
 
-import html
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from labkit.common.numbers import whole
+from labkit.common.table import Table
 from labkit.pipelines.checks import augmentation, fingerprints, matching, verdicts
 from labkit.pipelines.checks.augmentation import FAULT, OPEN, PASSED
 
@@ -22,7 +23,7 @@ _SIGN = {PASSED: "✓", FAULT: "✗", OPEN: "–"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """What one check saw.
 
     Parameters
@@ -46,33 +47,36 @@ class Finding:
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class DataReport:
     """All findings about one dataset, in a fixed order; `report["count"]` is one of them."""
 
     name: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
 
     @property
-    def faults(self) -> tuple[Finding, ...]:
+    def faults(self) -> tuple[CheckFinding, ...]:
         """What is wrong."""
-        return tuple(f for f in self.findings if f.status == FAULT)
+        return self._having(FAULT)
 
     @property
-    def passed(self) -> tuple[Finding, ...]:
+    def passed(self) -> tuple[CheckFinding, ...]:
         """What was looked at and is right."""
-        return tuple(f for f in self.findings if f.status == PASSED)
+        return self._having(PASSED)
 
     @property
-    def unchecked(self) -> tuple[Finding, ...]:
+    def unchecked(self) -> tuple[CheckFinding, ...]:
         """What could not be looked at."""
-        return tuple(f for f in self.findings if f.status == OPEN)
+        return self._having(OPEN)
+
+    def _having(self, status: str) -> tuple[CheckFinding, ...]:
+        return tuple(f for f in self.findings if f.status == status)
 
     @property
     def ok(self) -> bool:
         """Whether something was checked and no fault was found; see `unchecked` for what nobody looked at."""
         return bool(self.passed) and not self.faults
 
-    def __getitem__(self, name: str) -> Finding:
+    def __getitem__(self, name: str) -> CheckFinding:
         """Return the finding of one check.
 
         Raises
@@ -94,14 +98,8 @@ class Report:
         return f"{self.name}: {count}, {len(self.passed)} passed, {len(self.unchecked)} not checked"
 
     def _repr_html_(self) -> str:
-        lines = "".join(
-            f"<tr><td style='text-align:left'>{_SIGN[f.status]}</td>"
-            f"<th scope='row' style='text-align:left;font-weight:{'bold' if f.status == FAULT else 'normal'}'>"
-            f"{f.name}</th>"
-            f"<td style='text-align:left'>{html.escape(f.text)}</td></tr>"
-            for f in self.findings
-        )
-        return f"<table><caption style='text-align:left'>{html.escape(self._head())}</caption>{lines}</table>"
+        rows = [(f"{_SIGN[f.status]} {f.name}", f.text) for f in self.findings]
+        return Table((), rows, caption=self._head())._repr_html_()
 
 
 def inspect(
@@ -119,7 +117,7 @@ def inspect(
     key: str | int | None = None,
     batched: bool | None = None,
     name: str = "dataset",
-) -> Report:
+) -> DataReport:
     """Read two epochs of `dataset` and report what is wrong with the data.
 
     Parameters
@@ -153,7 +151,7 @@ def inspect(
 
     Returns
     -------
-    Report
+    DataReport
 
     Raises
     ------
@@ -166,8 +164,9 @@ def inspect(
     -----
     Half a kilobyte is kept per element, no image. Two epochs of the same order do not prove that the third has it, too.
     """
-    _whole("count", count, least=0)
-    _whole("steps", steps)
+    for what, given, least in (("count", count, 0), ("steps", steps, 1)):
+        if given is not None:
+            whole(what, given, least)
     low_high = _range(value_range)
     if batched is None and reference is not None and fingerprints.deeper(dataset, reference, name):
         batched = True
@@ -193,11 +192,11 @@ def inspect(
     again = None if truth is None else matching.match(second, truth)
     wanted = None if labels is None else sorted(fingerprints.digest(v) for v in labels)
     endless = int(dataset.cardinality()) == -1
-    facts = verdicts.Facts(first, second, truth, match, again, found, claim, ops, random is not None, endless)
-    return Report(
+    facts = verdicts.Evidence(first, second, truth, match, again, found, claim, ops, random is not None, endless)
+    return DataReport(
         name,
         tuple(
-            Finding(word, status, text)
+            CheckFinding(word, status, text)
             for word, (status, text) in {
                 "count": verdicts.count(facts, expected),
                 "once": verdicts.once(facts),
@@ -216,7 +215,7 @@ def inspect(
     )
 
 
-def probe(augment: Any, example: Any, *, times: int = 32, name: str = "augmentation") -> Report:
+def probe(augment: Any, example: Any, *, times: int = 32, name: str = "augmentation") -> DataReport:
     """Map `augment` over one image many times, and report as `inspect` does.
 
     It shows what a whole pipeline may hide behind its other random steps: an augmentation that does the same to every
@@ -239,16 +238,9 @@ def probe(augment: Any, example: Any, *, times: int = 32, name: str = "augmentat
     """
     import tensorflow as tf
 
-    _whole("times", times, least=8)
+    whole("times", times, 8)
     same = tf.data.Dataset.from_tensors(example).repeat(times)
     return inspect(same.map(augment), same, random=True, batched=False, name=name)
-
-
-def _whole(name: str, value: Any, least: int = 1) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number of {least} or more")
 
 
 def _range(value: Any) -> tuple[float, float] | None:

@@ -29,13 +29,10 @@ _Pairs = Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
 
 def random_ops(dataset: Any) -> tuple[str, ...]:
     """Return the kinds of random ops in the functions of a pipeline; empty where there are none."""
-    found: set[str] = set()
-    for node in structure.nodes(dataset):
-        for graph in structure.graphs(node):
-            ops = {n.op for n in structure.operations(graph)}
-            found |= {op for op in ops if op.startswith(("Random", "StatelessRandom", "Stateful", "Multinomial"))}
+    ops = frozenset().union(*(node.ops for node in structure.nodes(dataset)))
+    kinds = ("Random", "StatelessRandom", "Stateful", "Multinomial")
     helpers = ("GetKeyCounter", "GetAlg", "PartitionedCall", "IndexShuffle")
-    return tuple(sorted(op for op in found if not op.endswith(helpers)))
+    return tuple(sorted(op for op in ops if op.startswith(kinds) and not op.endswith(helpers)))
 
 
 def colour(pairs: Sequence[tuple[float, float]]) -> tuple[str, str]:

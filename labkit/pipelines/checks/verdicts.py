@@ -12,7 +12,7 @@ from labkit.pipelines.checks.augmentation import FAULT, OPEN, PASSED
 
 
 @dataclass(frozen=True)
-class Facts:
+class Evidence:
     """What all checks look at."""
 
     first: fingerprints.Epoch
@@ -37,7 +37,7 @@ _NO_IMAGE: _Seen = (OPEN, "no component looks like images; image= names one")
 _NO_REFERENCE: _Seen = (OPEN, "needs reference=, the same elements without augmentation")
 
 
-def count(facts: Facts, expected: int | None) -> _Seen:
+def count(facts: Evidence, expected: int | None) -> _Seen:
     """Compare the number of elements with the expected one."""
     got, then = len(facts.first), len(facts.second)
     if not got:
@@ -58,7 +58,7 @@ def count(facts: Facts, expected: int | None) -> _Seen:
     return PASSED, f"all {expected:,} came, in both epochs"
 
 
-def once(facts: Facts) -> _Seen:
+def once(facts: Evidence) -> _Seen:
     """Look for elements that are missing or came twice."""
     first, second, match, again = facts.first, facts.second, facts.match, facts.again
     if match is None:
@@ -94,7 +94,7 @@ def once(facts: Facts) -> _Seen:
 _LOSERS = "drop_remainder, ignore_errors, a filter, take after a shuffle"
 
 
-def labels(facts: Facts, wanted: list[bytes] | None) -> _Seen:
+def labels(facts: Evidence, wanted: list[bytes] | None) -> _Seen:
     """Compare labels with the reference, image by image, or else their numbers with those expected."""
     first, truth, match = facts.first, facts.truth, facts.match
     if not first.labels:
@@ -119,7 +119,7 @@ def labels(facts: Facts, wanted: list[bytes] | None) -> _Seen:
     return OPEN, "whether a label belongs to its image needs reference= with labels"
 
 
-def finite(facts: Facts) -> _Seen:
+def finite(facts: Evidence) -> _Seen:
     """Look for NaN and infinite values."""
     if not facts.pictures:
         return _NO_IMAGE
@@ -132,7 +132,7 @@ def finite(facts: Facts) -> _Seen:
     return (PASSED, "no NaN, nothing infinite") if len(facts.first) else (OPEN, "no element came")
 
 
-def in_range(facts: Facts, allowed: tuple[float, float] | None, dataset: Any) -> _Seen:
+def in_range(facts: Evidence, allowed: tuple[float, float] | None, dataset: Any) -> _Seen:
     """Compare pixels with the range that they may have."""
     if not facts.pictures:
         return _NO_IMAGE
@@ -156,12 +156,12 @@ def in_range(facts: Facts, allowed: tuple[float, float] | None, dataset: Any) ->
     return FAULT, f"pixels from {low:.3g} to {high:.3g}, allowed {least:g} to {most:g}; {hint}"
 
 
-def _integers(facts: Facts, dataset: Any) -> bool:
+def _integers(facts: Evidence, dataset: Any) -> bool:
     spec = [s for _, s in fingerprints.named(dataset.element_spec, "")][facts.layout.image]
     return spec.dtype.is_integer
 
 
-def blank(facts: Facts) -> _Seen:
+def blank(facts: Evidence) -> _Seen:
     """Look for images of one colour, and for a set that is nearly black."""
     if not facts.pictures:
         return _NO_IMAGE
@@ -182,7 +182,7 @@ def blank(facts: Facts) -> _Seen:
     return PASSED, "no image is empty"
 
 
-def overflow(facts: Facts) -> _Seen:
+def overflow(facts: Evidence) -> _Seen:
     """Look for bytes that wrapped around."""
     if not facts.pictures:
         return _NO_IMAGE
@@ -193,7 +193,7 @@ def overflow(facts: Facts) -> _Seen:
     return augmentation.overflow(_pairs(facts))
 
 
-def colour(facts: Facts) -> _Seen:
+def colour(facts: Evidence) -> _Seen:
     """Compare the order of the colours with the reference."""
     if not facts.pictures:
         return _NO_IMAGE
@@ -202,7 +202,7 @@ def colour(facts: Facts) -> _Seen:
     return augmentation.colour(_colours(facts))
 
 
-def random(facts: Facts) -> _Seen:
+def random(facts: Evidence) -> _Seen:
     """Compare the pixels of two epochs."""
     first, second, truth = facts.first, facts.second, facts.truth
     if facts.random is None:
@@ -231,7 +231,7 @@ def random(facts: Facts) -> _Seen:
     return PASSED, "epoch 2 differs from epoch 1" + ("" if 10 * fresh >= len(first) else " in few of its elements")
 
 
-def _same_elements(facts: Facts) -> bool | None:
+def _same_elements(facts: Evidence) -> bool | None:
     """Return whether two epochs hold the same elements; None if nothing tells."""
     first, second = facts.first, facts.second
     if not (first.whole and second.whole) or len(first) != len(second):
@@ -242,7 +242,7 @@ def _same_elements(facts: Facts) -> bool | None:
     return None
 
 
-def changed(facts: Facts) -> _Seen:
+def changed(facts: Evidence) -> _Seen:
     """Compare pixels with the reference, where they should differ."""
     if facts.match is None:
         return _NO_REFERENCE
@@ -256,7 +256,7 @@ def changed(facts: Facts) -> _Seen:
     return PASSED, "not every element equals the reference"  # how many do is chance: the text stays the same
 
 
-def alike(facts: Facts) -> _Seen:
+def alike(facts: Evidence) -> _Seen:
     """Look for an augmentation that is the same for every element."""
     if not facts.pictures:
         return _NO_IMAGE
@@ -272,7 +272,7 @@ def alike(facts: Facts) -> _Seen:
     return augmentation.alike(_pairs(facts), min(facts.first.low, default=0.0))
 
 
-def order(facts: Facts, asked: bool | None, dataset: Any) -> _Seen:
+def order(facts: Evidence, asked: bool | None, dataset: Any) -> _Seen:
     """Compare the order of two epochs."""
     first, second = facts.first, facts.second
     by, one, other = "key", first.keys, second.keys
@@ -303,7 +303,7 @@ def order(facts: Facts, asked: bool | None, dataset: Any) -> _Seen:
     return PASSED, f"epoch 2 has the order of epoch 1 (by {by})"
 
 
-def _pairs(facts: Facts) -> list[tuple[Any, Any, Any, Any]]:
+def _pairs(facts: Evidence) -> list[tuple[Any, Any, Any, Any]]:
     """Return (thumbnail, pixels) of elements and of their references, where both are kept."""
     first, truth = facts.first, facts.truth
     return [
@@ -313,6 +313,6 @@ def _pairs(facts: Facts) -> list[tuple[Any, Any, Any, Any]]:
     ]
 
 
-def _colours(facts: Facts) -> list[tuple[float, float]]:
+def _colours(facts: Evidence) -> list[tuple[float, float]]:
     first, truth = facts.first, facts.truth
     return [(first.colour[i], truth.colour[j]) for i, j in enumerate(facts.match.place) if j >= 0]

@@ -3,7 +3,7 @@
 Everything is a closed form. Each resource needs some time for its share of an epoch; the epoch takes the longest of
 these times, and the resource that needs it is the bottleneck. That is speed = min(F, P, G) of DS-Analyzer (VLDB 2021,
 section 5.1), with the fetch rate F split into what a storage service, its links and its readers can do, and with
-the imbalance of shards. Nothing is measured, nothing is random: `Plan.assumptions` lists what is taken for granted.
+the imbalance of shards. Nothing is measured, nothing is random: `CapacityPlan.assumptions` lists what is assumed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
+from labkit.common.table import Table
 from labkit.simulate.capacity.setting import Setting
 from labkit.views import charts
 from labkit.views.picture import Picture
@@ -43,7 +44,7 @@ class Resource(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Plan:
+class CapacityPlan:
     """An epoch on paper: speed, bottleneck, utilisation of each resource, cost of the stall; made by `plan`.
 
     Parameters
@@ -138,18 +139,21 @@ class Plan:
 
     def __str__(self) -> str:
         """Return headline, resources, advice and assumptions as text."""
-        rows = [("resource", "images/s", "utilisation")]
-        for r in self.resources:
-            rate = "no limit" if math.isinf(r.images_per_s) else f"{r.images_per_s:,.0f}"
-            rows.append((r.name, rate, f"{100 * r.utilisation:.0f} %"))
-        wide = [max(len(row[i]) for row in rows) for i in range(3)]
-        table = [f"  {a.ljust(wide[0])}  {b.rjust(wide[1])}  {c.rjust(wide[2])}" for a, b, c in rows]
-        lines = [f"{self.name} (modelled; {self.source})", self.headline(), *table, self.advice, "Assumptions:"]
+        rows = [
+            (
+                r.name,
+                "no limit" if math.isinf(r.images_per_s) else f"{r.images_per_s:,.0f}",
+                f"{100 * r.utilisation:.0f} %",
+            )
+            for r in self.resources
+        ]
+        table = Table(("resource", "images/s", "utilisation"), rows, right=(1, 2), indent="  ")
+        lines = [f"{self.name} (modelled; {self.source})", self.headline(), *table.lines(), self.advice, "Assumptions:"]
         return "\n".join([*lines, *(f"- {a}" for a in self.assumptions)])
 
     __repr__ = __str__
 
-    def sweep(self) -> list[Plan]:
+    def sweep(self) -> list[CapacityPlan]:
         """Return plans from 1 accelerator to four times this one's, two for each doubling; hosts grow with them."""
         s = self.setting
         most, per_host = 4 * s.accelerators, s.accelerators / s.hosts
@@ -183,7 +187,7 @@ class Plan:
         }
         return self._against(plans, series, "accelerators", "the cost of the stall")
 
-    def _against(self, plans: list[Plan], series: dict[str, list[float]], y_label: str, what: str) -> Picture:
+    def _against(self, plans: list[CapacityPlan], series: dict[str, list[float]], y_label: str, what: str) -> Picture:
         chart = charts.lines(
             [p.setting.accelerators for p in plans],
             series,
@@ -225,7 +229,7 @@ PRESETS: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def plan(preset: str | None = None, **changes: Any) -> Plan:
+def plan(preset: str | None = None, **changes: Any) -> CapacityPlan:
     """Return the plan of a preset, of `Setting`'s defaults, or of either with changes.
 
     Parameters
@@ -258,7 +262,7 @@ def plan(preset: str | None = None, **changes: Any) -> Plan:
     return _solve(Setting(**(given | changes)), name, source)
 
 
-def _solve(s: Setting, name: str, source: str) -> Plan:
+def _solve(s: Setting, name: str, source: str) -> CapacityPlan:
     """Return the time of each resource for its share of an epoch."""
     uncached, megabytes = 1 - s.cached, s.dataset_gb * 1000
     request_mb = s.effective_request_mb
@@ -296,7 +300,7 @@ def _solve(s: Setting, name: str, source: str) -> Plan:
         Resource(name, seconds, s.images / seconds if seconds else math.inf, seconds / epoch_s, remedy)
         for name, seconds, remedy in rows
     )
-    return Plan(s, name, source, tuple(resources))
+    return CapacityPlan(s, name, source, tuple(resources))
 
 
 def _duration(seconds: float) -> str:

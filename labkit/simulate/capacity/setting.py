@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from dataclasses import dataclass
 
+from labkit.common.numbers import check_ranges, number, ranged, whole
 from labkit.recording.accelerators import modelled
-
-#: Allowed ranges: least, most, whether whole, and the unit.
-_RANGES = {
-    "accelerators": (1, 1_000_000, True, "accelerators"),
-    "hosts": (1, 1_000_000, True, "hosts"),
-    "cores_per_accelerator": (0.01, 10_000, False, "cores"),
-    "cpu_ms_per_image": (0.0001, 1e6, False, "ms of one core"),
-    "image_kb": (0.001, 1e9, False, "kB"),
-    "dataset_gb": (1e-6, 1e9, False, "GB"),
-    "shards": (1, 1_000_000_000, True, "shards"),
-    "readers_per_host": (1, 1_000_000, True, "files open at the same time"),
-    "request_mb": (1e-6, 1e6, False, "MB"),
-    "storage_mb_s": (0.001, 1e12, False, "MB/s"),
-    "storage_requests_s": (0.001, 1e12, False, "requests/s"),
-    "storage_latency_ms": (0, 1e7, False, "ms"),
-    "stream_mb_s": (0.001, 1e9, False, "MB/s"),
-    "network_mb_s": (0.001, 1e9, False, "MB/s"),
-    "cache_gb_per_host": (0, 1e9, False, "GB"),
-    "price_per_hour": (0, 1e9, False, "of any currency"),
-}
 
 
 @dataclass(frozen=True)
@@ -65,35 +44,27 @@ class Setting:
         Of one accelerator, in any currency.
     """
 
-    accelerators: int = 8
-    hosts: int = 1
+    accelerators: int = ranged(whole, 1, 1_000_000, 8, other="(accelerators)")
+    hosts: int = ranged(whole, 1, 1_000_000, 1, other="(hosts)")
     accelerator: str | float = "V100"
-    cores_per_accelerator: float = 4.0
-    cpu_ms_per_image: float = 3.2
-    image_kb: float = 115.0
-    dataset_gb: float = 150.0
-    shards: int = 1024
-    readers_per_host: int = 16
-    request_mb: float = 8.0
-    storage_mb_s: float = 5000.0
-    storage_requests_s: float = 5500.0
-    storage_latency_ms: float = 30.0
-    stream_mb_s: float = 85.0
-    network_mb_s: float = 1250.0
-    cache_gb_per_host: float = 0.0
-    price_per_hour: float | None = None
+    cores_per_accelerator: float = ranged(number, 0.01, 10_000, 4.0, other="(cores)")
+    cpu_ms_per_image: float = ranged(number, 0.0001, 1e6, 3.2, other="(ms of one core)")
+    image_kb: float = ranged(number, 0.001, 1e9, 115.0, other="(kB)")
+    dataset_gb: float = ranged(number, 1e-6, 1e9, 150.0, other="(GB)")
+    shards: int = ranged(whole, 1, 1_000_000_000, 1024, other="(shards)")
+    readers_per_host: int = ranged(whole, 1, 1_000_000, 16, other="(files open at the same time)")
+    request_mb: float = ranged(number, 1e-6, 1e6, 8.0, other="(MB)")
+    storage_mb_s: float = ranged(number, 0.001, 1e12, 5000.0, other="(MB/s)")
+    storage_requests_s: float = ranged(number, 0.001, 1e12, 5500.0, other="(requests/s)")
+    storage_latency_ms: float = ranged(number, 0, 1e7, 30.0, other="(ms)")
+    stream_mb_s: float = ranged(number, 0.001, 1e9, 85.0, other="(MB/s)")
+    network_mb_s: float = ranged(number, 0.001, 1e9, 1250.0, other="(MB/s)")
+    cache_gb_per_host: float = ranged(number, 0, 1e9, 0.0, other="(GB)")
+    price_per_hour: float | None = ranged(number, 0, 1e9, None, optional=True, other="(of any currency)")
 
     def __post_init__(self) -> None:
         """Refuse what is no plan, in one sentence."""
-        for name, (least, most, whole, unit) in _RANGES.items():
-            value = getattr(self, name)
-            if name == "price_per_hour" and value is None:
-                continue
-            kind = numbers.Integral if whole else numbers.Real
-            fits = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
-            if not fits or not least <= value <= most:
-                what = "a whole number" if whole else "a number"
-                raise ValueError(f"{name} is {value!r}; allowed: {what} from {least:,.10g} to {most:,.10g} ({unit})")
+        check_ranges(self)
         _ = self.rate
         if self.hosts > self.accelerators:
             raise ValueError(

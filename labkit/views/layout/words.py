@@ -1,18 +1,32 @@
-"""Colours and words of a scene."""
+"""Colours and words of a layout."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from labkit.common.palette import LEGEND, THEMES, text_on
-from labkit.timeline.describe import milliseconds
+from labkit.timeline.describe import figures, milliseconds
 from labkit.timeline.lanes import WORK, Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
 
-#: What the view says of a category: the words of the legend, and two that pictures leave out.
+#: The words for a category: those of the legend, and two that a static picture leaves out.
 LABELS = {**{c: words for c, (words, _) in LEGEND.items()}, "iterator": "tf.data node", "wait": "wait for a batch"}
+
+
+def categories() -> list[dict[str, str]]:
+    """Return key, words and hatching of every category, in the order of `CATEGORIES`."""
+    return [{"key": c, "label": LABELS.get(c, c), "hatch": LEGEND.get(c, ("", ""))[1]} for c in CATEGORIES]
+
+
+def legend(lanes: Iterable[Lane]) -> list[int]:
+    """Return the categories that occur in lanes, as indices into `CATEGORIES`, in the order of a legend."""
+    found = {int(code) for lane in lanes for code in np.unique(lane.category)}
+    return [code for code in map(CATEGORIES.index, LABELS) if code in found]
 
 
 def colours(name: str) -> dict[str, Any]:
@@ -23,6 +37,15 @@ def colours(name: str) -> dict[str, Any]:
     return {**look, "fill": colours, "on": [text_on(colour) for colour in colours]}
 
 
+def figures_and_blame(timeline: Timeline) -> str:
+    """Return the figures of a run on one line, and what it waits for most."""
+    stalls = timeline.stalls
+    if not timeline.steps or not stalls.cause:
+        return figures(timeline)
+    what = "the start of an epoch" if stalls.cause == "start" else stalls.blame or stalls.cause
+    return f"{figures(timeline)} · waits mostly for {what}"
+
+
 def note(lane: Lane) -> str:
     """Return what a lane worked on most."""
     work = sorted(((ns, c) for c, ns in lane.by_category.items() if c in WORK), reverse=True)[:4]
@@ -31,27 +54,17 @@ def note(lane: Lane) -> str:
 
 def alt(title: str, runs: list[dict[str, Any]]) -> str:
     """Return title, provenance and figures of all runs, for those who cannot see the canvas."""
-    parts = [f"{title}: interactive timeline{'s on one time axis' * (len(runs) > 1)}."]
+    sentences = [f"{title}: interactive timeline{'s on one time axis' * (len(runs) > 1)}."]
     for run in runs:
         label = f"{run['label']}: " if run["label"] else ""
         count = sum(lane["shown"] for lane in run["lanes"])
-        parts.append(
+        sentences.append(
             f"{label}{run['headline']}; {count} lanes over {milliseconds(run['span_ns'])} ms; {run['figures']}."
         )
-    return " ".join(parts)
+    return " ".join(sentences)
 
 
 def parts(parts_ns: dict[str, int]) -> str:
-    """Return what a gap was made of, longest first: "prep 3.10 ms, fetch 1.20 ms"."""
+    """Return what a gap was made of, longest first: "prep 3.10 ms, fetch 1.20 ms"; "" for one part only."""
     longest = sorted(((ns, cause) for cause, ns in parts_ns.items() if ns), key=lambda part: -part[0])
-    return ", ".join(f"{cause} {milliseconds(ns)} ms" for ns, cause in longest)
-
-
-def about(timeline: Timeline) -> dict[str, str]:
-    """Return what `labkit.perfetto` says about a run."""
-    stated = timeline.run.accelerator
-    return {
-        "labkit-origin": timeline.origin,
-        "labkit-accelerator": stated.describe or stated.name or "not stated",
-        "labkit-name": timeline.run.name or "",
-    }
+    return ", ".join(f"{cause} {milliseconds(ns)} ms" for ns, cause in longest) if len(longest) > 1 else ""

@@ -32,20 +32,6 @@ BREACH = 86
 _MOST_TEXT = 10_000
 
 
-class _Output(io.TextIOBase):
-    """Keeps the first of what is printed, and drops the rest."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        self.text += str(text)[: _MOST_TEXT - len(self.text)]
-        return len(text)
-
-
 def main(pipe: int) -> None:
     """Take the job from a pipe, isolate this process, then answer requests until nobody asks any more."""
     connection = Connection(os.dup(pipe))  # which no process inherits
@@ -91,7 +77,7 @@ _NO_MEMORY = ("memory", "took more memory than allowed")
 
 def _answer(request: dict[str, Any], names: dict[str, Any], report: Any) -> dict[str, Any]:
     """Do what is asked; return its value, what it printed, and the type and words of its exception."""
-    output, error, value = _Output(), None, None
+    output, error, value = io.StringIO(), None, None
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             value = _REQUESTS[request["do"]](request, names)
@@ -109,7 +95,7 @@ def _answer(request: dict[str, Any], names: dict[str, Any], report: Any) -> dict
         except BaseException:
             words = ""
         error = [name, words if name == kind.__name__ else f"{kind.__name__}: {words}"]
-    return {"value": value, "printed": output.text, "error": error}
+    return {"value": value, "printed": output.getvalue()[:_MOST_TEXT], "error": error}
 
 
 def _run_cell(request: dict[str, Any], names: dict[str, Any]) -> None:

@@ -153,22 +153,9 @@ def _succeeded(result: dict[str, Any], what: str) -> None:
 def preprocessors() -> tuple[Any, ...]:
     """Return nbgrader's steps of autograding with its execution replaced by `evaluate`."""
     from nbconvert.preprocessors import ClearMetadataPreprocessor
-    from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, LimitOutput, SaveAutoGrades
+    from nbgrader import preprocessors as steps
 
-    return (
-        _isolated(),
-        ClearMetadataPreprocessor,
-        LimitOutput,
-        SaveAutoGrades,
-        AssignLatePenalties,
-        CheckCellMetadata,
-    )
-
-
-def _isolated() -> Any:
-    from nbgrader.preprocessors import NbGraderPreprocessor
-
-    class IsolatedExecute(NbGraderPreprocessor):
+    class IsolatedExecute(steps.NbGraderPreprocessor):
         """Runs a notebook in an isolated process, and stores what came of it as outputs, where nbgrader looks."""
 
         def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
@@ -176,7 +163,8 @@ def _isolated() -> Any:
             evaluation = _EVALUATED.get(key) or evaluate(nb, Course().forbidden())
             return with_outputs(nb, evaluation), resources
 
-    return IsolatedExecute
+    cleared = (IsolatedExecute, ClearMetadataPreprocessor, steps.LimitOutput)
+    return (*cleared, steps.SaveAutoGrades, steps.AssignLatePenalties, steps.CheckCellMetadata)
 
 
 def with_outputs(notebook: Any, evaluation: Evaluation) -> Any:

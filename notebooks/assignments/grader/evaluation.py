@@ -49,7 +49,9 @@ class Evaluation:
     protections: dict[str, bool] = field(default_factory=dict)
 
 
-def evaluate(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = None) -> Evaluation:
+def evaluate(
+    notebook: Any, forbidden: Sequence[Path], limits: Limits | None = None, in_bubblewrap: bool | None = None
+) -> Evaluation:
     """Run a notebook whose test cells are those of the source, hidden tests included.
 
     Parameters
@@ -59,6 +61,8 @@ def evaluate(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = N
     forbidden : sequence of Path
         What the student's process must not even try to read.
     limits : Limits, optional
+    in_bubblewrap : bool, optional
+        Whether bubblewrap starts the student's process; by default, if that can be used here.
     """
     code = [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     own = [(i, cell.source) for i, cell in code if not _is_test(cell)]
@@ -67,7 +71,7 @@ def evaluate(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = N
     needs = any("tensorflow" in source for _, source in [*own, *tests])
     allowed = allowed.with_tensorflow() if needs else allowed
     try:
-        with StudentProcess([], forbidden, allowed, needs) as student:
+        with StudentProcess([], forbidden, allowed, needs, in_bubblewrap) as student:
             evaluation.protections = student.protections
             for place, cell in code:
                 if _is_test(cell):

@@ -279,23 +279,26 @@ class StudentProcess:
         if time.monotonic() - self._files_seen > 1:
             self._files_seen = time.monotonic()
             entries = written = 0
-            for size in itertools.chain(self._deleted_files(), self._files()):
-                entries, written = entries + 1, written + size
-                if entries > _MOST_ENTRIES or written > _MOST_WRITTEN:
-                    raise Stopped(f"wrote more files than allowed {stage}")
+            try:
+                for size in itertools.chain(self._deleted_files(), self._files()):
+                    entries, written = entries + 1, written + size
+                    if entries > _MOST_ENTRIES or written > _MOST_WRITTEN:
+                        raise Stopped(f"wrote more files than allowed {stage}")
+            except OSError as error:  # a folder without rights, or a path too long for the system
+                raise Stopped(f"wrote files where they cannot be counted ({error.strerror}) {stage}") from None
 
     def _files(self) -> Iterator[int]:
         """Yield the bytes of each file in its folder; a folder has none."""
         folders = [self.home]
         while folders:
-            try:
-                with os.scandir(folders.pop()) as inside:
-                    for entry in inside:
-                        is_folder = entry.is_dir(follow_symlinks=False)
-                        folders += [entry.path] if is_folder else []
-                        yield 0 if is_folder else entry.stat(follow_symlinks=False).st_size
-            except OSError:
-                continue  # deleted meanwhile, or a path too long for the system: its parents were counted
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as inside:
+                for entry in inside:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    folders += [entry.path] if is_folder else []
+                    size = 0
+                    with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                        size = 0 if is_folder else _bytes(entry.stat(follow_symlinks=False))
+                    yield size
 
     def _deleted_files(self) -> list[int]:
         """Return the bytes of each file that is deleted and still open (Linux): the disk holds it all the same."""
@@ -305,7 +308,7 @@ class StudentProcess:
                 with contextlib.suppress(OSError):  # closed meanwhile
                     if os.readlink(handle.path).endswith(" (deleted)"):
                         file = os.stat(handle.path)
-                        sizes[file.st_dev, file.st_ino] = file.st_size
+                        sizes[file.st_dev, file.st_ino] = _bytes(file)
         return list(sizes.values())
 
     def _how_it_ended(self, stage: str) -> str:
@@ -334,6 +337,11 @@ class StudentProcess:
     def close(self) -> None:
         """End the process with all that it started, and delete its folder."""
         self._ending.close()
+
+
+def _bytes(file: os.stat_result) -> int:
+    """Return what a file takes: its blocks may lie behind its end, and its end behind its blocks."""
+    return max(file.st_size, 512 * file.st_blocks)
 
 
 def _talk(connection: Connection, data: bytes) -> bytes:
@@ -375,11 +383,12 @@ def readable(value: Any, most: int) -> str:
 
 
 def _delete(folder: Path) -> None:
-    """Delete a folder, however deep."""
+    """Delete a folder, however deep, and whatever rights it has been given."""
     with contextlib.suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        subprocess.run(["rm", "-rf", str(folder)], check=False, stderr=subprocess.DEVNULL)
+    for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+        if folder.exists():
+            subprocess.run([*command, str(folder)], check=False, stderr=subprocess.DEVNULL)
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -25,7 +25,7 @@ PASSED, FAILED, UNCLEAR = "passed", "failed", "unclear"
 
 
 @dataclass(frozen=True)
-class Race:
+class Benchmark:
     """What was measured.
 
     Parameters
@@ -56,7 +56,7 @@ def threshold(expected: float) -> float:
 
 def run(
     slow: Callable[[], Any], good: Callable[[], Any], mine: Callable[[], Any], train_ms: float, enough: float
-) -> Race:
+) -> Benchmark:
     """Let three pipelines run in turn and judge the third.
 
     Parameters
@@ -70,7 +70,7 @@ def run(
 
     Returns
     -------
-    Race
+    Benchmark
 
     Notes
     -----
@@ -86,11 +86,11 @@ def run(
             order = list(made)
             for name in order[number % 3 :] + order[: number % 3]:
                 times[name].append(_seconds(made[name], train_ms))
-        verdict = _judged(times, enough, guard.share(), last=attempt == len(ROUNDS) - 1)
+        verdict = judged(times, enough, guard.share(), last=attempt == len(ROUNDS) - 1)
         if verdict != UNCLEAR:
             break
     least = {name: min(values) for name, values in times.items()}
-    return Race(
+    return Benchmark(
         verdict,
         least["slow"] / least["mine"],
         least["slow"] / least["good"],
@@ -100,7 +100,21 @@ def run(
     )
 
 
-def _judged(times: dict[str, list[float]], enough: float, load: float, last: bool) -> str:
+def judged(times: dict[str, list[float]], enough: float, load: float, last: bool) -> str:
+    """Return the verdict on times of equal rounds.
+
+    Parameters
+    ----------
+    times : dict of str to list of float
+        Seconds of each round of ``"slow"``, ``"good"`` and ``"mine"``.
+    enough : float
+        The gain of ``"mine"`` over ``"slow"`` that passes.
+    load : float
+        Share of the cores, 0 to 1, that other programs took; NaN if nobody can tell.
+    last : bool
+        Whether no other attempt follows. Before the last one nobody fails.
+    """
+
     def reached(name: str) -> bool:
         pairs = [a / b for a, b in zip(times["slow"], times[name], strict=True)]
         return min(times["slow"]) / min(times[name]) >= enough and 3 * sum(p >= enough for p in pairs) >= 2 * len(pairs)

@@ -1,9 +1,11 @@
-"""The elements of a dataset, awaited for a while: in TensorFlow's own code no alarm of Python is heard."""
+"""The elements of a dataset, each within a timeout: an alarm of Python does not reach TensorFlow's own code."""
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
+import time
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +16,7 @@ LIMIT_S = 20.0
 
 
 @lru_cache(maxsize=1)
-def get_next() -> Any:
+def _get_next() -> Any:
     """Return a function of TensorFlow: only such can be cancelled, next(iterator) would keep its core for ever.
 
     One for all iterators: a function that holds its own lives on, with the threads of its pipeline, in a circle of
@@ -25,7 +27,7 @@ def get_next() -> Any:
     return tf.function(lambda iterator: iterator.get_next(), autograph=False)
 
 
-def pulled(dataset: Any, limit_s: float | None = None) -> list[Any]:
+def pull_with_timeout(dataset: Any, limit_s: float | None = None, total_s: float = math.inf) -> list[Any]:
     """Return all elements of a finite dataset, as tensors.
 
     Parameters
@@ -33,11 +35,13 @@ def pulled(dataset: Any, limit_s: float | None = None) -> list[Any]:
     dataset : tf.data.Dataset
     limit_s : float, optional
         Seconds to wait for each element; by default `LIMIT_S`.
+    total_s : float
+        Seconds to wait for all elements.
 
     Raises
     ------
     Wrong
-        If the next one does not come in time; then TensorFlow is told to stop.
+        If an element does not come in time; then TensorFlow is told to stop.
     """
     import tensorflow as tf
     from tensorflow.python.eager import cancellation
@@ -48,7 +52,7 @@ def pulled(dataset: Any, limit_s: float | None = None) -> list[Any]:
     def pull() -> None:
         try:
             iterator = iter(dataset)
-            following = manager.get_cancelable_function(get_next().get_concrete_function(iterator))
+            following = manager.get_cancelable_function(_get_next().get_concrete_function(iterator))
             while True:
                 ready.put((following(iterator), None))
         except BaseException as error:
@@ -57,17 +61,20 @@ def pulled(dataset: Any, limit_s: float | None = None) -> list[Any]:
     # A thread, too: a generator in Python cannot be cancelled, only left.
     threading.Thread(target=pull, daemon=True).start()
     found: list[Any] = []
+    begun = time.monotonic()
     try:
         while True:
-            element, error = ready.get(timeout=LIMIT_S if limit_s is None else limit_s)
+            left = begun + total_s - time.monotonic()
+            element, error = ready.get(timeout=max(0.0, min(left, LIMIT_S if limit_s is None else limit_s)))
             if isinstance(error, tf.errors.OutOfRangeError):
                 return found
             if error is not None:
                 raise error
             found.append(element)
     except queue.Empty:
-        begun = f"after {len(found)} elements no other comes" if found else "no element comes"
+        seen = f"after {len(found)} elements no other comes" if found else "no element comes"
+        late = f" within {total_s:g} s" if math.isfinite(total_s) else ""
         said = "look for a loop that never ends, or a filter that lets nothing through"
-        raise Wrong(f"{begun} out of your dataset: {said}") from None
+        raise Wrong(f"{seen} out of your dataset{late}: {said}") from None
     finally:
         manager.start_cancel()

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 from labkit.course.grading import Wrong
-from labkit.pipelines.structure import captured, graphs, operations, serialized
+from labkit.pipelines.structure import DatasetNode, nodes
 
 #: Ops that make a function worth its threads.
 _COSTLY = ("ReadFile", "Decode", "PyFunc", "EagerPyFunc", "ParseExample", "ParseSingleExample")
@@ -44,96 +43,30 @@ _ENDLESS = -1
 DEEP = 16
 
 
-@dataclass(eq=False)
-class Node:
-    """One node of a pipeline.
-
-    Parameters
-    ----------
-    kind : str
-        What it is, in a word.
-    dataset : tf.data.Dataset
-    downstream : tuple of Node
-        What comes after it, the nearest first.
-    ops : frozenset of str
-        The ops in its functions, those of nested functions included.
-    widest : int
-        How many tensors one of these ops joins or parts at most.
-    upstream : list of Node
-        What comes before it.
-    """
-
-    kind: str
-    dataset: Any
-    downstream: tuple[Node, ...]
-    ops: frozenset[str]
-    widest: int
-    upstream: list[Node] = field(default_factory=list)
-
-    @property
-    def costly(self) -> bool:
-        """Whether it reads, decodes or calls Python."""
-        return any(op.startswith(_COSTLY) for op in self.ops)
-
-    @property
-    def opens(self) -> bool:
-        """Whether it opens files of records."""
-        return any(op.startswith("TFRecordDataset") for op in self.ops)
-
-    @property
-    def parallel(self) -> bool:
-        """Whether it makes several elements at once."""
-        return self.kind in _PARALLEL and 1 not in (self.number("_num_parallel_calls"), self.number("_cycle_length"))
-
-    @property
-    def batched(self) -> bool:
-        """Whether its elements are batches."""
-        return any(n.kind in _BATCHES for n in self.upstream)
-
-    def number(self, name: str) -> int:
-        """Return a setting of the node as a number; 0 where it has none. AUTOTUNE and endless are negative."""
-        return int(getattr(self.dataset, name, getattr(self.dataset, f"{name}_t", 0)))
-
-    def ordered(self, otherwise: bool) -> bool:
-        """Return whether its elements come in order; `otherwise` counts where the node does not say."""
-        from tensorflow.core.framework import graph_pb2
-
-        # An interleave keeps this word in its graph only.
-        graph = graph_pb2.GraphDef.FromString(serialized(self.dataset._variant_tensor))
-        if not graph.node:
-            return otherwise
-        (root,) = (n for n in graph.node if n.name == graph.node[-1].input[0])
-        return {b"true": True, b"false": False}.get(root.attr["deterministic"].s, otherwise)
+def _costly(node: DatasetNode) -> bool:
+    """Return whether a node reads, decodes or calls Python."""
+    return any(op.startswith(_COSTLY) for op in node.ops)
 
 
-def nodes(dataset: Any) -> list[Node]:
-    """Return the nodes of a pipeline from its end to its sources."""
-    return list(_walk(dataset, ()))
+def _opens(node: DatasetNode) -> bool:
+    """Return whether a node opens files of records."""
+    return any(op.startswith("TFRecordDataset") for op in node.ops)
 
 
-def _walk(dataset: Any, downstream: tuple[Node, ...]) -> Iterator[Node]:
-    own = Node(_kind(dataset), dataset, downstream, *_inside(dataset))
-    yield own
-    for source in dataset._inputs():
-        for node in _walk(source, (own, *downstream)):
-            own.upstream.append(node)
-            yield node
+def _parallel(node: DatasetNode) -> bool:
+    """Return whether a node makes several elements at once."""
+    return node.kind in _PARALLEL and 1 not in (node.number("_num_parallel_calls"), node.number("_cycle_length"))
 
 
-def _kind(dataset: Any) -> str:
-    return type(dataset).__name__.lstrip("_").removesuffix("V2").removesuffix("V1").removesuffix("Dataset")
+def _batched(node: DatasetNode) -> bool:
+    """Return whether the elements of a node are batches."""
+    return any(n.kind in _BATCHES for n in node.upstream)
 
 
-def _inside(dataset: Any) -> tuple[frozenset[str], int]:
-    """Return the ops in the functions of a node, and how many tensors one of them joins or parts at most."""
-    ops: set[str] = set()
-    widest = 0
-    for graph in graphs(dataset):
-        for node in operations(graph):
-            ops.add(node.op)
-            if node.op in _WIDE:
-                widest = max(widest, node.attr[_WIDE[node.op]].i)
-    return frozenset(ops), widest
+def _widest(node: DatasetNode) -> int:
+    """Return how many tensors one operation of a node joins or parts at most."""
+    wide = (op.attr[_WIDE[op.op]].i for op in node.operations if op.op in _WIDE)
+    return max(wide, default=0)
 
 
 def find(dataset: Any, case: Any) -> list[str]:
@@ -151,9 +84,9 @@ def refuse(dataset: Any) -> None:
         If it hides a dataset from the graph, or reads files without the storage of the case.
     """
     seen = nodes(dataset)
-    if any(captured(n.dataset) for n in seen):
+    if any(n.captured for n in seen):
         raise Wrong("a dataset inside a function cannot be examined: build on the sources of case without such a wrap")
-    if any(n.kind == "TFRecord" or ((n.opens or "ReadFile" in n.ops) and "SleepDataset" not in n.ops) for n in seen):
+    if any(n.kind == "TFRecord" or ((_opens(n) or "ReadFile" in n.ops) and "SleepDataset" not in n.ops) for n in seen):
         raise Wrong("it reads past the storage of the case: open files with case.read or case.records")
 
 
@@ -178,78 +111,78 @@ def keeps_work(dataset: Any) -> bool:
 # -- detectors -----------------------------------------------------------------------------
 
 
-def _any(test: Callable[[Node, Any], bool], *kinds: str) -> Callable[[list[Node], Any], bool]:
+def _any(test: Callable[[DatasetNode, Any], bool], *kinds: str) -> Callable[[list[DatasetNode], Any], bool]:
     """Return a detector that looks at the nodes of some kinds, or of all, one by one."""
     return lambda seen, case: any(test(node, case) for node in seen if not kinds or node.kind in kinds)
 
 
-def _uses(source: str) -> Callable[[list[Node], Any], bool]:
+def _uses(source: str) -> Callable[[list[DatasetNode], Any], bool]:
     """Return a detector of a source of the case."""
     return lambda seen, case: any(node.dataset is getattr(case, source) for node in seen)
 
 
-def _after_all_work(node: Node, seen: list[Node]) -> bool:
-    return all(n in node.upstream for n in seen if n.costly)
+def _after_all_work(node: DatasetNode, seen: list[DatasetNode]) -> bool:
+    return all(n in node.upstream for n in seen if _costly(n))
 
 
-def _not_ahead(seen: list[Node], case: Any) -> bool:
+def _not_ahead(seen: list[DatasetNode], case: Any) -> bool:
     """Return whether nothing holds a whole batch ready, as a batch or as photos, on which all work is done.
 
     A prefetch before the work is a fault of its own, and not counted as this one as well.
     """
 
-    def holds(node: Node) -> bool:
+    def holds(node: DatasetNode) -> bool:
         depth = node.number("_buffer_size")
         if any(n.kind in _BATCHES for n in node.downstream):
-            return not node.batched and (depth < 0 or depth >= case.batch)
+            return not _batched(node) and (depth < 0 or depth >= case.batch)
         return True
 
     prefetches = [n for n in seen if n.kind == "Prefetch" and n.number("_buffer_size")]
     return not any(_early(n, case) or (holds(n) and _after_all_work(n, seen)) for n in prefetches)
 
 
-def _early(node: Node, case: Any) -> bool:
+def _early(node: DatasetNode, case: Any) -> bool:
     """Return whether all work comes after a node."""
-    return any(n.costly for n in node.downstream) and not any(n.costly for n in node.upstream)
+    return any(_costly(n) for n in node.downstream) and not any(_costly(n) for n in node.upstream)
 
 
-def _small_pool(seen: list[Node], case: Any) -> bool:
+def _small_pool(seen: list[DatasetNode], case: Any) -> bool:
     size = seen[0].dataset.options().threading.private_threadpool_size
-    asked = [n.number("_num_parallel_calls") for n in seen if n.parallel and (n.kind == "ParallelMap" or n.costly)]
+    asked = [n.number("_num_parallel_calls") for n in seen if _parallel(n) and (n.kind == "ParallelMap" or _costly(n))]
     return bool(size) and size < 4 and any(not 0 < calls <= size for calls in asked)
 
 
-def _one_again(node: Node, case: Any) -> bool:
+def _one_again(node: DatasetNode, case: Any) -> bool:
     """Return whether images of a batch are taken one by one, in a loop of the graph or an unrolled one of Python."""
-    return node.batched and (bool(node.ops & _LOOPS) or node.widest >= case.batch)
+    return _batched(node) and (bool(node.ops & _LOOPS) or _widest(node) >= case.batch)
 
 
-def _images_in_buffer(node: Node, case: Any) -> bool:
+def _images_in_buffer(node: DatasetNode, case: Any) -> bool:
     """Return whether images fill a shuffle buffer anew each epoch: behind a cache, or before one, nothing is read."""
     if any(n.kind == "Cache" and not _unfinished(n, case) for n in node.downstream):
         return False
     kept = {n for cache in node.upstream if cache.kind == "Cache" for n in cache.upstream}
-    return not node.batched and any(n.costly and n not in kept for n in node.upstream)
+    return not _batched(node) and any(_costly(n) and n not in kept for n in node.upstream)
 
 
-def _pile(seen: list[Node], case: Any) -> bool:
+def _pile(seen: list[DatasetNode], case: Any) -> bool:
     """Return whether all nodes together keep too many batches ready; names of files have no weight."""
     photos = 0
     for node in seen:
-        if node.kind in _AHEAD and (node.costly or any(n.costly for n in node.upstream)):
-            whole = node.batched or node.kind in _BATCHES
+        if node.kind in _AHEAD and (_costly(node) or any(_costly(n) for n in node.upstream)):
+            whole = _batched(node) or node.kind in _BATCHES
             photos += max(0, node.number(_AHEAD[node.kind])) * (case.batch if whole else 1)
     return photos > DEEP * case.batch
 
 
-def _unfinished(node: Node, case: Any) -> bool:
+def _unfinished(node: DatasetNode, case: Any) -> bool:
     """Return whether a cache is never read to its end: it has none, or what follows stops before it in every epoch."""
     if any(n.kind == "Repeat" and n.number("_count") < 0 for n in node.upstream):
         return True
     before, repeated = node, False
     for place, after in enumerate(node.downstream):
         # What stops behind a repeat ends the whole and no epoch, if nothing repeats it.
-        if _stops(after, _most(before.dataset)) and (
+        if _stops(after, _most(before)) and (
             not repeated or any(n.kind == "Repeat" for n in node.downstream[place + 1 :])
         ):
             return True
@@ -259,47 +192,47 @@ def _unfinished(node: Node, case: Any) -> bool:
     return False
 
 
-def _stops(node: Node, length: float) -> bool:
+def _stops(node: DatasetNode, length: float) -> bool:
     """Return whether a node takes fewer elements than so many."""
     if node.kind == "Zip":  # its shortest part ends it
-        return _most(node.dataset) < length
+        return _most(node) < length
     return node.kind == "TakeWhile" or (node.kind == "Take" and 0 <= node.number("_count") < length)
 
 
-def _most(dataset: Any) -> float:
-    """Return how many elements a dataset has at most."""
-    known, sources = int(dataset.cardinality()), dataset._inputs()
+def _most(node: DatasetNode) -> float:
+    """Return how many elements a node delivers at most."""
+    known, sources = int(node.dataset.cardinality()), node.dataset._inputs()
     if known >= 0:
         return known
     # Behind a filter nobody knows the number, but there are not more than before it.
-    grows = known == _ENDLESS or len(sources) != 1 or _kind(dataset) in _MORE
-    return math.inf if grows else _most(sources[0])
+    grows = known == _ENDLESS or len(sources) != 1 or node.kind in _MORE
+    return math.inf if grows else _most(node.upstream[0])
 
 
-def _kept_too_soon(seen: list[Node], case: Any) -> bool:
+def _kept_too_soon(seen: list[DatasetNode], case: Any) -> bool:
     """Return whether a cache keeps what costs nothing, and no other keeps the work."""
     return _any(_early, "Cache")(seen, case) and not keeps_work(seen[0].dataset)
 
 
-def _batches_only(node: Node, case: Any) -> bool:
+def _batches_only(node: DatasetNode, case: Any) -> bool:
     """Return whether batches are shuffled whose photos were not."""
-    return node.batched and not any(n.kind == "Shuffle" and not n.batched for n in node.upstream)
+    return _batched(node) and not any(n.kind == "Shuffle" and not _batched(n) for n in node.upstream)
 
 
-def _waits(seen: list[Node], case: Any) -> bool:
+def _waits(seen: list[DatasetNode], case: Any) -> bool:
     strict = seen[0].dataset.options().deterministic is not False
-    return case.far and any("ReadFile" in n.ops and n.parallel and n.ordered(strict) for n in seen)
+    return case.far and any("ReadFile" in n.ops and _parallel(n) and n.ordered(strict) for n in seen)
 
 
-def _in_turn(seen: list[Node], case: Any) -> bool:
-    return not _uses("archive")(seen, case) and any(n.opens and not n.parallel for n in seen)
+def _in_turn(seen: list[DatasetNode], case: Any) -> bool:
+    return not _uses("archive")(seen, case) and any(_opens(n) and not _parallel(n) for n in seen)
 
 
 #: Key of a fault to its detector, which takes the nodes and the case.
-DETECTORS: dict[str, Callable[[list[Node], Any], bool]] = {
+DETECTORS: dict[str, Callable[[list[DatasetNode], Any], bool]] = {
     "no_prefetch": _not_ahead,
     "early_prefetch": _any(lambda n, case: bool(n.number("_buffer_size")) and _early(n, case), "Prefetch"),
-    "one_by_one": _any(lambda n, _: n.costly and not n.parallel),
+    "one_by_one": _any(lambda n, _: _costly(n) and not _parallel(n)),
     "one_thread": _small_pool,
     "gil": _any(lambda n, _: bool(n.ops & _PYTHON)),
     "map_fn": _any(_one_again),
@@ -314,5 +247,5 @@ DETECTORS: dict[str, Callable[[list[Node], Any], bool]] = {
     "tiny_shards": _uses("crumbs"),
     "gzip": _uses("zipped"),
     "shuffled_batches": _any(_batches_only, "Shuffle"),
-    "blurred_epochs": _any(lambda n, _: not n.batched and any(u.kind == "Repeat" for u in n.upstream), "Shuffle"),
+    "blurred_epochs": _any(lambda n, _: not _batched(n) and any(u.kind == "Repeat" for u in n.upstream), "Shuffle"),
 }

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course.fairness import patience
+from labkit.course.fairness.stages import called_in
+from labkit.course.fairness.timeouts import pull_with_timeout
 from labkit.course.grading import Wrong
+from labkit.pipelines import structure
+from labkit.pipelines.structure import Chain
 
 _MOST_CALLS = 256
 
@@ -53,7 +56,7 @@ def data(made: Any, truth: Any, *, ordered: bool, hints: dict[str, str]) -> None
     _spec(made.element_spec, truth.element_spec)
     want = [_rows(element) for element in truth]
     # One more than there are: enough to see that it does not end.
-    got = [_rows(element) for element in patience.pulled(made.take(len(want) + 1))]
+    got = [_rows(element) for element in pull_with_timeout(made.take(len(want) + 1))]
     if len(got) > len(want):
         raise Wrong(f"more than {len(want)} elements came out, {len(want)} are right: look for a repeat or an unbatch")
     if got == want:
@@ -74,12 +77,26 @@ def data(made: Any, truth: Any, *, ordered: bool, hints: dict[str, str]) -> None
     raise Wrong(f"{extra} of {total} values are not the right ones: apply every stage once, in its order")
 
 
-def called(chain: Any, task: Any) -> None:
+def chain(made: Any) -> Chain:
+    """Return the chain of a pipeline.
+
+    Raises
+    ------
+    Wrong
+        If TensorFlow cannot write one of its steps down.
+    """
+    try:
+        return structure.chain(made)
+    except ValueError:
+        raise Wrong("labkit cannot read a step of this pipeline, such as prefetch_to_device: use another") from None
+
+
+def called(chain: Chain, task: Any) -> None:
     """Tell whether every stage of the task is called by some function of the pipeline.
 
     Parameters
     ----------
-    chain : labkit.course.fairness.graph.Chain
+    chain : labkit.pipelines.structure.Chain
     task : labkit.course.fairness.Task
 
     Raises
@@ -87,18 +104,19 @@ def called(chain: Any, task: Any) -> None:
     Wrong
         If not.
     """
+    names = {name for step in chain.every for name in called_in(step)}
     for stage in task.stages:
-        if stage.name not in chain.stages:
+        if stage.name not in names:
             said = f"{stage.name} is never called in a function of the pipeline: map it"
             raise Wrong(task.hints.get(stage.name, said))
 
 
-def bounded(chain: Any, task: Any) -> None:
+def bounded(chain: Chain, task: Any) -> None:
     """Look at the graph: the order must be certain, and each buffer bounded.
 
     Parameters
     ----------
-    chain : labkit.course.fairness.graph.Chain
+    chain : labkit.pipelines.structure.Chain
     task : labkit.course.fairness.Task
 
     Raises
@@ -108,12 +126,13 @@ def bounded(chain: Any, task: Any) -> None:
     """
     if task.ordered and chain.any_order:
         raise Wrong(task.hints.get("order", "the order may vary from run to run: keep it (deterministic)"))
-    held = [n.values.get("size") or 0 for n in chain.all("Prefetch", "Shuffle", "ShuffleAndRepeat")]
+    held = [step.settings.get("buffer_size", 0) for step in chain.all("Prefetch", "Shuffle", "ShuffleAndRepeat")]
     total = sum(size for size in held if size > 0)
     if total > task.most_buffered:
         said = f"the buffers hold up to {total:,} elements, {task.most_buffered} are allowed: memory is not free"
         raise Wrong(task.hints.get("buffers", said))
-    calls = max([n.values.get("calls") or 0 for n in chain.all("ParallelMap", "ParallelInterleave")], default=0)
+    parallel = chain.all("ParallelMap", "ParallelInterleave")
+    calls = max([step.settings.get("num_parallel_calls", 0) for step in parallel], default=0)
     if calls > _MOST_CALLS:
         raise Wrong(f"{calls:,} calls at once hold as many elements in memory; {_MOST_CALLS} are allowed")
 

@@ -20,7 +20,7 @@ SLEEP, WORK, MOVE, WAIT = range(4)
 Process = Generator[tuple, None, None]
 
 
-class Machine:
+class Clock:
     """Runs processes until one of them ends.
 
     Parameters

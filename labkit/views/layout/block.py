@@ -1,0 +1,208 @@
+"""Spans of a layout as columns in one block of bytes.
+
+Spans are sorted into *series*: one category of one nesting depth of one lane, whose spans never overlap. A series is
+therefore its own level of detail: with the sum of all lengths before each span, the time covered between any two
+instants is two look-ups, at every zoom and without asking Python again.
+
+The block is a header (JSON) and the columns it names, little endian, each at a multiple of 8 bytes::
+
+    uint32 length of the header | uint32 version | header, padded with spaces | columns
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labkit.timeline import perfetto
+from labkit.timeline.lanes import Lane
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import CATEGORIES
+from labkit.views.layout.places import strip
+
+VERSION = 2
+
+#: Heights in CSS pixels: a row of work, one of nodes and waits, the accelerator's.
+_ROW, _THIN, _TALL = 15, 4, 22
+
+#: A lane is not higher than this; rows of deeper nesting become lower.
+_HIGHEST = 120
+
+#: A duration that does not fit into 32 bits stands in the column of long ones, in the order of the spans. A start that
+#: is not a short time after that of the span before it stands in the column of far ones.
+_LONG = 2**32 - 1
+
+#: A row whose spans work for a smaller share of their time is as thin as one of nodes.
+_OWN = 0.2
+
+_QUIET = [CATEGORIES.index(category) for category in ("iterator", "wait")]
+
+
+class Series(NamedTuple):
+    """Spans of one category, thread and depth of a lane: `count` rows of the columns from `first` on.
+
+    `steps` is the first row in the column of steps, or -1 where no span knows its step; `process` and `track` are the
+    places of the spans in a file for Perfetto.
+    """
+
+    category: int
+    thread: int
+    process: int
+    track: int
+    first: int
+    count: int
+    steps: int
+
+
+class Block:
+    """The spans of one or two timelines as columns, and the rows of their lanes.
+
+    Parameters
+    ----------
+    timelines : list of Timeline
+    lanes : list of list of Lane
+        For each timeline the lanes whose spans are kept.
+    labels : list of str
+
+    Attributes
+    ----------
+    columns : dict of str to ndarray
+        Of all spans, in the order of their series: ``since``, from the start of the one before to the start of this
+        one (uint32, nanoseconds; ``far``, float64, for the others), ``duration`` (uint32; ``long``, float64),
+        ``name`` (uint16 or uint32), ``step`` (int32, where known). For run ``i``: ``gap{i}``, ``edge{i}``, ``busy{i}``
+        and others. Times count from the start of the window.
+    runs : list of dict
+        For each timeline the rows of its lanes (``lanes``), and ``perfetto``, the parts of a file for Perfetto that
+        are no spans.
+    """
+
+    def __init__(self, timelines: list[Timeline], lanes: list[list[Lane]], labels: list[str]) -> None:
+        self.columns: dict[str, np.ndarray] = {}
+        self._spans: list[tuple[np.ndarray, ...]] = []
+        self._steps: list[np.ndarray] = [np.zeros(0, np.int32)]
+        self._count = 0
+        self.runs = []
+        for i, (timeline, mine, label) in enumerate(zip(timelines, lanes, labels, strict=True)):
+            self.columns |= _columns_of(i, timeline)
+            below, prefix = (i * len(perfetto.PROCESSES), f"{label}: ") if len(timelines) > 1 else (0, "")
+            *places, events = perfetto.places(timeline.trace, below, prefix)
+            start = min((int(lane.start_ns[0]) for lane in mine if len(lane)), default=-timeline.start_ns)
+            about = perfetto.about(timeline.trace) | {"labkit-start-ns": str(timeline.start_ns + start)}
+            about = {prefix + key: text for key, text in about.items()}
+            rows = [self._rows(lane, *(place[lane.row] for place in places)) for lane in mine]
+            self.runs.append({"lanes": rows, "perfetto": {"about": about, "events": events}})
+        self._join()
+
+    def encode(self, header: dict[str, Any]) -> bytes:
+        """Return the header and the columns as one block of bytes."""
+        offset, table = 0, {}
+        for name, column in self.columns.items():
+            table[name] = [column.dtype.name, offset, len(column)]
+            offset += -(-column.nbytes // 8) * 8
+        head = json.dumps({**header, "columns": table}, separators=(",", ":")).encode()
+        head += b" " * (-len(head) % 8)
+        block = bytearray(8 + len(head) + offset)
+        block[:8] = np.array([len(head), VERSION], "<u4").tobytes()
+        block[8 : 8 + len(head)] = head
+        for name, column in self.columns.items():
+            at = 8 + len(head) + table[name][1]
+            little = column if sys.byteorder == "little" else column.byteswap()
+            block[at : at + column.nbytes] = np.ascontiguousarray(little).tobytes()
+        return bytes(block)
+
+    def _rows(self, lane: Lane, process: np.ndarray, track: np.ndarray) -> dict[str, Any]:
+        """Return the height of a lane and its rows, one for each nesting depth, with their series."""
+        series = self._series(lane, process, track)
+        accelerator = lane.kind == "accelerator"
+        thick = [accelerator or works for works in _rows_that_work(lane)] or [True]
+        tall = _TALL if accelerator else _ROW
+        if tall * sum(thick) > _HIGHEST:
+            tall = max(_HIGHEST // sum(thick), 5)
+        rows, y = [], 0
+        for group, work in zip(series or [[]], thick, strict=True):
+            height = tall if work else _THIN
+            rows.append({"y": y, "h": height, "series": [list(each) for each in group]})
+            y += height + (0 if work or len(series) == 1 else 1)
+        if y < _ROW:  # a lane of nodes only is as high as its name
+            rows[-1]["h"] += _ROW - y
+        return {"height": max(y, _ROW), "rows": rows}
+
+    def _series(self, lane: Lane, process: np.ndarray, track: np.ndarray) -> list[list[Series]]:
+        """Append the spans of a lane to the columns, sorted by depth, category and start; return them per depth."""
+        if not len(lane):
+            return []
+        keys = (lane.depth, lane.category, lane.thread, process, track)
+        order = np.lexsort(keys[::-1])  # stable: by start within
+        depth, *about = (key[order] for key in keys)
+        new = np.any([np.diff(key) != 0 for key in (depth, *about)], axis=0)
+        edges = np.r_[0, np.flatnonzero(new) + 1, len(order)]
+        rows: list[list[Series]] = [[] for _ in range(int(depth[-1]) + 1)]
+        for a, b in itertools.pairwise(edges.tolist()):
+            steps = self._steps_of(lane.step[order[a:b]])
+            rows[depth[a]].append(Series(*(int(key[a]) for key in about), self._count + a, b - a, steps))
+        self._spans.append((lane.start_ns[order], (lane.end_ns - lane.start_ns)[order], lane.name_id[order]))
+        self._count += len(order)
+        return [row for row in rows if row]
+
+    def _steps_of(self, step: np.ndarray) -> int:
+        """Append the steps of a series, unless none is known; return where they begin, or -1."""
+        if step.max() < 0:
+            return -1
+        self._steps.append(step)
+        return sum(map(len, self._steps)) - len(step)
+
+    def _join(self) -> None:
+        """Put the spans of all lanes into one column each."""
+        nothing = [np.zeros(0, np.int64)]
+        start, duration, name = (np.concatenate([s[k] for s in self._spans] or nothing) for k in range(3))
+        long, since = duration >= _LONG, np.diff(start, prepend=0)
+        far = (since < 0) | (since >= _LONG)
+        wide = np.uint16 if not len(name) or name.max() < 2**16 else np.uint32
+        self.columns |= {
+            "since": np.where(far, _LONG, since).astype(np.uint32),
+            "far": start[far].astype(np.float64),
+            "duration": np.where(long, _LONG, duration).astype(np.uint32),
+            "long": duration[long].astype(np.float64),
+            "name": name.astype(wide),
+            "step": np.concatenate(self._steps).astype(np.int32),
+        }
+        self._spans, self._steps = [], []
+
+
+def _columns_of(i: int, timeline: Timeline) -> dict[str, np.ndarray]:
+    """Return the columns of run `i` beside its spans: gaps and what they waited for, steps, and the overview."""
+    gaps, causes = timeline.gaps, timeline.causes
+    pipeline = [lane for lane in timeline.lanes if lane.kind == "pipeline"]
+    return {
+        f"gap{i}": gaps.start_ns.astype(np.float64),
+        f"gap_length{i}": gaps.length_ns.astype(np.float64),
+        f"gap_step{i}": gaps.step.astype(np.int32),
+        f"gap_kind{i}": causes.kind.astype(np.int8),
+        f"for_start{i}": causes.start_ns.astype(np.float64),
+        f"for_end{i}": causes.end_ns.astype(np.float64),
+        f"for_lane{i}": causes.lane.astype(np.int32),
+        f"for_name{i}": causes.op.astype(np.int32),
+        f"edge{i}": timeline.step_edges_ns.astype(np.float64),
+        f"step_number{i}": timeline.step_numbers.astype(np.int32),
+        f"busy{i}": strip([timeline.accelerator], timeline.span_ns),
+        f"work{i}": strip(pipeline, timeline.span_ns),
+    }
+
+
+def _rows_that_work(lane: Lane) -> list[bool]:
+    """Return for each nesting depth whether its spans work themselves, or are open while others work or wait.
+
+    A batch is open as long as its images are made, and works only when it copies them.
+    """
+    if not len(lane):
+        return []
+    work = ~np.isin(lane.category, _QUIET)
+    whole, own = (
+        np.bincount(lane.depth[work], ns[work], minlength=int(lane.depth.max()) + 1)
+        for ns in (lane.end_ns - lane.start_ns, lane.self_ns)
+    )
+    return ((own >= _OWN * whole) & (np.bincount(lane.depth[work], minlength=len(whole)) > 0)).tolist()
