@@ -28,8 +28,8 @@ from labkit.pipelines import options
 from labkit.recording import accelerators
 from labkit.recording.tfdata import diagnosis
 from labkit.sources import storage
-from labkit.timeline.describe import percent
 from labkit.timeline.timeline import Timeline
+from labkit.timeline.wording import percent
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 import planted

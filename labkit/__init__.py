@@ -76,7 +76,7 @@ def record(
     from labkit.recording import measures, recorder
 
     def enter(trace: Trace) -> None:
-        gradebook.run(trace, measures.of(trace))
+        gradebook.run(trace, measures.figures(trace))
 
     if not isinstance(live, bool):
         raise TypeError(f"live is {live!r:.60}; allowed: True or False")

@@ -1,4 +1,4 @@
-"""A progress bar that leaves nothing behind, in a terminal and in a notebook; and whether anybody waits."""
+"""A progress bar that leaves nothing behind, in a terminal and in a notebook; and whether this is a fast trial run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def fast() -> bool:
-    """Say whether ``LABKIT_FAST`` is set: nobody looks, only whether everything runs is of interest."""
+    """Tell whether ``LABKIT_FAST`` is set: only whether everything runs is of interest."""
     return os.environ.get("LABKIT_FAST", "") not in ("", "0")
 
 
@@ -34,12 +34,12 @@ def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.
     Parameters
     ----------
     total : int or None
-        Steps; None where nobody knows.
+        Steps; None where their number is not known.
     title : str
     hidden : bool
         Show nothing.
     delay_s : float
-        Seconds until there is somebody to wait: what is over before shows no bar.
+        Seconds until the bar appears: a job that is over before shows no bar.
     """
     tqdm = kind()
 

@@ -22,7 +22,7 @@ class Table:
     notes : sequence of str
         Sentences, one below the other, under the table.
     caption : str
-        A line above the table.
+        One line or several above the table.
     rule : bool
         Draw a line under the headings of the text.
     indent : str
@@ -69,11 +69,13 @@ class Table:
             side = "right" if column in right else "left"
             # A word joiner on both sides keeps a range on one line of a narrow column.
             words = escape(text).replace("–", "&#8288;–&#8288;")
-            return f'<{tag}{scope} style="text-align:{side}">{words}</{tag}>'
+            # The name of a row keeps the spaces that it begins with: a tree of names is drawn with them.
+            spaces = ";white-space:pre-wrap" if "row" in scope else ""
+            return f'<{tag}{scope} style="text-align:{side}{spaces}">{words}</{tag}>'
 
         parts = ["<table>"]
         if self.caption:
-            parts.append(f'<caption style="text-align:left">{escape(self.caption)}</caption>')
+            parts.append(f'<caption style="text-align:left;white-space:pre-line">{escape(self.caption)}</caption>')
         if self.head:
             heads = "".join(cell("th", text, i, ' scope="col"') for i, text in enumerate(self.head))
             parts.append(f"<thead><tr>{heads}</tr></thead>")

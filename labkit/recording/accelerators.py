@@ -8,12 +8,12 @@ device that TensorFlow has. Both offer ``name``, ``kind``, ``source``,
 
 from __future__ import annotations
 
-import math
 import numbers
 import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from labkit.common.numbers import number, whole
 from labkit.recording.work import count_images, flatten
 
 
@@ -66,9 +66,7 @@ class Modelled:
         ValueError
             If `batch_size` is not a whole number of 1 or more.
         """
-        if isinstance(batch_size, bool) or not isinstance(batch_size, numbers.Integral) or batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size!r}; allowed: a whole number of 1 or more")
-        return round(self.per_step_ns + self.per_image_ns * int(batch_size))
+        return round(self.per_step_ns + self.per_image_ns * whole("batch_size", batch_size, least=1))
 
     def prepare(self, batch: Any) -> None:
         """Do nothing: a model needs no warm-up."""
@@ -140,20 +138,31 @@ def modelled(
         )
         return Modelled(name or key, source, seconds / images * 1e9, 0.0, basis)
     if step_ms is not None:
-        step_ms = _positive("step_ms", step_ms, 1e-6, _HOUR_MS, "milliseconds")
+        step_ms = number("step_ms", step_ms, 1e-6, _HOUR_MS, unit="of milliseconds")
         basis = f"every step {step_ms:g} ms, whatever the batch size"
         return Modelled(name or f"{step_ms:g} ms step", "stated by the reader", 0.0, step_ms * 1e6, basis)
-    images_per_s = _positive("images_per_s", images_per_s, 1e3 / _HOUR_MS, 1e9, "images per second")
+    images_per_s = number("images_per_s", images_per_s, 1e3 / _HOUR_MS, 1e9, unit="of images per second")
     basis = f"{images_per_s:g} images/s at any batch size"
     return Modelled(name or f"{images_per_s:g} images/s", "stated by the reader", 1e9 / images_per_s, 0.0, basis)
 
 
-def _positive(name: str, value: Any, least: float, most: float, unit: str) -> float:
-    """Return `value` as a float, or raise the sentence that says what is allowed."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not least <= value <= most:
-        raise ValueError(f"{name} is {value!r}; allowed: a positive number of {unit}, from {least:.3g} to {most:.10g}")
-    return float(value)
+class Idle:
+    """An accelerator that takes no time: it only takes the batches."""
+
+    name, kind, source = "none", "modelled", "no train step"
+
+    def step(self, batch: Any) -> None:
+        """Do nothing."""
+
+    def describe(self) -> str:
+        """Return one line: that nothing is trained."""
+        return "no accelerator: batches are only taken"
+
+
+def check_accelerator(accelerator: Any) -> None:
+    """Raise TypeError if a value is no accelerator."""
+    if not callable(getattr(accelerator, "step", None)) or not hasattr(accelerator, "describe"):
+        raise TypeError(f"accelerator is {accelerator!r:.60}; allowed: modelled(…) or real(…) of labkit.accelerators")
 
 
 class Real:
@@ -284,24 +293,20 @@ def real(model: Any = None, *, classes: int = 10, image_size: int | tuple[int, i
         if not getattr(model, "compiled", False) or model.optimizer is None:
             raise ValueError(f"model {model.name!r} is not compiled; call model.compile(optimizer=…, loss=…) first")
         return Real(model, _device(), None, None)
-    if isinstance(classes, bool) or not isinstance(classes, numbers.Integral) or classes < 2:
-        raise ValueError(f"classes is {classes!r}; allowed: a whole number of 2 or more")
-    return Real(_small_network(int(classes)), _device(), int(classes), _pair_of_sides(image_size))
+    classes = whole("classes", classes, least=2)
+    return Real(_small_network(classes), _device(), classes, _height_and_width(image_size))
 
 
-def _pair_of_sides(size: Any) -> tuple[int, int] | None:
+def _height_and_width(size: Any) -> tuple[int, int] | None:
     """Return (height, width) of `size`, which may be one number."""
     if size is None:
         return None
-    sides = (size, size) if isinstance(size, numbers.Integral) else size
+    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     try:
-        height, width = sides
-        good = all(isinstance(s, numbers.Integral) and not isinstance(s, bool) and s >= 1 for s in (height, width))
-    except (TypeError, ValueError):
-        good = False
-    if not good:
-        raise ValueError(f"image_size is {size!r}; allowed: pixels as one whole number or (height, width)")
-    return int(height), int(width)
+        height, width = (whole("image_size", side, least=1) for side in sides)
+    except ValueError:
+        raise ValueError(f"image_size is {size!r}; allowed: pixels as one whole number or (height, width)") from None
+    return height, width
 
 
 def _small_network(classes: int) -> Any:

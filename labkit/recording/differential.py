@@ -12,14 +12,15 @@ import os
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
+from labkit.common.numbers import whole
+from labkit.common.table import Table
 from labkit.recording import recorder
 from labkit.sources import storage
 from labkit.timeline.causes import Split, Stalls
-from labkit.timeline.describe import percent
 from labkit.timeline.timeline import Timeline
+from labkit.timeline.wording import percent
 
 #: Shares of the two methods that differ by more are explained.
 AGREE = 0.05
@@ -98,38 +99,33 @@ class Differential:
             )
         return lines or [f"One run and three agree within {100 * AGREE:.0f} percentage points; little time is masked."]
 
-    def rows(self) -> list[tuple[str, str, str, str]]:
-        """Return the table: what, share by three runs, by one run, and what the gaps waited for."""
+    def table(self) -> Table:
+        """Return the table: shares by three runs, by one run, and what the gaps waited for."""
         w = self.waited
         taken = w.framework + w.copy  # synthetic batches are handed over and copied, too
         gaps = (1 - sum(w.shares.values()) + taken, sum(w.shares.values()) - w.fetch - taken, w.fetch)
         words = ("ingestion", "prep stall", "fetch stall")
         both = zip(words, vars(self.three).values(), vars(self.one).values(), gaps, strict=True)
-        return [(word, percent(a), percent(b), percent(c)) for word, a, b, c in both]
+        steps = ", ".join(f"{name} {ms:,.1f} ms" for name, ms in self.step_ms.items())
+        return Table(
+            ("share of the cold run", "three runs", "one run", "gaps"),
+            [(word, percent(a), percent(b), percent(c)) for word, a, b, c in both],
+            right=(1, 2, 3),
+            notes=self.notes(),
+            caption=(
+                f"Stalls of {self.name} on {self.accelerator}\ncold: {self.source}\n"
+                f"a step: {steps} ({self.rounds} round{'s' * (self.rounds > 1)}, medians)"
+            ),
+        )
 
     def __str__(self) -> str:
-        """Return the table and its notes."""
-        steps = ", ".join(f"{name} {ms:,.1f} ms" for name, ms in self.step_ms.items())
-        lines = [
-            f"Stalls of {self.name} on {self.accelerator}",
-            f"cold: {self.source}",
-            f"a step: {steps} ({self.rounds} round{'s' * (self.rounds > 1)}, medians)",
-            f"{'share of the cold run':<24}{'three runs':>12}{'one run':>12}{'gaps':>12}",
-        ]
-        lines += [f"{word:<24}{a:>12}{b:>12}{c:>12}" for word, a, b, c in self.rows()]
-        return "\n".join([*lines, *self.notes()])
+        """Return the table and its notes as text."""
+        return str(self.table())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th scope='col'>{h}</th>" for h in ("share of the cold run", "three runs", "one run", "gaps"))
-        body = "".join(
-            f"<tr><th scope='row'>{word}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-            for word, *cells in self.rows()
-        )
-        above, below = str(self).split("\n")[:3], self.notes()
-        lines = ["".join(f"<p>{escape(line)}</p>" for line in part) for part in (above, below)]
-        return f"<div>{lines[0]}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{lines[1]}</div>"
+        return self.table()._repr_html_()
 
 
 def differential(
@@ -176,8 +172,7 @@ def differential(
         If the pipeline or the train step fails.
     """
     cold, warm, fill, source = _sources(pipeline, storage, paths)
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise ValueError(f"rounds is {rounds!r}; allowed: a whole number of 1 or more")
+    rounds = whole("rounds", rounds, least=1)
     fill(True)
     built = warm()
     if not hasattr(built, "element_spec"):

@@ -1,6 +1,6 @@
 """Figures of a run, the table that compares runs, and when a difference may be called one.
 
-`of` turns a trace into a `Measure`. `Measures` holds one measure per round and pipeline,
+`figures` turns a trace into a `Measure`. `Measures` holds one measure per round and pipeline,
 prints the table, and answers `speedup` with an interval and a verdict: only
 where the work was equal and the effect is larger than the noise.
 """
@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from labkit.common.files import write_aside
+from labkit.common.table import Table
 from labkit.recording import work as tallies
 from labkit.timeline.intervals import union
 from labkit.timeline.run import Measure
@@ -70,7 +71,7 @@ class UnequalWork(ValueError):
     """Two runs did different work, so their speeds cannot be compared."""
 
 
-def of(trace: Trace) -> Measure:
+def figures(trace: Trace) -> Measure:
     """Return the figures of a trace, the first batch left out.
 
     Busy is the share of the window in which device kernels ran where the accelerator is real and the
@@ -148,18 +149,13 @@ def compare_rates(rates: Sequence[float], base: Sequence[float], *, paired: bool
     median = float(np.median(effects))
     if n == 1:
         return Speedup(math.exp(median), math.nan, math.nan, "one repeat has no spread: no verdict", 1)
-    if paired:
-        error, freedom = effects.std(ddof=1) / math.sqrt(n), n - 1
-        noise = _spread(effects)
-    else:
-        a, b = x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)
-        error = math.sqrt(a + b)
-        freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1)) if a + b > 0 else n - 1
-        noise = math.hypot(_spread(x), _spread(y))
-    half = stats.t.ppf(0.5 + LEVEL / 2, freedom) * error
-    centre = x.mean() - y.mean()
-    # A wild round can pull the mean away from the median that we quote; the interval holds both.
-    low, high = min(centre - half, median), max(centre + half, median)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # SciPy warns of rounds that are all equal
+        test = stats.ttest_rel(x, y) if paired else stats.ttest_ind(x, y, equal_var=False)
+        interval = test.confidence_interval(LEVEL)
+    noise = _spread(effects) if paired else math.hypot(_spread(x), _spread(y))
+    # A wild round can pull the mean away from the median that is quoted; the interval holds both.
+    low, high = min(interval.low, median), max(interval.high, median)
     verdict = NO_DIFFERENCE
     if abs(median) > max(noise, LEAST_EFFECT):
         verdict = "faster" if low > 0 else "slower" if high < 0 else NO_DIFFERENCE
@@ -226,7 +222,7 @@ class Measures(Mapping[str, list[Measure]]):
                 rounds[name] = list(repeats)
                 interleaved = False
             else:
-                rounds[name] = [of(t) for t in runs]
+                rounds[name] = [figures(t) for t in runs]
             order = sorted(range(len(runs)), key=lambda i, m=rounds[name]: m[i].images_per_s)
             kept[name] = runs[order[len(order) // 2]]
             works[name] = [t.run.work for t in runs if t.run.work]
@@ -284,27 +280,25 @@ class Measures(Mapping[str, list[Measure]]):
         rates, base = ([m.images_per_s for m in self[n]] for n in (name, over))
         return compare_rates(rates, base, paired=self.interleaved)
 
-    def _rows(self) -> tuple[list[list[str]], list[str]]:
-        """Return the cells of the table, its header first, and the lines under it."""
-        first = next(iter(self))
-        header = [
-            "pipeline",
-            "images/s",
-            "step ms",
-            "wait ms",
-            "busy %",
-            "first batch ms",
-            f"speed-up over {first}",
-            "verdict",
-            "equal work",
-        ]
-        rows, notes = [header], self._notes()
+    def table(self) -> Table:
+        """Return the table: medians and spread over the rounds, speed-up over the first row, notes."""
+        first, notes = next(iter(self)), self._notes()
+        head = ("pipeline", "images/s", "step ms", "wait ms", "busy %", "first batch ms", f"speed-up over {first}",
+                "verdict", "equal work")  # fmt: skip
+        rows = []
         for name, runs in self.items():
             rates = [m.images_per_s for m in runs]
             firsts = [m.first_batch_ms for m in runs if m.first_batch_ms is not None]
             reason = self.difference(name)
             if reason:
                 notes.append(f"{name} is not comparable with {first}: {reason}.")
+            if name == first:
+                compared = "reference", "", ""
+            elif reason:
+                compared = "", "not comparable", self.equal_work(name)
+            else:
+                speedup = self.speedup(name)
+                compared = speedup.ratio, speedup.verdict, self.equal_work(name)
             rows.append([
                 name,
                 f"{np.median(rates):,.0f}" + (f" ({min(rates):,.0f}–{max(rates):,.0f})" if len(rates) > 1 else ""),
@@ -312,29 +306,12 @@ class Measures(Mapping[str, list[Measure]]):
                 f"{np.median([m.wait_ms for m in runs]):,.1f}",
                 f"{100 * np.median([m.busy for m in runs]):.0f}",
                 f"{np.median(firsts):,.0f}" if firsts else "?",
-                "reference" if name == first else "" if reason else self.speedup(name).ratio,
-                "" if name == first else "not comparable" if reason else self.speedup(name).verdict,
-                "" if name == first else self.equal_work(name),
+                *compared,
             ])  # fmt: skip
-        return rows, notes
-
-    def table(self) -> str:
-        """Return the table as text: medians and spread over the rounds, speed-up over the first row, notes."""
-        rows, notes = self._rows()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        pads = [str.rjust if 2 <= i < 6 else str.ljust for i in range(len(widths))]
-        lines = ["  ".join(p(c, w) for p, c, w in zip(pads, row, widths, strict=True)) for row in rows]
-        lines.insert(1, "  ".join("─" * w for w in widths))
-        return "\n".join(line.rstrip() for line in [*lines, "", *notes])
+        return Table(head, rows, right=range(2, 6), notes=notes, rule=True)
 
     def _repr_html_(self) -> str:
-        """Return the same table for a notebook, which would wrap long lines of text; no colours, for any theme."""
-        rows, notes = self._rows()
-        # A word joiner on both sides keeps a range on one line of a narrow column.
-        head, *body = [[escape(cell).replace("–", "&#8288;–&#8288;") for cell in row] for row in rows]
-        lines = ["<table><thead><tr>" + "".join(f'<th scope="col">{c}</th>' for c in head) + "</tr></thead><tbody>"]
-        lines += [f'<tr><th scope="row">{r[0]}</th>' + "".join(f"<td>{c}</td>" for c in r[1:]) + "</tr>" for r in body]
-        return "\n".join([*lines, "</tbody></table>", *(f"<div>{escape(note)}</div>" for note in notes)])
+        return self.table()._repr_html_()
 
     def _notes(self) -> list[str]:
         """Return the lines under the table: how it was measured, and what to keep in mind."""
@@ -359,8 +336,8 @@ class Measures(Mapping[str, list[Measure]]):
         return notes
 
     def __str__(self) -> str:
-        """Return the table."""
-        return self.table()
+        """Return the table as text."""
+        return str(self.table())
 
     __repr__ = __str__
 

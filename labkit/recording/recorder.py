@@ -8,7 +8,6 @@ It keeps all its events in memory until it stops, so it never sees more than a w
 from __future__ import annotations
 
 import contextlib
-import numbers
 import os
 import platform
 import sys
@@ -19,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from labkit.common.environment import POOL, cores
+from labkit.common.numbers import whole
 from labkit.common.progress import bar, fast
 from labkit.recording import measures
+from labkit.recording.accelerators import Idle, check_accelerator
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import Drive, RecordingError, consumer, drive, known_steps
 from labkit.timeline.run import Accelerator, Host, Profile, Run, Totals
@@ -72,8 +73,8 @@ def record(
         What views call the pipeline.
     max_events : int
         Events that the profiler may hold, about 0.65 kB each. A job with more is driven
-        to its end, but the window covers its last steps only (its first where nobody
-        knows how many there are), and ``run.profiler.note`` says so.
+        to its end, but the window covers its last steps only (its first where their
+        number is not known), and ``run.profiler.note`` says so.
     progress : bool, optional
         A progress bar: True, False, or by default one that shows up when it takes long.
     on_start : callable, optional
@@ -160,7 +161,7 @@ def measure(
             for name in names[first:] + names[:first]:
                 traces[name].append(plan.trace(variants[name], name, labels[name], tick))
     found = measures.Measures(
-        {name: [measures.of(t) for t in found] for name, found in traces.items()},
+        {name: [measures.figures(t) for t in found] for name, found in traces.items()},
         {name: _median(found) for name, found in traces.items()},
         {name: [t.run.work for t in found] for name, found in traces.items()},
     )
@@ -173,9 +174,9 @@ def graph(dataset: Any, *, steps: int = 2) -> list[str]:
     """Return the paths of the tf.data nodes that really run, after TensorFlow's rewriting.
 
     It takes a batch and `steps` more, without a consumer. By default the graph of a plain ``map`` and ``batch``
-    holds ``Root::MapAndBatch``, an asynchronous node that nobody wrote.
+    holds ``Root::MapAndBatch``, an asynchronous node that is in no source code.
     """
-    plan = _Plan(_Idle(), steps, 1, 500_000)
+    plan = _Plan(Idle(), steps, 1, 500_000)
     return list(plan.trace(dataset, None, plan.check(dataset, None)).run.graph)
 
 
@@ -197,18 +198,6 @@ def options(dataset: Any) -> dict[str, str]:
     return dict(differing(dataset.options(), tf.data.Options(), ""))
 
 
-class _Idle:
-    """An accelerator that takes no time."""
-
-    name, kind, source = "none", "modelled", "no train step"
-
-    def step(self, batch: Any) -> None:
-        """Do nothing."""
-
-    def describe(self) -> str:
-        return "no accelerator: batches are only taken"
-
-
 @dataclass
 class _Plan:
     """What the recordings of one call have in common."""
@@ -219,14 +208,11 @@ class _Plan:
     max_events: int
 
     def __post_init__(self) -> None:
-        if not callable(getattr(self.accelerator, "step", None)) or not hasattr(self.accelerator, "describe"):
-            raise TypeError(
-                f"accelerator is {self.accelerator!r:.60}; allowed: modelled(…) or real(…) of labkit.accelerators"
-            )
+        check_accelerator(self.accelerator)
         if self.steps is not None:
-            self.steps = _whole("steps", self.steps, " (or None for all of a finite dataset)")
-        self.warmup = _whole("warmup", self.warmup)
-        self.max_events = _whole("max_events", self.max_events)
+            self.steps = whole("steps", self.steps, least=1, other="(or None for all of a finite dataset)")
+        self.warmup = whole("warmup", self.warmup, least=1)
+        self.max_events = whole("max_events", self.max_events, least=1)
 
     def check(self, dataset: Any, name: str | None) -> str:
         """Return what errors call the pipeline; raise if it cannot be recorded."""
@@ -247,7 +233,7 @@ class _Plan:
         return label
 
     def total(self, datasets: Iterable[Any], repeats: int) -> int | None:
-        """Return the steps of all recordings, for the progress bar; None if nobody knows."""
+        """Return the steps of all recordings, for the progress bar; None if it is not known."""
         known = [known_steps(d, self.steps, self.warmup) or self.steps for d in datasets]
         return None if None in known else sum(known) * repeats
 
@@ -283,7 +269,7 @@ class _Plan:
         trace = trace.with_run(
             name=name,
             accelerator=self.facts(),
-            storage="modelled" if any(map(xplane.held, used)) else None,
+            storage="modelled" if any(map(xplane.is_modelled_read, used)) else None,
             batch_size=run.batch_size,
             steps=len(stamps),
             warmup=self.warmup,
@@ -303,7 +289,7 @@ class _Plan:
             ),
             host=Host(cores(), tf.__version__, platform.python_version()),
         )
-        return trace.with_run(repeats=(measures.of(trace),))
+        return trace.with_run(repeats=(measures.figures(trace),))
 
 
 def _unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:
@@ -343,21 +329,14 @@ def _median(traces: list[Trace]) -> Trace:
     return traces[order[len(order) // 2]].with_run(repeats=tuple(repeats))
 
 
-def _whole(name: str, value: Any, or_else: str = "") -> int:
-    """Return `value` if it is a whole number of 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number of 1 or more{or_else}")
-    return int(value)
-
-
 def _rounds(repeats: Any) -> int:
-    """Return the rounds to measure; where nobody looks, as few as run every line."""
-    asked = _whole("repeats", repeats)
+    """Return the rounds to measure: where LABKIT_FAST is set, as few as run every line."""
+    asked = whole("repeats", repeats, least=1)
     return min(asked, FAST_ROUNDS) if fast() else asked
 
 
 def _bar(progress: bool | None, total: int | None, title: str) -> contextlib.AbstractContextManager[Callable[[], Any]]:
-    """Give a function to call after each step; by default its bar appears only if there is somebody to wait."""
+    """Give a function to call after each step; by default its bar appears only where the recording takes long."""
     if progress is None:
         watched = sys.stderr.isatty() or "ipykernel" in sys.modules
         hidden = not watched or fast()

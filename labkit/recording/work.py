@@ -3,7 +3,7 @@
 A speed-up between runs that trained on different images means nothing, so each run
 counts what came out: steps, images, shapes, dtypes, a fingerprint of the labels
 (whatever their order), and the files that the pipeline names at its root. Pixels are never read:
-random augmentation changes them by design, and looking would cost more than it tells.
+random augmentation changes them by design, and reading them would take long and say little.
 """
 
 from __future__ import annotations
@@ -148,16 +148,16 @@ class Tally:
         }
 
     def _components(self) -> list[dict[str, Any]]:
-        """Fold the layouts seen into one line per component."""
+        """Fold the layouts of all batches into one line per component."""
         folded = []
         for i in range(max(map(len, self._layouts), default=0)):
-            seen = Counter()
+            layouts = Counter()
             for layout, count in self._layouts.items():
                 if i < len(layout):
-                    seen[layout[i]] += count
-            dtypes = sorted({dtype for dtype, _ in seen})
+                    layouts[layout[i]] += count
+            dtypes = sorted({dtype for dtype, _ in layouts})
             shapes = Counter()
-            for (_, dims), count in seen.items():
+            for (_, dims), count in layouts.items():
                 shapes[dims] += count
             shape = None
             if len({len(dims) for dims in shapes}) == 1:

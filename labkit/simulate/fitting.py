@@ -14,7 +14,8 @@ import numpy as np
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.modelled import OVERHEAD
 from labkit.timeline.intervals import union
-from labkit.timeline.timeline import Lane, Timeline
+from labkit.timeline.lanes import Lane
+from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Trace
 
 #: Operations below this share of the map are shown as one.

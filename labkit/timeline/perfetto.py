@@ -112,7 +112,7 @@ def places(trace: Trace, below: int = 0, label: str = "") -> tuple[np.ndarray, n
 
 
 def _spans(trace: Trace, process: np.ndarray, track: np.ndarray) -> list[str]:
-    """Return one complete event per span, in the order of the trace: whoever encloses comes first."""
+    """Return one complete event per span, in the order of the trace: a span comes before those that it encloses."""
     if not len(trace):
         return []
     names = [json.dumps(name) for name in trace.names]

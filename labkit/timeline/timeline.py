@@ -7,93 +7,16 @@ trace carries that word, and the text of a `Timeline` begins with it.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.causes import CAUSES, Causes, Split, Stalls, find, split, stalls
-from labkit.timeline.describe import describe, milliseconds
-from labkit.timeline.intervals import Intervals, complement, covered_until, intersection, union
-from labkit.timeline.lanes import WORK, Lane, bins, build, cut, lod
+from labkit.timeline.causes import Causes, Split, Stalls, find_causes, split, stalls
+from labkit.timeline.describe import describe
+from labkit.timeline.gaps import Marks, find_gaps
+from labkit.timeline.intervals import Intervals, intersection, union
+from labkit.timeline.lanes import WORK, Lane, build
 from labkit.timeline.trace import CATEGORIES, Trace
-
-__all__ = ["CAUSES", "GAP_KINDS", "Gap", "Gaps", "Lane", "Timeline", "bins", "lod"]
-
-#: Why the accelerator is idle. ``start``: before its first work in the window; ``wait``: the consumer waits for
-#: a batch; ``inside``: within a train step, between kernels; ``host``: the consumer does something else;
-#: ``tail``: after its last work.
-GAP_KINDS = ("start", "wait", "inside", "host", "tail")
-
-
-class Gap(NamedTuple):
-    """One idle time of the accelerator: where, how long, which batch (-1 if unknown) and why (`GAP_KINDS`)."""
-
-    start_ns: int
-    length_ns: int
-    step: int
-    kind: str
-
-    def __str__(self) -> str:
-        """Return its length and cause in words."""
-        batch = f"batch {self.step}" if self.step >= 0 else "a batch"
-        step = f"step {self.step}" if self.step >= 0 else "a step"
-        cause = {
-            "start": f"before {step}" if self.step >= 0 else "without a step",
-            "wait": f"waiting for {batch}",
-            "inside": f"inside {step}",
-            "host": f"between steps, before {step}",
-            "tail": "after the last step",
-        }
-        return f"{milliseconds(self.length_ns)} ms {cause[self.kind]}"
-
-
-@dataclass(frozen=True, eq=False)
-class Gaps:
-    """Idle times of the accelerator in rising order, as columns; iterate for one `Gap` at a time.
-
-    Parameters
-    ----------
-    start_ns, length_ns : ndarray of int64, shape (n,)
-    step : ndarray of int64, shape (n,)
-        The batch or step it delays, -1 if unknown.
-    kind : ndarray of int8, shape (n,)
-        Index into `GAP_KINDS`.
-    """
-
-    start_ns: np.ndarray
-    length_ns: np.ndarray
-    step: np.ndarray
-    kind: np.ndarray
-
-    def __len__(self) -> int:
-        """Return the number of gaps."""
-        return len(self.start_ns)
-
-    def __getitem__(self, index: int) -> Gap:
-        """Return one gap."""
-        i = operator.index(index)
-        return Gap(int(self.start_ns[i]), int(self.length_ns[i]), int(self.step[i]), GAP_KINDS[self.kind[i]])
-
-    def __iter__(self) -> Iterator[Gap]:
-        """Yield gaps from first to last."""
-        return (self[i] for i in range(len(self)))
-
-    def __repr__(self) -> str:
-        """Return number and total length on one line."""
-        return f"Gaps({len(self):,}, {milliseconds(int(self.length_ns.sum()))} ms)"
-
-    def where(self, mask: np.ndarray) -> Gaps:
-        """Return the gaps that `mask` (bool or index array) selects."""
-        return Gaps(self.start_ns[mask], self.length_ns[mask], self.step[mask], self.kind[mask])
-
-    def largest(self, count: int) -> list[Gap]:
-        """Return the `count` longest gaps, longest first, earlier ones first on ties."""
-        order = np.argsort(-self.length_ns, kind="stable")[:count]
-        return list(self.where(order))
 
 
 class Timeline:
@@ -142,8 +65,10 @@ class Timeline:
         self.start_ns, self.span_ns = _window(trace)
         self.lanes = build(trace, self.start_ns, self.span_ns)
         self.accelerator = self.lanes[0]
-        self._waits, self._trains = (_consumer(trace, c, self.start_ns, self.span_ns) for c in ("wait", "train"))
-        gaps = _gaps(self.accelerator, self._waits, self._trains, self.span_ns)
+        self._waits, self._trains = (
+            Marks.of_consumer(trace, category, self.start_ns, self.span_ns) for category in ("wait", "train")
+        )
+        gaps = find_gaps(self.accelerator.busy, self._waits, self._trains, self.span_ns)
         self.gaps = gaps.where(gaps.length_ns >= min_gap_ns)
 
     # -- the accelerator and the steps ----------------------------------------
@@ -187,12 +112,12 @@ class Timeline:
     @property
     def wait_ms(self) -> float:
         """Median wait of the consumer for a batch, in milliseconds; 0 without waits."""
-        return _median_ms(self._waits)
+        return self._waits.median_ms
 
     @property
     def train_ms(self) -> float:
         """Median train step of the consumer, in milliseconds; 0 without steps."""
-        return _median_ms(self._trains)
+        return self._trains.median_ms
 
     @property
     def step_ms(self) -> float:
@@ -211,17 +136,17 @@ class Timeline:
         """What each of `gaps` waited for, in their order; see `labkit.timeline.causes`."""
         if not self.explain:
             return Causes.unexplained(self.gaps, self.names, tuple(lane.name for lane in self.lanes))
-        return find(self)
+        return find_causes(self.lanes, self.gaps, self.waits, self.run, self.names)
 
     @cached_property
     def stalls(self) -> Stalls:
         """Shares of the window by cause, the op to blame, and what to change."""
-        return stalls(self)
+        return stalls(self.causes, self.lanes, self.run, self.steps, self.overlap_ns)
 
     @cached_property
     def split(self) -> Split:
         """Fetch stall and prep stall as the differential method defines them, estimated from this one run."""
-        return split(self)
+        return split(self.lanes, self.waits, self.run, self.names)
 
     # -- images and the work on them -------------------------------------------
 
@@ -243,12 +168,7 @@ class Timeline:
 
         Copying into a batch is the own time of the batch node, without the elements that it asks for.
         """
-        total = dict.fromkeys(WORK, 0)
-        for lane in self._pipeline:
-            for category, own in lane.by_category.items():
-                if category in total:
-                    total[category] += own
-        return total
+        return {category: sum(lane.by_category.get(category, 0) for lane in self._pipeline) for category in WORK}
 
     @cached_property
     def work_ns_by_name(self) -> dict[tuple[str, str], int]:
@@ -280,11 +200,9 @@ class Timeline:
     @cached_property
     def overlap_ns(self) -> dict[str, int]:
         """The window split by who works, in nanoseconds: ``both``, ``pipeline``, ``accelerator``, ``neither``."""
-        busy = [lane.busy for lane in self._pipeline]
-        pipeline = union(
-            np.concatenate([np.zeros(0, np.int64), *(b.start for b in busy)]),
-            np.concatenate([np.zeros(0, np.int64), *(b.end for b in busy)]),
-        )
+        nothing = np.zeros(0, np.int64)
+        busy = zip((nothing, nothing), *(lane.busy for lane in self._pipeline), strict=True)
+        pipeline = union(*(np.concatenate(column) for column in busy))
         both = intersection(pipeline, self.accelerator.busy).total_ns
         alone, training = pipeline.total_ns - both, self.accelerator.busy.total_ns - both
         neither = self.span_ns - both - alone - training
@@ -324,53 +242,3 @@ def _window(trace: Trace) -> tuple[int, int]:
     if window is None:
         return (int(trace.start_ns[0]), trace.span_ns) if len(trace) else (0, 0)
     return window[0], window[1] - window[0]
-
-
-class _Marks(NamedTuple):
-    """Waits or train steps of the consumer: start, end, number; int64, shape (n,), in rising order."""
-
-    start: np.ndarray
-    end: np.ndarray
-    number: np.ndarray
-
-
-def _consumer(trace: Trace, category: str, origin_ns: int, span_ns: int) -> _Marks:
-    start, end, rows = cut(trace, np.flatnonzero(trace.select(category, kind="consumer")), origin_ns, span_ns)
-    number = trace.step[rows].astype(np.int64)
-    # A trace whose producer did not count its steps is counted here, from the start of the window.
-    return _Marks(start, end, number if len(number) and number.min() >= 0 else np.arange(len(number)))
-
-
-def _median_ms(marks: _Marks) -> float:
-    return float(np.median(marks.end - marks.start)) / 1e6 if len(marks.start) else 0.0
-
-
-def _gaps(accelerator: Lane, waits: _Marks, trains: _Marks, span_ns: int) -> Gaps:
-    """Return the complement of the accelerator's work, each part with its step and its cause."""
-    idle = complement(accelerator.busy, 0, span_ns)
-    length = idle.end - idle.start
-    waiting, training = (
-        covered_until(u, idle.end) - covered_until(u, idle.start)
-        for u in (union(waits.start, waits.end), union(trains.start, trains.end))
-    )
-    # The cause is what took most of the gap; a tie is called waiting.
-    causes = np.array([GAP_KINDS.index(k) for k in ("wait", "inside", "host")], np.int8)
-    kind = causes[np.argmax([waiting, training, length - waiting - training], axis=0)]
-    # The step that the gap delays: the one whose train step is the first to end after the gap.
-    step = _number_at(trains, np.searchsorted(np.maximum.accumulate(trains.end), idle.end, side="right"))
-    if len(waits.start):
-        waited = _number_at(waits, np.searchsorted(waits.start, idle.end, side="left") - 1)
-        step = np.where(kind == GAP_KINDS.index("wait"), waited, step)
-    if len(length) and len(accelerator.busy.start):
-        tail = idle.end[-1] == span_ns and idle.start[-1] >= accelerator.busy.end[-1]
-        if tail:
-            kind[-1], step[-1] = GAP_KINDS.index("tail"), -1
-    if len(length) and idle.start[0] == 0 and kind[0] != GAP_KINDS.index("tail"):
-        kind[0] = GAP_KINDS.index("start")
-    return Gaps(idle.start, length, step, kind)
-
-
-def _number_at(marks: _Marks, place: np.ndarray) -> np.ndarray:
-    """Return the step number at each position, -1 outside."""
-    inside = (place >= 0) & (place < len(marks.number))
-    return np.where(inside, np.r_[marks.number, np.int64(-1)][np.where(inside, place, -1)], -1)

@@ -267,21 +267,17 @@ class Trace:
             raise ValueError(f"origins {sorted(origins)} cannot be merged: measured and modelled spans stay apart")
         names = tuple(dict.fromkeys(n for t in traces for n in t.names))
         threads = tuple(dict.fromkeys(x for t in traces for x in t.threads))
-        columns: dict[str, list[np.ndarray]] = {c: [] for c in cls._DTYPES}
+        columns: dict[str, list[np.ndarray]] = {column: [] for column in cls._DTYPES}
         for t in traces:
-            new_name = np.array([names.index(n) for n in t.names] or [0], np.int32)
-            new_thread = np.array([threads.index(x) for x in t.threads] or [0], np.int32)
-            for c in cls._DTYPES:
-                values = getattr(t, c)
-                columns[c].append(
-                    {"name": new_name, "thread": new_thread}[c][values] if c in ("name", "thread") else values
-                )
-        return cls(
-            **{c: np.concatenate(v) for c, v in columns.items()},
-            names=names,
-            threads=threads,
-            run=traces[0].run,
-        )
+            place = {
+                "name": np.array([names.index(n) for n in t.names] or [0], np.int32),
+                "thread": np.array([threads.index(x) for x in t.threads] or [0], np.int32),
+            }
+            for column, parts in columns.items():
+                values = getattr(t, column)
+                parts.append(place[column][values] if column in place else values)
+        found = {column: np.concatenate(parts) for column, parts in columns.items()}
+        return cls(**found, names=names, threads=threads, run=traces[0].run)
 
     # -- files ---------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from labkit.common.palette import Theme
-from labkit.timeline.describe import elide
+from labkit.timeline.wording import elide
 from labkit.views.picture import DPI
 
 if TYPE_CHECKING:

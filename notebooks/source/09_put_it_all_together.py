@@ -178,7 +178,7 @@ predictions.review("09.gain", measured=steps.speedup("threads"))
 
 # %% tags=["nbval-ignore-output"]
 only_decode = packed.repeat().map(lambda jpeg, label: (decode(jpeg)[0, 0, 0], label), AUTO).batch(32).prefetch(AUTO)
-limit = labkit.measures.of(labkit.record(only_decode, instant, steps=8)).images_per_s
+limit = labkit.measures.figures(labkit.record(only_decode, instant, steps=8)).images_per_s
 for name in ("guide", "threads"):
     rate = np.median([m.images_per_s for m in steps[name]])
     print(f"{name} runs at about {rate / limit:.0%} of decoding alone")

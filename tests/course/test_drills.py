@@ -14,7 +14,6 @@ import labkit
 from labkit.course import drills, gradebook, grading
 from labkit.course.drills import data, detectors, faults
 from labkit.course.drills.case import Case
-from labkit.timeline.causes import stalls
 from labkit.timeline.timeline import Timeline
 
 KEYS = [fault.key for fault in drills.pool()]
@@ -252,7 +251,7 @@ def test_a_fault_of_the_order_is_seen_in_the_timeline(key):
 @pytest.mark.parametrize("key", ["no_prefetch", "gil", "straggler", "one_by_one"])
 def test_a_drill_draws_its_timeline_without_explanation(key):
     drill = drill_of(key)
-    explained = stalls(Timeline(drill.trace))
+    explained = Timeline(drill.trace).stalls
     assert explained.cause, "the trace itself tells the cause"
     widget = labkit.show(drill.timeline)
     pictures = (labkit.draw(drill.timeline), labkit.compare(drill.timeline, drill.timeline))

@@ -91,9 +91,8 @@ COSTS = simulate.Costs(open=1, read=1, map={"decode": 4, "resize": 1}, batch=2, 
 )
 def test_one_modelled_run_and_three_agree_where_nothing_is_noise(knobs):
     def step_ns(costs, **changes):
-        return np.diff(Timeline(simulate.run(costs, simulate.Knobs(**{**knobs, **changes}), steps=30))._trains.end)[
-            5:
-        ].mean()
+        trace = simulate.run(costs, simulate.Knobs(**{**knobs, **changes}), steps=30)
+        return np.diff(trace.end_ns[trace.select("train", kind="consumer")])[5:].mean()
 
     stages = {"open": 0, "read": 0, "map": COSTS.map, "batch": 2, "copy": 1, "train": 40}
     cold = step_ns(COSTS)
@@ -211,7 +210,7 @@ def test_text_and_table_hold_the_same_figures_and_escape_names():
     result = example((0.5, 0.0, 0.5), (0.48, 0.02, 0.5))
     page = result._repr_html_()
     assert "a &lt;pipeline&gt;" in page
-    for _, *cells in result.rows():
+    for _, *cells in result.table().rows:
         for cell in cells:
             assert cell in str(result)
             assert cell.replace("<", "&lt;").replace(">", "&gt;") in page

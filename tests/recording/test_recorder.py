@@ -320,7 +320,7 @@ def test_memory_stays_bounded_in_a_long_job(tf):
     recorder.record(dataset, FAST, steps=50)
     me = psutil.Process()
     before = me.memory_info().rss
-    trace = recorder.record(dataset, recorder._Idle(), steps=20_000, max_events=20_000)
+    trace = recorder.record(dataset, accelerators.Idle(), steps=20_000, max_events=20_000)
     assert trace.run.job.steps == 20_000
     assert me.memory_info().rss - before < 100e6
 
@@ -469,7 +469,7 @@ def test_an_interrupt_stops_the_profiler_and_goes_on_up(tf, at):
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("at", [0, 1, 4, 6])
-def test_an_interrupt_that_python_forgets_is_heard(tf, at, monkeypatch):
+def test_an_interrupt_that_python_forgets_is_kept(tf, at, monkeypatch):
     """TensorFlow deletes an executor per batch, and what is raised in a ``__del__`` goes no further."""
     forgotten = []
     monkeypatch.setattr(sys, "unraisablehook", lambda what: forgotten.append(what.exc_type))

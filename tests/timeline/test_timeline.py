@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labkit.timeline import intervals
-from labkit.timeline.timeline import GAP_KINDS, Timeline, bins, lod
+from labkit.timeline.gaps import GAP_KINDS, Gap
+from labkit.timeline.lanes import bins, lod
+from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 
 NOW = 1_800_000_000_000_000_000
@@ -342,7 +344,7 @@ def test_the_picture_and_the_table_of_measures_agree():
     from labkit.recording import measures
 
     trace = walk(steps=7, wait=33, train=21, aside=4)
-    timeline, measure = Timeline(trace), measures.of(trace)
+    timeline, measure = Timeline(trace), measures.figures(trace)
     for figure in ("busy", "images_per_s", "wait_ms", "train_ms", "step_ms", "images", "steps"):
         assert getattr(timeline, figure) == pytest.approx(getattr(measure, figure), rel=1e-12), figure
 
@@ -415,8 +417,6 @@ def test_bad_arguments_are_refused_in_a_sentence():
 
 
 def test_every_kind_of_gap_has_its_words():
-    from labkit.timeline.timeline import Gap
-
     words = {str(Gap(0, 10**7, step, kind)) for kind in GAP_KINDS for step in (-1, 3)}
     assert len(words) == 2 * len(GAP_KINDS) - 1
     assert "10.0 ms waiting for batch 3" in words

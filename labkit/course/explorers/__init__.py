@@ -20,8 +20,8 @@ from labkit.course.explorers.controls import Control, Sheet
 from labkit.course.explorers.front_end import Reply, Shown
 from labkit.course.explorers.planning import ScaleExplorer, scale
 from labkit.course.explorers.sheets import SHEETS
-from labkit.timeline.describe import percent
 from labkit.timeline.trace import Trace
+from labkit.timeline.wording import percent
 from labkit.views import static
 from labkit.views.picture import Picture
 

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from labkit import simulate
 from labkit.simulate import Costs, Knobs
-from labkit.timeline.describe import percent
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
+from labkit.timeline.wording import percent
 
 _STEPS, _FEWEST, _IMAGES = 16, 4, 1500
 

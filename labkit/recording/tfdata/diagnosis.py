@@ -9,13 +9,15 @@ ask for it again and again (tensorflow issues 58819, 62690, 62821 and 72369).
 from __future__ import annotations
 
 import math
-import numbers
 import statistics
 import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from labkit.common.numbers import whole
+from labkit.common.table import Table
+from labkit.recording.accelerators import check_accelerator
 from labkit.recording.differential import Differential, differential
 from labkit.recording.tfdata import nodes
 from labkit.recording.tfdata.driver import drive
@@ -110,15 +112,18 @@ class Lens:
             *self.readings[-1].notes(),
         ]
 
-    def __str__(self) -> str:
+    def table(self) -> Table:
         """Return the table of the last reading, and what limits."""
-        table = self.readings[-1].table().split("\n\n")[0]
-        return "\n".join([table, "", *self.notes()])
+        return nodes.node_table(self.nodes, self.notes())
+
+    def __str__(self) -> str:
+        """Return the table as text."""
+        return str(self.table())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return nodes.html(self.nodes, self.notes())
+        return self.table()._repr_html_()
 
 
 def autotune(
@@ -165,12 +170,9 @@ def autotune(
         raise TypeError(f"name is {name!r}; allowed: a text that is not empty")
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(f"{name} is of type {type(dataset).__name__}; allowed: a tf.data.Dataset")
-    if not callable(getattr(accelerator, "step", None)) or not hasattr(accelerator, "describe"):
-        raise TypeError(f"accelerator is {accelerator!r:.60}; allowed: modelled(…) or real(…) of labkit.accelerators")
-    for what, value in (("steps", steps), ("every", every)):
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= 1
-        if not whole and not (what == "steps" and value is None):
-            raise ValueError(f"{what} is {value!r}; allowed: a whole number of 1 or more")
+    check_accelerator(accelerator)
+    every = whole("every", every, least=1)
+    steps = None if steps is None else whole("steps", steps, least=1)
     if steps is None and int(dataset.cardinality()) == -1:
         raise ValueError(f"steps is None, which means to the end, and {name} never ends (repeat())")
     if dataset.options().autotune.enabled is False:
@@ -182,7 +184,7 @@ def autotune(
         if not watch.readings or watch.readings[-1][0] < len(watch.steps):
             watch.take()
     finally:
-        watch.iterator = None  # a traceback that somebody keeps must not keep the iterator's threads
+        watch.iterator = None  # a traceback that the caller keeps must not keep the iterator's threads
     return watch.lens()
 
 

@@ -7,10 +7,11 @@ knows TensorFlow; `labkit.diagnosis` asks it for the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, NamedTuple
+
+from labkit.common.table import Table
 
 #: ``ModelProto.NodeClass`` of TensorFlow (core/framework/model.proto): nodes with threads of their own, nodes
 #: with many inner pipelines, and nodes that take a known number of elements for each that they make.
@@ -180,22 +181,18 @@ class Reading:
                 lines.append(Line(tuple(n.label for n in members), sum(times) / width, round(width)))
         return tuple(sorted(lines, key=lambda found: -found.ms_per_step))
 
-    def table(self) -> str:
-        """Return the nodes as text, each under the one that takes its elements."""
-        head, *body = rows(self.nodes)
-        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-        pads = [str.rjust if name in HEADER[4:] else str.ljust for name in head]
-        lines = [
-            "  ".join(p(c, w) for p, c, w in zip(pads, row, widths, strict=True)).rstrip() for row in [head, *body]
-        ]
-        lines.insert(1, "  ".join("─" * w for w in widths))
-        return "\n".join([*lines, "", *self.notes()])
+    def table(self) -> Table:
+        """Return the nodes, each under the one that takes its elements, and the notes."""
+        return node_table(self.nodes, self.notes())
 
-    __str__ = table
-    __repr__ = table
+    def __str__(self) -> str:
+        """Return the table as text."""
+        return str(self.table())
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html(self.nodes, self.notes())
+        return self.table()._repr_html_()
 
     def notes(self) -> list[str]:
         """Return the lines under the table: what the tuning may use, and how to read the times."""
@@ -305,27 +302,35 @@ def digits(ms: float) -> str:
     return f"{ms:,.0f}" if ms >= 99.95 else f"{ms:.1f}" if ms >= 0.9995 else f"{ms:.3f}"
 
 
-HEADER = ("node", "parallelism", "buffer", "also", "elements", "own ms/element", "own ms/step", "holds", "holds MB")
-
-
-def rows(nodes: Iterable[Node]) -> list[list[str]]:
-    """Return the cells of the table, its header first; columns that hold nothing are left out."""
-    nodes, table = list(nodes), [list(HEADER)]
-    for place, node in enumerate(nodes):
-        also = [p for p in node.parameters if p.name not in ("parallelism", "buffer_size", "deterministic")]
-        table.append([
-            _branch(nodes, place) + node.label + (f" ×{node.copies}" if node.copies > 1 else ""),
-            str(node.parameter("parallelism") or ""),
-            str(node.parameter("buffer_size") or ""),
-            ", ".join(f"{p.name} {p if p.tuned else f'{p.value:.0f}'}" for p in also),
-            f"{node.elements:,}",
-            digits(node.ms_per_element),
-            digits(node.ms_per_step),
-            f"{node.buffered:,}",
-            f"{node.buffered_bytes / 1e6:,.1f}",
-        ])  # fmt: skip
-    shown = [i for i in range(len(HEADER)) if i not in (1, 2, 3) or any(row[i] for row in table[1:])]
-    return [[row[i] for i in shown] for row in table]
+def node_table(nodes: Sequence[Node], notes: Sequence[str]) -> Table:
+    """Return the table of nodes, each under the one that takes its elements; empty columns are left out."""
+    columns: dict[str, list[str]] = {
+        "node": [
+            _branch(nodes, place) + node.label + (f" ×{node.copies}" if node.copies > 1 else "")
+            for place, node in enumerate(nodes)
+        ],
+        "parallelism": [str(node.parameter("parallelism") or "") for node in nodes],
+        "buffer": [str(node.parameter("buffer_size") or "") for node in nodes],
+        "also": [
+            ", ".join(
+                f"{p.name} {p if p.tuned else f'{p.value:.0f}'}"
+                for p in node.parameters
+                if p.name not in ("parallelism", "buffer_size", "deterministic")
+            )
+            for node in nodes
+        ],
+    }
+    words = [name for name, cells in columns.items() if name == "node" or any(cells)]
+    columns |= {
+        "elements": [f"{node.elements:,}" for node in nodes],
+        "own ms/element": [digits(node.ms_per_element) for node in nodes],
+        "own ms/step": [digits(node.ms_per_step) for node in nodes],
+        "holds": [f"{node.buffered:,}" for node in nodes],
+        "holds MB": [f"{node.buffered_bytes / 1e6:,.1f}" for node in nodes],
+    }
+    shown = [*words, *list(columns)[4:]]
+    rows = list(zip(*(columns[name] for name in shown), strict=True))
+    return Table(shown, rows, right=range(len(words), len(shown)), notes=notes, rule=True)
 
 
 def _branch(nodes: Sequence[Node], place: int) -> str:
@@ -339,13 +344,3 @@ def _branch(nodes: Sequence[Node], place: int) -> str:
         end = ("│ " if any(n.parent == above.parent for n in nodes[place + 1 :]) else "  ") + end
         place = above.parent
     return end
-
-
-def html(nodes: Iterable[Node], notes: Iterable[str]) -> str:
-    """Return the table for a notebook; no colours, for any theme."""
-    head, *body = [[escape(cell) for cell in row] for row in rows(nodes)]
-    left = ' style="text-align:left;white-space:pre"'
-    lines = ["<table><thead><tr>" + "".join(f'<th scope="col">{c}</th>' for c in head) + "</tr></thead><tbody>"]
-    for row in body:
-        lines.append(f'<tr><th scope="row"{left}>{row[0]}</th>' + "".join(f"<td>{c}</td>" for c in row[1:]) + "</tr>")
-    return "\n".join([*lines, "</tbody></table>", *(f"<div>{escape(note)}</div>" for note in notes)])

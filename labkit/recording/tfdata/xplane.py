@@ -1,8 +1,8 @@
 """The TensorFlow profiler's file (``*.xplane.pb``) as a `Trace`, read without TensorFlow or protobuf.
 
-Every event of a thread has a name; this room knows what the names mean, whose work
-a thread does, and which clock a line keeps. What tells nothing about the pipeline (nearly half
-are scheduler events of no length) is dropped by name, before its times are decoded.
+Every event of a thread has a name. This module knows what the names mean, which part of the job
+a thread works for, and which clock a line keeps. Events that say nothing about the pipeline (nearly half
+are scheduler events of no length) are dropped by name, before their times are decoded.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ _BATCH = re.compile(r"(Padded)?Batch(V\d+)?")
 _SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord")
 _PROCESS, _DONE = "ExecutorState::Process", "ExecutorDoneCallback"
 _CAPTURED, _CALL = "InstantiatedCapturedFunction::", "FunctionRun"
-# Whose work a span is; with its line, that makes a thread of the trace.
+# The code of an event whose name is of no use in a timeline, in place of an index into `CATEGORIES`.
+_USELESS = -1
+# The owner of a span: the loop of the consumer, tf.data inside the ``next()`` of that loop, threads of tf.data, or
+# anything else on this host. Line and owner together make a thread of the trace; an event without owner is dropped.
 _CONSUMER, _NEXT, _PIPELINE, _HOST = range(4)
+_NO_OWNER = -1
 
 
 def read(path: str | os.PathLike[str]) -> Trace:
@@ -79,7 +83,7 @@ def category(name: str) -> str | None:
         leaf = plain(name).rpartition("::")[2]
         # Copying a batch together is work of a batch node's own; a node that maps or batches in other threads waits.
         return "batch" if _BATCH.fullmatch(leaf) else "read" if leaf in _SOURCES else "iterator"
-    if held(name):
+    if is_modelled_read(name):
         return "read"
     if name.startswith("CpuExecutable::Execute"):  # a map function compiled by XLA
         return "map"
@@ -97,13 +101,13 @@ def category(name: str) -> str | None:
     return "iterator" if re.search(r"Dataset(V\d+)?$", op) else "map"
 
 
-def held(name: str) -> bool:
-    """Tell whether an event is a read that `labkit.storage` holds: its storage is modelled."""
+def is_modelled_read(name: str) -> bool:
+    """Tell whether an event is a read that `labkit.storage` delays, because its storage is modelled."""
     return name.startswith("SingleElementIterator::") and name.endswith("::Sleep")
 
 
 def plain(name: str) -> str:
-    """Return a name as readers see it: of a tf.data node without the index of an input, which interleave counts up."""
+    """Return a name as readers know it: a tf.data node without the index of an input, which interleave counts up."""
     if name.startswith("Iterator::"):
         return re.sub(r"\[\d+\]", "", name)
     return {WAIT_MARK: "wait for batch", TRAIN_MARK: "train step"}.get(name, name)
@@ -127,7 +131,7 @@ def _trace(data: bytes) -> Trace:
     if not planes:
         raise xspace.Malformed("it holds no plane")
     base_ns = next((p.values["profile_start_time"] for p in planes if "profile_start_time" in p.values), None)
-    host = [_Host(data, plane, base_ns) for plane in planes if plane.name == "/host:CPU"]
+    host = [_HostPlane(data, plane, base_ns) for plane in planes if plane.name == "/host:CPU"]
     devices = [_device(data, plane, base_ns) for plane in planes if plane.name.startswith("/device:GPU:")]
     run = Run(
         "measured",
@@ -165,8 +169,8 @@ def _inside(start: np.ndarray, end: np.ndarray, outer_start: np.ndarray, outer_e
     return (before >= 0) & (reach[before] >= end)
 
 
-class _Host:
-    """The plane of the host: threads, and whose work their spans are."""
+class _HostPlane:
+    """The plane of the host: its threads, and the owners of their spans."""
 
     def __init__(self, data: bytes, plane: xspace.Plane, base_ns: int | None) -> None:
         self.data, self.plane, self.base_ns = data, plane, base_ns
@@ -177,8 +181,8 @@ class _Host:
         fused = any("MapAndBatch" in name for name in self.names)
         known = {WAIT_MARK: "wait", TRAIN_MARK: "train", _DONE: "batch" if fused else None}
         categories = [known[n] if n in known else category(n) for n in self.names]
-        self.codes = np.array([-1 if c is None else CATEGORIES.index(c) for c in [*categories, None]], np.int8)
-        self.events = xspace.events(self.raw, plane.lines, self.ids, self.codes >= 0)
+        self.codes = np.array([_USELESS if c is None else CATEGORIES.index(c) for c in [*categories, None]], np.int8)
+        self.events = xspace.events(self.raw, plane.lines, self.ids, self.codes != _USELESS)
         self.start, self.end = _times(self.events, plane.lines, base_ns)
 
     def _flags(self, test: Any) -> np.ndarray:
@@ -189,18 +193,18 @@ class _Host:
         return xspace.stats_of(self.data, int(events.at[row]), int(events.end[row]), self.plane.stats)
 
     def rows(self) -> _Rows:
-        """Return the spans on threads that say whose work they are."""
+        """Return the spans that have an owner, one thread for each line and owner."""
         events, lines = self.events, self.plane.lines
         what = self.codes[events.name]
-        whose = self._whose(what)
-        keep = np.flatnonzero(whose >= 0)
-        threads, thread = np.unique(events.line[keep] * 4 + whose[keep], return_inverse=True)
+        owner = self._owners(what)
+        keep = np.flatnonzero(owner != _NO_OWNER)
+        threads, thread = np.unique(events.line[keep] * 4 + owner[keep], return_inverse=True)
         earliest = np.full(len(threads), np.iinfo(np.int64).max)
         np.minimum.at(earliest, thread, self.start[keep])
         labels = [self._label(lines[key // 4], key // 4, key % 4) for key in threads.tolist()]
-        what[whose == _HOST] = _OTHER
+        what[owner == _HOST] = _OTHER
         step = np.full(len(keep), -1, np.int32)
-        for row in np.flatnonzero(whose[keep] == _CONSUMER).tolist():
+        for row in np.flatnonzero(owner[keep] == _CONSUMER).tolist():
             number = self._stats(events, keep[row]).get("step_num")
             step[row] = number if isinstance(number, int) and 0 <= number < 2**31 else -1
         names = [plain(n) for n in self.names]
@@ -209,34 +213,35 @@ class _Host:
             self.start[keep], self.end[keep], name, names, thread, _numbered(labels, earliest), what[keep], step
         )
 
-    def _whose(self, what: np.ndarray) -> np.ndarray:
-        """Return whose work each event is, or -1 to drop it."""
+    def _owners(self, what: np.ndarray) -> np.ndarray:
+        """Return the owner of each event, `_NO_OWNER` to drop it; `what` is its category."""
         line = self.events.line
         marks = (what == _WAIT) | (what == _TRAIN)
         consumer = np.zeros(len(self.plane.lines), bool)
         consumer[line[marks]] = True
         tf_data = np.array([one.name.startswith("tf_data") for one in self.plane.lines], bool)
         is_node = self._flags(lambda n: n.startswith("Iterator::"))[self.events.name]
-        whose = np.where(tf_data[line] | is_node, _PIPELINE, _HOST)
-        shared = np.flatnonzero((whose == _HOST) & ~consumer[line])
-        whose[shared[self._captured(shared)]] = _PIPELINE
-        whose[(whose == _HOST) & self._flags(_DONE.__eq__)[self.events.name]] = -1
-        # What runs in the consumer's own thread is the pipeline's inside a wait and the train step's outside.
+        owner = np.where(tf_data[line] | is_node, _PIPELINE, _HOST)
+        shared = np.flatnonzero((owner == _HOST) & ~consumer[line])
+        owner[shared[self._captured(shared)]] = _PIPELINE
+        owner[(owner == _HOST) & self._flags(_DONE.__eq__)[self.events.name]] = _NO_OWNER
+        # In the thread of the consumer, the pipeline owns events inside a wait. Events outside are parts of the train
+        # step, which has a span of its own.
         for one in np.flatnonzero(consumer).tolist():
             mine = np.flatnonzero(line == one)
             waits = mine[what[mine] == _WAIT]
             in_wait = _inside(self.start[mine], self.end[mine], self.start[waits], self.end[waits])
-            whose[mine] = np.where(in_wait, _NEXT, -1)
-        whose[marks] = _CONSUMER
-        return whose
+            owner[mine] = np.where(in_wait, _NEXT, _NO_OWNER)
+        owner[marks] = _CONSUMER
+        return owner
 
     def _captured(self, shared: np.ndarray) -> np.ndarray:
         """Tell which events, on threads of no certain owner, run in a function that tf.data captured.
 
         Without its private pool, tf.data shares threads with the train step. Both run their ops inside
         ``ExecutorState::Process`` with the id of the function call; tf.data announces its calls under
-        the same id, and others announce theirs. A call from before the recording was announced by nobody: it is
-        tf.data's where tf.data is seen to use these threads.
+        the same id, and others announce theirs. The announcement of a call from before the recording is missing: such
+        a call counts as one of tf.data where tf.data uses these threads at all.
         """
         events = self.events
         if not len(shared):
@@ -262,12 +267,12 @@ class _Host:
             inside[here] = _inside(self.start[rows], self.end[rows], outer_start[outer], outer_end[outer])
         return inside
 
-    def _label(self, line: xspace.Line, index: int, whose: int) -> Thread:
+    def _label(self, line: xspace.Line, index: int, owner: int) -> Thread:
         """Return name, not yet numbered, and kind of a thread."""
-        if whose in (_CONSUMER, _NEXT):
-            return Thread("consumer", "consumer") if whose == _CONSUMER else Thread(IN_CONSUMER, "pipeline")
+        if owner in (_CONSUMER, _NEXT):
+            return Thread("consumer", "consumer") if owner == _CONSUMER else Thread(IN_CONSUMER, "pipeline")
         pool = line.name.partition("/")[0] or "unnamed thread"
-        if whose == _HOST:
+        if owner == _HOST:
             return Thread(pool, "host")
         # The thread behind an asynchronous node says so: PrefetchProduce, MapAndBatchProduce, …
         low, high = np.searchsorted(self.events.all_lines, [index, index + 1])
@@ -290,14 +295,14 @@ class _Host:
 
 
 def _numbered(threads: list[Thread], earliest: np.ndarray) -> list[Thread]:
-    """Return threads with those of one name numbered by their first span; a pool is, even if one thread is seen."""
-    counts, seen, out = Counter(threads), Counter(), list(threads)
+    """Return threads with those of one name numbered by their first span; so is a single thread of a pool."""
+    counts, numbers, out = Counter(threads), Counter(), list(threads)
     for i in np.argsort(earliest, kind="stable").tolist():
         thread = threads[i]
-        seen[thread] += 1
+        numbers[thread] += 1
         pooled = thread.kind == "host" or thread.name.endswith((" worker", " thread"))
         if thread.kind != "consumer" and thread.name != IN_CONSUMER and (pooled or counts[thread] > 1):
-            out[i] = thread._replace(name=f"{thread.name} {seen[thread]}")
+            out[i] = thread._replace(name=f"{thread.name} {numbers[thread]}")
     return out
 
 

@@ -98,14 +98,14 @@ def events(raw: np.ndarray, lines: list[Line], ids: np.ndarray, wanted: np.ndarr
     active = np.flatnonzero((cursor < end) & ~dropped)
     while len(active):
         tag, here = _varints(raw, cursor[active])
-        wire = tag & 7
-        if wire.any():
-            value, after = np.zeros(len(active), np.int64), here + _FIXED_SIZE[wire]
-            counted = np.flatnonzero((wire == _VARINT) | (wire == _BYTES))
+        encoding = tag & 7
+        if encoding.any():
+            value, after = np.zeros(len(active), np.int64), here + _FIXED_SIZE[encoding]
+            counted = np.flatnonzero((encoding == _VARINT) | (encoding == _BYTES))
             value[counted], after[counted] = _varints(raw, here[counted])
-            length = np.where(wire == _BYTES, value, 0)
+            length = np.where(encoding == _BYTES, value, 0)
             after += length
-            if ((length < 0) | (_FIXED_SIZE[wire] < 0)).any():
+            if ((length < 0) | (_FIXED_SIZE[encoding] < 0)).any():
                 raise Malformed("an event holds a field that does not fit it")
         else:
             value, after = _varints(raw, here)
@@ -154,7 +154,7 @@ def _plane(data: bytes, at: int, end: int) -> Plane:
 
 
 def _line(data: bytes, at: int, end: int) -> Line:
-    """Return one line. Events are told apart by their lengths only, which is all that has to go one by one."""
+    """Return one line. Only the lengths of events, which separate them, are read one by one."""
     name, timestamp_ns, starts, ends = "", 0, [], []
     while at < end:
         # Almost all events are shorter than 128 bytes and follow each other: this is the loop that counts.
@@ -208,7 +208,7 @@ def _stat(data: bytes, at: int, end: int, names: dict[int, str]) -> tuple[str, i
     return names.get(key, ""), found
 
 
-# -- wire format -------------------------------------------------------------------
+# -- fields and numbers -------------------------------------------------------------
 
 
 def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:

@@ -7,9 +7,9 @@ critical-path analysis on traces of parallel programs (Böhme and others, "Scala
 Analysis", IPDPS 2012).
 """
 
+from labkit.timeline.causes.critical_path import find_causes
+from labkit.timeline.causes.per_gap import CAUSES, Cause, Causes
 from labkit.timeline.causes.split import Split, split
 from labkit.timeline.causes.stalls import Stalls, stalls
-from labkit.timeline.causes.table import CAUSES, Cause, Causes
-from labkit.timeline.causes.walk import find
 
-__all__ = ["CAUSES", "Cause", "Causes", "Split", "Stalls", "find", "split", "stalls"]
+__all__ = ["CAUSES", "Cause", "Causes", "Split", "Stalls", "find_causes", "split", "stalls"]

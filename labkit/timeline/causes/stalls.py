@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from labkit.timeline.causes.table import CAUSES
-from labkit.timeline.describe import percent, short_op
-from labkit.timeline.intervals import Intervals, covered_until, union
+from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes
+from labkit.timeline.causes.thresholds import LEAST, ONE_BY_ONE, OVERLAPS, STRAGGLER
+from labkit.timeline.gaps import Gaps
+from labkit.timeline.intervals import covered_until, union
+from labkit.timeline.lanes import Lane
+from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-
-if TYPE_CHECKING:
-    from labkit.timeline.timeline import Timeline
-
-#: A cause that takes a smaller share of the window is nobody's fault.
-LEAST = 0.05
-
-# Below this number of threads at once, work is said to be done one by one.
-_ONE_BY_ONE = 1.5
-# A read that takes so many times the usual one is a straggler.
-_STRAGGLER = 5
-# A pipeline is said to overlap if it works during this share of the accelerator's busy time.
-_OVERLAPS = 0.10
+from labkit.timeline.wording import percent, short_op
 
 _BLAMED = ("fetch", "prep", "batch", "copy", "start")
+# Nodes below the root that hand over from a thread of their own.
+_AHEAD = ("Iterator::Root::Prefetch", "Iterator::Root::MapAndBatch", "Iterator::Root::Parallel")
 
 
 @dataclass(frozen=True)
@@ -37,7 +30,8 @@ class Stalls:
     fetch, prep, batch, copy, start, framework, unknown : float
         Shares of the window by cause (`labkit.timeline.causes.CAUSES`); together the idle share of the gaps.
     cause : str or None
-        The cause to change: the largest that can be changed in the pipeline, None where none reaches `LEAST`.
+        The cause to change: the largest that can be changed in the pipeline, None where none reaches `LEAST` of
+        `labkit.timeline.causes.thresholds`.
     blame : str or None
         The op or node that took most of it, in the word that readers know it by.
     blamed_share : float
@@ -64,25 +58,41 @@ class Stalls:
         return {cause: getattr(self, cause) for cause in CAUSES}
 
 
-def stalls(timeline: Timeline) -> Stalls:
-    """Add up the causes of all gaps, and say what to change."""
-    causes, span = timeline.causes, timeline.span_ns
+def stalls(causes: Causes, lanes: Sequence[Lane], run: Run, steps: int, overlap_ns: dict[str, int]) -> Stalls:
+    """Add up the causes of all gaps, and say what to change.
+
+    Parameters
+    ----------
+    causes : Causes
+        Of all gaps of the window.
+    lanes : sequence of Lane
+        The accelerator first.
+    run : Run
+        Its advice goes before the advice of this module.
+    steps : int
+        Train steps in the window.
+    overlap_ns : dict
+        The window split by who works, see `labkit.Timeline.overlap_ns`.
+    """
+    span = lanes[0].window_ns
     total = dict(zip(CAUSES, causes.parts_ns.sum(axis=0).tolist(), strict=True))
     shares = {cause: ns / span if span else 0.0 for cause, ns in total.items()}
     worst = max(_BLAMED, key=lambda cause: shares[cause])
     if shares[worst] < LEAST:
-        return Stalls(**shares, cause=None, blame=None, blamed_share=0.0, advice=_nobody(timeline, shares))
+        return Stalls(**shares, cause=None, blame=None, blamed_share=0.0, advice=_nothing_to_blame(steps, shares))
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
         if cause == worst:
-            ops[short_op(timeline.names[op])] = ops.get(short_op(timeline.names[op]), 0) + ns
+            ops[short_op(causes.names[op])] = ops.get(short_op(causes.names[op]), 0) + ns
     blame = max(ops, key=lambda op: ops[op]) if ops else None
     share = ops[blame] / span if blame else 0.0
-    return Stalls(**shares, cause=worst, blame=blame, blamed_share=share, advice=_advice(timeline, worst, blame))
+    # The maker of the trace may know better what to change.
+    advice = run.advice.get(worst) or _advice(worst, blame or "", causes, lanes, overlap_ns)
+    return Stalls(**shares, cause=worst, blame=blame, blamed_share=share, advice=advice)
 
 
-def _nobody(timeline: Timeline, shares: dict[str, float]) -> str:
-    if not timeline.steps:
+def _nothing_to_blame(steps: int, shares: dict[str, float]) -> str:
+    if not steps:
         return "nothing can be said: the trace holds no train step."
     rest = max(("framework", "unknown"), key=lambda cause: shares[cause])
     if shares[rest] < LEAST:
@@ -94,11 +104,8 @@ def _nobody(timeline: Timeline, shares: dict[str, float]) -> str:
     return "larger batches or fewer other programs: batches are handed over late, or Python works between steps."
 
 
-def _advice(timeline: Timeline, cause: str, blame: str | None) -> str:
-    """Return what to change, for a cause that is to blame; who made the trace may know better."""
-    if cause in timeline.run.advice:
-        return timeline.run.advice[cause]
-    blame = blame or ""
+def _advice(cause: str, blame: str, causes: Causes, lanes: Sequence[Lane], overlap_ns: dict[str, int]) -> str:
+    """Return what to change, for a cause and the op that is to blame."""
     if cause == "start":
         if "Shuffle" in blame:
             return "a smaller shuffle buffer, or shuffle file names before the slow part of the pipeline."
@@ -107,79 +114,56 @@ def _advice(timeline: Timeline, cause: str, blame: str | None) -> str:
         return "nothing in steady state: the first batch fills the pipeline; leave it out of the mean."
     if cause == "copy":
         return "copy the next batch while this one trains (prefetch_to_device), and send uint8 or float16."
-    first = "" if _overlaps(timeline) else "prefetch(AUTOTUNE) as the last step, so that both work at once; then "
-    if not first and _rests(timeline):
+    busy_ns = lanes[0].busy.total_ns
+    ahead = any(name.startswith(_AHEAD) for name in causes.names) or overlap_ns["both"] >= OVERLAPS * busy_ns
+    if ahead and overlap_ns["accelerator"] >= lanes[0].window_ns - busy_ns:
         return "a deeper prefetch: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
-    return first + _ADVICE[cause](timeline, blame)
+    change = {"batch": _batch, "prep": _prep, "fetch": _fetch}[cause](blame, causes, lanes)
+    return change if ahead else f"prefetch(AUTOTUNE) as the last step, so that both work at once; then {change}"
 
 
-def _batch(timeline: Timeline, blame: str) -> str:
+def _batch(blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
     return "less to copy into a batch: smaller or uint8 elements, batch earlier; or batch(num_parallel_calls=AUTOTUNE)."
 
 
-def _prep(timeline: Timeline, blame: str) -> str:
+def _prep(blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
     if "PyFunc" in blame:
         return "TensorFlow ops in place of the Python function: the interpreter lets one thread run at a time."
-    if _at_once(timeline, ("decode", "resize", "map", "batch")) < _ONE_BY_ONE:
+    if _at_once(("decode", "resize", "map", "batch"), causes.gaps, lanes) < ONE_BY_ONE:
         return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
     return f"less work for the processor: {blame} keeps several threads busy; cache what is expensive, or add cores."
 
 
-def _fetch(timeline: Timeline, blame: str) -> str:
-    if _straggles(timeline):
+def _fetch(blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
+    if _straggles(causes, lanes):
         return "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."
-    if _at_once(timeline, ("read",)) < _ONE_BY_ONE:
+    if _at_once(("read",), causes.gaps, lanes) < ONE_BY_ONE:
         return "parallel reads: interleave(num_parallel_calls=AUTOTUNE) over files, or read in a parallel map."
     return "more reads at once (a wider private_threadpool_size), fewer and larger files, fewer bytes, or a cache."
 
 
-_ADVICE = {"batch": _batch, "prep": _prep, "fetch": _fetch}
-
-
-def _overlaps(timeline: Timeline) -> bool:
-    """Tell whether the pipeline works ahead while the accelerator does."""
-    if any(n.startswith("Iterator::") for n in timeline.names):
-        # A node below the root that hands over from a thread of its own.
-        ahead = ("Iterator::Root::Prefetch", "Iterator::Root::MapAndBatch", "Iterator::Root::Parallel")
-        if any(n.startswith(ahead) for n in timeline.names):
-            return True
-    return timeline.overlap_ns["both"] >= _OVERLAPS * timeline.accelerator.busy.total_ns
-
-
-def _rests(timeline: Timeline) -> bool:
-    """Tell whether the pipeline rests, while the accelerator works, for longer than the accelerator waits."""
-    return timeline.overlap_ns["accelerator"] >= timeline.idle_ns
-
-
-def _at_once(timeline: Timeline, categories: tuple[str, ...]) -> float:
+def _at_once(categories: tuple[str, ...], gaps: Gaps, lanes: Sequence[Lane]) -> float:
     """Return how many threads do such work at once in the gaps, on average over the time that any does."""
-    codes = [CATEGORIES.index(c) for c in categories]
-    gaps = timeline.gaps
-    starts, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    together = 0
-    for lane in timeline.lanes:
-        if lane.kind != "pipeline":
-            continue
-        mine = np.isin(lane.category[lane.pieces.owner], codes)
-        work = union(lane.pieces.start[mine], lane.pieces.end[mine])
-        together += _within(work, gaps.start_ns, gaps.start_ns + gaps.length_ns)
-        starts.append(work.start)
-        ends.append(work.end)
-    alone = _within(union(np.concatenate(starts), np.concatenate(ends)), gaps.start_ns, gaps.start_ns + gaps.length_ns)
-    return together / alone if alone else 0.0
+    codes, works = [CATEGORIES.index(c) for c in categories], []
+    for lane in lanes:
+        if lane.kind == "pipeline":
+            mine = np.isin(lane.category[lane.pieces.owner], codes)
+            works.append(union(lane.pieces.start[mine], lane.pieces.end[mine]))
+    nothing = np.zeros(0, np.int64)
+    columns = zip((nothing, nothing), *works, strict=True)
+    *each, any_ns = (
+        int((covered_until(work, gaps.end_ns) - covered_until(work, gaps.start_ns)).sum())
+        for work in (*works, union(*(np.concatenate(column) for column in columns)))
+    )
+    return sum(each) / any_ns if any_ns else 0.0
 
 
-def _within(work: Intervals, start: np.ndarray, end: np.ndarray) -> int:
-    return int((covered_until(work, end) - covered_until(work, start)).sum())
-
-
-def _straggles(timeline: Timeline) -> bool:
+def _straggles(causes: Causes, lanes: Sequence[Lane]) -> bool:
     """Tell whether the reads that were waited for take many times what the same op usually takes."""
-    causes = timeline.causes
-    fetch = causes.kind == CAUSES.index("fetch")
+    fetch = causes.kind == FETCH
     for op in np.unique(causes.op[fetch & (causes.op >= 0)]).tolist():
-        usual = np.concatenate([(lane.end_ns - lane.start_ns)[lane.name_id == op] for lane in timeline.lanes])
+        usual = np.concatenate([(lane.end_ns - lane.start_ns)[lane.name_id == op] for lane in lanes])
         waited = (causes.end_ns - causes.start_ns)[fetch & (causes.op == op)]
-        if 2 * len(waited) > fetch.sum() and np.median(waited) >= _STRAGGLER * np.median(usual):
+        if 2 * len(waited) > fetch.sum() and np.median(waited) >= STRAGGLER * np.median(usual):
             return True
     return False

@@ -14,10 +14,11 @@ import numpy as np
 
 from labkit.common.palette import THEMES
 from labkit.timeline.causes import CAUSES
-from labkit.timeline.describe import percent, provenance
+from labkit.timeline.describe import provenance
 from labkit.timeline.lanes import Lane, lane_of
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, Trace
+from labkit.timeline.wording import percent
 from labkit.views.layout import words
 from labkit.views.layout.block import VERSION, Block
 from labkit.views.layout.places import OVERVIEW, overlaid, stacked

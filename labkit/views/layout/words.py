@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from labkit.common.palette import LEGEND, THEMES, text_on
-from labkit.timeline.describe import figures, milliseconds
+from labkit.timeline.describe import figures
 from labkit.timeline.lanes import WORK, Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
+from labkit.timeline.wording import milliseconds
 
 #: The words for a category: those of the legend, and two that a static picture leaves out.
 LABELS = {**{c: words for c, (words, _) in LEGEND.items()}, "iterator": "tf.data node", "wait": "wait for a batch"}

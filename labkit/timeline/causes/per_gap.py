@@ -1,18 +1,16 @@
-"""The table of causes: one row for each idle time of the accelerator."""
+"""The causes of all gaps: one row for each idle time of the accelerator."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.describe import milliseconds, percent, short_op
-
-if TYPE_CHECKING:
-    from labkit.timeline.timeline import Gaps
+from labkit.timeline.gaps import Gaps
+from labkit.timeline.wording import milliseconds, percent, short_op
 
 #: What the accelerator waits for. ``fetch``: bytes from storage; ``prep``: decoding and all other map work; ``batch``:
 #: copying elements together; ``copy``: the way into the device; ``start``: the first batch, or the first after

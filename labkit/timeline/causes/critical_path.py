@@ -1,0 +1,485 @@
+"""The critical path of a batch: a walk back in time, from the batch in hand to the work of those who made it.
+
+The walk stands at an instant in one lane. It goes back through what that lane did without a rest; where the lane had to
+wait, the walk goes on in the lane whose span ended last before. An example, with time from left to right::
+
+    ms            0    5    10   15   20   25   30   35
+    consumer      [wait for a batch                  ]
+    worker 2           [read a][decode a]
+    worker 1        [decode b]            [map a][batch]
+
+1. The batch was ready when the span ``batch`` ended in worker 1, just before 35 (`_delivered`). The time from there to
+   the end of the wait is charged to handing over, ``framework`` (`_rest`).
+2. Worker 1 worked without a rest on ``batch`` and ``map a``. `_chain` notes this run of pieces, and the walk stands
+   where ``map a`` began.
+3. Before, worker 1 had nothing to do. The span that ended last was ``decode a`` (`_ended`): the walk goes on at its
+   end, in worker 2, and what lies between is handing over again.
+4. `_chain` notes ``decode a`` and ``read a``. Before ``read a`` nothing ended: the rest of the wait is overhead where
+   it is short, and unknown where it is long (`_rest`).
+5. `_settle` charges all noted pieces at once: ``read a`` to fetch, ``decode a`` and ``map a`` to prep, ``batch`` to
+   batch. ``decode b`` is charged to nothing: nobody waited for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, UNKNOWN, Causes
+from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
+from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
+from labkit.timeline.intervals import Intervals, complement, covered_until, intersection, union
+from labkit.timeline.lanes import Lane
+from labkit.timeline.run import Run
+from labkit.timeline.trace import CATEGORIES
+
+_CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "copy": COPY}
+_COPY, _ITERATOR, _KERNEL = (CATEGORIES.index(word) for word in ("copy", "iterator", "kernel"))
+_PYTHON_OPS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
+# Of several spans that ended at one time, the one furthest down the pipeline delivered the batch.
+_DOWNSTREAM = {COPY: 3, BATCH: 2, PREP: 1, FETCH: 0}
+
+
+def find_causes(lanes: Sequence[Lane], gaps: Gaps, waits: Intervals, run: Run, names: tuple[str, ...]) -> Causes:
+    """Return the cause of every gap.
+
+    Parameters
+    ----------
+    lanes : sequence of Lane
+        Of a measured trace, with ``Iterator::…`` spans, or of a modelled one without; the accelerator first.
+    gaps : Gaps
+        Idle times of the accelerator.
+    waits : Intervals
+        When the consumer waits for a batch, in window time.
+    run : Run
+        Its cores and its warm-up are used.
+    names : tuple of str
+        What the spans of the lanes are called.
+    """
+    path, n = CriticalPath(lanes, waits, run, names), len(gaps)
+    kind = np.where(gaps.length_ns < FRAMEWORK_NS, FRAMEWORK, UNKNOWN).astype(np.int8)
+    op, lane = (np.full(n, -1, np.int32) for _ in range(2))
+    start_ns, end_ns = (np.full(n, -1, np.int64) for _ in range(2))
+    parts = np.zeros((n, len(CAUSES)), np.int64)
+    parts[np.arange(n), kind] = gaps.length_ns
+    # Between two kernels of one step there is nothing to follow, and there may be very many such gaps.
+    follow = gaps.kind != GAP_KINDS.index("inside")
+    for what in (waits, path.copying, path.python):
+        follow |= covered_until(what, gaps.end_ns) > covered_until(what, gaps.start_ns)
+    for i in np.flatnonzero(follow).tolist():
+        kind[i], op[i], lane[i], start_ns[i], end_ns[i], parts[i] = path.follow(gaps[i])
+    by_op = {(CAUSES[c], o): ns for (c, o), ns in sorted(path.total.items(), key=lambda x: (-x[1], x[0]))}
+    return Causes(kind, op, lane, start_ns, end_ns, parts, by_op, gaps, names, tuple(shown.name for shown in lanes))
+
+
+class Names:
+    """What the names of spans say: which are nodes, which run Python, which node stands below which."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.node = np.array([n.startswith("Iterator::") for n in names], bool)
+        self.python = np.array([i for i, n in enumerate(names) if n.rpartition(":")[2] in _PYTHON_OPS], np.int64)
+        known = {names[i] for i in np.flatnonzero(self.node).tolist()}
+        self.root = self.node & np.array([n.rpartition("::")[0] not in known for n in names], bool)
+
+    def below(self, node: int) -> np.ndarray:
+        """Tell which names can be work for a node: nodes below it, and all that is no node."""
+        path = self.names[node] + "::"
+        return ~self.node | np.array([n.startswith(path) for n in self.names], bool)
+
+
+class Track:
+    """A lane made ready for the walk.
+
+    Attributes
+    ----------
+    start, end, cause, op : ndarray, shape (n,)
+        The pieces of the lane, each with its cause and its op.
+    between : ndarray, shape (n - 1,)
+        The cause of a short rest between a piece and the next one.
+    waits : ndarray of bool, shape (n,)
+        Pieces of a node that lasts so long that it must wait for another thread.
+    starts : ndarray of bool, shape (n,)
+        Pieces within a call that starts an epoch or fills a buffer.
+    back : ndarray of int, shape (n,)
+        The first piece of the run without a rest that a piece belongs to: the walk may go back to it at once.
+    calls : list of (start, end, node)
+        The calls that start an epoch or fill a buffer.
+    """
+
+    def __init__(self, lane: Lane, index: int, names: Names) -> None:
+        self.lane, self.index = lane, index
+        owner = lane.pieces.owner
+        self.start, self.end = lane.pieces.start, lane.pieces.end
+        category, self.op = lane.category[owner], lane.name_id[owner].copy()
+        table = np.full(len(CATEGORIES), PREP if lane.kind == "pipeline" else UNKNOWN, np.int8)
+        for word, cause in _CAUSE.items():
+            table[CATEGORIES.index(word)] = cause
+        table[_ITERATOR] = FRAMEWORK
+        self.cause = table[category]
+        self._charge_python(np.isin(lane.name_id, names.python))
+        # Of the time between two pieces: what belongs to both goes on, a read is over when its bytes are taken, and
+        # anything else is handed over.
+        same = (self.cause[1:] == self.cause[:-1]) | (self.cause[:-1] == FETCH)
+        self.between = np.where(same, self.cause[:-1], np.int8(FRAMEWORK))
+        self.waits = (category == _ITERATOR) & (self.end - self.start >= NODE_NS)
+        self.calls = _starting_calls(lane, names)
+        self.call_times = union(*(np.array([call[k] for call in self.calls], np.int64) for k in (0, 1)))
+        self.starts = _within(self.start, self.call_times)
+        rested = self.start - np.r_[np.int64(-1), self.end[:-1]] >= REST_NS
+        stop = self.waits | self.starts
+        barrier = stop | np.r_[False, stop[:-1]][: len(stop)] | rested
+        self.back = np.maximum.accumulate(np.where(barrier, np.arange(len(owner)), 0))
+
+    def _charge_python(self, python: np.ndarray) -> None:
+        """Charge ops inside a Python function to it: it is what has to change."""
+        if python.any():
+            lane = self.lane
+            inside = _within(self.start, union(lane.start_ns[python], lane.end_ns[python]))
+            last = np.searchsorted(lane.start_ns[python], self.start, "right") - 1
+            self.op = np.where(inside, lane.name_id[python][np.clip(last, 0, None)], self.op)
+            self.cause = np.where(inside, np.int8(PREP), self.cause)
+
+    def span_of(self, piece: int) -> tuple[int, int]:
+        """Return start and end of the span that owns a piece."""
+        row = self.lane.pieces.owner[piece]
+        return int(self.lane.start_ns[row]), int(self.lane.end_ns[row])
+
+
+class _Spans(NamedTuple):
+    """Spans of several lanes in the order of their ends: arrays of shape (n,)."""
+
+    start: np.ndarray
+    end: np.ndarray
+    name: np.ndarray
+    step: np.ndarray
+    lane: np.ndarray
+
+
+class CriticalPath:
+    """The walk back through the gaps of one timeline; the parameters are those of `find_causes`."""
+
+    def __init__(self, lanes: Sequence[Lane], waits: Intervals, run: Run, names: tuple[str, ...]) -> None:
+        self.names, self.waits, span_ns = Names(names), waits, lanes[0].window_ns
+        shown = [i for i, lane in enumerate(lanes) if lane.kind in ("pipeline", "stream") and len(lane)]
+        self.tracks = {i: Track(lanes[i], i, self.names) for i in shown}
+        self.cores = run.host.cpus or len(self.tracks) + 1
+        self.ended = self._spans(lambda lane: lane.category != _KERNEL)
+        self.copies = self._spans(lambda lane: lane.category == _COPY)
+        # No later copy starts before this one does.
+        self.copies_from = np.minimum.accumulate(self.copies.start[::-1])[::-1]
+        self.copying, self.python = union(*self.copies[:2]), self.covered(self.names.python)
+        # When prep ran in as many threads as there are cores, others may have had to wait for a core.
+        works = [union(t.start[m], t.end[m]) for t in self.tracks.values() for m in [t.cause == PREP]]
+        free = complement(self.python, 0, span_ns)
+        self.full = intersection(free, at_least(works, self.cores)) if len(free.start) else free
+        self.below: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.total: dict[tuple[int, int], int] = {}
+        self.starts_cold = self._starts_cold(run)
+        self.left: set[int] = set()
+
+    def _spans(self, select: Callable[[Lane], np.ndarray]) -> _Spans:
+        """Return the spans that `select` (a mask for a lane) chooses, without those of no length."""
+        rows = [np.zeros((5, 0), np.int64)]
+        for index, track in self.tracks.items():
+            lane = track.lane
+            mask = select(lane) & (lane.end_ns > lane.start_ns)
+            columns = (lane.start_ns, lane.end_ns, lane.name_id, lane.step)
+            rows.append(np.stack([*(c[mask].astype(np.int64) for c in columns), np.full(mask.sum(), index)]))
+        found = np.concatenate(rows, axis=1)
+        return _Spans(*found[:, np.argsort(found[1], kind="stable")])
+
+    def covered(self, name_ids: np.ndarray) -> Intervals:
+        """Return when any span with one of these names was open."""
+        return union(*self._spans(lambda lane: np.isin(lane.name_id, name_ids))[:2])
+
+    def _starts_cold(self, run: Run) -> bool:
+        """Tell whether the first wait is for a pipeline that still had to start."""
+        length = self.waits.end - self.waits.start
+        if run.warmup or len(length) < 2:
+            return False
+        return bool(length[0] >= max(START_FACTOR * np.median(length[1:]), START_NS))
+
+    # -- one gap -------------------------------------------------------------------
+
+    def between(self, first: int, last: int) -> np.ndarray:
+        """Return what is on the critical path of the batch that is in hand at `last`, back to `first`, by cause."""
+        self._begin()
+        self._wait(first, last, -1)
+        self._settle()
+        return self.parts
+
+    def follow(self, gap: Gap) -> tuple[int, int, int, int, int, np.ndarray]:
+        """Charge each instant of a gap; return cause, op, lane, start and end of the span waited for, and all parts."""
+        first, last = gap.start_ns, gap.start_ns + gap.length_ns
+        self._begin()
+        if self.starts_cold and gap.kind == "start":
+            self.parts[START] = gap.length_ns
+            return START, -1, -1, -1, -1, self.parts
+        waits = _clipped(self.waits, first, last)
+        for start, end in _pairs(waits):
+            self._wait(start, end, gap.step)
+        # Outside of a wait, the device gets its batch, or Python is on its way.
+        for start, end in _pairs(complement(waits, first, last)):
+            copied = _clipped(self.copying, start, end)
+            self._copied(copied)
+            for rest in _pairs(complement(copied, start, end)):
+                self._rest(*rest)
+        pieces = self._settle()
+        for key, ns in self.ops.items():
+            self.total[key] = self.total.get(key, 0) + ns
+        return (*self._longest(pieces), self.parts)
+
+    def _begin(self) -> None:
+        """Forget the last gap."""
+        self.parts = np.zeros(len(CAUSES), np.int64)
+        self.ops: dict[tuple[int, int], int] = {}
+        self.chains: dict[int, list[tuple[int, int, int, int]]] = {}
+        self.single: list[tuple[int, int, int, int, int]] = []  # op, length, lane, start and end of its span
+
+    def _charge(self, cause: int, ns: int, op: int = -1) -> None:
+        """Add a time to a cause, and to the op that it is for."""
+        if ns > 0:
+            self.parts[cause] += ns
+            if op >= 0 and cause not in (FRAMEWORK, UNKNOWN):
+                self.ops[cause, op] = self.ops.get((cause, op), 0) + int(ns)
+
+    def _settle(self) -> dict[int, np.ndarray]:
+        """Charge the runs of pieces that `_chain` noted, all at once; return the pieces by lane."""
+        pieces, width = {}, len(self.names.names)
+        for index, chains in self.chains.items():
+            track = self.tracks[index]
+            a, b, first, last = np.array(chains, np.int64).T
+            size = b - a
+            at = np.repeat(a - np.cumsum(size) + size, size) + np.arange(int(size.sum()))
+            start = np.maximum(track.start[at], np.repeat(first, size))
+            end = np.minimum(track.end[at], np.repeat(last, size))
+            key = track.cause[at].astype(np.int64) * width + track.op[at]
+            # Sums in floating point are exact up to 2^53 ns, which are a hundred days.
+            ns = np.bincount(key, weights=end - start).astype(np.int64)
+            for k in np.flatnonzero(ns).tolist():
+                self._charge(k // width, int(ns[k]), k % width)
+            inner = np.ones(len(at), bool)
+            inner[np.cumsum(size) - 1] = False
+            inner = np.flatnonzero(inner)
+            rest = np.bincount(track.between[at[inner]], weights=start[inner + 1] - end[inner], minlength=len(CAUSES))
+            self.parts += rest.astype(np.int64)
+            pieces[index] = at
+        return pieces
+
+    def _copied(self, copied: Intervals) -> None:
+        """Charge copies outside of waits, from the last to the first; of two at once, the one that ends last."""
+        for start, end in _pairs(copied):
+            now = end
+            a = np.searchsorted(self.copies.end, start, side="right")
+            b = np.searchsorted(self.copies_from, end, side="left")
+            for row in range(int(b) - 1, int(a) - 1, -1):
+                copy_start, copy_end, op, _, lane = (int(column[row]) for column in self.copies)
+                begin = max(copy_start, start)
+                if begin < now:
+                    self._charge(COPY, now - begin, op)
+                    self.single.append((op, now - begin, lane, copy_start, copy_end))
+                    now = begin
+                if now == start:
+                    break
+
+    def _longest(self, pieces: dict[int, np.ndarray]) -> tuple[int, int, int, int, int]:
+        """Return the main cause, its main op, and the longest span of that op on the path with its lane."""
+        kind = int(np.argmax(self.parts))
+        mine = {op: ns for (cause, op), ns in self.ops.items() if cause == kind}
+        op = max(mine, key=lambda o: (mine[o], -o)) if mine else -1
+        found = [(length, lane, start, end) for o, length, lane, start, end in self.single if o == op]
+        for index, at in pieces.items() if op >= 0 else ():
+            track = self.tracks[index]
+            at = at[track.op[at] == op]
+            if len(at):
+                best = int(at[np.argmax(track.end[at] - track.start[at])])
+                found.append((int(track.end[best] - track.start[best]), index, *track.span_of(best)))
+        return kind, op, *max(found, default=(-1, -1, -1, -1))[1:]
+
+    # -- the walk --------------------------------------------------------------------
+
+    def _wait(self, first: int, now: int, step: int) -> None:
+        """Walk from the end of a wait, `now`, back to its start."""
+        found = self._delivered(first, now, step)
+        if found is None:
+            self._rest(first, now)
+            return
+        end, lane = found
+        self._rest(end, now, handed_over=True)
+        now, node, self.left = end, -1, {lane}
+        while now > first:
+            before = now
+            now, lane, node = self._back(lane, now, first, node)
+            self.left = {lane} if now < before else self.left | {lane}
+
+    def _rest(self, start: int, end: int, handed_over: bool = False) -> None:
+        """Charge time in which nothing ran on the path: to what held the GIL or all cores, else to overhead.
+
+        Where the path is not known, only a short time is overhead.
+        """
+        if len(self.python.start):
+            start += self._held(self.python, start, end, int(self.names.python[0]))
+        if end - start >= FRAMEWORK_NS and len(self.full.start):
+            start += self._held(self.full, start, end, -1)
+        self._charge(FRAMEWORK if handed_over or end - start < FRAMEWORK_NS else UNKNOWN, end - start)
+
+    def _held(self, held: Intervals, start: int, end: int, op: int) -> int:
+        """Charge the part of a time in which Python, or work on all cores, kept others from running; return it."""
+        before, after = covered_until(held, np.array([start, end]))
+        self._charge(PREP, int(after - before), op)
+        return int(after - before)
+
+    def _delivered(self, first: int, now: int, step: int) -> tuple[int, int] | None:
+        """Return when and where the batch was ready: at the root of tf.data, or else where a span ended last."""
+        ended = self.ended
+        rows = np.arange(*np.searchsorted(ended.end, [first, now], side="right"))
+        root = rows[self.names.root[ended.name[rows]]] if len(rows) else rows
+        if len(root):
+            return int(ended.end[root[-1]]), int(ended.lane[root[-1]])
+        if not len(rows):  # nothing ended, but something may be running through the whole wait
+            return self._running(first, now)
+        mine = rows[ended.step[rows] == step] if step >= 0 else rows[:0]
+        mine = mine if len(mine) else rows
+        last = self._furthest(mine[ended.end[mine] == ended.end[mine[-1]]].tolist())
+        return int(ended.end[last]), int(ended.lane[last])
+
+    def _furthest(self, rows: Iterable[int]) -> int:
+        """Return the row, of several that ended at one time, that stands furthest down the pipeline."""
+
+        def place(row: int) -> tuple[int, int]:
+            track = self.tracks[int(self.ended.lane[row])]
+            cause = int(track.cause[np.searchsorted(track.end, self.ended.end[row], "right") - 1])
+            return _DOWNSTREAM.get(cause, -1), row
+
+        return max(rows, key=place)
+
+    def _running(self, first: int, now: int) -> tuple[int, int] | None:
+        """Return the end of a wait and the lane of a span that runs through all of it."""
+        for track in self.tracks.values():
+            at = int(np.searchsorted(track.end, first, side="right"))
+            if at < len(track.start) and track.start[at] < now and track.lane.kind == "pipeline":
+                return now, track.index
+        return None
+
+    def _back(self, lane: int, now: int, first: int, node: int) -> tuple[int, int, int]:
+        """Charge what a lane did just before `now`, and return where the walk goes on: time, lane, node waited at."""
+        track = self.tracks[lane]
+        piece = int(track.start.searchsorted(now)) - 1
+        if piece < 0 or track.end[piece] < now:
+            return self._rested(track, piece, now, first, node)
+        if track.starts[piece]:
+            at = int(np.searchsorted(track.call_times.start, track.start[piece], side="right")) - 1
+            begin = max(int(track.call_times.start[at]), first)
+            call = self._starting(track, begin, now)
+            self._charge(START, now - begin, call[2])
+            self.single.append((call[2], now - begin, lane, call[0], call[1]))
+            return begin, lane, node
+        if track.waits[piece]:
+            node, low = int(track.op[piece]), max(int(track.start[piece]), first)
+            found = self._ended(low, now, node)
+            self._rest(found[0] if found else low, now, handed_over=found is not None)
+            return (*found, node) if found else (low, lane, node)
+        return self._chain(track, piece, now, first), lane, node
+
+    def _rested(self, track: Track, piece: int, now: int, first: int, node: int) -> tuple[int, int, int]:
+        """Go from a thread that had nothing to do to the span that ended last before it got something."""
+        low = max(int(track.end[piece]) if piece >= 0 else first, first)
+        found = self._ended(low, now, node)
+        if found:
+            self._rest(found[0], now, handed_over=node >= 0)
+            return (*found, node)
+        if 0 <= piece < len(track.between) and now - low < FRAMEWORK_NS:
+            self._charge(int(track.between[piece]), now - low)
+        else:
+            self._rest(low, now)
+        return low, track.index, node
+
+    def _ended(self, low: int, now: int, node: int) -> tuple[int, int] | None:
+        """Return time and lane of the last span that ended after `low` and not after `now`, in a lane not just left.
+
+        Where the walk waits at a `node`, only spans below that node count.
+        """
+        if node not in self.below:
+            rows = np.arange(len(self.ended.end))
+            if node >= 0:
+                rows = rows[self.names.below(node)[self.ended.name]]
+            self.below[node] = rows, self.ended.end[rows]
+        rows, ends = self.below[node]
+        at = int(ends.searchsorted(now, "right")) - 1
+        while at >= 0 and ends[at] > low:
+            if int(self.ended.lane[rows[at]]) not in self.left:
+                same = rows[int(ends.searchsorted(ends[at])) : at + 1].tolist()
+                same = [row for row in same if int(self.ended.lane[row]) not in self.left]
+                return int(ends[at]), int(self.ended.lane[same[0] if len(same) == 1 else self._furthest(same)])
+            at -= 1
+        return None
+
+    def _starting(self, track: Track, begin: int, now: int) -> tuple[int, int, int]:
+        """Return start, end and node of the call that took most of the time; the innermost that took half of it."""
+        share = {call: max(min(call[1], now) - max(call[0], begin), 0) for call in track.calls}
+        half = [call for call in share if 2 * share[call] >= now - begin]
+        return max(half, key=lambda c: len(self.names.names[c[2]])) if half else max(share, key=lambda c: share[c])
+
+    def _chain(self, track: Track, piece: int, now: int, first: int) -> int:
+        """Note a run of pieces that follow each other in one thread, for `_settle`; return when it began."""
+        a = int(track.back[piece])
+        if track.start[a] < first:
+            a = max(a, int(track.end.searchsorted(first, "right")))
+        begin = max(int(track.start[a]), first)
+        self.chains.setdefault(track.index, []).append((a, piece + 1, begin, now))
+        return begin
+
+
+def _starting_calls(lane: Lane, names: Names) -> list[tuple[int, int, int]]:
+    """Return start, end and node of each call in which a repeat begins an epoch, or a shuffle fills its buffer.
+
+    Such a call asks the input of its node several times, and takes much longer than the others.
+    """
+    found: list[tuple[int, int, int]] = []
+    for node in np.unique(lane.name_id[lane.category == _ITERATOR]).tolist():
+        leaf = names.names[node].rpartition("::")[2]
+        if not leaf.startswith("Shuffle") and not leaf.endswith("Repeat"):
+            continue
+        mine = lane.name_id == node
+        start, end = lane.start_ns[mine], lane.end_ns[mine]
+        inputs = [i for i, n in enumerate(names.names) if n.rpartition("::")[0] == names.names[node]]
+        asked = lane.start_ns[np.isin(lane.name_id, inputs)]
+        least = 3 if leaf.startswith("Shuffle") else 2
+        several = np.searchsorted(asked, end) - np.searchsorted(asked, start) >= least
+        # Where most calls do so (a repeat of a single element), it is no boundary.
+        if 2 * several.sum() <= len(several) or len(several) == 1:
+            usual = np.median(end - start) if len(several) > 1 else 0
+            new = several & (end - start >= max(START_FACTOR * usual, START_NS))
+            found += zip(start[new].tolist(), end[new].tolist(), [node] * int(new.sum()), strict=True)
+    return found
+
+
+def at_least(works: list[Intervals], count: int) -> Intervals:
+    """Return when at least `count` of several sets of disjoint intervals are open at once."""
+    nothing = np.zeros(0, np.int64)
+    starts = np.concatenate([nothing, *(w.start for w in works)])
+    ends = np.concatenate([nothing, *(w.end for w in works)])
+    at, change = np.r_[starts, ends], np.r_[np.ones(len(starts), np.int64), np.full(len(ends), -1, np.int64)]
+    order = np.lexsort((change, at))
+    at, open_ = at[order], np.cumsum(change[order])
+    enough = np.flatnonzero(open_[:-1] >= count)
+    return union(at[enough], at[enough + 1])
+
+
+def _within(at: np.ndarray, intervals: Intervals) -> np.ndarray:
+    """Tell which instants lie within disjoint intervals."""
+    last = np.searchsorted(intervals.start, at, side="right") - 1
+    return (last >= 0) & (at < np.r_[intervals.end, 0][last])
+
+
+def _clipped(intervals: Intervals, first: int, last: int) -> Intervals:
+    """Return the parts of disjoint intervals within ``[first, last)``."""
+    a, b = np.searchsorted(intervals.end, first, side="right"), np.searchsorted(intervals.start, last, side="left")
+    return Intervals(np.maximum(intervals.start[a:b], first), np.minimum(intervals.end[a:b], last))
+
+
+def _pairs(intervals: Intervals) -> Iterator[tuple[int, int]]:
+    return zip(intervals.start.tolist(), intervals.end.tolist(), strict=True)
