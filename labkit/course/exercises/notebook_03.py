@@ -36,7 +36,7 @@ def mixed_shards(function: Any) -> None:
         raise Wrong("there is no interleave in it: flat_map, a list or choose_from_datasets reads one shard at a time")
     if not any("ParallelInterleave" in kind for kind in kinds):
         raise Wrong("one thread reads all shards in turn: num_parallel_calls makes it read them at the same time")
-    if made.naive().deterministic is False or _any_order(made):
+    if made.options().deterministic is False or _any_order(made):
         raise Wrong("the order may vary: the task says always in the same order (deterministic)")
     if got == want:
         return _at_the_same_time(function)
@@ -132,7 +132,7 @@ def wide_pool(function: Any) -> None:
         made = pipeline(function, given, threads)
         if values(made, 12) != list(range(12)):
             raise Wrong("the elements changed: with_options() alone must not add, drop or reorder any")
-        size = made.naive().threading.private_threadpool_size
+        size = made.options().threading.private_threadpool_size
         if size is None:
             raise Wrong("the pool is as small as before: set options.threading.private_threadpool_size")
         if size != threads:
