@@ -41,6 +41,7 @@ _NAMES = {
     "show": "views.widget",
     "submit": "course.handin",
     "try_it": "course.grading",
+    "use_theme": "common.palette",
 }
 _PLACES = {
     name: package if package == name else f"{package}.{name}" for package, names in _MODULES.items() for name in names

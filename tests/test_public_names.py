@@ -31,14 +31,19 @@ def readers():
     yield from (ast.parse(p.read_text(encoding="utf-8")) for p in (ROOT / "notebooks/assignments").rglob("*.py"))
     yield from (ast.parse(p.read_text(encoding="utf-8")) for p in (ROOT / "data").rglob("*.py"))
     for path in sorted((ROOT / "notebooks" / "source").glob("*.py")):
-        cells = [c.source for c in jupytext.read(path, fmt="py:percent").cells if c.cell_type == "code"]
-        code = "\n".join(re.sub(r"(?m)^\s*[%!].*$", "pass", cell) for cell in cells)
-        yield ast.parse("import labkit\n" + code)
+        cells = jupytext.read(path, fmt="py:percent").cells
+        code = [re.sub(r"(?m)^\s*[%!].*$", "pass", c.source) for c in cells if c.cell_type == "code"]
+        yield ast.parse("\n".join(["import labkit", *code]))
+        yield mentioned("\n".join(c.source for c in cells if c.cell_type == "markdown"))
     for page in ("README.md", "notebooks/INSTRUCTORS.md"):
         for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
             yield ast.parse(block)
-        mentioned = re.findall(r"`(labkit(?:\.\w+)+)\(", (ROOT / page).read_text(encoding="utf-8"))
-        yield ast.parse("\n".join(["import labkit", *mentioned]))
+        yield mentioned((ROOT / page).read_text(encoding="utf-8"))
+
+
+def mentioned(text):
+    """Return code that names the functions that a text tells its reader to call."""
+    return ast.parse("\n".join(["import labkit", *re.findall(r"`(labkit(?:\.\w+)+)\(", text)]))
 
 
 @cache
@@ -118,12 +123,26 @@ def uses(tree, names, module=None):
             yield from (t for t in imported(node).values() if t[1] is not None)
 
 
+def meanings(tree):
+    """Yield what the names of a tree stand for, once for each way where it chooses: ``kernels = a if there else b``."""
+    names = imported(tree)
+    yield names
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp) and isinstance(node.targets[0], ast.Name):
+            for chosen in (node.value.body, node.value.orelse):
+                if isinstance(chosen, ast.Name) and chosen.id in names:
+                    yield names | {node.targets[0].id: names[chosen.id]}
+
+
 def reached():
     """Return all definitions that are reached from outside, as (module, name)."""
-    todo = [t for tree in readers() for t in uses(tree, imported(tree))]
+    todo = [t for tree in readers() for names in meanings(tree) for t in uses(tree, names)]
     # Code that runs when a module is imported or started, and the names that `import labkit` hands out.
     todo += [t for module, tree in MODULES.items() for t in top_level(module, tree)]
     todo += [("labkit", name) for name in ("record", "measure")] + [lookup("labkit", name) for name in labkit._NAMES]
+    # Every kernel has a twin of its name.
+    twins = [lookup("labkit.offload.twins", path.stem) for path in (ROOT / "kernels").glob("*.cl")]
+    todo += [twin for twin in twins if twin is not None]
     seen = set()
     while todo:
         module, name = todo.pop()

@@ -23,7 +23,6 @@ _NAMES = {
     "Damaged": "jpeg.outcomes",
     "preprocess": "preprocessor",
     "Preprocessor": "preprocessor",
-    "warm_up": "preprocessor",
     "try_kernel": "trial",
     "Tried": "trial",
     "SmartSSD": "smartssd",

@@ -6,17 +6,14 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from labkit.common import shipped
 from labkit.common.numbers import whole
-from labkit.common.progress import bar, fast
 from labkit.offload.batches import DTYPES, BatchResult, BatchResults, Gathered, Preprocessed
 from labkit.offload.jpeg import host
 from labkit.offload.jpeg.decoder import Decoder
@@ -226,28 +223,3 @@ def preprocess(
     """
     checked = _checked(size, dtype, augment, seed)
     return _kept(engine or _shared_engine(), *checked)(images, _number64("counter", counter))
-
-
-def warm_up(engine: Engine, progress: bool = True) -> None:
-    """Compile every kernel of the lab, and launch once what a work item needs, so that no measurement waits for it.
-
-    PoCL compiles twice: a file when it is built, and each kernel of it when it is first launched. Kernels that are in
-    the cache already are quick.
-
-    Parameters
-    ----------
-    engine : Engine
-    progress : bool
-        Show a bar, which is removed afterwards; LABKIT_FAST hides it, too.
-    """
-    from PIL import Image
-
-    sample = io.BytesIO()
-    Image.new("RGB", (64, 48)).save(sample, "JPEG")
-    files = sorted(path.stem for path in shipped.folder("kernels").glob("*.cl"))
-    steps = [partial(engine.compile, file) for file in files]
-    steps += [partial(preprocess, [sample.getvalue()], 32, dtype, engine, augment=True) for dtype in DTYPES]
-    with bar(len(steps), "compiling kernels", hidden=not progress or fast(), delay_s=1) as done:
-        for step in steps:
-            step()
-            done()
