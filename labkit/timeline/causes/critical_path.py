@@ -17,7 +17,7 @@ wait, the walk goes on in the lane whose span ended last before. An example, wit
 4. `_chain` notes ``decode a`` and ``read a``. Before ``read a`` nothing ended: the rest of the wait is overhead where
    it is short, and unknown where it is long (`_rest`).
 5. `_settle` charges all noted pieces at once: ``read a`` to fetch, ``decode a`` and ``map a`` to prep, ``batch`` to
-   batch. ``decode b`` is charged to nothing: nobody waited for it.
+   batch. ``decode b`` is charged nothing, because the wait did not depend on it.
 """
 
 from __future__ import annotations
