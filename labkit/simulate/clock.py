@@ -69,6 +69,8 @@ class Clock:
                 wish = next(process, None)
                 if wish is None:
                     if process is until:
+                        for other in (*ready, *(waiting[2] for waiting in (*asleep, *working, *moving))):
+                            other.close()
                         return
                     continue
                 kind, amount = wish

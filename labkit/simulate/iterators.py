@@ -1,8 +1,8 @@
 """A chain of steps at work: who makes what on which thread, and who waits for whom.
 
-Each step is an iterator that is asked for its next element on the thread of whoever asks. A prefetch, each file of a
-parallel interleave and the thread that starts the calls of a parallel map run ahead on threads of their own, as far as
-there is room for what they make. That is tf.data's structure with its rewriting off, on a `Clock` in place of time.
+Each step is an iterator, and makes its next element on the thread that asks for it. A prefetch, each file of a parallel
+interleave, and the thread that starts the calls of a parallel map run ahead on threads of their own, as long as there
+is room for their elements. That is the structure of tf.data with its rewriting off, on a `Clock` in place of time.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class _Map(_Iterator):
 
 
 class _Ahead(_Iterator):
-    """A thread that runs ahead of whoever asks: it holds at most `limit` elements, begun and finished ones together.
+    """A thread that runs ahead of its consumer: it holds at most `limit` elements, begun and finished ones together.
 
     It is a prefetch, or one file of an interleave: an element is finished as soon as the thread has it.
     """
@@ -160,21 +160,24 @@ class _Ahead(_Iterator):
             self.begun = True
             self.run.start(self._running())
 
+    def take(self) -> int | None:
+        """Take the first element in order, else the first that is finished; None if it is not there yet."""
+        for place in self.held:
+            if place[1]:
+                self.held.remove(place)
+                self.run.clock.wake(self.room)
+                return place[0]
+            if self.ordered:
+                break
+        return None
+
     def next(self) -> Next:
-        """Return the first element in order, else the first that is finished."""
         self.begin()
-        held = self.held
-        while True:
-            for place in held:
-                if place[1]:
-                    held.remove(place)
-                    self.run.clock.wake(self.room)
-                    return place[0]
-                if self.ordered:
-                    break
-            if self.ended and not held:
+        while (element := self.take()) is None:
+            if self.ended and not self.held:
                 return None
             yield WAIT, self.done
+        return element
 
     def _running(self) -> Process:
         held = self.held
@@ -190,15 +193,14 @@ class _Ahead(_Iterator):
         self.ended = True
         self.run.clock.wake(self.done)
 
-    def make(self, place: list[Any]) -> None:
-        """Begin the work on an element that is held."""
-        self.finish(place)
-
     def finish(self, place: list[Any]) -> None:
         """Note that the work on an element is over."""
         place[1] = True
         if place is self.held[0] or not self.ordered:
             self.run.clock.wake(self.done)
+
+    #: What begins the work on an element that is held: nothing is left to do here.
+    make = finish
 
 
 class _ParallelMap(_Ahead):
@@ -237,7 +239,10 @@ class _Interleave(_Iterator):
             if place is None:
                 yield WAIT, self.filled
                 continue
-            element = yield from self.open[place].next()
+            file = self.open[place]
+            element = file.take() if isinstance(file, _Ahead) else None
+            if element is None:
+                element = yield from file.next()
             if element is not None:
                 self.given += 1
             elif (new := (yield from self._file(place))) is None:
@@ -260,16 +265,21 @@ class _Interleave(_Iterator):
             return chain(run, self.step.inner, run.threads[self.thread], file, {})
         made = chain(run, self.step.inner, f"{_READER} {place + 1}", file, {})
         made = _Ahead(run, Step("Prefetch", {"buffer_size": self.block + 1}, ordered=True), made, IN_CONSUMER)
-        if not self.ordered:  # whoever waits does not wait for this file alone
+        if not self.ordered:  # the interleave does not wait for this file alone
             made.done = self.filled
         made.begin()
         return made
 
     def _ready(self) -> int | None:
         """Return the place of the first file, in turn, that has something ready or has ended."""
-        places = ((self.at + ahead) % len(self.open) for ahead in range(len(self.open)))
-        files = ((place, self.open[place]) for place in places)
-        return next((p for p, f in files if not isinstance(f, _Ahead) or f.held or f.ended), None)
+        count = len(self.open)
+        for ahead in range(count):
+            place = (self.at + ahead) % count
+            file = self.open[place]
+            # Files beyond the calls have no thread that would wake whoever waits: they are read when asked.
+            if getattr(file, "done", None) is not self.filled or file.held or file.ended:
+                return place
+        return None
 
 
 class _Batch(_Iterator):

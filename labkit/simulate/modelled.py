@@ -57,17 +57,15 @@ class SpanTable:
     def work(self, run: Simulation, works: list[Work]) -> None:
         """Add a span for each element and name of some work, as far as the run got."""
         for work in works:
-            if work.starts:
+            if work.rows:
                 self._work(run, work)
 
     def _work(self, run: Simulation, work: Work) -> None:
-        number, element, start, end = map(np.array, (work.threads, work.elements, work.starts, work.ends))
+        number, element, start, end = map(np.array, zip(*work.rows, strict=True))
         numbers = np.zeros(len(run.threads), np.int64)
         for known in np.unique(number).tolist():
             numbers[known] = self.number(Thread(run.threads[known], "pipeline"))
-        thread, over = numbers[number], end >= 0
-        # What is still going on when the run ends has a span as far as it got.
-        end = np.where(over, end, run.clock.now)
+        thread = numbers[number]
         parts = np.ones((1, len(start))) if work.parts_ns is None else work.parts_ns[:, element]
         done, begin = np.zeros(len(start)), start
         for i, name in enumerate(work.names):
@@ -77,7 +75,7 @@ class SpanTable:
             else:
                 reached = start + done if work.kind == SLEEP else run.clock.when(start, done)
                 until = np.minimum(np.maximum(reached, begin), end)
-            some = (parts[i] > 0) & ((until > begin) | ~over)
+            some = (parts[i] > 0) & ((until > begin) | (end < run.clock.now))
             self.add(begin[some], until[some], thread[some], name, category(name))
             begin = until
 

@@ -32,18 +32,16 @@ class Work:
         From an element to nanoseconds, all names together.
     parts_ns : ndarray of float64, shape (len(names), elements), optional
         What each name takes of it, if there are several.
-    threads, elements, starts, ends : list
-        By whom, to what and when it was done, in float nanoseconds; the end is -1 while it is not over.
+    rows : list of (thread, element, start, end)
+        By which thread, to what and when it was done, in float nanoseconds. Work that is still going on when the run
+        ends has an end, too: as far as it got.
     """
 
     kind: int
     names: list[str]
     cost_ns: Callable[[int], float]
     parts_ns: np.ndarray | None = None
-    threads: list[int] = field(default_factory=list)
-    elements: list[int] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)
-    ends: list[float] = field(default_factory=list)
+    rows: list[tuple[int, int, float, float]] = field(default_factory=list)
 
 
 class Simulation:
@@ -133,14 +131,12 @@ class Simulation:
         """Spend what an element takes on a thread."""
         clock = self.clock
         for work in works:
-            place = len(work.ends)
-            work.threads.append(thread)
-            work.elements.append(element)
-            work.starts.append(clock.now)
-            work.ends.append(-1.0)
             if amount := work.cost_ns(element):
-                yield work.kind, amount
-            work.ends[place] = clock.now
+                start = clock.now
+                try:
+                    yield work.kind, amount
+                finally:  # the clock closes what is not over when the run ends
+                    work.rows.append((thread, element, start, clock.now))
 
     def call(self, owner: Any, place: list[Any]) -> None:
         """Hand a call of a parallel map to the pool: `owner` has `works`, and is told by `finish` when it is over."""

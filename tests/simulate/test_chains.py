@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 
@@ -112,6 +113,23 @@ def test_two_parallel_maps_share_one_pool_and_whoever_comes_first_is_served_firs
         Step("ParallelMap", calls, (("second", 0, 4),)),
     )
     assert sum(waits(steps, 8, 0)) == 8 * 8 / 2, "two threads are never idle"
+
+
+@settings(max_examples=60, deadline=None)
+@given(interleaves(), st.integers(0, 5), st.integers(1, 4), st.integers(1, 6))
+def test_in_any_order_an_interleave_delivers_every_element_and_is_never_later_in_the_end(step, files, records, pool):
+    ends = []
+    for ordered in (True, False):
+        chain = (Step("Range"), dataclasses.replace(step, ordered=ordered))
+        made = {id(each): works(each) for each in (*chain, *step.inner)}
+        run = Simulation(
+            float, pool, lambda each, made=made: made.get(id(each), []),
+            lambda file: itertools.repeat(1, files if file is None else records), sum,
+        )  # fmt: skip
+        trained_on(run, chain, None, lambda _: 0.0)
+        assert len(run.taken) == files * records
+        ends.append(run.taken[-1][-1] if run.taken else 0.0)
+    assert ends[1] <= ends[0]
 
 
 def test_a_chain_that_makes_too_many_elements_is_refused():

@@ -1,7 +1,7 @@
-"""Faults that the graph of a pipeline tells: which node stands where, on how many threads, with what inside.
+"""Faults that the graph of a pipeline shows: which node stands where, on how many threads, with what inside.
 
-Each detector answers for any pipeline on a drill's sources, its own patient or another: so it can be proved that a
-patient has one fault only, and that its mend brings no other.
+Each detector answers for every pipeline on the sources of a drill, not only for the one that it was written for. So a
+test can prove that each pipeline has one fault, and that its fix brings no other.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """Fair grading of pipelines: data first, then a simulated clock, and a measurement last, never in seconds.
 
-    read, decode = speed.Stage("read", 8, asleep=True), speed.Stage("decode", 4, lambda x: x * 10)
-    task = speed.Task(
+    read, decode = fairness.Stage("read", 8, asleep=True), fairness.Stage("decode", 4, lambda x: x * 10)
+    task = fairness.Task(
         stages=(read, decode),
         slow=lambda: numbers().map(read).map(decode).batch(4),
         good=lambda: numbers().map(lambda x: decode(read(x)), num_parallel_calls=8).batch(4).prefetch(2),
         train_ms=10,
     )
-    speed.grade(lambda: student(numbers(), read, decode), task)
+    fairness.grade(lambda: student(numbers(), read, decode), task)
 
-Each layer is asked only where the one before found nothing wrong: a pipeline that loses an element is never
-measured, nor is one that cannot be fast. What the first two prove is the same on every machine.
+Each layer is asked only if the layer before it found nothing wrong. A pipeline that loses an element is never
+measured, and a pipeline that cannot be fast is never measured. What the first two layers prove is the same on every
+machine.
 """
 
 from __future__ import annotations
@@ -169,13 +170,13 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
     except ValueError:  # its elements are right, so nothing but the reading of the graph can be at fault
         raise Wrong(_UNREAD) from None
     limit = good.makespan_ms * (1 + task.slack)
-    told = task.hints.get("slow", "look for what still takes turns")
+    advice = task.hints.get("slow", "look for what still takes turns")
     if mine.makespan_ms > limit or (task.idle is not None and mine.idle > task.idle + 1e-9):
         if mine.steps != slow.steps:  # its elements are right, so some step is unknown to the clock
             raise Wrong(_UNREAD)
         raise Wrong(
             f"on the simulated clock the accelerator is idle {mine.idle:.0%} of the time, "
-            f"{good.idle:.0%} is possible: {told}"
+            f"{good.idle:.0%} is possible: {advice}"
         )
     if not task.measured:
         return Grade(mine, slow, good, note="the task asks for no measurement")

@@ -112,7 +112,7 @@ def called(chain: Chain, task: Any) -> None:
 
 
 def bounded(chain: Chain, task: Any) -> None:
-    """Look at the graph: the order must be certain, and each buffer bounded.
+    """Check in the graph that the order is certain and that each buffer is bounded.
 
     Parameters
     ----------

@@ -180,39 +180,18 @@ def inspect(
     expected = count if count is not None else None if labels is None else len(labels)
     expected = len(truth) if expected is None and truth is not None else expected
     first, second = fingerprints.read(dataset, found, epochs=2, count=expected, steps=steps, what=name)
-    ops = augmentation.random_ops(dataset)
-    claim = random if random is not None else (True if ops else None)
+    claim = random if random is not None else (True if augmentation.random_ops(dataset) else None)
     if claim and 0 < len(first) < _DRAWS and matching.repeats(first, second):
         # Two epochs of a few flips may be alike by chance; that many draws are not.
         epochs = fingerprints.read(
             dataset, found, epochs=_DRAWS // len(first) + 1, count=expected, steps=steps, what=name
         )
         second = next((epoch for epoch in epochs if not matching.repeats(first, epoch)), second)
-    match = None if truth is None else matching.match(first, truth)
-    again = None if truth is None else matching.match(second, truth)
     wanted = None if labels is None else sorted(fingerprints.digest(v) for v in labels)
-    endless = int(dataset.cardinality()) == -1
-    facts = verdicts.Evidence(first, second, truth, match, again, found, claim, ops, random is not None, endless)
-    return DataReport(
-        name,
-        tuple(
-            CheckFinding(word, status, text)
-            for word, (status, text) in {
-                "count": verdicts.count(facts, expected),
-                "once": verdicts.once(facts),
-                "labels": verdicts.labels(facts, wanted),
-                "finite": verdicts.finite(facts),
-                "range": verdicts.in_range(facts, low_high, dataset),
-                "blank": verdicts.blank(facts),
-                "overflow": verdicts.overflow(facts),
-                "colour": verdicts.colour(facts),
-                "random": verdicts.random(facts),
-                "changed": verdicts.changed(facts),
-                "alike": verdicts.alike(facts),
-                "order": verdicts.order(facts, deterministic, dataset),
-            }.items()
-        ),
+    facts = verdicts.Evidence(
+        dataset, found, first, second, truth, claim, random is not None, expected, wanted, low_high, deterministic
     )
+    return DataReport(name, tuple(CheckFinding(word, *verdicts.verdict(word, facts)) for word in verdicts.CHECKS))
 
 
 def probe(augment: Any, example: Any, *, times: int = 32, name: str = "augmentation") -> DataReport:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,38 +15,71 @@ from labkit.pipelines.checks.augmentation import FAULT, OPEN, PASSED
 
 @dataclass(frozen=True)
 class Evidence:
-    """What all checks look at."""
+    """What all checks look at.
 
+    Parameters
+    ----------
+    dataset : tf.data.Dataset
+    layout : Layout
+        Which of its components is what.
+    first, second, truth : Epoch
+        Fingerprints of two epochs of it, and of the reference if there is one.
+    random : bool or None
+        Whether the pipeline augments; None if nothing says so.
+    said : bool
+        Whether the caller said so.
+    expected : int or None
+        Elements of an epoch.
+    labels : list of bytes or None
+        Digests of the labels of an epoch, sorted.
+    value_range : (float, float) or None
+        What pixels may be.
+    deterministic : bool or None
+        Whether every epoch must have the same order.
+    """
+
+    dataset: Any
+    layout: fingerprints.Layout
     first: fingerprints.Epoch
     second: fingerprints.Epoch
     truth: fingerprints.Epoch | None
-    match: matching.Match | None
-    again: matching.Match | None
-    layout: fingerprints.Layout
     random: bool | None
-    ops: tuple[str, ...]
     said: bool
-    endless: bool
+    expected: int | None
+    labels: list[bytes] | None
+    value_range: tuple[float, float] | None
+    deterministic: bool | None
 
-    @property
-    def pictures(self) -> bool:
-        """Whether there are images to look at."""
-        return self.layout.image is not None
+    @cached_property
+    def match(self) -> matching.Match | None:
+        """The elements of the first epoch, found again in the reference."""
+        return None if self.truth is None else matching.match(self.first, self.truth)
+
+    @cached_property
+    def again(self) -> matching.Match | None:
+        """The elements of the second epoch, found again in the reference."""
+        return None if self.truth is None else matching.match(self.second, self.truth)
 
 
 _Seen = tuple[str, str]
-_NO_IMAGE: _Seen = (OPEN, "no component looks like images; image= names one")
-_NO_REFERENCE: _Seen = (OPEN, "needs reference=, the same elements without augmentation")
 
 
-def count(facts: Evidence, expected: int | None) -> _Seen:
+def verdict(name: str, facts: Evidence) -> _Seen:
+    """Return status and text of the check of a name, a key of `CHECKS`."""
+    check, needs = CHECKS[name]
+    lacking = (words for there, words in map(_NEEDS.__getitem__, needs) if not there(facts))
+    missing = next(lacking, None)
+    return check(facts) if missing is None else (OPEN, missing)
+
+
+def count(facts: Evidence) -> _Seen:
     """Compare the number of elements with the expected one."""
-    got, then = len(facts.first), len(facts.second)
+    got, then, expected = len(facts.first), len(facts.second), facts.expected
     if not got:
         return FAULT, "not one element came out"
     if expected is None:
         return OPEN, f"{got:,} came, and nothing says how many there should be; count=, labels= or reference= does"
-    if facts.endless:
+    if int(facts.dataset.cardinality()) == -1:
         return OPEN, "the dataset never ends, so it has no count; see once"
     if not facts.first.whole:
         return OPEN, f"steps= stopped at {got:,} of {expected:,} elements"
@@ -94,9 +129,9 @@ def once(facts: Evidence) -> _Seen:
 _LOSERS = "drop_remainder, ignore_errors, a filter, take after a shuffle"
 
 
-def labels(facts: Evidence, wanted: list[bytes] | None) -> _Seen:
+def labels(facts: Evidence) -> _Seen:
     """Compare labels with the reference, image by image, or else their numbers with those expected."""
-    first, truth, match = facts.first, facts.truth, facts.match
+    first, truth, match, wanted = facts.first, facts.truth, facts.match, facts.labels
     if not first.labels:
         return OPEN, "no component looks like labels; label= names one"
     if truth is not None and truth.labels and (match.certain or any(match.exact)):
@@ -121,8 +156,6 @@ def labels(facts: Evidence, wanted: list[bytes] | None) -> _Seen:
 
 def finite(facts: Evidence) -> _Seen:
     """Look for NaN and infinite values."""
-    if not facts.pictures:
-        return _NO_IMAGE
     bad = [i for i, n in enumerate(facts.first.broken + facts.second.broken) if n]
     if bad:
         return FAULT, (
@@ -132,19 +165,17 @@ def finite(facts: Evidence) -> _Seen:
     return (PASSED, "no NaN, nothing infinite") if len(facts.first) else (OPEN, "no element came")
 
 
-def in_range(facts: Evidence, allowed: tuple[float, float] | None, dataset: Any) -> _Seen:
+def in_range(facts: Evidence) -> _Seen:
     """Compare pixels with the range that they may have."""
-    if not facts.pictures:
-        return _NO_IMAGE
     low = min(facts.first.low + facts.second.low, default=np.inf)
     high = max(facts.first.high + facts.second.high, default=-np.inf)
     if low > high:
         return OPEN, "no finite value came"
-    if allowed is None:
-        if _integers(facts, dataset):
+    if facts.value_range is None:
+        if _integers(facts):
             return OPEN, f"whole numbers from {low:g} to {high:g}; value_range=(low, high) says what is right"
         return OPEN, f"floats from {low:.3g} to {high:.3g}; value_range=(low, high) says what is right"
-    least, most = allowed
+    least, most = facts.value_range
     slack = 1e-6 * max(1.0, abs(least), abs(most))
     if low >= least - slack and high <= most + slack:
         return PASSED, f"all pixels lie within {least:g} to {most:g}"
@@ -156,15 +187,13 @@ def in_range(facts: Evidence, allowed: tuple[float, float] | None, dataset: Any)
     return FAULT, f"pixels from {low:.3g} to {high:.3g}, allowed {least:g} to {most:g}; {hint}"
 
 
-def _integers(facts: Evidence, dataset: Any) -> bool:
-    spec = [s for _, s in fingerprints.named(dataset.element_spec, "")][facts.layout.image]
+def _integers(facts: Evidence) -> bool:
+    spec = [s for _, s in fingerprints.named(facts.dataset.element_spec, "")][facts.layout.image]
     return spec.dtype.is_integer
 
 
 def blank(facts: Evidence) -> _Seen:
     """Look for images of one colour, and for a set that is nearly black."""
-    if not facts.pictures:
-        return _NO_IMAGE
     first, truth = facts.first, facts.truth
     if not len(first):
         return OPEN, "no element came"
@@ -184,10 +213,6 @@ def blank(facts: Evidence) -> _Seen:
 
 def overflow(facts: Evidence) -> _Seen:
     """Look for bytes that wrapped around."""
-    if not facts.pictures:
-        return _NO_IMAGE
-    if facts.match is None:
-        return _NO_REFERENCE
     if colour(facts)[0] == FAULT:
         return OPEN, "red and blue are exchanged; put that right first"
     return augmentation.overflow(_pairs(facts))
@@ -195,10 +220,6 @@ def overflow(facts: Evidence) -> _Seen:
 
 def colour(facts: Evidence) -> _Seen:
     """Compare the order of the colours with the reference."""
-    if not facts.pictures:
-        return _NO_IMAGE
-    if facts.match is None:
-        return _NO_REFERENCE
     return augmentation.colour(_colours(facts))
 
 
@@ -244,10 +265,6 @@ def _same_elements(facts: Evidence) -> bool | None:
 
 def changed(facts: Evidence) -> _Seen:
     """Compare pixels with the reference, where they should differ."""
-    if facts.match is None:
-        return _NO_REFERENCE
-    if facts.random is not True:
-        return OPEN, "nothing says whether this pipeline augments; random=True does"
     if facts.layout.image is not None and facts.first.shapes and facts.first.shapes.isdisjoint(facts.truth.shapes):
         return OPEN, "the reference has images of another size; resize it the same way"
     epochs = [epoch.digests for epoch in (facts.first, facts.second)]
@@ -258,12 +275,6 @@ def changed(facts: Evidence) -> _Seen:
 
 def alike(facts: Evidence) -> _Seen:
     """Look for an augmentation that is the same for every element."""
-    if not facts.pictures:
-        return _NO_IMAGE
-    if facts.match is None:
-        return _NO_REFERENCE
-    if facts.random is not True:
-        return OPEN, "nothing says whether this pipeline augments; random=True does"
     twins = [matching.twins(facts.first, facts.match), matching.twins(facts.second, facts.again)]
     if None not in twins:
         if all(twins):
@@ -272,7 +283,7 @@ def alike(facts: Evidence) -> _Seen:
     return augmentation.alike(_pairs(facts), min(facts.first.low, default=0.0))
 
 
-def order(facts: Evidence, asked: bool | None, dataset: Any) -> _Seen:
+def order(facts: Evidence) -> _Seen:
     """Compare the order of two epochs."""
     first, second = facts.first, facts.second
     by, one, other = "key", first.keys, second.keys
@@ -288,7 +299,7 @@ def order(facts: Evidence, asked: bool | None, dataset: Any) -> _Seen:
     if not one:
         return OPEN, "needs a key (key=), labels or reference= to tell the elements apart"
     same = list(one) == list(other)
-    if not asked:
+    if not facts.deterministic:
         seen = "the same" if same else "another"
         return OPEN, f"epoch 2 has {seen} order (by {by}); deterministic=True says that it must be the same"
     if not same:
@@ -296,7 +307,7 @@ def order(facts: Evidence, asked: bool | None, dataset: Any) -> _Seen:
             f"epoch 2 has another order (by {by}); look for shuffle without reshuffle_each_iteration=False, or for "
             "deterministic=False in options, map or interleave"
         )
-    if dataset.options().deterministic is False:
+    if facts.dataset.options().deterministic is False:
         return OPEN, f"epoch 2 has the same order (by {by}), but options().deterministic is False and promises none"
     if by == "label" and len(set(one)) < len(one):
         return OPEN, "epoch 2 has the same labels in the same order; key= tells elements of one label apart"
@@ -316,3 +327,30 @@ def _pairs(facts: Evidence) -> list[tuple[Any, Any, Any, Any]]:
 def _colours(facts: Evidence) -> list[tuple[float, float]]:
     first, truth = facts.first, facts.truth
     return [(first.colour[i], truth.colour[j]) for i, j in enumerate(facts.match.place) if j >= 0]
+
+
+#: What a check may need: whether it is there, and what is said if it is not.
+_NEEDS: dict[str, tuple[Callable[[Evidence], bool], str]] = {
+    "images": (lambda facts: facts.layout.image is not None, "no component looks like images; image= names one"),
+    "reference": (lambda facts: facts.truth is not None, "needs reference=, the same elements without augmentation"),
+    "claim": (
+        lambda facts: facts.random is True,
+        "nothing says whether this pipeline augments; random=True does",
+    ),
+}
+
+#: All checks by name, in the order of a report, each with what it needs.
+CHECKS: dict[str, tuple[Callable[[Evidence], _Seen], tuple[str, ...]]] = {
+    "count": (count, ()),
+    "once": (once, ()),
+    "labels": (labels, ()),
+    "finite": (finite, ("images",)),
+    "range": (in_range, ("images",)),
+    "blank": (blank, ("images",)),
+    "overflow": (overflow, ("images", "reference")),
+    "colour": (colour, ("images", "reference")),
+    "random": (random, ()),
+    "changed": (changed, ("reference", "claim")),
+    "alike": (alike, ("images", "reference", "claim")),
+    "order": (order, ()),
+}

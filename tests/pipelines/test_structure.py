@@ -1,0 +1,106 @@
+"""What a pipeline is: both ways to read it agree, and each finds what only it can see."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import labkit
+from labkit.pipelines import options, structure
+from labkit.pipelines.structure import AUTOTUNE
+
+GROWN = {
+    "Map": lambda d, n: d.map(lambda x: x + 1),
+    "ParallelMap": lambda d, n: d.map(lambda x: x + 1, num_parallel_calls=n),
+    "Prefetch": lambda d, n: d.prefetch(n),
+    "Shuffle": lambda d, n: d.shuffle(n),
+    "Repeat": lambda d, n: d.repeat(n),
+    "Take": lambda d, n: d.take(n),
+    "Skip": lambda d, n: d.skip(n),
+    "Cache": lambda d, n: d.cache(),
+    "Interleave": lambda d, n: d.interleave(tf.data.Dataset.range, cycle_length=n, block_length=2),
+    "FlatMap": lambda d, n: d.flat_map(tf.data.Dataset.range),
+}
+SETTINGS = {
+    "ParallelMap": "num_parallel_calls", "Prefetch": "buffer_size", "Shuffle": "buffer_size", "Repeat": "count",
+    "Take": "count", "Skip": "count", "Interleave": "cycle_length",
+}  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(sorted(GROWN)), st.integers(1, 9)), max_size=5))
+def test_python_and_the_graph_tell_the_same_steps_and_settings(grown):
+    made = tf.data.Dataset.range(7)
+    for kind, number in grown:
+        made = GROWN[kind](made, number)
+    steps = structure.chain(made).steps
+    assert [step.kind for step in steps] == ["Range", *(kind for kind, _ in grown)]
+    assert [node.kind for node in structure.nodes(made)] == [step.kind for step in reversed(steps)]
+    for step, node, (kind, number) in zip(steps[1:], structure.nodes(made)[-2::-1], grown, strict=True):
+        if kind in SETTINGS:
+            assert step.settings[SETTINGS[kind]] == node.number(f"_{SETTINGS[kind]}") == number
+
+
+def test_a_node_knows_what_comes_before_and_after_it():
+    source = tf.data.Dataset.range(3)
+    seen = structure.nodes(source.map(lambda x: x).batch(2).prefetch(1))
+    for place, node in enumerate(seen):
+        assert node.upstream == seen[place + 1 :]
+        assert list(node.downstream) == seen[:place][::-1]
+    assert seen[-1].dataset is source
+
+
+def test_the_operations_of_a_function_are_found_however_deep_it_calls_others():
+    inner = tf.function(lambda x: tf.strings.length(tf.strings.as_string(x)))
+    made = tf.data.Dataset.range(3).map(lambda x: inner(x) + inner(x + 1))
+    (node,) = (node for node in structure.nodes(made) if node.kind == "Map")
+    assert {"StringLength", "AsString", "AddV2"} <= node.ops
+    called = [operation.op for operation in structure.chain(made).steps[-1].inside]
+    assert called.count("StringLength") == 2, "a function that is called twice is there twice"
+
+
+def test_a_dataset_that_a_function_captures_is_named():
+    one = tf.data.Dataset.range(3)
+    made = tf.data.Dataset.range(2).flat_map(lambda _: one)
+    (found,) = structure.nodes(made)[0].captured
+    assert "RangeDataset" in {node.op for node in structure.serialized(found).node}
+    assert structure.nodes(one.map(lambda x: x))[0].captured == []
+
+
+@pytest.mark.parametrize("said", [None, True, False])
+@pytest.mark.parametrize("otherwise", [True, False])
+def test_order_is_what_the_step_says_and_else_what_the_options_say(said, otherwise):
+    choice = tf.data.Options()
+    choice.deterministic = otherwise
+    made = tf.data.Dataset.range(4).map(lambda x: x, num_parallel_calls=2, deterministic=said)
+    assert structure.nodes(made)[0].ordered(otherwise) is (otherwise if said is None else said)
+    assert structure.chain(made.with_options(choice)).any_order is not (otherwise if said is None else said)
+
+
+def test_a_constant_is_read_and_nothing_else():
+    calls = tf.Variable(3, dtype=tf.int64)
+    made = tf.data.Dataset.range(9).batch(calls).map(lambda x: x, num_parallel_calls=AUTOTUNE).shuffle(5)
+    steps = {step.kind: step.settings for step in structure.chain(made).steps}
+    assert "batch_size" not in steps["Batch"] or steps["Batch"]["batch_size"] == 3
+    assert steps["ParallelMap"]["num_parallel_calls"] == AUTOTUNE
+    assert steps["Shuffle"]["buffer_size"] == 5
+
+
+def test_the_options_of_a_plain_pipeline_are_two_and_a_pool_of_threads_if_wanted():
+    data = tf.data.Dataset.range(3)
+    assert structure.chain(data).rewritten
+    made = labkit.plain(data)
+    assert not structure.chain(made).rewritten
+    assert made.options().experimental_optimization.apply_default_optimizations is False
+    assert made.options().autotune.enabled is False
+    assert structure.chain(made).threads is None
+    assert structure.chain(options.plain(data, threads=5)).threads == 5
+
+
+def test_what_is_no_dataset_is_refused_in_one_sentence():
+    with pytest.raises(TypeError, match=r"dataset is a list; allowed: a tf\.data\.Dataset"):
+        structure.chain([1, 2])
+    with pytest.raises(ValueError, match="TensorFlow cannot write this dataset down"):
+        structure.chain(tf.data.Dataset.range(3).apply(tf.data.experimental.prefetch_to_device("/cpu:0")))
