@@ -53,21 +53,6 @@ test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgri
 soak: $(READY) ## run `make test` ROUNDS times (10) while another process takes a core
 	@$(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),10) -- $(MAKE) --no-print-directory test
 
-lab: $(READY) ## run every notebook alone in an environment with Colab's packages, which is made first
-	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest -m colab tests
-
-test-solved: $(READY) ## run every solved notebook from top to bottom; every check must agree
-	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest -n $(WORKERS) -m solved tests/notebooks/test_solved.py
-
-test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgrind, and five planted bugs
-	@$(BIN)/python tests/oclgrind.py
-
-soak: $(READY) ## run every notebook under nbval ROUNDS times (20) while another process takes a core
-	@$(BIN)/labkit data --scale tiny
-	@LABKIT_FAST=1 $(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),20) -- $(NBVAL)
-
 lab: $(READY) ## open JupyterLab on notebook 00
 	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_read_a_timeline.ipynb
 

@@ -171,4 +171,8 @@ def _sentence(
         words.append(f"of at most {most:,.10g}")
     if other:
         words.append(other)
-    return f"{name} is {value!r:.60}; allowed: {' '.join(words)}"
+    try:
+        shown = f"{value!r:.60}"
+    except ValueError:  # Python prints no number of more than 4,300 digits
+        shown = "too long to be printed"
+    return f"{name} is {shown}; allowed: {' '.join(words)}"

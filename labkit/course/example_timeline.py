@@ -8,59 +8,38 @@ from __future__ import annotations
 
 import functools
 import math
-import numbers
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from labkit.common.palette import Theme
 from labkit.timeline.run import Accelerator
 from labkit.timeline.trace import Span, Trace
 from labkit.views.picture import Picture, plain_style
-from labkit.views.static import draw
 
 #: A bar: thread, name, category, start and end in milliseconds.
 Bar = tuple[str, str, str, float, float]
 
 _ACCELERATOR = "consumer"
 
-
-@dataclass(frozen=True)
-class Sketch:
-    """A timeline to be drawn.
-
-    Parameters
-    ----------
-    trace : Trace
-        Modelled; `timeline` makes one of bars.
-    title : str
-        The example, in words.
-    mark_ms : float, optional
-        Where the student's number stands on the time axis. A number beyond the end is marked at the edge.
-    words : str
-        What the mark says, or what else there is to say.
-    """
-
-    trace: Trace
-    title: str
-    mark_ms: float | None = None
-    words: str = ""
-
-    def picture(self) -> Picture:
-        """Draw it."""
-        title = f"{self.title} {self.words}".strip()
-        steps = int(self.trace.select("train", kind="consumer").sum())
-        plain = draw(self.trace, title=title, steps=steps)
-        if self.mark_ms is None:
-            return plain
-        end_ms = self.trace.span_ns / 1e6
-        said = f"the dashed line, your answer: {_place(self.mark_ms, end_ms)}"
-        make = functools.partial(_marked, plain, self.mark_ms)
-        return Picture(make, plain.title, f"{plain.alt} {said[0].upper()}{said[1:]}.", f"{said}\n{plain.text}")
+# What an op costs in the model: a fixed time, and its output at memory speed.
+_OVERHEAD_US, _BYTES_PER_US = 5.0, 1000.0
+_SILENT = {"Placeholder", "Const", "Identity", "IdentityN", "NoOp", "Arg", "Retval", "_Retval"}
+_LOOPS = ("While", "StatelessWhile")
+_PYTHON_MS = 0.1  # of a call that is no graph
+_LISTED = 6  # names of ops in the title
+_UNKNOWN = 16  # values of an output whose shape the graph does not tell
 
 
-def timeline(bars: Iterable[Bar], train: Iterable[tuple[float, float]], name: str, batch: int = 1) -> Trace:
-    """Return the trace of a job: bars of any thread, and the train steps of the accelerator.
+def example(
+    bars: Iterable[Bar],
+    train: Iterable[tuple[float, float]],
+    name: str,
+    title: str,
+    mark_ms: float | None = None,
+    words: str = "",
+    batch: int = 1,
+) -> Picture:
+    """Draw a job: bars of any thread, the train steps of the accelerator, and the student's number.
 
     Parameters
     ----------
@@ -69,9 +48,76 @@ def timeline(bars: Iterable[Bar], train: Iterable[tuple[float, float]], name: st
         In order; between them the consumer waits for a batch.
     name : str
         What views call the accelerator's work.
+    title : str
+        The example, in words.
+    mark_ms : float, optional
+        Where the student's number stands on the time axis. A number beyond the end is marked at the edge.
+    words : str
+        What the mark says, or what else there is to say.
     batch : int
         Images of a step.
     """
+    from labkit.views.static import draw
+
+    trace = _trace(bars, train, name, batch)
+    plain = draw(trace, title=f"{title} {words}".strip(), steps=trace.run.steps)
+    if mark_ms is None:
+        return plain
+    said = f"the dashed line, your answer: {_place(mark_ms, trace.span_ns / 1e6)}"
+    make = functools.partial(_marked, plain, mark_ms)
+    return Picture(make, plain.title, f"{plain.alt} {said[0].upper()}{said[1:]}.", f"{said}\n{plain.text}")
+
+
+def simulated(made: Any, stages: tuple[Any, ...], step_ms: float, title: str, **how: Any) -> Any:
+    """Return the timeline of a student's pipeline on the simulated clock; see `labkit.course.fairness.simulate`."""
+    from labkit.course import fairness
+    from labkit.views.widget import show
+
+    return show(fairness.simulate(made, stages, step_ms, **how).trace, title=title)
+
+
+def ops(function: Callable[..., Any], given: tuple, title: str) -> Picture:
+    """Draw the ops that a function of tensors is made of, in the order in which they were written.
+
+    Parameters
+    ----------
+    function : callable
+        Of tensors, to tensors.
+    given : tuple of tensor
+        What it is traced with. A loop counts once for each entry of the first one, ops inside of it included.
+    title : str
+    """
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec(g.shape, g.dtype) for g in given]
+    function(*given)  # what does not run at all says so here
+    try:
+        graph = tf.function(function, autograph=False).get_concrete_function(*specs).graph
+    except Exception:  # NumPy cannot work on tensors that have no values yet
+        words = "One call in Python, on a modelled clock: NumPy leaves no ops in a graph."
+        call = ("Python", "your function", "map", 0, _PYTHON_MS)
+        return example([call], [(_PYTHON_MS, _PYTHON_MS + 0.05)], "result", title, words=words)
+    times = max(1, given[0].shape[0] or 1) if given[0].shape.rank else 1
+    bars, now = [], 0.0
+    for op in graph.get_operations():
+        if op.type in _SILENT:
+            continue
+        size = sum((t.shape.num_elements() or _UNKNOWN) * max(t.dtype.size or 1, 1) for t in op.outputs)
+        inside = 1
+        if op.type in _LOOPS:
+            body = graph._get_function(op.get_attr("body").name)
+            inside = times * max(1, len(body.function_def.node_def) if hasattr(body, "function_def") else 1)
+        took = inside * (_OVERHEAD_US + size / _BYTES_PER_US) / 1e3
+        name = f"{op.type}, a loop" if op.type in _LOOPS else op.type
+        bars.append(("ops", name, "map", now, now + took))
+        now += took
+    names = [bar[1] for bar in bars]
+    listed = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+    words = f"{len(bars)} op{'s' * (len(bars) != 1)}, on a modelled clock: {listed or 'none'}."
+    return example(bars, [(now, now + 0.05)], "result", title, words=words)
+
+
+def _trace(bars: Iterable[Bar], train: Iterable[tuple[float, float]], name: str, batch: int) -> Trace:
     spans, now, step = [], 0.0, -1
     for step, (start, end) in enumerate(train):
         if start > now:
@@ -79,28 +125,18 @@ def timeline(bars: Iterable[Bar], train: Iterable[tuple[float, float]], name: st
         spans.append(_span(_ACCELERATOR, name, "train", start, end, step))
         now = end
     spans += [_span(*bar) for bar in bars]
-    end_ns = max(s.end_ns for s in spans)
+    source = "the example of the exercise"
+    describe = f"modelled {name} (source: {source})"
     return Trace.from_spans(
         spans,
         {_ACCELERATOR: "consumer"},
-        accelerator=Accelerator(
-            name=name,
-            kind="modelled",
-            source="the example of the exercise",
-            describe=f"modelled {name} (source: the example of the exercise)",
-        ),
+        accelerator=Accelerator(name=name, kind="modelled", source=source, describe=describe),
         batch_size=batch,
         steps=step + 1,
         warmup=0,
         images=batch * (step + 1),
-        window_ns=(0, end_ns),
+        window_ns=(0, max(s.end_ns for s in spans)),
     )
-
-
-def real(value: Any) -> float:
-    """Return a number as float; NaN where it is none."""
-    good = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return float(value) if good else math.nan
 
 
 def _span(thread: str, name: str, category: str, start: float, end: float, step: int = -1) -> Span:

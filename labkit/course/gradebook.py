@@ -46,12 +46,12 @@ session = Journal()
 
 
 @functools.wraps(grading.check)
-def check(*arguments: Any, **words: Any) -> grading.Result:  # noqa: D103 - the docstring is that of grading.check
+def check(*arguments: Any, **words: Any) -> grading.CheckResult:  # noqa: D103 - the docstring is that of grading.check
     found = grading.check(*arguments, **words)
     return result(found) if found.exercise in grading.numbers() else found
 
 
-def result(found: grading.Result) -> grading.Result:
+def result(found: grading.CheckResult) -> grading.CheckResult:
     """Enter the result of a check, and return it; what was not tried does not count as a try."""
     before = session.exercises.get(found.exercise, {"status": grading.OPEN, "tries": 0})
     tried = found.status != grading.OPEN

@@ -1,9 +1,9 @@
 """Checks of the exercises: one call, one result, never an exception at a student.
 
-An exercise is a function registered under its number. It gets the student's answer and
-returns nothing if the answer holds, or raises `Wrong` with the one hint that fits. Truth
-comes from labkit and TensorFlow, never from the student's own code. Structure, data, arithmetic and a
-simulated clock are the same on a slow machine; where something is measured at all, see `labkit.course.fairness`.
+An exercise is a function registered under its number. It gets the student's answer and returns nothing if the answer
+holds, or raises `Wrong` with the one hint that fits. The truth comes from labkit and TensorFlow, never from the
+student's own code. Checks look at structure, data, arithmetic and a simulated clock, which are the same on a slow
+machine; `labkit.course.fairness` says where something is measured as well.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from typing import Any
 PASSED, FAILED, OPEN, INCONCLUSIVE = "passed", "failed", "open", "inconclusive"
 _SIGN = {PASSED: "✓", FAILED: "✗", OPEN: "…", INCONCLUSIVE: "?"}
 _UNTRIED = "write your answer in the cell above"
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")  # where an object lies is another place in each run
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")  # an object has another address in each run
 _LONGEST = 300  # characters of a hint: an error of TensorFlow may fill a page
-_FRAMES = re.compile(r"in user code:\s+(?:File .*\n.*\n\s*)+\w+: ?")  # where AutoGraph came by: labkit's files, too
-# Where in its graph and its own files TensorFlow failed: names that it numbers anew in each run.
+_FRAMES = re.compile(
+    r"in user code:\s+(?:File .*\n.*\n\s*)+\w+: ?"
+)  # files that AutoGraph names, those of labkit among them
+# Nodes and files that TensorFlow names in its errors; their numbers differ from run to run.
 _PLACE = re.compile(
     r"\{\{function_node [^}]*\}\}|\[\[(?:\{\{node [^]]*\}\}|IteratorGetNext)\]\]|\[Op:[^]]*\](?: name:)?"
     r"|Error in user-defined function passed to \S+ transformation with iterator: \S+(?= )"
     r"|Traceback \(most recent call last\)[\s\S]*"
 )
 
-#: Whether the answer that is judged now has returned something before: then it is no stub, whatever it returns next.
+#: Whether the answer that is judged now has returned something before; if so, it is no stub, and None is an error.
 answered: ContextVar[bool] = ContextVar("answered", default=False)
 
 
 @dataclass(frozen=True)
-class Result:
+class CheckResult:
     """What a check found.
 
     Parameters
@@ -56,7 +58,7 @@ class Result:
 
     @property
     def inconclusive(self) -> bool:
-        """Whether nobody can tell yet: the check must run again."""
+        """Whether the check could not tell and must run again."""
         return self.status == INCONCLUSIVE
 
     def __repr__(self) -> str:
@@ -73,7 +75,7 @@ class Wrong(Exception):
 
 
 class Unclear(Exception):
-    """Nobody can tell whether an answer holds, and it is not the student's fault; the message says what to do."""
+    """Whether an answer holds cannot be told, for no fault of the student; the message says what to do."""
 
 
 Check = Callable[[Any], None]
@@ -106,11 +108,12 @@ def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
 
 def numbers() -> tuple[str, ...]:
     """Return the numbers of all exercises, in order."""
-    _load()
+    import labkit.course.exercises  # noqa: F401 - importing registers them
+
     return tuple(sorted(_REGISTRY))
 
 
-def check(number: str, answer: Any) -> Result:
+def check(number: str, answer: Any) -> CheckResult:
     """Check one answer.
 
     Parameters
@@ -122,14 +125,11 @@ def check(number: str, answer: Any) -> Result:
 
     Returns
     -------
-    Result
+    CheckResult
         Whatever the answer does, raising included, becomes a result; and so does an exercise that is not there.
         Only the reader's own interruption of the kernel is passed on.
     """
-    _load()
-    if not isinstance(number, str) or number not in _REGISTRY:
-        return Result(str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}")
-    return judge(number, _REGISTRY[number], answer)
+    return _absent(number) or judge(number, _REGISTRY[number], answer)
 
 
 def show(number: str, answer: Any) -> Any:
@@ -147,20 +147,19 @@ def show(number: str, answer: Any) -> Any:
 
     Returns
     -------
-    Picture, TimelineWidget or Result
+    Picture, TimelineWidget or CheckResult
         The last expression of a cell shows it. Where there is nothing to draw, a result says why, on one line.
     """
-    _load()
-    if isinstance(number, str) and number in _REGISTRY and number not in _SHOWS:
-        return Result(number, OPEN, "there is nothing to draw for this exercise")
-    if not isinstance(number, str) or number not in _SHOWS:
-        return Result(str(number)[:20], FAILED, f"there is no exercise {number!r:.40}; there are: {_known(number)}")
+    if absent := _absent(number):
+        return absent
+    if number not in _SHOWS:
+        return CheckResult(number, OPEN, "there is nothing to draw for this exercise")
     drawn: list[Any] = []
     result = judge(number, lambda given: drawn.append(_ready(_SHOWS[number](given))), answer)
     if result.status == OPEN:
-        return Result(number, OPEN, f"nothing to draw yet: {_UNTRIED}")
+        return CheckResult(number, OPEN, f"nothing to draw yet: {_UNTRIED}")
     if not result.passed:
-        return Result(number, result.status, f"nothing to draw: {result.hint}")
+        return CheckResult(number, result.status, f"nothing to draw: {result.hint}")
     return drawn[0]
 
 
@@ -183,15 +182,15 @@ def try_it(number: str, answer: Any) -> None:
 
 
 def _ready(made: Any) -> Any:
-    """Return what can be shown, tried once: an error must come now, not when the notebook shows it."""
+    """Return a picture or widget after showing it once: an error must be raised here, not in the notebook."""
     if made is None:
         raise NotImplementedError
     made._repr_mimebundle_()
     return made
 
 
-def judge(name: str, test: Check, answer: Any) -> Result:
-    """Call a check of one's own on an answer, and make a result of whatever happens.
+def judge(name: str, test: Check, answer: Any, untried: str = _UNTRIED) -> CheckResult:
+    """Call a check on an answer, and return a result whatever happens.
 
     Parameters
     ----------
@@ -201,56 +200,53 @@ def judge(name: str, test: Check, answer: Any) -> Result:
         Takes the answer; raises `Wrong` or `Unclear`, NotImplementedError without words for a stub, or returns.
     answer : object
         None means "not tried yet".
+    untried : str
+        What a student who has not tried yet is told to do.
 
     Returns
     -------
-    Result
+    CheckResult
     """
     if answer is None:
-        return Result(name, OPEN, f"nothing to check yet: {_UNTRIED}")
+        return CheckResult(name, OPEN, f"nothing to check yet: {untried}")
     answered.set(False)
     try:
         test(answer)
     except Wrong as wrong:
-        return Result(name, FAILED, _one_line(wrong))
+        return CheckResult(name, FAILED, _one_line(wrong))
     except Unclear as unclear:
-        return Result(name, INCONCLUSIVE, _one_line(unclear))
+        return CheckResult(name, INCONCLUSIVE, _one_line(unclear))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an answer may call sys.exit(), too
         if isinstance(error, NotImplementedError) and not _one_line(error):
-            return Result(name, OPEN, f"nothing to check yet: {_UNTRIED}")
-        return Result(name, FAILED, raised(error))
-    return Result(name, PASSED)
+            return CheckResult(name, OPEN, f"nothing to check yet: {untried}")
+        return CheckResult(name, FAILED, raised(error))
+    return CheckResult(name, PASSED)
 
 
 def raised(error: BaseException) -> str:
-    """Return the sentence about an error that came out of an answer."""
+    """Return a sentence about an error that an answer raised."""
     said = _one_line(error)
     if isinstance(error, NotImplementedError) and "to a numpy array" in said:
         return "in a graph use functions of tf, not of NumPy"
     return f"your answer raised {type(error).__name__}" + (f": {said}" if said else "")
 
 
-def score(results: list[Result]) -> tuple[int, int]:
-    """Return how many results passed, and how many there are."""
-    return sum(r.passed for r in results), len(results)
-
-
-def _known(number: Any) -> str:
-    """Return the exercises that somebody may have meant: those of one notebook, or the first and the last."""
-    near = [n for n in numbers() if isinstance(number, str) and n[:2] == number[:2]]
-    return ", ".join(near or numbers())
+def _absent(number: Any) -> CheckResult | None:
+    """Return the result for an exercise that is not there, None for one that is; it names those that may be meant."""
+    there = numbers()
+    if isinstance(number, str) and number in there:
+        return None
+    near = [n for n in there if isinstance(number, str) and n[:2] == number[:2]]
+    words = f"there is no exercise {number!r:.40}; there are: {', '.join(near or there)}"
+    return CheckResult(str(number)[:20], FAILED, words)
 
 
 def _one_line(error: BaseException) -> str:
-    """Return the words of an error on one line, even of one that cannot say them."""
+    """Return the message of an error on one line, or nothing if the error cannot print itself."""
     try:
         text = _ADDRESS.sub("", " ".join(_PLACE.sub("", _FRAMES.sub("", str(error))).split()))
     except Exception:
         return ""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _load() -> None:
-    import labkit.course.exercises  # noqa: F401 - importing registers them

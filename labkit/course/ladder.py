@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from labkit.common.environment import cores
 from labkit.pipelines import augment, memory
@@ -54,23 +55,17 @@ def shuffled(photos: Photos) -> Any:
 
 def decode(jpeg: Any) -> Any:
     """Return the uint8 pixels of a JPEG, shape (height, width, 3)."""
-    import tensorflow as tf
-
     return tf.io.decode_jpeg(jpeg, channels=3, dct_method="INTEGER_ACCURATE")
 
 
 def preprocess(jpeg: Any) -> Any:
     """Decode, float, resize, flip, brightness, saturation, clip: float32 in [0, 1], shape (224, 224, 3)."""
-    import tensorflow as tf
-
     image = tf.image.convert_image_dtype(decode(jpeg), tf.float32)
     return jitter(tf.image.resize(image, [SIDE, SIDE]))
 
 
 def jitter(image: Any) -> Any:
     """Augment one float32 image with ``tf.image``: flip, brightness, saturation, clip."""
-    import tensorflow as tf
-
     image = tf.image.random_flip_left_right(image)
     image = tf.image.random_brightness(image, augment.BRIGHTNESS)
     image = tf.image.random_saturation(image, *augment.SATURATION)
@@ -79,8 +74,6 @@ def jitter(image: Any) -> Any:
 
 def prepare(path: Any, label: Any) -> tuple[Any, Any]:
     """Read one photo and `preprocess` it."""
-    import tensorflow as tf
-
     return preprocess(tf.io.read_file(path)), label
 
 
@@ -89,8 +82,6 @@ def shrink(jpeg: Any) -> Any:
 
     Resizing reads the uint8 pixels; the naive order makes a float32 copy of the whole photo first.
     """
-    import tensorflow as tf
-
     return tf.image.resize(decode(jpeg), [SIDE, SIDE])
 
 
@@ -110,21 +101,16 @@ def packed(photos: Photos) -> records.Shards:
 
 def order(count: int) -> np.ndarray:
     """Return the rows of `epoch` in their order."""
-    import tensorflow as tf
-
     rows = tf.data.Dataset.range(count).shuffle(count, seed=_SEED, reshuffle_each_iteration=False)
     return np.fromiter(rows.as_numpy_iterator(), np.int64, count)
 
 
 def _serialized(photos: Photos) -> Any:
-    import tensorflow as tf
-
     return tf.data.TFRecordDataset(packed(photos).paths)
 
 
 def _kept(photos: Photos) -> Any:
     """Keep the resized photos in memory as uint8: 0.15 MB each, rounded to whole grey levels."""
-    import tensorflow as tf
 
     def whole(path: Any, label: Any) -> tuple[Any, Any]:
         return tf.cast(tf.round(shrink(tf.io.read_file(path))), tf.uint8), label
@@ -148,15 +134,12 @@ def _prefetch_one(photos: Photos) -> Any:
 
 
 def _prefetch_autotune(photos: Photos) -> Any:
-    import tensorflow as tf
-
     # The buffer of a prefetch adapts by itself; it does not need tf.data's autotuner.
     return plain(shuffled(photos).map(prepare).batch(BATCH).prefetch(tf.data.AUTOTUNE))
 
 
 def _interleave(photos: Photos) -> Any:
     """Read from eight lists of files at once; one of each in turn gives the common order back."""
-    import tensorflow as tf
 
     def one_list(index: Any) -> Any:
         files = shuffled(photos).shard(_LISTS, index)
@@ -169,15 +152,12 @@ def _interleave(photos: Photos) -> Any:
 
 def guide(photos: Photos) -> Any:
     """Return what TensorFlow's guide recommends: parallel map, batch, prefetch, all tuned by tf.data."""
-    import tensorflow as tf
-
     mapped = shuffled(photos).map(prepare, num_parallel_calls=tf.data.AUTOTUNE)
     return mapped.batch(BATCH).prefetch(tf.data.AUTOTUNE)
 
 
 def _cached(photos: Photos) -> Any:
     """Augment what comes out of the cache as the guide does, image by image."""
-    import tensorflow as tf
 
     def fresh(image: Any, label: Any) -> tuple[Any, Any]:
         return jitter(tf.image.convert_image_dtype(image, tf.float32)), label
@@ -187,8 +167,6 @@ def _cached(photos: Photos) -> Any:
 
 
 def _vectorized(photos: Photos) -> Any:
-    import tensorflow as tf
-
     decoded = shuffled(photos).map(
         lambda path, label: (shrink(tf.io.read_file(path)), label), num_parallel_calls=tf.data.AUTOTUNE
     )
@@ -196,8 +174,6 @@ def _vectorized(photos: Photos) -> Any:
 
 
 def _tfrecords(photos: Photos) -> Any:
-    import tensorflow as tf
-
     def decoded(serialized: Any) -> tuple[Any, Any]:
         jpeg, label = records.parse(serialized)
         return shrink(jpeg), label
@@ -227,7 +203,6 @@ def best(photos: Photos) -> Any:
     MemoryError
         If the JPEG bytes do not fit into memory.
     """
-    import tensorflow as tf
 
     def decoded(jpeg: Any, label: Any) -> tuple[Any, Any]:
         return tf.cast(shrink(jpeg), tf.float16), label

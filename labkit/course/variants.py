@@ -157,7 +157,7 @@ def of(student_id: str, problem: str = "", course: str = "") -> Variant:
 #: Seeds from 0 to below this draw each fault of the pool once; a test compares it with `labkit.drills.pool`.
 _POOL = 26
 
-#: Notebook 10 examines and mends these for everybody; a test compares them with what it draws.
+#: Notebook 10 examines and fixes these for everybody; a test compares them with what it draws.
 _SOLVED = (1, 7, 15, 16)
 
 

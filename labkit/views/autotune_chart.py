@@ -29,7 +29,7 @@ _PANEL, _SPACE, _BOTTOM = 0.62, 0.2, 0.45
 MOST = 8
 
 
-class _Knob(NamedTuple):
+class _Tuned(NamedTuple):
     """One tuned number: its name, what it was at each reading, its bound, and what lay in the buffer."""
 
     name: str
@@ -68,32 +68,32 @@ def draw(lens: Lens, title: str = "What AUTOTUNE chose", theme: str | None = Non
     """
     if not hasattr(lens, "history") or not hasattr(lens, "readings"):
         raise TypeError(f"lens is of type {type(lens).__name__}; allowed: what labkit.diagnosis.autotune returns")
-    knobs = [_knob(lens, name) for name in lens.history]
-    if not knobs:
+    tuned = [_tuned(lens, name) for name in lens.history]
+    if not tuned:
         raise ValueError("nothing in this pipeline is tuned: give a map, an interleave or a prefetch tf.data.AUTOTUNE")
-    if len(knobs) > MOST:
-        raise ValueError(f"AUTOTUNE sets {len(knobs)} numbers here; a picture shows {MOST} at most, lens.chosen all")
+    if len(tuned) > MOST:
+        raise ValueError(f"AUTOTUNE sets {len(tuned)} numbers here; a picture shows {MOST} at most, lens.chosen all")
     note = f"{lens.name} · {lens.accelerator}"
     waits = sorted(lens.wait_ms)
     wait = f"wait for a batch: median {waits[len(waits) // 2]:,.1f} ms, longest {waits[-1]:,.1f} ms"
-    text = "\n".join([title, note, f"{len(lens.readings)} readings, {lens.steps[-1]} steps", *map(str, knobs), wait])
-    alt = f"{title}: {'; '.join(map(str, knobs))}; {wait}."
-    return Picture(functools.partial(_draw, lens, knobs, title, note), title, alt, text, theme)
+    text = "\n".join([title, note, f"{len(lens.readings)} readings, {lens.steps[-1]} steps", *map(str, tuned), wait])
+    alt = f"{title}: {'; '.join(map(str, tuned))}; {wait}."
+    return Picture(functools.partial(_draw, lens, tuned, title, note), title, alt, text, theme)
 
 
-def _knob(lens: Lens, name: str) -> _Knob:
+def _tuned(lens: Lens, name: str) -> _Tuned:
     label, _, kind = name.rpartition(".")
     found = [next((n for n in r.nodes if n.label == label), None) for r in lens.readings]
     high = next(p.high for n in reversed(found) if n is not None and (p := n.parameter(kind)) is not None)
     buffer = "buffer" in kind
     held = [float(n.buffered) if n is not None else math.nan for n in found] if buffer else None
-    return _Knob(name, lens.history[name], high, held)
+    return _Tuned(name, lens.history[name], high, held)
 
 
-def _draw(lens: Lens, knobs: list[_Knob], title: str, note: str, look: Theme) -> Figure:
+def _draw(lens: Lens, tuned: list[_Tuned], title: str, note: str, look: Theme) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
-    count = len(knobs) + 1
+    count = len(tuned) + 1
     page = FigurePage(look, [Words(title, TITLE, weight="bold", most=2), Words(note, SMALL, "muted", most=2)],
                   count * (_PANEL + _SPACE) + _BOTTOM)  # fmt: skip
     for row in range(count):
@@ -104,7 +104,7 @@ def _draw(lens: Lens, knobs: list[_Knob], title: str, note: str, look: Theme) ->
         axes.set_xlim(0, lens.steps[-1] + 0.6)
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         axes.tick_params(length=2, labelbottom=row == count - 1)
-        value, words, more = _number(axes, lens, knobs[row], look) if row < len(knobs) else _waits(axes, lens, look)
+        value, words, more = _number(axes, lens, tuned[row], look) if row < len(tuned) else _waits(axes, lens, look)
         for k, name in enumerate(words):
             page.write(MARGIN, top + _PANEL / 2 + 0.17 * (k - (len(words) - 1) / 2), name, SMALL)
         page.write(WIDTH - _RIGHT + 0.1, top + 0.4 * _PANEL, value, BODY, weight="bold")
@@ -113,20 +113,20 @@ def _draw(lens: Lens, knobs: list[_Knob], title: str, note: str, look: Theme) ->
     return page.figure
 
 
-def _number(axes: Axes, lens: Lens, knob: _Knob, look: Theme) -> tuple[str, list[str], str]:
+def _number(axes: Axes, lens: Lens, one: _Tuned, look: Theme) -> tuple[str, list[str], str]:
     """Draw one number, its bound and the filling of a buffer; return its last value, its name and its bound."""
-    top = max(v for v in [*knob.values, *(knob.held or []), 1.0] if not math.isnan(v))
-    bound = knob.high if knob.high <= 4 * top else None
+    top = max(v for v in [*one.values, *(one.held or []), 1.0] if not math.isnan(v))
+    bound = one.high if one.high <= 4 * top else None
     axes.set_ylim(0, 1.25 * max(top, bound or 0))
     axes.set_yticks(sorted({0, round(max(top, bound or 0))}))
-    if knob.held is not None:
-        axes.fill_between(lens.steps, knob.held, step="mid", color=look.fill["resize"], alpha=0.55, linewidth=0)
+    if one.held is not None:
+        axes.fill_between(lens.steps, one.held, step="mid", color=look.fill["resize"], alpha=0.55, linewidth=0)
     if bound is not None:
         axes.axhline(bound, color=look.muted, linewidth=1, linestyle=(0, (4, 3)))
-    axes.step(lens.steps, knob.values, where="mid", color=look.fill["train"], linewidth=2, marker="o", markersize=3)
-    last = next((v for v in reversed(knob.values) if not math.isnan(v)), math.nan)
-    high = "no limit" if math.isinf(knob.high) else f"of {knob.high:.0f} at most"
-    return f"{last:.0f}", [*knob.name.split(".", 1), *["filled: shaded"] * (knob.held is not None)], high
+    axes.step(lens.steps, one.values, where="mid", color=look.fill["train"], linewidth=2, marker="o", markersize=3)
+    last = next((v for v in reversed(one.values) if not math.isnan(v)), math.nan)
+    high = "no limit" if math.isinf(one.high) else f"of {one.high:.0f} at most"
+    return f"{last:.0f}", [*one.name.split(".", 1), *["filled: shaded"] * (one.held is not None)], high
 
 
 def _waits(axes: Axes, lens: Lens, look: Theme) -> tuple[str, list[str], str]:

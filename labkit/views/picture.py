@@ -1,4 +1,4 @@
-"""A picture that can be shown, saved and read aloud: made when it is asked for, in the theme that is asked for."""
+"""A picture that can be shown, saved and read aloud; it is made when it is first needed, in either theme."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Picture:
         images = {name: self.png(name) for name in THEMES}
         number = 1 + max((int(p.name[:3]) for p in folder.glob("[0-9][0-9][0-9].*")), default=0)
         while True:
-            try:  # who creates the file has the number
+            try:  # the process that creates the file has the number
                 (folder / f"{number:03d}.light.png").open("xb").close()
                 break
             except FileExistsError:

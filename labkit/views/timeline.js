@@ -204,10 +204,11 @@ class CanvasPen {
     this.context.setLineDash([]);
   }
   shape(points, fill) {
-    const path = new Path2D();
-    for (let k = 0; k < points.length; k += 2) path.lineTo(points[k], points[k + 1]);
-    this.context.fillStyle = fill;
-    this.context.fill(path);
+    const c = this.context;
+    c.fillStyle = fill;
+    c.beginPath();
+    for (let k = 0; k < points.length; k += 2) c.lineTo(points[k], points[k + 1]);
+    c.fill();
   }
   text(x, y, text, size, fill, align = "left", bold = false) {
     const font = `${bold ? "bold " : ""}${size}px ${FONT}`;
@@ -405,9 +406,11 @@ function paintShare(pen, share, base, left, size, y, h, fill) {
     if (end - c < 3) {
       for (let k = c; k < end; k++) pen.rect(left + k * size, bottom - base[k] * h - high(k), size, high(k), fill);
     } else {
-      const points = [], at = (k, y) => points.push(left + k * size, bottom - y * h);
-      for (let k = c; k < end; k++) for (const edge of [k, k + 1]) at(edge, base[k] + share[k]);
-      for (let k = end - 1; k >= c; k--) for (const edge of [k + 1, k]) at(edge, base[k]);
+      const points = [], step = (from, to, share) => {
+        points.push(left + from * size, bottom - share * h, left + to * size, bottom - share * h);
+      };
+      for (let k = c; k < end; k++) step(k, k + 1, base[k] + share[k]);
+      for (let k = end - 1; k >= c; k--) step(k + 1, k, base[k]);
       pen.shape(points, fill);
     }
     c = end - 1;
@@ -440,7 +443,7 @@ function paintIdle(view, pen, x, y, w, h, ...choices) {
   const { gap, background, ink } = view.colours;
   if (w >= 6) pen.hatch(x, y, w, h, "/", gap);
   pen.box(x + 0.5, y + 0.5, w - 1, h - 1, gap);
-  const words = h > 12 && choices.find((choice) => textWidth(choice, 11) + 8 < w);
+  const words = h > 12 && w > 30 && choices.find((choice) => textWidth(choice, 11) + 8 < w); // measuring takes its time
   if (!words) return;
   const size = textWidth(words, 11);
   pen.rect(x + w / 2 - size / 2 - 3, y + h / 2 - 7, size + 6, 14, background);
@@ -515,9 +518,18 @@ function paintOverview(view, pen, height) {
     const what = ["accelerator", "pipeline"][k], words = layout.runs.length > 1 ? `${run.label}: ${what}` : `${what} busy`;
     pen.text(left - 6, y + STRIP / 2, elide(words, left - 12, 10), 10, colours.muted, "right");
     pen.rect(left, y, width, STRIP, colours.lane);
-    const points = [left, y + STRIP], step = width / strip.length;
-    strip.forEach((share, i) => points.push(left + i * step, y + STRIP * (1 - share), left + (i + 1) * step, y + STRIP * (1 - share)));
-    pen.shape([...points, left + width, y + STRIP], k ? colours.fill[5] : colours.fill[1]);
+    const sums = new Float64Array(strip.length + 1), points = [left, y + STRIP], n = Math.max(Math.floor(width), 1);
+    for (let i = 0; i < strip.length; i++) sums[i + 1] = sums[i] + strip[i];
+    const until = (share) => {
+      const t = share * strip.length, i = Math.min(Math.floor(t), strip.length - 1);
+      return sums[i] + (t - i) * strip[i];
+    };
+    for (let c = 0; c < n; c++) {
+      const high = y + STRIP * (1 - (until((c + 1) / n) - until(c / n)) * n / strip.length);
+      points.push(left + c, high, left + c + 1, high);
+    }
+    points.push(left + n, y + STRIP);
+    pen.shape(points, k ? colours.fill[5] : colours.fill[1]);
   }));
   pen.fade(0.55);
   pen.rect(left, 0, at(view.first) - left, height - 2, colours.background);
@@ -1061,6 +1073,8 @@ export class View {
     this.say(this.found.textContent);
   }
 
+  clearSearch() { this.search.value = ""; this.find(""); }
+
   nextMatch(way) {
     const list = this.matches?.list;
     if (!list?.length) return;
@@ -1102,10 +1116,8 @@ export class View {
     } else if (this.selected) {
       this.select(null);
       this.say("selection cleared");
-    } else if (this.matches) {
-      this.search.value = "";
-      this.find("");
-    } else if (!this.help.hidden) this.toggleHelp();
+    } else if (this.matches) this.clearSearch();
+    else if (!this.help.hidden) this.toggleHelp();
     else this.canvas.blur();
     this.later();
   }
@@ -1190,8 +1202,7 @@ class Hands {
       view.nextMatch(event.shiftKey ? -1 : 1);
     } else if (event.key === "Escape") {
       event.preventDefault();
-      view.search.value = "";
-      view.find("");
+      view.clearSearch();
       view.canvas.focus();
     }
     if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();

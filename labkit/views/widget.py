@@ -1,8 +1,8 @@
-"""The interactive timeline: an anywidget around one ES module, and a picture wherever a widget cannot live.
+"""The interactive timeline: an anywidget around one ES module, and a picture where no widget can be shown.
 
-The module needs no kernel: everything it draws is in one block of bytes (`labkit.views.layout`). What a notebook
-stores is therefore not a view of a model that is gone when the kernel is, but a page of its own: block, module and
-picture in one piece of HTML. As a part of other widgets it is a view of a model, as all of them are.
+The module needs no kernel: everything that it draws is in one block of bytes (`labkit.views.layout`). A view of a model
+is lost when its kernel ends. A notebook therefore stores a page instead: block, module and picture in one piece of
+HTML. Inside other widgets the timeline is a view of a model like every other widget.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class TimelineWidget(anywidget.AnyWidget):
         super().__init__(block=block, look=look)
 
     def update(self, timeline: Timeline | Trace, after: Timeline | Trace | None = None) -> None:
-        """Swap what is shown, in place; the part of the time axis that is seen stays where it still exists.
+        """Show other timelines in the same place; the part of the time axis in view stays, as far as it still exists.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class TimelineWidget(anywidget.AnyWidget):
         """Return where the steps end that are in view at first, in nanoseconds of the window."""
         if self._steps is None:
             return None
-        _ = self.picture  # it refuses steps that there are not
+        _ = self.picture  # raises ValueError where there are not so many steps
         return max(int(timeline.step_edges_ns[self._steps]) for timeline in self._layout.timelines)
 
     @property
@@ -158,7 +158,7 @@ class TimelineWidget(anywidget.AnyWidget):
         return wanted, {m: d for m, d in metadata.items() if m in wanted or m not in data}
 
     def _ipython_display_(self) -> None:
-        """Publish the same: ipywidgets 7 asks for this, and knows nothing of the other."""
+        """Publish the same data: ipywidgets 7 calls this method and not `_repr_mimebundle_`."""
         display_id = uuid.uuid4().hex
         if "text/html" in self._publish(display_id):
             self._pages.append(display_id)
@@ -171,7 +171,7 @@ class TimelineWidget(anywidget.AnyWidget):
         return data
 
     def _view(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the view of a model, and where Colab finds the widgets that it did not bring itself."""
+        """Return the view of a model, and where Colab finds widgets that are not its own."""
         found = super()._repr_mimebundle_()
         data, metadata = found if isinstance(found, tuple) else (found or {}, {})
         return {m: d for m, d in data.items() if m == _VIEW}, metadata or {}
@@ -181,7 +181,7 @@ class TimelineWidget(anywidget.AnyWidget):
 
         Where scripts do not run (a notebook that is not trusted, GitHub), the picture is what remains.
         """
-        if len(self.block) > 8 * STORED:  # spans do not become that small; trying takes its time
+        if len(self.block) > 8 * STORED:  # compression does not make spans that small, and takes long
             return None
         block = base64.b64encode(gzip.compress(self.block, 6, mtime=0)).decode()
         if len(block) > STORED:
@@ -192,7 +192,7 @@ class TimelineWidget(anywidget.AnyWidget):
 
 
 def _digest(block: bytes) -> str:
-    """Return a name for a block: equal runs are stored as equal pages, which a test of a notebook can compare."""
+    """Return a name for a block; equal runs get equal names, so that tests can compare stored pages."""
     return hashlib.sha256(block).hexdigest()[:12]
 
 

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Diagnose the patient
 #
-# **You will** examine pipelines that are sick, name the one fault of each, mend it, and prove that it is gone.
+# **You will** examine pipelines that have one fault each, name the fault, fix it, and prove that it is gone.
 #
 # **You will learn** to go from a symptom to a cause without being told, in which of two places to look first, and why a repair is proved by data and structure and not by a stopwatch.
 #
@@ -14,27 +14,27 @@ import tensorflow as tf
 from labkit import drills, predictions, variants
 
 # %% [markdown]
-# ## The ward
+# ## A drill
 #
 # So far labkit told you what a gap waited for, and what to change. On your own job you will often have less: a picture, some code, and a feeling that something is wrong. A *drill* is practice for that. It is a pipeline with exactly one fault, drawn from a pool by a number:
 
 # %%
-patient = drills.draw(7)
-print(f"{patient.name} should deliver {patient.task}.")
-print(f"{len(patient.diagnoses)} things can be wrong, and one of them is.")
+drill = drills.draw(7)
+print(f"{drill.name} should deliver {drill.task}.")
+print(f"{len(drill.diagnoses)} things can be wrong, and one of them is.")
 
 # %% [markdown]
-# The same number is the same drill on every machine. The timeline of a drill shows lanes and gaps, and leaves out what the gaps wait for: that is for you to find. (`labkit.Timeline` of the trace would tell you. Use it afterwards, to check yourself.) Here is the whole patient, code, timeline and all that could be wrong with it:
+# The same number is the same drill on every machine. The timeline of a drill shows lanes and gaps, and leaves out what the gaps wait for: that is for you to find. (`labkit.Timeline` of the trace would tell you. Use it afterwards, to check yourself.) Here is the whole drill, code, timeline and all that could be wrong with it:
 
 # %% tags=["nbval-ignore-output"]
-patient
+drill
 
 # %% [markdown]
 # The function gets a `case`, which holds a few small photos in several forms. `case.photos` are names of JPEG files with their labels, and `case.shards` are TFRecord files of the same photos. `case.read(path)` reads a file from modelled storage, which takes 4 ms. `case.options(threads=16)` gives the map 16 threads, so that waiting reads do not have to queue for the few cores that you have, and switches TensorFlow's own rewriting off: what you read is what runs.
 #
 # ## Predict
 #
-# A batch has 8 photos, a read takes 4 ms, a train step 10 ms. The accelerator is idle most of the time. Suppose the fault is mended and eight photos are read at once: which share of the time will the accelerator be busy? Commit yourself before you go on.
+# A batch has 8 photos, a read takes 4 ms, a train step 10 ms. The accelerator is idle most of the time. Suppose the fault is fixed and eight photos are read at once: which share of the time will the accelerator be busy? Commit yourself before you go on.
 
 # %% tags=["nbval-ignore-output"]
 predictions.commit("10.busy", 0.7, unit="share")
@@ -45,7 +45,7 @@ predictions.commit("10.busy", 0.7, unit="share")
 # Zoom in until you see single reads. Three questions settle most cases. *Who works while the accelerator waits?* *How many do so at once?* *Does the same work come again?*
 
 # %% tags=["nbval-ignore-output"]
-labkit.show(patient.timeline, steps=3)
+labkit.show(drill.timeline, steps=3)
 
 # %% [markdown]
 # Reads hop from worker to worker, but put a ruler anywhere: there is never more than one at a time. While the accelerator trains they go on, so prefetch does its work. Storage answers each read as quickly as it can. What is missing is a second read beside the first. Now look at the code: there are 16 threads, and `map` says nothing about using them.
@@ -53,21 +53,21 @@ labkit.show(patient.timeline, steps=3)
 # Before you believe a diagnosis, look at one that does *not* fit. If nothing were prepared ahead, the two would take turns, and they do not:
 
 # %%
-patient.diagnose("nothing is prepared while the accelerator trains: there is no prefetch")
+drill.diagnose("nothing is prepared while the accelerator trains: there is no prefetch")
 
 # %% [markdown]
 # A wrong answer is told how the fault that you named would show, and no more. The right one:
 
 # %%
-patient.diagnose("photos are loaded one after the other: the map is not parallel")
+drill.diagnose("photos are loaded one after the other: the map is not parallel")
 
 # %% [markdown]
 # ## Build
 #
-# Mend what is broken and nothing else. Each further change is a further chance to break something, and the next reader has to understand it.
+# Fix what is broken and nothing else. Each further change is a further chance to break something, and the next reader has to understand it.
 
 # %%
-def mended(case):
+def fixed(case):
     def load(path, label):
         image = tf.io.decode_jpeg(case.read(path), channels=3)
         return tf.image.convert_image_dtype(image, tf.float32), label
@@ -80,24 +80,24 @@ def mended(case):
 # %% [markdown]
 # ## Run
 #
-# `patient.record` runs a version of yours beside the same accelerator. The model in the picture is notebook 02's: a step takes as long as the slower of the two, training (10 ms) or reading (8 photos of 4 ms by eight calls).
+# `drill.record` runs a version of yours beside the same accelerator. The model in the picture is notebook 02's: a step takes as long as the slower of the two, training (10 ms) or reading (8 photos of 4 ms by eight calls).
 
 # %% tags=["nbval-ignore-output"]
-after = labkit.Timeline(patient.record(mended), explain=False)
+after = labkit.Timeline(drill.record(fixed), explain=False)
 model = 10 / max(10, 8 * 4 / 8)
 predictions.review("10.busy", model=model, measured=after.busy)
 
 # %% tags=["nbval-ignore-output"]
-labkit.compare(patient.timeline, after, labels=("sick", "mended"))
+labkit.compare(drill.timeline, after, labels=("as drawn", "fixed"))
 
 # %% [markdown]
 # Faster is good, and it proves little: a pipeline that loses every second photo is faster, too. The proof looks at other photos than these, on storage that answers at once, and asks three things. Are the data those of a healthy pipeline? Is the fault gone from the graph? And has no *other* fault of the pool come in its place?
 
 # %%
-patient.mend(mended)
+drill.fix(fixed)
 
 # %% [markdown]
-# See what it says to a mend that trades one trouble for another. This one also keeps the images shuffled, in a buffer that must be filled first:
+# See what it says to a fix that trades one trouble for another. This one also keeps the images shuffled, in a buffer that must be filled first:
 
 # %%
 def traded(case):
@@ -110,7 +110,7 @@ def traded(case):
     return batches.with_options(case.options(threads=16))
 
 
-patient.mend(traded)
+drill.fix(traded)
 
 # %% [markdown]
 # ## Explain
@@ -121,14 +121,14 @@ patient.mend(traded)
 #
 # ## When no clock tells
 #
-# Another patient. Its accelerator has little to complain about:
+# Another drill. Its accelerator is hardly ever idle:
 
 # %%
 quick = drills.draw(1)
 print(quick.code)
 
 # %% [markdown]
-# For such cases there is a second place to look: the data. `probe` reads two epochs of the patient and of a healthy pipeline and puts their numbers side by side. It does not say which line matters, nor why.
+# For such cases there is a second place to look: the data. `probe` reads two epochs of the faulty pipeline and of a healthy one and puts their numbers side by side. It does not say which line matters, nor why.
 
 # %% tags=["nbval-ignore-output"]
 quick.probe()
@@ -142,7 +142,7 @@ quick.diagnose("red and blue are exchanged: the channels are turned round althou
 # %% [markdown]
 # ## Exercises
 #
-# Two patients of your own. Look at each first, as above: display it, show its trace, probe its data. `try_it` draws your own version beside the same accelerator.
+# Two drills of your own. Look at each first, as above: display it, show its trace, probe its data. `try_it` draws your own version beside the same accelerator.
 
 # %% tags=["nbval-ignore-output"]
 slow, wrong = drills.draw(16), drills.draw(15)
@@ -173,14 +173,14 @@ labkit.try_it("10.1", diagnosis)
 labkit.check("10.1", diagnosis)
 
 # %% [markdown]
-# **10.2** Write `mended_16(case)`: drill 16 without its fault. Begin with `print(slow.code)`; the change is one word. About eight lines.
+# **10.2** Write `fixed_16(case)`: drill 16 without its fault. Begin with `print(slow.code)`; the change is one word. About eight lines.
 
 # %% tags=["stub"]
-def mended_16(case):
+def fixed_16(case):
     ...  # your code
 
 # %% tags=["solution"]
-def mended_16(case):
+def fixed_16(case):
     def load(path, label):
         image = tf.io.decode_jpeg(case.read(path), channels=3)
         return tf.image.convert_image_dtype(image, tf.float32), label
@@ -191,20 +191,20 @@ def mended_16(case):
     return batches.with_options(case.options(threads=16))
 
 # %%
-labkit.try_it("10.2", mended_16)
+labkit.try_it("10.2", fixed_16)
 
 # %%
-labkit.check("10.2", mended_16)
+labkit.check("10.2", fixed_16)
 
 # %% [markdown]
-# **10.3** Write `mended_15(case)`: drill 15 without its fault. Each photo becomes brighter or darker as a whole, by a number from −0.2 to 0.2 that is drawn anew each time. About ten lines.
+# **10.3** Write `fixed_15(case)`: drill 15 without its fault. Each photo becomes brighter or darker as a whole, by a number from −0.2 to 0.2 that is drawn anew each time. About ten lines.
 
 # %% tags=["stub"]
-def mended_15(case):
+def fixed_15(case):
     ...  # your code
 
 # %% tags=["solution"]
-def mended_15(case):
+def fixed_15(case):
     def load(path, label):
         image = tf.io.decode_jpeg(case.read(path), channels=3)
         image = tf.image.convert_image_dtype(image, tf.float32)
@@ -217,10 +217,10 @@ def mended_15(case):
     return batches.with_options(case.options(threads=16))
 
 # %%
-labkit.try_it("10.3", mended_15)
+labkit.try_it("10.3", fixed_15)
 
 # %%
-labkit.check("10.3", mended_15)
+labkit.check("10.3", fixed_15)
 
 # %% [markdown]
 # ## Drills of your own
@@ -239,7 +239,7 @@ path = labkit.submit("student 42", folder=tempfile.mkdtemp())
 # %% [markdown]
 # ## Recap
 #
-# You examined a pipeline without any hint, asked who works, how many at once, and what comes again, and ruled out a diagnosis before you chose one. You mended one thing and proved it by the data and the graph. You met a patient that no clock could convict, found its fault in its numbers, and treated two more.
+# You examined a pipeline without any hint, asked who works, how many at once, and what comes again, and ruled out a diagnosis before you chose one. You fixed one thing and proved it by the data and the graph. You met a pipeline whose fault no clock shows, found the fault in its numbers, and fixed two more.
 #
 # ## In practice
 #
@@ -248,4 +248,4 @@ path = labkit.submit("student 42", folder=tempfile.mkdtemp())
 # - Change one thing. Then measure, and check the data, before you change the next.
 # - A fault that was found once is a test from then on.
 #
-# **Next:** your own job. `labkit.record` takes any `tf.data` pipeline, and there `labkit.diagnosis` speaks again.
+# **Next:** your own job. `labkit.record` takes any `tf.data` pipeline, and its timeline tells the causes.

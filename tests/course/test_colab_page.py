@@ -46,18 +46,19 @@ def test_every_button_of_a_page_says_what_the_explorer_answers(name):
     page = explorer.page
     for label, position in explorer.sheet.positions.items():
         whole = explorer.start | dict(position)
-        reply = page.reply([page.values[c.name].index(whole[c.name]) for c in page.controls])
+        reply = page.reply([c.values.index(whole[c.name]) for c in explorer.controls])
         assert reply["words"].startswith(explorer.answer(label).headline)
         assert all(i["src"].startswith("data:image/png;base64,iVBOR") and i["alt"] for i in reply["pictures"])
-        moved = [c.label for c in page.controls if whole[c.name] != explorer.start[c.name]]
+        moved = [c.label for c in explorer.controls if whole[c.name] != explorer.start[c.name]]
         assert all(f"{label}: " in reply["words"] for label in moved)
 
 
 def test_sliders_that_do_not_fit_together_give_a_sentence():
-    page = explorers.scale().page
-    at = {c.name: page.values[c.name].index(page.start[c.name]) for c in page.controls}
-    at["accelerators"], at["hosts"] = 0, len(page.values["hosts"]) - 1
-    reply = page.reply(list(at.values()))
+    explorer = explorers.scale()
+    at = {c.name: c.values.index(explorer.start[c.name]) for c in explorer.controls}
+    at["accelerators"], at["hosts"] = 0, len(explorer.controls[1].values) - 1
+    assert list(at)[1] == "hosts"
+    reply = explorer.page.reply(list(at.values()))
     assert reply["words"].startswith("No plan: ")
     assert reply["pictures"] == []
 
@@ -93,8 +94,8 @@ def test_the_sliders_of_a_page_take_the_keyboard_and_show_the_kernels_answer(col
     slider = page.get_by_role("slider").first
     slider.focus()
     page.keyboard.press("End")
-    last = explorer.sheet.controls[[c.in_words for c in explorer.sheet.controls].index(False)]
-    expected = last.text(explorer.page.values[last.name][-1])
+    last = next(c for c in explorer.controls if not c.in_words)
+    expected = last.text(last.values[-1])
     assert slider.get_attribute("aria-valuetext") == expected
     page.wait_for_function("(was) => document.querySelector('[role=status]').textContent !== was", arg=first)
     assert f"Changed: {last.label}: {expected}." in said.text_content()

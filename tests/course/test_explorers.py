@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from labkit import simulate
 from labkit.course import explorers
-from labkit.course.explorers.panel import Panel, PlanPanel
+from labkit.course.explorers.panel import ExplorerPanel, TimelinePanel
 from labkit.simulate import capacity
 from labkit.timeline.timeline import Timeline
 from labkit.views import static
@@ -154,7 +154,7 @@ def test_an_answer_depends_on_the_position_and_on_nothing_before_it(place, other
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
     explorer = explorers.explore(name)
-    panel = Panel(explorer)
+    panel = TimelinePanel(explorer)
     assert spoken(panel.headline.value) == explorer.first.headline
     for button, position in zip(panel.controls.buttons, explorer.sheet.positions.values(), strict=True):
         button.click()
@@ -175,7 +175,7 @@ def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
 
 
 def test_a_button_that_moves_several_sliders_answers_once():
-    panel = Panel(explorers.explore("00"))
+    panel = TimelinePanel(explorers.explore("00"))
     answers = []
     panel.headline.observe(answers.append, "value")
     panel.controls.buttons[-1].click()
@@ -184,7 +184,7 @@ def test_a_button_that_moves_several_sliders_answers_once():
 
 def test_the_opening_position_can_be_shown_above_the_current_one():
     explorer = explorers.explore("02")
-    panel = Panel(explorer)
+    panel = TimelinePanel(explorer)
     panel.controls.buttons[1].click()
     panel.compare.value = True
     both = str(panel.timeline)
@@ -197,7 +197,7 @@ def test_the_opening_position_can_be_shown_above_the_current_one():
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_slider_has_a_label_and_values_with_units(name):
     explorer = explorers.explore(name)
-    panel = Panel(explorer)
+    panel = TimelinePanel(explorer)
     for control in explorer.sheet.controls:
         slider = panel.controls.sliders[control.name]
         assert slider.description == control.label
@@ -254,7 +254,7 @@ def test_a_measured_run_sets_the_sliders():
     assert explorer.start["open_ms"] + explorer.start["read_ms"] == pytest.approx(4, rel=0.05)
     measured = Timeline(trace)
     assert explorer.first.timeline.step_ms == pytest.approx(measured.step_ms, rel=0.05)
-    panel = Panel(explorer)
+    panel = TimelinePanel(explorer)
     assert panel.controls.sliders["batch_size"].value == 24
     with pytest.raises(TypeError, match=r"trace is a Timeline; allowed: the Trace that labkit\.record returns"):
         explorers.explore("01", trace=measured)
@@ -275,7 +275,7 @@ def test_a_run_beyond_the_sliders_makes_them_longer():
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_real_recording_opens_every_explorer(name, recorded):
     explorer = explorers.explore(name, trace=recorded)
-    panel = Panel(explorer)
+    panel = TimelinePanel(explorer)
     assert panel.controls.position == explorer.start
     trained_ms = recorded.where(recorded.select("train", kind="consumer")).duration_ns / 1e6
     assert 0.95 * trained_ms.min() < explorer.start["train_ms"] < 1.05 * trained_ms.max()
@@ -300,18 +300,16 @@ def recorded(album):
 
 @pytest.mark.parametrize("preset", capacity.PRESETS)
 def test_the_planning_explorer_shows_what_plan_says(preset):
-    panel = PlanPanel(explorers.scale())
+    panel = ExplorerPanel(explorers.scale())
     panel.controls.buttons[list(capacity.PRESETS).index(preset)].click()
     plan = capacity.plan(preset)
     assert spoken(panel.headline.value) == f"{plan.headline()} {plan.advice}"
     assert plan.source in spoken(panel.details.value), "a button of a preset shows its sources"
-    for picture in (panel.limits, panel.stall):
-        assert 'alt="' in picture.value
-        assert "data:image/png;base64," in picture.value
+    assert panel.pictures.value.count('alt="') == panel.pictures.value.count("data:image/png;base64,") == 2
 
 
 def test_two_planning_sliders_that_do_not_fit_are_told_and_not_changed():
-    panel = PlanPanel(explorers.scale("DGX-1V"))
+    panel = ExplorerPanel(explorers.scale("DGX-1V"))
     panel.controls.sliders["hosts"].value = 64
     assert "No plan: hosts is 64, more than the 8 accelerators" in spoken(panel.headline.value)
     assert panel.controls.position["hosts"] == 64

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from asked import asked
 
-from labkit.course import grading
-from labkit.course.exercises import answers
+from labkit.course import grading, student_code
 from labkit.course.grading import check
 
 # Right shape, wrong idea: what students really hand in, and a word of the hint that must come back.
@@ -131,7 +130,7 @@ def loop(first, later, without):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no clock that interrupts")
 def test_a_loop_that_never_ends_is_ended_and_the_hint_names_its_input(monkeypatch):
-    monkeypatch.setattr(answers, "LIMIT_S", 0.3)
+    monkeypatch.setattr(student_code, "LIMIT_S", 0.3)
     result = check("05.3", loop)
     assert result.hint == "for (20, 16, 16) your function does not come back: look for a loop that never ends"
     assert grading.show("00.1", lambda spans, window: loop(20, 16, 16)).status == grading.FAILED
@@ -161,7 +160,7 @@ LEFT = threading.Event()
 
 @pytest.mark.parametrize("answer", [never, waits])
 def test_a_dataset_whose_elements_never_come_is_left_and_stopped(answer, monkeypatch):
-    monkeypatch.setattr(answers, "LIMIT_S", 1.0)
+    monkeypatch.setattr(student_code, "LIMIT_S", 1.0)
     LEFT.clear()
     before = set(threading.enumerate())
     result = check("02.1", answer)
@@ -175,7 +174,7 @@ def test_a_dataset_whose_elements_never_come_is_left_and_stopped(answer, monkeyp
 
 
 def test_a_dataset_that_stops_midway_is_told_how_far_it_came(monkeypatch):
-    monkeypatch.setattr(answers, "LIMIT_S", 1.0)
+    monkeypatch.setattr(student_code, "LIMIT_S", 1.0)
     result = check("02.1", lambda batches: batches.take(2).concatenate(never(batches)))
     assert result.hint.startswith("after 2 elements no other comes out of your dataset: ")
 
@@ -263,19 +262,14 @@ def test_an_unclear_check_is_inconclusive_in_sign_and_word_and_no_pass():
     assert repr(result) == "? x.1 inconclusive: the machine is busy: run again"
     assert "? x.1 inconclusive" in result._repr_html_()
     assert "style" not in result._repr_html_(), "the word says it, no colour does"
-    assert len({repr(grading.Result("1", s))[0] for s in ("passed", "failed", "open", "inconclusive")}) == 4
+    assert len({repr(grading.CheckResult("1", s))[0] for s in ("passed", "failed", "open", "inconclusive")}) == 4
 
 
 def test_results_show_the_same_text_every_time():
     result = check("01.1", lambda step, batch: batch / step)
     assert repr(result) == repr(check("01.1", lambda step, batch: batch / step))
     assert repr(result).startswith("✗ 01.1 failed: ")
-    assert "&lt;" in grading.Result("1", grading.FAILED, "<b>")._repr_html_()
-
-
-def test_score_counts_passes():
-    right = check("01.1", lambda step, batch: 1000 * batch / step)
-    assert grading.score([right, check("01.1", None)]) == (1, 2)
+    assert "&lt;" in grading.CheckResult("1", grading.FAILED, "<b>")._repr_html_()
 
 
 # -- show -----------------------------------------------------------------------
@@ -317,7 +311,7 @@ def test_a_wrong_answer_is_drawn_the_same_every_time_or_says_in_a_line_why_not(n
     for answer, _ in WRONG[number][:2]:
         shown, again = grading.show(number, answer), grading.show(number, answer)
         assert repr(shown) == repr(again)
-        if isinstance(shown, grading.Result):
+        if isinstance(shown, grading.CheckResult):
             assert "nothing to draw" in shown.hint
             continue
         drawn += 1

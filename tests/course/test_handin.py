@@ -187,13 +187,13 @@ def test_whatever_is_written_can_be_read(tmp_path_factory, data):
     speedup = st.fixed_dictionaries({"median": _NUMBERS, "low": _NUMBERS, "high": st.none(), "verdict": st.just("")})
     exercise = st.fixed_dictionaries({"status": st.sampled_from(["passed", "open"]), "tries": st.integers(0, 9)})
     entries = gradebook.Journal(
-        draw(st.dictionaries(_WORDS.map(lambda w: f"drill {w}, mend"), exercise, max_size=3)),
+        draw(st.dictionaries(_WORDS.map(lambda w: f"drill {w}, fix"), exercise, max_size=3)),
         draw(st.dictionaries(_WORDS, run, max_size=3)),
         draw(st.dictionaries(st.tuples(_WORDS, _WORDS), speedup, max_size=3)),
     )
     finite = st.floats(0, allow_infinity=False)
     figure = st.none() | st.builds(predictions.Figure, finite, finite, finite)
-    known = st.builds(predictions.Prediction, st.just("02.gain"), finite, st.just("times"), figure, figure)
+    known = st.builds(predictions.Commitment, st.just("02.gain"), finite, st.just("times"), figure, figure)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LABKIT_DATA", str(here / "data"))
         patch.setattr(gradebook, "session", entries)
@@ -205,7 +205,7 @@ def test_whatever_is_written_can_be_read(tmp_path_factory, data):
 
 def test_what_no_result_can_hold_is_left_out_and_counted(full, tmp_path, capsys):
     gradebook.run(trace("endless", 0.4), measured(float("inf")))
-    gradebook.result(grading.Result(f"drill {10**250}, diagnosis", grading.FAILED, "no"))
+    gradebook.result(grading.CheckResult(f"drill {10**250}, diagnosis", grading.FAILED, "no"))
     held = handin.read(labkit.submit("s1", folder=tmp_path))
     assert "or so many: 1." in capsys.readouterr().out
     assert {run["name"] for run in held["runs"]} == {"alone", "naive", "quick"}
@@ -218,7 +218,7 @@ def test_the_largest_session_is_a_result(session, tmp_path, monkeypatch):
         session.exercises[f"drill {k}, diagnosis"] = {"status": grading.PASSED, "tries": 1}
         name = f"a.{'b' * 24}{k}"
         figure = predictions.Figure(1 / 3, 1 / 7, 1 / 9)
-        predictions._session[name] = predictions.Prediction(name, 1 / 3, "images/s", figure, figure)
+        predictions._session[name] = predictions.Commitment(name, 1 / 3, "images/s", figure, figure)
     for k in range(gradebook.MOST):
         gradebook.run(trace(f"{k}{wide}", 0.4), measured(100))
         session.runs[f"{k}{wide}"]["accelerator"] = wide

@@ -1,15 +1,21 @@
-"""The rungs do equal work, are what their names say, and the scoreboard tells them apart."""
+"""The rungs do equal work, are what the notebooks teach, and the scoreboard tells them apart."""
 
 from __future__ import annotations
 
+import ast
 import json
+import linecache
+import symtable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+import labkit
 from labkit.course import ladder
+from labkit.pipelines import augment
 from labkit.recording import accelerators, recorder
 from tour import run, walk
 
@@ -102,6 +108,161 @@ def test_the_scoreboard_has_a_row_for_every_rung_on_equal_work(album):
 
 def notebooks():
     return (Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb")
+
+
+# -- the notebooks' own pipelines ------------------------------------------------------------
+
+SOURCES = Path(__file__).resolve().parents[2] / "notebooks" / "source"
+
+#: What each notebook calls the pipeline of a rung. Notebook 03 stops at the bytes of photos, and 07 at their pixels.
+CELLS = {
+    "naive": "naive",
+    "naive, tf.data's defaults": "as_it_comes",
+    "prefetch(1)": "overlapped",
+    "prefetch(AUTOTUNE)": "tuned",
+    "parallel interleave": "on_disk['parallel, cycle 16'].map(records.parse)",
+    "parallel map, the guide": "tuned",
+    "cache of pixels": "cached",
+    "vectorized map": "on_photos['compiled, on a batch']",
+    "TFRecords": "unpacked(forms['jpeg'])",
+    "best": "best",
+}
+TAUGHT = [rung for rung in ladder.RUNGS if rung.name in CELLS]
+
+
+def names(statement):
+    """Return the global names that a statement binds or changes, and those that it reads, in functions as well."""
+    module = symtable.symtable(ast.unparse(statement), "a statement", "exec")
+    bound = {s.get_name() for s in module.get_symbols() if s.is_assigned() or s.is_imported()}
+    read = {s.get_name() for s in module.get_symbols() if s.is_referenced()}
+    inner = list(module.get_children())
+    while inner:
+        table = inner.pop()
+        read |= {s.get_name() for s in table.get_symbols() if s.is_global()}
+        inner += table.get_children()
+    for node in ast.walk(statement):  # options.autotune.enabled = False changes options
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+            while isinstance(node, (ast.Attribute, ast.Subscript)):
+                node = node.value
+            bound |= {node.id} if isinstance(node, ast.Name) else set()
+    return bound, read
+
+
+def evaluated(source, expression, **given):
+    """Return the value of an expression after those statements of a notebook that it depends on, and their names.
+
+    A name may hold a folder that is deleted with it.
+    """
+    wanted, kept = names(ast.parse(expression).body[0])[1], []
+    for statement in reversed(ast.parse(source).body):
+        bound, read = names(statement)
+        if (bound - set(given)) & wanted:
+            kept.append(statement)
+            wanted |= read
+    space = {"labkit": labkit, **given}
+    cells = ast.unparse(ast.Module(kept[::-1], []))
+    file = f"<cells {hash(cells)}>"
+    linecache.cache[file] = (len(cells), None, cells.splitlines(keepends=True), file)  # AutoGraph reads it again
+    exec(compile(cells, file, "exec"), space)
+    return eval(expression, space), space
+
+
+def photos_of(dataset, few):
+    """Return (row in the album, label) of each photo of the first epoch; raise if it is no version of a photo.
+
+    Pixels of the walk's own size may be flipped, brighter and more or less saturated, as notebook 01 draws it.
+    """
+    jpegs = [Path(path).read_bytes() for path in few.paths]
+    decoded = [ladder.decode(jpeg).numpy() for jpeg in jpegs]
+    if len(dataset.element_spec[0].shape) == 4:
+        dataset = dataset.unbatch()
+    found = []
+    for photo, label in dataset.take(len(few)).as_numpy_iterator():
+        if isinstance(photo, bytes):
+            row = jpegs.index(photo)
+        elif photo.dtype == np.uint8:
+            row = next(row for row, pixels in enumerate(decoded) if np.array_equal(photo, pixels))
+        else:
+            row = augmented_from(photo, tuple(jpegs))
+        found.append((row, int(label)))
+    return sorted(found)
+
+
+BASES = {}
+
+
+def augmented_from(image, jpegs):
+    """Return the row of the photo that an image was made of, after the drawn numbers are found in its pixels."""
+    if jpegs not in BASES:
+        small = np.stack([ladder.shrink(jpeg).numpy() for jpeg in jpegs])
+        BASES[jpegs] = small, np.concatenate([pattern(small), pattern(small[:, :, ::-1])])
+    small, patterns = BASES[jpegs]
+    flip, row = divmod(int(np.argmax(patterns @ pattern(image[None])[0])), len(small))
+    base = (small[row][:, ::-1] if flip else small[row]) / 255
+    free = (image.max(-1) < 0.99) & (image.min(-1) > 0.01)
+    delta = np.median((image.max(-1) - base.max(-1))[free])
+    chroma, before = np.ptp(image, axis=-1)[free], np.ptp(base, axis=-1)[free]
+    colour = float(before @ before)
+    factor = float(chroma @ before) / colour if colour > 1 else 1.0  # of a grey photo nobody can tell
+    assert abs(delta) <= augment.BRIGHTNESS + 0.01
+    assert augment.SATURATION[0] - 0.03 <= factor <= augment.SATURATION[1] + 0.03
+    drawn = (tf.constant([bool(flip)]), tf.constant([delta], tf.float32), tf.constant([factor], tf.float32))
+    again = augment.batch(small[row][None], *drawn)
+    # Notebook 05 leaves saturation out, and what is clipped then differs.
+    assert np.abs(again[0] - image)[free].max() < 2 * augment.TOLERANCE_UINT8, "not the pixels of any photo"
+    return row
+
+
+def pattern(images):
+    """Return what neither brightness nor saturation changes: where the largest channel is high and where low."""
+    n, height, width, _ = images.shape
+    blocks = images.max(-1).reshape(n, height // 16, 16, width // 16, 16).mean((2, 4)).reshape(n, -1)
+    blocks = blocks - blocks.mean(1, keepdims=True)
+    return blocks / np.linalg.norm(blocks, axis=1, keepdims=True)
+
+
+def notebook_of(rung):
+    return (SOURCES / f"{rung.notebook}.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def few(album, tmp_path, monkeypatch):
+    """A batch of photos, and a data folder of its own for the shards that notebooks and rungs write."""
+    monkeypatch.setenv("LABKIT_DATA", str(tmp_path))
+    return album.take(ladder.BATCH)
+
+
+@pytest.mark.parametrize("rung", TAUGHT, ids=lambda rung: rung.name)
+def test_a_rung_delivers_the_elements_of_the_notebook_that_teaches_it(rung, few):
+    taught, _names = evaluated(notebook_of(rung), CELLS[rung.name], album=few, everything=few)
+    every = [(row, int(label)) for row, label in enumerate(few.labels)]
+    assert photos_of(taught, few) == photos_of(rung.build(few), few) == every
+
+
+def test_every_rung_but_the_one_that_only_the_scoreboard_has_is_taught():
+    assert {rung.name for rung in ladder.RUNGS} - set(CELLS) == {"best, cache of pixels"}
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("files.map(load)", "files.take(31).repeat().map(load)"),
+        ("files.map(load)", "files.map(lambda path, label: load(path, 1 - label))"),
+        ("tf.clip_by_value(image, 0, 1), label", "tf.clip_by_value(image[..., ::-1], 0, 1), label"),
+        ("tf.image.resize(image, [224, 224])", "tf.image.resize(image, [224, 224], method='nearest')"),
+        ("max_delta=32 / 255", "max_delta=200 / 255"),
+    ],
+    ids=["photos missing", "other labels", "colours exchanged", "nearest pixels", "too bright"],
+)
+def test_a_notebook_that_delivers_other_elements_would_be_found(right, wrong, few):
+    source = notebook_of(ladder.RUNGS[0])
+    assert right in source
+    every = [(row, int(label)) for row, label in enumerate(few.labels)]
+    try:
+        found = photos_of(evaluated(source.replace(right, wrong), "naive", album=few)[0], few)
+    except AssertionError:
+        return
+    assert found != every
 
 
 def tiny_checkout(folder, *sources):

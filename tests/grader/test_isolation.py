@@ -241,8 +241,8 @@ def test_a_loop_without_an_end_ends(run, ignore):
 
 
 def test_many_short_waits_are_too_long_in_all(run):
-    with pytest.raises(Stopped, match=r"within 2 s in all in code cell [2-4]"):
-        run(*["import time\ntime.sleep(0.8)"] * 4, limits=Limits(whole_s=2))
+    with pytest.raises(Stopped, match="within 4 s in all in code cell"):
+        run(*["import time\ntime.sleep(1)"] * 5, limits=Limits(whole_s=4))
 
 
 def test_an_answer_too_large_to_send_took_too_much_memory(run):

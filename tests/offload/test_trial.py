@@ -131,11 +131,11 @@ def test_the_child_is_kept_and_another_takes_its_place_after_a_crash():
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("while (x[0] >= 0) x[1] += 1;", "f was still running after 2 s and was stopped: a loop without an end"),
-        ("for (;;) ;", "f was still running after 2 s and was stopped: a loop without an end"),
+        ("while (x[0] >= 0) x[1] += 1;", "f was still running after 5 s and was stopped: a loop without an end"),
+        ("for (;;) ;", "f was still running after 5 s and was stopped: a loop without an end"),
         (
             "if (get_local_id(0) < 2) barrier(CLK_LOCAL_MEM_FENCE); x[get_global_id(0)] = 1;",
-            "f was still running after 2 s and was stopped: .* a barrier that not every work-item of a group reaches",
+            "f was still running after 5 s and was stopped: .* a barrier that not every work-item of a group reaches",
         ),
     ],
 )
@@ -145,11 +145,11 @@ def test_a_kernel_that_does_not_end_is_stopped_within_the_limit_and_two_seconds(
     for _ in range(3):  # a machine that stands still for seconds breaks the promise, not we; never three times
         scale(EIGHT, EIGHT, 1)  # the child is there
         before = time.monotonic()
-        tried = on_eight(body, local=8, limit_s=2)
+        tried = on_eight(body, local=8, limit_s=5)
         taken_s = time.monotonic() - before
-        if taken_s < 2 + 2:
+        if taken_s < 5 + 2:
             break
-    assert taken_s < 2 + 2, "the promise itself, and the only clock in these tests"
+    assert taken_s < 5 + 2, "the promise itself, and the only clock in these tests"
     assert not tried.ok
     assert re.fullmatch(words, tried.text), tried.text
     assert not tried.outputs
@@ -205,7 +205,7 @@ def test_a_flood_of_words_is_cut():
 def test_a_barrier_that_not_all_reach_is_named_however_it_ends(body):
     only_with_pocl()
     tried = try_kernel(
-        f"kernel void f(global int *x) {{ {body} }}", "f", [np.zeros(64, np.int32)], 64, local=16, limit_s=2
+        f"kernel void f(global int *x) {{ {body} }}", "f", [np.zeros(64, np.int32)], 64, local=16, limit_s=5
     )
     assert not tried.ok
     assert tried.text.endswith(", or a barrier that not every work-item of a group reaches")

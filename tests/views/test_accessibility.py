@@ -159,7 +159,7 @@ def test_contrast_is_that_of_the_guideline(look):
 
 @pytest.mark.parametrize("status", [grading.PASSED, grading.FAILED, grading.OPEN, grading.INCONCLUSIVE])
 def test_a_result_is_a_sign_and_a_word(status):
-    result = grading.Result("03.1", status)
+    result = grading.CheckResult("03.1", status)
     assert status in repr(result)
     assert status in result._repr_html_()
     assert repr(result)[0] == result._repr_html_().split("<strong>")[1][0] not in "03"

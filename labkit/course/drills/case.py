@@ -1,4 +1,4 @@
-"""What a drill's pipeline reads from: a few small photos as files and as shards, on storage that answers late.
+"""What the pipeline of a drill reads: a few small photos as files and as shards, on storage with a latency.
 
 The pictures are drawn from a seed, so a drill is the same on every machine. Files live in a temporary folder of this
 process and go with it.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import serialized
@@ -54,12 +55,10 @@ class Case:
     batch, height, width = 8, 48, 64
 
     def __init__(self, seed: int, size: int = 32, far: bool = False, latency_ms: float = 4, white: int = 255) -> None:
-        import tensorflow as tf
-
         self.size, self.far = size, far
         self._folder = Path(_written(seed, size, white))
-        self._near = Storage("the ward's storage", latency_ms, 200, _SOURCE)
-        self._late = Storage("a far shelf", latency_ms and _FAR_MS, 200, _SOURCE)
+        self._near = Storage("the storage of the drill", latency_ms, 200, _SOURCE)
+        self._late = Storage("the far storage of the drill", latency_ms and _FAR_MS, 200, _SOURCE)
         files = tf.data.Dataset.from_tensor_slices
         paths = [str(self._folder / f"{i:02d}.jpg") for i in range(size)]
         self.photos = files((paths, np.arange(size, dtype=np.int64)))
@@ -69,8 +68,6 @@ class Case:
 
     def read(self, path: Any) -> Any:
         """Return the bytes of a file, after the time that its storage takes."""
-        import tensorflow as tf
-
         if not self.far or not self._late.latency_ms:
             return self._near.read(path)
         late = tf.strings.regex_full_match(path, r".*/05\.jpg")
@@ -82,8 +79,6 @@ class Case:
 
     def parse(self, record: Any) -> tuple[Any, Any]:
         """Return the data (string) and the label (int64) of a record."""
-        import tensorflow as tf
-
         kinds = {"data": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
         found = tf.io.parse_single_example(record, kinds)
         return found["data"], found["label"]
@@ -120,8 +115,6 @@ def picture(seed: int, number: int, height: int, width: int, white: int = 255) -
 @lru_cache(maxsize=8)
 def _written(seed: int, size: int, white: int) -> str:
     """Write all files of a case, once for each process; return their folder."""
-    import tensorflow as tf
-
     holder = tempfile.TemporaryDirectory(prefix="labkit-drill-")
     atexit.register(holder.cleanup)
     folder = Path(holder.name)
@@ -147,8 +140,6 @@ def _written(seed: int, size: int, white: int) -> str:
 
 
 def _example(data: bytes, label: int) -> bytes:
-    import tensorflow as tf
-
     feature = {
         "data": tf.train.Feature(bytes_list=tf.train.BytesList(value=[data])),
         "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),

@@ -1,4 +1,4 @@
-"""Faults that only the data tell, and the numbers in which a student can see them."""
+"""What two epochs of a pipeline deliver, the faults that show in it, and whether it is what should come."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _STEP = 0.75 / 255  # two pixels are equal if they differ by less
 _ROUNDED = 1.5 / 255  # the same where a random number is added to bytes: each pixel is rounded by itself
 _SAME = 1e-6  # two measured shifts are of one number if they differ by less: float32 rounds a sum to 6e-8
 
-#: Seconds after which the reading of two epochs is stopped; it takes less than one.
-LONGEST_S = 30
+#: Seconds that one batch may take; two epochs take less than one.
+LONGEST_S = 10
 
 
 @dataclass(frozen=True)
-class Facts:
+class Delivery:
     """What two epochs of a pipeline delivered.
 
     Parameters
@@ -34,7 +34,7 @@ class Facts:
     base : ndarray of float32, shape (size, height, width, 3)
         The photos as they should come before any change, by their label, 0 to 1.
     task : str
-        A key of `labkit.drills.faults.TASKS`.
+        A key of `labkit.course.drills.catalog.TASKS`.
     whole : int
         Photos of one epoch.
     epoch : int
@@ -99,7 +99,7 @@ class Facts:
         return base
 
 
-def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Facts:
+def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Delivery:
     """Read two epochs of a pipeline.
 
     Raises
@@ -110,10 +110,10 @@ def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Facts:
     """
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) != 2:
-        raise Wrong("an element has to be a pair (images, labels), as in the sick pipeline")
+        raise Wrong("an element has to be a pair (images, labels), as in the pipeline of the drill")
     if [getattr(s, "dtype", None) for s in spec] != ["float32", "int64"]:
         kinds = ", ".join(getattr(getattr(s, "dtype", s), "name", str(s)) for s in spec)
-        raise Wrong(f"images have to be float32 and labels int64, as in the sick pipeline; yours are {kinds}")
+        raise Wrong(f"images have to be float32 and labels int64, as in the pipeline of the drill; yours are {kinds}")
     whole = int(case.size * share)
     epoch = whole - whole % case.batch
     images, labels, sizes = [], [], []
@@ -134,20 +134,20 @@ def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Facts:
     if label.min() < 0 or label.max() >= whole:
         raise Wrong(f"labels go from {label.min()} to {label.max()}; allowed: 0 to {whole - 1}")
     base = case.truth().astype(np.float32) / np.float32(255)
-    return Facts(np.concatenate(images), label, tuple(sizes), base, task, whole, epoch)
+    return Delivery(np.concatenate(images), label, tuple(sizes), base, task, whole, epoch)
 
 
-def find(facts: Facts) -> list[str]:
+def find(facts: Delivery) -> list[str]:
     """Return the keys of all faults that the data show."""
     return [key for key, detect in DETECTORS.items() if detect(facts)]
 
 
-def judge(facts: Facts, keeps_order: bool, ordered_anew: bool) -> None:
+def judge(facts: Delivery, keeps_order: bool, ordered_anew: bool) -> None:
     """Compare with what should have come.
 
     Parameters
     ----------
-    facts : Facts
+    facts : Delivery
     keeps_order : bool
         Whether every element comes at its place.
     ordered_anew : bool
@@ -171,7 +171,7 @@ def judge(facts: Facts, keeps_order: bool, ordered_anew: bool) -> None:
         raise Wrong(f"the pixels of {int(wrong.sum())} of {len(wrong)} images are not what they should be")
 
 
-def _judge_epochs(facts: Facts, keeps_order: bool) -> None:
+def _judge_epochs(facts: Delivery, keeps_order: bool) -> None:
     """Check that photos come once an epoch; what fills no batch is left out, or comes first in the next epoch."""
     counts = np.bincount(facts.labels[: facts.epoch], minlength=facts.whole)
     if keeps_order and counts.max() > 1:
@@ -190,7 +190,7 @@ def _judge_epochs(facts: Facts, keeps_order: bool) -> None:
         raise Wrong("some photos come again before the second epoch has brought each of them once")
 
 
-def _judge_order(facts: Facts) -> None:
+def _judge_order(facts: Delivery) -> None:
     """Check that epochs differ in the order of their photos, and not only in that of their batches."""
     first, again = facts.labels[: facts.epoch], facts.labels[facts.epoch : 2 * facts.epoch]
     for start in (facts.epoch, facts.whole):
@@ -202,7 +202,7 @@ def _judge_order(facts: Facts) -> None:
         raise Wrong("the same photos share a batch in both epochs; they are to be shuffled, and not the batches")
 
 
-def _judge_brightness(facts: Facts) -> None:
+def _judge_brightness(facts: Delivery) -> None:
     """Check that each photo gets a number of its own, each time."""
     if np.abs(facts.shift).max() > _LIMIT + _ROUNDED:
         raise Wrong(f"a photo is changed by {np.abs(facts.shift).max():.2f}; allowed: -0.2 to 0.2")
@@ -218,16 +218,16 @@ def _judge_brightness(facts: Facts) -> None:
 # -- detectors -----------------------------------------------------------------------------
 
 
-def _frozen(facts: Facts) -> bool:
+def _frozen(facts: Delivery) -> bool:
     """Return whether all photos got the same number; a number of 0 is none, and a draw within 1e-6 of it is rare."""
     return facts.task == "random" and np.ptp(facts.shift) < 0.002 and float(np.abs(facts.shift).max()) > _SAME
 
 
-def _noise(facts: Facts) -> bool:
+def _noise(facts: Delivery) -> bool:
     return facts.task == "random" and float(np.median(facts.roughness)) > 0.02
 
 
-def _cached(facts: Facts) -> bool:
+def _cached(facts: Delivery) -> bool:
     if facts.task != "random" or _frozen(facts) or _noise(facts) or np.ptp(facts.shift) < 0.002:
         return False
     first, again = facts.labels[: facts.epoch], facts.labels[facts.epoch : 2 * facts.epoch]
@@ -236,27 +236,27 @@ def _cached(facts: Facts) -> bool:
     return bool(pairs) and all(abs(a - b) < 0.002 for a, b in pairs)
 
 
-def _wrapped(facts: Facts) -> bool:
+def _wrapped(facts: Delivery) -> bool:
     bright = facts.base[facts.nearest] > 210 / 255
     return facts.task == "brighter" and float(np.mean(facts.images[bright] < 0.25)) > 0.5
 
 
-def _kept(facts: Facts) -> bool:
+def _kept(facts: Delivery) -> bool:
     return facts.task == "erased" and float(np.abs(facts.difference[:, :8]).max()) < _STEP
 
 
-def _exchanged(facts: Facts) -> bool:
+def _exchanged(facts: Delivery) -> bool:
     turned = np.abs(facts.images[..., ::-1] - facts.base[facts.nearest]).mean()
     return float(turned) < 0.5 * float(np.abs(facts.difference).mean())
 
 
-def _strange(facts: Facts) -> bool:
+def _strange(facts: Delivery) -> bool:
     """Return whether photos are there and have the labels of others; images that are no photo say nothing of labels."""
     return float(np.mean(facts.nearest != facts.labels)) > 0.1 and float(np.median(facts.roughness)) < 0.05
 
 
 #: Key of a fault to its detector.
-DETECTORS: dict[str, Callable[[Facts], bool]] = {
+DETECTORS: dict[str, Callable[[Delivery], bool]] = {
     "remainder": lambda facts: len(set(facts.sizes)) > 1,
     "scaled_twice": lambda facts: float(facts.images.max()) < 0.01,
     "bgr": _exchanged,

@@ -1,61 +1,36 @@
-"""The data of a patient in numbers, beside those of a healthy pipeline: symptoms, and no diagnosis."""
+"""The data of a drill in numbers, beside those of the healthy pipeline: symptoms, and no diagnosis."""
 
 from __future__ import annotations
 
-import html
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from labkit.common.table import Table
 from labkit.course.drills import data, faults
-from labkit.course.drills.data import Facts
+from labkit.course.drills.data import Delivery
 
 
-@dataclass(frozen=True, repr=False)
-class Probe:
-    """A table of what comes and what should come.
-
-    Parameters
-    ----------
-    name : str
-    rows : tuple of (what, comes, should come)
-    """
-
-    name: str
-    rows: tuple[tuple[str, str, str], ...]
+class Probe(Table):
+    """A table of what comes and what should come, a row for each number of the data."""
 
     @property
     def different(self) -> tuple[str, ...]:
-        """What is not as it should be; random numbers may differ a little from run to run."""
-        return tuple(what for what, one, other in self.rows if one != other)
+        """The rows whose numbers are not as they should be; random numbers may differ a little from run to run."""
+        return tuple(what for what, comes, should in self.rows if comes != should)
 
-    def __repr__(self) -> str:
-        """Return the table as text."""
-        table = [("", "comes", "should come"), *self.rows]
-        wide = [max(len(row[i]) for row in table) for i in range(3)]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)).rstrip() for row in table]
-        return "\n".join([f"Two epochs of {self.name}", *lines])
-
-    def _repr_html_(self) -> str:
-        head = "".join(f'<th scope="col">{word}</th>' for word in ("", "comes", "should come"))
-        body = "".join(
-            f'<tr><th scope="row" style="text-align:left">{html.escape(what)}</th>'
-            f"<td>{html.escape(one)}</td><td>{html.escape(other)}</td></tr>"
-            for what, one, other in self.rows
-        )
-        return f"<table><caption>Two epochs of {self.name}</caption><tr>{head}</tr>{body}</table>"
+    __repr__ = Table.__str__
 
 
 def compare(fault: faults.Fault, case: Any, name: str) -> Probe:
-    """Run a patient and its healthy version, and put their numbers side by side."""
-    both = []
-    for pipeline in (fault.pipeline, faults.build(fault.mended_code, "a healthy pipeline")):
-        both.append(_numbers(data.read(pipeline(case), case, fault.task, fault.share)))
-    return Probe(name, tuple((what, one, both[1][what]) for what, one in both[0].items()))
+    """Run the faulty pipeline and the healthy one, and put their numbers side by side."""
+    pipelines = (fault.pipeline, faults.build(fault.fixed_code))
+    comes, should = (_numbers(data.read(p(case), case, fault.task, fault.share)) for p in pipelines)
+    rows = [(what, number, should[what]) for what, number in comes.items()]
+    return Probe(("", "comes", "should come"), rows, caption=f"Two epochs of {name}")
 
 
-def _numbers(facts: Facts) -> dict[str, str]:
+def _numbers(facts: Delivery) -> dict[str, str]:
     first, again = (facts.labels[i * facts.epoch : (i + 1) * facts.epoch] for i in (0, 1))
     batch = max(facts.sizes)
     groups = [{frozenset(e[i : i + batch].tolist()) for i in range(0, len(e), batch)} for e in (first, again)]

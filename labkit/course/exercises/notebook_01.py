@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercises.answers import bare, call, number, per, pipeline, value, values
+from labkit.course import fairness
+from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import bare, call, numeric, per, pipeline, source, value, values
 
 
-@exercise("01.1")
-def ingestion_rate(function: Any) -> None:
+@numeric("01.1", " images/s", (100, 32), (250, 64), (40, 1), (300, 32))
+def ingestion_rate(step_ms: float, batch: int) -> Any:
     """``images_per_s(step_ms, batch)``: what the job consumes."""
-    for step, batch in [(100, 32), (250, 64), (40, 1), (300, 32)]:
-        number(
-            function,
-            (step, batch),
-            1000 * batch / step,
-            {
-                batch / step: "the step is in milliseconds; a second has 1000 of them",
-                1000 / step: "that is steps per second; every step brings a whole batch",
-                step / batch: "that is milliseconds per image, the inverse",
-                1000 // step * batch: "steps per second are no whole number: do not round them",
-            },
-            " images/s",
-        )
+    return 1000 * batch / step_ms, {
+        batch / step_ms: "the step is in milliseconds; a second has 1000 of them",
+        1000 / step_ms: "that is steps per second; every step brings a whole batch",
+        step_ms / batch: "that is milliseconds per image, the inverse",
+        1000 // step_ms * batch: "steps per second are no whole number: do not round them",
+    }
 
 
 @shows("01.1")
 def one_batch(function: Any) -> Any:
     """Draw the images of one step of 100 ms, batch 32, and when that many have come at the student's rate."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     rate = value(function, 100, 32)
-    made = timeline([("images", "32 images", "other", 0, 100)], [(0, 100), (100, 200)], "train step", 32)
+    bars, steps = [("images", "32 images", "other", 0, 100)], [(0, 100), (100, 200)]
     words = f"Yours is {rate:.4g} images/s: so fast, 32 images take {per(32e3, rate):.4g} ms."
-    return Sketch(made, "Steps of 100 ms, 32 images each.", per(32e3, rate), words).picture()
+    return example(bars, steps, "train step", "Steps of 100 ms, 32 images each.", per(32e3, rate), words, batch=32)
 
 
 @exercise("01.2")
@@ -42,8 +35,8 @@ def really_naive(function: Any) -> None:
     """``naive(dataset)``: the same elements, with nothing of tf.data's own overlap switched on."""
     import tensorflow as tf
 
-    source = tf.data.Dataset.range(12)
-    made = pipeline(function, source)
+    given = tf.data.Dataset.range(12)
+    made = pipeline(function, given)
     if values(made, 12) != list(range(12)):
         raise Wrong("the elements changed: with_options() alone must not add, drop or reorder any")
     options = made.options()
@@ -53,22 +46,16 @@ def really_naive(function: Any) -> None:
         )
     if options.autotune.enabled is not False:
         raise Wrong("the rewrites are off, but autotuning is still on: set options.autotune.enabled")
-    if bare(made) is not source:
+    if bare(made) is not given:
         raise Wrong("the options are right, but there is more than options in it: with_options() alone is naive")
 
 
 @shows("01.2")
 def naive_or_not(function: Any) -> Any:
     """Draw a pipeline under the options that the student sets: tf.data's own prefetch is there, or not."""
-    from labkit.course import fairness
-    from labkit.course.exercises.answers import source
-    from labkit.views.widget import show
-
     read, decode = fairness.Stage("read", 3, asleep=True), fairness.Stage("decode", 5)
-    source = source(4, naive=False)
-    made = pipeline(function, source.map(lambda x: decode(read(x))))
-    title = "What tf.data makes of a sequential map under your options"
-    return show(fairness.simulate(made, (read, decode), 8).trace, title=title)
+    made = pipeline(function, source(4, naive=False).map(lambda x: decode(read(x))))
+    return simulated(made, (read, decode), 8, "What tf.data makes of a sequential map under your options")
 
 
 @exercise("01.3")
@@ -117,8 +104,6 @@ def honest_verdict(function: Any) -> None:
 @shows("01.3")
 def paired_rounds(function: Any) -> Any:
     """Draw four paired rounds of 100 images each, and the student's verdict beside them."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     before, after = [100.0, 140.0, 90.0, 120.0], [120.0, 110.0, 105.0, 100.0]
     bars, now = [], 0.0
     for number_, rates in enumerate(zip(before, after, strict=True), 1):
@@ -126,4 +111,4 @@ def paired_rounds(function: Any) -> Any:
             bars.append((name, f"round {number_}: {rate:g} images/s", "other", now, now + 1e5 / rate))
             now += 1e5 / rate
     words = f"Your verdict: {call(function, before, after)!r:.40}."
-    return Sketch(timeline(bars, [(0, now)], "100 images a round"), "Paired rounds, in turn.", None, words).picture()
+    return example(bars, [(0, now)], "100 images a round", "Paired rounds, in turn.", words=words)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercises.answers import bare, number, per, pipeline, value, values
+from labkit.course import fairness
+from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import bare, numeric, per, pipeline, source, value, values
 from labkit.pipelines.structure import nodes
 
 
@@ -39,74 +41,51 @@ def prefetched(function: Any) -> None:
 @shows("02.1")
 def buffered(function: Any) -> Any:
     """Draw batches that take 9 ms to make and 10 ms to train, behind the student's buffer."""
-    from labkit.course import fairness
-    from labkit.course.exercises.answers import source
-    from labkit.views.widget import show
-
     load = fairness.Stage("read", 3)
     made = pipeline(function, source(18).map(load).batch(3))
-    return show(fairness.simulate(made, (load,), 10).trace, title="Your pipeline: load 9 ms, train 10 ms a batch")
+    return simulated(made, (load,), 10, "Your pipeline: load 9 ms, train 10 ms a batch")
 
 
-@exercise("02.2")
-def overlap_gain(function: Any) -> None:
+@numeric("02.2", "×", (50, 50), (90, 30), (10, 190))
+def overlap_gain(load_ms: float, train_ms: float) -> Any:
     """``speedup(load_ms, train_ms)``: what perfect overlap gains over none."""
-    for load, train in [(50, 50), (90, 30), (10, 190)]:
-        total, slow = load + train, max(load, train)
-        number(
-            function,
-            (load, train),
-            total / slow,
-            {
-                slow / total: "that is the share of time that is left; the speed-up is its inverse",
-                2.0: "twice as fast is the best case: it needs both to take the same time",
-                total / min(load, train): "after overlap the slower of the two remains, not the faster",
-            },
-            "×",
-        )
+    total, slow = load_ms + train_ms, max(load_ms, train_ms)
+    return total / slow, {
+        slow / total: "that is the share of time that is left; the speed-up is its inverse",
+        2.0: "twice as fast is the best case: it needs both to take the same time",
+        total / min(load_ms, train_ms): "after overlap the slower of the two remains, not the faster",
+    }
 
 
 @shows("02.2")
 def overlapped_step(function: Any) -> Any:
     """Draw steps that overlap perfectly, and where one of 40 + 60 ms ends if it is so many times faster."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     gain = value(function, 40, 60)
     bars = [("pipeline", "load the next batch", "read", 60 * i, 60 * i + 40) for i in range(2)]
     words = f"Taking turns, a step takes 100 ms; {gain:.4g} times faster is {per(100, gain):.4g} ms."
-    made = timeline(bars, [(0, 60), (60, 120)], "train step")
-    return Sketch(made, "Load 40 ms, train 60 ms, overlapped.", per(100, gain), words).picture()
+    title = "Load 40 ms, train 60 ms, overlapped."
+    return example(bars, [(0, 60), (60, 120)], "train step", title, per(100, gain), words)
 
 
-@exercise("02.3")
-def buffer_memory(function: Any) -> None:
+@numeric("02.3", " MB", (2, 32, 224, 224), (1, 8, 100, 150))
+def buffer_memory(depth: int, batch: int, height: int, width: int) -> Any:
     """``buffer_mb(depth, batch, height, width)``: MB (10^6 bytes) of a prefetch buffer of float32 RGB batches."""
-    for depth, batch, height, width in [(2, 32, 224, 224), (1, 8, 100, 150)]:
-        pixels = depth * batch * height * width
-        number(
-            function,
-            (depth, batch, height, width),
-            pixels * 12 / 1e6,
-            {
-                pixels * 3 / 1e6: "that counts one byte a value; float32 has four",
-                pixels * 4 / 1e6: "an RGB pixel has three values",
-                pixels * 12 / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
-                pixels * 12.0: "that is bytes",
-            },
-            " MB",
-        )
+    pixels = depth * batch * height * width
+    return pixels * 12 / 1e6, {
+        pixels * 3 / 1e6: "that counts one byte a value; float32 has four",
+        pixels * 4 / 1e6: "an RGB pixel has three values",
+        pixels * 12 / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
+        pixels * 12.0: "that is bytes",
+    }
 
 
 @shows("02.3")
 def filling(function: Any) -> Any:
     """Draw how a buffer of two batches fills from storage that brings 1 MB in a millisecond."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     size, one = value(function, 2, 32, 224, 224), 32 * 224 * 224 * 12 / 1e6
     bars = [("buffer", f"batch {i + 1}", "batch", i * one, (i + 1) * one) for i in range(2)]
-    made = timeline(bars, [(one, 2 * one), (2 * one, 3 * one)], "train step", 32)
-    words = f"Yours is {size:.5g} MB."
-    return Sketch(made, "Two batches of 32 fill a buffer, 1 MB a millisecond.", size, words).picture()
+    steps, title = [(one, 2 * one), (2 * one, 3 * one)], "Two batches of 32 fill a buffer, 1 MB a millisecond."
+    return example(bars, steps, "train step", title, size, f"Yours is {size:.5g} MB.", batch=32)
 
 
 def _prefetch_depth(dataset: Any) -> int | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercises.answers import bare, call, elements, number, pipeline, value, values
+from labkit.course import fairness
+from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import bare, call, elements, numeric, pipeline, source, value, values
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import chain, nodes
 
@@ -58,8 +60,6 @@ def _at_the_same_time(function: Any) -> None:
     """Grade the speed of it: three shards that wait at the same time."""
     import tensorflow as tf
 
-    from labkit.course import fairness
-
     read, names = fairness.Stage("read", 12, asleep=True), ["a", "b", "c", "d", "e", "f"]
 
     wide = naive(threads=8)  # on two cores, too, three shards can wait at the same time
@@ -84,9 +84,6 @@ def shards_in_turn(function: Any) -> Any:
     """Draw five shards of five records, 4 ms each, as the student's pipeline reads them."""
     import tensorflow as tf
 
-    from labkit.course import fairness
-    from labkit.views.widget import show
-
     read = fairness.Stage("read", 4, asleep=True)
 
     def open_shard(path: Any) -> Any:
@@ -96,39 +93,33 @@ def shards_in_turn(function: Any) -> Any:
     made = pipeline(function, ["a", "b", "c", "d", "e"], open_shard).with_options(naive())
     with fairness.at_once():
         order = _texts(elements(made, 25))[:8]
-    trace = fairness.simulate(made, (read,), 1, records=5).trace
-    return show(trace, title=f"Five shards, 4 ms a record; the order begins {' '.join(order)}")
+    return simulated(made, (read,), 1, f"Five shards, 4 ms a record; the order begins {' '.join(order)}", records=5)
 
 
-@exercise("03.2")
-def epoch_time(function: Any) -> None:
+@numeric("03.2", " ms", (16, 16, 30, 14), (16, 4, 30, 14), (10, 4, 50, 25.5), (3, 8, 20, 5))
+def epoch_time(shards: int, at_once: int, open_ms: float, stream_ms: float) -> Any:
     """``epoch_ms(shards, at_once, open_ms, stream_ms)``: the groups that must follow each other, times one shard."""
-    for shards, at_once, open_ms, stream_ms in [(16, 16, 30, 14), (16, 4, 30, 14), (10, 4, 50, 25.5), (3, 8, 20, 5)]:
-        one = open_ms + stream_ms
-        hints = {
-            shards * one: "that is one shard after the other; at_once of them wait at the same time",
-            shards / at_once * one: "a group that is not full takes as long as a full one: round the groups up",
-            shards // at_once * one: "the last group counts, too, even if it is not full: round up",
-            -(-shards // at_once) * open_ms + shards * stream_ms: "the streams run at the same time, too",
-            open_ms + -(-shards // at_once) * stream_ms: "every group opens its own shards: each pays the latency",
-        }
-        expected = -(-shards // at_once) * one
-        number(function, (shards, at_once, open_ms, stream_ms), expected, hints, " ms")
+    one, rounds = open_ms + stream_ms, -(-shards // at_once)
+    return rounds * one, {
+        shards * one: "that is one shard after the other; at_once of them wait at the same time",
+        shards / at_once * one: "a group that is not full takes as long as a full one: round the groups up",
+        shards // at_once * one: "the last group counts, too, even if it is not full: round up",
+        rounds * open_ms + shards * stream_ms: "the streams run at the same time, too",
+        open_ms + rounds * stream_ms: "every group opens its own shards: each pays the latency",
+    }
 
 
 @shows("03.2")
 def groups(function: Any) -> Any:
     """Draw ten shards, four at a time, in groups that follow each other."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     answer, bars, one = value(function, 10, 4, 50, 25.5), [], 75.5
     for shard in range(10):
         begin = shard // 4 * one
         bars.append((f"reader {shard % 4 + 1}", "open", "other", begin, begin + 50))
         bars.append((f"reader {shard % 4 + 1}", f"stream shard {shard + 1}", "read", begin + 50, begin + one))
-    made = timeline(bars, [(g * one, g * one + 1) for g in range(1, 4)], "train step")
+    steps = [(g * one, g * one + 1) for g in range(1, 4)]
     title = "Ten shards, four at once, open 50 ms, stream 25.5 ms."
-    return Sketch(made, title, answer, f"Yours takes {answer:.5g} ms.").picture()
+    return example(bars, steps, "train step", title, answer, f"Yours takes {answer:.5g} ms.")
 
 
 @exercise("03.3")
@@ -137,8 +128,8 @@ def wide_pool(function: Any) -> None:
     import tensorflow as tf
 
     for threads in (16, 5):
-        source = tf.data.Dataset.range(12)
-        made = pipeline(function, source, threads)
+        given = tf.data.Dataset.range(12)
+        made = pipeline(function, given, threads)
         if values(made, 12) != list(range(12)):
             raise Wrong("the elements changed: with_options() alone must not add, drop or reorder any")
         size = made.options().threading.private_threadpool_size
@@ -146,7 +137,7 @@ def wide_pool(function: Any) -> None:
             raise Wrong("the pool is as small as before: set options.threading.private_threadpool_size")
         if size != threads:
             raise Wrong(f"the pool has {size} threads, asked for {threads}")
-        if bare(made) is not source:
+        if bare(made) is not given:
             raise Wrong("the pool is right, but there is more than options in it: with_options() alone is asked for")
 
 
@@ -155,14 +146,9 @@ def waiting_threads(function: Any) -> Any:
     """Draw a map of 16 calls that wait 10 ms each, on as many threads as the student's pool has."""
     import tensorflow as tf
 
-    from labkit.course import fairness
-    from labkit.course.exercises.answers import source
-    from labkit.views.widget import show
-
     read = fairness.Stage("read", 10, asleep=True)
     made = pipeline(function, source(32).map(read, num_parallel_calls=tf.data.AUTOTUNE), 8).batch(8)
-    timing = fairness.simulate(made, (read,), 5, cores=2)
-    return show(timing.trace, title="Eight threads asked for, two cores: calls that wait 10 ms each")
+    return simulated(made, (read,), 5, "Eight threads asked for, two cores: calls that wait 10 ms each", cores=2)
 
 
 def _in_turn(names: list[str], records: int, cycle: int, block: int) -> list[str]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercises.answers import call, number, per, value, values
+from labkit.course import fairness
+from labkit.course.example_timeline import example, simulated
+from labkit.course.fairness import rules
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import call, numeric, per, source, value, values
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import AUTOTUNE
 
@@ -14,8 +17,6 @@ from labkit.pipelines.structure import AUTOTUNE
 def mapped_in_parallel(function: Any) -> None:
     """``in_parallel(dataset, function)``: as many calls at a time as tf.data likes, the order kept in any case."""
     import tensorflow as tf
-
-    from labkit.course.fairness import rules
 
     def squared(x: Any) -> Any:
         return x * x + 1
@@ -57,10 +58,7 @@ def _faster_than_one_call(function: Any) -> None:
     """Grade the speed of it: calls that wait, on four threads of their own, so that one core is enough."""
     import tensorflow as tf
 
-    from labkit.course import fairness
-
-    load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), naive()
-    wide.threading.private_threadpool_size = 4
+    load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), naive(threads=4)
     numbers = tf.data.Dataset.range(12).with_options(wide)
     task = fairness.Task(
         (load,),
@@ -78,81 +76,59 @@ def _faster_than_one_call(function: Any) -> None:
 @shows("04.1")
 def calls_at_once(function: Any) -> Any:
     """Draw a map of 8 ms on four modelled cores, as the student's pipeline calls it."""
-    from labkit.course import fairness
-    from labkit.course.exercises.answers import source
-    from labkit.views.widget import show
-
     decode = fairness.Stage("decode", 8)
     made = call(function, source(24), decode)
     fairness.rules.dataset(made)
-    made = made.batch(4)
-    timing = fairness.simulate(made, (decode,), 4, cores=4)
-    return show(timing.trace, title="Your map: decode 8 ms an image, four cores, batches of four")
+    return simulated(
+        made.batch(4), (decode,), 4, "Your map: decode 8 ms an image, four cores, batches of four", cores=4
+    )
 
 
-@exercise("04.2")
-def cores_for_a_gpu(function: Any) -> None:
+@numeric("04.2", " cores", (328, 4.0), (920, 2.5), (1786, 10.0), (50, 4.0))
+def cores_for_a_gpu(images_per_s: float, cpu_ms: float) -> Any:
     """``cores_needed(images_per_s, cpu_ms)``: cores that are busy all the time, not rounded."""
-    for rate, cpu_ms in [(328, 4.0), (920, 2.5), (1786, 10.0), (50, 4.0)]:
-        number(
-            function,
-            (rate, cpu_ms),
-            rate * cpu_ms / 1000,
-            {
-                rate * cpu_ms: "that is milliseconds of work per second; a core does 1000 of them",
-                1000 / cpu_ms: "that is the images per second of one core, not yet the number of cores",
-                1000 / (rate * cpu_ms): "that is the share of the accelerator that one core feeds; invert it",
-                rate / cpu_ms: "work per second is images per second times milliseconds per image",
-                float(-(-rate * cpu_ms // 1000)): "the task says not rounded, and a part of a core may be enough",
-            },
-            " cores",
-        )
+    work = images_per_s * cpu_ms
+    return work / 1000, {
+        work: "that is milliseconds of work per second; a core does 1000 of them",
+        1000 / cpu_ms: "that is the images per second of one core, not yet the number of cores",
+        1000 / work: "that is the share of the accelerator that one core feeds; invert it",
+        images_per_s / cpu_ms: "work per second is images per second times milliseconds per image",
+        float(-(-work // 1000)): "the task says not rounded, and a part of a core may be enough",
+    }
 
 
 @shows("04.2")
 def work_of_a_second(function: Any) -> Any:
     """Draw the CPU work that one second of training needs, core after core."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     cores, work = value(function, 328, 4.0), 328 * 4.0
     bars = [("CPU work", "the first core, all second", "decode", 0, 1000)]
     bars.append(("CPU work", "more than one core", "decode", 1000, work))
-    made = timeline(bars, [(0, 1000)], "328 images")
     words = f"Yours are {cores:.4g} cores: they do {1000 * cores:,.5g} ms of work a second."
-    return Sketch(made, "328 images a second, 4 ms of a core each.", 1000 * cores, words).picture()
+    title = "328 images a second, 4 ms of a core each."
+    return example(bars, [(0, 1000)], "328 images", title, 1000 * cores, words)
 
 
-@exercise("04.3")
-def gain_beside_the_gil(function: Any) -> None:
+@numeric("04.3", "×", (2, 4, 8), (9, 1, 4), (6, 3, 2))
+def gain_beside_the_gil(free_ms: float, gil_ms: float, cores: int) -> Any:
     """``best_gain(free_ms, gil_ms, cores)``: speed-up over one call, if only `gil_ms` of each image holds the GIL."""
-    for free, gil, cores in [(2, 4, 8), (9, 1, 4), (6, 3, 2)]:
-        total = free + gil
-        number(
-            function,
-            (free, gil, cores),
-            min(cores, total / gil),
-            {
-                total / (gil + free / cores): "that lets all other cores rest while one is in Python: "
-                "the free part of other images runs meanwhile",
-                total / gil: "that needs more cores than there are",
-                float(cores): "that forgets that one thread at a time is in Python, or takes the looser of the "
-                "two limits",
-                gil / total: "that is the share of the time that the GIL is held with one call",
-            },
-            "×",
-        )
+    total = free_ms + gil_ms
+    return min(cores, total / gil_ms), {
+        total / (gil_ms + free_ms / cores): "that lets all other cores rest while one is in Python: "
+        "the free part of other images runs meanwhile",
+        total / gil_ms: "that needs more cores than there are",
+        float(cores): "that forgets that one thread at a time is in Python, or takes the looser of the two limits",
+        gil_ms / total: "that is the share of the time that the GIL is held with one call",
+    }
 
 
 @shows("04.3")
 def beside_the_gil(function: Any) -> Any:
     """Draw six images, 2 ms free and 4 ms with the GIL each, on eight cores."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     gain, bars = value(function, 2, 4, 8), []
     for i in range(6):
         bars.append((f"thread {i % 3 + 1}", "free", "decode", max(0, 4 * i - 2), max(0, 4 * i - 2) + 2))
         bars.append((f"thread {i % 3 + 1}", "in Python", "map", 4 * i + 2, 4 * i + 6))
     end = per(36, gain)
-    made = timeline(bars, [(4 * i + 6, 4 * i + 7) for i in range(6)], "train step")
+    steps = [(4 * i + 6, 4 * i + 7) for i in range(6)]
     words = f"One call at a time takes 36 ms; {gain:.4g} times faster is {end:.4g} ms, and 2 ms more at the start."
-    return Sketch(made, "Six images: 2 ms free, 4 ms in Python.", end + 2, words).picture()
+    return example(bars, steps, "train step", "Six images: 2 ms free, 4 ms in Python.", end + 2, words)

@@ -5,39 +5,31 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labkit.course.exercises.answers import call, elements, number, value
+from labkit.course import fairness
+from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import call, elements, numeric, source, value
 
 
-@exercise("05.1")
-def cache_memory(function: Any) -> None:
+@numeric("05.1", " MB", (1280, 224, 224, 1), (50_000, 32, 40, 4))
+def cache_memory(images: int, height: int, width: int, bytes_per_value: int) -> Any:
     """``cache_mb(images, height, width, bytes_per_value)``: MB (10^6 bytes) of a cache of RGB images."""
-    for images, height, width, size in [(1280, 224, 224, 1), (50_000, 32, 40, 4)]:
-        pixels = images * height * width
-        number(
-            function,
-            (images, height, width, size),
-            pixels * 3 * size / 1e6,
-            {
-                pixels * size / 1e6: "an RGB pixel has three values",
-                pixels * 3 * size / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
-                pixels * 3.0 * size: "that is bytes",
-                height * width * 3 * size / 1e6: "that is a single image",
-            },
-            " MB",
-        )
+    size = images * height * width * 3 * bytes_per_value
+    return size / 1e6, {
+        size / 3 / 1e6: "an RGB pixel has three values",
+        size / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
+        float(size): "that is bytes",
+        size / images / 1e6: "that is a single image",
+    }
 
 
 @shows("05.1")
 def filling(function: Any) -> Any:
     """Draw how a cache of 1,280 images fills, 1 MB a millisecond."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     size, tenth = value(function, 1280, 224, 224, 1), 128 * 224 * 224 * 3 / 1e6
     bars = [("cache", f"{128 * (i + 1):,} images", "batch", i * tenth, (i + 1) * tenth) for i in range(10)]
-    made = timeline(bars, [(10 * tenth, 11 * tenth)], "train step")
     title = "1,280 images of 224 x 224, one byte a value, 1 MB a millisecond."
-    return Sketch(made, title, size, f"Yours is {size:,.5g} MB.").picture()
+    return example(bars, [(10 * tenth, 11 * tenth)], "train step", title, size, f"Yours is {size:,.5g} MB.")
 
 
 @exercise("05.2")
@@ -71,50 +63,44 @@ def place_of_the_cache(function: Any) -> None:
 @shows("05.2")
 def two_epochs(function: Any) -> Any:
     """Draw two epochs of the student's pipeline: 6 ms to decode, 1 ms to augment."""
-    from labkit.course import fairness
-    from labkit.course.exercises.answers import source
-    from labkit.course.fairness import rules
-    from labkit.views.widget import show
-
     decode, augment = fairness.Stage("decode", 6), fairness.Stage("augment", 1)
     made = call(function, source(6), decode, augment)
-    rules.dataset(made)
-    timing = fairness.simulate(made.repeat(2), (decode, augment), 2, steps=12)
-    return show(timing.trace, title="Two epochs of six images: decode 6 ms, augment 1 ms")
+    fairness.rules.dataset(made)
+    title = "Two epochs of six images: decode 6 ms, augment 1 ms"
+    return simulated(made.repeat(2), (decode, augment), 2, title, steps=12)
 
 
-@exercise("05.3")
-def epochs_that_pay(function: Any) -> None:
+# Even after so many epochs, or not; never; and ahead from the first epoch on, whatever the later ones take.
+_SOME_TIMES = ((30, 2, 16), (15, 15, 16), (30, 4, 17), (20, 2, 11), (21, 2, 12), (20, 16, 16), (20, 18, 16))
+
+
+@numeric("05.3", " epochs", *_SOME_TIMES, (5, 10, 16), (10, 20, 16))
+def epochs_that_pay(first: int, later: int, without: int) -> Any:
     """``epochs_until_gain(first, later, without)``: epochs until a cache has paid for its first one."""
-    # Even after so many epochs, or not; never; and ahead from the first epoch on, whatever the later ones take.
-    cases = [(30, 2, 16), (15, 15, 16), (30, 4, 17), (20, 2, 11), (21, 2, 12), (20, 16, 16), (20, 18, 16)]
-    for first, later, without in [*cases, (5, 10, 16), (10, 20, 16)]:
-        truth = _ahead(first, later, without)
-        hints = {
-            truth - 1.0: "one epoch too few: after that many the two are even, or the cache behind",
-            truth + 1.0: "one epoch too many: the cache is ahead before",
-        }
-        if without > later:
-            extra = "that counts only the extra time of the first epoch, and not in whole epochs"
-            hints[(first - without) / (without - later)] = extra
-        if first < without:
-            hints[math.inf] = "the first epoch alone is shorter with the cache: it is ahead after that one"
-        if math.isinf(truth):
-            hints = dict.fromkeys((-1.0, 0.0), 'the cache never gets ahead: the task says float("inf") for never')
-        number(function, (first, later, without), truth, hints, " epochs")
+    truth = _ahead(first, later, without)
+    if math.isinf(truth):
+        return truth, dict.fromkeys((-1.0, 0.0), 'the cache never gets ahead: the task says float("inf") for never')
+    hints = {
+        truth - 1.0: "one epoch too few: after that many the two are even, or the cache behind",
+        truth + 1.0: "one epoch too many: the cache is ahead before",
+    }
+    if without > later:
+        extra = "that counts only the extra time of the first epoch, and not in whole epochs"
+        hints[(first - without) / (without - later)] = extra
+    if first < without:
+        hints[math.inf] = "the first epoch alone is shorter with the cache: it is ahead after that one"
+    return truth, hints
 
 
 @shows("05.3")
 def sums_of_epochs(function: Any) -> Any:
     """Draw epochs with and without a cache side by side, one second as one millisecond."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     epochs, bars = value(function, 30, 2, 16), [("with the cache", "epoch 1", "decode", 0, 30)]
     bars += [("with the cache", f"epoch {i + 2}", "read", 30 + 2 * i, 32 + 2 * i) for i in range(4)]
     bars += [("without", f"epoch {i + 1}", "decode", 16 * i, 16 * i + 16) for i in range(4)]
     title = "30 s, then 2 s an epoch with the cache; 16 s without. A second is drawn as a millisecond."
     words = f"Yours are {epochs:g} epochs: without the cache they end at {16 * epochs:g}."
-    return Sketch(timeline(bars, [(0, 64)], "the job"), title, 16 * epochs, words).picture()
+    return example(bars, [(0, 64)], "the job", title, 16 * epochs, words)
 
 
 def _ahead(first: int, later: int, without: int) -> float:

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course.exercises.answers import call, elements, number, per, value
+from labkit.course import fairness
+from labkit.course.example_timeline import example, ops, simulated
+from labkit.course.fairness import rules
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import call, elements, numeric, per, value
 from labkit.pipelines import structure
 from labkit.pipelines.options import naive
 
@@ -33,8 +36,6 @@ def batch_before_map(function: Any) -> None:
 def _batched(function: Any, size: int) -> None:
     """Check the batches of one size."""
     import tensorflow as tf
-
-    from labkit.course.fairness import rules
 
     images = np.arange(10 * 2 * 2 * 3, dtype=np.float32).reshape(10, 2, 2, 3)
     ranks: list[int | None] = []
@@ -70,17 +71,11 @@ def calls_of_scale(function: Any) -> Any:
     """Draw ten images through the student's pipeline: a call costs 3 ms, and an image 1 ms in it."""
     import tensorflow as tf
 
-    from labkit.course import fairness
-    from labkit.course.fairness import rules
-    from labkit.views.widget import show
-
     scale = fairness.Stage("scale", 1, lambda x: x / 2, call_ms=3, rank=3)
     images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(naive())
     made = call(function, images, scale, 4)
-    rules.dataset(made)
-    return show(
-        fairness.simulate(made, (scale,), 4).trace, title="Ten images: 3 ms for a call of scale, 1 ms for an image"
-    )
+    fairness.rules.dataset(made)
+    return simulated(made, (scale,), 4, "Ten images: 3 ms for a call of scale, 1 ms for an image")
 
 
 @exercise("06.2")
@@ -155,34 +150,26 @@ def passes(function: Any) -> Any:
     """Draw the ops of the student's function, each a pass over memory, on a modelled clock."""
     import tensorflow as tf
 
-    from labkit.course.exercises.drawn import ops
-
     images, deltas = tf.zeros((3, 64, 64, 3)), tf.constant([0.1, -0.3, 0.5])
-    return ops(lambda a, b: call(function, a, b), (images, deltas), "Your function on three images.").picture()
+    return ops(lambda a, b: call(function, a, b), (images, deltas), "Your function on three images.")
 
 
-@exercise("06.3")
-def batching_gain(function: Any) -> None:
+@numeric("06.3", " times", (50, 5, 128), (50, 3000, 32), (20, 20, 1), (90, 10, 10))
+def batching_gain(overhead: float, work: float, batch: int) -> Any:
     """``gain(overhead_us, work_us, batch)``: (overhead + work) over (overhead / batch + work)."""
-    for overhead, work, batch in [(50, 5, 128), (50, 3000, 32), (20, 20, 1), (90, 10, 10)]:
-        new = overhead / batch + work
-        hints = {
-            new / (overhead + work): "that is the share of time that is left; the gain is its inverse",
-            float(batch): "only the overhead is shared by the batch; the work is there for every image",
-            (overhead + work) / work: "once per batch is little, but not nothing: a share of it stays with each image",
-            (overhead + work) / (overhead + work / batch): "it is the overhead that is shared, not the work",
-            (overhead + work) * batch / (overhead + work * batch) * batch: "per image, not per batch",
-        }
-        expected = (overhead + work) / new
-        hints = {value: hint for value, hint in hints.items() if abs(value - expected) > 1e-6 * expected}
-        number(function, (overhead, work, batch), expected, hints, " times")
+    old, new = overhead + work, overhead / batch + work
+    return old / new, {
+        new / old: "that is the share of time that is left; the gain is its inverse",
+        float(batch): "only the overhead is shared by the batch; the work is there for every image",
+        old / work: "once per batch is little, but not nothing: a share of it stays with each image",
+        old / (overhead + work / batch): "it is the overhead that is shared, not the work",
+        old * batch / (overhead + work * batch) * batch: "per image, not per batch",
+    }
 
 
 @shows("06.3")
 def shared_overhead(function: Any) -> Any:
     """Draw ten images, one by one and as one batch: 90 us of overhead, 10 us of work."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     gain, bars = value(function, 90, 10, 10), []
     for i in range(10):
         bars.append(("one by one", "overhead", "other", 0.1 * i, 0.1 * i + 0.09))
@@ -190,4 +177,4 @@ def shared_overhead(function: Any) -> Any:
     bars += [("one batch", "overhead", "other", 0, 0.09), ("one batch", "work", "map", 0.09, 0.19)]
     words = f"One by one they take 1 ms; {gain:.4g} times faster is {per(1, gain):.4g} ms."
     title = "Ten images: overhead 0.09 ms, work 0.01 ms."
-    return Sketch(timeline(bars, [(0.19, 0.24)], "train step"), title, per(1, gain), words).picture()
+    return example(bars, [(0.19, 0.24)], "train step", title, per(1, gain), words)

@@ -6,33 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course.exercises.answers import call, number, value
+from labkit.course.example_timeline import example, ops
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import call, numeric, value
 
 
-@exercise("07.1")
-def shard_count(function: Any) -> None:
+@numeric("07.1", " shards", (30_000, 8), (145, 8), (95, 1), (40, 8), (6, 1))
+def shard_count(total_mb: int, servers: int) -> Any:
     """``shards_for(total_mb, servers)``: ten a server, fewer where they would be under 10 MB, but one a server."""
-    for total, servers in [(30_000, 8), (145, 8), (95, 1), (40, 8), (6, 1)]:
-        want = max(servers, min(10 * servers, total // 10))
-        ten, fit = 10 * servers, total // 10
-        # Of equal values the last one's hint counts.
-        hints = {
-            float(min(ten, -(-total // 10))): "rounded up, the shards fall below 10 MB",
-            total / 10: "a number of shards is a whole number, rounded down to keep 10 MB",
-            float(max(ten, fit)): "take the smaller of the two counts; 10 MB a shard is a lower bound",
-            float(ten): f"ten a server are shards of {total / ten:.1f} MB here, below 10 MB",
-            float(fit): f"{fit} shards of 10 MB for {servers} servers: each needs one, and none needs more than ten",
-        }
-        hints.pop(float(want), None)
-        number(function, (total, servers), want, hints, " shards")
+    ten, fit = 10 * servers, total_mb // 10
+    # Of equal values the last one's hint counts.
+    return max(servers, min(ten, fit)), {
+        float(min(ten, -(-total_mb // 10))): "rounded up, the shards fall below 10 MB",
+        total_mb / 10: "a number of shards is a whole number, rounded down to keep 10 MB",
+        float(max(ten, fit)): "take the smaller of the two counts; 10 MB a shard is a lower bound",
+        float(ten): f"ten a server are shards of {total_mb / ten:.1f} MB here, below 10 MB",
+        float(fit): f"{fit} shards of 10 MB for {servers} servers: each needs one, and none needs more than ten",
+    }
 
 
 @shows("07.1")
 def servers_at_work(function: Any) -> Any:
     """Draw eight servers that read the student's number of shards of 145 MB: 10 ms to open, 1 ms a MB."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     shards = value(function, 145, 8)
     if not 1 <= shards <= 1000 or shards != int(shards):
         raise Wrong(f"{shards:g} shards cannot be written; allowed here: a whole number from 1 to 1,000")
@@ -44,7 +39,7 @@ def servers_at_work(function: Any) -> Any:
     end = -(-count // 8) * (10 + size)
     title = "145 MB on eight servers: 10 ms to open, 1 ms a MB."
     words = f"Yours are {count} shards of {size:.3g} MB."
-    return Sketch(timeline(bars, [(end, end + 2)], "train step"), title, None, words).picture()
+    return example(bars, [(end, end + 2)], "train step", title, words=words)
 
 
 @exercise("07.2")
@@ -86,13 +81,11 @@ def parsed(function: Any) -> Any:
     """Draw the ops of the student's function for one record, on a modelled clock."""
     import tensorflow as tf
 
-    from labkit.course.exercises.drawn import ops
-
     record = tf.train.Example()
     record.features.feature["photo"].bytes_list.value.append(b"photo")
     record.features.feature["class"].int64_list.value.append(3)
     given = (tf.constant(record.SerializeToString()),)
-    return ops(lambda serialized: call(function, serialized), given, "Your function on one record.").picture()
+    return ops(lambda serialized: call(function, serialized), given, "Your function on one record.")
 
 
 @exercise("07.3")
@@ -135,9 +128,7 @@ def cut_out(function: Any) -> Any:
     """Draw the ops of the student's function for one image, on a modelled clock."""
     import tensorflow as tf
 
-    from labkit.course.exercises.drawn import ops
-
     made = call(function, tf.ones((32, 32, 3)), 20, 11, 8)
     black = int((np.asarray(made) == 0).all(-1).sum())
     title = f"Your function on one image, {black} of its 1,024 pixels black."
-    return ops(lambda image: call(function, image, 20, 11, 8), (tf.ones((32, 32, 3)),), title).picture()
+    return ops(lambda image: call(function, image, 20, 11, 8), (tf.ones((32, 32, 3)),), title)

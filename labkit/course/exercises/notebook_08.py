@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course.exercises.answers import number, value
+from labkit.course.example_timeline import example
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import numeric, value
 
 _LIMIT_S = 20
 
@@ -83,8 +84,6 @@ def clip_kernel(source: Any) -> None:
 
 def _written(got: np.ndarray, untouched: float, moved_bytes: int, title: str) -> Any:
     """Draw a launch: the copies, and one work-item a clock, where it wrote and where it did not."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     flat = (got != untouched).ravel()
     edges = np.flatnonzero(np.diff(flat)) + 1
     copy, clock = moved_bytes / 12e6, 1 / 300e3  # 12 GB/s of a PCIe 3.0 x16 link, 300 MHz; milliseconds
@@ -96,8 +95,8 @@ def _written(got: np.ndarray, untouched: float, moved_bytes: int, title: str) ->
     end = copy + flat.size * clock
     bars.append(("link", "copy out", "copy", end, end + got.nbytes / 12e6))
     words = f"Of {flat.size:,} values your kernel wrote {int(flat.sum()):,}, from {got.min():.4g} to {got.max():.4g}."
-    made = timeline(bars, [(end + got.nbytes / 12e6, end + got.nbytes / 6e6)], "next stage")
-    return Sketch(made, title, None, words).picture()
+    steps = [(end + got.nbytes / 12e6, end + got.nbytes / 6e6)]
+    return example(bars, steps, "next stage", title, words=words)
 
 
 @shows("08.1")
@@ -180,34 +179,24 @@ def resize_launch(source: Any) -> Any:
     return _written(got, -777, plane.nbytes, "A ramp of 37x53, from 0 to 88, to 24x17; one pixel a clock at 300 MHz.")
 
 
-@exercise("08.3")
-def decoders_to_fill(function: Any) -> None:
+@numeric("08.3", " decoders", (115_000, 1.15, 175_000, 243), (90_000, 0.9, 100_000, 250), (50_000, 0.5, 5e4, 300))
+def decoders_to_fill(photo_bytes: float, gb_s: float, cycles: float, clock_mhz: float) -> Any:
     """``decoders(photo_bytes, gb_s, cycles, clock_mhz)``: how many decoders use up what the link carries."""
-    for photo, gb_s, cycles, clock in [
-        (115_000, 1.15, 175_000, 243),
-        (90_000, 0.9, 100_000, 250),
-        (50_000, 0.5, 5e4, 300),
-    ]:
-        link, one = gb_s * 1e9 / photo, clock * 1e6 / cycles
-        want = math.ceil(link / one - 1e-9)
-        hints = {
-            one / link: "that is the share of the link that one decoder uses; the number of decoders is its inverse",
-            link: "that is how many photos the link carries a second; divide it by what one decoder decodes",
-            one: "that is how many photos one decoder decodes a second; divide the link's rate by it",
-            float(math.floor(link / one)): "rounded down: so many leave a part of the link unused",
-            link / one: "no part of a decoder can be built: round up",
-            link / one / 1e3: "1 GB/s is 10^9 bytes a second, and 1 MHz 10^6 cycles",
-            link / one * 1e3: "1 GB/s is 10^9 bytes a second, and 1 MHz 10^6 cycles",
-        }
-        hints = {value: hint for value, hint in hints.items() if abs(value - want) > 1e-6 * want}
-        number(function, (photo, gb_s, cycles, clock), want, hints, " decoders")
+    link, one = gb_s * 1e9 / photo_bytes, clock_mhz * 1e6 / cycles
+    return math.ceil(link / one - 1e-9), {
+        one / link: "that is the share of the link that one decoder uses; the number of decoders is its inverse",
+        link: "that is how many photos the link carries a second; divide it by what one decoder decodes",
+        one: "that is how many photos one decoder decodes a second; divide the link's rate by it",
+        float(math.floor(link / one)): "rounded down: so many leave a part of the link unused",
+        link / one: "no part of a decoder can be built: round up",
+        link / one / 1e3: "1 GB/s is 10^9 bytes a second, and 1 MHz 10^6 cycles",
+        link / one * 1e3: "1 GB/s is 10^9 bytes a second, and 1 MHz 10^6 cycles",
+    }
 
 
 @shows("08.3")
 def decoders_at_work(function: Any) -> Any:
     """Draw 24 photos on a link that brings one in 0.1 ms, and the student's number of decoders, 0.72 ms each."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     many = value(function, 115_000, 1.15, 175_000, 243)
     if not 1 <= many <= 64 or many != int(many):
         raise Wrong(f"{many:g} decoders cannot be drawn; allowed here: a whole number from 1 to 64")
@@ -223,4 +212,4 @@ def decoders_at_work(function: Any) -> Any:
     used = 24 * link / sent
     title = "24 photos of 115 kB: 0.1 ms on the link, 0.72 ms in a decoder."
     words = f"Yours are {int(many)} decoders: the link is busy {used:.0%} of the time that it needs for all."
-    return Sketch(timeline(bars, [(max(free), max(free) + link)], "train step"), title, None, words).picture()
+    return example(bars, [(max(free), max(free) + link)], "train step", title, words=words)

@@ -4,45 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.exercises.answers import bare, call, elements, number, pipeline, value
+from labkit.course import fairness
+from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
+from labkit.course.student_code import bare, call, elements, numeric, pipeline, source, value
 from labkit.pipelines.structure import DatasetNode, nodes
 
 _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
 
 
-@exercise("09.1")
-def overlapped_busy(function: Any) -> None:
+@numeric("09.1", "", (1000, 500, 2000), (300, 900, 600), (900, 800, 400), (5000, 1200, 1786))
+def overlapped_busy(fetch: float, prep: float, train: float) -> Any:
     """``busy(fetch, prep, train)``: busy share of the accelerator where three stages overlap perfectly."""
-    for fetch, prep, train in [(1000, 500, 2000), (300, 900, 600), (900, 800, 400), (5000, 1200, 1786)]:
-        truth = min(fetch, prep, train) / train
-        in_turn = 1 / (1 / fetch + 1 / prep + 1 / train)
-        chained = min(1 / (1 / fetch + 1 / prep), train) / train
-        hints = {  # where two wrong ideas give the same number, the later one is named
-            prep / train: "storage can be the slowest stage, too",
-            fetch / train: "the processor can be the slowest stage, too",
-            min(fetch, prep) / train: "the accelerator cannot be busy for more than the whole time: it is a stage, too",
-            in_turn / train: "that is one after the other; overlapped stages work at the same time",
-            chained: "fetching and preparing overlap, too: the slower of the two sets the pace, not their sum",
-            float(min(fetch, prep, train)): "that is the rate of the job; the share is what part of its own rate it is",
-            1 - truth: "that is the idle share",
-        }
-        hints.pop(truth, None)
-        number(function, (fetch, prep, train), truth, hints, "")
+    rate = min(fetch, prep, train)
+    in_turn = 1 / (1 / fetch + 1 / prep + 1 / train)
+    chained = min(1 / (1 / fetch + 1 / prep), train)
+    return rate / train, {  # where two wrong ideas give the same number, the later one is named
+        prep / train: "storage can be the slowest stage, too",
+        fetch / train: "the processor can be the slowest stage, too",
+        min(fetch, prep) / train: "the accelerator cannot be busy for more than the whole time: it is a stage, too",
+        in_turn / train: "that is one after the other; overlapped stages work at the same time",
+        chained / train: "fetching and preparing overlap, too: the slower of the two sets the pace, not their sum",
+        float(rate): "that is the rate of the job; the share is what part of its own rate it is",
+        1 - rate / train: "that is the idle share",
+    }
 
 
 @shows("09.1")
 def three_stages(function: Any) -> Any:
     """Draw three stages that overlap: 100 images take 111 ms to fetch, 125 to prepare, 250 to train."""
-    from labkit.course.example_timeline import Sketch, timeline
-
     share, fetch, prep, train = value(function, 300, 900, 600), 1e5 / 300, 1e5 / 900, 1e5 / 600
     bars = [("storage", "fetch", "read", i * fetch, (i + 1) * fetch) for i in range(3)]
     bars += [("cores", "prepare", "decode", i * fetch, i * fetch + prep) for i in range(1, 3)]
     steps = [(i * fetch, i * fetch + train) for i in range(3)]
     words = f"Yours is {share:.3g}: of the first step of {fetch:.4g} ms so much is work."
     title = "Batches of 100 images: fetch 300, prepare 900, train 600 images/s."
-    return Sketch(timeline(bars, steps, "train step", 100), title, share * fetch, words).picture()
+    return example(bars, steps, "train step", title, share * fetch, words, batch=100)
 
 
 @exercise("09.2")
@@ -122,9 +119,6 @@ def _never_waits(function: Any) -> None:
     """Grade the pipeline on the simulated clock, where the buffer counts, and how deep it is; then let it run."""
     import tensorflow as tf
 
-    from labkit.course import fairness
-    from labkit.course.exercises.answers import source
-
     decode, augment = fairness.Stage("decode", 10, lambda x: x * 10), fairness.Stage("augment", 0.5, call_ms=14)
 
     def batches(decoded: Any) -> Any:
@@ -149,11 +143,7 @@ def _never_waits(function: Any) -> None:
 @shows("09.2")
 def two_epochs(function: Any) -> Any:
     """Draw two epochs of the student's pipeline: 6 ms to decode an image, 4 ms to augment a batch."""
-    from labkit.course import fairness
-    from labkit.course.exercises.answers import source
-    from labkit.views.widget import show
-
     decode, augment = fairness.Stage("decode", 6), fairness.Stage("augment", 0.5, call_ms=2)
     made = pipeline(function, source(12), decode, augment)
-    timing = fairness.simulate(made, (decode, augment), 10, steps=6)
-    return show(timing.trace, title="Your pipeline: decode 6 ms an image, augment 4 ms a batch, train 10 ms")
+    title = "Your pipeline: decode 6 ms an image, augment 4 ms a batch, train 10 ms"
+    return simulated(made, (decode, augment), 10, title, steps=6)

@@ -1,9 +1,9 @@
 """Explorers: a few sliders, a simulated timeline that follows them, and its figures in words.
 
-`explore` makes one for each of notebooks 00 to 07, `scale` one for planning on paper. Nothing is measured here
-and nothing is kept: where the sliders stand is all there is, and the same position always gives the same answer.
-Where no widget can live (GitHub, nbconvert, a notebook without a kernel) the reader sees the picture and the
-text of the position in which the explorer was opened.
+`explore` makes the one of a notebook, `scale` one for planning on paper. Nothing is measured here and nothing is kept:
+where the sliders stand is all there is, and the same position always gives the same answer. Where no widget can live
+(GitHub, nbconvert, a notebook without a kernel) the reader sees the picture and the text of the position in which the
+explorer was opened.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from functools import cached_property
 from typing import Any
 
 from labkit import simulate
-from labkit.course.explorers import colab_page
-from labkit.course.explorers.answers import Answer, Ideal, answer, ideal
+from labkit.common.table import Table
+from labkit.course.explorers.answers import Ideal, ModelledRun, answer, ideal
 from labkit.course.explorers.controls import Control, Sheet
+from labkit.course.explorers.front_end import Reply, Shown
 from labkit.course.explorers.planning import ScaleExplorer, scale
 from labkit.course.explorers.sheets import SHEETS
-from labkit.course.explorers.shown import Shown
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent
 from labkit.views import static
+from labkit.views.picture import Picture
 
 __all__ = [
     "SHEETS",
-    "Answer",
     "Control",
     "Explorer",
     "Ideal",
+    "ModelledRun",
     "ScaleExplorer",
     "Sheet",
     "answer",
@@ -50,14 +51,10 @@ class Explorer(Shown):
     """
 
     def __init__(self, sheet: Sheet, start: Mapping[str, Any]) -> None:
-        self.sheet, self.start = sheet, dict(start)
+        super().__init__(sheet.title, sheet.question, sheet.controls, start, sheet.positions)
+        self.sheet = sheet
 
-    @property
-    def names(self) -> list[str]:
-        """The words for `answer` and `explore`, one for each slider."""
-        return [control.name for control in self.sheet.controls]
-
-    def answer(self, position: str | None = None, **changes: Any) -> Answer:
+    def answer(self, position: str | None = None, **changes: Any) -> ModelledRun:
         """Return what the explorer would show, without a widget.
 
         Parameters
@@ -72,80 +69,68 @@ class Explorer(Shown):
         ValueError
             If there is no such position or slider, or a value is out of range.
         """
-        given = dict(self.start)
-        if position is not None:
-            if position not in self.sheet.positions:
-                raise ValueError(f"position is {position!r}; allowed: {', '.join(self.sheet.positions)}")
-            given |= self.sheet.positions[position]
-        costs, knobs, note = self.sheet.build(given | _checked(self.sheet, changes))
+        given = self.start | (self.sheet.position(position) if position is not None else {})
+        costs, knobs, note = self.sheet.build(given | self.sheet.checked(changes))
         return answer(self.sheet.title, costs, knobs, note)
 
+    def reply(self, position: Mapping[str, Any]) -> Reply:
+        """Return headline and timeline of a position; one that was moved says how many times faster it is."""
+        now = self.answer(**position)
+        words = now.headline
+        moved = {c.name: position[c.name] for c in self.controls if position[c.name] != self.start[c.name]}
+        if moved:
+            gain = f"{now.faster_than(self.first):,.3g} times the images/s of the opening position."
+            words += f" {gain} Changed: {self.words(moved)}."
+        return Reply(words, lambda: [static.draw(now.timeline, title=self.title)], timeline=now.timeline)
+
     @cached_property
-    def first(self) -> Answer:
+    def first(self) -> ModelledRun:
         """The answer of the position in which the explorer was opened."""
         return self.answer()
 
     @cached_property
-    def others(self) -> dict[str, Answer]:
+    def others(self) -> dict[str, ModelledRun]:
         """The answers of the buttons, by label, from where the explorer was opened."""
-        return {label: self.answer(label) for label in self.sheet.positions}
+        return {label: self.answer(label) for label in self.positions}
 
     @cached_property
-    def picture(self) -> static.Picture:
+    def picture(self) -> Picture:
         """The static picture: where the explorer was opened, above the next button of its own."""
         here = self.words(self.start)
-        later = [(k, self.start | dict(p)) for k, p in self.sheet.positions.items()]
+        later = [(label, self.start | position) for label, position in self.positions.items()]
         place = next((i for i, (_, p) in enumerate(later) if p == self.start), -1)
         ahead = [label for label, p in later[place + 1 :] + later[:place] if self.words(p) != here]
         labels = (later[place][0] if place >= 0 else "as opened", ahead[0])
-        pair = (self.first.timeline, self.others[ahead[0]].timeline)
-        drawn = static.compare(*pair, labels=labels, title=self.sheet.title)
+        drawn = static.compare(self.first.timeline, self.others[ahead[0]].timeline, labels=labels, title=self.title)
         alt = f"{self.first.headline} {drawn.alt}"
-        return static.Picture(lambda look: drawn.figure(look.name), drawn.title, alt, str(self))
+        return Picture(lambda look: drawn.figure(look.name), drawn.title, alt, str(self))
 
-    def words(self, position: Mapping[str, Any]) -> str:
-        """Return a position in words: every slider with its value and unit."""
-        return "; ".join(f"{c.label}: {c.text(position[c.name])}" for c in self.sheet.controls)
+    @cached_property
+    def panel(self) -> Any:
+        """The widget, an `ipywidgets.VBox`; made when it is first asked for."""
+        from labkit.course.explorers.panel import TimelinePanel
+
+        return TimelinePanel(self).box
 
     def __str__(self) -> str:
         """Return title, sliders, headline and assumptions as text: the same for equal positions."""
+        rows = []
+        for label, run in self.others.items():
+            t = run.timeline
+            figures = (percent(t.busy), f"{t.step_ms:,.1f}", f"{t.images_per_s:,.1f}", f"{run.ideal.rate:,.1f}")
+            rows.append((label, *figures))
         lines = [
-            f"{self.sheet.title} (modelled; an explorer with {len(self.sheet.controls)} sliders)",
-            self.sheet.question,
+            f"{self.title} (modelled; an explorer with {len(self.controls)} sliders)",
+            self.question,
             f"Sliders: {self.words(self.start)}.",
             self.first.headline,
-            *self._table(),
+            *Table(("button", "busy", "step ms", "images/s", "ideal"), rows, right=range(1, 5), indent="  ").lines(),
             "Assumptions:",
             *(f"- {line}" for line in self.first.trace.run.assumptions),
         ]
         return "\n".join(lines)
 
     __repr__ = __str__
-
-    def _table(self) -> list[str]:
-        """Return the buttons and what they lead to, a line each."""
-        rows = [("button", "busy", "step ms", "images/s", "ideal")]
-        for label, a in self.others.items():
-            t = a.timeline
-            figures = (percent(t.busy), f"{t.step_ms:,.1f}", f"{t.images_per_s:,.1f}", f"{a.ideal.rate:,.1f}")
-            rows.append((label, *figures))
-        wide = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        return [
-            "  " + "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, wide, strict=True)))
-            for row in rows
-        ]
-
-    @cached_property
-    def panel(self) -> Any:
-        """The widget, an `ipywidgets.VBox`; made when it is first asked for."""
-        from labkit.course.explorers.panel import Panel
-
-        return Panel(self).box
-
-    @property
-    def page(self) -> colab_page.Page:
-        """The sliders as they are shown in Colab; new at every showing."""
-        return colab_page.of_pipeline(self)
 
 
 def explore(name: str, trace: Trace | None = None, *, position: str | None = None, **start: Any) -> Explorer:
@@ -154,7 +139,7 @@ def explore(name: str, trace: Trace | None = None, *, position: str | None = Non
     Parameters
     ----------
     name : str
-        Number of the notebook, "00" to "07".
+        Number of the notebook, a key of `SHEETS`.
     trace : Trace, optional
         A recorded run: the costs in it are where the sliders begin.
     position : str, optional
@@ -177,10 +162,8 @@ def explore(name: str, trace: Trace | None = None, *, position: str | None = Non
     if name not in SHEETS:
         raise ValueError(f"explorer is {name!r}; allowed: {', '.join(SHEETS)}")
     sheet = SHEETS[name]
-    if position is not None and position not in sheet.positions:
-        raise ValueError(f"position is {position!r}; allowed: {', '.join(sheet.positions)}")
     opened = {control.name: control.default for control in sheet.controls}
-    opened |= sheet.positions[position or next(iter(sheet.positions))]
+    opened |= sheet.position(next(iter(sheet.positions)) if position is None else position)
     if trace is not None:
         if not isinstance(trace, Trace):
             raise TypeError(f"trace is a {type(trace).__name__}; allowed: the Trace that labkit.record returns")
@@ -188,24 +171,8 @@ def explore(name: str, trace: Trace | None = None, *, position: str | None = Non
         # Three digits, as the sliders show them: what is read is what is simulated.
         found = sheet.from_model(model.costs, model.knobs)
         measured = {k: v if isinstance(v, int) else float(f"{v:.3g}") for k, v in found.items()}
-        sheet = _widened(sheet, measured)
-        opened |= measured
-        opened |= sheet.positions[position] if position else {}
-    return Explorer(sheet, opened | _checked(sheet, start))
-
-
-def _widened(sheet: Sheet, values: Mapping[str, Any]) -> Sheet:
-    """Return a sheet whose sliders reach as far as the values of a machine that nobody has seen."""
-    controls = [
-        replace(c, values=tuple(sorted({*c.values, values[c.name]}))) if c.name in values else c for c in sheet.controls
-    ]
-    return replace(sheet, controls=tuple(controls))
-
-
-def _checked(sheet: Sheet, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of sliders, each checked."""
-    known = {control.name: control for control in sheet.controls}
-    for name in values:
-        if name not in known:
-            raise ValueError(f"explorer {sheet.name} has no slider {name!r}; allowed: {', '.join(known)}")
-    return {name: known[name].check(value) for name, value in values.items()}
+        # A machine that nobody has seen may be beyond the sliders.
+        controls = (c.reaching([measured[c.name]] if c.name in measured else []) for c in sheet.controls)
+        sheet = replace(sheet, controls=tuple(controls))
+        opened |= measured | (sheet.position(position) if position is not None else {})
+    return Explorer(sheet, opened | sheet.checked(start))

@@ -72,7 +72,7 @@ def ideal(costs: Costs, knobs: Knobs) -> Ideal:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class ModelledRun:
     """A position of an explorer's sliders, simulated.
 
     Parameters
@@ -118,12 +118,12 @@ class Answer:
             text += f" The same threads or cores fetch and prepare: at most {_images(best.together)} images/s."
         return f"{text} {self.note}".strip()
 
-    def faster_than(self, other: Answer) -> float:
+    def faster_than(self, other: ModelledRun) -> float:
         """Return how many times more images per second this one trains than `other`."""
         return (self.timeline.images_per_s or 0.0) / (other.timeline.images_per_s or math.inf)
 
 
-def answer(title: str, costs: Costs, knobs: Knobs, note: str = "") -> Answer:
+def answer(title: str, costs: Costs, knobs: Knobs, note: str = "") -> ModelledRun:
     """Simulate one position of the sliders, in steady state: the window begins when every buffer had time to fill.
 
     16 steps are enough for a picture; fewer where a step takes many images, so that the answer comes at once.
@@ -135,7 +135,7 @@ def answer(title: str, costs: Costs, knobs: Knobs, note: str = "") -> Answer:
         # Files of a cycle get ahead of each other and then come at once: only whole turns have the rate of all.
         steps = turn * math.ceil(steps / turn)
         warmup += 2 * turn
-    return Answer(title, costs, knobs, simulate.run(costs, knobs, steps=steps, warmup=warmup, name=title), note)
+    return ModelledRun(title, costs, knobs, simulate.run(costs, knobs, steps=steps, warmup=warmup, name=title), note)
 
 
 def _images(rate: float) -> str:

@@ -1,13 +1,13 @@
-"""Sliders and buttons as plain data: what may be chosen, in which unit, and what a choice means."""
+"""Sliders and buttons as plain data: the values to choose from, their unit, and what a choice means."""
 
 from __future__ import annotations
 
 import math
-import numbers
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from labkit.common.numbers import number, whole
 from labkit.simulate import Costs, Knobs
 
 _ONE = {word + ending: word for word, ending in (
@@ -51,9 +51,10 @@ class Control:
             return f"{100 * value:g} %"
         if self.unit == "MB/s" and 1000 <= value < math.inf:  # a slider has room for ten signs
             return f"{value / 1000:,.4g} GB/s"
-        number = "no limit" if math.isinf(value) else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+        if math.isinf(value):
+            return "no limit"
         unit = _ONE.get(self.unit, self.unit) if value == 1 else self.unit
-        return number if math.isinf(value) else f"{number} {unit}".strip()
+        return f"{value:,.{'3g' if value < 1000 else '0f'}} {unit}".strip()
 
     def check(self, value: Value) -> Value:
         """Return a value that may be chosen; a number between two of the list is fine.
@@ -68,15 +69,21 @@ class Control:
                 raise ValueError(f"{self.name} is {value!r}; allowed: {', '.join(self.values)}")
             return value
         low, high = min(self.values), max(self.values)
-        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        whole = all(isinstance(v, int) for v in self.values)
-        if not real or not low <= value <= high or (whole and value != int(value)):
-            what = "a whole number" if whole else "a number"
-            raise ValueError(
-                f"{self.name} is {value!r}; allowed: {what} from {low:g} to {high:g}"
-                f"{f' ({self.unit})' if self.unit and self.unit != '%' else ''}"
-            )
-        return int(value) if whole else float(value)
+        unit = f"({self.unit})" if self.unit and self.unit != "%" else ""
+        if all(isinstance(v, int) for v in self.values):
+            exact = int(value) if isinstance(value, float) and value.is_integer() else value
+            return whole(self.name, exact, low, high, other=unit)
+        return math.inf if value == high == math.inf else number(self.name, value, low, high, other=unit)
+
+    def at(self, default: Value) -> Control:
+        """Return the same slider with another default."""
+        return replace(self, default=default)
+
+    def reaching(self, values: Iterable[Value]) -> Control:
+        """Return a slider that reaches these values, too."""
+        if self.in_words:
+            return self
+        return replace(self, values=tuple(sorted({*self.values, *values})))
 
 
 @dataclass(frozen=True)
@@ -103,3 +110,29 @@ class Sheet:
     build: Callable[[Mapping[str, Value]], tuple[Costs, Knobs, str]]
     positions: Mapping[str, Mapping[str, Value]]
     from_model: Callable[[Costs, Knobs], Mapping[str, Value]] = field(default=lambda costs, knobs: {})
+
+    def position(self, label: str) -> dict[str, Value]:
+        """Return what a button sets.
+
+        Raises
+        ------
+        ValueError
+            If there is no such button.
+        """
+        if label not in self.positions:
+            raise ValueError(f"position is {label!r}; allowed: {', '.join(self.positions)}")
+        return dict(self.positions[label])
+
+    def checked(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Return values of sliders, each checked.
+
+        Raises
+        ------
+        ValueError
+            If there is no such slider, or a value may not be chosen.
+        """
+        known = {control.name: control for control in self.controls}
+        for name in values:
+            if name not in known:
+                raise ValueError(f"explorer {self.name} has no slider {name!r}; allowed: {', '.join(known)}")
+        return {name: known[name].check(value) for name, value in values.items()}

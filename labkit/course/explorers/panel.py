@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,9 @@ from typing import Any
 import anywidget
 import ipywidgets
 
+from labkit.course.explorers.colab_page import source
 from labkit.course.explorers.controls import Control
-from labkit.simulate import capacity
-
-_WIDE = {"description_width": "12.5em"}
+from labkit.course.explorers.front_end import Reply, Shown
 
 
 class Names(anywidget.AnyWidget):
@@ -28,29 +26,20 @@ class Controls:
 
     Parameters
     ----------
-    controls : sequence of Control
-    start : mapping of control name to value
-    positions : mapping of label to position
+    explorer : Shown
     changed : callable
         Takes the position of all sliders.
     """
 
-    def __init__(
-        self,
-        controls: Sequence[Control],
-        start: Mapping[str, Any],
-        positions: Mapping[str, Mapping[str, Any]],
-        changed: Callable[[dict[str, Any]], None],
-    ) -> None:
+    def __init__(self, explorer: Shown, changed: Callable[[dict[str, Any]], None]) -> None:
         self._changed, self._quiet = changed, False
-        self.sliders = {c.name: _slider(c, start[c.name], positions) for c in controls}
+        self.sliders = {c.name: _slider(c, explorer.start[c.name]) for c in explorer.controls}
         for slider in self.sliders.values():
             slider.observe(self._moved, "value")
         self.buttons = []
-        for label, position in positions.items():
-            words = "; ".join(f"{c.label}: {c.text(position[c.name])}" for c in controls if c.name in position)
+        for label, position in explorer.positions.items():
             layout = ipywidgets.Layout(width="auto")
-            button = ipywidgets.Button(description=label, tooltip=words, layout=layout)
+            button = ipywidgets.Button(description=label, tooltip=explorer.words(position), layout=layout)
             button.on_click(lambda _, position=position: self.go(position))
             self.buttons.append(button)
         rows = (self.buttons, list(self.sliders.values()))  # sliders in two columns, where the page is wide enough
@@ -78,115 +67,73 @@ class Controls:
             self._changed(self.position)
 
 
-def _slider(control: Control, value: Any, positions: Mapping[str, Mapping[str, Any]]) -> Any:
+def _slider(control: Control, value: Any) -> Any:
     """Return the widget of a control: it reads its value with its unit, and takes the arrow keys."""
-    options = [(control.text(v), v) for v in _reachable(control, value, positions)]
-    style, layout = dict(_WIDE), ipywidgets.Layout(width="32em", max_width="100%")
+    options = [(control.text(v), v) for v in control.values]
+    style, layout = {"description_width": "12.5em"}, ipywidgets.Layout(width="32em", max_width="100%")
     kind = ipywidgets.Dropdown if control.in_words else ipywidgets.SelectionSlider
     return kind(options=options, value=value, description=control.label, style=style, layout=layout)
 
 
-def _reachable(control: Control, value: Any, positions: Mapping[str, Mapping[str, Any]]) -> list[Any]:
-    """Return the values of a control, with every one that a button or the start needs."""
-    if control.in_words:
-        return list(control.values)
-    needed = (position[control.name] for position in positions.values() if control.name in position)
-    return sorted({*control.values, value, *needed})
-
-
-class Panel:
-    """The whole explorer: question, buttons, sliders, headline, timeline.
+class ExplorerPanel:
+    """An explorer as widgets: question, buttons, sliders, headline, pictures, details.
 
     Parameters
     ----------
-    explorer : labkit.explorers.Explorer
+    explorer : Shown
     """
 
-    def __init__(self, explorer: Any) -> None:
+    def __init__(self, explorer: Shown) -> None:
+        self.explorer = explorer
+        self.controls = Controls(explorer, lambda position: self.show(explorer.reply(position)))
+        self.headline, self.pictures, self.details = (ipywidgets.HTML() for _ in range(3))
+        title, question = escape(explorer.title), escape(explorer.question)
+        head = ipywidgets.HTML(f'<h3 style="margin: 0.4em 0">{title}</h3><div>{question}</div>')
+        self.box = ipywidgets.VBox([head, self.controls.box, *self.below()])
+        self.show(explorer.reply(explorer.start))
+
+    def below(self) -> list[Any]:
+        """Return the widgets below the sliders."""
+        return [self.headline, self.pictures, self.details]
+
+    def show(self, reply: Reply) -> None:
+        """Show a reply; a screen reader speaks a headline that changes."""
+        line = f'<div role="status" aria-live="polite" style="line-height: 1.5">{escape(reply.words)}</div>'
+        self.headline.value = line
+        self.show_more(reply)
+
+    def show_more(self, reply: Reply) -> None:
+        """Show what a reply has besides its headline."""
+        style = "white-space: pre-wrap; word-break: normal; line-height: 1.4; color: inherit"
+        self.details.value = f'<pre style="{style}">{escape(reply.details)}</pre>' if reply.details else ""
+        self.pictures.value = "".join(
+            f'<img style="max-width: 100%" alt="{escape(picture.alt)}" src="{source(picture)}">'
+            for picture in reply.draw()
+        )
+
+
+class TimelinePanel(ExplorerPanel):
+    """An explorer with an interactive timeline in the place of pictures.
+
+    Parameters
+    ----------
+    explorer : labkit.course.explorers.Explorer
+    """
+
+    def below(self) -> list[Any]:
+        """Return the widgets below the sliders, the one that compares with the opening position first."""
         from labkit.views.widget import TimelineWidget
 
-        self._explorer = explorer
-        sheet = explorer.sheet
-        self.controls = Controls(sheet.controls, explorer.start, sheet.positions, self._answer)
+        first = self.explorer.first.timeline
         self.compare = ipywidgets.Checkbox(
             value=False, description="show the opening position above it", indent=False,
             layout=ipywidgets.Layout(width="auto"),
         )  # fmt: skip
-        self.compare.observe(lambda _: self._answer(self.controls.position), "value")
-        self.headline = ipywidgets.HTML(live(explorer.first.headline))
-        self.timeline = TimelineWidget(explorer.first.timeline, labels=("as opened", "now"), title=sheet.title)
-        self.box = ipywidgets.VBox(
-            [
-                heading(sheet.title, sheet.question),
-                self.controls.box,
-                self.compare,
-                self.headline,
-                self.timeline,
-            ]
-        )
+        self.compare.observe(lambda _: self.show(self.explorer.reply(self.controls.position)), "value")
+        self.timeline = TimelineWidget(first, labels=("as opened", "now"), title=self.explorer.title)
+        return [self.compare, self.headline, self.timeline]
 
-    def _answer(self, position: dict[str, Any]) -> None:
-        explorer = self._explorer
-        now = explorer.answer(**position)
-        words = now.headline
-        moved = [c for c in explorer.sheet.controls if position[c.name] != explorer.start[c.name]]
-        if moved:
-            gain = now.faster_than(explorer.first)
-            changes = "; ".join(f"{c.label}: {c.text(position[c.name])}" for c in moved)
-            words += f" {gain:,.3g} times the images/s of the opening position. Changed: {changes}."
-        self.headline.value = live(words)
-        if self.compare.value:
-            self.timeline.update(explorer.first.timeline, now.timeline)
-        else:
-            self.timeline.update(now.timeline)
-
-
-class PlanPanel:
-    """The planning explorer: presets as buttons, sliders, the plan in words, two pictures.
-
-    Parameters
-    ----------
-    explorer : labkit.explorers.ScaleExplorer
-    """
-
-    def __init__(self, explorer: Any) -> None:
-        self._explorer = explorer
-        presets = {name: explorer.position(capacity.plan(name)) for name in capacity.PRESETS}
-        self.controls = Controls(explorer.controls, explorer.position(explorer.start), presets, self._answer)
-        self.headline, self.details = ipywidgets.HTML(), ipywidgets.HTML()
-        layout = ipywidgets.Layout(max_width="100%")
-        self.limits, self.stall = (ipywidgets.HTML(layout=layout) for _ in range(2))
-        self._show(explorer.start)
-        head = heading(
-            "Plan on paper", "What feeds so many accelerators, what limits first, and what does the stall cost?"
-        )
-        self.box = ipywidgets.VBox([head, self.controls.box, self.headline, self.limits, self.stall, self.details])
-
-    def _answer(self, position: dict[str, Any]) -> None:
-        try:
-            plan = self._explorer.answer(position)
-        except ValueError as error:  # two sliders that do not fit together, as more hosts than accelerators
-            self.headline.value = live(f"No plan: {error}.")
-            self.limits.value = self.stall.value = self.details.value = ""
-            return
-        self._show(plan)
-
-    def _show(self, plan: capacity.CapacityPlan) -> None:
-        self.headline.value = live(f"{plan.headline()} {plan.advice}")
-        style = "white-space: pre-wrap; word-break: normal; line-height: 1.4; color: inherit"
-        self.details.value = f'<pre style="{style}">{escape(str(plan))}</pre>'
-        for place, picture in ((self.limits, plan.limits()), (self.stall, plan.stall())):
-            data = base64.b64encode(picture.png()).decode("ascii")
-            place.value = (
-                f'<img style="max-width: 100%" alt="{escape(picture.alt)}" src="data:image/png;base64,{data}">'
-            )
-
-
-def heading(title: str, question: str) -> ipywidgets.HTML:
-    """Return title and question of an explorer."""
-    return ipywidgets.HTML(f'<h3 style="margin: 0.4em 0">{escape(title)}</h3><div>{escape(question)}</div>')
-
-
-def live(words: str) -> str:
-    """Return a sentence as HTML that a screen reader speaks when it changes."""
-    return f'<div role="status" aria-live="polite" style="line-height: 1.5">{escape(words)}</div>'
+    def show_more(self, reply: Reply) -> None:
+        """Draw the timeline of a reply, below that of the opening position where the reader asks for it."""
+        above = [self.explorer.first.timeline] if self.compare.value else []
+        self.timeline.update(*above, reply.timeline)

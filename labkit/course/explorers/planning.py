@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cached_property
 from typing import Any
 
-from labkit.course.explorers import colab_page
 from labkit.course.explorers.controls import Control
-from labkit.course.explorers.shown import Shown
-from labkit.simulate import capacity as scales
+from labkit.course.explorers.front_end import Reply, Shown
+from labkit.simulate import capacity
 from labkit.views.picture import Picture
 
 _TENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
@@ -18,8 +16,8 @@ _TENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 5
 
 def _controls() -> tuple[Control, ...]:
     """Return the sliders, each at its default of `labkit.simulate.capacity.Setting`."""
-    defaults = asdict(scales.Setting())
-    rate = scales.Setting().rate
+    defaults = asdict(capacity.Setting())
+    rate = capacity.Setting().rate
     return tuple(
         Control(name, label, values, rate if name == "accelerator" else defaults[name], unit)
         for name, label, values, unit in (
@@ -48,43 +46,36 @@ class ScaleExplorer(Shown):
 
     Parameters
     ----------
-    start : CapacityPlan
+    plan : CapacityPlan
         Where the sliders stand when it is opened.
     """
 
-    def __init__(self, start: scales.CapacityPlan) -> None:
-        self.start = start
-        self.controls = _controls()
+    def __init__(self, plan: capacity.CapacityPlan) -> None:
+        self.plan, controls = plan, _controls()
+
+        def position(plan: capacity.CapacityPlan) -> dict[str, Any]:
+            return {control.name: _settings(plan)[control.name] for control in controls}
+
+        super().__init__(
+            "Plan on paper",
+            "What feeds so many accelerators, what limits first, and what does the stall cost?",
+            controls,
+            position(plan),
+            {name: position(capacity.plan(name)) for name in capacity.PRESETS},
+        )
 
     @property
     def picture(self) -> Picture:
         """What limits at the start, against the number of accelerators."""
-        return self.start.limits()
+        return self.plan.limits()
 
     def __str__(self) -> str:
         """Return the plan of the start as text."""
-        return str(self.start)
+        return str(self.plan)
 
     __repr__ = __str__
 
-    @cached_property
-    def panel(self) -> Any:
-        """The widget, an `ipywidgets.VBox`; made when it is first asked for."""
-        from labkit.course.explorers.panel import PlanPanel
-
-        return PlanPanel(self).box
-
-    @property
-    def page(self) -> colab_page.Page:
-        """The sliders as they are shown in Colab; new at every showing."""
-        return colab_page.of_plan(self)
-
-    def position(self, plan: scales.CapacityPlan) -> dict[str, Any]:
-        """Return where the sliders stand for a plan."""
-        found = asdict(plan.setting) | {"accelerator": plan.setting.rate}
-        return {control.name: found[control.name] for control in self.controls}
-
-    def answer(self, position: Mapping[str, Any]) -> scales.CapacityPlan:
+    def answer(self, position: Mapping[str, Any]) -> capacity.CapacityPlan:
         """Return the plan of a position of the sliders.
 
         Raises
@@ -92,19 +83,25 @@ class ScaleExplorer(Shown):
         ValueError
             If the plan is none, as with more hosts than accelerators.
         """
-        opened = self.position(self.start)
-        changed = {k: v for k, v in position.items() if v != opened[k]}
+        changed = {k: v for k, v in position.items() if v != self.start[k]}
         if not changed:
-            return self.start
-        made = scales.plan(**asdict(self.start.setting) | changed)
-        # What is just a preset keeps its name and its sources.
-        known = (scales.plan(name) for name in scales.PRESETS)
-        return next((p for p in known if _same(p.setting, made.setting)), made)
+            return self.plan
+        made = capacity.plan(**asdict(self.plan.setting) | changed)
+        # A position that is just a preset keeps its name and its sources.
+        return next((p for p in map(capacity.plan, capacity.PRESETS) if _settings(p) == _settings(made)), made)
+
+    def reply(self, position: Mapping[str, Any]) -> Reply:
+        """Return the plan of a position in words and pictures, or why there is none."""
+        try:
+            plan = self.answer(position)
+        except ValueError as error:  # two sliders that do not fit together, as more hosts than accelerators
+            return Reply(f"No plan: {error}.")
+        return Reply(f"{plan.headline()} {plan.advice}", lambda: [plan.limits(), plan.stall()], str(plan))
 
 
-def _same(one: scales.Setting, other: scales.Setting) -> bool:
-    """Tell whether two settings are the same plan: "V100" is its images per second, too."""
-    return asdict(one) | {"accelerator": one.rate} == asdict(other) | {"accelerator": other.rate}
+def _settings(plan: capacity.CapacityPlan) -> dict[str, Any]:
+    """Return all settings of a plan; an accelerator such as "V100" is its images per second."""
+    return asdict(plan.setting) | {"accelerator": plan.setting.rate}
 
 
 def scale(preset: str | None = None, **changes: Any) -> ScaleExplorer:
@@ -115,4 +112,4 @@ def scale(preset: str | None = None, **changes: Any) -> ScaleExplorer:
     ValueError
         If the preset or a field is unknown, or a value is out of range.
     """
-    return ScaleExplorer(scales.plan(preset, **changes))
+    return ScaleExplorer(capacity.plan(preset, **changes))

@@ -1,9 +1,9 @@
-"""The explorers of notebooks 00 to 07: which sliders each has, and what they mean."""
+"""The explorers of the notebooks: which sliders each has, and what they mean."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -13,10 +13,12 @@ from labkit.course.explorers.controls import Control, Sheet
 from labkit.simulate import Costs, Knobs, lognormal, stragglers
 
 Position = Mapping[str, Any]
+Build = Callable[[Position], tuple[Costs, Knobs, str]]
 _POWERS = (1, 2, 4, 8, 16)
 _MS = (0, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 8, 10, 20, 30, 50, 100)
 _TRAIN = (1, 2, 5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 400)
 _MB_S = (10, 20, 50, 85, 150, 300, 530, 1000, 3000, math.inf)
+_RESIZE_MS = 0.5  # of a photo that is stored small, where a sheet does not vary it
 
 
 def _parts(work_ms: float) -> dict[str, float]:
@@ -24,37 +26,90 @@ def _parts(work_ms: float) -> dict[str, float]:
     return {"decode": 0.55 * work_ms, "resize": 0.15 * work_ms, "augment": 0.3 * work_ms}
 
 
-def _means(costs: Costs) -> dict[str, float]:
-    """Return fetch and map time of an image, and batch and train of a batch, of a fitted model; ms."""
+def _costs(p: Position, **parts: Any) -> Costs:
+    """Return costs with the train step of a position, and a copy of its batch: 0.03 ms for an image."""
+    return Costs(batch=0.03 * p["batch_size"], train=p["train_ms"], **parts)
+
+
+def _limit(p: Position) -> float | None:
+    """Return the bandwidth of the storage; None for no limit."""
+    return None if math.isinf(p["bandwidth_mb_s"]) else p["bandwidth_mb_s"]
+
+
+def _measured(costs: Costs, knobs: Knobs) -> dict[str, Any]:
+    """Return the positions of sliders that a fitted model stands for, by the names of the sliders."""
     mean = costs.mean_ms
+    work = sum(mean[name] for name in costs.operations)
     return {
         "open_ms": mean["open"],
         "read_ms": mean["read"],
-        "work_ms": sum(mean[name] for name in costs.operations),
+        "work_ms": work,
+        "work_us": 1e3 * work,
+        "decode_ms": max(0.0, work - _RESIZE_MS),
         "train_ms": mean["train"],
+        "batch_size": knobs.batch_size,
+        "cores": max(1, round(knobs.cores)),
     }
 
 
-def _fitted(*names: str) -> Any:
-    """Return a function that takes the named positions out of a fitted model."""
+def _job(train_ms: float, batch_size: int, work_ms: float | None = None) -> list[Control]:
+    """Return the sliders of a job, at these defaults; without that of the map work where a sheet has its own."""
+    job = [_TRAINING.at(train_ms), _BATCH.at(batch_size)]
+    return job if work_ms is None else [_WORK.at(work_ms), *job]
 
-    def of(costs: Costs, knobs: Knobs) -> dict[str, Any]:
-        found: dict[str, Any] = _means(costs) | {"batch_size": knobs.batch_size}
-        return {name: found[name] for name in names}
 
-    return of
+#: The explorers by the number of their notebook.
+SHEETS: dict[str, Sheet] = {}
+
+
+def _sheet(
+    name: str,
+    title: str,
+    question: str,
+    controls: tuple[Control, ...],
+    positions: Mapping[str, Position],
+    measured: str,
+) -> Callable[[Build], Build]:
+    """Make an explorer of the decorated function; a measured run sets the sliders named in `measured`."""
+
+    def register(build: Build) -> Build:
+        def from_model(costs: Costs, knobs: Knobs) -> Position:
+            found = _measured(costs, knobs)
+            return {slider: found[slider] for slider in measured.split()}
+
+        SHEETS[name] = Sheet(name, title, question, controls, build, positions, from_model)
+        return build
+
+    return register
 
 
 _THREADS = Control("threads", "map threads", _POWERS, 1, "threads")
 _PREFETCH = Control("prefetch", "prefetch depth", (0, 1, 2, 4, 8, 16), 0, "batches")
 _WORK = Control("work_ms", "map work per image", (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7.5, 10, 20), 4.0, "ms")
 _TRAINING = Control("train_ms", "train step", _TRAIN, 60, "ms")
+_OPEN = Control("open_ms", "open per image", _MS, 0.1, "ms")
+_BANDWIDTH = Control("bandwidth_mb_s", "storage bandwidth", _MB_S, 85, "MB/s")
 _BATCH = Control("batch_size", "batch size", (1, 2, 4, 8, 16, 32, 64), 16, "images")
 
 
-# -- 00 ------------------------------------------------------------------------------------
-
-
+@_sheet(
+    "00",
+    "From one thread to many",
+    "Four timelines of one job: press the buttons from left to right, and watch the gaps on the accelerator's lane.",
+    (
+        _THREADS,
+        _PREFETCH,
+        Control("accelerators", "accelerators", (1, 2, 4, 8), 1),
+        *_job(train_ms=40, batch_size=16, work_ms=7.5),
+    ),
+    {
+        "1 thread, no prefetch": {"threads": 1, "prefetch": 0, "accelerators": 1},
+        "1 thread, prefetch": {"threads": 1, "prefetch": 2, "accelerators": 1},
+        "many threads, prefetch": {"threads": 8, "prefetch": 2, "accelerators": 1},
+        "many threads, 4 accelerators": {"threads": 16, "prefetch": 8, "accelerators": 4},
+    },
+    measured="work_ms train_ms batch_size",
+)
 def _many(p: Position) -> tuple[Costs, Knobs, str]:
     costs = Costs(open=0.2, read=0.3, map=_parts(p["work_ms"]), batch=0.5, copy=0.5, train=p["train_ms"])
     knobs = Knobs(
@@ -63,35 +118,24 @@ def _many(p: Position) -> tuple[Costs, Knobs, str]:
     return costs, knobs, ""
 
 
-NOTEBOOK_00 = Sheet(
-    "00",
-    "From one thread to many",
-    "Four timelines of one job: press the buttons from left to right, and watch the gaps on the accelerator's lane.",
+@_sheet(
+    "01",
+    "Open, read, map, train, one after the other",
+    "Nothing overlaps here. Which cost has to fall for the accelerator to be busy nine tenths of the time?",
     (
-        _THREADS,
-        _PREFETCH,
-        Control("accelerators", "accelerators", (1, 2, 4, 8), 1),
-        Control("work_ms", "map work per image", _WORK.values, 7.5, "ms"),
-        Control("train_ms", "train step", _TRAIN, 40, "ms"),
-        _BATCH,
+        _OPEN,
+        Control("read_ms", "read per image", _MS, 0.1, "ms"),
+        *_job(train_ms=100, batch_size=32, work_ms=4.0),
     ),
-    _many,
     {
-        "1 thread, no prefetch": {"threads": 1, "prefetch": 0, "accelerators": 1},
-        "1 thread, prefetch": {"threads": 1, "prefetch": 2, "accelerators": 1},
-        "many threads, prefetch": {"threads": 8, "prefetch": 2, "accelerators": 1},
-        "many threads, 4 accelerators": {"threads": 16, "prefetch": 8, "accelerators": 4},
+        "warm page cache": {"open_ms": 0.1, "read_ms": 0.1},
+        "cold hard disk": {"open_ms": 5, "read_ms": 0.5},
+        "object store": {"open_ms": 30, "read_ms": 2},
     },
-    _fitted("work_ms", "train_ms", "batch_size"),
+    measured="open_ms read_ms work_ms train_ms batch_size",
 )
-
-
-# -- 01 ------------------------------------------------------------------------------------
-
-
 def _naive(p: Position) -> tuple[Costs, Knobs, str]:
-    maps = _parts(p["work_ms"])
-    costs = Costs(open=p["open_ms"], read=p["read_ms"], map=maps, batch=0.03 * p["batch_size"], train=p["train_ms"])
+    costs = _costs(p, open=p["open_ms"], read=p["read_ms"], map=_parts(p["work_ms"]))
     image = p["open_ms"] + p["read_ms"] + p["work_ms"] + 0.03
     busy = p["train_ms"] / (p["train_ms"] + image * p["batch_size"])
     note = (
@@ -100,99 +144,51 @@ def _naive(p: Position) -> tuple[Costs, Knobs, str]:
     return costs, Knobs(p["batch_size"], cores=2), note.replace("%.", " %.")
 
 
-NOTEBOOK_01 = Sheet(
-    "01",
-    "Open, read, map, train, one after the other",
-    "Nothing overlaps here. Which cost has to fall for the accelerator to be busy nine tenths of the time?",
-    (
-        Control("open_ms", "open per image", _MS, 0.1, "ms"),
-        Control("read_ms", "read per image", _MS, 0.1, "ms"),
-        _WORK,
-        Control("train_ms", "train step", _TRAIN, 100, "ms"),
-        Control("batch_size", "batch size", _BATCH.values, 32, "images"),
-    ),
-    _naive,
-    {
-        "warm page cache": {"open_ms": 0.1, "read_ms": 0.1},
-        "cold hard disk": {"open_ms": 5, "read_ms": 0.5},
-        "object store": {"open_ms": 30, "read_ms": 2},
-    },
-    _fitted("open_ms", "read_ms", "work_ms", "train_ms", "batch_size"),
-)
-
-
-# -- 02 ------------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=16)
 def _varied(spread: float) -> np.ndarray:
     """Return a distribution of mean 1; made once, since it takes longer than a simulation."""
     return lognormal(1.0, spread)
 
 
-def _overlap(p: Position) -> tuple[Costs, Knobs, str]:
-    parts = {name: ms * _varied(p["spread"]) for name, ms in _parts(p["work_ms"]).items()}
-    costs = Costs(map=parts, batch=0.03 * p["batch_size"], train=p["train_ms"])
-    load = (p["work_ms"] + 0.03) * p["batch_size"]
-    bound = (load + p["train_ms"]) / max(load, p["train_ms"])
-    note = f"Load {load:,.3g} ms, train {p['train_ms']:,.3g} ms: overlap gains at most {bound:.2f} times."
-    return costs, Knobs(p["batch_size"], cores=2, prefetch=p["prefetch"]), note
-
-
-NOTEBOOK_02 = Sheet(
+@_sheet(
     "02",
     "Overlap, and how deep a buffer",
     "With equal batches a depth of 1 is enough. Let the images vary, and look which depth closes the gaps again.",
     (
         _PREFETCH,
         Control("spread", "variation of images", (0, 0.3, 0.6, 1, 2, 3), 0.0, "%"),
-        _WORK,
-        Control("train_ms", "train step", _TRAIN, 20, "ms"),
-        Control("batch_size", "batch size", _BATCH.values, 4, "images"),
+        *_job(train_ms=20, batch_size=4, work_ms=4.0),
     ),
-    _overlap,
     {
         "no prefetch": {"prefetch": 0, "spread": 0.0},
         "prefetch(1)": {"prefetch": 1, "spread": 0.0},
         "prefetch(1), images vary": {"prefetch": 1, "spread": 2.0},
         "prefetch(8), images vary": {"prefetch": 8, "spread": 2.0},
     },
-    _fitted("work_ms", "train_ms", "batch_size"),
+    measured="work_ms train_ms batch_size",
 )
+def _overlap(p: Position) -> tuple[Costs, Knobs, str]:
+    parts = {name: ms * _varied(p["spread"]) for name, ms in _parts(p["work_ms"]).items()}
+    costs = _costs(p, map=parts)
+    load = (p["work_ms"] + 0.03) * p["batch_size"]
+    bound = (load + p["train_ms"]) / max(load, p["train_ms"])
+    note = f"Load {load:,.3g} ms, train {p['train_ms']:,.3g} ms: overlap gains at most {bound:.2f} times."
+    return costs, Knobs(p["batch_size"], cores=2, prefetch=p["prefetch"]), note
 
 
-# -- 03 ------------------------------------------------------------------------------------
-
-
-def _interleaved(p: Position) -> tuple[Costs, Knobs, str]:
-    wait, slow = p["latency_ms"], p["straggler"]
-    costs = Costs(
-        open=stragglers(wait, wait * slow, 1 / 16) if wait and slow > 1 else wait,
-        read=0.05, map=_parts(2.0), batch=0.03 * p["batch_size"], train=p["train_ms"],
-    )  # fmt: skip
-    knobs = Knobs(
-        p["batch_size"], cores=4, map_calls=p["threads"], cycle_length=p["cycle_length"], prefetch=1,
-        bandwidth_mb_s=None if math.isinf(p["bandwidth_mb_s"]) else p["bandwidth_mb_s"], image_kb=115,
-        deterministic=p["order"] == "in order",
-    )  # fmt: skip
-    return costs, knobs, "One file in 16 is slow to open." if wait and slow > 1 else ""
-
-
-NOTEBOOK_03 = Sheet(
+@_sheet(
     "03",
     "Many files at once",
     "How many files must be open at the same time to hide the wait? And who waits for the one slow file?",
     (
         Control("cycle_length", "cycle length", (1, 2, 4, 8, 16, 32), 1, "files"),
         Control("latency_ms", "wait to open a file", (0, 0.1, 1, 5, 10, 30, 60, 100), 30, "ms"),
-        Control("bandwidth_mb_s", "storage bandwidth", _MB_S, 85, "MB/s"),
+        _BANDWIDTH,
         Control("threads", "map threads", _POWERS, 2, "threads"),
         Control("straggler", "1 file in 16 is slower", (1, 2, 5, 10), 1, "times"),
         Control("order", "order of images", ("in order", "any order"), "in order"),
-        Control("train_ms", "train step", _TRAIN, 20, "ms"),
-        _BATCH,
+        *_job(train_ms=20, batch_size=16),
     ),
-    _interleaved,
     {
         "one file at a time": {"cycle_length": 1, "latency_ms": 30, "straggler": 1, "order": "in order"},
         "16 files at once": {"cycle_length": 16, "latency_ms": 30, "straggler": 1, "order": "in order"},
@@ -200,45 +196,43 @@ NOTEBOOK_03 = Sheet(
         "a straggler, in order": {"cycle_length": 16, "latency_ms": 30, "straggler": 10, "order": "in order"},
         "a straggler, any order": {"cycle_length": 16, "latency_ms": 30, "straggler": 10, "order": "any order"},
     },
-    lambda costs, knobs: {"train_ms": _means(costs)["train_ms"], "batch_size": knobs.batch_size},
+    measured="train_ms batch_size",
 )
+def _interleaved(p: Position) -> tuple[Costs, Knobs, str]:
+    wait, slow = p["latency_ms"], p["straggler"]
+    late = wait and slow > 1
+    costs = _costs(p, open=stragglers(wait, wait * slow, 1 / 16) if late else wait, read=0.05, map=_parts(2.0))
+    knobs = Knobs(
+        p["batch_size"], cores=4, map_calls=p["threads"], cycle_length=p["cycle_length"], prefetch=1,
+        bandwidth_mb_s=_limit(p), image_kb=115,
+        deterministic=p["order"] == "in order",
+    )  # fmt: skip
+    return costs, knobs, "One file in 16 is slow to open." if late else ""
 
 
-# -- 04 ------------------------------------------------------------------------------------
-
-
-def _parallel(p: Position) -> tuple[Costs, Knobs, str]:
-    costs = Costs(open=0.1, read=0.1, map=_parts(p["work_ms"]), batch=0.03 * p["batch_size"], train=p["train_ms"])
-    knobs = Knobs(p["batch_size"], cores=p["cores"], map_calls=p["calls"], threads=p["calls"], prefetch=2)
-    per_s = p["batch_size"] / p["train_ms"] * 1e3
-    return costs, knobs, f"To train {per_s:,.0f} images/s takes {per_s * (p['work_ms'] + 0.03) / 1e3:,.3g} cores."
-
-
-NOTEBOOK_04 = Sheet(
+@_sheet(
     "04",
     "Calls and cores",
     "Raise the calls, then the cores. Which of the two limits? When is the accelerator never idle?",
     (
         Control("calls", "map calls at once", _POWERS, 1, "calls"),
         Control("cores", "cores", (1, 2, 3, 4, 6, 8, 12, 16, 32), 2, "cores"),
-        Control("work_ms", "map work per image", _WORK.values, 4.0, "ms"),
-        Control("train_ms", "train step", _TRAIN, 40, "ms"),
-        Control("batch_size", "batch size", _BATCH.values, 32, "images"),
+        *_job(train_ms=40, batch_size=32, work_ms=4.0),
     ),
-    _parallel,
     {
         "1 call, 2 cores": {"calls": 1, "cores": 2},
         "2 calls, 2 cores": {"calls": 2, "cores": 2},
         "8 calls, 2 cores": {"calls": 8, "cores": 2},
         "8 calls, 8 cores": {"calls": 8, "cores": 8},
     },
-    lambda costs, knobs: (
-        _fitted("work_ms", "train_ms", "batch_size")(costs, knobs) | {"cores": max(1, round(knobs.cores))}
-    ),
+    measured="cores work_ms train_ms batch_size",
 )
+def _parallel(p: Position) -> tuple[Costs, Knobs, str]:
+    costs = _costs(p, open=0.1, read=0.1, map=_parts(p["work_ms"]))
+    knobs = Knobs(p["batch_size"], cores=p["cores"], map_calls=p["calls"], threads=p["calls"], prefetch=2)
+    per_s = p["batch_size"] / p["train_ms"] * 1e3
+    return costs, knobs, f"To train {per_s:,.0f} images/s takes {per_s * (p['work_ms'] + 0.03) / 1e3:,.3g} cores."
 
-
-# -- 05 ------------------------------------------------------------------------------------
 
 #: Where a cache stands: what a hit spares, and how many kB an image takes there (224 x 224 x 3, a photo of 115 kB).
 _PLACES = {
@@ -250,25 +244,7 @@ _PLACES = {
 }
 
 
-def _cached(p: Position) -> tuple[Costs, Knobs, str]:
-    spared, kb = _PLACES[p["place"]]
-    hit = p["hit_share"] if spared else 0.0
-    parts = _parts(p["work_ms"])
-    # All parts of an image are drawn together, so that what is a hit for one is a hit for all.
-    costs = Costs(
-        open=p["fetch_ms"], read=0.1,
-        map={name: stragglers(0, ms, 1 - hit) if name in spared and hit else ms for name, ms in parts.items()}
-        if hit < 1 else {n: 0.0 if n in spared else ms for n, ms in parts.items()},
-        batch=0.03 * p["batch_size"], train=p["train_ms"],
-    )  # fmt: skip
-    knobs = Knobs(p["batch_size"], cores=2, map_calls=2, prefetch=1, cache_hit=hit)
-    note = f"A cache of this share takes {hit * kb:,.0f} MB for 1,000 images." if hit else ""
-    if p["place"] == "after augment" and hit:
-        note += " It also freezes the augmentation: every epoch sees the same draws."
-    return costs, knobs, note
-
-
-NOTEBOOK_05 = Sheet(
+@_sheet(
     "05",
     "Where to cache, and how much of it fits",
     "The later the cache stands, the more a hit spares. What does it cost in memory, and which place is wrong?",
@@ -276,11 +252,8 @@ NOTEBOOK_05 = Sheet(
         Control("place", "place of the cache", tuple(_PLACES), "none"),
         Control("hit_share", "share of hits", (0.0, 0.25, 0.35, 0.5, 0.75, 0.9, 1.0), 1.0, "%"),
         Control("fetch_ms", "fetch per image", _MS, 2, "ms"),
-        _WORK,
-        Control("train_ms", "train step", _TRAIN, 20, "ms"),
-        Control("batch_size", "batch size", _BATCH.values, 16, "images"),
+        *_job(train_ms=20, batch_size=16, work_ms=4.0),
     ),
-    _cached,
     {
         "no cache": {"place": "none"},
         "bytes": {"place": "after read", "hit_share": 1.0},
@@ -288,13 +261,44 @@ NOTEBOOK_05 = Sheet(
         "a third fits": {"place": "after resize", "hit_share": 0.35},
         "augmented (wrong)": {"place": "after augment", "hit_share": 1.0},
     },
-    _fitted("work_ms", "train_ms", "batch_size"),
+    measured="work_ms train_ms batch_size",
 )
+def _cached(p: Position) -> tuple[Costs, Knobs, str]:
+    spared, kb = _PLACES[p["place"]]
+    hit = p["hit_share"] if spared else 0.0
+
+    def missed(ms: float) -> Any:
+        """Return what a part costs that a hit spares; all parts of an image are drawn together, as hit or miss."""
+        return stragglers(0, ms, 1 - hit) if hit < 1 else 0.0
+
+    parts = {n: missed(ms) if n in spared and hit else ms for n, ms in _parts(p["work_ms"]).items()}
+    costs = _costs(p, open=p["fetch_ms"], read=0.1, map=parts)
+    knobs = Knobs(p["batch_size"], cores=2, map_calls=2, prefetch=1, cache_hit=hit)
+    note = f"A cache of this share takes {hit * kb:,.0f} MB for 1,000 images." if hit else ""
+    if p["place"] == "after augment" and hit:
+        note += " It also freezes the augmentation: every epoch sees the same draws."
+    return costs, knobs, note
 
 
-# -- 06 ------------------------------------------------------------------------------------
-
-
+@_sheet(
+    "06",
+    "Pay per image, or per batch",
+    "Each call of a map costs something before it does any work. For which work is that worth a change?",
+    (
+        Control("form", "order of the steps", ("map, then batch", "batch, then map"), "map, then batch"),
+        Control("overhead_us", "overhead per call", (1, 5, 10, 20, 40, 80, 160, 320), 40, "µs"),
+        Control("work_us", "work per image", (1, 5, 10, 20, 50, 100, 500, 1000, 4000), 10, "µs"),
+        Control("batch_size", "batch size", (1, 4, 16, 32, 64, 128), 64, "images"),
+        Control("train_ms", "train step", (0.2, 0.5, *_TRAIN[:6]), 1, "ms"),
+    ),
+    {
+        "small tiles, map first": {"form": "map, then batch", "work_us": 10},
+        "small tiles, batch first": {"form": "batch, then map", "work_us": 10},
+        "photos, map first": {"form": "map, then batch", "work_us": 4000},
+        "photos, batch first": {"form": "batch, then map", "work_us": 4000},
+    },
+    measured="work_us train_ms",
+)
 def _vectorised(p: Position) -> tuple[Costs, Knobs, str]:
     call, work, size = p["overhead_us"] / 1e3, p["work_us"] / 1e3, p["batch_size"]
     copying = 0.002 * size
@@ -308,54 +312,17 @@ def _vectorised(p: Position) -> tuple[Costs, Knobs, str]:
     return costs, Knobs(size, cores=2, prefetch=1), f"Batching first gains at most {gain:.2f} times on the map."
 
 
-NOTEBOOK_06 = Sheet(
-    "06",
-    "Pay per image, or per batch",
-    "Each call of a map costs something before it does any work. For which work is that worth a change?",
-    (
-        Control("form", "order of the steps", ("map, then batch", "batch, then map"), "map, then batch"),
-        Control("overhead_us", "overhead per call", (1, 5, 10, 20, 40, 80, 160, 320), 40, "µs"),
-        Control("work_us", "work per image", (1, 5, 10, 20, 50, 100, 500, 1000, 4000), 10, "µs"),
-        Control("batch_size", "batch size", (1, 4, 16, 32, 64, 128), 64, "images"),
-        Control("train_ms", "train step", (0.2, 0.5, *_TRAIN[:6]), 1, "ms"),
-    ),
-    _vectorised,
-    {
-        "small tiles, map first": {"form": "map, then batch", "work_us": 10},
-        "small tiles, batch first": {"form": "batch, then map", "work_us": 10},
-        "photos, map first": {"form": "map, then batch", "work_us": 4000},
-        "photos, batch first": {"form": "batch, then map", "work_us": 4000},
-    },
-    lambda costs, knobs: {"work_us": 1e3 * _means(costs)["work_ms"], "train_ms": _means(costs)["train_ms"]},
-)
-
-
-# -- 07 ------------------------------------------------------------------------------------
-
-
-def _packed(p: Position) -> tuple[Costs, Knobs, str]:
-    parts = {"decode": p["decode_ms"], "resize": 0.5}
-    costs = Costs(open=p["open_ms"], map=parts, batch=0.03 * p["batch_size"], train=p["train_ms"])
-    speed = None if math.isinf(p["bandwidth_mb_s"]) else p["bandwidth_mb_s"]
-    knobs = Knobs(
-        p["batch_size"], cores=2, map_calls=2, cycle_length=2, prefetch=1, bandwidth_mb_s=speed, image_kb=p["image_kb"]
-    )
-    return costs, knobs, f"A million images take {p['image_kb']:,.0f} GB."
-
-
-NOTEBOOK_07 = Sheet(
+@_sheet(
     "07",
     "Bytes or decoding",
     "Pixels need no decoder and many more bytes. At which bandwidth do they stop being a bargain?",
     (
         Control("image_kb", "stored size of an image", (3, 10, 50, 115, 200, 300, 450, 690, 1000), 115, "kB"),
-        Control("bandwidth_mb_s", "storage bandwidth", _MB_S, 3000, "MB/s"),
+        _BANDWIDTH.at(3000),
         Control("decode_ms", "decode per image", (0, 0.5, 1, 2, 3, 4, 8), 2, "ms"),
-        Control("open_ms", "open per image", _MS, 0.1, "ms"),
-        Control("train_ms", "train step", _TRAIN, 10, "ms"),
-        Control("batch_size", "batch size", _BATCH.values, 32, "images"),
+        _OPEN,
+        *_job(train_ms=10, batch_size=32),
     ),
-    _packed,
     {
         "JPEG files": {"image_kb": 115, "decode_ms": 2, "open_ms": 0.1, "bandwidth_mb_s": 3000},
         "pixels": {"image_kb": 690, "decode_ms": 0, "open_ms": 0, "bandwidth_mb_s": 3000},
@@ -363,15 +330,17 @@ NOTEBOOK_07 = Sheet(
         "JPEG files, object store": {"image_kb": 115, "decode_ms": 2, "open_ms": 30, "bandwidth_mb_s": 85},
         "JPEG in shards, object store": {"image_kb": 115, "decode_ms": 2, "open_ms": 0.1, "bandwidth_mb_s": 85},
     },
-    lambda costs, knobs: {
-        "train_ms": _means(costs)["train_ms"], "batch_size": knobs.batch_size,
-        "decode_ms": max(0.0, _means(costs)["work_ms"] - 0.5),
-    },
-)  # fmt: skip
-
-SHEETS = {
-    s.name: s
-    for s in (
-        NOTEBOOK_00, NOTEBOOK_01, NOTEBOOK_02, NOTEBOOK_03, NOTEBOOK_04, NOTEBOOK_05, NOTEBOOK_06, NOTEBOOK_07,
+    measured="decode_ms train_ms batch_size",
+)
+def _packed(p: Position) -> tuple[Costs, Knobs, str]:
+    costs = _costs(p, open=p["open_ms"], map={"decode": p["decode_ms"], "resize": _RESIZE_MS})
+    knobs = Knobs(
+        p["batch_size"],
+        cores=2,
+        map_calls=2,
+        cycle_length=2,
+        prefetch=1,
+        bandwidth_mb_s=_limit(p),
+        image_kb=p["image_kb"],
     )
-}  # fmt: skip
+    return costs, knobs, f"A million images take {p['image_kb']:,.0f} GB."

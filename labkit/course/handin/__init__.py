@@ -1,15 +1,15 @@
-"""Results of a session as one file, and the files of a class as one page.
+"""The work of a session as one file to hand in, and the files of a class as one page.
 
 `submit` writes what the session did: checks passed, predictions against measurements, busy shares and speed-ups. A
 pseudonym stands for the student; in the names of runs and accelerators, what names the account, the host, a folder or
 an address is hidden. The file is signed by its content: `read` finds damage and careless edits. It does not find
-forgery: whoever reads this can compute the signature anew, so a result is a report, and an examination is
+forgery, because every reader of this code can compute the signature anew. A hand-in is a report; an examination is
 ``notebooks/assignments/grader``.
 """
 
+from labkit.course.handin.computer import fingerprint
 from labkit.course.handin.document import FORMAT, digest, read
 from labkit.course.handin.folder import Class, gather
-from labkit.course.handin.machine import fingerprint
 from labkit.course.handin.submission import collect, submit
 
 __all__ = ["FORMAT", "Class", "collect", "digest", "fingerprint", "gather", "read", "submit"]

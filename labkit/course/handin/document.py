@@ -1,4 +1,4 @@
-"""The file of a result: its form, its signature by content, and the sentences about what is wrong with one."""
+"""The file that a student hands in: its form, its signature by content, and what is wrong with a file that is none."""
 
 from __future__ import annotations
 
@@ -6,28 +6,86 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
 
 FORMAT = "labkit result 1"
 
-#: A result is small; a larger file is none.
+#: A hand-in is small; a larger file is none.
 LARGEST = 2_000_000
 
 #: Entries of one kind: more are nobody's work of one session.
 MOST = 1000
 
-#: Letters of a text, and the largest number: the page must be able to draw what a result says.
-_LONGEST, _LIMIT = 200, 1e12
-
-#: A larger speed-up is none.
-_FASTEST = 1e6
-
 # Control characters, and halves of a character, which no file can hold.
-_UNWRITTEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNWRITTEN = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
 
-_STATUSES = ("passed", "failed", "open", "inconclusive")
+# The limits are those of the page: it must be able to draw what a hand-in says.
+_Text = Annotated[str, Meta(max_length=200, pattern=rf"\A[^{_UNWRITTEN}]*\Z")]
+_Name = Annotated[str, Meta(max_length=200, pattern=rf"\A(?=.*\S)[^{_UNWRITTEN}]*\Z")]
+_Number = Annotated[float, Meta(ge=0, le=1e12)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+_Figure = Annotated[list[_Number], Meta(min_length=3, max_length=3)] | None
+
+
+class _Computer(Struct):
+    os: _Text
+    architecture: _Text
+    memory: _Text
+    python: _Text
+    tensorflow: _Text
+    cores: _Number
+
+
+class _Exercise(Struct):
+    exercise: _Name
+    status: Literal["passed", "failed", "open", "inconclusive"]
+    tries: _Number
+
+
+class _PredictionEntry(Struct):
+    name: _Name
+    unit: _Text
+    value: _Number
+    measured: _Figure
+    model: _Figure
+
+
+class _RunEntry(Struct):
+    name: _Name
+    accelerator: _Text
+    origin: _Text
+    busy: _Share
+    images_per_s: _Number
+    steps: _Number
+
+
+class _SpeedupEntry(Struct):
+    name: _Name
+    over: _Name
+    verdict: _Text
+    median: Annotated[float, Meta(ge=0, le=1e6)]
+    low: _Number | None
+    high: _Number | None
+
+
+_ENTRIES = {
+    "exercises": _Exercise,
+    "predictions": _PredictionEntry,
+    "runs": _RunEntry,
+    "speedups": _SpeedupEntry,
+}
+
+_FORM: dict[str, Any] = {
+    "labkit": _Text,
+    "student": Annotated[str, Meta(pattern=r"\A([0-9a-f]{12})?\Z")],
+    "created": Annotated[str, Meta(pattern=r"\A[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z\Z")],
+    "machine": _Computer,
+    **{what: Annotated[list[entry], Meta(max_length=MOST)] for what, entry in _ENTRIES.items()},
+}
 
 
 def canonical(document: dict[str, Any]) -> bytes:
@@ -56,8 +114,8 @@ def shown(path: str | os.PathLike[str]) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Return a text with single spaces, and without what no result may hold."""
-    return " ".join(_UNWRITTEN.sub(" ", text).split())
+    """Return a text with single spaces, and without the characters that no hand-in may hold."""
+    return " ".join(re.sub(f"[{_UNWRITTEN}]", " ", text).split())
 
 
 def fitting(what: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -66,7 +124,7 @@ def fitting(what: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the result that a file holds, verified.
+    """Return the hand-in of a file, verified.
 
     Raises
     ------
@@ -90,8 +148,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{name} holds an infinite number, or lists too deep: labkit.submit writes neither") from None
     if held.get("digest") != signature:
         raise ValueError(f"{name} was damaged or edited: its content does not have the signature that it carries")
-    for what, good in _RULES.items():
-        if what not in held or not _holds(good, held[what]):
+    for what, form in _FORM.items():
+        if not _holds(form, held.get(what)):
             raise ValueError(f"{name} has a right signature, but its {what} is nothing that labkit.submit writes")
     return held
 
@@ -100,70 +158,10 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number")
 
 
-# -- the form --------------------------------------------------------------------------------
-
-
-def _holds(good: Callable[[Any], bool], value: Any) -> bool:
+def _holds(form: Any, value: Any) -> bool:
+    """Return whether a value has a form: types are exact, but a whole number is a number, and other keys may follow."""
     try:
-        return bool(good(value))
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
+        msgspec.convert(value, form)
+    except (msgspec.ValidationError, ValueError, OverflowError):
         return False
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= _LONGEST and not _UNWRITTEN.search(value)
-
-
-def _name(value: Any) -> bool:
-    return _text(value) and bool(value.strip())
-
-
-def _number(value: Any, most: float = _LIMIT) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most
-
-
-def _figure(value: Any) -> bool:
-    return value is None or (isinstance(value, list) and len(value) == 3 and all(map(_number, value)))
-
-
-def _run(r: dict[str, Any]) -> bool:
-    words = _name(r["name"]) and all(_text(r[k]) for k in ("accelerator", "origin"))
-    return words and _number(r["busy"], 1) and _number(r["images_per_s"]) and _number(r["steps"])
-
-
-def _speedup(s: dict[str, Any]) -> bool:
-    ends = all(s[k] is None or _number(s[k]) for k in ("low", "high"))
-    return ends and _name(s["name"]) and _name(s["over"]) and _text(s["verdict"]) and _number(s["median"], _FASTEST)
-
-
-def _prediction(p: dict[str, Any]) -> bool:
-    return (
-        _name(p["name"]) and _text(p["unit"]) and _number(p["value"]) and _figure(p["measured"]) and _figure(p["model"])
-    )
-
-
-def _exercise(e: dict[str, Any]) -> bool:
-    return _name(e["exercise"]) and e["status"] in _STATUSES and _number(e["tries"])
-
-
-_MACHINE = ("os", "architecture", "memory", "python", "tensorflow")
-
-_ENTRIES: dict[str, Callable[[Any], bool]] = {
-    "exercises": _exercise,
-    "predictions": _prediction,
-    "runs": _run,
-    "speedups": _speedup,
-}
-
-
-def _entries(what: str) -> Callable[[Any], bool]:
-    return lambda v: isinstance(v, list) and len(v) <= MOST and all(map(_ENTRIES[what], v))
-
-
-_RULES: dict[str, Callable[[Any], bool]] = {
-    "labkit": _text,
-    "student": lambda v: re.fullmatch("([0-9a-f]{12})?", v) is not None,
-    "created": lambda v: re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", v) is not None,
-    "machine": lambda v: all(_text(v[k]) for k in _MACHINE) and _number(v["cores"]),
-    **{what: _entries(what) for what in _ENTRIES},
-}
+    return True

@@ -1,4 +1,4 @@
-"""The results of a class: what is in a folder, what is left out and why, and the page that compares them."""
+"""The hand-ins of a class: what is in a folder, what is left out and why, and the page that compares them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from labkit.common.files import write_aside
+from labkit.common.table import Table
 from labkit.course.handin.document import read, shown
 from labkit.views import charts
-from labkit.views.picture import Picture
 
 #: Rows of a chart: the names that most students share; a course has some thirty exercises.
 _ROWS, _EXERCISES = 12, 60
@@ -34,12 +34,10 @@ _KEYS = {
     "speedups": ("name", "over"),
 }
 
-_Table = tuple[list[str], list[list[str]]]
-
 
 @dataclass(frozen=True, repr=False)
 class Class:
-    """The results of a class.
+    """The hand-ins of a class.
 
     Parameters
     ----------
@@ -124,23 +122,14 @@ def gather(folder: str | os.PathLike[str]) -> Class:
         raise ValueError(f"{folder} holds no .json; labkit.submit() writes the results to put there")
     left_out: list[tuple[str, str]] = []
     kept: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
-    equal: dict[str, Path] = {}
+    known: dict[str, Path] = {}
     for path in paths:
-        name = shown(path)
         try:
-            if not path.is_file():
-                raise ValueError(f"{name} is no file")
-            found = read(path)
+            found = _taken(path, known)
         except ValueError as error:
-            left_out.append((name, f"{error}."))
+            left_out.append((shown(path), f"{error}."))
             continue
-        except OSError as error:
-            left_out.append((name, f"{name} cannot be read ({error.strerror})."))
-            continue
-        if found["digest"] in equal:
-            left_out.append((name, f"{name} is the same result as {shown(equal[found['digest']])}."))
-            continue
-        equal[found["digest"]] = path
+        known[found["digest"]] = path
         kept.setdefault(found["student"] or found["digest"], []).append((path, found))
     results = []
     for files in kept.values():
@@ -154,6 +143,20 @@ def gather(folder: str | os.PathLike[str]) -> Class:
         results.append(whole)
     results.sort(key=lambda r: (r["student"] == "", r["student"], r["digest"]))
     return Class(tuple(results), tuple(sorted(left_out)))
+
+
+def _taken(path: Path, known: dict[str, Path]) -> dict[str, Any]:
+    """Return the hand-in of a file; raise a ValueError that says why it does not count."""
+    name = shown(path)
+    if not path.is_file():
+        raise ValueError(f"{name} is no file")
+    try:
+        found = read(path)
+    except OSError as error:
+        raise ValueError(f"{name} cannot be read ({error.strerror})") from None
+    if found["digest"] in known:
+        raise ValueError(f"{name} is the same result as {shown(known[found['digest']])}")
+    return found
 
 
 def _with_older(newer: dict[str, Any], older: dict[str, Any]) -> dict[str, Any]:
@@ -192,33 +195,43 @@ def _seen(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _sections(group: Class) -> list[dict[str, Any]]:
     """Return title, sentence, picture and table of each comparison; without a picture where nothing is there."""
-    count = len(group.results)
-    found = [
+    passed = "% of students who passed"
+    comparisons = [
         ("Busy share of the accelerator", "%", group.busy(), "no result holds a recorded run that has a name"),
         ("Speed-ups", "times", group.speedups(), "no result holds a speed-up"),
         ("Predictions against measurements", "predicted / measured (1 is right)", group.ratios(),
          "no result holds a prediction whose measurement was seen"),
-        ("Exercises", "% of students who passed", group.passed(), "no result holds a checked exercise"),
+        ("Exercises", passed, group.passed(), "no result holds a checked exercise"),
     ]  # fmt: skip
     sections = []
-    for title, unit, values, nothing in found:
+    for title, unit, values, nothing in comparisons:
         section: dict[str, Any] = {"title": title, "words": f"{nothing.capitalize()}.", "picture": None, "table": None}
-        if values:
-            chosen = _most_checked(group, values) if title == "Exercises" else dict(list(values.items())[:_ROWS])
-            drawn = {n: [statistics.mean(v)] if title == "Exercises" else v for n, v in chosen.items()}
-            note = f"{count} student{'s' * (count != 1)}; bars are medians, whiskers go from the lowest to the highest."
-            note = f"{count} student{'s' * (count != 1)}." if title == "Exercises" else note
-            more = f" The chart shows the {len(drawn)} that most students have, of {len(values)}."
-            try:
-                section |= {
-                    "words": note + more * (len(drawn) < len(values)),
-                    "picture": _inline(charts.bars(_short(drawn), unit=unit, title=title, note=note)),
-                    "table": _predictions(group) if title.startswith("Predictions") else _numbers(values, unit),
-                }
-            except Exception as error:  # whatever one file says, a class gets its page
-                section["words"] = f"This comparison could not be drawn ({type(error).__name__})."
+        try:
+            if values:
+                section |= _section(group, title, unit, values, unit == passed)
+        except Exception as error:  # whatever one file says, a class gets its page
+            section["words"] = f"This comparison could not be drawn ({type(error).__name__})."
         sections.append(section)
     return sections
+
+
+def _section(group: Class, title: str, unit: str, values: dict[str, list[float]], shares: bool) -> dict[str, Any]:
+    """Return sentence, picture and table of a comparison; `shares` says that the mean counts, not the median."""
+    note = f"{len(group.results)} student{'s' * (len(group.results) != 1)}"
+    if shares:
+        note += "."
+        drawn = {name: [statistics.mean(found)] for name, found in _most_checked(group, values).items()}
+    else:
+        note += "; bars are medians, whiskers go from the lowest to the highest."
+        drawn = dict(list(values.items())[:_ROWS])
+    more = f" The chart shows the {len(drawn)} that most students have, of {len(values)}."
+    picture = charts.bars(_short(drawn), unit=unit, title=title, note=note)
+    images = {look: base64.b64encode(picture.png(look)).decode() for look in ("light", "dark")}
+    return {
+        "words": note + more * (len(drawn) < len(values)),
+        "picture": {"alt": picture.alt, **images},
+        "table": _predictions(group) if title.startswith("Predictions") else _numbers(values, unit, shares),
+    }
 
 
 def _most_checked(group: Class, values: dict[str, list[float]]) -> dict[str, list[float]]:
@@ -238,59 +251,42 @@ def _short(rows: dict[str, list[float]]) -> dict[str, list[float]]:
     return found
 
 
-def _numbers(values: dict[str, list[float]], unit: str) -> _Table:
-    head = ["", "students", f"median ({unit})", "lowest", "highest"]
-    if unit.startswith("% of students"):
-        return [head[0], head[1], unit], [[n, str(len(v)), f"{statistics.mean(v):.0f}"] for n, v in values.items()]
-    rows = [[n, str(len(v)), *(f"{x:,.2f}" for x in (statistics.median(v), min(v), max(v)))] for n, v in values.items()]
-    return head, rows
+def _numbers(values: dict[str, list[float]], unit: str, shares: bool) -> Table:
+    if shares:
+        return Table(("", "students", unit), [(n, str(len(v)), f"{statistics.mean(v):.0f}") for n, v in values.items()])
+    rows = [(n, str(len(v)), *(f"{x:,.2f}" for x in (statistics.median(v), min(v), max(v)))) for n, v in values.items()]
+    return Table(("", "students", f"median ({unit})", "lowest", "highest"), rows)
 
 
-def _predictions(group: Class) -> _Table:
+def _predictions(group: Class) -> Table:
     """Return for each prediction what the class said and what it measured, in the unit of the prediction."""
-    ratios = group.ratios()
     rows = []
-    for name, found in ratios.items():
+    for name, found in group.ratios().items():
         seen = [by_name[name] for by_name in map(_seen, group.results) if name in by_name]
-        unit = seen[0]["unit"]
-        said, came = (
-            f"{statistics.median(v):,.2f} [{min(v):,.2f}–{max(v):,.2f}]"
-            for v in ([p["value"] for p in seen], [p["measured"][0] for p in seen])
-        )
-        ratio = f"{statistics.median(found):.2f} [{min(found):.2f}–{max(found):.2f}]"
-        rows.append([name, str(len(seen)), unit, said, came, ratio])
-    return ["", "students", "unit", "predicted", "measured", "predicted / measured"], rows
+        ratios = (found, [p["value"] for p in seen], [p["measured"][0] for p in seen])
+        ratio, said, came = (f"{statistics.median(v):,.2f} [{min(v):,.2f}–{max(v):,.2f}]" for v in ratios)
+        rows.append((name, str(len(seen)), seen[0]["unit"], said, came, ratio))
+    return Table(("", "students", "unit", "predicted", "measured", "predicted / measured"), rows)
 
 
-def _students(group: Class) -> _Table:
-    head = [
-        "student",
-        "machine",
-        "exercises passed",
-        "busy, best run",
-        "best speed-up",
-        "predictions right within 10 %",
-    ]
+def _students(group: Class) -> Table:
+    head = ("student", "machine", "exercises passed", "busy, best run", "best speed-up",
+            "predictions right within 10 %")  # fmt: skip
     rows = []
     for name, r in zip(group.names(), group.results, strict=True):
         machine = r["machine"]
-        states = Counter(e["status"] for e in r["exercises"])
+        passed = sum(e["status"] == "passed" for e in r["exercises"])
         seen = _seen(r)
         right = sum(abs(p["value"] / p["measured"][0] - 1) <= 0.1 for p in seen.values())
         busy = max((run["busy"] for run in r["runs"]), default=None)
         best = max((s["median"] for s in r["speedups"]), default=None)
         system = f"{machine['os']} {machine['architecture']}, {machine['cores']} cores, {machine['memory']}"
-        rows.append([
+        rows.append((
             name,
             f"{system}, TensorFlow {machine['tensorflow'] or 'none'}",
-            f"{states['passed']} of {len(r['exercises'])}",
+            f"{passed} of {len(r['exercises'])}",
             "–" if busy is None else f"{100 * busy:.0f} %",
             "–" if best is None else f"{best:.2f}×",
             f"{right} of {len(seen)}",
-        ])  # fmt: skip
-    return head, rows
-
-
-def _inline(picture: Picture) -> dict[str, str]:
-    images = {name: base64.b64encode(picture.png(name)).decode() for name in ("light", "dark")}
-    return {"alt": picture.alt, "text": picture.text, **images}
+        ))  # fmt: skip
+    return Table(head, rows)

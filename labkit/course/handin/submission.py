@@ -1,4 +1,4 @@
-"""One result: what the session did, as a document and as a file."""
+"""One hand-in: what the session did, as a document and as a file."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import re
 import socket
 import time
 import unicodedata
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from labkit.common.files import write_aside
 from labkit.course import gradebook, predictions, variants
+from labkit.course.handin.computer import fingerprint
 from labkit.course.handin.document import FORMAT, cleaned, digest, fitting
-from labkit.course.handin.machine import fingerprint
 
 _NAME = 60
 
@@ -25,12 +24,12 @@ _TELLING = 4
 
 
 def collect(student_id: str | None = None, course: str = "") -> dict[str, Any]:
-    """Return the result of this session as a signed document.
+    """Return the work of this session as a signed document.
 
     Parameters
     ----------
     student_id : str, optional
-        Kept as a pseudonym only (`labkit.variants.pseudonym`); without one the result is anonymous. Names of runs,
+        Kept as a pseudonym only (`labkit.variants.pseudonym`); without one the hand-in is anonymous. Names of runs,
         accelerators and predictions come without it, and without paths, addresses and the names of host and account.
     course : str
         The word that the instructor gave out for the course.
@@ -46,26 +45,18 @@ def collect(student_id: str | None = None, course: str = "") -> dict[str, Any]:
     ValueError
         If the id is given and is no text, or empty.
     """
-    return _collect(student_id, course)[0]
-
-
-def _collect(student_id: str | None, course: str) -> tuple[dict[str, Any], int]:
-    """Return the document, and how many entries are left out because no result can hold them."""
     from labkit import __version__
 
     student = "" if student_id is None else variants.pseudonym(student_id, course)
-    entries = _entries(_secrets(student_id or ""))
-    kept = {what: fitting(what, found) for what, found in entries.items()}
     document: dict[str, Any] = {
         "format": FORMAT,
         "labkit": __version__,
         "student": student,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": fingerprint(),
-        **kept,
+        **{what: fitting(what, entries) for what, entries in _entries(_secrets(student_id or "")).items()},
     }
-    missing = sum(map(len, entries.values())) - sum(map(len, kept.values()))
-    return {**document, "digest": digest(document)}, missing
+    return {**document, "digest": digest(document)}
 
 
 def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
@@ -83,8 +74,8 @@ def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
                 "name": ".".join(w if re.fullmatch(r"\d\d", w) else plain(w) for w in p.name.split(".")),
                 "value": p.value,
                 "unit": p.unit,
-                "measured": _three(p.measured),
-                "model": _three(p.model),
+                "measured": p.measured and list(p.measured),
+                "model": p.model and list(p.model),
             }
             for p in predictions.summary().predictions
         ],
@@ -98,7 +89,7 @@ def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
 def submit(
     student_id: str | None = None, *, course: str = "", folder: str | os.PathLike[str] = ".", quiet: bool = False
 ) -> Path:
-    """Write the result of this session, as one JSON file to hand in.
+    """Write the work of this session as one JSON file to hand in.
 
     Parameters
     ----------
@@ -121,13 +112,17 @@ def submit(
     OSError
         If the folder cannot be written.
     """
-    document, missing = _collect(student_id, course)
+    document = collect(student_id, course)
     who = document["student"] or "anonymous"
     path = Path(folder) / f"result-{who}-{document['digest'][:8]}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_aside(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
     if not quiet:
-        more = f" Left out, as no result holds such numbers or so many: {missing}." if missing else ""
+        kept = [document[what] for what in ("exercises", "predictions", "runs", "speedups")]
+        session = gradebook.session
+        found = [session.exercises, predictions.summary().predictions, session.runs, session.speedups]
+        missing = sum(map(len, found)) - sum(map(len, kept))
+        more = f" Left out, as no hand-in holds such numbers or so many: {missing}." if missing else ""
         passed = sum(e["status"] == "passed" for e in document["exercises"])
         measured = sum(p["measured"] is not None for p in document["predictions"])
         print(
@@ -136,10 +131,6 @@ def submit(
             f"but the names that you gave to runs, accelerators and predictions.{more}"
         )
     return path
-
-
-def _three(figure: Any) -> list[float] | None:
-    return None if figure is None else [float(v) for v in astuple(figure)]
 
 
 def _short(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Predict, then run: numbers that a reader commits before a measurement, kept beside the model's and the measured ones.
+"""Predict, then run: numbers that readers commit before a measurement, beside those of model and measurement.
 
 A prediction is worth something only if it was made first. `commit` keeps a number; as long as its measurement has not
 been seen, another commit replaces it; after `review` has shown the measurement, the first one stays. Each
@@ -8,22 +8,23 @@ knows those of other notebooks, which run in kernels of their own.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from labkit.common.files import write_aside
-from labkit.course.predictions.figures import CLOSE, UNITS, Figure, Prediction, check_number, figure, number, unit_word
-from labkit.course.predictions.shown import Review, Summary
+from labkit.course.predictions.figures import CLOSE, UNITS, Commitment, Figure, check_number, figure, number, unit_word
+from labkit.course.predictions.reviews import Review, Summary
 from labkit.sources import photos
 
 __all__ = [
     "CLOSE",
     "UNITS",
+    "Commitment",
     "Figure",
-    "Prediction",
     "Review",
     "Summary",
     "commit",
@@ -34,10 +35,21 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[a-z0-9_]{1,30}\.[a-z0-9_]{1,30}")
-_FORMAT = "labkit prediction 1"
+
+
+class _Kept(msgspec.Struct):
+    """The file of a prediction."""
+
+    format: Literal["labkit prediction 1"]
+    name: str
+    value: float
+    unit: Literal[UNITS]
+    model: Figure | None
+    measured: Figure | None
+
 
 #: What this kernel knows; other kernels' predictions are read from their files.
-_session: dict[str, Prediction] = {}
+_session: dict[str, Commitment] = {}
 
 
 def home() -> Path:
@@ -45,7 +57,7 @@ def home() -> Path:
     return photos.home() / "predictions"
 
 
-def commit(name: str, value: float, unit: str = "times") -> Prediction:
+def commit(name: str, value: float, unit: str = "times") -> Commitment:
     """Keep the number that you expect, before you measure it.
 
     Before its measurement is shown, a new number replaces the old one. After that, the number committed first stays
@@ -76,16 +88,14 @@ def commit(name: str, value: float, unit: str = "times") -> Prediction:
         late = f"{number(value, unit)} {unit_word(unit)} came after the measurement and is not kept"
         return replace(known, note=f"This was your first number: {late}; restart the kernel to begin anew.")
     earlier = _read(name) if known is None else None
-    made = Prediction(name, value, unit)
+    _session[name] = made = Commitment(name, value, unit)
+    if earlier is not None and (earlier.value, earlier.unit) == (value, unit):
+        return made  # what was measured in an earlier session stays in the summary until it is measured anew
     note = ""
-    if earlier is not None and earlier.measured is not None and (earlier.value, earlier.unit) != (value, unit):
+    if earlier is not None and earlier.measured is not None:
         before = f"{number(earlier.value, earlier.unit)} {unit_word(earlier.unit)}"
         note = f"In an earlier session it was {before}, and you saw {earlier.measured.words(earlier.unit)} measured."
-    unchanged = earlier is not None and (earlier.value, earlier.unit) == (value, unit)
-    # The same number as in an earlier session: what was measured then stays in the summary until it is measured anew.
-    failure = "" if unchanged else _write(made)
-    _session[name] = made
-    return replace(made, note=f"{note} {failure}".strip())
+    return replace(made, note=f"{note} {_write(made)}".strip())
 
 
 def review(name: str, *, measured: Any, model: Any = None, unit: str | None = None) -> Review:
@@ -115,10 +125,7 @@ def review(name: str, *, measured: Any, model: Any = None, unit: str | None = No
     _check_name(name)
     known = _session.get(name) or _read(name)
     if known is None:
-        there = ", ".join(p.name for p in _all()[0]) or "none yet"
-        raise ValueError(
-            f"no prediction is called {name!r}; committed: {there} (run the cell with predictions.commit first)"
-        )
+        raise _unknown(name, " (run the cell with predictions.commit first)")
     if unit is not None and unit != known.unit:
         raise ValueError(f"{name} was committed in {known.unit}, and unit is {unit!r}; allowed: {known.unit}")
     result = figure(measured, f"measured of {name}", known.unit)
@@ -146,12 +153,17 @@ def forget(name: str | None = None) -> int:
         _check_name(name)
     known = [p.name for p in _all()[0]]
     if name is not None and name not in known:
-        raise ValueError(f"no prediction is called {name!r}; committed: {', '.join(known) or 'none yet'}")
+        raise _unknown(name)
     chosen = known if name is None else [name]
     for one in chosen:
         _session.pop(one, None)
         _path(one).unlink(missing_ok=True)
     return len(chosen)
+
+
+def _unknown(name: str, more: str = "") -> ValueError:
+    known = ", ".join(p.name for p in _all()[0]) or "none yet"
+    return ValueError(f"no prediction is called {name!r}; committed: {known}{more}")
 
 
 # -- files -------------------------------------------------------------------------------
@@ -161,37 +173,29 @@ def _path(name: str) -> Path:
     return home() / f"{name}.json"
 
 
-def _write(p: Prediction) -> str:
+def _write(p: Commitment) -> str:
     """Write the file of a prediction, aside and renamed; return a sentence where the disk refuses, else nothing."""
-    figures = {k: None if f is None else [f.middle, f.low, f.high] for k, f in vars(p).items() if k in _FIGURES}
-    document = {"format": _FORMAT, "name": p.name, "value": p.value, "unit": p.unit, **figures}
+    kept = _Kept("labkit prediction 1", p.name, p.value, p.unit, p.model, p.measured)
     try:
-        write_aside(_path(p.name), json.dumps(document, allow_nan=False))
+        write_aside(_path(p.name), msgspec.json.encode(kept).decode())
     except OSError as error:
         return f"It is kept in this kernel only: {home()} cannot be written ({error.strerror})."
     return ""
 
 
-_FIGURES = ("model", "measured")
-
-
-def _read(name: str) -> Prediction | None:
+def _read(name: str) -> Commitment | None:
     """Return what the file holds; None where there is none, or it is damaged."""
     try:
-        held = json.loads(_path(name).read_text(encoding="utf-8"))
-        if held["format"] != _FORMAT or held["name"] != name or held["unit"] not in UNITS:
-            return None
-        unit = held["unit"]
-        figures = {
-            k: None if held[k] is None else Figure(*(check_number(v, k, unit, model=True) for v in held[k]))
-            for k in _FIGURES
-        }
-        return Prediction(name, check_number(held["value"], name, unit), unit, **figures)
-    except (OSError, ValueError, KeyError, TypeError):
+        kept = msgspec.json.decode(_path(name).read_bytes(), type=_Kept)
+        value = check_number(kept.value, name, kept.unit)
+        for number_ in (*(kept.model or ()), *(kept.measured or ())):
+            check_number(number_, name, kept.unit, model=True)
+    except (OSError, ValueError, msgspec.MsgspecError):
         return None
+    return Commitment(name, value, kept.unit, kept.model, kept.measured) if kept.name == name else None
 
 
-def _all() -> tuple[list[Prediction], int]:
+def _all() -> tuple[list[Commitment], int]:
     """Return every prediction, this kernel's before a file's, and how many files could not be read."""
     found, damaged = dict(_session), 0
     for path in sorted(home().glob("*.json")):

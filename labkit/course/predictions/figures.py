@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import numbers
 import statistics
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from labkit.common import numbers
 from labkit.recording.measures import Speedup
 
 #: What a prediction may be counted in. A share lies between 0 and 1 and is printed in percent.
@@ -20,8 +20,7 @@ CLOSE = 0.1
 RIGHT = ("inside the spread", "close")
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """A number with its spread, where there is one.
 
     Parameters
@@ -46,7 +45,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Commitment:
     """What a reader committed, and what came of it.
 
     Parameters
@@ -115,13 +114,10 @@ class Prediction:
 
 def check_number(value: Any, what: str, unit: str, *, model: bool = False) -> float:
     """Return `value` as a float; `model` lifts the upper bound of a share, which a formula may overshoot."""
-    most = 1.0 if unit == "share" and not model else math.inf
-    allowed = f"a number from 0 to {most:g} ({unit})" if most < math.inf else f"a number of 0 or more, in {unit}"
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not real or not math.isfinite(value) or not 0 <= value <= most:
-        hint = f" (for {value:g} % write {value / 100:g})" if real and unit == "share" and 1 < value <= 100 else ""
-        raise ValueError(f"{what} is {value!r}; allowed: {allowed}{hint}")
-    return float(value)
+    if unit != "share" or model:
+        return numbers.number(what, value, 0, other=f"in {unit}")
+    hint = f", so for {value:g} % write {value / 100:g}" if isinstance(value, (int, float)) and 1 < value <= 100 else ""
+    return numbers.number(what, value, 0, 1, other=f"(share){hint}")
 
 
 def figure(given: Any, what: str, unit: str) -> Figure:
@@ -131,8 +127,7 @@ def figure(given: Any, what: str, unit: str) -> Figure:
             raise ValueError(f"{what} is a speed-up, which counts in times; the prediction was committed in {unit}")
         low, high = (given.median if math.isnan(v) else v for v in (given.low, given.high))
         return Figure(float(given.median), float(low), float(high))
-    single = isinstance(given, (numbers.Real, str, bytes)) or not hasattr(given, "__iter__")
-    several = [given] if single else list(given)
+    several = [given] if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") else list(given)
     if not several:
         raise ValueError(f"{what} is empty; allowed: a number, several of them, or a speed-up, in {unit}")
     values = [check_number(v, what, unit, model=True) for v in several]

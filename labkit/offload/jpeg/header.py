@@ -136,40 +136,41 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     tables: dict[int, bytes] = {}  # by class and number: 0x00.. for DC, 0x10.. for AC
     shape: tuple[int, int, int, bytes] | None = None
     restart, jfif, adobe = 0, False, None
-    for marker, at, begin, end in _segments(data):
+    for marker, at, content in _segments(data):
         if marker == 0xDB:
-            _quantisers(data, at, begin, end, quantisers)
+            _quantisers(content, at, quantisers)
         elif marker == 0xC4:
-            _huffman(data, at, begin, end, tables)
+            _huffman(content, at, tables)
         elif marker == 0xDD:
-            if end - begin != 2:
-                length = end - at - 2
+            if len(content) != 2:
+                length = len(content) + 2
                 raise Damaged("segment", f"the restart interval at byte {at} has the length {length}; it is 4", at)
-            restart = data[begin] << 8 | data[begin + 1]
+            restart = int.from_bytes(content, "big")
         elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             if shape is not None:
                 raise Damaged("marker", f"a second frame begins at byte {at}", at)
-            shape = _shape(data, at, begin, end, limit_pixels)
+            shape = _shape(content, marker, at, len(data), limit_pixels)
         elif marker == 0xE0:
-            jfif = jfif or (end - begin >= 14 and data[begin : begin + 5] == b"JFIF\0")
+            jfif = jfif or (len(content) >= 14 and content.startswith(b"JFIF\0"))
         elif marker == 0xEE:
-            if end - begin >= 12 and data[begin : begin + 5] == b"Adobe":
-                adobe = data[begin + 11]
+            if len(content) >= 12 and content.startswith(b"Adobe"):
+                adobe = content[11]
         elif marker == 0xDA:
             if shape is None:
                 raise Damaged("marker", f"the scan at byte {at} comes before its frame", at)
             break
         elif marker not in _KNOWN:
             raise Damaged("marker", f"byte {at} begins a segment {marker:02X}, which no JPEG decoder knows", at)
-    components = _components(data, at, begin, end, shape, quantisers, tables)
+    components = _components(content, at, shape, quantisers, tables)
+    end = at + 4 + len(content)
     rgb = adobe == 0 if adobe is not None else shape[3][::3] == b"RGB"
     transform = int(len(components) > 1 and (jfif or not rgb))
     _fits(len(data) - end, shape, components)
     return Frame(shape[0], shape[1], components, transform, end, restart)
 
 
-def _segments(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Yield marker, first byte, first byte of the content and end of each segment; it never ends without an error."""
+def _segments(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield marker, first byte and content of each segment; it never ends without an error."""
     if not data:
         raise Damaged("format", "the file is empty", 0)
     for name, begin in _OTHERS.items():
@@ -197,38 +198,39 @@ def _segments(data: bytes) -> Iterator[tuple[int, int, int, int]]:
             raise Damaged("segment", what, at)
         if end > size:
             raise Damaged("truncated", f"the file ends after {size} bytes, inside segment {marker:02X}", size)
-        yield marker, at, at + 4, end
+        yield marker, at, data[at + 4 : end]
         at = end
     raise Damaged("truncated", f"the file ends after {size} bytes, inside its header", size)
 
 
-def _quantisers(data: bytes, at: int, begin: int, end: int, quantisers: dict[int, bytes]) -> None:
-    while begin < end:
-        wide, number = data[begin] >> 4, data[begin] & 15
+def _quantisers(content: bytes, at: int, quantisers: dict[int, bytes]) -> None:
+    begin = 0
+    while begin < len(content):
+        wide, number = content[begin] >> 4, content[begin] & 15
         stop = begin + 1 + (128 if wide else 64)
-        if wide > 1 or number > 3 or stop > end:
-            raise Damaged("table", f"the quantisation tables at byte {at} are not whole", begin)
-        quantisers[number] = data[begin + 1 : stop]
+        if wide > 1 or number > 3 or stop > len(content):
+            raise Damaged("table", f"the quantisation tables at byte {at} are not whole", at + 4 + begin)
+        quantisers[number] = content[begin + 1 : stop]
         begin = stop
 
 
-def _huffman(data: bytes, at: int, begin: int, end: int, tables: dict[int, bytes]) -> None:
-    while begin < end:
-        number = data[begin]
-        counts = data[begin + 1 : begin + 17]
-        stop = begin + 17 + sum(counts)
-        if number & 0xEF > 3 or stop > end or sum(counts) > 256:
-            raise Damaged("table", f"the Huffman tables at byte {at} are not whole", begin)
-        tables[number] = data[begin + 1 : stop]
+def _huffman(content: bytes, at: int, tables: dict[int, bytes]) -> None:
+    begin = 0
+    while begin < len(content):
+        number, symbols = content[begin], sum(content[begin + 1 : begin + 17])
+        stop = begin + 17 + symbols
+        if number & 0xEF > 3 or stop > len(content) or symbols > 256:
+            raise Damaged("table", f"the Huffman tables at byte {at} are not whole", at + 4 + begin)
+        tables[number] = content[begin + 1 : stop]
         begin = stop
 
 
-def _shape(data: bytes, at: int, begin: int, end: int, limit: int) -> tuple[int, int, int, bytes]:
+def _shape(content: bytes, marker: int, at: int, size: int, limit: int) -> tuple[int, int, int, bytes]:
     """Return width, height, where the frame begins, and three bytes for each component."""
-    if end - begin < 6 or end - begin != 6 + 3 * data[begin + 5]:
-        raise Damaged("segment", f"the frame at byte {at} has {end - begin} bytes, not 6 and 3 for each component", at)
-    height, width = data[begin + 1] << 8 | data[begin + 2], data[begin + 3] << 8 | data[begin + 4]
-    parts = data[begin + 6 : end]
+    length, parts = len(content), content[6:]
+    if length < 6 or length != 6 + 3 * content[5]:
+        raise Damaged("segment", f"the frame at byte {at} has {length} bytes, not 6 and 3 for each component", at)
+    height, width = int.from_bytes(content[1:3], "big"), int.from_bytes(content[3:5], "big")
     pixels, count = width * height, len(parts) // 3
     if not pixels or not count:
         raise Damaged("size", f"the frame at byte {at} is {width}×{height} pixels in {count} components", at)
@@ -237,16 +239,16 @@ def _shape(data: bytes, at: int, begin: int, end: int, limit: int) -> tuple[int,
     if any(not (1 <= s >> 4 <= 4 and 1 <= s & 15 <= 4) for s in parts[1::3]):
         raise Damaged("segment", f"the frame at byte {at} has a sampling factor that is not 1 to 4", at)
     # The shortest code is one bit for each block of 64 values; arithmetic coding may need a tenth of that.
-    most = 64 * 8 * max(h >> 4 for h in parts[1::3]) * max(v & 15 for v in parts[1::3]) * len(data)
-    if pixels > most * (10 if data[at + 1] >= 0xC9 else 1):
-        raise Damaged("size", f"the frame at byte {at} is {width}×{height}, more than {len(data)} bytes can hold", at)
+    most = 64 * 8 * max(h >> 4 for h in parts[1::3]) * max(v & 15 for v in parts[1::3]) * size
+    if pixels > most * (10 if marker >= 0xC9 else 1):
+        raise Damaged("size", f"the frame at byte {at} is {width}×{height}, more than {size} bytes can hold", at)
     if pixels > limit:
         raise Unsupported("large", f"{width}×{height} pixels are more than the limit of {limit:,}", at)
-    process = _PROCESSES.get(data[at + 1])
+    process = _PROCESSES.get(marker)
     if process:
         raise Unsupported(process.split()[0].removesuffix("-coded"), f"{process} JPEG", at)
-    if data[begin] != 8:
-        raise Unsupported("precision", f"{data[begin]} bits for each sample; the kernels decode 8", at)
+    if content[0] != 8:
+        raise Unsupported("precision", f"{content[0]} bits for each sample; the kernels decode 8", at)
     if count not in (1, 3):
         kind = "CMYK or YCCK" if count == 4 else f"{count} components"
         raise Unsupported("components", f"{kind}; the kernels decode grey, YCbCr and RGB", at)
@@ -254,20 +256,14 @@ def _shape(data: bytes, at: int, begin: int, end: int, limit: int) -> tuple[int,
 
 
 def _components(
-    data: bytes,
-    at: int,
-    begin: int,
-    end: int,
-    shape: tuple[int, int, int, bytes],
-    quantisers: dict[int, bytes],
-    tables: dict[int, bytes],
+    content: bytes, at: int, shape: tuple[int, int, int, bytes], quantisers: dict[int, bytes], tables: dict[int, bytes]
 ) -> tuple[Component, ...]:
     """Return the components in the order of the frame, with the tables that the scan names."""
     parts = shape[3]
-    count = data[begin] if begin < end else 0
-    if not 1 <= count <= 4 or end - begin != 4 + 2 * count:
-        raise Damaged("segment", f"the scan at byte {at} has {end - begin} bytes for {count} components", at)
-    names, slots = (data[begin + first : begin + 1 + 2 * count : 2] for first in (1, 2))
+    count = content[0] if content else 0
+    if not 1 <= count <= 4 or len(content) != 4 + 2 * count:
+        raise Damaged("segment", f"the scan at byte {at} has {len(content)} bytes for {count} components", at)
+    names, slots = (content[first : 1 + 2 * count : 2] for first in (1, 2))
     ids = parts[::3]
     if any(i not in ids for i in names):
         raise Damaged("segment", f"the scan at byte {at} names a component that the frame does not have", at)

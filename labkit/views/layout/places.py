@@ -1,4 +1,4 @@
-"""Where lanes stand, in CSS pixels, and the strip in which a whole run is seen."""
+"""Where lanes stand, in CSS pixels, and the strip that shows a whole run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from labkit.timeline.intervals import covered_until
 from labkit.timeline.lanes import LANE_KINDS, Lane, bins
 
-#: Columns of the strip on top, in which a whole run is always seen.
+#: Columns of the strip on top, which always shows the whole run.
 OVERVIEW = 2048
 
 #: Space below a lane; words over a run; lanes that are woven into those of another run are lower.

@@ -53,6 +53,8 @@ _BREACHES = (
 )
 #: Files of a submission, in all; threads beyond those that libraries start.
 _MOST_WRITTEN, _MOST_ENTRIES, _MOST_THREADS = 512 << 20, 10_000, 500
+#: Seconds until a process has started: TensorFlow's import is in them, and the student's limits are not.
+_STARTING_S = 180.0
 #: A process whose pipe has closed ends within so many seconds, or it has closed the pipe itself.
 _ENDING_S = 5
 
@@ -138,7 +140,8 @@ class StudentProcess:
         self.printed: list[str] = []
         self.errors: list[tuple[str, str] | None] = []
         self.home = Path(tempfile.mkdtemp(prefix="labkit-student-")).resolve()
-        self._end, self._files_seen, self._spent_s = time.monotonic() + limits.whole_s, 0.0, 0.0
+        self._wall_s, self._end = _STARTING_S, time.monotonic() + _STARTING_S
+        self._files_seen = self._spent_s = 0.0
         self._in_bubblewrap = bubblewrap.works() if in_bubblewrap is None else in_bubblewrap
         self._ending = contextlib.ExitStack()  # what comes last goes first
         self._ending.callback(_delete, self.home)
@@ -159,6 +162,7 @@ class StudentProcess:
                 )["value"]
             except Stopped as stop:  # nothing of the student's has run yet: it is this machine's fault
                 raise RuntimeError(f"a student's process {stop}") from None
+            self._wall_s, self._end = limits.wall_s, time.monotonic() + limits.whole_s
             with contextlib.suppress(psutil.Error):  # bubblewrap's own processes stand before it
                 self._watched = [self._watched, *self._watched.children(recursive=True)][-1]
             for source in cells:
@@ -238,12 +242,12 @@ class StudentProcess:
         a message and does not send it. It ends with the process.
         """
         request["id"] = secrets.token_hex(8)
-        deadline = time.monotonic() + self.limits.wall_s
+        deadline = time.monotonic() + self._wall_s
         talk = self._talking.submit(_talk, self._connection, json.dumps(request).encode())
         while not talk.done():
             now = time.monotonic()
             if now > deadline:
-                raise Stopped(f"did not come to an end within {self.limits.wall_s:g} s {stage}")
+                raise Stopped(f"did not come to an end within {self._wall_s:g} s {stage}")
             if now > self._end:
                 raise Stopped(f"did not come to an end within {self.limits.whole_s:g} s in all {stage}")
             self._watch(stage)

@@ -43,9 +43,9 @@ WRONG = {
         (lambda seed: {16: LATE}.get(seed, 0), "none of the diagnoses"),
     ],
     "10.2": [
-        (_slow, "it is not mended"),
-        (lambda case: _slow(case, ahead=8), "it is not mended"),
-        (lambda case: _slow(case, calls=16), "it is not mended"),
+        (_slow, "it is not fixed"),
+        (lambda case: _slow(case, ahead=8), "it is not fixed"),
+        (lambda case: _slow(case, calls=16), "it is not fixed"),
         (lambda case: _slow(case, loose=False, lost=True), "31 photos"),
         (lambda case: _slow(case, loose=False, images=True), "now there is another"),
         (lambda case: _slow(case, loose=False, calls=1), "now there is another"),
@@ -53,8 +53,8 @@ WRONG = {
         (lambda case: _slow(case, loose=False, options=case.options(threads=1)), "now there is another"),
     ],
     "10.3": [
-        (lambda case: _shade(case, lambda image: tf.random.uniform(tf.shape(image), -0.2, 0.2)), "it is not mended"),
-        (lambda case: _shade(case, lambda image: tf.random.uniform([48, 1, 1], -0.2, 0.2)), "it is not mended"),
+        (lambda case: _shade(case, lambda image: tf.random.uniform(tf.shape(image), -0.2, 0.2)), "it is not fixed"),
+        (lambda case: _shade(case, lambda image: tf.random.uniform([48, 1, 1], -0.2, 0.2)), "it is not fixed"),
         (
             lambda case: _shade(case, lambda image: np.random.uniform(0.05, 0.2)),  # noqa: NPY002
             "now there is another",

@@ -1,21 +1,21 @@
-"""What every check needs: call the answer, compare a number, and say which idea gave the wrong one."""
+"""Calling what a student wrote: within a time limit, with a hint for whatever it returns or raises."""
 
 from __future__ import annotations
 
 import contextlib
 import decimal
-import dis
 import inspect
 import math
 import numbers
 import signal
 import threading
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from labkit.course.grading import Unclear, Wrong, answered, raised
+from labkit.course.grading import Unclear, Wrong, answered, exercise, raised
 from labkit.pipelines.options import plain
 
 #: Seconds that one call of an answer may take: none needs one, and a loop that never ends must not hold the notebook.
@@ -24,15 +24,22 @@ LIMIT_S = 20.0
 # What changes no element, and not when it is made.
 _PLAIN = ("_OptionsDataset", "_AssertCardinalityDataset")
 
-# All that the code of a stub does, in any version of Python: it begins, returns a constant, and ends.
-_IDLE = {
-    *("RESUME", "NOP", "CACHE", "PUSH_NULL", "POP_TOP", "COPY_FREE_VARS", "MAKE_CELL"),
-    *("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_FAST", "LOAD_FAST_BORROW", "RETURN_VALUE", "RETURN_CONST"),
+# The byte code of functions that do nothing, as this version of Python writes it, with a docstring and without.
+_STUBS = {
+    code.co_code
+    for docstring in ("", "'What it does.'\n ")
+    for body in ("...", "pass", "return None")
+    for code in compile(f"def stub():\n {docstring}{body}", "a stub", "exec").co_consts
+    if isinstance(code, types.CodeType)
 }
 
 
+#: Of a numeric exercise: takes the arguments of a case, returns the right number and hints by wrong numbers.
+Truth = Callable[..., tuple[float, dict[float, str]]]
+
+
 class _TooLong(BaseException):
-    """The time of a call is up; no Exception, so that ``except Exception`` of an answer does not keep it."""
+    """The time of a call is up. It is no Exception, so that an answer's own ``except Exception`` does not catch it."""
 
 
 def call(function: Any, *arguments: Any) -> Any:
@@ -42,7 +49,7 @@ def call(function: Any, *arguments: Any) -> Any:
     given = _given(arguments)
     try:
         with _limited():
-            # Copies: what an answer does to its lists changes no truth, and no hint.
+            # Copies, so that an answer that changes its lists changes neither the truth nor a hint.
             result = function(*(list(a) if isinstance(a, list) else a for a in arguments))
     except _TooLong:
         raise Wrong(f"{given}your function does not come back: look for a loop that never ends") from None
@@ -52,7 +59,7 @@ def call(function: Any, *arguments: Any) -> Any:
         if not given:
             raise
         raise Wrong(given + raised(error)) from None
-    if result is None and (answered.get() or _does_something(function)):
+    if result is None and (answered.get() or not _is_stub(function)):
         raise Wrong(f"{given}your function returns nothing: a return is missing")
     if result is None:
         raise NotImplementedError
@@ -66,15 +73,15 @@ def _given(arguments: tuple) -> str:
     return f"for ({', '.join(map(str, arguments))}) " if plain else ""
 
 
-def _does_something(function: Any) -> bool:
-    """Tell whether the code of a function does anything: a stub does not."""
+def _is_stub(function: Any) -> bool:
+    """Return whether the code of a function does nothing; of a function without Python code nobody can tell."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    return bool(code) and any(step.opname not in _IDLE for step in dis.get_instructions(code))
+    return code is None or code.co_code in _STUBS
 
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """Raise `_TooLong` after `LIMIT_S` seconds, where the system and the thread allow a clock, and nobody uses it."""
+    """Raise `_TooLong` after `LIMIT_S` seconds, if this thread may set the alarm clock and nothing else has set it."""
     free = (
         hasattr(signal, "setitimer")
         and threading.current_thread() is threading.main_thread()
@@ -106,12 +113,38 @@ def value(function: Any, *arguments: Any) -> float:
 
 
 def per(whole: float, part: float) -> float:
-    """Return whole / part, infinite where the part is 0: what is marked must not raise."""
+    """Return whole / part, or infinity if the part is 0, so that a picture can be drawn of any answer."""
     return whole / part if part else math.inf
 
 
-def number(function: Callable[..., Any], arguments: tuple, expected: float, hints: dict[float, str], unit: str) -> None:
-    """Compare one number with the truth; `hints` names the usual wrong ideas by their value."""
+def numeric(exercise_number: str, unit: str, *cases: tuple) -> Callable[[Truth], Truth]:
+    """Register an exercise whose answer is a function that returns a number.
+
+    The decorated function takes the arguments of a case. It returns the number that is right, and the hint for each
+    usual wrong idea, by the number that the idea gives.
+
+    Parameters
+    ----------
+    exercise_number : str
+        ``"NN.k"``: notebook NN, exercise k.
+    unit : str
+        Written behind the numbers of a hint.
+    *cases : tuple
+        Arguments for the student's function.
+    """
+
+    def register(truth: Truth) -> Truth:
+        @exercise(exercise_number)
+        def check(function: Any) -> None:
+            for arguments in cases:
+                _compare(function, arguments, *truth(*arguments), unit)
+
+        return truth
+
+    return register
+
+
+def _compare(function: Any, arguments: tuple, expected: float, hints: dict[float, str], unit: str) -> None:
     got = value(function, *arguments)
     if math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9):
         return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from html import escape
 
-from labkit.course.predictions.figures import CLOSE, RIGHT, Figure, Prediction, percent, unit_word
+from labkit.common.table import Table
+from labkit.course.predictions.figures import CLOSE, RIGHT, Commitment, Figure, percent, unit_word
 from labkit.views import charts
 from labkit.views.picture import Picture
 
@@ -19,11 +19,11 @@ class Review(Picture):
 
     Parameters
     ----------
-    prediction : Prediction
+    prediction : Commitment
         With its measurement.
     """
 
-    def __init__(self, prediction: Prediction) -> None:
+    def __init__(self, prediction: Commitment) -> None:
         self.prediction = prediction
         self.verdict = prediction.verdict
         rows = _rows(prediction)
@@ -34,15 +34,14 @@ class Review(Picture):
         sentence = _sentence(prediction)
         title = f"{prediction.name}: {self.verdict}"
         chart = charts.bars(bars, unit=unit_word(unit), title=title, note=sentence)
-        table = [("", "value", "error"), *((label, value, error or "–") for label, value, error, _ in rows)]
-        wide = [max(len(row[i]) for row in table) for i in range(3)]
-        lines = ["  " + "  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)).rstrip() for row in table]
-        text = "\n".join([f"{title}. {sentence}", *lines, *([prediction.note] * bool(prediction.note))])
+        table = [(label, value, error or "–") for label, value, error, _ in rows]
+        notes = [prediction.note] if prediction.note else []
+        text = str(Table(("", "value", "error"), table, caption=f"{title}. {sentence}", notes=notes, indent="  "))
         alt = f"{title}. " + "; ".join(f"{label} {value}" for label, value, _, _ in rows) + "."
         super().__init__(lambda look: chart.figure(look.name), title, alt, text)
 
 
-def _rows(p: Prediction) -> list[tuple[str, str, str, tuple[float, ...]]]:
+def _rows(p: Commitment) -> list[tuple[str, str, str, tuple[float, ...]]]:
     """Return label, value in words, error in words and the numbers to draw, of each that is known."""
     own = Figure(p.value, p.value, p.value)
     rows = [("your prediction", own, p.error), ("the model", p.model, p.model_error), ("measured", p.measured, None)]
@@ -58,7 +57,7 @@ def _spread(f: Figure) -> tuple[float, ...]:
     return (f.low, f.middle, f.high) if f.has_spread else (f.middle,)
 
 
-def _sentence(p: Prediction) -> str:
+def _sentence(p: Commitment) -> str:
     """Return the verdict in one sentence."""
     if p.verdict == RIGHT[0]:
         wide = p.measured.high > _WIDE * max(p.measured.low, 1e-300)
@@ -78,12 +77,12 @@ class Summary:
 
     Parameters
     ----------
-    predictions : sequence of Prediction
+    predictions : sequence of Commitment
     damaged : int
         Files that could not be read.
     """
 
-    def __init__(self, predictions: Iterable[Prediction], damaged: int = 0) -> None:
+    def __init__(self, predictions: Iterable[Commitment], damaged: int = 0) -> None:
         self.predictions = tuple(sorted(predictions, key=lambda p: p.name))
         self.damaged = damaged
 
@@ -91,15 +90,16 @@ class Summary:
         """Return the number of predictions."""
         return len(self.predictions)
 
-    def table(self) -> list[tuple[str, ...]]:
-        """Return the cells, their header first."""
-        rows = [("prediction", "you", "model", "measured", "your error", "model's error", "verdict")]
+    def table(self) -> Table:
+        """Return the predictions, and the notes below them."""
+        rows = []
         for p in self.predictions:
             errors = ("–" if e is None else percent(e) for e in (p.error, p.model_error))
-            own = Figure(p.value, p.value, p.value).words(p.unit)
-            figures = ("–" if f is None else f.words(p.unit) for f in (p.model, p.measured))
-            rows.append((p.name, own, *figures, *errors, p.verdict))
-        return rows
+            own = Figure(p.value, p.value, p.value)
+            figures = ("–" if f is None else f.words(p.unit) for f in (own, p.model, p.measured))
+            rows.append((p.name, *figures, *errors, p.verdict))
+        head = ("prediction", "you", "model", "measured", "your error", "model's error", "verdict")
+        return Table(head, rows, notes=self.notes)
 
     @property
     def notes(self) -> list[str]:
@@ -122,17 +122,9 @@ class Summary:
 
     def __str__(self) -> str:
         """Return table and notes as text."""
-        table = self.table()
-        wide = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)).rstrip() for row in table]
-        return "\n".join([*(lines if len(self) else []), *self.notes])
+        return str(self.table()) if self.predictions else self.notes[0]
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Return the same for a notebook; no colours, for any theme."""
-        head, *body = [[escape(cell) for cell in row] for row in self.table()]
-        lines = ["<table><thead><tr>" + "".join(f'<th scope="col">{c}</th>' for c in head) + "</tr></thead><tbody>"]
-        lines += [f'<tr><th scope="row">{r[0]}</th>' + "".join(f"<td>{c}</td>" for c in r[1:]) + "</tr>" for r in body]
-        table = ["\n".join([*lines, "</tbody></table>"])] * bool(body)
-        return "\n".join([*table, *(f"<div>{escape(note)}</div>" for note in self.notes)])
+        return self.table()._repr_html_()

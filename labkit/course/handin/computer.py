@@ -1,4 +1,4 @@
-"""What a result says about its machine: enough to compare, too little to tell whose it is."""
+"""What a hand-in says about its computer: enough to compare, too little to tell whose it is."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ def fingerprint() -> dict[str, Any]:
         ``os``, ``architecture``, ``cores``, ``memory`` (such as "16 to 32 GB"), ``python``, ``tensorflow`` ("" where
         it is not installed), ``colab``.
     """
+    import psutil
+
     return {
         "os": platform.system(),
         "architecture": platform.machine(),
         "cores": cores(),
-        "memory": memory_class(_memory_bytes()),
+        "memory": memory_class(psutil.virtual_memory().total),
         "python": platform.python_version(),
         "tensorflow": next(filter(None, map(_version, _TENSORFLOW)), ""),
         "colab": bool(os.environ.get("COLAB_RELEASE_TAG")),
@@ -43,12 +45,6 @@ def memory_class(size: int) -> str:
         return "below 1 GB"
     low = 2 ** int(math.log2(size / 10**9))
     return f"{low} to {2 * low} GB"
-
-
-def _memory_bytes() -> int:
-    import psutil
-
-    return int(psutil.virtual_memory().total)
 
 
 def _version(name: str) -> str:
