@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from labkit.common.environment import cores
@@ -53,3 +54,21 @@ def one_thread_per_core(dataset: Any) -> Any:
     options.threading.private_threadpool_size = cores()
     options.threading.max_intra_op_parallelism = 1
     return dataset.with_options(options)
+
+
+def changed(dataset: Any) -> dict[str, str]:
+    """Return the tf.data options of `dataset` that differ from TensorFlow's defaults, as text by dotted name."""
+    import tensorflow as tf
+
+    (group,) = tf.data.Options.__bases__
+    twins = ("experimental_deterministic", "experimental_threading")  # older names of two others
+
+    def differing(given: Any, default: Any, prefix: str) -> Iterator[tuple[str, str]]:
+        for key in sorted(k for k, v in vars(type(given)).items() if isinstance(v, property) and k not in twins):
+            one, other = getattr(given, key), getattr(default, key)
+            if isinstance(one, group) and type(one) is type(other):
+                yield from differing(one, other, f"{prefix}{key}.")
+            elif one != other:
+                yield f"{prefix}{key}", str(getattr(one, "name", one))
+
+    return dict(differing(dataset.options(), tf.data.Options(), ""))

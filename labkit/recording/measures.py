@@ -7,18 +7,14 @@ where the work was equal and the effect is larger than the noise.
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from labkit.common.files import write_aside
 from labkit.common.table import Table
 from labkit.recording import work as tallies
 from labkit.timeline.intervals import union
@@ -340,24 +336,3 @@ class Measures(Mapping[str, list[Measure]]):
         return str(self.table())
 
     __repr__ = __str__
-
-    def to_json(self) -> dict[str, Any]:
-        """Return rounds, works and speed-ups over the first pipeline, JSON-ready (no NaN)."""
-        first, pipelines = next(iter(self)), {}
-        for name in self:
-            reason = self.difference(name)
-            speedup = None if reason or name == first else asdict(self.speedup(name))
-            if speedup and math.isnan(speedup["low"]):
-                speedup["low"] = speedup["high"] = None
-            pipelines[name] = {
-                "rounds": [asdict(m) for m in self[name]],
-                "works": self._works.get(name, []),
-                "equal_work": self.equal_work(name),
-                "not_comparable": reason,
-                "speedup": speedup,
-            }
-        return {"reference": first, "interleaved": self.interleaved, "level": LEVEL, "pipelines": pipelines}
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write `to_json` to `path`, aside and renamed."""
-        return write_aside(path, json.dumps(self.to_json(), indent=1, allow_nan=False))

@@ -20,6 +20,7 @@ import numpy as np
 from labkit.common.environment import POOL, cores
 from labkit.common.numbers import whole
 from labkit.common.progress import bar, fast
+from labkit.pipelines.options import changed
 from labkit.recording import measures
 from labkit.recording.accelerators import Idle, check_accelerator
 from labkit.recording.tfdata import xplane
@@ -27,7 +28,7 @@ from labkit.recording.tfdata.driver import Drive, RecordingError, consumer, driv
 from labkit.timeline.run import Accelerator, Host, Profile, Run, Totals
 from labkit.timeline.trace import Trace
 
-__all__ = ["RecordingError", "graph", "measure", "options", "record"]
+__all__ = ["RecordingError", "graph", "measure", "record"]
 
 #: CPU time of one event of the profiler; 0.6 to 1.9 µs were measured on two-core machines.
 EVENT_NS = 1_300
@@ -180,24 +181,6 @@ def graph(dataset: Any, *, steps: int = 2) -> list[str]:
     return list(plan.trace(dataset, None, plan.check(dataset, None)).run.graph)
 
 
-def options(dataset: Any) -> dict[str, str]:
-    """Return the tf.data options of `dataset` that differ from TensorFlow's defaults, as text by dotted name."""
-    import tensorflow as tf
-
-    (group,) = tf.data.Options.__bases__
-    twins = ("experimental_deterministic", "experimental_threading")  # older names of two others
-
-    def differing(given: Any, default: Any, prefix: str) -> Iterator[tuple[str, str]]:
-        for key in sorted(k for k, v in vars(type(given)).items() if isinstance(v, property) and k not in twins):
-            one, other = getattr(given, key), getattr(default, key)
-            if isinstance(one, group) and type(one) is type(other):
-                yield from differing(one, other, f"{prefix}{key}.")
-            elif one != other:
-                yield f"{prefix}{key}", str(getattr(one, "name", one))
-
-    return dict(differing(dataset.options(), tf.data.Options(), ""))
-
-
 @dataclass
 class _Plan:
     """What the recordings of one call have in common."""
@@ -278,7 +261,7 @@ class _Plan:
             window_ns=window,
             graph=tuple(sorted(n.removeprefix("Iterator::") for n in used if n.startswith("Iterator::"))),
             node_names=run.spans.run.node_names,
-            options=options(dataset),
+            options=changed(dataset),
             work=run.work,
             job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
             profiler=Profile(

@@ -369,7 +369,7 @@ class _Shuffle(_Iterator):
 
 
 class _Some(_Iterator):
-    """Take, skip and shard."""
+    """Take, skip and shard; what runs ahead of a take goes on when the take ends, as long as there is room."""
 
     seen = 0
 

@@ -1,4 +1,4 @@
-"""Rows of a timeline: what one thread, stream or accelerator did, and how much of it fits on a screen.
+"""Rows of a timeline: what one thread, stream or accelerator did.
 
 Pure functions in integer nanoseconds, counted from the start of the window.
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.intervals import Intervals, Owned, covered_until, depths, owners, union
+from labkit.timeline.intervals import Intervals, Owned, depths, owners, union
 from labkit.timeline.trace import CATEGORIES, Trace
 
 #: What a lane shows, in the order of a picture.
@@ -22,7 +21,8 @@ LANE_KINDS = ("accelerator", "stream", "wait", "pipeline", "host")
 #: keeps books, or waits for another thread.
 WORK = ("read", "decode", "resize", "map", "batch", "copy", "kernel", "other")
 
-_WORKS = np.array([category in WORK for category in CATEGORIES])
+#: Whether each of `CATEGORIES` is in `WORK`: ndarray of bool.
+IS_WORK = np.array([category in WORK for category in CATEGORIES])
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ def lane_of(trace: Trace, name: str, kind: str, rows: np.ndarray, origin_ns: int
     depth = depths(start, end)
     pieces = owners(start, end, depth)
     if kind in ("pipeline", "host"):
-        works = _WORKS[category[pieces.owner]]
+        works = IS_WORK[category[pieces.owner]]
         busy = union(pieces.start[works], pieces.end[works])
     else:
         busy = union(start, end)
@@ -143,100 +143,3 @@ def build(trace: Trace, origin_ns: int, span_ns: int) -> tuple[Lane, ...]:
 def _natural(name: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts "worker 10" after "worker 9"."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
-
-
-# -- level of detail ---------------------------------------------------------------
-
-
-class Bars(NamedTuple):
-    """What to draw of a lane at some width: arrays of shape (n,).
-
-    `start_ns` and `end_ns` are int64, `category` is an index into `CATEGORIES`. A bar that stands for itself
-    reaches from `bottom` 0.0 to `top` 1.0; in a narrow column that stands for many, ``top - bottom``
-    is the share of the column's time that its category takes.
-    """
-
-    start_ns: np.ndarray
-    end_ns: np.ndarray
-    category: np.ndarray
-    bottom: np.ndarray
-    top: np.ndarray
-
-
-def bins(intervals: Intervals, first_ns: int, last_ns: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cut ``[first_ns, last_ns)`` into `width` columns and measure how much of each is covered.
-
-    Returns
-    -------
-    edges : ndarray of int64, shape (width + 1,)
-        In nanoseconds.
-    covered : ndarray of int64, shape (width,)
-        Nanoseconds; they add up to the part of `intervals` inside.
-
-    Raises
-    ------
-    ValueError
-        If `width` is below 1, or `last_ns` before `first_ns`.
-    """
-    if width < 1:
-        raise ValueError(f"width is {width}; allowed: 1 column or more")
-    if last_ns < first_ns:
-        raise ValueError(f"last_ns is {last_ns}, before first_ns {first_ns}")
-    whole, rest = divmod(last_ns - first_ns, width)
-    columns = np.arange(width + 1, dtype=np.int64)
-    edges = first_ns + whole * columns + rest * columns // width
-    return edges, np.diff(covered_until(intervals, edges))
-
-
-def lod(lane: Lane, first_ns: int, last_ns: int, width: int) -> Bars:
-    """Return what to draw of a lane between two times at a width in columns (pixels).
-
-    Pieces at least a column wide are returned as they are; narrower ones are added up per column and
-    category, so that the number of bars depends on the width, not on the number of spans. Such a
-    bar reaches from the first to the last of its column. Bars never overlap, and together they
-    have the area of the pieces: nothing is exaggerated. In a lane of threads, waiting and
-    bookkeeping are left out.
-
-    Raises
-    ------
-    ValueError
-        If `width` is below 1, or `last_ns` before `first_ns`.
-    """
-    a, b = np.searchsorted(lane.pieces.end, first_ns, "right"), np.searchsorted(lane.pieces.start, last_ns, "left")
-    start = np.maximum(lane.pieces.start[a:b], first_ns)
-    end = np.minimum(lane.pieces.end[a:b], last_ns)
-    category = lane.category[lane.pieces.owner[a:b]]
-    keep = end > start
-    if lane.kind in ("pipeline", "host"):
-        keep &= _WORKS[category]
-    start, end, category = start[keep], end[keep], category[keep]
-    wide = (end - start) * width >= last_ns - first_ns
-    narrow = Intervals(start[~wide], end[~wide])
-    edges, _ = bins(narrow, first_ns, last_ns, width)
-    low, high = _extent(narrow, edges)
-    share = np.zeros((len(CATEGORIES), width))
-    for code in np.unique(category[~wide]).tolist():
-        some = ~wide & (category == code)
-        covered = bins(Intervals(start[some], end[some]), first_ns, last_ns, width)[1]
-        share[code] = covered / np.maximum(high - low, 1)
-    top = np.cumsum(share, axis=0)
-    code, column = np.nonzero(share)
-    ones = np.ones(int(wide.sum()))
-    return Bars(
-        np.r_[start[wide], low[column]],
-        np.r_[end[wide], high[column]],
-        np.r_[category[wide], code.astype(category.dtype)],
-        np.r_[ones * 0, (top - share)[code, column]],
-        np.r_[ones, top[code, column]],
-    )
-
-
-def _extent(intervals: Intervals, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return first and last covered instant of each column; equal where nothing is covered."""
-    if not len(intervals.start):
-        return edges[:-1], edges[:-1]
-    last = len(intervals.start) - 1
-    first = np.minimum(np.searchsorted(intervals.end, edges[:-1], side="right"), last)
-    final = np.maximum(np.searchsorted(intervals.start, edges[1:], side="left") - 1, 0)
-    low = np.clip(intervals.start[first], edges[:-1], edges[1:])
-    return low, np.maximum(np.clip(intervals.end[final], edges[:-1], edges[1:]), low)

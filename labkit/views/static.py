@@ -16,10 +16,11 @@ import numpy as np
 from labkit.common.palette import LEGEND, THEMES, Theme, text_on, use_theme
 from labkit.timeline.causes import CAUSES
 from labkit.timeline.intervals import union
-from labkit.timeline.lanes import Lane, lod
+from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, Trace
 from labkit.timeline.wording import milliseconds, percent
+from labkit.views.detail import lod
 from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, WIDTH, FigurePage, Words, fit, height_of, measure
 from labkit.views.layout import TimelineLayout, drawn_lanes, words
 from labkit.views.picture import DPI, Picture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import math
 import weakref
 
@@ -290,16 +289,3 @@ def test_measures_of_nothing_are_refused(traces):
 def test_interleaved_rounds_must_pair_up():
     with pytest.raises(ValueError, match="differ in number"):
         Measures.from_traces({"a": rounds(300, count=3), "b": rounds(300, count=4)})
-
-
-@pytest.mark.parametrize("count", [1, 5])
-def test_measures_are_saved_as_plain_json(tmp_path, count):
-    table = Measures.from_traces({
-        "a": rounds(300, count), "b": rounds(600, count), "c": rounds(600, count, work=WORK | {"images": 1}),
-    })  # fmt: skip
-    found = json.loads(table.save(tmp_path / "measures.json").read_text())
-    assert found["reference"] == "a"
-    assert found["pipelines"]["c"]["speedup"] is None
-    assert "different counts" in found["pipelines"]["c"]["not_comparable"]
-    assert found["pipelines"]["b"]["speedup"]["rounds"] == count
-    assert len(found["pipelines"]["b"]["rounds"]) == count

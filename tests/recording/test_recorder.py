@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
+from labkit.pipelines.options import changed
 from labkit.recording import accelerators, recorder
 from labkit.recording.tfdata import driver, xplane
 from labkit.timeline.run import Run
@@ -173,12 +174,12 @@ def test_naive_shows_no_node_that_nobody_wrote(photos):
 
 def test_options_are_printed_as_they_were_set(tf):
     dataset = tf.data.Dataset.range(3).batch(1)
-    assert recorder.options(dataset) == {}
+    assert changed(dataset) == {}
     options = tf.data.Options()
     options.deterministic = False
     options.threading.private_threadpool_size = 7
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    assert recorder.options(dataset.with_options(options)) == {
+    assert changed(dataset.with_options(options)) == {
         "deterministic": "False",
         "experimental_distribute.auto_shard_policy": "OFF",
         "threading.private_threadpool_size": "7",

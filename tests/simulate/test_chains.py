@@ -9,7 +9,7 @@ import itertools
 import max_plus
 import pytest
 from distributions import exponential
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from labkit import simulate
@@ -78,6 +78,10 @@ def chains(draw):
 def test_with_a_core_for_every_thread_every_step_comes_when_the_max_plus_recursion_says(
     chain, elements, records, pool, train, ordered
 ):
+    kinds = [step.kind for step in chain]
+    if "ParallelMap" in kinds and "Repeat" in kinds:
+        # Calls that ran ahead of a take when it ended still hold threads of the pool; the formula does not start them.
+        assume("Take" not in kinds[kinds.index("ParallelMap") : len(kinds) - kinds[::-1].index("Repeat")])
     made = {id(step): works(step) for step in (*chain, *(inner for step in chain for inner in step.inner))}
 
     def cost(step, images):

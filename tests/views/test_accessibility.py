@@ -96,8 +96,8 @@ def test_every_table_that_the_lab_shows_has_named_rows_and_columns():
     import tensorflow as tf
 
     cached = memory.choices({"numbers": tf.data.Dataset.range(8)})
-    found = checks.Report(
-        "a job", (checks.Finding("count", "passed", "8 of 8"), checks.Finding("once", "fault", "2 < 3"))
+    found = checks.DataReport(
+        "a job", (checks.CheckFinding("count", "passed", "8 of 8"), checks.CheckFinding("once", "fault", "2 < 3"))
     )
     runs = Measures.from_traces({"a": [job()], "b": [job(wait=2)]})
     for table in (cached, found, runs):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from labkit.common.palette import THEMES
 from labkit.timeline.intervals import Intervals
-from labkit.timeline.lanes import bins
 from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
+from labkit.views.detail import bins
 from labkit.views.layout import OVERVIEW, SENTENCES, VERSION, TimelineLayout
 
 LONG = 2**32 - 1

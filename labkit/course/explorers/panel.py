@@ -15,7 +15,7 @@ from labkit.course.explorers.controls import Control
 from labkit.course.explorers.front_end import Reply, Shown
 
 
-class Names(anywidget.AnyWidget):
+class SliderNames(anywidget.AnyWidget):
     """What gives the sliders beside it their names and values in words for a screen reader; it shows nothing."""
 
     _esm = Path(__file__).with_name("controls.js")
@@ -44,7 +44,7 @@ class Controls:
             self.buttons.append(button)
         rows = (self.buttons, list(self.sliders.values()))  # sliders in two columns, where the page is wide enough
         wrapped = [ipywidgets.Box(r, layout=ipywidgets.Layout(display="flex", flex_flow="row wrap")) for r in rows]
-        self.box = ipywidgets.VBox([*wrapped, Names()])
+        self.box = ipywidgets.VBox([*wrapped, SliderNames()])
         self.box.add_class("labkit-controls")
 
     @property

@@ -141,7 +141,7 @@ def _trace(data: bytes) -> Trace:
     return _joined([*(h.rows() for h in host), *devices], run)
 
 
-def _times(events: xspace.Events, lines: list[xspace.Line], base_ns: int | None) -> tuple[np.ndarray, np.ndarray]:
+def _times(events: xspace.Events, lines: list[xspace.EventLine], base_ns: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Return starts and ends in ns of the Unix clock.
 
     TensorFlow 2.21 counts the timestamp of a line from the start of the profile; one of the order
@@ -267,7 +267,7 @@ class _HostPlane:
             inside[here] = _inside(self.start[rows], self.end[rows], outer_start[outer], outer_end[outer])
         return inside
 
-    def _label(self, line: xspace.Line, index: int, owner: int) -> Thread:
+    def _label(self, line: xspace.EventLine, index: int, owner: int) -> Thread:
         """Return name, not yet numbered, and kind of a thread."""
         if owner in (_CONSUMER, _NEXT):
             return Thread("consumer", "consumer") if owner == _CONSUMER else Thread(IN_CONSUMER, "pipeline")

@@ -21,7 +21,7 @@ class Malformed(Exception):
     """The bytes are not the message that they should be."""
 
 
-class Line(NamedTuple):
+class EventLine(NamedTuple):
     """One thread or GPU stream; `at` and `end` are the byte positions around the body of each of its events."""
 
     name: str
@@ -34,7 +34,7 @@ class Plane(NamedTuple):
     """One part of the machine: its lines, the names of its events and stats by id, its own numeric stats by name."""
 
     name: str
-    lines: list[Line]
+    lines: list[EventLine]
     events: dict[int, str]
     stats: dict[int, str]
     values: dict[str, int]
@@ -68,7 +68,7 @@ def planes(data: bytes) -> list[Plane]:
     return [_plane(data, start, end) for tag, _, start, end in fields(data, 0, len(data)) if tag == 0x0A]
 
 
-def events(raw: np.ndarray, lines: list[Line], ids: np.ndarray, wanted: np.ndarray) -> Events:
+def events(raw: np.ndarray, lines: list[EventLine], ids: np.ndarray, wanted: np.ndarray) -> Events:
     """Decode the events of `lines`, all at once; the unwanted ones go after their first field.
 
     Parameters
@@ -153,7 +153,7 @@ def _plane(data: bytes, at: int, end: int) -> Plane:
     return Plane(name, lines, event_names, stat_names, {k: v for k, v in stats if isinstance(v, int)})
 
 
-def _line(data: bytes, at: int, end: int) -> Line:
+def _line(data: bytes, at: int, end: int) -> EventLine:
     """Return one line. Only the lengths of events, which separate them, are read one by one."""
     name, timestamp_ns, starts, ends = "", 0, [], []
     while at < end:
@@ -178,7 +178,7 @@ def _line(data: bytes, at: int, end: int) -> Line:
             timestamp_ns = value
     if at > end:
         raise Malformed(f"an event runs beyond its line, which ends at byte {end}")
-    return Line(name, timestamp_ns, *(np.concatenate([np.zeros(0, np.int64), *x]) for x in (starts, ends)))
+    return EventLine(name, timestamp_ns, *(np.concatenate([np.zeros(0, np.int64), *x]) for x in (starts, ends)))
 
 
 def _named(data: bytes, at: int, end: int) -> tuple[int, str]:

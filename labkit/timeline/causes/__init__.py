@@ -1,10 +1,10 @@
 """What the accelerator waited for: each idle time, charged to causes along the critical path of the awaited batch.
 
-From the end of a wait the walk goes back in time. It asks what ran last in the thread that delivered the batch,
-which span had to end before that one could begin, and so on, through the whole gap; each instant is charged to the one
-thing that ran there on this path. Work beside the path costs nothing: nobody waited for it. The method is that of
-critical-path analysis on traces of parallel programs (Böhme and others, "Scalable Critical-Path Based Performance
-Analysis", IPDPS 2012).
+A walk goes back in time from the end of a wait: to the span that ran last in the thread that delivered the batch, to
+the span that had to end before that one could begin, and so on, through the whole gap. Each instant is charged to the
+span that ran there on this path. Work beside the path is charged nothing, because the accelerator did not wait for it.
+`labkit.timeline.causes.critical_path` shows an example. The method is that of critical-path analysis on traces of
+parallel programs (Böhme and others, "Scalable Critical-Path Based Performance Analysis", IPDPS 2012).
 """
 
 from labkit.timeline.causes.critical_path import find_causes

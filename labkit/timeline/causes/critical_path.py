@@ -17,7 +17,7 @@ wait, the walk goes on in the lane whose span ended last before. An example, wit
 4. `_chain` notes ``decode a`` and ``read a``. Before ``read a`` nothing ended: the rest of the wait is overhead where
    it is short, and unknown where it is long (`_rest`).
 5. `_settle` charges all noted pieces at once: ``read a`` to fetch, ``decode a`` and ``map a`` to prep, ``batch`` to
-   batch. ``decode b`` is charged to nothing: nobody waited for it.
+   batch. ``decode b`` is charged nothing, because the wait did not depend on it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def find_causes(lanes: Sequence[Lane], gaps: Gaps, waits: Intervals, run: Run, n
     return Causes(kind, op, lane, start_ns, end_ns, parts, by_op, gaps, names, tuple(shown.name for shown in lanes))
 
 
-class Names:
+class SpanNames:
     """What the names of spans say: which are nodes, which run Python, which node stands below which."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -109,7 +109,7 @@ class Track:
         The calls that start an epoch or fill a buffer.
     """
 
-    def __init__(self, lane: Lane, index: int, names: Names) -> None:
+    def __init__(self, lane: Lane, index: int, names: SpanNames) -> None:
         self.lane, self.index = lane, index
         owner = lane.pieces.owner
         self.start, self.end = lane.pieces.start, lane.pieces.end
@@ -162,7 +162,7 @@ class CriticalPath:
     """The walk back through the gaps of one timeline; the parameters are those of `find_causes`."""
 
     def __init__(self, lanes: Sequence[Lane], waits: Intervals, run: Run, names: tuple[str, ...]) -> None:
-        self.names, self.waits, span_ns = Names(names), waits, lanes[0].window_ns
+        self.names, self.waits, span_ns = SpanNames(names), waits, lanes[0].window_ns
         shown = [i for i, lane in enumerate(lanes) if lane.kind in ("pipeline", "stream") and len(lane)]
         self.tracks = {i: Track(lanes[i], i, self.names) for i in shown}
         self.cores = run.host.cpus or len(self.tracks) + 1
@@ -433,7 +433,7 @@ class CriticalPath:
         return begin
 
 
-def _starting_calls(lane: Lane, names: Names) -> list[tuple[int, int, int]]:
+def _starting_calls(lane: Lane, names: SpanNames) -> list[tuple[int, int, int]]:
     """Return start, end and node of each call in which a repeat begins an epoch, or a shuffle fills its buffer.
 
     Such a call asks the input of its node several times, and takes much longer than the others.

@@ -1,4 +1,4 @@
-"""The gaps of one run in a sentence: shares of the window by cause, the op to blame, and what to change."""
+"""The gaps of one run in a sentence: shares of the window by cause, the op that took most, and what to change."""
 
 from __future__ import annotations
 

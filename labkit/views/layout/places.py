@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from labkit.timeline.intervals import covered_until
-from labkit.timeline.lanes import LANE_KINDS, Lane, bins
+from labkit.timeline.lanes import LANE_KINDS, Lane
+from labkit.views.detail import bins
 
 #: Columns of the strip on top, which always shows the whole run.
 OVERVIEW = 2048
