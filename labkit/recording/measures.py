@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.common.table import Table
+from labkit.common.table import Table, Tabular
 from labkit.recording import work as tallies
 from labkit.timeline.intervals import union
 from labkit.timeline.run import Measure
@@ -163,7 +163,7 @@ def _spread(values: np.ndarray) -> float:
     return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
-class Measures(Mapping[str, list[Measure]]):
+class Measures(Tabular, Mapping[str, list[Measure]]):
     """Measures of several pipelines, one per round, in the order in which they were given.
 
     Parameters
@@ -306,9 +306,6 @@ class Measures(Mapping[str, list[Measure]]):
             ])  # fmt: skip
         return Table(head, rows, right=range(2, 6), notes=notes, rule=True)
 
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
-
     def _notes(self) -> list[str]:
         """Return the lines under the table: how it was measured, and what to keep in mind."""
         count = len(next(iter(self._rounds.values())))
@@ -330,9 +327,3 @@ class Measures(Mapping[str, list[Measure]]):
                 "counts only: nothing in the batches tells one image from another (no labels, no named files)."
             )
         return notes
-
-    def __str__(self) -> str:
-        """Return the table as text."""
-        return str(self.table())
-
-    __repr__ = __str__

@@ -70,7 +70,6 @@ def test_every_input_stands_below_the_node_that_takes_its_elements():
     reading = read_after(written(pair))
     assert labels(reading) == ["Root", "Prefetch", "BatchV2", "Zip", "Map", "Range", "Range #2"]
     assert [n.parent for n in reading.nodes] == [-1, 0, 1, 2, 3, 4, 3]
-    assert [n.depth for n in reading.nodes] == [0, 1, 2, 3, 4, 5, 4]
     assert "    ├ Map" in str(reading.table())
     assert "    │ └ Range" in str(reading.table())
     assert "    └ Range #2" in str(reading.table())

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from labkit.common.table import Table
+from labkit.common.table import Table, Tabular
 
 #: ``ModelProto.NodeClass`` of TensorFlow (core/framework/model.proto): nodes with threads of their own, nodes
 #: with many inner pipelines, and nodes that take a known number of elements for each that they make.
@@ -51,7 +51,6 @@ class Node:
         Its kind, such as ``MapAndBatch``; a second one of that kind is ``MapAndBatch #2``.
     parent : int
         Position of the node that takes its elements; -1 for the root.
-    depth : int
     elements : int
         Elements that it made.
     self_ns : int
@@ -74,7 +73,6 @@ class Node:
 
     label: str
     parent: int
-    depth: int
     elements: int
     self_ns: int
     buffered: int
@@ -124,8 +122,8 @@ class Line:
         return f"{' + '.join(self.labels)}: {digits(self.ms_per_step)} ms per step{many}"
 
 
-@dataclass(frozen=True)
-class Reading:
+@dataclass(frozen=True, repr=False)
+class Reading(Tabular):
     """What TensorFlow's model said at one moment.
 
     Parameters
@@ -155,25 +153,21 @@ class Reading:
         """
         found: list[tuple[list[Node], float]] = []
 
-        def walk(place: int, line: list[Node]) -> None:
-            node, parallel = self.nodes[place], line
+        def begun(width: float) -> list[Node]:
+            found.append(([], width))
+            return found[-1][0]
+
+        # For each node: the line of the inner pipelines below it, and that of its other inputs.
+        inner, others = [], []
+        consumer = begun(1.0)
+        for node in self.nodes:
+            line = consumer if node.parent < 0 else (inner if node.inner else others)[node.parent]
             width = node.parameter("parallelism") if node.asynchronous else None
             if node.asynchronous:
-                parallel = [node]
-                found.append((parallel, max(1.0, width.value) if width else 1.0))
-                line = [] if width else parallel
-                if width:
-                    found.append((line, 1.0))
-            else:
-                line.append(node)
-            for child, other in enumerate(self.nodes):
-                if other.parent == place:
-                    walk(child, parallel if other.inner else line)
-
-        consumer: list[Node] = []
-        if self.nodes:
-            walk(0, consumer)
-        found.append((consumer, 1.0))
+                line = begun(max(1.0, width.value) if width else 1.0)
+            line.append(node)
+            inner.append(line)
+            others.append(begun(1.0) if width else line)
         lines = []
         for members, width in found:
             times = [n.ms_per_step for n in members if not math.isnan(n.ms_per_step)]
@@ -182,22 +176,36 @@ class Reading:
         return tuple(sorted(lines, key=lambda found: -found.ms_per_step))
 
     def table(self) -> Table:
-        """Return the nodes, each under the one that takes its elements, and the notes."""
-        return node_table(self.nodes, self.notes())
-
-    def __str__(self) -> str:
-        """Return the table as text."""
-        return str(self.table())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
+        """Return the nodes, each under the one that takes its elements, and the notes; empty columns are left out."""
+        special = ("parallelism", "buffer_size", "deterministic")
+        others = [[p for p in node.parameters if p.name not in special] for node in self.nodes]
+        columns = {
+            "node": [
+                _branch(self.nodes, place) + node.label + (f" ×{node.copies}" if node.copies > 1 else "")
+                for place, node in enumerate(self.nodes)
+            ],
+            "parallelism": [str(node.parameter("parallelism") or "") for node in self.nodes],
+            "buffer": [str(node.parameter("buffer_size") or "") for node in self.nodes],
+            "also": [", ".join(f"{p.name} {p if p.tuned else f'{p.value:.0f}'}" for p in some) for some in others],
+        }
+        columns = {name: cells for name, cells in columns.items() if name == "node" or any(cells)}
+        words = len(columns)
+        columns |= {
+            "elements": [f"{node.elements:,}" for node in self.nodes],
+            "own ms/element": [digits(node.ms_per_element) for node in self.nodes],
+            "own ms/step": [digits(node.ms_per_step) for node in self.nodes],
+            "holds": [f"{node.buffered:,}" for node in self.nodes],
+            "holds MB": [f"{node.buffered_bytes / 1e6:,.1f}" for node in self.nodes],
+        }
+        rows = list(zip(*columns.values(), strict=True))
+        return Table(list(columns), rows, right=range(words, len(columns)), notes=self.notes(), rule=True)
 
     def notes(self) -> list[str]:
         """Return the lines under the table: what the tuning may use, and how to read the times."""
-        notes = ["own ms: wall time inside the node without its inputs, calls at the same time added up; it swells"]
-        notes[0] += " when threads share cores. step: one element of the root."
+        notes = [
+            "own ms: wall time inside the node without its inputs, calls at the same time added up; it swells when "
+            "threads share cores. step: one element of the root."
+        ]
         if self.cores or self.ram_bytes:
             notes.append(f"AUTOTUNE may use {self.cores} cores and {self.ram_bytes / 1e9:.1f} GB for buffers.")
         if any(n.interleaves for n in self.nodes):
@@ -244,7 +252,6 @@ def _walk(
         Node(
             label=first.name + (f" #{number}" if number > 1 else ""),
             parent=parent,
-            depth=nodes[parent].depth + 1 if nodes else 0,
             elements=elements,
             self_ns=sum(p.processing_time for p in protos),
             buffered=sum(p.buffered_elements for p in protos),
@@ -300,37 +307,6 @@ def digits(ms: float) -> str:
     if math.isnan(ms):
         return "–"
     return f"{ms:,.0f}" if ms >= 99.95 else f"{ms:.1f}" if ms >= 0.9995 else f"{ms:.3f}"
-
-
-def node_table(nodes: Sequence[Node], notes: Sequence[str]) -> Table:
-    """Return the table of nodes, each under the one that takes its elements; empty columns are left out."""
-    columns: dict[str, list[str]] = {
-        "node": [
-            _branch(nodes, place) + node.label + (f" ×{node.copies}" if node.copies > 1 else "")
-            for place, node in enumerate(nodes)
-        ],
-        "parallelism": [str(node.parameter("parallelism") or "") for node in nodes],
-        "buffer": [str(node.parameter("buffer_size") or "") for node in nodes],
-        "also": [
-            ", ".join(
-                f"{p.name} {p if p.tuned else f'{p.value:.0f}'}"
-                for p in node.parameters
-                if p.name not in ("parallelism", "buffer_size", "deterministic")
-            )
-            for node in nodes
-        ],
-    }
-    words = [name for name, cells in columns.items() if name == "node" or any(cells)]
-    columns |= {
-        "elements": [f"{node.elements:,}" for node in nodes],
-        "own ms/element": [digits(node.ms_per_element) for node in nodes],
-        "own ms/step": [digits(node.ms_per_step) for node in nodes],
-        "holds": [f"{node.buffered:,}" for node in nodes],
-        "holds MB": [f"{node.buffered_bytes / 1e6:,.1f}" for node in nodes],
-    }
-    shown = [*words, *list(columns)[4:]]
-    rows = list(zip(*(columns[name] for name in shown), strict=True))
-    return Table(shown, rows, right=range(len(words), len(shown)), notes=notes, rule=True)
 
 
 def _branch(nodes: Sequence[Node], place: int) -> str:
