@@ -144,13 +144,15 @@ def differential(
     RecordingError
         If the pipeline or the train step fails.
     """
+    import tensorflow as tf
+
     cold, warm, fill, source = _sources(pipeline, storage, paths)
     rounds = whole("rounds", rounds, least=1)
     fill(True)
     built = warm()
     if not hasattr(built, "element_spec"):
         raise TypeError(f"pipeline returned a {type(built).__name__}; allowed: a tf.data.Dataset")
-    synthetic = _synthetic(built)
+    synthetic = tf.data.Dataset.from_tensors(next(iter(built.take(1)))).repeat().prefetch(2)
     builders = {"synthetic": lambda: synthetic, "in memory": warm, "cold": cold}
     step_ns: dict[str, list[float]] = {run: [] for run in builders}
     found: list[Timeline] = []
@@ -186,14 +188,6 @@ def _mean_step(timeline: Timeline) -> float:
     if len(ends) < 2:
         raise ValueError(f"steps must be 2 or more to tell how long one takes, the window holds {len(ends)}")
     return float(ends[-1] - ends[0]) / (len(ends) - 1)
-
-
-def _synthetic(dataset: Any) -> Any:
-    """Return one batch of a dataset, again and again."""
-    import tensorflow as tf
-
-    batch = next(iter(dataset.take(1)))
-    return tf.data.Dataset.from_tensors(batch).repeat().prefetch(2)
 
 
 def _sources(pipeline: Any, model: Any, paths: Any) -> tuple[Callable, Callable, Callable, str]:

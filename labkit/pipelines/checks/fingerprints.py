@@ -136,12 +136,8 @@ def shrink(grey: np.ndarray, size: int) -> np.ndarray:
     for axis in (0, 1):
         length = grey.shape[axis]
         edges = np.arange(size) * length // size
-        if length < size:
-            grey = np.take(grey, edges, axis)
-        else:
-            counts = np.diff(np.r_[edges, length])
-            shape = (-1, 1) if axis == 0 else (1, -1)
-            grey = np.add.reduceat(grey, edges, axis) / counts.reshape(shape)
+        counts = np.maximum(np.diff(np.r_[edges, length]), 1)  # an edge that comes twice is a pixel that is repeated
+        grey = np.add.reduceat(grey, edges, axis) / np.expand_dims(counts, 1 - axis)
     return grey.astype(np.float32)
 
 

@@ -169,22 +169,17 @@ def read(iterator: Any) -> Reading:
     RuntimeError
         If this TensorFlow lacks the experimental interface, or has another one.
     """
-    return _read(iterator, "the pipeline of this iterator")
-
-
-def _read(iterator: Any, name: str) -> Reading:
     import tensorflow as tf
 
     if isinstance(iterator, tf.data.Dataset):
         raise TypeError("a dataset is not running, so nothing is chosen yet; allowed: its iterator, iter(dataset)")
     if not hasattr(iterator, "_iterator_resource") and not hasattr(iterator, "_iterator"):
-        raise TypeError(
-            f"iterator is of type {type(iterator).__name__}; allowed: an iterator of a tf.data.Dataset, iter(dataset)"
-        )
+        kind = type(iterator).__name__
+        raise TypeError(f"iterator is of type {kind}; allowed: an iterator of a tf.data.Dataset, iter(dataset)")
     try:
         model = _interface()(iterator)
     except tf.errors.NotFoundError:
-        raise ValueError(_off(name)) from None
+        raise ValueError(_off("the pipeline of this iterator")) from None
     return nodes.parse(model)
 
 
@@ -247,7 +242,7 @@ class _Watch:
 
     def take(self) -> None:
         start = time.perf_counter()
-        reading = _read(self.iterator, self.label)
+        reading = read(self.iterator)
         self.cost_ms.append((time.perf_counter() - start) * 1e3)
         self.readings.append((len(self.steps), start - self.begin, reading))
 

@@ -7,6 +7,7 @@ knows TensorFlow; `labkit.diagnosis` asks it for the model.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -225,10 +226,52 @@ def parse(model: Any) -> Reading:
     RuntimeError
         If it lacks a field that the lens reads: it is an experimental interface, which may change.
     """
+    nodes: list[Node] = []
+    seen: Counter[str] = Counter()
+
+    def walk(ids: Sequence[int], parent: int, per_step: float, inner: bool) -> None:
+        """Append the node of `ids`, which are of one shape and become one, and all its inputs."""
+        protos = [model.nodes[i] for i in ids]
+        first, place = protos[0], len(nodes)
+        seen[first.name] += 1
+        elements, kind = sum(p.num_elements for p in protos), int(first.node_class)
+        nodes.append(
+            Node(
+                label=first.name + (f" #{seen[first.name]}" if seen[first.name] > 1 else ""),
+                parent=parent,
+                elements=elements,
+                self_ns=sum(p.processing_time for p in protos),
+                buffered=sum(p.buffered_elements for p in protos),
+                buffered_bytes=sum(p.buffered_bytes for p in protos),
+                per_step=per_step,
+                asynchronous=kind in _ASYNCHRONOUS,
+                interleaves=kind in _INTERLEAVES,
+                inner=inner,
+                copies=len(protos),
+                parameters=tuple(_parameter(p) for p in first.parameters),
+            )
+        )
+
+        def needed(sources: Sequence[int]) -> float:
+            taken = sum(model.nodes[i].num_elements for i in sources)
+            return per_step * taken / elements if elements else math.nan
+
+        if kind in _INTERLEAVES:
+            groups: dict[Any, list[int]] = {}
+            for i in (i for proto in protos for i in proto.inputs[1:]):
+                groups.setdefault(_shape(model.nodes, i), []).append(i)
+            if outer := [p.inputs[0] for p in protos if p.inputs]:
+                walk(outer, place, needed(outer), False)
+            for group in groups.values():
+                walk(group, place, per_step, True)
+            return
+        for column in zip(*(p.inputs for p in protos), strict=True):
+            stated = kind in _KNOWN and first.ratio > 0
+            walk(column, place, per_step * first.ratio if stated else needed(column), False)
+
     try:
-        nodes: list[Node] = []
         if model.output in model.nodes:
-            _walk(model.nodes, [model.output], -1, 1.0, False, nodes, {})
+            walk([model.output], -1, 1.0, False)
         budget = model.optimization_params
         return Reading(tuple(nodes), int(budget.cpu_budget), int(budget.ram_budget))
     except (AttributeError, KeyError, TypeError) as error:
@@ -238,57 +281,9 @@ def parse(model: Any) -> Reading:
         ) from error
 
 
-def _walk(
-    known: Any, ids: Sequence[int], parent: int, per_step: float, inner: bool, nodes: list[Node], seen: dict[str, int]
-) -> None:
-    """Append the node of `ids`, which are of one shape and become one, and all its inputs."""
-    protos = [known[i] for i in ids]
-    first = protos[0]
-    seen[first.name] = seen.get(first.name, 0) + 1
-    number = seen[first.name]
-    elements = sum(p.num_elements for p in protos)
-    place, kind = len(nodes), int(first.node_class)
-    nodes.append(
-        Node(
-            label=first.name + (f" #{number}" if number > 1 else ""),
-            parent=parent,
-            elements=elements,
-            self_ns=sum(p.processing_time for p in protos),
-            buffered=sum(p.buffered_elements for p in protos),
-            buffered_bytes=sum(p.buffered_bytes for p in protos),
-            per_step=per_step,
-            asynchronous=kind in _ASYNCHRONOUS,
-            interleaves=kind in _INTERLEAVES,
-            inner=inner,
-            copies=len(protos),
-            parameters=tuple(_parameter(p) for p in first.parameters),
-        )
-    )
-    if kind in _INTERLEAVES:
-        groups: dict[Any, list[int]] = {}
-        for proto in protos:
-            for i in proto.inputs[1:]:
-                groups.setdefault(_shape(known, i), []).append(i)
-        outer = [p.inputs[0] for p in protos if p.inputs]
-        if outer:
-            taken = sum(known[i].num_elements for i in outer)
-            _walk(known, outer, place, per_step * _share(taken, elements), False, nodes, seen)
-        for group in groups.values():
-            _walk(known, group, place, per_step, True, nodes, seen)
-        return
-    for column in zip(*(p.inputs for p in protos), strict=True):
-        taken = sum(known[i].num_elements for i in column)
-        ratio = first.ratio if kind in _KNOWN and first.ratio > 0 else _share(taken, elements)
-        _walk(known, column, place, per_step * ratio, False, nodes, seen)
-
-
 def _shape(known: Any, node: int) -> tuple[Any, ...]:
     """Return the names of a node and of all its inputs."""
     return (known[node].name, *(_shape(known, i) for i in known[node].inputs))
-
-
-def _share(taken: int, made: int) -> float:
-    return taken / made if made else math.nan
 
 
 def _parameter(proto: Any) -> Parameter:
