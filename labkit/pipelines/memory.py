@@ -20,6 +20,7 @@ import numpy as np
 
 from labkit.common.numbers import number, whole
 from labkit.common.table import Table, Tabular
+from labkit.pipelines.structure import check_dataset
 
 #: Bytes that a cached tensor takes beside its values: its header, its buffer's, its place in the list. About 200 were
 #: measured with TensorFlow 2.21 for half a million scalars; for images it is nothing.
@@ -119,8 +120,7 @@ def estimate(dataset: Any, *, elements: int | None = None, sample: int = SAMPLE)
     """
     import tensorflow as tf
 
-    if not isinstance(dataset, tf.data.Dataset):
-        raise TypeError(f"dataset is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
+    check_dataset(dataset)
     whole("sample", sample, 1)
     if elements is not None:
         whole("elements", elements, 0)

@@ -31,11 +31,7 @@ _WEIGHTS = np.random.default_rng(7).integers(0, 2**63, _ONE_HOT_CLASSES, np.uint
 
 def flatten(batch: Any) -> list[Any]:
     """Return the components of a nested structure, dictionaries by sorted key, None left out."""
-    if isinstance(batch, dict):
-        return [leaf for key in sorted(batch, key=str) for leaf in flatten(batch[key])]
-    if isinstance(batch, (tuple, list)):
-        return [leaf for part in batch for leaf in flatten(part)]
-    return [] if batch is None else [batch]
+    return [part for _, part in structure.named(batch) if part is not None]
 
 
 def count_images(batch: Any) -> int:
@@ -224,9 +220,8 @@ def _another_draw(a: dict[str, Any], b: dict[str, Any]) -> bool:
         return False
     from scipy import stats
 
-    pairs = np.array([(one.get(k, 0), other.get(k, 0)) for k in one.keys() | other.keys()], float)
-    statistic = ((pairs[:, 0] - pairs[:, 1]) ** 2 / pairs.sum(axis=1)).sum()
-    return len(pairs) < 2 or stats.chi2.sf(statistic, len(pairs) - 1) > 1e-3
+    pairs = [(one.get(label, 0), other.get(label, 0)) for label in one.keys() | other.keys()]
+    return len(pairs) < 2 or stats.chi2_contingency(pairs, correction=False)[1] > 1e-3
 
 
 def _same_sources(a: dict[str, Any], b: dict[str, Any]) -> bool:

@@ -308,7 +308,7 @@ def test_autotune_off_is_said_with_the_name_of_the_option():
 @pytest.mark.parametrize(
     ("arguments", "more", "error", "words"),
     [
-        ((3, INSTANT), {}, TypeError, "the pipeline is of type int"),
+        ((3, INSTANT), {}, TypeError, "the pipeline is a int"),
         ((numbers().batch(2), 4), {}, TypeError, "accelerator is 4"),
         ((numbers().batch(2), INSTANT), {"steps": 0}, ValueError, "steps is 0"),
         ((numbers().batch(2), INSTANT), {"steps": True}, ValueError, "steps is True"),

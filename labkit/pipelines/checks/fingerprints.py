@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from labkit.pipelines.structure import check_dataset, named
+
 #: Elements of which a larger thumbnail and some pixels are kept, for looking at *how* images changed.
 DETAILED = 256
 
@@ -196,11 +198,8 @@ def components(dataset: Any, what: str) -> list[tuple[str, Any]]:
     TypeError
         If it is no dataset.
     """
-    import tensorflow as tf
-
-    if not isinstance(dataset, tf.data.Dataset):
-        raise TypeError(f"{what} is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
-    return list(named(dataset.element_spec, ""))
+    check_dataset(dataset, what)
+    return list(named(dataset.element_spec))
 
 
 def deeper(dataset: Any, reference: Any, what: str) -> bool:
@@ -211,18 +210,6 @@ def deeper(dataset: Any, reference: Any, what: str) -> bool:
     )
     both = [(ranks[name], plain[name]) for name in ranks.keys() & plain.keys()]
     return bool(both) and all(None not in pair and pair[0] == pair[1] + 1 for pair in both)
-
-
-def named(spec: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield (name, component) of a nested structure: keys of dicts, places in tuples, joined by dots."""
-    if isinstance(spec, dict):
-        for key in sorted(spec, key=str):
-            yield from named(spec[key], f"{prefix}{key}.")
-    elif isinstance(spec, (tuple, list)):
-        for place, part in enumerate(spec):
-            yield from named(part, f"{prefix}{place}.")
-    else:
-        yield prefix[:-1] or "0", spec
 
 
 def _find(names: tuple[str, ...], wanted: Any, role: str, what: str) -> int | None:
@@ -249,7 +236,7 @@ def _batched(dims: list[list[int | None] | None], image: int | None, ragged: boo
 def rows(dataset: Any, found: Layout) -> Iterator[list[np.ndarray]]:
     """Yield the elements one by one as lists of arrays, batches taken apart."""
     for element in dataset:
-        parts = [value for _, value in named(element, "")]
+        parts = [value for _, value in named(element)]
         if not found.batched:
             yield [_dense(part) for part in parts]
             continue

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from labkit.common.numbers import whole
+from labkit.pipelines.structure import check_dataset
 from labkit.recording.accelerators import check_accelerator
 from labkit.recording.differential import Differential, differential
 from labkit.recording.tfdata import nodes
@@ -133,12 +134,9 @@ def autotune(
     RuntimeError
         If this TensorFlow lacks the experimental interface, or has another one.
     """
-    import tensorflow as tf
-
     if not isinstance(name, str) or not name:
         raise TypeError(f"name is {name!r}; allowed: a text that is not empty")
-    if not isinstance(dataset, tf.data.Dataset):
-        raise TypeError(f"{name} is of type {type(dataset).__name__}; allowed: a tf.data.Dataset")
+    check_dataset(dataset, name)
     check_accelerator(accelerator)
     every = whole("every", every, least=1)
     steps = None if steps is None else whole("steps", steps, least=1)

@@ -18,7 +18,7 @@ from labkit.simulate.capacity.setting import Setting
 from labkit.views import charts
 from labkit.views.picture import Picture
 
-__all__ = ["PRESETS", "Plan", "Resource", "Setting", "plan"]
+__all__ = ["PRESETS", "CapacityPlan", "Resource", "Setting", "plan"]
 
 
 class Resource(NamedTuple):
