@@ -54,8 +54,10 @@ for device in devices():
 print(json.dumps(found))
 """
 _TFDS = """
-import importlib.metadata, json, tensorflow_datasets as tfds
-print(json.dumps({"version": importlib.metadata.version("tensorflow-datasets"), "usable": hasattr(tfds, "load")}))
+import importlib.metadata, json
+from labkit.sources import tfds_sets
+problem = tfds_sets.problem()
+print(json.dumps([problem, None if problem else importlib.metadata.version("tensorflow-datasets")]))
 """
 
 
@@ -107,13 +109,13 @@ def _tensorflow() -> Iterator[Finding]:
     if isinstance(reply, str):
         remedy = "install it: pip install 'labkit[tf]' (never on Colab, which has it)"
         yield Finding("TensorFlow", False, f"{reply}; {remedy}")
-    else:
-        yield Finding("TensorFlow", True, reply["version"])
-    names = [] if isinstance(reply, str) else reply["devices"]
-    text = ", ".join(names) + f"; {cores()} cores" if names else "unknown without TensorFlow"
-    if names and not any("GPU" in name for name in names):
+        yield Finding("devices", False, "unknown without TensorFlow")
+        return
+    yield Finding("TensorFlow", True, reply["version"])
+    text = f"{', '.join(reply['devices'])}; {cores()} cores"
+    if "GPU" not in text:
         text += "; no GPU: modelled accelerators stand in, and every picture says so"
-    yield Finding("devices", bool(names), text)
+    yield Finding("devices", True, text)
 
 
 def _opencl() -> Iterator[Finding]:
@@ -171,15 +173,9 @@ def _compiler() -> Iterator[Finding]:
 
 
 def _tfds() -> Iterator[Finding]:
-    remedy = "labkit.sources.photos serves plain files instead"
     reply = _ask(_TFDS)
-    if isinstance(reply, str):
-        yield Finding("tfds", False, f"{reply}; {remedy}, or pip install 'labkit[tfds]'", required=False)
-    elif not reply["usable"]:
-        reason = "imports empty: its tensorflow-metadata needs a newer protobuf than the one installed"
-        yield Finding("tfds", False, f"{reply['version']} {reason}; {remedy}", required=False)
-    else:
-        yield Finding("tfds", True, reply["version"])
+    problem, version = (reply, None) if isinstance(reply, str) else reply
+    yield Finding("tfds", not problem, problem or version, required=False)
 
 
 def _disk() -> Iterator[Finding]:
@@ -202,12 +198,8 @@ def _memory() -> Iterator[Finding]:
 
     free = psutil.virtual_memory().available
     ok = free >= MEMORY_BYTES
-    yield Finding(
-        "memory",
-        ok,
-        f"{free / 1e9:.1f} GB available"
-        + ("" if ok else f": close something, the lab wants {MEMORY_BYTES / 1e9:.0f} GB"),
-    )
+    remedy = "" if ok else f": close something, the lab wants {MEMORY_BYTES / 1e9:.0f} GB"
+    yield Finding("memory", ok, f"{free / 1e9:.1f} GB available{remedy}")
 
 
 #: What can be asked for, in the order of the report, and who looks.

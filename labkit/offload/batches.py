@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +23,11 @@ MOST_BYTES = 2**31 - 1
 DTYPES = ("float32", "uint8")
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Preprocessed:
     """A batch of images that went through the device.
 
-    Attributes
+    Parameters
     ----------
     images : ndarray of float32 in [0, 1] or of uint8, shape (n, size, size, 3)
         A failed image is all zeros. The memory is used again as soon as nothing refers to it.
@@ -37,11 +39,10 @@ class Preprocessed:
         The number of the batch, with which they were drawn.
     """
 
-    def __init__(self, images: np.ndarray, status: list[Status], draws: RandomDraws | None, counter: int) -> None:
-        self.images = images
-        self.status = status
-        self.draws = draws
-        self.counter = counter
+    images: np.ndarray
+    status: list[Status]
+    draws: RandomDraws | None
+    counter: int
 
     @property
     def failed(self) -> int:

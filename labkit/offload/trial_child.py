@@ -12,6 +12,7 @@ import json
 import os
 import queue
 import re
+import resource
 import sys
 import threading
 import time
@@ -296,11 +297,8 @@ def _engine(wanted: Sequence[str] | None) -> Any:
 
 def _limit() -> None:
     """Write no memory to disk after a crash, and no endless file."""
-    if os.name == "posix":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_PRINTED_BYTES, _PRINTED_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_PRINTED_BYTES, _PRINTED_BYTES))
 
 
 def main(handle: int, parent: int) -> None:
@@ -316,7 +314,7 @@ def main(handle: int, parent: int) -> None:
     die_with_parent(parent)
     _limit()
     drivers.prepare(alone=True)
-    own = getattr(connection, "PipeConnection", connection.Connection)(handle)  # the first one is that of Windows
+    own = connection.Connection(handle)
     jobs: queue.Queue[tuple[dict[str, Any], list[np.ndarray]]] = queue.Queue()
 
     def read() -> None:
@@ -350,7 +348,7 @@ def main(handle: int, parent: int) -> None:
         except Exception as error:  # drivers refuse in ways of their own
             done |= {"text": f"{type(error).__name__}: {_first_line(error)}", "retire": True}
         sys.stdout.flush()
-        ctypes.CDLL(None).fflush(None) if os.name == "posix" else None
+        ctypes.CDLL(None).fflush(None)
         send(own, {"done": done}, outputs)
 
 

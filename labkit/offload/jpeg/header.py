@@ -40,19 +40,8 @@ STANDARD_AC = (
     ),
 )
 
-_PROCESSES = {
-    0xC2: "progressive",
-    0xC3: "lossless",
-    0xC5: "hierarchical",
-    0xC6: "hierarchical progressive",
-    0xC7: "hierarchical lossless",
-    0xC9: "arithmetic-coded",
-    0xCA: "arithmetic-coded progressive",
-    0xCB: "arithmetic-coded lossless",
-    0xCD: "arithmetic-coded hierarchical",
-    0xCE: "arithmetic-coded hierarchical progressive",
-    0xCF: "arithmetic-coded hierarchical lossless",
-}
+#: What the lowest four bits of a frame's marker say (T.81, table B.1): the coder, the order of frames, the process.
+_CODERS, _ORDERS, _MODES = ("", "arithmetic-coded"), ("", "hierarchical"), ("", "", "progressive", "lossless")
 #: The first bytes of other formats that TensorFlow's decode_jpeg reads, and the kernels do not.
 _OTHERS = {"PNG": b"\x89PNG", "GIF": b"GIF8"}
 
@@ -244,7 +233,7 @@ def _shape(content: bytes, marker: int, at: int, size: int, limit: int) -> tuple
         raise Damaged("size", f"the frame at byte {at} is {width}×{height}, more than {size} bytes can hold", at)
     if pixels > limit:
         raise Unsupported("large", f"{width}×{height} pixels are more than the limit of {limit:,}", at)
-    process = _PROCESSES.get(marker)
+    process = " ".join(filter(None, (_CODERS[marker >> 3 & 1], _ORDERS[marker >> 2 & 1], _MODES[marker & 3])))
     if process:
         raise Unsupported(process.split()[0].removesuffix("-coded"), f"{process} JPEG", at)
     if content[0] != 8:

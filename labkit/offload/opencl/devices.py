@@ -43,6 +43,7 @@ class Device:
         Global memory. PoCL counts what was free when the process asked, so this may differ from process to process.
     owner : str
         Who installed the driver: one of `OWNERS`.
+    opencl : pyopencl.Device
     """
 
     number: int
@@ -53,12 +54,7 @@ class Device:
     compute_units: int
     memory_bytes: int
     owner: str = "system"
-    _opencl: Any = field(default=None, repr=False, compare=False)
-
-    @property
-    def opencl(self) -> Any:
-        """The ``pyopencl.Device``."""
-        return self._opencl
+    opencl: Any = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         """Return one line about the device, as a list of devices shows it."""
