@@ -26,7 +26,7 @@ import json, tensorflow as tf
 devices = [d.name.split(":", 1)[1] for d in tf.config.list_physical_devices()]
 print(json.dumps({"version": tf.__version__, "devices": devices}))
 """
-#: A child lists the devices that its process may use, and proves each, or the one that is named, by a kernel.
+#: A child lists the devices that its process may use, or proves the one that is named by a kernel.
 _OPENCL = """
 import json, sys
 from labkit.offload import Engine, devices
@@ -46,12 +46,8 @@ def prove(device):
     engine.run(kernel, (256,), engine.upload(pixels), taken, np.float32(0.25))
     result = engine.download(taken, np.empty(256, np.float32))
     return bool(np.abs(result - truth).max() < 1e-6)
-found = []
-for device in devices():
-    row = [device.platform, device.name, device.owner, device.kind, device.compute_units]
-    if wanted in ("every", "none", row):
-        found.append([row, wanted == "none" or prove(device)])
-print(json.dumps(found))
+rows = [[d.platform, d.name, d.owner, d.kind, d.compute_units] for d in devices()]
+print(json.dumps(prove(devices()[rows.index(wanted)]) if wanted else rows))
 """
 _TFDS = """
 import importlib.metadata, json
@@ -120,19 +116,19 @@ def _tensorflow() -> Iterator[Finding]:
 
 def _opencl() -> Iterator[Finding]:
     """Yield one line for each device of each platform; one that only the card's own process can use says so."""
-    remedy = f"only the offload notebook needs it: {drivers.remedy()}"
-    beside = _proved("shared")
+    beside, more = _ask(_OPENCL, "shared", "null"), []
     rows = [] if isinstance(beside, str) else beside
-    more: Any = []
     if sys.platform == "linux" and any(map(drivers.clashes, drivers.installed())):
         # A driver that clashes with TensorFlow's LLVM is asked where TensorFlow is not.
-        more = _proved("alone")
-    known = [row for row, _ in rows]
-    for row, proved in [*rows, *([] if isinstance(more, str) else [each for each in more if each[0] not in known])]:
+        alone = _ask(_OPENCL, "alone", "null")
+        more = [] if isinstance(alone, str) else [row for row in alone if row not in rows]
+    for row in [*rows, *more]:
         platform_name, name, owner, kind, units = row
         text = f"{name} ({kind}, {units} compute units, {platform_name} from {owner})"
-        if row not in known:
+        if row in more:
             text += ": for the card only, its driver clashes with the LLVM inside TensorFlow"
+        # A device may take its process with it: each is proved in a child of its own.
+        proved = _ask(_OPENCL, "alone" if row in more else "shared", json.dumps(row))
         if isinstance(proved, str):
             text += f": a kernel there failed: {proved}"
             text += "; if it worked before: labkit doctor --empty-kernel-cache" * ("crashed" in proved)
@@ -141,6 +137,7 @@ def _opencl() -> Iterator[Finding]:
         yield Finding("OpenCL", proved is True, text, required=False)
     if not rows:
         reason = beside if isinstance(beside, str) else "no device that can be used beside TensorFlow"
+        remedy = f"only the offload notebook needs it: {drivers.remedy()}"
         yield Finding("OpenCL", False, f"{reason}; {remedy}", required=False)
 
 
@@ -148,19 +145,6 @@ def empty_kernel_cache() -> Finding:
     """Delete the OpenCL kernels that the lab has compiled, one of which may be damaged; return the line about it."""
     folder, size = drivers.kernel_cache(), drivers.empty_kernel_cache()
     return Finding("OpenCL", True, f"compiled kernels deleted, {size / 1e6:.1f} MB: {folder}", required=False)
-
-
-def _proved(mode: str) -> Any:
-    """Return each device with True, False, or how its kernel failed; one line if they cannot even be listed."""
-    reply = _ask(_OPENCL, mode, json.dumps("every"))
-    if not isinstance(reply, str):
-        return reply
-    # One of them fails, or takes the child with it: each in a child of its own.
-    listed = _ask(_OPENCL, mode, json.dumps("none"))
-    if isinstance(listed, str):
-        return listed
-    alone = [(row, _ask(_OPENCL, mode, json.dumps(row))) for row, _ in listed]
-    return [[row, told if isinstance(told, str) else told[0][1]] for row, told in alone]
 
 
 def _compiler() -> Iterator[Finding]:

@@ -6,6 +6,7 @@ room, libjpeg-turbo's decisions hold (colour model, missing Huffman tables, whic
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -154,8 +155,14 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     end = at + 4 + len(content)
     rgb = adobe == 0 if adobe is not None else shape[3][::3] == b"RGB"
     transform = int(len(components) > 1 and (jfif or not rgb))
-    _fits(len(data) - end, shape, components)
-    return Frame(shape[0], shape[1], components, transform, end, restart)
+    frame = Frame(shape[0], shape[1], components, transform, end, restart)
+    # Each block takes two codes of one bit at least.
+    size, blocks = len(data) - end, math.prod(frame.mcus) * sum(part.h * part.v for part in components)
+    if 2 * blocks > 8 * size:
+        what = f"{frame.width}×{frame.height} pixels are {blocks:,} blocks"
+        code = "truncated" if size < 64 else "size"
+        raise Damaged(code, f"{what}, more than the {size:,} bytes of the scan can hold", shape[2])
+    return frame
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -286,19 +293,6 @@ def _components(
 
 
 _RATIOS = {(1, 1), (2, 1), (1, 2), (2, 2)}
-
-
-def _fits(size: int, shape: tuple[int, int, int, bytes], parts: tuple[Component, ...]) -> None:
-    """Refuse a frame with more blocks than `size` bytes can hold: each takes two codes of one bit at least."""
-    width, height, at, _ = shape
-    units = -(-width // (8 * parts[0].h)) * -(-height // (8 * parts[0].v))
-    blocks = units * sum(part.h * part.v for part in parts)
-    if 2 * blocks > 8 * size:
-        raise Damaged(
-            "truncated" if size < 64 else "size",
-            f"{width}×{height} pixels are {blocks:,} blocks, more than the {size:,} bytes of the scan can hold",
-            at,
-        )
 
 
 def intervals(data: bytes, frame: Frame) -> list[tuple[int, int, int, int]]:
