@@ -237,43 +237,37 @@ class SmartSSD:
 
     # -- pictures --------------------------------------------------------------------
 
-    def p2p_picture(self, photo_bytes: float | None = None) -> Picture:
+    def p2p_picture(self, photo_bytes: float) -> Picture:
         """Draw the published bandwidth of P2P reads against the size of a read, with the reader's photo marked.
 
         Parameters
         ----------
-        photo_bytes : float, optional
+        photo_bytes : float
             Bytes of a photo, the mean of the reader's album for example.
         """
-        table = {float(size): rate for size, rate in self.p2p.items()}
+        rate = self.bandwidth_gb_s(number("photo_bytes", photo_bytes, 1, 1 << 40))
+        table = dict(sorted({**self.p2p, float(photo_bytes): rate}.items()))
         note = "Published by the vendor, not measured here; the place of your photo is read off the line (modelled)."
-        yours = ""
-        if photo_bytes is not None:
-            rate = self.bandwidth_gb_s(number("photo_bytes", photo_bytes, 1, 1 << 40))
-            table[float(photo_bytes)] = rate
-            share = 100 * rate / max(self.p2p.values())
-            yours = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {share:.0f} % of the best."
-        table = dict(sorted(table.items()))
+        share = 100 * rate / max(self.p2p.values())
+        yours = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {share:.0f} % of the best."
         chart = charts.lines(
             [size / 1024 for size in table],
             {"P2P read": list(table.values())},
             x_label="bytes of one read (KB)",
             y_label="GB/s",
             title="Peer-to-peer reads, SSD to FPGA: small reads waste the link (modelled)",
-            note=f"{note} {yours}".strip(),
+            note=f"{note} {yours}",
             log_x=True,
         )
 
         def figure(look: Any) -> Any:
-            made = chart.figure(look.name)
-            if photo_bytes is not None:
-                axes, here = made.axes[0], photo_bytes / 1024
-                axes.axvline(here, color=look.ink, linewidth=1, linestyle=":")
-                where = {"xytext": (6, 4), "textcoords": "offset points", "fontsize": 9, "color": look.ink}
-                axes.annotate("your photo", (here, 0), parse_math=False, **where)
+            made, here = chart.figure(look.name), photo_bytes / 1024
+            made.axes[0].axvline(here, color=look.ink, linewidth=1, linestyle=":")
+            where = {"xytext": (6, 4), "textcoords": "offset points", "fontsize": 9, "color": look.ink}
+            made.axes[0].annotate("your photo", (here, 0), parse_math=False, **where)
             return made
 
-        return Picture(figure, chart.title, f"{chart.alt} {yours}".strip(), chart.text)
+        return Picture(figure, chart.title, f"{chart.alt} {yours}", chart.text)
 
     def __str__(self) -> str:
         """Return the figures on one line."""

@@ -282,12 +282,11 @@ def _components(
         chosen, dc, ac = parts[3 * number + 2], slots[number] >> 4, slots[number] & 15
         if chosen not in quantisers:
             raise Damaged("table", f"component {ids[number]} needs quantisation table {chosen}: there is none", at)
-        kept = [tables.get(dc), tables.get(0x10 | ac) if ac < 16 else None]
-        for place, (slot, standard) in enumerate(((dc, STANDARD_DC), (ac, STANDARD_AC))):
-            if kept[place] is None and slot < 2:
-                kept[place] = standard[slot]  # as libjpeg-turbo does for Motion JPEG
-            if kept[place] is None or slot > 3:
+        kept = []
+        for kind, slot, standard in ((0, dc, STANDARD_DC), (0x10, ac, STANDARD_AC)):
+            if kind | slot not in tables and slot > 1:
                 raise Damaged("table", f"component {ids[number]} needs Huffman table {slot}: there is none", at)
+            kept.append(tables.get(kind | slot) or standard[slot])  # as libjpeg-turbo does for Motion JPEG
         components.append(Component(a, b, quantisers[chosen], *kept))
     return tuple(components)
 
