@@ -213,6 +213,6 @@ def _ask(code: str, *words: str) -> Any:
     if child.returncode < 0:
         return f"crashed with signal {-child.returncode} while loading"
     lines = child.stderr.strip().splitlines() or ["no message"]
-    told = next((line for line in reversed(lines) if "error:" in line.lower()), lines[-1])
-    told = re.sub(r"^[\w.]*(RuntimeError|NoDevice): ", "", told)
-    return told if len(told) < 200 else told[:197] + "..."
+    message = next((line for line in reversed(lines) if "error:" in line.lower()), lines[-1])
+    message = re.sub(r"^[\w.]*(RuntimeError|NoDevice): ", "", message)
+    return message if len(message) < 200 else message[:197] + "..."
