@@ -6,7 +6,7 @@ const LONG = 2 ** 32 - 1; // a duration that stands in the column of long ones
 const WIDE = 3; // CSS pixels from which a span is drawn as itself
 const FADED = 0.22; // the opacity of spans that are not what is searched for
 const AXIS = 26, NAMES = 170, RIGHT = 66, STRIP = 15; // CSS pixels: axis, names, busy shares, a strip of the overview
-const MINE = "data-lm-suppress-shortcuts"; // JupyterLab leaves single keys to elements that have it
+const MINE = "data-lm-suppress-shortcuts"; // see View.mark
 
 const clamp = (x, low, high) => Math.max(Math.min(x, high), low);
 const decoded = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
@@ -162,10 +162,10 @@ class CanvasPen {
     this.patterns = new Map();
   }
   rect(x, y, w, h, fill) { this.context.fillStyle = fill; this.context.fillRect(x, y, w, h); }
-  bars(boxes, fill) {
+  shape(points, fill) {
     this.context.fillStyle = fill;
     this.context.beginPath();
-    for (const box of boxes) this.context.rect(...box);
+    for (let k = 0; k < points.length; k += 2) this.context.lineTo(points[k], points[k + 1]);
     this.context.fill();
   }
   box(x, y, w, h, strokeStyle, lineWidth = 1) { Object.assign(this.context, { strokeStyle, lineWidth }).strokeRect(x, y, w, h); }
@@ -219,10 +219,7 @@ class SvgPen {
     return node;
   }
   rect(x, y, width, height, fill) { this.put("rect", { x, y, width, height, fill }); }
-  bars(boxes, fill) {
-    const path = boxes.map((box) => box.map(rounded)).map(([x, y, w, h]) => `M${x} ${y}h${w}v${h}h${-w}z`);
-    this.put("path", { d: path.join(""), fill });
-  }
+  shape(points, fill) { this.put("polygon", { points: points.map(rounded).join(" "), fill }); }
   box(x, y, width, height, stroke, line = 1) { this.put("rect", { x, y, width, height, fill: "none", stroke, "stroke-width": line }); }
   hatch(x, y, w, h, mark, ink) {
     const key = mark[0] + ink, id = this.ids.get(key) ?? `h${this.ids.size}`;
@@ -358,15 +355,16 @@ function paintRow(view, pen, list, y, h) {
   pen.fade(1);
 }
 
-// Stack shares of columns on those in `base`.
+// Stack shares of columns on those in `base`: columns beside each other as one shape, along its top and back.
 function paintShare(pen, share, base, left, size, y, h, fill) {
-  const bars = [];
   for (let c = 0; c < share.length; c++) {
     if (!share[c]) continue;
-    base[c] += share[c];
-    bars.push([left + c * size, y + h - base[c] * h, size, Math.max(share[c] * h, 0.5)]);
+    const points = [], from = c, step = (a, b, high) => points.push(left + a * size, y + h - high, left + b * size, y + h - high);
+    for (; share[c]; c++) step(c, c + 1, base[c] * h + Math.max(share[c] * h, 0.5));
+    for (let k = c - 1; k >= from; k--) step(k + 1, k, base[k] * h);
+    pen.shape(points, fill);
   }
-  if (bars.length) pen.bars(bars, fill);
+  share.forEach((part, c) => { base[c] += part; });
 }
 
 function paintSpan(view, pen, s, i, y, h) {
@@ -625,11 +623,11 @@ export class View {
     root.innerHTML = page;
     root.timeline = this;
     for (const node of root.querySelectorAll("[data-part]")) this[node.dataset.part] = node;
-    for (const node of root.querySelectorAll("button, input, .lt-lanes, .lt-panel")) node.setAttribute(MINE, "true");
-    for (const node of root.querySelectorAll("button")) {
-      node.title = node.getAttribute("aria-label");
-      node.onclick = () => this.act(node);
-    }
+    for (const node of root.querySelectorAll("button")) node.title = node.getAttribute("aria-label");
+    root.onclick = ({ target }) => {
+      const node = target.closest("button");
+      if (node) this.act(node);
+    };
     this.keys = new Map([...root.querySelectorAll("[data-keys]")].flatMap((node) => node.dataset.keys.split(" ").map((key) => [key, node])));
     this.el.append(root);
     takeKeys(this);
@@ -655,6 +653,11 @@ export class View {
   act(node) {
     const [method, ...values] = JSON.parse(node.dataset.act);
     this[method](...values);
+  }
+
+  // JupyterLab leaves single keys to what takes them itself.
+  mark() {
+    for (const node of this.root.querySelectorAll("button, input, .lt-lanes, .lt-panel")) node.setAttribute(MINE, "true");
   }
 
   button(name) { return this.root.querySelector(`[name=${name}]`); }
@@ -696,6 +699,7 @@ export class View {
     this.legend.replaceChildren(...layout.legend.map((entry) => this.legendNode(entry)));
     if (this.search.value) this.find(this.search.value); else this.matches = null;
     if (!this.panel.hidden) this.tables();
+    this.mark();
     this.describe();
     this.sentence();
     this.recolour(true);
@@ -719,22 +723,22 @@ export class View {
   placeOf(run, lane) { return this.places.find((p) => p.run === run && p.lane.index === lane); }
 
   legendNode({ category, label, times }) {
-    const sample = make("canvas", "", "", { "aria-hidden": "true" }), node = make(category === null ? "span" : "button", "lt-key");
-    sample.category = category;
+    const node = make(category === null ? "span" : "button", "lt-key"), two = this.layout.runs.length > 1 ? ", in the first and the second run" : "";
+    const sample = Object.assign(make("canvas", "", "", { "aria-hidden": "true" }), { category });
     node.append(sample, make("span", "", label), make("small", "", times));
     if (category === null) return node;
-    const { key } = this.layout.categories[category], two = this.layout.runs.length > 1 ? ", in the first and the second run" : "";
-    const title = `${label}: time of its own, all threads together${two}; press to hide or show`;
-    const state = () => node.setAttribute("aria-pressed", String(!this.hidden.has(category)));
-    for (const [name, value] of Object.entries({ [MINE]: "true", type: "button", "data-category": key, title })) node.setAttribute(name, value);
-    node.onclick = () => {
-      if (!this.hidden.delete(category)) this.hidden.add(category);
-      state();
-      this.say(`${label} ${this.hidden.has(category) ? "hidden" : "shown"}`);
-      this.later();
-    };
-    state();
+    node.title = `${label}: time of its own, all threads together${two}; press to hide or show`;
+    node.ariaPressed = String(!this.hidden.has(category));
+    Object.assign(node.dataset, { category: this.layout.categories[category].key, act: JSON.stringify(["hide", category, label]) });
     return node;
+  }
+
+  hide(category, label) {
+    const shown = this.hidden.delete(category);
+    if (!shown) this.hidden.add(category);
+    this.root.querySelector(`[data-category=${this.layout.categories[category].key}]`).ariaPressed = String(shown);
+    this.say(`${label} ${shown ? "shown" : "hidden"}`);
+    this.later();
   }
 
   recolour(force) {
@@ -782,8 +786,6 @@ export class View {
   get pixel() { return (this.last - this.first) / (this.right - this.left); }
   x(t) { return this.left + (t - this.first) / this.pixel; }
   timeAt(x) { return this.first + (x - this.left) * this.pixel; }
-
-  // -- moving -------------------------------------------------------------------------------------------------------
 
   show(first, last, quiet = false) {
     const size = clamp(last - first, Math.min(100, this.span), this.span);
@@ -834,8 +836,6 @@ export class View {
     this.say(woven ? "lanes of the two runs side by side" : "one run below the other");
     this.later();
   }
-
-  // -- pointing -----------------------------------------------------------------------------------------------------
 
   gapItem(run, gap) {
     const { start, end } = this.layout.runs[run].gap;
@@ -917,8 +917,6 @@ export class View {
     this.selectGap(run, gap);
   }
 
-  // -- measuring and searching ----------------------------------------------------------------------------------------
-
   measure() {
     this.measuring = !this.measuring;
     this.button("measure").setAttribute("aria-pressed", String(this.measuring));
@@ -967,8 +965,6 @@ export class View {
     this.scrollTo(item.run, item.span.series.lane);
     this.select(item);
   }
-
-  // -- words --------------------------------------------------------------------------------------------------------
 
   say(words) { this.live.textContent = words; }
 
@@ -1026,17 +1022,16 @@ export class View {
       const lanes = run.lanes.filter((lane) => lane.shown).map((lane) => [lane.name, lane.kind, lane.busy, lane.spans, lane.note]);
       const longest = [...gap.start.keys()].sort((a, b) => gap.length[b] - gap.length[a]).slice(0, most).sort((a, b) => a - b);
       const gaps = longest.map((k) => {
-        const go = make("button", "", String(k + 1), { [MINE]: "true", type: "button", "aria-label": `show gap ${k + 1}` });
-        go.onclick = () => this.selectGap(run.index, k);
+        const act = JSON.stringify(["selectGap", run.index, k]);
+        const go = make("button", "", String(k + 1), { "data-act": act, "aria-label": `show gap ${k + 1}` });
         return [go, exactly(gap.start[k]), exactly(gap.length[k]), gap.step[k] < 0 ? "" : String(gap.step[k]), gapWords(run, k)[1]];
       });
       const caption = n > most ? `the ${most} longest of ${plural(n, "gap")}` : plural(n, "gap");
       return [table(`${whose}lanes`, ["lane", "kind", "busy", "spans", "time by kind of work"], lanes),
         table(`${whose}${caption} of the accelerator`, ["gap", "starts at, ms", "lasts, ms", "step", "cause"], gaps)];
     }));
+    this.mark();
   }
-
-  // -- downloads ----------------------------------------------------------------------------------------------------
 
   svg() {
     const { page } = paintSheet(this, (height) => new SvgPen(this.width, height, this.layout.title, this.layout.alt));
