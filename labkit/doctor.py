@@ -158,7 +158,7 @@ def _proved(mode: str) -> Any:
     if isinstance(listed, str):
         return listed
     alone = [(row, _ask(_OPENCL, mode, json.dumps(row))) for row, _ in listed]
-    return [[row, told if isinstance(told, str) else told[0][1]] for row, told in alone]
+    return [[row, message if isinstance(message, str) else message[0][1]] for row, message in alone]
 
 
 def _compiler() -> Iterator[Finding]:
@@ -237,6 +237,6 @@ def _ask(code: str, *words: str) -> Any:
     if child.returncode < 0:
         return f"crashed with signal {-child.returncode} while loading"
     lines = child.stderr.strip().splitlines() or ["no message"]
-    told = next((line for line in reversed(lines) if "error:" in line.lower()), lines[-1])
-    told = re.sub(r"^[\w.]*(RuntimeError|NoDevice): ", "", told)
-    return told if len(told) < 200 else told[:197] + "..."
+    message = next((line for line in reversed(lines) if "error:" in line.lower()), lines[-1])
+    message = re.sub(r"^[\w.]*(RuntimeError|NoDevice): ", "", message)
+    return message if len(message) < 200 else message[:197] + "..."

@@ -22,7 +22,6 @@ v100 = accelerators.modelled("V100")
 print(album.summary())
 print(v100.describe())
 
-
 # %%
 def load(path, label):
     image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
@@ -50,7 +49,6 @@ for node in labkit.recorder.graph(as_it_comes):
 
 # %% [markdown]
 # You wrote `map` and `batch`; what runs is `MapAndBatch`, and it works ahead. Two options switch the rewriting off:
-
 
 # %%
 def plain(dataset):
@@ -129,7 +127,6 @@ instant = accelerators.modelled(step_ms=1)
 def read_ms():
     return labkit.Timeline(labkit.record(read_only, instant, steps=8, warmup=1)).per_image_ms["read"]
 
-
 # %% tags=["nbval-ignore-output"]
 warm, cold = [], []
 for _ in range(3):
@@ -164,7 +161,6 @@ twins
 #
 # Now something that does differ: the same chain, and at its end one more resize, to 112×112. Each image then has a quarter of the pixels:
 
-
 # %%
 def load_small(path, label):
     image, label = load(path, label)
@@ -181,7 +177,6 @@ pair
 # The table refuses: the two do not deliver the same thing, so their speeds cannot be compared. This matters in practice. TensorFlow's own guide measured its interleave examples on another number of samples than the rest, and readers found out (tensorflow issue 46536).
 #
 # A fair comparison delivers the same photos in the same shapes. TensorFlow's default way to undo the discrete cosine transform of JPEG is said to be faster than the accurate one used here; its pixels differ slightly. Is it faster on this machine?
-
 
 # %%
 def load_default_dct(path, label):
@@ -207,15 +202,13 @@ dct
 #
 # **01.1** Write `images_per_s(step_ms, batch)`: how many images a second a job consumes whose steps take `step_ms` milliseconds. One line.
 
-
 # %% tags=["stub"]
-def images_per_s(step_ms, batch): ...  # your code
-
+def images_per_s(step_ms, batch):
+    ...  # your code
 
 # %% tags=["solution"]
 def images_per_s(step_ms, batch):
     return 1000 * batch / step_ms
-
 
 # %%
 labkit.try_it("01.1", images_per_s)
@@ -224,10 +217,9 @@ labkit.check("01.1", images_per_s)
 # %% [markdown]
 # **01.2** Write `naive_options(dataset)`: the same dataset with tf.data's rewriting and its tuning switched off. Four lines.
 
-
 # %% tags=["stub"]
-def naive_options(dataset): ...  # your code
-
+def naive_options(dataset):
+    ...  # your code
 
 # %% tags=["solution"]
 def naive_options(dataset):
@@ -236,7 +228,6 @@ def naive_options(dataset):
     options.autotune.enabled = False
     return dataset.with_options(options)
 
-
 # %%
 labkit.try_it("01.2", naive_options)
 labkit.check("01.2", naive_options)
@@ -244,10 +235,9 @@ labkit.check("01.2", naive_options)
 # %% [markdown]
 # **01.3** Write `verdict(before, after)`: two lists of images per second, one entry per round. Return `"faster"` if *every* round got faster, `"slower"` if every round got slower, `"no difference"` otherwise. Four lines.
 
-
 # %% tags=["stub"]
-def verdict(before, after): ...  # your code
-
+def verdict(before, after):
+    ...  # your code
 
 # %% tags=["solution"]
 def verdict(before, after):
@@ -255,7 +245,6 @@ def verdict(before, after):
     if min(ratios) > 1:
         return "faster"
     return "slower" if max(ratios) < 1 else "no difference"
-
 
 # %%
 labkit.try_it("01.3", verdict)

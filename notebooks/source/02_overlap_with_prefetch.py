@@ -16,7 +16,6 @@ from labkit import accelerators, explorers, photos, plain, predictions, simulate
 #
 # The naive pipeline of notebook 01. `plain` sets the two options of that notebook, which keep tf.data from rewriting and tuning it.
 
-
 # %%
 def load(path, label):
     image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
@@ -145,7 +144,6 @@ def hiccup(step, path):
 def bursty(depth):
     return plain(files.enumerate().map(lambda step, item: hiccup(step, item[0])).prefetch(depth))
 
-
 # %% tags=["nbval-ignore-output"]
 steady = accelerators.modelled(step_ms=30)
 depths = labkit.measure({f"prefetch({d})": bursty(d) for d in (1, 4, 8)}, steady, steps=18, repeats=3)
@@ -191,15 +189,13 @@ places
 #
 # **02.1** Write `overlapped_batches(dataset)`: the same batches, two of them ready ahead of the consumer, in one buffer. One line.
 
-
 # %% tags=["stub"]
-def overlapped_batches(dataset): ...  # your code
-
+def overlapped_batches(dataset):
+    ...  # your code
 
 # %% tags=["solution"]
 def overlapped_batches(dataset):
     return dataset.prefetch(2)
-
 
 # %%
 labkit.try_it("02.1", overlapped_batches)
@@ -208,15 +204,13 @@ labkit.check("02.1", overlapped_batches)
 # %% [markdown]
 # **02.2** Write `speedup(load_ms, train_ms)`: how many times faster perfect overlap is than none. One line.
 
-
 # %% tags=["stub"]
-def speedup(load_ms, train_ms): ...  # your code
-
+def speedup(load_ms, train_ms):
+    ...  # your code
 
 # %% tags=["solution"]
 def speedup(load_ms, train_ms):
     return (load_ms + train_ms) / max(load_ms, train_ms)
-
 
 # %%
 labkit.try_it("02.2", speedup)
@@ -225,15 +219,13 @@ labkit.check("02.2", speedup)
 # %% [markdown]
 # **02.3** Write `buffer_mb(depth, batch, height, width)`: the memory, in MB (10^6 bytes), of a prefetch buffer of `depth` batches of float32 RGB images. One line.
 
-
 # %% tags=["stub"]
-def buffer_mb(depth, batch, height, width): ...  # your code
-
+def buffer_mb(depth, batch, height, width):
+    ...  # your code
 
 # %% tags=["solution"]
 def buffer_mb(depth, batch, height, width):
     return depth * batch * height * width * 3 * 4 / 1e6
-
 
 # %%
 labkit.try_it("02.3", buffer_mb)

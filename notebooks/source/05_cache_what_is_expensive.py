@@ -20,23 +20,18 @@ from labkit import accelerators, charts, checks, explorers, memory, photos, plai
 #
 # The chain is cut where a cache could stand: bytes of the file, decoded image, image resized to 224×224 (still whole numbers, one byte each), and float32. Resizing computes in float; `round` and a cast bring it back to bytes, which changes a value by at most half a step of 255.
 
-
 # %%
 def read(path, label):
     return tf.io.read_file(path), label
 
-
 def decode(data, label):
     return tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"), label
-
 
 def resize(image, label):
     return tf.cast(tf.round(tf.image.resize(image, [224, 224])), tf.uint8), label
 
-
 def to_float(image, label):
     return tf.image.convert_image_dtype(image, tf.float32), label
-
 
 # %%
 def augment(image, label):
@@ -93,7 +88,6 @@ explorers.explore("05")
 #
 # One word again, and this time its place is everything: the expensive, always equal work before it, the random and the large after it.
 
-
 # %%
 def after(stage):
     return stage.map(to_float).map(augment).repeat().batch(32)
@@ -113,11 +107,8 @@ waits = filling.where(filling.select("wait", kind="consumer")).duration_ns / 1e6
 first_ms, later_ms = sorted(waits[: steps - 1])[steps // 2], sorted(waits[steps:])[steps]
 print(f"wait per batch: first epoch {first_ms:.0f} ms, later epochs {later_ms:.0f} ms")
 charts.lines(
-    list(range(2, 3 * steps + 1)),
-    {"wait": waits.tolist()},
-    x_label=f"batch ({steps} per epoch)",
-    y_label="wait for the batch (ms)",
-    title="Three epochs with a cache",
+    list(range(2, 3 * steps + 1)), {"wait": waits.tolist()},
+    x_label=f"batch ({steps} per epoch)", y_label="wait for the batch (ms)", title="Three epochs with a cache",
 )
 
 # %% [markdown]
@@ -155,7 +146,6 @@ for node in labkit.recorder.graph(cached):
 #
 # Four places, each filled by one epoch before the clock starts, so that later epochs are compared:
 
-
 # %%
 def epoch_s(dataset):
     started = time.perf_counter()
@@ -164,12 +154,7 @@ def epoch_s(dataset):
 
 
 places = {"no cache": uncached}
-tails = {
-    "JPEG bytes": (decode, resize, to_float),
-    "decoded": (resize, to_float),
-    "resized uint8": (to_float,),
-    "float32": (),
-}
+tails = {"JPEG bytes": (decode, resize, to_float), "decoded": (resize, to_float), "resized uint8": (to_float,), "float32": ()}
 for name, functions in tails.items():
     kept = stages[name].cache()
     epoch_s(kept)  # fills the cache
@@ -187,9 +172,7 @@ rates = {name: [m.images_per_s for m in placed[name]] for name in tails}
 middle = {name: sorted(rounds)[len(rounds) // 2] for name, rounds in rates.items()}
 charts.points(
     {name: (ram.bytes[name] / 1e6, middle[name]) for name in tails},
-    x_label="RAM of the cache (MB)",
-    y_label="images/s",
-    title="What each place of the cache costs and gives",
+    x_label="RAM of the cache (MB)", y_label="images/s", title="What each place of the cache costs and gives",
 )
 
 # %% [markdown]
@@ -231,7 +214,6 @@ print("faults:", len(report.faults))
 #
 # A cache is valid once it has been read to its end. `cache().take(k)` stops before; TensorFlow then throws away what it had, with a warning in its log that notebooks rarely show, and starts again (tensorflow issues 42773 and 45609). Count how often an element is really computed in three epochs of 40 images:
 
-
 # %%
 def computed(build):
     counter = tf.Variable(0, dtype=tf.int64)
@@ -252,16 +234,12 @@ print("take(40).cache():", computed(lambda d: d.take(40).cache()))
 
 # %%
 scratch = tempfile.TemporaryDirectory()
-on_disk = {
-    name: memory.cache(stages[name], os.path.join(scratch.name, name[:5])) for name in ("resized uint8", "float32")
-}
+on_disk = {name: memory.cache(stages[name], os.path.join(scratch.name, name[:5])) for name in ("resized uint8", "float32")}
 
 # %% tags=["nbval-ignore-output"]
 print(f"no cache: {epoch_s(plain(resized)):.2f} s")
 for name, kept in on_disk.items():
-    print(
-        f"{name}: first epoch, which writes the file, {epoch_s(plain(kept)):.2f} s, a later one {epoch_s(plain(kept)):.2f} s"
-    )
+    print(f"{name}: first epoch, which writes the file, {epoch_s(plain(kept)):.2f} s, a later one {epoch_s(plain(kept)):.2f} s")
 cache_files = [entry.path for entry in os.scandir(scratch.name)]
 
 # %% tags=["nbval-ignore-output"]
@@ -293,16 +271,13 @@ for i, (image, _) in enumerate(floats.take(96)):
     tf.io.write_file(pairs[-1], tf.io.serialize_tensor(image))
 both = tf.data.Dataset.zip(files, tf.data.Dataset.from_tensor_slices(pairs)).repeat()
 
-
 # %%
 def from_jpeg(photo, kept):
     return augment(*to_float(*resize(*decode(disk.read(photo[0]), photo[1]))))
 
-
 def from_cache(photo, kept):
     image = tf.io.parse_tensor(disk.read(kept), tf.float32)
     return augment(tf.ensure_shape(image, [224, 224, 3]), photo[1])
-
 
 # %% tags=["nbval-ignore-output"]
 slow_disk = {"no cache": plain(both.map(from_jpeg).batch(32)), "cached floats": plain(both.map(from_cache).batch(32))}
@@ -331,15 +306,13 @@ except MemoryError as refusal:
 #
 # **05.1** Write `cache_mb(images, height, width, bytes_per_value)`: the memory, in MB (10^6 bytes), of a cache of RGB images. One line.
 
-
 # %% tags=["stub"]
-def cache_mb(images, height, width, bytes_per_value): ...  # your code
-
+def cache_mb(images, height, width, bytes_per_value):
+    ...  # your code
 
 # %% tags=["solution"]
 def cache_mb(images, height, width, bytes_per_value):
     return images * height * width * 3 * bytes_per_value / 1e6
-
 
 # %%
 labkit.try_it("05.1", cache_mb)
@@ -348,15 +321,13 @@ labkit.check("05.1", cache_mb)
 # %% [markdown]
 # **05.2** Write `cached_pipeline(dataset, expensive, augment)`: map both functions over the elements, in this order, so that from epoch 2 on `expensive` never runs again and `augment` is fresh. One line.
 
-
 # %% tags=["stub"]
-def cached_pipeline(dataset, expensive, augment): ...  # your code
-
+def cached_pipeline(dataset, expensive, augment):
+    ...  # your code
 
 # %% tags=["solution"]
 def cached_pipeline(dataset, expensive, augment):
     return dataset.map(expensive).cache().map(augment)
-
 
 # %%
 labkit.try_it("05.2", cached_pipeline)
@@ -365,10 +336,9 @@ labkit.check("05.2", cached_pipeline)
 # %% [markdown]
 # **05.3** Write `epochs_until_gain(first, later, without)`: with a cache the first epoch takes `first` seconds and every later one `later`; without it each takes `without`. After how many epochs has the job with the cache taken less time? Return `float("inf")` if never, as where they cost the same. About five lines.
 
-
 # %% tags=["stub"]
-def epochs_until_gain(first, later, without): ...  # your code
-
+def epochs_until_gain(first, later, without):
+    ...  # your code
 
 # %% tags=["solution"]
 def epochs_until_gain(first, later, without):
@@ -377,7 +347,6 @@ def epochs_until_gain(first, later, without):
     if later >= without:
         return float("inf")
     return int((first - later) // (without - later)) + 1
-
 
 # %%
 labkit.try_it("05.3", epochs_until_gain)

@@ -33,14 +33,12 @@ def augment(image, label):
     image = tf.image.random_saturation(image, 0.5, 1.5)
     return tf.clip_by_value(image, 0, 1), label
 
-
 # %%
 images, labels = next(iter(files.map(fetch).batch(32)))
 tiles = tf.transpose(tf.reshape(images, [32, 7, 32, 7, 32, 3]), [0, 1, 3, 2, 4, 5])
 tiles = tf.image.convert_image_dtype(tf.reshape(tiles, [-1, 32, 32, 3]), tf.uint8, saturate=True)
 small = tf.data.Dataset.from_tensor_slices((tiles, tf.repeat(labels, 49))).repeat()
 print(len(tiles), "tiles of", tiles.shape[1:])
-
 
 # %%
 quick = accelerators.modelled(step_ms=0.2)
@@ -49,12 +47,10 @@ quick = accelerators.modelled(step_ms=0.2)
 def us_per_image(measured, name, batch):
     return [1000 * one.wait_ms / batch for one in measured[name]]
 
-
 # %% [markdown]
 # ## Predict
 #
 # Every element that passes through a `map` costs something before the function does any work: the call is set up, scheduled, its tensors are handed over. Measure it with a function of one trivial operation, called once per image and once per batch of 128:
-
 
 # %%
 def trivial(image, label):
@@ -92,7 +88,6 @@ explorers.explore("06", overhead_us=round(min(320, max(1, overhead_us))))
 #
 # $$x' = V - \min\left(s, \frac{V}{V-m}\right)(V - x)$$
 
-
 # %%
 def draw(count):
     flip = tf.random.uniform([count, 1, 1, 1]) < 0.5
@@ -108,7 +103,6 @@ def change(images, flip, delta, factor):
     top, low = tf.maximum(tf.maximum(red, green), blue), tf.minimum(tf.minimum(red, green), blue)
     factor = tf.minimum(factor, tf.math.divide_no_nan(top, top - low))
     return tf.clip_by_value(top - factor * (top - images), 0, 1)
-
 
 # %% [markdown]
 # Before speed, correctness: the same draws, through `tf.image` one by one and through `change` at once.
@@ -138,7 +132,6 @@ def in_one_kernel(images, labels):
 
 def in_map_fn(images, labels):
     return tf.map_fn(lambda image: augment(image, 0)[0], images, fn_output_signature=tf.float32), labels
-
 
 # %% [markdown]
 # XLA compiles for one shape, at the first call with it:
@@ -207,7 +200,6 @@ charts.bars(cost, unit="µs per image", title="32×32 tiles: what one image cost
 #
 # Records in a file are serialized messages. `parse_single_example` reads one, `parse_example` reads a whole batch in one call, and `decode_raw` accepts a batch, too, if all are equally long:
 
-
 # %%
 def serialize(tile, label):
     pixels = tf.train.Feature(bytes_list=tf.train.BytesList(value=[tile.tobytes()]))
@@ -219,7 +211,6 @@ def serialize(tile, label):
 messages = [serialize(tile, label) for tile, label in zip(tiles.numpy(), labels.numpy().repeat(49))]
 features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
 
-
 # %%
 def parse_one(message):
     example = tf.io.parse_single_example(message, features)
@@ -229,7 +220,6 @@ def parse_one(message):
 def parse_batch(messages):
     example = tf.io.parse_example(messages, features)
     return tf.reshape(tf.io.decode_raw(example["image"], tf.uint8), [-1, 32, 32, 3]), example["label"]
-
 
 # %% tags=["nbval-ignore-output"]
 stored = tf.data.Dataset.from_tensor_slices(messages).repeat()
@@ -244,7 +234,6 @@ parsed
 # ## Run: photos
 #
 # Now photos of 224×224. Reading, decoding and resizing stay in a map of their own, since every JPEG is another size. Only the float stage moves behind the batch, and a prefetch between the two lets them overlap. The fourth variant tries to batch the decoding, too, with `map_fn` over 32 paths. The last is the naive map, one photo at a time.
-
 
 # %%
 def all_in_map_fn(paths, labels):
@@ -342,15 +331,13 @@ for name in ("one by one, 4 calls", "compiled, on a batch"):
 #
 # **06.1** Write `batch_first(dataset, scale, batch)`: the same elements in batches of fixed size, with `scale` called once for each batch. `scale(images)` works on any shape. One line.
 
-
 # %% tags=["stub"]
-def batch_first(dataset, scale, batch): ...  # your code
-
+def batch_first(dataset, scale, batch):
+    ...  # your code
 
 # %% tags=["solution"]
 def batch_first(dataset, scale, batch):
     return dataset.batch(batch, drop_remainder=True).map(scale)
-
 
 # %%
 labkit.try_it("06.1", batch_first)
@@ -359,15 +346,13 @@ labkit.check("06.1", batch_first)
 # %% [markdown]
 # **06.2** Write `brighter(images, deltas)`: images `(n, height, width, 3)`, each made brighter by its own number of `deltas` `(n,)`, then clipped to 0 and 1. It runs in a graph: tensors, no NumPy. No loop, open or hidden. Two lines.
 
-
 # %% tags=["stub"]
-def brighter(images, deltas): ...  # your code
-
+def brighter(images, deltas):
+    ...  # your code
 
 # %% tags=["solution"]
 def brighter(images, deltas):
     return tf.clip_by_value(images + tf.reshape(deltas, [-1, 1, 1, 1]), 0, 1)
-
 
 # %%
 labkit.try_it("06.2", brighter)
@@ -376,15 +361,13 @@ labkit.check("06.2", brighter)
 # %% [markdown]
 # **06.3** Write `gain(overhead_us, work_us, batch)`: how many times faster one image gets if the overhead is paid once per batch. One line.
 
-
 # %% tags=["stub"]
-def gain(overhead_us, work_us, batch): ...  # your code
-
+def gain(overhead_us, work_us, batch):
+    ...  # your code
 
 # %% tags=["solution"]
 def gain(overhead_us, work_us, batch):
     return (overhead_us + work_us) / (overhead_us / batch + work_us)
-
 
 # %%
 labkit.try_it("06.3", gain)

@@ -37,7 +37,6 @@ h100 = accelerators.modelled("H100")
 # %% tags=["nbval-ignore-output"]
 print(predictions.commit("08.share", 0.5, unit="share"))
 
-
 # %%
 def load(path, label):
     image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
@@ -50,11 +49,9 @@ def augment(image, label):
     image = tf.image.random_saturation(image, 0.5, 1.5)
     return tf.clip_by_value(image, 0, 1), label
 
-
 # %%
 def job(elements, function):
     return plain(elements.repeat().map(lambda *e: augment(*function(*e)), num_parallel_calls=4).batch(32).prefetch(2))
-
 
 # %% tags=["nbval-ignore-output"]
 on_cpu = labkit.record(job(album.files(), load), h100, steps=6, warmup=2, name="all on the CPU")
@@ -97,7 +94,6 @@ def attempt(source, limit_s=20):
         return tried.text
     return f"equal to its twin: {np.array_equal(tried.outputs['out'], reference.normalize_clip(levels, 0))}"
 
-
 # %% [markdown]
 # Nothing can interrupt a kernel, and on a CPU it may write anywhere. So `try_kernel` runs it in a child process. Whatever happens there, this notebook lives. The kernel as it is, then with an endless loop, without a semicolon, and writing far outside of its array:
 
@@ -115,7 +111,6 @@ print(attempt(scale.replace("out[i]", "out[i + 100000000]")))
 #
 # Each has a twin in NumPy, `labkit.reference`, to read and to test against. The judge is TensorFlow, given the same random numbers.
 
-
 # %%
 def by_tensorflow(data, flip, delta, factor):
     image = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
@@ -123,7 +118,6 @@ def by_tensorflow(data, flip, delta, factor):
     image = tf.image.flip_left_right(image) if flip else image
     image = tf.image.adjust_saturation(tf.image.adjust_brightness(image, delta), factor)
     return tf.clip_by_value(image, 0, 1)
-
 
 # %% tags=["nbval-ignore-output"]
 ours = kernels.decode(files)
@@ -143,14 +137,12 @@ print("all of them, fused into one, within 0.00001:", apart < 1e-5)
 # %% [markdown]
 # Fused, a photo is written once. One by one, each kernel is copied to, launched and copied from, and its result can be looked at:
 
-
 # %%
 def launch(name, size, given, *scalars, shape):
     engine = offload.Engine()
     out = engine.empty(4 * int(np.prod(shape)))
     engine.run(engine.kernel(name), size, engine.upload(given), out, *scalars)
     return engine.download(out, np.empty(shape, np.float32))
-
 
 # %%
 def by_kernel(plane, shares, i=np.int32, f=np.float32):
@@ -166,7 +158,6 @@ def by_kernel(plane, shares, i=np.int32, f=np.float32):
 def by_twin(plane, shares):
     brighter = reference.random_brightness(shares[None], 8, 0, 32 / 255)[0]
     return reference.resize_bilinear(plane, 224, 224), brighter, reference.normalize_clip(plane, 0.2)
-
 
 # %% tags=["nbval-ignore-output"]
 plane, shares = decoded[:, :, 0].copy(), decoded[:64, :64] / np.float32(255)
@@ -272,7 +263,6 @@ charts.bars(rates, unit="images per second", title="Raw JPEG, and the same photo
 #
 # TensorFlow opens files through a *filesystem*, chosen by the prefix of the name: `gs://`, `s3://`, `hdfs://`. Whoever registers a new prefix can compute while it reads. `smartssd://` does: a small C++ plugin asks a process of its own, the card, which runs the kernels. The pipeline is plain `tf.data`, and the name says what is wanted:
 
-
 # %%
 def through_the_card():
     root = Path(album.paths[0]).parent.parent
@@ -283,7 +273,6 @@ def through_the_card():
         pictures = read.map(lambda data: tf.reshape(tf.io.decode_raw(data, tf.uint8), [224, 224, 3]))
         arrived = list(pictures.batch(4).prefetch(1).as_numpy_iterator())
     return np.array_equal(np.concatenate(arrived), ready)
-
 
 # %% tags=["nbval-ignore-output"]
 try:
@@ -427,17 +416,15 @@ labkit.check("08.2", resize_source)
 # %% [markdown]
 # **08.3** Write `decoders(photo_bytes, gb_s, cycles, clock_mhz)`: how many decoders use up a link of `gb_s` (10⁹ bytes a second), if one needs `cycles` for a photo. Two lines.
 
-
 # %% tags=["stub"]
-def decoders(photo_bytes, gb_s, cycles, clock_mhz): ...  # your code
-
+def decoders(photo_bytes, gb_s, cycles, clock_mhz):
+    ...  # your code
 
 # %% tags=["solution"]
 def decoders(photo_bytes, gb_s, cycles, clock_mhz):
     import math
 
     return math.ceil((gb_s * 1e9 / photo_bytes) / (clock_mhz * 1e6 / cycles))
-
 
 # %%
 labkit.try_it("08.3", decoders)

@@ -41,10 +41,8 @@ def spread(u):
 def endless(elements):
     return tf.data.Dataset.zip((elements.repeat(), numbers))
 
-
 # %% [markdown]
 # One photo as in notebook 01, and the recipe of TensorFlow's guide: parallel map, batch, prefetch.
-
 
 # %%
 def decode(jpeg):
@@ -61,7 +59,6 @@ def jitter(image, u):
 def load(file, u):
     image = tf.image.convert_image_dtype(decode(tf.io.read_file(file[0])), tf.float32)
     return jitter(tf.image.resize(image, [224, 224]), u), file[1]
-
 
 # %%
 AUTO = tf.data.AUTOTUNE
@@ -83,15 +80,12 @@ predictions.commit("09.gain", 1.1, unit="times")
 #
 # Decoding cannot be avoided, so the rest must shrink: fewer passes over memory. The guide's recipe makes a float copy of the whole photo, then resizes it. `tf.image.resize` reads uint8 just as well. That is a quarter of the bytes, and the copy falls away:
 
-
 # %%
 def shrink(jpeg):
     return tf.image.resize(decode(jpeg), [224, 224])  # grey levels 0 to 255, not rounded
 
-
 # %% [markdown]
 # With it, the float stage works on whole batches and is compiled, so that scaling, flip, brightness, saturation and clip become one pass (notebook 06). Saturation needs no trip to HSV and back: with $V$ the largest and $m$ the smallest of the three channels, each channel $x$ becomes $V - \min(s, \tfrac{V}{V-m})\,(V-x)$. Take $V$ and $m$ from whole channels, as in notebook 06.
-
 
 # %%
 @tf.function(jit_compile=True)
@@ -108,7 +102,6 @@ def float_stage(x, flip, delta, factor):
 def finish(images, labels, u):
     return float_stage(images, *spread(u)), labels
 
-
 # %%
 def batched(elements, small):
     mapped = endless(elements).map(small, num_parallel_calls=AUTO)
@@ -119,7 +112,6 @@ compiled = batched(files, lambda file, u: (shrink(tf.io.read_file(file[0])), fil
 
 # %% [markdown]
 # Between resize and float stage a batch is written and read once more. As float16 that is half the bytes, and a grey level is off by at most 1/16. Then packed shards (notebook 07), and their JPEG bytes kept in memory after the first epoch (notebook 05; the pixels of 224×224 would be 0.15 MB a photo, compare the MB per photo printed below):
-
 
 # %%
 def half(jpeg):
@@ -231,7 +223,6 @@ labkit.measure({"guide": ladder.guide(mine), "best": mine_best}, h100, steps=4, 
 #
 # A small residual network, with real gradient steps on whatever device TensorFlow finds here. Two copies start from the same weights. One is fed by the naive pipeline, one by the best; both get the same photos and the same random numbers.
 
-
 # %%
 def block(x, filters):
     y = layers.Conv2D(filters, 3, strides=2, padding="same")(x)
@@ -252,7 +243,6 @@ def network():
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(5e-4), loss, metrics=["accuracy"], jit_compile=False)
     return model
-
 
 # %% [markdown]
 # The training step uses the same cores as the pipeline, unless you have a GPU. The two take turns, so that a slow minute hits both.
@@ -307,15 +297,13 @@ predictions.summary()
 #
 # **09.1** Write `busy(fetch, prep, train)`: three rates in images per second that storage, processor and accelerator reach alone. All three overlap perfectly. Return the busy share of the accelerator, 0 to 1. One line.
 
-
 # %% tags=["stub"]
-def busy(fetch, prep, train): ...  # your code
-
+def busy(fetch, prep, train):
+    ...  # your code
 
 # %% tags=["solution"]
 def busy(fetch, prep, train):
     return min(fetch, prep, train) / train
-
 
 # %%
 labkit.try_it("09.1", busy)
@@ -324,16 +312,14 @@ labkit.check("09.1", busy)
 # %% [markdown]
 # **09.2** Write `assemble(elements, decode, augment)`. `decode` maps one element and is expensive; `augment` maps a *batch* and is random. Return two epochs of batches of 4, a remainder dropped, such that each element is decoded only once, augmentation is new in each epoch, and the consumer never waits for a batch that could have been ready: the last step works ahead. Keep elements in memory, not in a file. One chain of steps that these notebooks use, in one to five lines.
 
-
 # %% tags=["stub"]
-def assemble(elements, decode, augment): ...  # your code
-
+def assemble(elements, decode, augment):
+    ...  # your code
 
 # %% tags=["solution"]
 def assemble(elements, decode, augment):
     decoded = elements.map(decode, num_parallel_calls=tf.data.AUTOTUNE).cache()
     return decoded.repeat(2).batch(4, drop_remainder=True).map(augment).prefetch(tf.data.AUTOTUNE)
-
 
 # %%
 labkit.try_it("09.2", assemble)

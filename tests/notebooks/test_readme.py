@@ -30,5 +30,5 @@ def test_the_code_of_the_front_page_runs_as_written(root, album, tmp_path):
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    for shown in ("busy", "to blame", "tf.data", "fetch"):
+    for shown in ("busy", "what to change", "Prefetch", "speed-up"):
         assert shown in done.stdout, shown

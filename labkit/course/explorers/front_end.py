@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from labkit.course.explorers import colab_page
@@ -52,6 +51,7 @@ class Shown:
     """
 
     picture: Picture
+    panel: Any  # an ipywidgets.VBox; made when it is first asked for
 
     def __init__(
         self,
@@ -73,13 +73,6 @@ class Shown:
     def words(self, position: Mapping[str, Any]) -> str:
         """Return a position in words: every slider that it sets, with its value and unit."""
         return "; ".join(f"{c.label}: {c.text(position[c.name])}" for c in self.controls if c.name in position)
-
-    @cached_property
-    def panel(self) -> Any:
-        """The widget, an `ipywidgets.VBox`; made when it is first asked for."""
-        from labkit.course.explorers.panel import ExplorerPanel
-
-        return ExplorerPanel(self).box
 
     @property
     def page(self) -> colab_page.Page:

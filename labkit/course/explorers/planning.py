@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 from labkit.course.explorers.controls import Control
@@ -68,6 +69,13 @@ class ScaleExplorer(Shown):
     def picture(self) -> Picture:
         """What limits at the start, against the number of accelerators."""
         return self.plan.limits()
+
+    @cached_property
+    def panel(self) -> Any:
+        """The widget, an `ipywidgets.VBox`; made when it is first asked for."""
+        from labkit.course.explorers.panel import ExplorerPanel
+
+        return ExplorerPanel(self).box
 
     def __str__(self) -> str:
         """Return the plan of the start as text."""
