@@ -174,9 +174,9 @@ def test_gaps_come_with_cause_and_with_what_was_waited_for():
     about, causes = read.header["runs"][0]["gaps"], timeline.causes
     assert read.columns["runs.0.gap.start"].tolist() == timeline.gaps.start_ns.tolist()
     assert read.columns["runs.0.gap.length"].tolist() == timeline.gaps.length_ns.tolist()
-    for name, column in {"runs.0.gap.for_start": causes.start_ns, "runs.0.gap.for_end": causes.end_ns, "runs.0.gap.for_lane": causes.lane,
-                         "runs.0.gap.for_name": causes.op}.items():  # fmt: skip
-        assert read.columns[name].tolist() == column.tolist()
+    waited = {"start": causes.start_ns, "end": causes.end_ns, "lane": causes.lane, "name": causes.op}
+    for name, column in waited.items():
+        assert read.columns[f"runs.0.gap.for_{name}"].tolist() == column.tolist()
     assert [about["kinds"][k] for k in read.columns["runs.0.gap.kind"]] == [c.kind for c in causes]
     assert about["texts"] == {str(k): causes[k].text for k in range(len(causes))}
     assert any(read.columns["runs.0.gap.for_lane"] >= 0)
