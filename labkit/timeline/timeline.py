@@ -14,7 +14,7 @@ import numpy as np
 from labkit.timeline.causes import Causes, Split, Stalls, find_causes, split, stalls
 from labkit.timeline.describe import describe
 from labkit.timeline.gaps import Marks, find_gaps
-from labkit.timeline.intervals import Intervals, intersection, union
+from labkit.timeline.intervals import Intervals, at_least, union, union_of
 from labkit.timeline.lanes import WORK, Lane, build
 from labkit.timeline.trace import CATEGORIES, Trace
 
@@ -198,12 +198,15 @@ class Timeline:
         return {category: own / 1e6 / self.images for category, own in self.work_ns.items()}
 
     @cached_property
+    def pipeline_busy(self) -> Intervals:
+        """When any thread of the pipeline works, in window time."""
+        return union_of(lane.busy for lane in self._pipeline)
+
+    @cached_property
     def overlap_ns(self) -> dict[str, int]:
         """The window split by who works, in nanoseconds: ``both``, ``pipeline``, ``accelerator``, ``neither``."""
-        nothing = np.zeros(0, np.int64)
-        busy = zip((nothing, nothing), *(lane.busy for lane in self._pipeline), strict=True)
-        pipeline = union(*(np.concatenate(column) for column in busy))
-        both = intersection(pipeline, self.accelerator.busy).total_ns
+        pipeline = self.pipeline_busy
+        both = at_least([pipeline, self.accelerator.busy], 2).total_ns
         alone, training = pipeline.total_ns - both, self.accelerator.busy.total_ns - both
         neither = self.span_ns - both - alone - training
         return {"both": both, "pipeline": alone, "accelerator": training, "neither": neither}

@@ -89,14 +89,6 @@ def _origin(lines: Mapping[str, Timeline]) -> str:
     return " ".join(dict.fromkeys(provenance(line.run) for line in lines.values()))
 
 
-def _pipeline(line: Timeline) -> Intervals:
-    """Return when any thread of the pipeline worked."""
-    lanes = [lane.busy for lane in line.lanes if lane.kind == "pipeline"]
-    if not lanes:
-        return Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    return union(np.concatenate([b.start for b in lanes]), np.concatenate([b.end for b in lanes]))
-
-
 def _cut(busy: Intervals, window: int, least: int) -> list[tuple[float, float]]:
     """Return (start, length) in ms inside the window; neighbours closer than a pixel become one."""
     keep = busy.start < window
@@ -119,7 +111,7 @@ def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme)
         axes.broken_barh([(0, own)], (row + 0.12, 0.74), color=look.lane, linewidth=0)
         work = _cut(line.accelerator.busy, window, 0)
         axes.broken_barh(work, (row + 0.12, 0.52), facecolor=look.fill["train"], edgecolor=look.lane, linewidth=0.6)
-        band = _cut(_pipeline(line), window, pixel)
+        band = _cut(line.pipeline_busy, window, pixel)
         axes.broken_barh(band, (row + 0.68, 0.18), facecolor=look.fill["decode"], linewidth=0)
         middle = page.top + (row + 0.5) * _ROW
         page.write(_LEFT - 0.1, middle, fit(name, _LEFT - MARGIN - 0.1, SMALL), SMALL, ha="right")
