@@ -107,7 +107,8 @@ def record(
         on_start(Run("measured", name, plan.facts()))
     with _bar(progress, plan.total([dataset], repeats), name or "recording") as tick:
         traces = [plan.trace(dataset, name, label, tick, on_step) for _ in range(repeats)]
-    chosen = _median(traces)
+    rounds = tuple(trace.run.repeats[0] for trace in traces)
+    chosen = traces[measures.middle(rounds)].with_run(repeats=rounds)
     if on_trace is not None:
         on_trace(chosen)
     return chosen
@@ -161,11 +162,8 @@ def measure(
             first = number % len(names)
             for name in names[first:] + names[:first]:
                 traces[name].append(plan.trace(variants[name], name, labels[name], tick))
-    found = measures.Measures(
-        {name: [measures.figures(t) for t in found] for name, found in traces.items()},
-        {name: _median(found) for name, found in traces.items()},
-        {name: [t.run.work for t in found] for name, found in traces.items()},
-    )
+    found = measures.Measures.from_traces(traces)
+    found.traces.update({name: trace.with_run(repeats=tuple(found[name])) for name, trace in found.traces.items()})
     if on_measures is not None:
         on_measures(found)
     return found
@@ -303,13 +301,6 @@ def _notes(run: Drive, trace: Trace, events: int, steps: int | None) -> Iterator
             f"{EVENT_NS / 1e3:.1f} µs each are some {min(1.0, cost_ns / max(1, cpu_ns)):.0%} of its CPU time; "
             "trust the order of spans, not their lengths."
         )
-
-
-def _median(traces: list[Trace]) -> Trace:
-    """Return the trace with the median throughput, which carries the measures of all."""
-    repeats = [t.run.repeats[0] for t in traces]
-    order = sorted(range(len(traces)), key=lambda i: repeats[i].images_per_s)
-    return traces[order[len(order) // 2]].with_run(repeats=tuple(repeats))
 
 
 def _rounds(repeats: Any) -> int:
