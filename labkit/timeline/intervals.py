@@ -201,14 +201,15 @@ def tracks(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     track: list[int] = []
     stacks: list[list[int]] = []
     for first, last in zip(start.tolist(), end.tolist(), strict=True):
-        for place, stack in enumerate(stacks):
+        place = 0
+        for stack in stacks:
             while stack and stack[-1] <= first:
                 stack.pop()
             if not stack or stack[-1] >= last:
                 break
+            place += 1
         else:
-            place, stack = len(stacks), []
-            stacks.append(stack)
-        stack.append(last)
+            stacks.append([])
+        stacks[place].append(last)
         track.append(place)
     return np.array(track, np.int32)
