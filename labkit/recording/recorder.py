@@ -53,7 +53,6 @@ def record(
     progress: bool | None = None,
     on_start: Callable[[Run], Any] | None = None,
     on_step: Callable[[int, int, int, int], Any] | None = None,
-    on_trace: Callable[[Trace], Any] | None = None,
 ) -> Trace:
     """Drive `dataset` into `accelerator` under the profiler and return what happened.
 
@@ -84,8 +83,6 @@ def record(
         Called after each step behind the warm-up, with the number of the step, which starts at 0 in every repeat,
         and the nanoseconds (of ``time.perf_counter_ns``) at which the wait began, the batch was in hand and the
         train step ended. What it does takes time from the job.
-    on_trace : callable, optional
-        Called once at the end, with the trace that is returned.
 
     Returns
     -------
@@ -108,10 +105,7 @@ def record(
     with _bar(progress, plan.total([dataset], repeats), name or "recording") as tick:
         traces = [plan.trace(dataset, name, label, tick, on_step) for _ in range(repeats)]
     rounds = tuple(trace.run.repeats[0] for trace in traces)
-    chosen = traces[measures.middle(rounds)].with_run(repeats=rounds)
-    if on_trace is not None:
-        on_trace(chosen)
-    return chosen
+    return traces[measures.middle(rounds)].with_run(repeats=rounds)
 
 
 def measure(
@@ -123,7 +117,6 @@ def measure(
     repeats: int = 5,
     max_events: int = 500_000,
     progress: bool | None = None,
-    on_measures: Callable[[measures.Measures], Any] | None = None,
 ) -> measures.Measures:
     """Record several pipelines in interleaved rounds, so that a machine that drifts hits all alike.
 
@@ -138,8 +131,6 @@ def measure(
     repeats : int
         Rounds; five or more give the table a spread worth the name. Where LABKIT_FAST is set, two at most: enough
         to run every line, too few to trust a verdict.
-    on_measures : callable, optional
-        Called once at the end, with what is returned.
 
     Returns
     -------
@@ -155,8 +146,7 @@ def measure(
     plan = _Plan(accelerator, steps, warmup, max_events)
     labels = {name: plan.check(dataset, name) for name, dataset in variants.items()}
     repeats = _rounds(repeats)
-    names = list(variants)
-    traces: dict[str, list[Trace]] = {name: [] for name in names}
+    names, traces = list(variants), {name: [] for name in variants}
     with _bar(progress, plan.total(variants.values(), repeats), "measuring") as tick:
         for number in range(repeats):
             first = number % len(names)
@@ -164,8 +154,6 @@ def measure(
                 traces[name].append(plan.trace(variants[name], name, labels[name], tick))
     found = measures.Measures.from_traces(traces)
     found.traces.update({name: trace.with_run(repeats=tuple(found[name])) for name, trace in found.traces.items()})
-    if on_measures is not None:
-        on_measures(found)
     return found
 
 

@@ -48,7 +48,8 @@ def in_notebook() -> bool:
 class View:
     """The view of one recording; leaving its block completes the output of the cell, however the recording ended.
 
-    Its methods `open`, `see` and `end` are the observers of `labkit.recording.recorder.record`.
+    Its methods `open` and `see` are the observers of `labkit.recording.recorder.record`; `end` takes the
+    trace that it returns.
 
     Parameters
     ----------
