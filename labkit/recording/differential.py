@@ -78,17 +78,17 @@ class Differential:
 
     def notes(self) -> list[str]:
         """Return what explains the differences, in sentences."""
-        waited, lines = self.waited, []
-        gap = self.three.fetch_stall - waited.fetch
+        waited, lines = self.waited.shares["fetch"], []
+        gap = self.three.fetch_stall - waited
         if gap > AGREE:
             lines.append(
-                f"Masked time: the gaps wait for fetch during {percent(waited.fetch)} of the time, and without fetch "
+                f"Masked time: the gaps wait for fetch during {percent(waited)} of the time, and without fetch "
                 f"{percent(self.three.fetch_stall)} goes: what else the gaps wait for would then be hidden behind the "
                 "accelerator, which now hides the reads."
             )
         elif gap < -AGREE:
             lines.append(
-                f"Unmasked time: the gaps wait for fetch during {percent(waited.fetch)} of the time, but without fetch "
+                f"Unmasked time: the gaps wait for fetch during {percent(waited)} of the time, but without fetch "
                 f"only {percent(self.three.fetch_stall)} goes: other work, now hidden behind the reads, comes to light."
             )
         if self.difference > AGREE:
@@ -101,9 +101,9 @@ class Differential:
 
     def table(self) -> Table:
         """Return the table: shares by three runs, by one run, and what the gaps waited for."""
-        w = self.waited
-        taken = w.framework + w.copy  # synthetic batches are handed over and copied, too
-        gaps = (1 - sum(w.shares.values()) + taken, sum(w.shares.values()) - w.fetch - taken, w.fetch)
+        w = self.waited.shares
+        taken = w["framework"] + w["copy"]  # synthetic batches are handed over and copied, too
+        gaps = (1 - sum(w.values()) + taken, sum(w.values()) - w["fetch"] - taken, w["fetch"])
         words = ("ingestion", "prep stall", "fetch stall")
         both = zip(words, vars(self.three).values(), vars(self.one).values(), gaps, strict=True)
         steps = ", ".join(f"{name} {ms:,.1f} ms" for name, ms in self.step_ms.items())

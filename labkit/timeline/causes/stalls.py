@@ -27,7 +27,7 @@ class Stalls:
 
     Parameters
     ----------
-    fetch, prep, batch, copy, start, framework, unknown : float
+    shares : dict of str to float
         Shares of the window by cause (`labkit.timeline.causes.CAUSES`); together the idle share of the gaps.
     cause : str or None
         The cause to change: the largest that can be changed in the pipeline, None where none reaches `LEAST` of
@@ -40,22 +40,11 @@ class Stalls:
         What to change, in one sentence.
     """
 
-    fetch: float
-    prep: float
-    batch: float
-    copy: float
-    start: float
-    framework: float
-    unknown: float
+    shares: dict[str, float]
     cause: str | None
     blame: str | None
     blamed_share: float
     advice: str
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """Share of the window by cause."""
-        return {cause: getattr(self, cause) for cause in CAUSES}
 
 
 def stalls(causes: Causes, lanes: Sequence[Lane], run: Run, steps: int, overlap_ns: dict[str, int]) -> Stalls:
@@ -79,7 +68,7 @@ def stalls(causes: Causes, lanes: Sequence[Lane], run: Run, steps: int, overlap_
     shares = {cause: ns / span if span else 0.0 for cause, ns in total.items()}
     worst = max(_BLAMED, key=lambda cause: shares[cause])
     if shares[worst] < LEAST:
-        return Stalls(**shares, cause=None, blame=None, blamed_share=0.0, advice=_nothing_to_blame(steps, shares))
+        return Stalls(shares, None, None, 0.0, _nothing_to_blame(steps, shares))
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
         if cause == worst:
@@ -88,7 +77,7 @@ def stalls(causes: Causes, lanes: Sequence[Lane], run: Run, steps: int, overlap_
     share = ops[blame] / span if blame else 0.0
     # The maker of the trace may know better what to change.
     advice = run.advice.get(worst) or _advice(worst, blame or "", causes, lanes, overlap_ns)
-    return Stalls(**shares, cause=worst, blame=blame, blamed_share=share, advice=advice)
+    return Stalls(shares, worst, blame, share, advice)
 
 
 def _nothing_to_blame(steps: int, shares: dict[str, float]) -> str:
