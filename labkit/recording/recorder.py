@@ -222,10 +222,9 @@ class _Plan:
         """Record one repeat."""
         import tensorflow as tf
 
-        limit = self.max_events
         run = drive(
             dataset, self.accelerator, self.steps, self.warmup,
-            label=label, max_events=limit, tick=tick, on_step=on_step,
+            label=label, max_events=self.max_events, tick=tick, on_step=on_step,
         )  # fmt: skip
         if run.spans is None:
             raise RecordingError(f"{label} ended after {run.steps} steps, before those that were to be recorded")

@@ -176,15 +176,9 @@ class Trace:
 
     def __iter__(self) -> Iterator[Span]:
         """Yield the spans one by one, by start."""
-        for i in range(len(self)):
-            yield Span(
-                self.threads[self.thread[i]].name,
-                self.names[self.name[i]],
-                CATEGORIES[self.category[i]],
-                int(self.start_ns[i]),
-                int(self.duration_ns[i]),
-                int(self.step[i]),
-            )
+        order = ("thread", "name", "category", "start_ns", "duration_ns", "step")
+        for thread, name, category, *numbers in zip(*(getattr(self, c).tolist() for c in order), strict=True):
+            yield Span(self.threads[thread].name, self.names[name], CATEGORIES[category], *numbers)
 
     def __repr__(self) -> str:
         """Return origin, size and length on one line."""

@@ -32,7 +32,6 @@ def draw(
     *,
     title: str,
     window_ms: float | None = None,
-    theme: str | None = None,
 ) -> Picture:
     """Draw one row for each run: the accelerator's work as blocks, white where it waits, the pipeline's as a band.
 
@@ -44,7 +43,6 @@ def draw(
     window_ms : float, optional
         The first so many milliseconds of each run; by default three steps of the slowest one, or all of the longest
         run if that is less. A row ends where its run ends.
-    theme : {"light", "dark"}, optional
 
     Raises
     ------
@@ -66,7 +64,6 @@ def draw(
         title,
         f"{title}. Accelerator busy: " + ", ".join(f"{name} {line.busy:.0%}" for name, line in lines.items()) + ".",
         _text(lines, title, window),
-        theme,
     )
 
 
@@ -80,13 +77,10 @@ def _text(lines: Mapping[str, Timeline], title: str, window: int) -> str:
         for name, line in lines.items()
     ]
     shown = f"  the first {window / 1e6:,.0f} ms shown, or all of a shorter run; figures of the whole run"
-    table = Table((), rows, right=[2, 4, 5], notes=[_origin(lines)], caption=f"{title}\n{shown}", indent="  ")
+    # What all runs share is said once: measured or modelled, and on which accelerator.
+    origins = " ".join(dict.fromkeys(provenance(line.run) for line in lines.values()))
+    table = Table((), rows, right=[2, 4, 5], notes=[origins], caption=f"{title}\n{shown}", indent="  ")
     return str(table)
-
-
-def _origin(lines: Mapping[str, Timeline]) -> str:
-    """Return what all runs share, once: measured or modelled, and on which accelerator."""
-    return " ".join(dict.fromkeys(provenance(line.run) for line in lines.values()))
 
 
 def _cut(busy: Intervals, window: int, least: int) -> list[tuple[float, float]]:

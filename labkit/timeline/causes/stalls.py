@@ -107,23 +107,23 @@ def _advice(cause: str, blame: str, causes: Causes, lanes: Sequence[Lane], overl
     ahead = any(name.startswith(_AHEAD) for name in causes.names) or overlap_ns["both"] >= OVERLAPS * busy_ns
     if ahead and overlap_ns["accelerator"] >= lanes[0].window_ns - busy_ns:
         return "a deeper prefetch: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
-    change = {"batch": _batch, "prep": _prep, "fetch": _fetch}[cause](blame, causes, lanes)
+    change = _change(cause, blame, causes, lanes)
     return change if ahead else f"prefetch(AUTOTUNE) as the last step, so that both work at once; then {change}"
 
 
-def _batch(blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
-    return "less to copy into a batch: smaller or uint8 elements, batch earlier; or batch(num_parallel_calls=AUTOTUNE)."
-
-
-def _prep(blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
-    if "PyFunc" in blame:
-        return "TensorFlow ops in place of the Python function: the interpreter lets one thread run at a time."
-    if _at_once(("decode", "resize", "map", "batch"), causes.gaps, lanes) < ONE_BY_ONE:
-        return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
-    return f"less work for the processor: {blame} keeps several threads busy; cache what is expensive, or add cores."
-
-
-def _fetch(blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
+def _change(cause: str, blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
+    """Return how batches, prep or fetches take less time, whatever works at the same time."""
+    if cause == "batch":
+        copy = "less to copy into a batch: smaller or uint8 elements, batch earlier"
+        return f"{copy}; or batch(num_parallel_calls=AUTOTUNE)."
+    if cause == "prep":
+        if "PyFunc" in blame:
+            return "TensorFlow ops in place of the Python function: the interpreter lets one thread run at a time."
+        if _at_once(("decode", "resize", "map", "batch"), causes.gaps, lanes) < ONE_BY_ONE:
+            return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
+        return (
+            f"less work for the processor: {blame} keeps several threads busy; cache what is expensive, or add cores."
+        )
     if _straggles(causes, lanes):
         return "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."
     if _at_once(("read",), causes.gaps, lanes) < ONE_BY_ONE:
