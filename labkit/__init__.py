@@ -76,21 +76,20 @@ def record(
     from labkit.course import gradebook
     from labkit.recording import measures, recorder
 
-    def enter(trace: Trace) -> None:
-        gradebook.run(trace, measures.figures(trace))
-
     if not isinstance(live, bool):
         raise TypeError(f"live is {live!r:.60}; allowed: True or False")
-    if not live:
-        return recorder.record(dataset, accelerator, progress=progress, on_trace=enter, **settings)
-    from labkit.views.live import View
+    if live:
+        from labkit.views.live import View
 
-    with View() as view:
-        # A progress bar and a growing timeline say the same: one of them is enough.
-        shown = False if progress is None and view.shown else progress
-        observers = {"on_start": view.open, "on_step": view.see, "on_trace": view.end}
-        trace = recorder.record(dataset, accelerator, progress=shown, **observers, **settings)
-    enter(trace)
+        with View() as view:
+            # A progress bar and a growing timeline say the same: one of them is enough.
+            shown = False if progress is None and view.shown else progress
+            observers = {"on_start": view.open, "on_step": view.see}
+            trace = recorder.record(dataset, accelerator, progress=shown, **observers, **settings)
+            view.end(trace)
+    else:
+        trace = recorder.record(dataset, accelerator, progress=progress, **settings)
+    gradebook.run(trace, measures.figures(trace))
     return trace
 
 
@@ -102,7 +101,9 @@ def measure(variants: Any, accelerator: Any, **settings: Any) -> Measures:
     from labkit.course import gradebook
     from labkit.recording import recorder
 
-    return recorder.measure(variants, accelerator, on_measures=gradebook.comparison, **settings)
+    found = recorder.measure(variants, accelerator, **settings)
+    gradebook.comparison(found)
+    return found
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from labkit.common.numbers import number, whole
 from labkit.recording.work import count_images, flatten
 
@@ -170,13 +172,12 @@ class Real:
 
     kind = "real"
 
-    def __init__(self, model: Any, device: str, classes: int | None, image_size: tuple[int, int] | None) -> None:
+    def __init__(self, model: Any, device: str, classes: int | None) -> None:
         self.model = model
         self.device = device
         self.name = model.name
         self.source = f"runs on {device}"
         self._classes = classes
-        self._image_size = image_size
         self._ready: set[tuple[tuple[int, ...], ...]] = set()
 
     def __repr__(self) -> str:
@@ -231,12 +232,8 @@ class Real:
             raise ValueError(f"a real train step needs (images, labels) or 'image' and 'label', got {found}")
         if self._classes is None:
             return images, labels
-        import numpy as np
-
         if len(images.shape) != 4 or images.shape[-1] not in (1, 3):
             raise ValueError(f"images have shape {tuple(images.shape)}; allowed: (batch, height, width, 1 or 3)")
-        if self._image_size is not None and tuple(images.shape[1:3]) != self._image_size:
-            raise ValueError(f"images are {tuple(images.shape[1:3])}; image_size asked for {self._image_size}")
         values = np.asarray(labels)
         if values.dtype.kind not in "iu" or values.ndim != 1:
             raise ValueError(f"labels are {values.dtype} of shape {values.shape}; allowed: one integer per image")
@@ -263,7 +260,7 @@ class Real:
         float(flatten(loss)[0])
 
 
-def real(model: Any = None, *, classes: int = 10, image_size: int | tuple[int, int] | None = None) -> Real:
+def real(model: Any = None, *, classes: int = 10) -> Real:
     """Return a real Keras train step on whatever device TensorFlow has.
 
     Parameters
@@ -273,8 +270,6 @@ def real(model: Any = None, *, classes: int = 10, image_size: int | tuple[int, i
         average pooling, one dense layer; for colour or grey images of any size.
     classes : int
         Number of classes of the default network.
-    image_size : int or (height, width), optional
-        Refuse images of another size in the default network; by default any size is taken.
 
     Raises
     ------
@@ -292,21 +287,9 @@ def real(model: Any = None, *, classes: int = 10, image_size: int | tuple[int, i
             )
         if not getattr(model, "compiled", False) or model.optimizer is None:
             raise ValueError(f"model {model.name!r} is not compiled; call model.compile(optimizer=…, loss=…) first")
-        return Real(model, _device(), None, None)
+        return Real(model, _device(), None)
     classes = whole("classes", classes, least=2)
-    return Real(_small_network(classes), _device(), classes, _height_and_width(image_size))
-
-
-def _height_and_width(size: Any) -> tuple[int, int] | None:
-    """Return (height, width) of `size`, which may be one number."""
-    if size is None:
-        return None
-    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    try:
-        height, width = (whole("image_size", side, least=1) for side in sides)
-    except ValueError:
-        raise ValueError(f"image_size is {size!r}; allowed: pixels as one whole number or (height, width)") from None
-    return height, width
+    return Real(_small_network(classes), _device(), classes)
 
 
 def _small_network(classes: int) -> Any:

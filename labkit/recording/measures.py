@@ -17,8 +17,8 @@ import numpy as np
 
 from labkit.common.table import Table, Tabular
 from labkit.recording import work as tallies
-from labkit.timeline.intervals import union
 from labkit.timeline.run import Measure
+from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 
 #: Coverage of the interval of a speed-up. With 97 % about three of a hundred
@@ -70,53 +70,43 @@ class UnequalWork(ValueError):
 def figures(trace: Trace) -> Measure:
     """Return the figures of a trace, the first batch left out.
 
-    Busy is the share of the window in which device kernels ran where the accelerator is real and the
-    trace has device threads, else the share covered by train steps. A window that holds the
-    first batch (``warmup`` of the run is 0) starts at the end of its train step; with one step there is nothing
-    else to measure, and it is taken whole.
+    They are those of `labkit.timeline.timeline.Timeline`. A window that holds the first batch (``warmup`` of the run is
+    0) starts at the end of its train step; with one step there is nothing else to measure, and it is taken whole.
 
     Raises
     ------
     ValueError
         If the trace has no train step, or does not say how many images it trained on.
     """
-    wait = trace.where(trace.select("wait", kind="consumer"))
-    train = trace.where(trace.select("train", kind="consumer"))
-    if not len(train):
+    run, trace = trace.run, trace.where(trace.select(kind="consumer") | trace.select("kernel", kind="device"))
+    seen = Timeline(trace)
+    if not seen.steps:
         raise ValueError("the trace holds no train step, so there is nothing to measure")
-    run = trace.run
-    images, steps = run.images, len(train)
-    if images is None and run.batch_size:
-        images = run.batch_size * steps
-    if images is None:
+    if seen.images is None:
         raise ValueError("the trace does not say how many images it trained on: run.images is None")
-    start, end = run.window_ns or (
-        min(int(train.start_ns[0]), int(wait.start_ns[0]) if len(wait) else int(train.start_ns[0])),
-        int(train.end_ns.max()),
-    )
-    if run.warmup == 0 and steps > 1:
-        start = int(train.end_ns[0])
-        images = images - (run.batch_size or images // steps)
-        steps -= 1
-        wait, train = wait.where(wait.end_ns > start), train.where(train.start_ns >= start)
-    if end <= start:
-        raise ValueError(f"the window of the trace is empty: {start} to {end} ns")
-    work = train
-    if run.accelerator.kind == "real":
-        kernels = trace.where(trace.select("kernel", kind="device"))
-        work = kernels if len(kernels) else train
-    first_ns = run.first_batch_ns
+    images, end_ns = seen.images, seen.start_ns + seen.span_ns
+    if run.warmup == 0 and seen.steps > 1:
+        images -= run.batch_size or images // seen.steps
+        first_end_ns = int(trace.end_ns[trace.select("train", kind="consumer")][0])
+        seen = Timeline(trace.with_run(window_ns=(first_end_ns, end_ns)))
+    if not seen.span_ns:
+        raise ValueError(f"the window of the trace is empty: it begins and ends at {end_ns} ns")
     return Measure(
         images=images,
-        steps=steps,
-        seconds=(end - start) / 1e9,
-        images_per_s=images / ((end - start) / 1e9),
-        step_ms=float(np.median(np.diff(train.end_ns, prepend=start))) / 1e6,
-        wait_ms=float(np.median(wait.duration_ns)) / 1e6 if len(wait) else 0.0,
-        train_ms=float(np.median(train.duration_ns)) / 1e6,
-        busy=union(np.clip(work.start_ns, start, end), np.clip(work.end_ns, start, end)).total_ns / (end - start),
-        first_batch_ms=None if first_ns is None else first_ns / 1e6,
+        steps=seen.steps,
+        seconds=seen.span_ns / 1e9,
+        images_per_s=images / (seen.span_ns / 1e9),
+        step_ms=seen.step_ms,
+        wait_ms=seen.wait_ms,
+        train_ms=seen.train_ms,
+        busy=seen.busy,
+        first_batch_ms=None if run.first_batch_ns is None else run.first_batch_ns / 1e6,
     )
+
+
+def middle(rounds: Sequence[Measure]) -> int:
+    """Return the position of the round with the median throughput."""
+    return sorted(range(len(rounds)), key=lambda i: rounds[i].images_per_s)[len(rounds) // 2]
 
 
 def compare_rates(rates: Sequence[float], base: Sequence[float], *, paired: bool = True) -> Speedup:
@@ -163,15 +153,16 @@ def _spread(values: np.ndarray) -> float:
     return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Measures(Tabular, Mapping[str, list[Measure]]):
     """Measures of several pipelines, one per round, in the order in which they were given.
 
     Parameters
     ----------
-    rounds : mapping of name to list of Measure
-    traces : mapping of name to Trace
+    rounds : dict of name to list of Measure
+    traces : dict of name to Trace
         One trace per name, the one with the median throughput.
-    works : mapping of name to list of dict, optional
+    works : dict of name to list of dict
         From `labkit.recording.work.Tally.work`, one per round.
     interleaved : bool
         Whether round i of one name ran beside round i of the others.
@@ -179,25 +170,20 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     Raises
     ------
     ValueError
-        If there is no pipeline, one has no round, or interleaved rounds differ in number.
+        If there is no pipeline, or interleaved rounds differ in number.
     """
 
-    def __init__(
-        self,
-        rounds: Mapping[str, Sequence[Measure]],
-        traces: Mapping[str, Trace],
-        works: Mapping[str, Sequence[dict[str, Any]]] | None = None,
-        *,
-        interleaved: bool = True,
-    ) -> None:
-        self._rounds = {name: list(r) for name, r in rounds.items()}
-        self._traces = dict(traces)
-        self._works = {name: list(w) for name, w in (works or {}).items()}
-        self.interleaved = interleaved
-        counts = {name: len(r) for name, r in self._rounds.items()}
-        if not counts or not all(counts.values()):
-            raise ValueError(f"measures need at least one pipeline with one round each, got {counts}")
-        if interleaved and len(set(counts.values())) > 1:
+    rounds: dict[str, list[Measure]]
+    traces: dict[str, Trace]
+    works: dict[str, list[dict[str, Any]]]
+    interleaved: bool
+
+    def __post_init__(self) -> None:
+        """Check that there are rounds to compare."""
+        counts = {name: len(r) for name, r in self.rounds.items()}
+        if not counts:
+            raise ValueError("measures need at least one pipeline, got none")
+        if self.interleaved and len(set(counts.values())) > 1:
             raise ValueError(f"interleaved rounds differ in number: {counts}")
 
     @classmethod
@@ -213,35 +199,31 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
             runs = [given] if isinstance(given, Trace) else list(given)
             if not runs:
                 raise ValueError(f"pipeline {name!r} has no trace")
-            repeats = runs[0].run.repeats
-            if len(runs) == 1 and len(repeats) > 1:
-                rounds[name] = list(repeats)
-                interleaved = False
-            else:
-                rounds[name] = [figures(t) for t in runs]
-            order = sorted(range(len(runs)), key=lambda i, m=rounds[name]: m[i].images_per_s)
-            kept[name] = runs[order[len(order) // 2]]
+            rounds[name] = [figures(t) for t in runs]
+            kept[name] = runs[middle(rounds[name])]
             works[name] = [t.run.work for t in runs if t.run.work]
-        return cls(rounds, kept, works, interleaved=interleaved)
+            if len(runs) == 1 and len(runs[0].run.repeats) > 1:
+                rounds[name], interleaved = list(runs[0].run.repeats), False
+        return cls(rounds, kept, works, interleaved)
 
     def __getitem__(self, name: str) -> list[Measure]:
         """Return the measures of one pipeline, one per round."""
-        if name not in self._rounds:
-            raise KeyError(f"no pipeline is called {name!r}; allowed: {', '.join(map(repr, self._rounds))}")
-        return self._rounds[name]
+        if name not in self.rounds:
+            raise KeyError(f"no pipeline is called {name!r}; allowed: {', '.join(map(repr, self.rounds))}")
+        return self.rounds[name]
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names in the order given."""
-        return iter(self._rounds)
+        return iter(self.rounds)
 
     def __len__(self) -> int:
         """Return the number of pipelines."""
-        return len(self._rounds)
+        return len(self.rounds)
 
     def trace(self, name: str) -> Trace:
         """Return the trace with the median throughput of `name`."""
         self[name]
-        return self._traces[name]
+        return self.traces[name]
 
     def difference(self, name: str, over: str | None = None) -> str | None:
         """Return one sentence why two pipelines did unequal work, or None; round by round."""
@@ -258,7 +240,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     def _work_pairs(self, name: str, over: str | None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         over = next(iter(self)) if over is None else over
         self[name], self[over]
-        return list(zip(self._works.get(name, []), self._works.get(over, []), strict=False))
+        return list(zip(self.works[name], self.works[over], strict=False))
 
     def speedup(self, name: str, over: str | None = None) -> Speedup:
         """Return how many times faster `name` is than `over` (by default the first pipeline).
@@ -308,18 +290,18 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
 
     def _notes(self) -> list[str]:
         """Return the lines under the table: how it was measured, and what to keep in mind."""
-        count = len(next(iter(self._rounds.values())))
+        count = len(next(iter(self.rounds.values())))
         how = "interleaved rounds" if self.interleaved else "repeats, pipelines one after the other"
         many = "median (lowest to highest) of" if count > 1 else "figures of"
         notes = [f"{many} {count} {how if count > 1 else 'round'}"]
         notes[0] += f"; speed-up with its {100 * LEVEL:.0f} % interval." if count > 1 else "."
-        origins = {t.run.origin for t in self._traces.values()}
-        consumers = {n: t.run.accelerator.describe for n, t in self._traces.items()}
+        origins = {t.run.origin for t in self.traces.values()}
+        consumers = {n: t.run.accelerator.describe for n, t in self.traces.items()}
         if len(set(consumers.values())) == 1:
             consumers = {"": next(iter(consumers.values()))}
         notes += [f"accelerator{f' of {n}' if n else ''}: {c}." for n, c in consumers.items() if c]
         notes += [f"runs are {' and '.join(sorted(origins))}."] if origins else []
-        for name, trace in self._traces.items():
+        for name, trace in self.traces.items():
             if note := trace.run.profiler.note:
                 notes.append(f"{name}: {note}")
         if any(self.equal_work(n) == "counts only" for n in list(self)[1:]):

@@ -53,7 +53,6 @@ def record(
     progress: bool | None = None,
     on_start: Callable[[Run], Any] | None = None,
     on_step: Callable[[int, int, int, int], Any] | None = None,
-    on_trace: Callable[[Trace], Any] | None = None,
 ) -> Trace:
     """Drive `dataset` into `accelerator` under the profiler and return what happened.
 
@@ -84,8 +83,6 @@ def record(
         Called after each step behind the warm-up, with the number of the step, which starts at 0 in every repeat,
         and the nanoseconds (of ``time.perf_counter_ns``) at which the wait began, the batch was in hand and the
         train step ended. What it does takes time from the job.
-    on_trace : callable, optional
-        Called once at the end, with the trace that is returned.
 
     Returns
     -------
@@ -107,10 +104,8 @@ def record(
         on_start(Run("measured", name, plan.facts()))
     with _bar(progress, plan.total([dataset], repeats), name or "recording") as tick:
         traces = [plan.trace(dataset, name, label, tick, on_step) for _ in range(repeats)]
-    chosen = _median(traces)
-    if on_trace is not None:
-        on_trace(chosen)
-    return chosen
+    rounds = tuple(trace.run.repeats[0] for trace in traces)
+    return traces[measures.middle(rounds)].with_run(repeats=rounds)
 
 
 def measure(
@@ -122,7 +117,6 @@ def measure(
     repeats: int = 5,
     max_events: int = 500_000,
     progress: bool | None = None,
-    on_measures: Callable[[measures.Measures], Any] | None = None,
 ) -> measures.Measures:
     """Record several pipelines in interleaved rounds, so that a machine that drifts hits all alike.
 
@@ -137,8 +131,6 @@ def measure(
     repeats : int
         Rounds; five or more give the table a spread worth the name. Where LABKIT_FAST is set, two at most: enough
         to run every line, too few to trust a verdict.
-    on_measures : callable, optional
-        Called once at the end, with what is returned.
 
     Returns
     -------
@@ -154,20 +146,14 @@ def measure(
     plan = _Plan(accelerator, steps, warmup, max_events)
     labels = {name: plan.check(dataset, name) for name, dataset in variants.items()}
     repeats = _rounds(repeats)
-    names = list(variants)
-    traces: dict[str, list[Trace]] = {name: [] for name in names}
+    names, traces = list(variants), {name: [] for name in variants}
     with _bar(progress, plan.total(variants.values(), repeats), "measuring") as tick:
         for number in range(repeats):
             first = number % len(names)
             for name in names[first:] + names[:first]:
                 traces[name].append(plan.trace(variants[name], name, labels[name], tick))
-    found = measures.Measures(
-        {name: [measures.figures(t) for t in found] for name, found in traces.items()},
-        {name: _median(found) for name, found in traces.items()},
-        {name: [t.run.work for t in found] for name, found in traces.items()},
-    )
-    if on_measures is not None:
-        on_measures(found)
+    found = measures.Measures.from_traces(traces)
+    found.traces.update({name: trace.with_run(repeats=tuple(found[name])) for name, trace in found.traces.items()})
     return found
 
 
@@ -236,10 +222,9 @@ class _Plan:
         """Record one repeat."""
         import tensorflow as tf
 
-        limit = self.max_events
         run = drive(
             dataset, self.accelerator, self.steps, self.warmup,
-            label=label, max_events=limit, tick=tick, on_step=on_step,
+            label=label, max_events=self.max_events, tick=tick, on_step=on_step,
         )  # fmt: skip
         if run.spans is None:
             raise RecordingError(f"{label} ended after {run.steps} steps, before those that were to be recorded")
@@ -303,13 +288,6 @@ def _notes(run: Drive, trace: Trace, events: int, steps: int | None) -> Iterator
             f"{EVENT_NS / 1e3:.1f} µs each are some {min(1.0, cost_ns / max(1, cpu_ns)):.0%} of its CPU time; "
             "trust the order of spans, not their lengths."
         )
-
-
-def _median(traces: list[Trace]) -> Trace:
-    """Return the trace with the median throughput, which carries the measures of all."""
-    repeats = [t.run.repeats[0] for t in traces]
-    order = sorted(range(len(traces)), key=lambda i: repeats[i].images_per_s)
-    return traces[order[len(order) // 2]].with_run(repeats=tuple(repeats))
 
 
 def _rounds(repeats: Any) -> int:

@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from labkit.timeline.lanes import WORK, Lane
-from labkit.timeline.run import Accelerator, Run
+from labkit.timeline.run import Run
 from labkit.timeline.wording import elide, milliseconds, percent
 
 if TYPE_CHECKING:
@@ -21,15 +21,9 @@ def provenance(run: Run) -> str:
     """Return on one line whether a run was measured or modelled, and what stood at its two ends."""
     where = f" on {run.host.cpus} cores" if run.host.cpus and run.origin == "measured" else ""
     storage = f" · {run.storage} storage" if run.storage else ""
-    return f"{run.origin}{where} · {accelerator(run)}{storage}"
-
-
-def accelerator(run: Run) -> str:
-    """Return "modelled accelerator V100", "real accelerator …", or that nothing is stated."""
-    stated = run.accelerator
-    if stated == Accelerator():
-        return "accelerator not stated"
-    return " ".join(word for word in (stated.kind, "accelerator", stated.name) if word)
+    kind, name = run.accelerator.kind, run.accelerator.name
+    words = (kind, "accelerator", name) if kind or name else ("accelerator not stated",)
+    return f"{run.origin}{where} · {' '.join(filter(None, words))}{storage}"
 
 
 def figures(timeline: Timeline) -> str:
@@ -65,7 +59,8 @@ def describe(timeline: Timeline) -> str:
     if run.accelerator.describe:
         row("accelerator", run.accelerator.describe)
     steps = f"{timeline.steps} step{'' if timeline.steps == 1 else 's'}"
-    row("window", f"{milliseconds(timeline.span_ns)} ms, {steps}{_images(timeline)}")
+    images = f", {timeline.images:,} images: {timeline.images_per_s:,.1f} images/s" if timeline.images_per_s else ""
+    row("window", f"{milliseconds(timeline.span_ns)} ms, {steps}{images}")
     if not any(len(lane) for lane in timeline.lanes):
         return "\n".join([*lines, "no spans: nothing was recorded in the window"])
     row("accelerator busy", f"{percent(timeline.busy)}, idle for {milliseconds(timeline.idle_ns)} ms")
@@ -97,12 +92,6 @@ def describe(timeline: Timeline) -> str:
         row(label, f"{parts} · together {sum(ns for _, ns in work) / unit:,.2f} ms of thread time")
     text = "\n".join(lines)
     return "\n".join([text, *_lanes(timeline.lanes, _LINES - text.count("\n") - 3)])
-
-
-def _images(timeline: Timeline) -> str:
-    if not timeline.images_per_s:
-        return ""
-    return f", {timeline.images:,} images: {timeline.images_per_s:,.1f} images/s"
 
 
 def _lanes(lanes: tuple[Lane, ...], room: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,7 +45,7 @@ class Gap(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Gaps:
+class Gaps(Sequence[Gap]):
     """Idle times of the accelerator in rising order, as columns; iterate for one `Gap` at a time.
 
     Parameters
@@ -70,10 +70,6 @@ class Gaps:
         """Return one gap."""
         i = operator.index(index)
         return Gap(int(self.start_ns[i]), int(self.length_ns[i]), int(self.step[i]), GAP_KINDS[self.kind[i]])
-
-    def __iter__(self) -> Iterator[Gap]:
-        """Yield gaps from first to last."""
-        return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
         """Return number and total length on one line."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,13 +51,21 @@ def complement(intervals: Intervals, first_ns: int, last_ns: int) -> Intervals:
     return Intervals(start[free], end[free])
 
 
-def intersection(a: Intervals, b: Intervals) -> Intervals:
-    """Return what two sets of disjoint intervals have in common."""
-    if not len(a.start) or not len(b.start):
-        return Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    low, high = int(min(a.start[0], b.start[0])), int(max(a.end[-1], b.end[-1]))
-    free_a, free_b = complement(a, low, high), complement(b, low, high)
-    return complement(union(np.r_[free_a.start, free_b.start], np.r_[free_a.end, free_b.end]), low, high)
+def union_of(works: Iterable[Intervals]) -> Intervals:
+    """Merge several sets of disjoint intervals into one."""
+    return at_least(list(works), 1)
+
+
+def at_least(works: Sequence[Intervals], count: int) -> Intervals:
+    """Return when at least `count` of several sets of disjoint intervals are open at once."""
+    nothing = np.zeros(0, np.int64)
+    starts = np.concatenate([nothing, *(work.start for work in works)])
+    ends = np.concatenate([nothing, *(work.end for work in works)])
+    at, change = np.r_[starts, ends], np.r_[np.ones(len(starts), np.int64), np.full(len(ends), -1, np.int64)]
+    order = np.lexsort((change, at))
+    at, open_ = at[order], np.cumsum(change[order])
+    enough = np.flatnonzero(open_[:-1] >= count)
+    return union(at[enough], at[enough + 1])
 
 
 def covered_until(intervals: Intervals, at: np.ndarray) -> np.ndarray:
@@ -186,39 +195,21 @@ def tracks(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray of int32, shape (n,)
-        Track 0 holds all there is if everything nests; an interval that crosses another moves to
-        the first track where it crosses none.
+        Track 0 holds all there is if everything nests. An interval that crosses another moves to the first track whose
+        innermost open interval encloses it.
     """
-    track = np.zeros(len(start), np.int32)
-    depth = depths(start, end).astype(np.int64)
-    # The parent of an interval is the last one before it that is one level up. As long as everything
-    # nests, the parent is the innermost open one, so the first crossing is one that outlives its parent.
-    key = depth * len(start) + np.arange(len(start))
-    order = np.argsort(key, kind="stable")
-    parent = order[np.maximum(np.searchsorted(key[order], key - len(start), side="left") - 1, 0)]
-    crossing = np.flatnonzero((depth > 0) & (end > end[parent]))
-    opens = np.flatnonzero(np.r_[True, start[1:] >= np.maximum.accumulate(end)[:-1]]) if len(start) else crossing
-    group = np.unique(np.searchsorted(opens, crossing, side="right") - 1)
-    for first, last in zip(opens[group], np.r_[opens, len(start)][group + 1], strict=True):
-        track[first:last] = _stacked(start[first:last].tolist(), end[first:last].tolist())
-    return track
-
-
-def _stacked(start: list[int], end: list[int]) -> list[int]:
-    """Give each interval, in order of start, the first track whose innermost open interval encloses it."""
     track: list[int] = []
     stacks: list[list[int]] = []
-    for s, e in zip(start, end, strict=True):
+    for first, last in zip(start.tolist(), end.tolist(), strict=True):
         place = 0
-        while place < len(stacks):
-            stack = stacks[place]
-            while stack and stack[-1] <= s:
+        for stack in stacks:
+            while stack and stack[-1] <= first:
                 stack.pop()
-            if not stack or stack[-1] >= e:
+            if not stack or stack[-1] >= last:
                 break
             place += 1
         else:
             stacks.append([])
-        stacks[place].append(e)
+        stacks[place].append(last)
         track.append(place)
-    return track
+    return np.array(track, np.int32)

@@ -113,11 +113,9 @@ def places(trace: Trace, below: int = 0, label: str = "") -> tuple[np.ndarray, n
 
 def _spans(trace: Trace, process: np.ndarray, track: np.ndarray) -> list[str]:
     """Return one complete event per span, in the order of the trace: a span comes before those that it encloses."""
-    if not len(trace):
-        return []
     names = [json.dumps(name) for name in trace.names]
     origin = json.dumps(trace.run.origin)
-    start, length = trace.start_ns - trace.start_ns[0], trace.duration_ns
+    start, length = trace.start_ns - trace.start_ns[:1], trace.duration_ns
     return [
         f'{{"ph":"X","name":{names[n]},"cat":"{CATEGORIES[c]}","pid":{p},"tid":{t},'
         f'"ts":{us}.{ns:03d},"dur":{dus}.{dns:03d},'

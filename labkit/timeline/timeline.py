@@ -14,7 +14,7 @@ import numpy as np
 from labkit.timeline.causes import Causes, Split, Stalls, find_causes, split, stalls
 from labkit.timeline.describe import describe
 from labkit.timeline.gaps import Marks, find_gaps
-from labkit.timeline.intervals import Intervals, intersection, union
+from labkit.timeline.intervals import Intervals, at_least, union, union_of
 from labkit.timeline.lanes import WORK, Lane, build
 from labkit.timeline.trace import CATEGORIES, Trace
 
@@ -45,6 +45,18 @@ class Timeline:
     accelerator : Lane
         Where device threads ran kernels, the union of the kernels; where the accelerator is
         modelled or its device unseen, the train steps of the consumer.
+    busy : float
+        Share of the window in which the accelerator works, 0 to 1.
+    idle_ns : int
+        Nanoseconds of the window in which the accelerator does not work.
+    steps : int
+        Train steps in the window.
+    step_numbers : ndarray of int64, shape (steps,)
+        Number of each step in the window.
+    wait_ms, train_ms : float
+        Median wait of the consumer for a batch, and median train step, in milliseconds; 0 without any.
+    waits : Intervals
+        When the consumer waits for a batch, in window time.
     gaps : Gaps
         When the accelerator is idle, and why.
 
@@ -65,33 +77,18 @@ class Timeline:
         self.start_ns, self.span_ns = _window(trace)
         self.lanes = build(trace, self.start_ns, self.span_ns)
         self.accelerator = self.lanes[0]
-        self._waits, self._trains = (
-            Marks.of_consumer(trace, category, self.start_ns, self.span_ns) for category in ("wait", "train")
-        )
-        gaps = find_gaps(self.accelerator.busy, self._waits, self._trains, self.span_ns)
+        self.busy, busy = self.accelerator.share, self.accelerator.busy
+        self.idle_ns = self.span_ns - busy.total_ns
+        window = self.start_ns, self.span_ns
+        self._waits = waits = Marks.of_consumer(trace, "wait", *window)
+        self._trains = trains = Marks.of_consumer(trace, "train", *window)
+        self.steps, self.step_numbers = len(trains.number), trains.number
+        self.wait_ms, self.train_ms = waits.median_ms, trains.median_ms
+        self.waits = union(waits.start, waits.end)
+        gaps = find_gaps(busy, waits, trains, self.span_ns)
         self.gaps = gaps.where(gaps.length_ns >= min_gap_ns)
 
-    # -- the accelerator and the steps ----------------------------------------
-
-    @property
-    def busy(self) -> float:
-        """Share of the window in which the accelerator works, 0 to 1."""
-        return self.accelerator.share
-
-    @property
-    def idle_ns(self) -> int:
-        """Nanoseconds of the window in which the accelerator does not work."""
-        return self.span_ns - self.accelerator.busy.total_ns
-
-    @property
-    def steps(self) -> int:
-        """Train steps in the window."""
-        return len(self._trains.start)
-
-    @cached_property
-    def step_numbers(self) -> np.ndarray:
-        """Number of each step in the window, int64, shape (steps,)."""
-        return self._trains.number
+    # -- the steps ------------------------------------------------------------
 
     @cached_property
     def step_edges_ns(self) -> np.ndarray:
@@ -110,26 +107,11 @@ class Timeline:
         return np.r_[np.int64(0), edges[1:], np.int64(self.span_ns)]
 
     @property
-    def wait_ms(self) -> float:
-        """Median wait of the consumer for a batch, in milliseconds; 0 without waits."""
-        return self._waits.median_ms
-
-    @property
-    def train_ms(self) -> float:
-        """Median train step of the consumer, in milliseconds; 0 without steps."""
-        return self._trains.median_ms
-
-    @property
     def step_ms(self) -> float:
         """Median time from the end of a train step to the end of the next, in milliseconds; 0 without steps."""
         return float(np.median(np.diff(self._trains.end, prepend=0))) / 1e6 if self.steps else 0.0
 
     # -- what it waited for ----------------------------------------------------
-
-    @property
-    def waits(self) -> Intervals:
-        """When the consumer waits for a batch, in window time."""
-        return union(self._waits.start, self._waits.end)
 
     @cached_property
     def causes(self) -> Causes:
@@ -198,12 +180,15 @@ class Timeline:
         return {category: own / 1e6 / self.images for category, own in self.work_ns.items()}
 
     @cached_property
+    def pipeline_busy(self) -> Intervals:
+        """When any thread of the pipeline works, in window time."""
+        return union_of(lane.busy for lane in self._pipeline)
+
+    @cached_property
     def overlap_ns(self) -> dict[str, int]:
         """The window split by who works, in nanoseconds: ``both``, ``pipeline``, ``accelerator``, ``neither``."""
-        nothing = np.zeros(0, np.int64)
-        busy = zip((nothing, nothing), *(lane.busy for lane in self._pipeline), strict=True)
-        pipeline = union(*(np.concatenate(column) for column in busy))
-        both = intersection(pipeline, self.accelerator.busy).total_ns
+        pipeline = self.pipeline_busy
+        both = at_least([pipeline, self.accelerator.busy], 2).total_ns
         alone, training = pipeline.total_ns - both, self.accelerator.busy.total_ns - both
         neither = self.span_ns - both - alone - training
         return {"both": both, "pipeline": alone, "accelerator": training, "neither": neither}

@@ -153,23 +153,19 @@ class Trace:
         **facts
             The fields of `run`; ``origin`` defaults to ``"modelled"``.
         """
-        kinds = dict(kinds or {})
-        spans = list(spans)
+        kinds, spans = dict(kinds or {}), list(spans)
         for span in spans:
             if span.category not in CATEGORIES:
                 raise ValueError(f"span {span.name!r} has category {span.category!r}; allowed: {', '.join(CATEGORIES)}")
-        names = tuple(dict.fromkeys(s.name for s in spans))
-        threads = tuple(dict.fromkeys([*kinds, *(s.thread for s in spans)]))
-        name_id = {n: i for i, n in enumerate(names)}
-        thread_id = {t: i for i, t in enumerate(threads)}
+        names, threads = _numbered(s.name for s in spans), _numbered([*kinds, *(s.thread for s in spans)])
         return cls(
             start_ns=np.array([s.start_ns for s in spans], np.int64),
             duration_ns=np.array([s.duration_ns for s in spans], np.int64),
-            name=np.array([name_id[s.name] for s in spans], np.int32),
-            thread=np.array([thread_id[s.thread] for s in spans], np.int32),
+            name=np.array([names[s.name] for s in spans], np.int32),
+            thread=np.array([threads[s.thread] for s in spans], np.int32),
             category=np.array([CATEGORIES.index(s.category) for s in spans], np.int8),
             step=np.array([s.step for s in spans], np.int32),
-            names=names,
+            names=tuple(names),
             threads=tuple(Thread(t, kinds.get(t, "pipeline")) for t in threads),
             run=Run(**{"origin": "modelled", **facts}),
         )
@@ -180,15 +176,9 @@ class Trace:
 
     def __iter__(self) -> Iterator[Span]:
         """Yield the spans one by one, by start."""
-        for i in range(len(self)):
-            yield Span(
-                self.threads[self.thread[i]].name,
-                self.names[self.name[i]],
-                CATEGORIES[self.category[i]],
-                int(self.start_ns[i]),
-                int(self.duration_ns[i]),
-                int(self.step[i]),
-            )
+        order = ("thread", "name", "category", "start_ns", "duration_ns", "step")
+        for thread, name, category, *numbers in zip(*(getattr(self, c).tolist() for c in order), strict=True):
+            yield Span(self.threads[thread].name, self.names[name], CATEGORIES[category], *numbers)
 
     def __repr__(self) -> str:
         """Return origin, size and length on one line."""
@@ -253,7 +243,7 @@ class Trace:
     def merge(cls, *traces: Trace) -> Trace:
         """Put several traces of one origin on one clock; equal threads become one row.
 
-        `run` is that of the first trace.
+        `run` is that of the first trace. Names and threads without a span are left out.
 
         Raises
         ------
@@ -265,19 +255,14 @@ class Trace:
         origins = {t.run.origin for t in traces}
         if len(origins) > 1:
             raise ValueError(f"origins {sorted(origins)} cannot be merged: measured and modelled spans stay apart")
-        names = tuple(dict.fromkeys(n for t in traces for n in t.names))
-        threads = tuple(dict.fromkeys(x for t in traces for x in t.threads))
-        columns: dict[str, list[np.ndarray]] = {column: [] for column in cls._DTYPES}
-        for t in traces:
-            place = {
-                "name": np.array([names.index(n) for n in t.names] or [0], np.int32),
-                "thread": np.array([threads.index(x) for x in t.threads] or [0], np.int32),
-            }
-            for column, parts in columns.items():
-                values = getattr(t, column)
-                parts.append(place[column][values] if column in place else values)
+        names = _numbered(t.names[i] for t in traces for i in np.unique(t.name).tolist())
+        threads = _numbered(t.threads[i] for t in traces for i in np.unique(t.thread).tolist())
+        columns = {column: [getattr(t, column) for t in traces] for column in cls._DTYPES}
+        for column, table in (("name", names), ("thread", threads)):
+            places = (np.array([table.get(e, -1) for e in getattr(t, f"{column}s")], np.int32) for t in traces)
+            columns[column] = [place[used] for place, used in zip(places, columns[column], strict=True)]
         found = {column: np.concatenate(parts) for column, parts in columns.items()}
-        return cls(**found, names=names, threads=threads, run=traces[0].run)
+        return cls(**found, names=tuple(names), threads=tuple(threads), run=traces[0].run)
 
     # -- files ---------------------------------------------------------------
 
@@ -311,3 +296,8 @@ class Trace:
             return cls(**columns, names=tuple(document["names"]), threads=threads, run=Run(**document["run"]))
         except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
             raise ValueError(f"{path} is not a trace saved by labkit ({_FORMAT}): {error}") from error
+
+
+def _numbered(entries: Iterable[Any]) -> dict[Any, int]:
+    """Return the place of each entry in a table that holds every entry once, in the order of the first ones."""
+    return {entry: place for place, entry in enumerate(dict.fromkeys(entries))}

@@ -49,15 +49,13 @@ class _Tuned(NamedTuple):
         return f"{self.name}: {' → '.join(words)} ({bound}{held})"
 
 
-def draw(lens: Lens, title: str = "What AUTOTUNE chose", theme: str | None = None) -> Picture:
+def draw(lens: Lens, title: str = "What AUTOTUNE chose") -> Picture:
     """Draw what AUTOTUNE chose at each reading of a lens.
 
     Parameters
     ----------
     lens : labkit.diagnosis.Lens
     title : str
-    theme : str, optional
-        "light" or "dark".
 
     Raises
     ------
@@ -78,7 +76,7 @@ def draw(lens: Lens, title: str = "What AUTOTUNE chose", theme: str | None = Non
     wait = f"wait for a batch: median {waits[len(waits) // 2]:,.1f} ms, longest {waits[-1]:,.1f} ms"
     text = "\n".join([title, note, f"{len(lens.readings)} readings, {lens.steps[-1]} steps", *map(str, tuned), wait])
     alt = f"{title}: {'; '.join(map(str, tuned))}; {wait}."
-    return Picture(functools.partial(_draw, lens, tuned, title, note), title, alt, text, theme)
+    return Picture(functools.partial(_draw, lens, tuned, title, note), title, alt, text)
 
 
 def _tuned(lens: Lens, name: str) -> _Tuned:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
-import numbers
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from labkit.common.numbers import number
 from labkit.common.palette import Theme
 from labkit.common.table import Table
 from labkit.views.figure_page import BODY, MARGIN, SMALL, WIDTH, FigurePage, heading, measure, wrap
@@ -106,7 +105,7 @@ def lines(
     """
     places = [_value(v, "x").middle for v in x]
     if not places or any(b <= a for a, b in itertools.pairwise(places)):
-        raise ValueError(f"x is {_brief(x)}; allowed: one or more numbers, strictly rising")
+        raise ValueError(f"x is {x!r:.60}; allowed: one or more numbers, strictly rising")
     if log_x and places[0] <= 0:
         raise ValueError(f"x begins at {_number(places[0])}; allowed with log_x: numbers above 0")
     _named(series, "series")
@@ -148,7 +147,7 @@ def points(
     rows: dict[str, tuple[float, float]] = {}
     for name, given in values.items():
         if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
-            raise ValueError(f"the point of {name!r} is {_brief(given)}; allowed: a pair (x, y)")
+            raise ValueError(f"the point of {name!r} is {given!r:.60}; allowed: a pair (x, y)")
         rows[name] = (_value(given[0], f"x of {name!r}").middle, _value(given[1], f"y of {name!r}").middle)
     table = [(name, _number(a), _number(b)) for name, (a, b) in rows.items()]
     text = _text(title, note, ("", x_label, y_label), table)
@@ -161,31 +160,19 @@ def points(
 # -- numbers and words -----------------------------------------------------------
 
 
-def _value(given: Any, what: str, least: float = -math.inf) -> _Value:
+def _value(given: Any, what: str, least: float | None = None) -> _Value:
     """Return a number, or the median, the lowest and the highest of several."""
-    several = [given] if isinstance(given, numbers.Real) or not hasattr(given, "__iter__") else list(given)
-    allowed = "a finite number" + (f" of {least:g} or more" if math.isfinite(least) else "") + ", or several"
-    if not several or isinstance(given, (str, bytes)):
-        raise ValueError(f"{what} is {_brief(given)}; allowed: {allowed}")
-    for one in several:
-        real = isinstance(one, numbers.Real) and not isinstance(one, bool)
-        if not real or not math.isfinite(one) or one < least:
-            raise ValueError(f"{what} is {_brief(one)}; allowed: {allowed}")
-    several = [float(one) for one in several]
-    return _Value(statistics.median(several), min(several), max(several), len(several))
+    several = list(given) if hasattr(given, "__iter__") and not isinstance(given, (str, bytes)) else [given]
+    rounds = [number(what, one, least, other="that is finite, or several") for one in several or [given]]
+    return _Value(statistics.median(rounds), min(rounds), max(rounds), len(rounds))
 
 
 def _named(given: Any, what: str) -> None:
     if not isinstance(given, Mapping) or not given:
-        raise ValueError(f"{what} is {_brief(given)}; allowed: a dict with one name or more")
+        raise ValueError(f"{what} is {given!r:.60}; allowed: a dict with one name or more")
     for name in given:
         if not isinstance(name, str) or not name.strip():
             raise ValueError(f"a name in {what} is {name!r}; allowed: a text that is not empty")
-
-
-def _brief(given: Any) -> str:
-    text = repr(given)
-    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _number(value: float) -> str:
@@ -257,10 +244,11 @@ def _draw_bars(frame: Callable[..., Axes], rows: Mapping[str, _Value], look: The
     return axes.figure
 
 
-def _ranges(axes: Axes, low: float, high: float) -> None:
-    """Let the y axis begin at zero, so that heights can be compared, unless values lie below it."""
-    room = (high - min(low, 0)) * 0.06 or 1.0
-    axes.set_ylim(0 if low >= 0 else low - room, max(high, 0) + room)
+def _range(values: Iterable[float]) -> tuple[float, float]:
+    """Return the ends of an axis: zero, so that lengths can be compared, and beyond it where there are values."""
+    low, high = min(0.0, *values), max(0.0, *values)
+    room = (high - low) * 0.06 or 1.0
+    return low - room if low < 0 else 0.0, high + room
 
 
 def _draw_lines(frame: Callable[..., Axes], x: list[float], rows: Mapping[str, list[_Value]], look: Theme) -> Figure:
@@ -272,7 +260,7 @@ def _draw_lines(frame: Callable[..., Axes], x: list[float], rows: Mapping[str, l
     if len(x) <= 12:
         axes.set_xticks(x)
         axes.minorticks_off()
-    _ranges(axes, min(v.low for r in rows.values() for v in r), max(v.high for r in rows.values() for v in r))
+    axes.set_ylim(_range([end for values in rows.values() for value in values for end in (value.low, value.high)]))
     axes.grid(axis="y", color=look.lane, linewidth=1)
     for i, values in enumerate(rows.values()):
         color = look.fill[_COLORS[i % len(_COLORS)]]
@@ -314,17 +302,13 @@ def _name_lines(
         axes.plot([at + 0.008, 1.03], [rows[name][-1].middle, y], **lead)
         axes.plot([1.035, 1.07], [y, y], transform=across, **_style(i, color, False))
         axes.plot([1.0525], [y], transform=across, **_style(i, color, True))
-        style = {"fontsize": SMALL, "color": look.ink, "va": "center", "family": "DejaVu Sans", "parse_math": False}
-        axes.text(1.08, y, words[name], transform=across, **style)
+        _write(axes, words[name], (1.08, y), (0, 0), look, xycoords=across)
 
 
 def _draw_points(frame: Callable[..., Axes], rows: Mapping[str, tuple[float, float]], look: Theme) -> Figure:
     left, width, high = 0.95, WIDTH - 0.95 - 0.4, _PLOT + 0.4
     axes = frame(look, (left, width, high, 0.65))
-    across, up = [a for a, _ in rows.values()], [b for _, b in rows.values()]
-    room = (max(across) - min(*across, 0)) * 0.06 or 1.0
-    axes.set_xlim(0 if min(across) >= 0 else min(across) - room, max(*across, 0) + room)
-    _ranges(axes, min(up), max(up))
+    axes.set(xlim=_range([x for x, _ in rows.values()]), ylim=_range([y for _, y in rows.values()]))
     axes.grid(color=look.lane, linewidth=1)
     spots = {n: axes.transAxes.inverted().transform(axes.transData.transform(p)) for n, p in rows.items()}
     spots = {name: (spot[0] * width, spot[1] * high) for name, spot in spots.items()}

@@ -86,11 +86,10 @@ def differences(pairs: Mapping[str, tuple[Any, Any]], *, title: str, levels: flo
         If there are no pairs or more than four, or the shapes of one differ.
     """
     shown = {name: np.minimum(_apart(*pair).max(-1) / levels, 1) for name, pair in _few(pairs).items()}
+    found = {name: between(*pair) for name, pair in pairs.items()}
     text = f"{title}\n{table(pairs)}"
-    alt = f"{title}. " + " ".join(f"{name}: largest difference {between(*p).largest:.4g}." for name, p in pairs.items())
-    below = {
-        name: f"max {d.largest:.4g}, mean {d.mean:.3g}" for name, d in ((n, between(*p)) for n, p in pairs.items())
-    }
+    alt = f"{title}. " + " ".join(f"{name}: largest difference {d.largest:.4g}." for name, d in found.items())
+    below = {name: f"max {d.largest:.4g}, mean {d.mean:.3g}" for name, d in found.items()}
     note = (
         f"Absolute difference in grey levels, the largest of the three channels; full colour from {levels:g} levels on."
     )
@@ -99,11 +98,9 @@ def differences(pairs: Mapping[str, tuple[Any, Any]], *, title: str, levels: flo
 
 def gallery(images: Mapping[str, Any], *, title: str, note: str = "") -> Picture:
     """Draw one to four images of shape (height, width, 3) side by side; floats are shares, clipped to be shown."""
-    shown = {name: np.clip(_levels(image) / 255, 0, 1) for name, image in _few(images).items()}
-    means = {
-        name: f"mean {_levels(image).mean():.0f}, deviation {_levels(image).std():.0f}"
-        for name, image in images.items()
-    }
+    levels = {name: _levels(image) for name, image in _few(images).items()}
+    shown = {name: np.clip(image / 255, 0, 1) for name, image in levels.items()}
+    means = {name: f"mean {image.mean():.0f}, deviation {image.std():.0f}" for name, image in levels.items()}
     text = "\n".join([title, *[note] * bool(note), *(f"  {name}: {words}" for name, words in means.items())])
     alt = f"{title}: {', '.join(images)}. {note}".strip()
     return Picture(lambda look: _figure(shown, means, title, note, look), title, alt, text)
@@ -126,24 +123,21 @@ def opencv_linear(image: np.ndarray, height: int, width: int) -> tuple[np.ndarra
         pass
     else:
         return cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR), f"OpenCV {cv2.__version__}"
-    first, weights = _pairs(image.shape[1], width)
-    rows = image.astype(np.int64)
-    second = np.minimum(first + 1, image.shape[1] - 1)
-    wide = rows[:, first] * weights[0][:, None] + rows[:, second] * weights[1][:, None]
-    first, weights = _pairs(image.shape[0], height)
-    second = np.minimum(first + 1, image.shape[0] - 1)
-    above, below = (part[:, None, None] for part in weights)
-    total = ((above * (wide[first] >> 4)) >> 16) + ((below * (wide[second] >> 4)) >> 16)
+    first, second, left, right = _pairs(image.shape[1], width)
+    wide = image.astype(np.int64)[:, first] * left[:, None] + image.astype(np.int64)[:, second] * right[:, None] >> 4
+    first, second, above, below = _pairs(image.shape[0], height)
+    total = (above[:, None, None] * wide[first] >> 16) + (below[:, None, None] * wide[second] >> 16)
     return np.clip((total + 2) >> 2, 0, 255).astype(np.uint8), "OpenCV's formula in NumPy (OpenCV is not installed)"
 
 
-def _pairs(n_in: int, n_out: int) -> tuple[np.ndarray, list[np.ndarray]]:
+def _pairs(n_in: int, n_out: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return for each place of an output the two places of the input that it lies between, and their weights."""
     place = ((np.arange(n_out) + 0.5) * (n_in / n_out) - 0.5).astype(np.float32)
-    first = np.floor(place).astype(np.int64)
-    share = place - first.astype(np.float32)
-    share[(first < 0) | (first >= n_in - 1)] = 0
-    first = np.clip(first, 0, n_in - 1)
-    return first, [np.rint(part * np.float32(2048)).astype(np.int64) for part in (1 - share, share)]
+    share = place - np.floor(place)
+    share[(place < 0) | (place >= n_in - 1)] = 0
+    first = np.clip(np.floor(place).astype(np.int64), 0, n_in - 1)
+    weights = (np.rint(part * np.float32(2048)).astype(np.int64) for part in (1 - share, share))
+    return first, np.minimum(first + 1, n_in - 1), *weights
 
 
 def _levels(image: Any) -> np.ndarray:

@@ -32,7 +32,6 @@ def draw(
     *,
     title: str,
     window_ms: float | None = None,
-    theme: str | None = None,
 ) -> Picture:
     """Draw one row for each run: the accelerator's work as blocks, white where it waits, the pipeline's as a band.
 
@@ -44,7 +43,6 @@ def draw(
     window_ms : float, optional
         The first so many milliseconds of each run; by default three steps of the slowest one, or all of the longest
         run if that is less. A row ends where its run ends.
-    theme : {"light", "dark"}, optional
 
     Raises
     ------
@@ -66,7 +64,6 @@ def draw(
         title,
         f"{title}. Accelerator busy: " + ", ".join(f"{name} {line.busy:.0%}" for name, line in lines.items()) + ".",
         _text(lines, title, window),
-        theme,
     )
 
 
@@ -80,21 +77,10 @@ def _text(lines: Mapping[str, Timeline], title: str, window: int) -> str:
         for name, line in lines.items()
     ]
     shown = f"  the first {window / 1e6:,.0f} ms shown, or all of a shorter run; figures of the whole run"
-    table = Table((), rows, right=[2, 4, 5], notes=[_origin(lines)], caption=f"{title}\n{shown}", indent="  ")
+    # What all runs share is said once: measured or modelled, and on which accelerator.
+    origins = " ".join(dict.fromkeys(provenance(line.run) for line in lines.values()))
+    table = Table((), rows, right=[2, 4, 5], notes=[origins], caption=f"{title}\n{shown}", indent="  ")
     return str(table)
-
-
-def _origin(lines: Mapping[str, Timeline]) -> str:
-    """Return what all runs share, once: measured or modelled, and on which accelerator."""
-    return " ".join(dict.fromkeys(provenance(line.run) for line in lines.values()))
-
-
-def _pipeline(line: Timeline) -> Intervals:
-    """Return when any thread of the pipeline worked."""
-    lanes = [lane.busy for lane in line.lanes if lane.kind == "pipeline"]
-    if not lanes:
-        return Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    return union(np.concatenate([b.start for b in lanes]), np.concatenate([b.end for b in lanes]))
 
 
 def _cut(busy: Intervals, window: int, least: int) -> list[tuple[float, float]]:
@@ -119,7 +105,7 @@ def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme)
         axes.broken_barh([(0, own)], (row + 0.12, 0.74), color=look.lane, linewidth=0)
         work = _cut(line.accelerator.busy, window, 0)
         axes.broken_barh(work, (row + 0.12, 0.52), facecolor=look.fill["train"], edgecolor=look.lane, linewidth=0.6)
-        band = _cut(_pipeline(line), window, pixel)
+        band = _cut(line.pipeline_busy, window, pixel)
         axes.broken_barh(band, (row + 0.68, 0.18), facecolor=look.fill["decode"], linewidth=0)
         middle = page.top + (row + 0.5) * _ROW
         page.write(_LEFT - 0.1, middle, fit(name, _LEFT - MARGIN - 0.1, SMALL), SMALL, ha="right")

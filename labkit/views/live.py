@@ -11,6 +11,7 @@ the job has run. Whatever fails in drawing ends the view, not the recording.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import uuid
@@ -45,10 +46,11 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-class View:
+class View(contextlib.AbstractContextManager):
     """The view of one recording; leaving its block completes the output of the cell, however the recording ended.
 
-    Its methods `open`, `see` and `end` are the observers of `labkit.recording.recorder.record`.
+    Its methods `open` and `see` are the observers of `labkit.recording.recorder.record`; `end` takes the
+    trace that it returns.
 
     Parameters
     ----------
@@ -68,10 +70,6 @@ class View:
         self._widget, self._id = None, uuid.uuid4().hex
         self._stamps: deque[tuple[int, int, int]] = deque(maxlen=LAST)
         self._count, self._cost_ns, self._begin_ns, self._last_ns, self._over = 0, GUESS_NS, 0, 0, True
-
-    def __enter__(self) -> View:
-        """Wait for the recording to begin."""
-        return self
 
     def __exit__(self, *_: Any) -> None:
         """Leave a picture, if the recording broke off: of the steps that it came to."""

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import html
 import io
+import itertools
 import json
 import os
 import struct
@@ -116,13 +117,10 @@ class Picture:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         images = {name: self.png(name) for name in THEMES}
-        number = 1 + max((int(p.name[:3]) for p in folder.glob("[0-9][0-9][0-9].*")), default=0)
-        while True:
-            try:  # the process that creates the file has the number
+        for number in itertools.count(1):
+            with contextlib.suppress(FileExistsError):  # the process that creates the file has the number
                 (folder / f"{number:03d}.light.png").open("xb").close()
                 break
-            except FileExistsError:
-                number += 1
         for name, data in images.items():
             write_aside(folder / f"{number:03d}.{name}.png", data)
         words = {"title": self.title, "alt": self.alt, "text": self.text}

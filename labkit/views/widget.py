@@ -210,16 +210,7 @@ def _module() -> str:
     return "\n".join(filter(None, plain))
 
 
-def show(
-    timeline: Timeline | Trace,
-    after: Timeline | Trace | None = None,
-    *,
-    labels: Sequence[str] = ("before", "after"),
-    theme: str | None = None,
-    title: str | None = None,
-    height: int | None = None,
-    steps: int | None = None,
-) -> TimelineWidget:
+def show(timeline: Timeline | Trace, after: Timeline | Trace | None = None, **settings: Any) -> TimelineWidget:
     """Show one timeline, or two on one time axis, to zoom, to point at and to search.
 
     Parameters
@@ -251,4 +242,4 @@ def show(
     TypeError
         If something is neither a Trace nor a Timeline.
     """
-    return TimelineWidget(timeline, after, labels=labels, theme=theme, title=title, height=height, steps=steps)
+    return TimelineWidget(timeline, after, **settings)

@@ -190,15 +190,3 @@ def test_a_model_of_the_readers_own_is_used_as_it_is():
 def test_something_that_is_no_model_is_refused(wrong):
     with pytest.raises(ValueError, match="a compiled keras"):
         accelerators.real(wrong)
-
-
-@pytest.mark.parametrize("size", [0, -1, (32,), (32, 0), "big", 2.5, True])
-def test_an_image_size_that_is_none_is_refused(size):
-    with pytest.raises(ValueError, match="image_size is"):
-        accelerators.real(image_size=size)
-
-
-def test_an_image_size_is_kept_to():
-    real = accelerators.real(image_size=32)
-    with pytest.raises(ValueError, match=r"images are \(16, 16\); image_size asked for \(32, 32\)"):
-        real.step(batch_of(2, side=16))

@@ -56,8 +56,8 @@ def test_without_overlap_each_stall_is_what_its_work_takes():
 def test_reads_that_the_accelerator_hides_are_a_fetch_stall_where_prep_alone_would_be_hidden():
     # One thread reads for 10 ms, while the step before it trains, and then decodes for 10 ms.
     timeline = repeated(6, 20, [train(0, 10), wait(10, 20), ("w", "r", "read", 0, 10), ("w", "d", "decode", 10, 20)])
-    assert timeline.stalls.prep == pytest.approx(0.5)
-    assert timeline.stalls.fetch == 0
+    assert timeline.stalls.shares["prep"] == pytest.approx(0.5)
+    assert timeline.stalls.shares["fetch"] == 0
     assert vars(timeline.split) == pytest.approx({"ingestion": 0.5, "prep_stall": 0.0, "fetch_stall": 0.5})
 
 

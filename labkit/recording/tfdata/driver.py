@@ -116,15 +116,17 @@ def keeping_interrupts() -> Iterator[Callable[[], None]]:
     raise_interrupt()
 
 
-class Session:
-    """A session of TensorFlow's profiler; leaving its block ends it and deletes its files."""
+class Session(contextlib.AbstractContextManager):
+    """A session of TensorFlow's profiler; leaving its block ends it and deletes its files.
+
+    Attributes
+    ----------
+    running : bool
+        Whether this session is the one that runs.
+    """
 
     def __init__(self) -> None:
-        self._folder: str | None = None
-
-    def __enter__(self) -> Session:
-        """Return the session, not yet started."""
-        return self
+        self.running, self._folder = False, ""
 
     def __exit__(self, *_: Any) -> None:
         """Discard the session if it still runs."""
@@ -132,17 +134,12 @@ class Session:
 
     def discard(self) -> None:
         """End the session, if it runs, without a file."""
-        if self._folder is not None:
+        if self.running:
             from tensorflow.errors import UnavailableError  # what stop() raises if other code stopped it
 
             with contextlib.suppress(UnavailableError):
                 _profiler().stop(save=False)
             self._clean()
-
-    @property
-    def running(self) -> bool:
-        """Whether this session is the one that runs."""
-        return self._folder is not None
 
     def start(self) -> None:
         """Start the profiler.
@@ -154,18 +151,18 @@ class Session:
         """
         from tensorflow.errors import AlreadyExistsError
 
-        folder = tempfile.mkdtemp(prefix="labkit-profile-")
+        self._folder = tempfile.mkdtemp(prefix="labkit-profile-")
         try:
-            _profiler().start(folder)
+            _profiler().start(self._folder)
+            self.running = True
         except BaseException as error:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._clean()
             if isinstance(error, AlreadyExistsError):
                 raise RecordingError(
                     "a TensorFlow profiler session is already running in this process, and there can be only one; "
                     "end it first (tf.profiler.experimental.stop(), or leave its block)"
                 ) from error
             raise
-        self._folder = folder
 
     def stop(self) -> Trace:
         """Stop the profiler and return what it saw.
@@ -192,7 +189,7 @@ class Session:
 
     def _clean(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = None
+        self.running = False
 
 
 def drive(
@@ -305,9 +302,7 @@ class _Driver:
         try:
             if self.iterator is None:
                 self.iterator = iter(self.dataset)
-            return next(self.iterator)
-        except StopIteration:
-            return None
+            return next(self.iterator, None)
         except Exception as error:
             raise RecordingError(f"{self.label} failed at {where}: {_first_line(error)}") from error
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -113,19 +114,6 @@ def plain(name: str) -> str:
     return {WAIT_MARK: "wait for batch", TRAIN_MARK: "train step"}.get(name, name)
 
 
-class _Rows(NamedTuple):
-    """The spans of one plane: columns, with `name` and `thread` as positions in `names` and `threads`."""
-
-    start_ns: np.ndarray
-    end_ns: np.ndarray
-    name: np.ndarray
-    names: list[str]
-    thread: np.ndarray
-    threads: list[Thread]
-    category: np.ndarray
-    step: np.ndarray
-
-
 def _trace(data: bytes) -> Trace:
     planes = xspace.planes(data)
     if not planes:
@@ -133,12 +121,30 @@ def _trace(data: bytes) -> Trace:
     base_ns = next((p.values["profile_start_time"] for p in planes if "profile_start_time" in p.values), None)
     host = [_HostPlane(data, plane, base_ns) for plane in planes if plane.name == "/host:CPU"]
     devices = [_device(data, plane, base_ns) for plane in planes if plane.name.startswith("/device:GPU:")]
-    run = Run(
-        "measured",
-        profiler=Profile(events=sum(len(line.at) for plane in planes for line in plane.lines)),
-        node_names={k: v for h in host for k, v in h.node_names().items()},
+    events = sum(len(line.at) for plane in planes for line in plane.lines)
+    found = Trace.merge(Trace.from_spans([], origin="measured"), *(one.trace() for one in host), *devices)
+    # The consumer first, then devices, then the pipeline from its end in the consumer's thread on.
+    kinds = ("consumer", "device", "pipeline", "host")
+    digits = [re.sub(r"\d+", lambda m: m[0].zfill(8), thread.name) for thread in found.threads]
+    keys = [(kinds.index(t.kind), t.name != IN_CONSUMER, d) for t, d in zip(found.threads, digits, strict=True)]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    found = replace(
+        found,
+        thread=np.argsort(np.array(order, np.int32)).astype(np.int32)[found.thread],
+        threads=tuple(found.threads[i] for i in order),
     )
-    return _joined([*(h.rows() for h in host), *devices], run)
+    node_names = {path: name for one in host for path, name in one.node_names().items()}
+    return found.with_run(profiler=Profile(events=events), node_names=node_names)
+
+
+def _spans(
+    start: np.ndarray, end: np.ndarray, name: np.ndarray, thread: np.ndarray, category: np.ndarray, step: np.ndarray,
+    names: list[str], threads: list[Thread],
+) -> Trace:  # fmt: skip
+    """Return the spans of one plane as a trace."""
+    ids = name.astype(np.int32), thread.astype(np.int32), category.astype(np.int8), step.astype(np.int32)
+    # An event may have an id without a name.
+    return Trace(start, end - start, *ids, (*names, ""), tuple(threads), Run("measured"))
 
 
 def _times(events: xspace.Events, lines: list[xspace.EventLine], base_ns: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -192,7 +198,7 @@ class _HostPlane:
     def _stats(self, events: xspace.Events, row: int) -> dict[str, int | str]:
         return xspace.stats_of(self.data, int(events.at[row]), int(events.end[row]), self.plane.stats)
 
-    def rows(self) -> _Rows:
+    def trace(self) -> Trace:
         """Return the spans that have an owner, one thread for each line and owner."""
         events, lines = self.events, self.plane.lines
         what = self.codes[events.name]
@@ -207,11 +213,9 @@ class _HostPlane:
         for row in np.flatnonzero(owner[keep] == _CONSUMER).tolist():
             number = self._stats(events, keep[row]).get("step_num")
             step[row] = number if isinstance(number, int) and 0 <= number < 2**31 else -1
-        names = [plain(n) for n in self.names]
-        name = events.name[keep]
-        return _Rows(
-            self.start[keep], self.end[keep], name, names, thread, _numbered(labels, earliest), what[keep], step
-        )
+        names, threads = [plain(n) for n in self.names], _numbered(labels, earliest)
+        columns = events.name[keep], thread, what[keep], step
+        return _spans(self.start[keep], self.end[keep], *columns, names, threads)
 
     def _owners(self, what: np.ndarray) -> np.ndarray:
         """Return the owner of each event, `_NO_OWNER` to drop it; `what` is its category."""
@@ -306,7 +310,7 @@ def _numbered(threads: list[Thread], earliest: np.ndarray) -> list[Thread]:
     return out
 
 
-def _device(data: bytes, plane: xspace.Plane, base_ns: int | None) -> _Rows:
+def _device(data: bytes, plane: xspace.Plane, base_ns: int | None) -> Trace:
     """Return kernels and copies of one GPU, one thread per stream; lines derived from them are left out."""
     lines = [line for line in plane.lines if line.name.startswith("Stream")]
     ids = np.array(sorted(plane.events), np.int64)
@@ -316,32 +320,4 @@ def _device(data: bytes, plane: xspace.Plane, base_ns: int | None) -> _Rows:
     is_copy = np.array([n.lower().startswith("memcpy") for n in names] + [False])[events.name]
     what = np.where(is_copy, CATEGORIES.index("copy"), CATEGORIES.index("kernel"))
     threads = [Thread(f"{plane.name.removeprefix('/device:')} {line.name}", "device") for line in lines]
-    return _Rows(start, end, events.name, names, events.line, threads, what, np.full(len(start), -1, np.int32))
-
-
-def _joined(parts: list[_Rows], run: Run) -> Trace:
-    """Put the rows of all planes into one trace with one table of names and one of threads, without unused entries."""
-    used = {part.threads[t] for part in parts for t in np.unique(part.thread).tolist()}
-    kinds = ("consumer", "device", "pipeline", "host")
-    digits = {t: re.sub(r"\d+", lambda m: m[0].zfill(8), t.name) for t in used}
-    threads = sorted(used, key=lambda t: (kinds.index(t.kind), t.name != IN_CONSUMER, digits[t]))
-    names = sorted({part.names[n] for part in parts for n in np.unique(part.name).tolist()})
-    name_id, thread_id = {n: i for i, n in enumerate(names)}, {t: i for i, t in enumerate(threads)}
-
-    def column(dtype: Any, values: Any) -> np.ndarray:
-        return np.concatenate([np.zeros(0, dtype), *map(values, parts)]).astype(dtype, copy=False)
-
-    def table(index: dict[Any, int], entries: list[Any]) -> np.ndarray:
-        return np.array([index.get(e, -1) for e in [*entries, None]], np.int32)
-
-    return Trace(
-        start_ns=column(np.int64, lambda p: p.start_ns),
-        duration_ns=column(np.int64, lambda p: p.end_ns - p.start_ns),
-        name=column(np.int32, lambda p: table(name_id, p.names)[p.name]),
-        thread=column(np.int32, lambda p: table(thread_id, p.threads)[p.thread]),
-        category=column(np.int8, lambda p: p.category),
-        step=column(np.int32, lambda p: p.step),
-        names=tuple(names),
-        threads=tuple(threads),
-        run=run,
-    )
+    return _spans(start, end, events.name, events.line, what, np.full(len(start), -1), names, threads)

@@ -30,7 +30,7 @@ import numpy as np
 from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, UNKNOWN, Causes
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
-from labkit.timeline.intervals import Intervals, complement, covered_until, intersection, union
+from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, union
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
@@ -174,7 +174,7 @@ class CriticalPath:
         # When prep ran in as many threads as there are cores, others may have had to wait for a core.
         works = [union(t.start[m], t.end[m]) for t in self.tracks.values() for m in [t.cause == PREP]]
         free = complement(self.python, 0, span_ns)
-        self.full = intersection(free, at_least(works, self.cores)) if len(free.start) else free
+        self.full = at_least([free, at_least(works, self.cores)], 2) if len(free.start) else free
         self.below: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.total: dict[tuple[int, int], int] = {}
         self.starts_cold = self._starts_cold(run)
@@ -455,18 +455,6 @@ def _starting_calls(lane: Lane, names: SpanNames) -> list[tuple[int, int, int]]:
             new = several & (end - start >= max(START_FACTOR * usual, START_NS))
             found += zip(start[new].tolist(), end[new].tolist(), [node] * int(new.sum()), strict=True)
     return found
-
-
-def at_least(works: list[Intervals], count: int) -> Intervals:
-    """Return when at least `count` of several sets of disjoint intervals are open at once."""
-    nothing = np.zeros(0, np.int64)
-    starts = np.concatenate([nothing, *(w.start for w in works)])
-    ends = np.concatenate([nothing, *(w.end for w in works)])
-    at, change = np.r_[starts, ends], np.r_[np.ones(len(starts), np.int64), np.full(len(ends), -1, np.int64)]
-    order = np.lexsort((change, at))
-    at, open_ = at[order], np.cumsum(change[order])
-    enough = np.flatnonzero(open_[:-1] >= count)
-    return union(at[enough], at[enough + 1])
 
 
 def _within(at: np.ndarray, intervals: Intervals) -> np.ndarray:

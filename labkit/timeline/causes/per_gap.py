@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ class Cause(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Causes:
+class Causes(Sequence[Cause]):
     """One cause for each of ``timeline.gaps``, in their order, as columns; index or iterate for a `Cause`.
 
     Parameters
@@ -117,10 +117,6 @@ class Causes:
         rest = [c for c in np.argsort(-parts, kind="stable").tolist() if c != kind and parts[c] * 20 >= gap.length_ns]
         also = ", ".join(f"{CAUSES[c]} {percent(int(parts[c]) / gap.length_ns)}" for c in rest)
         return f"{gap}: {what}{'; also ' if also else ''}{also}."
-
-    def __iter__(self) -> Iterator[Cause]:
-        """Yield causes from the first gap to the last."""
-        return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
         """Return how long each cause kept the accelerator waiting, on one line."""

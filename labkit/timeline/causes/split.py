@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labkit.timeline.causes.critical_path import CriticalPath, at_least
+from labkit.timeline.causes.critical_path import CriticalPath
 from labkit.timeline.causes.per_gap import BATCH, FETCH, PREP
-from labkit.timeline.intervals import Intervals, complement, covered_until, intersection, union
+from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, union
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 
@@ -61,7 +61,7 @@ def split(lanes: Sequence[Lane], waits: Intervals, run: Run, names: tuple[str, .
     measured = last - first
     # What keeps the interpreter from starting the next step is prep; all else outside of a wait is the job's own.
     work = union(np.r_[waits.start, busy.start], np.r_[waits.end, busy.end])
-    held = intersection(complement(work, 0, lanes[0].window_ns), path.python)
+    held = at_least([complement(work, 0, lanes[0].window_ns), path.python], 2)
     outside_wait = waits.start[1:] - first - (covered_until(held, last) - covered_until(held, first))
     # A step whose batch is ready at once: the time outside of its wait, and a usual handing over.
     ready = np.minimum(outside_wait + int(np.median(_handing_over(waits, path)[1:])), measured)

@@ -10,7 +10,7 @@ import numpy as np
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes
 from labkit.timeline.causes.thresholds import LEAST, ONE_BY_ONE, OVERLAPS, STRAGGLER
 from labkit.timeline.gaps import Gaps
-from labkit.timeline.intervals import covered_until, union
+from labkit.timeline.intervals import covered_until, union, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
@@ -27,7 +27,7 @@ class Stalls:
 
     Parameters
     ----------
-    fetch, prep, batch, copy, start, framework, unknown : float
+    shares : dict of str to float
         Shares of the window by cause (`labkit.timeline.causes.CAUSES`); together the idle share of the gaps.
     cause : str or None
         The cause to change: the largest that can be changed in the pipeline, None where none reaches `LEAST` of
@@ -40,22 +40,11 @@ class Stalls:
         What to change, in one sentence.
     """
 
-    fetch: float
-    prep: float
-    batch: float
-    copy: float
-    start: float
-    framework: float
-    unknown: float
+    shares: dict[str, float]
     cause: str | None
     blame: str | None
     blamed_share: float
     advice: str
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """Share of the window by cause."""
-        return {cause: getattr(self, cause) for cause in CAUSES}
 
 
 def stalls(causes: Causes, lanes: Sequence[Lane], run: Run, steps: int, overlap_ns: dict[str, int]) -> Stalls:
@@ -79,7 +68,7 @@ def stalls(causes: Causes, lanes: Sequence[Lane], run: Run, steps: int, overlap_
     shares = {cause: ns / span if span else 0.0 for cause, ns in total.items()}
     worst = max(_BLAMED, key=lambda cause: shares[cause])
     if shares[worst] < LEAST:
-        return Stalls(**shares, cause=None, blame=None, blamed_share=0.0, advice=_nothing_to_blame(steps, shares))
+        return Stalls(shares, None, None, 0.0, _nothing_to_blame(steps, shares))
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
         if cause == worst:
@@ -88,7 +77,7 @@ def stalls(causes: Causes, lanes: Sequence[Lane], run: Run, steps: int, overlap_
     share = ops[blame] / span if blame else 0.0
     # The maker of the trace may know better what to change.
     advice = run.advice.get(worst) or _advice(worst, blame or "", causes, lanes, overlap_ns)
-    return Stalls(**shares, cause=worst, blame=blame, blamed_share=share, advice=advice)
+    return Stalls(shares, worst, blame, share, advice)
 
 
 def _nothing_to_blame(steps: int, shares: dict[str, float]) -> str:
@@ -118,23 +107,23 @@ def _advice(cause: str, blame: str, causes: Causes, lanes: Sequence[Lane], overl
     ahead = any(name.startswith(_AHEAD) for name in causes.names) or overlap_ns["both"] >= OVERLAPS * busy_ns
     if ahead and overlap_ns["accelerator"] >= lanes[0].window_ns - busy_ns:
         return "a deeper prefetch: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
-    change = {"batch": _batch, "prep": _prep, "fetch": _fetch}[cause](blame, causes, lanes)
+    change = _change(cause, blame, causes, lanes)
     return change if ahead else f"prefetch(AUTOTUNE) as the last step, so that both work at once; then {change}"
 
 
-def _batch(blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
-    return "less to copy into a batch: smaller or uint8 elements, batch earlier; or batch(num_parallel_calls=AUTOTUNE)."
-
-
-def _prep(blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
-    if "PyFunc" in blame:
-        return "TensorFlow ops in place of the Python function: the interpreter lets one thread run at a time."
-    if _at_once(("decode", "resize", "map", "batch"), causes.gaps, lanes) < ONE_BY_ONE:
-        return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
-    return f"less work for the processor: {blame} keeps several threads busy; cache what is expensive, or add cores."
-
-
-def _fetch(blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
+def _change(cause: str, blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
+    """Return how batches, prep or fetches take less time, whatever works at the same time."""
+    if cause == "batch":
+        copy = "less to copy into a batch: smaller or uint8 elements, batch earlier"
+        return f"{copy}; or batch(num_parallel_calls=AUTOTUNE)."
+    if cause == "prep":
+        if "PyFunc" in blame:
+            return "TensorFlow ops in place of the Python function: the interpreter lets one thread run at a time."
+        if _at_once(("decode", "resize", "map", "batch"), causes.gaps, lanes) < ONE_BY_ONE:
+            return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
+        return (
+            f"less work for the processor: {blame} keeps several threads busy; cache what is expensive, or add cores."
+        )
     if _straggles(causes, lanes):
         return "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."
     if _at_once(("read",), causes.gaps, lanes) < ONE_BY_ONE:
@@ -149,11 +138,9 @@ def _at_once(categories: tuple[str, ...], gaps: Gaps, lanes: Sequence[Lane]) -> 
         if lane.kind == "pipeline":
             mine = np.isin(lane.category[lane.pieces.owner], codes)
             works.append(union(lane.pieces.start[mine], lane.pieces.end[mine]))
-    nothing = np.zeros(0, np.int64)
-    columns = zip((nothing, nothing), *works, strict=True)
     *each, any_ns = (
         int((covered_until(work, gaps.end_ns) - covered_until(work, gaps.start_ns)).sum())
-        for work in (*works, union(*(np.concatenate(column) for column in columns)))
+        for work in (*works, union_of(works))
     )
     return sum(each) / any_ns if any_ns else 0.0
 
