@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from labkit.course.grading import Unclear, Wrong, answered, exercise, raised
 from labkit.pipelines.options import plain
@@ -160,8 +161,6 @@ def _compare(function: Any, arguments: tuple, expected: float, hints: dict[float
 
 def pipeline(function: Any, *arguments: Any) -> Any:
     """Return the dataset that the student's function makes, as Python built it: a graph no longer tells its steps."""
-    import tensorflow as tf
-
     from labkit.course.fairness import rules
 
     made = call(function, *arguments)
@@ -175,8 +174,6 @@ def pipeline(function: Any, *arguments: Any) -> Any:
 
 def elements(made: Any, most: int) -> list[Any]:
     """Return the elements of the student's dataset, and one more where there are more than `most`."""
-    import tensorflow as tf
-
     from labkit.course.fairness import rules, timeouts
 
     rules.dataset(made)
@@ -208,7 +205,5 @@ def bare(made: Any) -> Any:
 
 def source(elements: int, naive: bool = True) -> Any:
     """Return the numbers from 0 as a dataset, by default under the options of a naive pipeline."""
-    import tensorflow as tf
-
     made = tf.data.Dataset.range(elements)
     return plain(made) if naive else made

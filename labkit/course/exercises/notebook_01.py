@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from labkit.course import fairness
 from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
@@ -33,8 +35,6 @@ def one_batch(function: Any) -> Any:
 @exercise("01.2")
 def really_naive(function: Any) -> None:
     """``naive(dataset)``: the same elements, with nothing of tf.data's own overlap switched on."""
-    import tensorflow as tf
-
     given = tf.data.Dataset.range(12)
     made = pipeline(function, given)
     if values(made, 12) != list(range(12)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from labkit.course import fairness
 from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
@@ -15,8 +17,6 @@ from labkit.pipelines.structure import chain, nodes
 @exercise("03.1")
 def mixed_shards(function: Any) -> None:
     """``mixed(paths, open_shard)``: three shards at the same time, two records from each in turn, in a fixed order."""
-    import tensorflow as tf
-
     names, records = ["a", "b", "c", "d", "e"], 5
 
     def open_shard(path: Any) -> Any:
@@ -58,8 +58,6 @@ def mixed_shards(function: Any) -> None:
 
 def _at_the_same_time(function: Any) -> None:
     """Grade the speed of it: three shards that wait at the same time."""
-    import tensorflow as tf
-
     read, names = fairness.Stage("read", 12, asleep=True), ["a", "b", "c", "d", "e", "f"]
 
     wide = naive(threads=8)  # on two cores, too, three shards can wait at the same time
@@ -82,8 +80,6 @@ def _at_the_same_time(function: Any) -> None:
 @shows("03.1")
 def shards_in_turn(function: Any) -> Any:
     """Draw five shards of five records, 4 ms each, as the student's pipeline reads them."""
-    import tensorflow as tf
-
     read = fairness.Stage("read", 4, asleep=True)
 
     def open_shard(path: Any) -> Any:
@@ -125,8 +121,6 @@ def groups(function: Any) -> Any:
 @exercise("03.3")
 def wide_pool(function: Any) -> None:
     """``widened_pool(dataset, threads)``: the same elements, with a private pool of so many threads."""
-    import tensorflow as tf
-
     for threads in (16, 5):
         given = tf.data.Dataset.range(12)
         made = pipeline(function, given, threads)
@@ -144,8 +138,6 @@ def wide_pool(function: Any) -> None:
 @shows("03.3")
 def waiting_threads(function: Any) -> Any:
     """Draw a map of 16 calls that wait 10 ms each, on as many threads as the student's pool has."""
-    import tensorflow as tf
-
     read = fairness.Stage("read", 10, asleep=True)
     made = pipeline(function, source(32).map(read, num_parallel_calls=tf.data.AUTOTUNE), 8).batch(8)
     return simulated(made, (read,), 5, "Eight threads asked for, two cores: calls that wait 10 ms each", cores=2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from labkit.course import fairness
 from labkit.course.example_timeline import example, simulated
 from labkit.course.fairness import rules
@@ -16,7 +18,6 @@ from labkit.pipelines.structure import AUTOTUNE
 @exercise("04.1")
 def mapped_in_parallel(function: Any) -> None:
     """``in_parallel(dataset, function)``: as many calls at a time as tf.data likes, the order kept in any case."""
-    import tensorflow as tf
 
     def squared(x: Any) -> Any:
         return x * x + 1
@@ -56,8 +57,6 @@ def mapped_in_parallel(function: Any) -> None:
 
 def _faster_than_one_call(function: Any) -> None:
     """Grade the speed of it: calls that wait, on four threads of their own, so that one core is enough."""
-    import tensorflow as tf
-
     load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), naive(threads=4)
     numbers = tf.data.Dataset.range(12).with_options(wide)
     task = fairness.Task(

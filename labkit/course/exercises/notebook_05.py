@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import tensorflow as tf
+
 from labkit.course import fairness
 from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
@@ -35,8 +37,6 @@ def filling(function: Any) -> Any:
 @exercise("05.2")
 def place_of_the_cache(function: Any) -> None:
     """``cached_pipeline(dataset, expensive, augment)``: the first runs once per element, the second every epoch."""
-    import tensorflow as tf
-
     once, fresh = tf.Variable(0, dtype=tf.int64), tf.Variable(0, dtype=tf.int64)
 
     # Elements are counted, not calls: a call may get several.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from labkit.course.example_timeline import example, ops
 from labkit.course.grading import Wrong, exercise, shows
@@ -45,8 +46,6 @@ def servers_at_work(function: Any) -> Any:
 @exercise("07.2")
 def parsing(function: Any) -> None:
     """``parse_record(serialized)``: ``(image bytes, label)`` of a record with the features ``photo`` and ``class``."""
-    import tensorflow as tf
-
     truth = [(b"first", 3), (b"", 0), (b"\xff\xd8\x00third", 9)]
     for image, label in truth:
         record = tf.train.Example()
@@ -79,8 +78,6 @@ def parsing(function: Any) -> None:
 @shows("07.2")
 def parsed(function: Any) -> Any:
     """Draw the ops of the student's function for one record, on a modelled clock."""
-    import tensorflow as tf
-
     record = tf.train.Example()
     record.features.feature["photo"].bytes_list.value.append(b"photo")
     record.features.feature["class"].int64_list.value.append(3)
@@ -91,8 +88,6 @@ def parsed(function: Any) -> Any:
 @exercise("07.3")
 def hole(function: Any) -> None:
     """``cut(image, top, left, size)``: the image with a black square of `size`, its corner at (top, left)."""
-    import tensorflow as tf
-
     rng = np.random.default_rng(0)
     for top, left, size in [(20, 11, 8), (0, 0, 8), (24, 3, 4)]:
         image = rng.uniform(0.1, 1, (32, 32, 3)).astype(np.float32)
@@ -126,8 +121,6 @@ def hole(function: Any) -> None:
 @shows("07.3")
 def cut_out(function: Any) -> Any:
     """Draw the ops of the student's function for one image, on a modelled clock."""
-    import tensorflow as tf
-
     made = call(function, tf.ones((32, 32, 3)), 20, 11, 8)
     black = int((np.asarray(made) == 0).all(-1).sum())
     title = f"Your function on one image, {black} of its 1,024 pixels black."

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from labkit.pipelines.structure import Step
 
@@ -85,8 +86,6 @@ class Stage:
 
     def __call__(self, value: Any) -> Any:
         """Return what the function makes of `value`, after the time of the stage."""
-        import tensorflow as tf
-
         made = value if self.function is None else self.function(value)
         first = tf.convert_to_tensor(tf.nest.flatten(made)[0])
         several = first.shape.rank is not None and first.shape.rank > self.rank
