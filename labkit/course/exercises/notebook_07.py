@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from labkit.course.example_timeline import example, ops
+from labkit.course.example_timeline import drawable, example, ops, shards
 from labkit.course.grading import Wrong, exercise, shows
 from labkit.course.student_code import call, numeric, value
 
@@ -29,15 +29,9 @@ def shard_count(total_mb: int, servers: int) -> Any:
 @shows("07.1")
 def servers_at_work(function: Any) -> Any:
     """Draw eight servers that read the student's number of shards of 145 MB: 10 ms to open, 1 ms a MB."""
-    shards = value(function, 145, 8)
-    if not 1 <= shards <= 1000 or shards != int(shards):
-        raise Wrong(f"{shards:g} shards cannot be written; allowed here: a whole number from 1 to 1,000")
-    count, size, bars = int(shards), 145 / shards, []
-    for shard in range(count):
-        begin = shard // 8 * (10 + size)
-        bars.append((f"server {shard % 8 + 1}", "open", "other", begin, begin + 10))
-        bars.append((f"server {shard % 8 + 1}", f"shard {shard + 1}", "read", begin + 10, begin + 10 + size))
-    end = -(-count // 8) * (10 + size)
+    count = drawable(value(function, 145, 8), 1000, "shards cannot be written")
+    size = 145 / count
+    bars, end = shards("server", 8, count, 10, size), -(-count // 8) * (10 + size)
     title = "145 MB on eight servers: 10 ms to open, 1 ms a MB."
     words = f"Yours are {count} shards of {size:.3g} MB."
     return example(bars, [(end, end + 2)], "train step", title, words=words)
