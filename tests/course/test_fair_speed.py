@@ -257,9 +257,7 @@ def test_a_measured_grade_of_a_right_pipeline_is_no_zero():
 def test_where_a_machine_has_nothing_to_gain_nothing_is_measured(monkeypatch):
     monkeypatch.setattr(benchmark, "run", lambda *_: pytest.fail("measured"))
     even = fairness.Task((read, decode), slow, slow, 10)
-    found = fairness.grade(slow, even)
-    assert found.benchmark is None
-    assert "nothing to measure" in found.note
+    assert fairness.grade(slow, even) is None
 
 
 def test_stages_run_and_hold_nobody_while_data_are_looked_at():

@@ -323,13 +323,6 @@ def _vectorised(p: Position) -> tuple[Costs, Knobs, str]:
 )
 def _packed(p: Position) -> tuple[Costs, Knobs, str]:
     costs = _costs(p, open=p["open_ms"], map={"decode": p["decode_ms"], "resize": _RESIZE_MS})
-    knobs = Knobs(
-        p["batch_size"],
-        cores=2,
-        map_calls=2,
-        cycle_length=2,
-        prefetch=1,
-        bandwidth_mb_s=_limit(p),
-        image_kb=p["image_kb"],
-    )
+    pool = {"cores": 2, "map_calls": 2, "cycle_length": 2, "prefetch": 1}
+    knobs = Knobs(p["batch_size"], **pool, bandwidth_mb_s=_limit(p), image_kb=p["image_kb"])
     return costs, knobs, f"A million images take {p['image_kb']:,.0f} GB."

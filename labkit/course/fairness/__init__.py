@@ -29,7 +29,7 @@ from labkit.course.fairness.timing import Timing, simulate
 from labkit.course.grading import Unclear, Wrong
 from labkit.simulate.workers import Endless
 
-__all__ = ["Benchmark", "Grade", "Stage", "Task", "Timing", "at_once", "grade", "simulate"]
+__all__ = ["Benchmark", "Stage", "Task", "Timing", "at_once", "grade", "simulate"]
 
 #: A simulated gain below this is not worth a measurement: noise would decide.
 LEAST_GAIN = 1.7
@@ -99,37 +99,7 @@ class Task:
         return simulate(dataset, self.stages, self.train_ms, cores=cores or self.cores, records=self.records, name=name)
 
 
-@dataclass(frozen=True)
-class Grade:
-    """What a pipeline was found to do: the evidence of a pass, for the instructor.
-
-    Parameters
-    ----------
-    timing, slow, good : Timing
-        Of the student's pipeline and of the lab's two, on the simulated clock.
-    benchmark : Benchmark or None
-        The measurement, where there was one.
-    note : str
-        Why there was none.
-    """
-
-    timing: Timing
-    slow: Timing
-    good: Timing
-    benchmark: Benchmark | None = None
-    note: str = ""
-
-    @property
-    def gain(self) -> float:
-        """How many times faster than the slow pipeline, on the simulated clock."""
-        return self.slow.makespan_ms / self.timing.makespan_ms
-
-    def __repr__(self) -> str:
-        """Return the simulated figures on one line; the measured ones, in `benchmark`, differ from run to run."""
-        return f"Grade({self.gain:.2f}× as fast, accelerator idle {self.timing.idle:.0%}, simulated)"
-
-
-def grade(function: Callable[[], Any], task: Task) -> Grade:
+def grade(function: Callable[[], Any], task: Task) -> Benchmark | None:
     """Grade the pipeline that `function` returns.
 
     Parameters
@@ -140,8 +110,9 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
 
     Returns
     -------
-    Grade
-        If it is right and fast.
+    Benchmark or None
+        If it is right and fast: the measurement, or None where the task asks for none or this machine has too few cores
+        to gain much.
 
     Raises
     ------
@@ -173,12 +144,12 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
             f"{good.idle:.0%} is possible: {advice}"
         )
     if not task.measured:
-        return Grade(mine, slow, good, note="the task asks for no measurement")
+        return None
     here = machine_cores()
     real = [task.timing(dataset(), cores=here).makespan_ms for dataset in (task.slow, task.good)]
     expected = real[0] / real[1]
     if expected < LEAST_GAIN:
-        return Grade(mine, slow, good, note=f"on {here} cores only {expected:.1f}× is to be had: nothing to measure")
+        return None
     measured = benchmark.run(task.slow, task.good, function, task.train_ms, benchmark.threshold(expected))
     if measured.verdict == benchmark.FAILED:
         said = task.hints.get("measured", "something in it takes time that the stages do not: look into your functions")
@@ -188,4 +159,4 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
         )
     if measured.verdict == benchmark.UNCLEAR:
         raise Unclear("this machine is too busy to tell fast from slow: close other programs, then run again")
-    return Grade(mine, slow, good, measured)
+    return measured
