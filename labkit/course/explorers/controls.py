@@ -10,9 +10,8 @@ from typing import Any
 from labkit.common.numbers import number, whole
 from labkit.simulate import Costs, Knobs
 
-_ONE = {word + ending: word for word, ending in (
-    ("thread", "s"), ("batch", "es"), ("image", "s"), ("file", "s"), ("call", "s"), ("core", "s"),
-)}  # fmt: skip
+#: The word for one of a unit.
+_ONE = {"threads": "thread", "batches": "batch", "images": "image", "files": "file", "calls": "call", "cores": "core"}
 
 Value = Any  # a number, or a word where there is no unit
 
