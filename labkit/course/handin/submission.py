@@ -69,8 +69,14 @@ def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
     return {
         "exercises": [{"exercise": _short(k), **v} for k, v in sorted(seen.exercises.items())],
         "predictions": [
-            # The number of a notebook stays: a class compares by it, and a student's id may be as short.
-            {"name": ".".join(w if re.fullmatch(r"\d\d", w) else plain(w) for w in p.name.split(".")), **p.numbers()}
+            {
+                # The number of a notebook stays: a class compares by it, and a student's id may be as short.
+                "name": ".".join(w if re.fullmatch(r"\d\d", w) else plain(w) for w in p.name.split(".")),
+                "value": p.value,
+                "unit": p.unit,
+                "measured": p.measured and list(p.measured),
+                "model": p.model and list(p.model),
+            }
             for p in predictions.summary().predictions
         ],
         "runs": [

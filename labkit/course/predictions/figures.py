@@ -6,7 +6,6 @@ import math
 import statistics
 from typing import Annotated, Any, Literal, NamedTuple
 
-import msgspec
 from msgspec import Meta, Struct
 
 from labkit.common import numbers
@@ -101,10 +100,6 @@ class Commitment(Struct, frozen=True, tag_field="format", tag="labkit prediction
     def figures(self) -> tuple[Figure, Figure | None, Figure | None]:
         """The reader's number, that of the model, and what was measured."""
         return Figure(self.value, self.value, self.value), self.model, self.measured
-
-    def numbers(self) -> dict[str, Any]:
-        """Return value, unit, and the three numbers of model and measurement, JSON-ready."""
-        return {k: v for k, v in msgspec.to_builtins(self).items() if k in ("value", "unit", "model", "measured")}
 
     @property
     def right(self) -> bool:
