@@ -32,7 +32,7 @@ tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, 
 test: $(READY) chromium bubblewrap ## run the tests: all packages, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules labkit tests data -m "not colab and not alone and not solved"
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved"
 	@$(BIN)/python -m pytest -m alone $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 	@echo "Left out: solved notebooks (make test-solved), Colab's packages (make test-colab), kernels under Oclgrind" \

@@ -10,13 +10,13 @@
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import time
 import tensorflow as tf
-from labkit import accelerators, charts, diagnosis, explorers, autotune_chart, photos, predictions, simulate, storage
-from labkit import cores, plain
+from labkit import accelerators, autotune_chart, charts, cores, diagnosis, explorers
+from labkit import photos, plain, predictions, simulate, storage
 
 # %% [markdown]
 # ## The job so far
 #
-# The same chain per photo as before. `plain` switches tf.data's own rewriting and tuning off; here it also says how many *worker threads* the pipeline has (the option `threading.private_threadpool_size`). Without that option they are as many as cores.
+# Each photo as before. `plain` switches tf.data's own rewriting and tuning off; here it also says how many *worker threads* the pipeline has (the option `threading.private_threadpool_size`). Without that option they are as many as cores.
 
 # %%
 def load(path, label):

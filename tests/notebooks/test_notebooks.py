@@ -342,7 +342,8 @@ def test_no_solution_leaks_into_a_student_notebook():
 def test_a_solution_without_a_stub_is_refused(tmp_path):
     source = tmp_path / "notebooks" / "source"
     source.mkdir(parents=True)
-    shutil.copy(ROOT / "notebooks" / "build.py", source.parent)
+    for tool in ("build.py", "badges.py", "execution.py"):
+        shutil.copy(ROOT / "notebooks" / tool, source.parent)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (source / "00_x.py").write_text('# %% [markdown]\n# # X\n\n# %% tags=["solution"]\nx = 1\n')
     done = build(cwd=tmp_path)

@@ -120,8 +120,9 @@ def test_two_parallel_maps_share_one_pool_and_whoever_comes_first_is_served_firs
 
 
 @settings(max_examples=60, deadline=None)
-@given(interleaves(), st.integers(0, 5), st.integers(1, 4), st.integers(1, 6))
+@given(interleaves(), st.integers(0, 5), st.integers(1, 4), st.sampled_from([1, 2, 3, 6, 64]))
 def test_in_any_order_an_interleave_delivers_every_element_and_is_never_later_in_the_end(step, files, records, pool):
+    """Never later where a call and a thread are always free: with a few, another order can fill them worse (Graham)."""
     ends = []
     for ordered in (True, False):
         chain = (Step("Range"), dataclasses.replace(step, ordered=ordered))
@@ -133,7 +134,9 @@ def test_in_any_order_an_interleave_delivers_every_element_and_is_never_later_in
         trained_on(run, chain, None, lambda _: 0.0)
         assert len(run.taken) == files * records
         ends.append(run.taken[-1][-1] if run.taken else 0.0)
-    assert ends[1] <= ends[0]
+    calls = step.settings["num_parallel_calls"]
+    few = pool < 64 or 0 < calls < step.settings["cycle_length"]
+    assert few or ends[1] <= ends[0]
 
 
 def test_a_chain_that_makes_too_many_elements_is_refused():

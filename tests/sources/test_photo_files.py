@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from interrupts import interruptible
 
 from labkit.common import shipped
 from labkit.sources import photo_files, photos
@@ -24,6 +25,7 @@ def start(code, *arguments, **options):
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=interruptible,
         **options,
     )
 

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interrupts import interruptible
 
 from labkit.sources import records
 from labkit.sources.records import COMPRESSIONS, plan, write
@@ -140,8 +141,9 @@ records.write(photos.load(scale="tiny", progress=False).take(40), sys.argv[1], s
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_process_leaves_whole_shards_only_and_the_next_call_ends_the_work(album, tmp_path, how):
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOWLY, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+        [sys.executable, "-c", SLOWLY, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        preexec_fn=interruptible,
+    )  # fmt: skip
     for line in process.stdout:
         if line.strip() == "18":
             break
