@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from labkit.course.fairness import rules, timeouts
 from labkit.course.grading import Unclear, Wrong, answered, exercise, raised
 from labkit.pipelines.options import plain
 
@@ -161,8 +162,6 @@ def _compare(function: Any, arguments: tuple, expected: float, hints: dict[float
 
 def pipeline(function: Any, *arguments: Any) -> Any:
     """Return the dataset that the student's function makes, as Python built it: a graph no longer tells its steps."""
-    from labkit.course.fairness import rules
-
     made = call(function, *arguments)
     if isinstance(made, tf.data.Options):
         raise Wrong("return a tf.data.Dataset, not its Options: with_options() gives a new one")
@@ -183,8 +182,6 @@ def with_options(function: Any, *arguments: Any) -> tuple[Any, Any]:
 
 def elements(made: Any, most: int) -> list[Any]:
     """Return the elements of the student's dataset, and one more where there are more than `most`."""
-    from labkit.course.fairness import rules, timeouts
-
     rules.dataset(made)
     spec = made.element_spec
     if isinstance(spec, (tuple, dict)):

@@ -11,7 +11,7 @@ from labkit.course import fairness
 from labkit.course.example_timeline import example, ops, simulated
 from labkit.course.fairness import rules
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, elements, numeric, per, value
+from labkit.course.student_code import call, elements, numeric, per, pipeline, value
 from labkit.pipelines import structure
 from labkit.pipelines.options import naive
 
@@ -70,8 +70,7 @@ def calls_of_scale(function: Any) -> Any:
     """Draw ten images through the student's pipeline: a call costs 3 ms, and an image 1 ms in it."""
     scale = fairness.Stage("scale", 1, lambda x: x / 2, call_ms=3, rank=3)
     images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(naive())
-    made = call(function, images, scale, 4)
-    fairness.rules.dataset(made)
+    made = pipeline(function, images, scale, 4)
     return simulated(made, (scale,), 4, "Ten images: 3 ms for a call of scale, 1 ms for an image")
 
 
