@@ -6,25 +6,39 @@ import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from labkit.common import shipped
 from labkit.common.environment import prepare
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+#: What a verb may raise for its reader: it becomes one line on stderr, and the exit code 1.
+_SENTENCES = (ValueError, OSError, ImportError, RuntimeError)
+
+
+class _Verbs(TyperGroup):
+    """The verbs of the command line; an error of one of them is shown as its sentence, without a traceback."""
+
+    def invoke(self, context: typer.Context) -> Any:
+        """Run the verb that was asked for."""
+        try:
+            return super().invoke(context)
+        except (typer.Exit, typer.Abort):  # these are errors of the type RuntimeError, too
+            raise
+        except _SENTENCES as error:
+            typer.echo(f"labkit: {error}", err=True)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(cls=_Verbs, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.callback()
 def main() -> None:
     """The input-pipeline lab: look at this machine, make the photos, take the tour."""  # noqa: D401 - help text
     prepare()
-
-
-def _fail(error: Exception) -> typer.Exit:
-    typer.echo(f"labkit: {error}", err=True)
-    return typer.Exit(1)
 
 
 def _tool(name: str) -> ModuleType:
@@ -60,12 +74,9 @@ def doctor(
         typer.echo(doctor.empty_kernel_cache())
         raise typer.Exit()
     broken = False
-    try:
-        for finding in doctor.examine(topics or ()):
-            typer.echo(finding)
-            broken |= finding.required and not finding.ok
-    except ValueError as error:
-        raise _fail(error) from None
+    for finding in doctor.examine(topics or ()):
+        typer.echo(finding)
+        broken |= finding.required and not finding.ok
     raise typer.Exit(int(broken))
 
 
@@ -77,10 +88,7 @@ def data(
     """Generate the photos, as files and for tensorflow-datasets; go on where an earlier call stopped."""
     from labkit.sources import photos
 
-    try:
-        typer.echo(photos.prepare(scale=scale, home=home).summary())
-    except (ValueError, OSError) as error:
-        raise _fail(error) from None
+    typer.echo(photos.prepare(scale=scale, home=home).summary())
 
 
 @app.command()
@@ -91,8 +99,6 @@ def tour(
     """Run every notebook, print the scoreboard, write a page with every timeline."""
     try:
         _tool("tour").walk(out, rounds=rounds)
-    except (ValueError, OSError, RuntimeError) as error:
-        raise _fail(error) from None
     except KeyboardInterrupt:
         typer.echo(f"\nlabkit: stopped; what was finished is in {out}, and `make tour` starts afresh", err=True)
         raise typer.Exit(130) from None
@@ -105,12 +111,9 @@ def colab(
     root: Annotated[Path, typer.Option(help="the checkout to change")] = Path(),
 ) -> None:
     """Point every badge and bootstrap cell at a repository and tag; without options, say where they point."""
-    try:
-        badges = _tool("badges")
-        changed = badges.rewrite(root, repo, tag)
-        typer.echo("notebooks point at {} {}".format(*badges.settings(root)))
-    except (ValueError, OSError) as error:
-        raise _fail(error) from None
+    badges = _tool("badges")
+    changed = badges.rewrite(root, repo, tag)
+    typer.echo("notebooks point at {} {}".format(*badges.settings(root)))
     for path in changed:
         typer.echo(f"  rewrote {path}")
 
@@ -127,11 +130,8 @@ def class_report(
     """Write one page that compares the results of a class; say which files do not count, and why."""
     from labkit.course import handin
 
-    try:
-        group = handin.gather(folder)
-        page = group.save(folder / "class-report.html" if out is None else out)
-    except (ValueError, OSError) as error:
-        raise _fail(error) from None
+    group = handin.gather(folder)
+    page = group.save(folder / "class-report.html" if out is None else out)
     for _, sentence in group.left_out:
         typer.echo(f"  left out: {sentence}")
     typer.echo(f"{len(group.results)} results, {len(group.left_out)} files left out: {page}")
@@ -151,12 +151,9 @@ def card_start(
     """Start a card that runs until it is stopped."""
     from labkit import card
 
-    try:
-        card.start(root, name, device)
-        for running in card.status():
-            typer.echo(running)
-    except (ValueError, OSError, RuntimeError) as error:
-        raise _fail(error) from None
+    card.start(root, name, device)
+    for running in card.status():
+        typer.echo(running)
 
 
 @cards.command("stop")
@@ -164,10 +161,7 @@ def card_stop(name: _CardName = "card0") -> None:
     """Stop a card, whoever started it."""
     from labkit import card
 
-    try:
-        card.stop(name)
-    except (ValueError, OSError, RuntimeError) as error:
-        raise _fail(error) from None
+    card.stop(name)
     typer.echo(f"{name} is stopped")
 
 
@@ -176,11 +170,7 @@ def card_status() -> None:
     """List the cards that run, one a line; what dead ones left is removed."""
     from labkit import card
 
-    try:
-        running = card.status()
-    except (ValueError, OSError) as error:
-        raise _fail(error) from None
-    for line in running or ["no card runs"]:
+    for line in card.status() or ["no card runs"]:
         typer.echo(line)
 
 
@@ -191,11 +181,8 @@ app.add_typer(assignments, name="assignments")
 @assignments.command("release")
 def assignments_release() -> None:
     """Make the student versions of all problem sets, through nbgrader."""
-    try:
-        for path in _tool("assignments.grader.course").Course().release():
-            typer.echo(path)
-    except (ValueError, OSError, ImportError, RuntimeError) as error:
-        raise _fail(error) from None
+    for path in _tool("assignments.grader.course").Course().release():
+        typer.echo(path)
 
 
 @assignments.command("grade")
@@ -205,15 +192,12 @@ def assignments_grade(
     workers: Annotated[int, typer.Option(help="submissions that run at the same time")] = 2,
 ) -> None:
     """Check, run and grade every submission, each in an isolated process of its own, into one CSV."""
-    try:
-        batch = _tool("assignments.grader.batch")
-        course = _tool("assignments.grader.course").Course()
-        course.release()
-        rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
-        written = batch.write(rows, out or course.root / "grades.csv")
-        typer.echo(f"{len(rows)} rows in {written}")
-    except (ValueError, OSError, ImportError, RuntimeError) as error:
-        raise _fail(error) from None
+    batch = _tool("assignments.grader.batch")
+    course = _tool("assignments.grader.course").Course()
+    course.release()
+    rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
+    written = batch.write(rows, out or course.root / "grades.csv")
+    typer.echo(f"{len(rows)} rows in {written}")
 
 
 if __name__ == "__main__":

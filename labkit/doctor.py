@@ -26,7 +26,7 @@ import json, tensorflow as tf
 devices = [d.name.split(":", 1)[1] for d in tf.config.list_physical_devices()]
 print(json.dumps({"version": tf.__version__, "devices": devices}))
 """
-#: A child lists the devices that its process may use, and proves each, or the one that is named, by a kernel.
+#: A child lists the devices that its process may use, or proves the one that is named by a kernel.
 _OPENCL = """
 import json, sys
 from labkit.offload import Engine, devices
@@ -46,16 +46,14 @@ def prove(device):
     engine.run(kernel, (256,), engine.upload(pixels), taken, np.float32(0.25))
     result = engine.download(taken, np.empty(256, np.float32))
     return bool(np.abs(result - truth).max() < 1e-6)
-found = []
-for device in devices():
-    row = [device.platform, device.name, device.owner, device.kind, device.compute_units]
-    if wanted in ("every", "none", row):
-        found.append([row, wanted == "none" or prove(device)])
-print(json.dumps(found))
+rows = [[d.platform, d.name, d.owner, d.kind, d.compute_units] for d in devices()]
+print(json.dumps(prove(devices()[rows.index(wanted)]) if wanted else rows))
 """
 _TFDS = """
-import importlib.metadata, json, tensorflow_datasets as tfds
-print(json.dumps({"version": importlib.metadata.version("tensorflow-datasets"), "usable": hasattr(tfds, "load")}))
+import importlib.metadata, json
+from labkit.sources import tfds_sets
+problem = tfds_sets.problem()
+print(json.dumps([problem, None if problem else importlib.metadata.version("tensorflow-datasets")]))
 """
 
 
@@ -107,30 +105,30 @@ def _tensorflow() -> Iterator[Finding]:
     if isinstance(reply, str):
         remedy = "install it: pip install 'labkit[tf]' (never on Colab, which has it)"
         yield Finding("TensorFlow", False, f"{reply}; {remedy}")
-    else:
-        yield Finding("TensorFlow", True, reply["version"])
-    names = [] if isinstance(reply, str) else reply["devices"]
-    text = ", ".join(names) + f"; {cores()} cores" if names else "unknown without TensorFlow"
-    if names and not any("GPU" in name for name in names):
+        yield Finding("devices", False, "unknown without TensorFlow")
+        return
+    yield Finding("TensorFlow", True, reply["version"])
+    text = f"{', '.join(reply['devices'])}; {cores()} cores"
+    if "GPU" not in text:
         text += "; no GPU: modelled accelerators stand in, and every picture says so"
-    yield Finding("devices", bool(names), text)
+    yield Finding("devices", True, text)
 
 
 def _opencl() -> Iterator[Finding]:
     """Yield one line for each device of each platform; one that only the card's own process can use says so."""
-    remedy = f"only the offload notebook needs it: {drivers.remedy()}"
-    beside = _proved("shared")
+    beside, more = _ask(_OPENCL, "shared", "null"), []
     rows = [] if isinstance(beside, str) else beside
-    more: Any = []
     if sys.platform == "linux" and any(map(drivers.clashes, drivers.installed())):
         # A driver that clashes with TensorFlow's LLVM is asked where TensorFlow is not.
-        more = _proved("alone")
-    known = [row for row, _ in rows]
-    for row, proved in [*rows, *([] if isinstance(more, str) else [each for each in more if each[0] not in known])]:
+        alone = _ask(_OPENCL, "alone", "null")
+        more = [] if isinstance(alone, str) else [row for row in alone if row not in rows]
+    for row in [*rows, *more]:
         platform_name, name, owner, kind, units = row
         text = f"{name} ({kind}, {units} compute units, {platform_name} from {owner})"
-        if row not in known:
+        if row in more:
             text += ": for the card only, its driver clashes with the LLVM inside TensorFlow"
+        # A device may take its process with it: each is proved in a child of its own.
+        proved = _ask(_OPENCL, "alone" if row in more else "shared", json.dumps(row))
         if isinstance(proved, str):
             text += f": a kernel there failed: {proved}"
             text += "; if it worked before: labkit doctor --empty-kernel-cache" * ("crashed" in proved)
@@ -139,6 +137,7 @@ def _opencl() -> Iterator[Finding]:
         yield Finding("OpenCL", proved is True, text, required=False)
     if not rows:
         reason = beside if isinstance(beside, str) else "no device that can be used beside TensorFlow"
+        remedy = f"only the offload notebook needs it: {drivers.remedy()}"
         yield Finding("OpenCL", False, f"{reason}; {remedy}", required=False)
 
 
@@ -146,19 +145,6 @@ def empty_kernel_cache() -> Finding:
     """Delete the OpenCL kernels that the lab has compiled, one of which may be damaged; return the line about it."""
     folder, size = drivers.kernel_cache(), drivers.empty_kernel_cache()
     return Finding("OpenCL", True, f"compiled kernels deleted, {size / 1e6:.1f} MB: {folder}", required=False)
-
-
-def _proved(mode: str) -> Any:
-    """Return each device with True, False, or how its kernel failed; one line if they cannot even be listed."""
-    reply = _ask(_OPENCL, mode, json.dumps("every"))
-    if not isinstance(reply, str):
-        return reply
-    # One of them fails, or takes the child with it: each in a child of its own.
-    listed = _ask(_OPENCL, mode, json.dumps("none"))
-    if isinstance(listed, str):
-        return listed
-    alone = [(row, _ask(_OPENCL, mode, json.dumps(row))) for row, _ in listed]
-    return [[row, message if isinstance(message, str) else message[0][1]] for row, message in alone]
 
 
 def _compiler() -> Iterator[Finding]:
@@ -171,15 +157,9 @@ def _compiler() -> Iterator[Finding]:
 
 
 def _tfds() -> Iterator[Finding]:
-    remedy = "labkit.sources.photos serves plain files instead"
     reply = _ask(_TFDS)
-    if isinstance(reply, str):
-        yield Finding("tfds", False, f"{reply}; {remedy}, or pip install 'labkit[tfds]'", required=False)
-    elif not reply["usable"]:
-        reason = "imports empty: its tensorflow-metadata needs a newer protobuf than the one installed"
-        yield Finding("tfds", False, f"{reply['version']} {reason}; {remedy}", required=False)
-    else:
-        yield Finding("tfds", True, reply["version"])
+    problem, version = (reply, None) if isinstance(reply, str) else reply
+    yield Finding("tfds", not problem, problem or version, required=False)
 
 
 def _disk() -> Iterator[Finding]:
@@ -202,12 +182,8 @@ def _memory() -> Iterator[Finding]:
 
     free = psutil.virtual_memory().available
     ok = free >= MEMORY_BYTES
-    yield Finding(
-        "memory",
-        ok,
-        f"{free / 1e9:.1f} GB available"
-        + ("" if ok else f": close something, the lab wants {MEMORY_BYTES / 1e9:.0f} GB"),
-    )
+    remedy = "" if ok else f": close something, the lab wants {MEMORY_BYTES / 1e9:.0f} GB"
+    yield Finding("memory", ok, f"{free / 1e9:.1f} GB available{remedy}")
 
 
 #: What can be asked for, in the order of the report, and who looks.

@@ -88,7 +88,7 @@ def test_doctor_names_the_compiler_or_how_to_get_one():
     [
         ("tensorflow", "TensorFlow", "never on Colab"),
         ("pyopencl", "OpenCL", "only the offload notebook needs it"),
-        ("tensorflow_datasets", "tfds", "serves plain files instead"),
+        ("tensorflow_datasets", "tfds", "plain files only"),
     ],
 )
 def test_doctor_says_what_to_do_about_what_is_missing(tmp_path, module, topic, words):
@@ -112,7 +112,7 @@ def test_an_empty_tfds_is_recognised(tmp_path):
     """On Colab a clash of protobuf versions leaves the module importable and empty."""
     (tmp_path / "tensorflow_datasets.py").write_text("")
     done = labkit("doctor", "tfds", PYTHONPATH=str(tmp_path))
-    assert "imports empty" in done.stdout
+    assert "empty module" in done.stdout
 
 
 def test_help_lists_the_verbs():

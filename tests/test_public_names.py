@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from functools import cache
 from pathlib import Path
@@ -80,12 +81,9 @@ def lookup(module, name):
     if module == "labkit" and name in labkit.__all__:
         place = labkit._NAMES.get(name)
         return lookup(f"labkit.{place}", name) if place else (f"labkit.{labkit._PLACES[name]}", None)
-    lazy = definitions(module).get("_NAMES")
-    for node in lazy or ():  # a package that hands out names of its modules when they are first asked for
-        for key, value in zip(getattr(node.value, "keys", ()), getattr(node.value, "values", ()), strict=True):
-            if key.value == name:
-                return f"{module}.{value.value}", name
-    return None
+    # A package may hand out names of its modules when they are first asked for.
+    lazy = importlib.import_module(module)._NAMES if "_NAMES" in definitions(module) else {}
+    return (f"{module}.{lazy[name]}", name) if name in lazy else None
 
 
 def imported(tree):

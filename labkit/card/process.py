@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from labkit.card import protocol
 from labkit.card.protocol import MessageError, Op, Refused, Request
 from labkit.card.root import Root
+from labkit.common.processes import ended
 
 #: Seconds that a card may take until it is ready: the first one of a machine compiles every kernel.
 START_TIMEOUT_S = 180
@@ -71,8 +72,6 @@ def folder() -> Path:
     PermissionError
         If it belongs to somebody else.
     """
-    if sys.platform == "win32":
-        raise OSError("a card needs Unix sockets, which Python does not offer on Windows; use WSL")
     if given := os.environ.get("LABKIT_CARDS"):
         places = [Path(given).expanduser().absolute()]
     else:
@@ -221,13 +220,8 @@ def start(
         )
     # A socket that a killed card left stays until the new one takes its place: readers of that card wait.
     os.close(lock)
-    settings = {
-        "name": name,
-        "root": served,
-        "folder": str(place),
-        "device": device,
-        "parent": os.getpid() if keeper else None,
-    }
+    parent = os.getpid() if keeper else None
+    settings = {"name": name, "root": served, "folder": str(place), "device": device, "parent": parent}
     paths = [os.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])]
     with tempfile.TemporaryFile() as log:
         child = subprocess.Popen(
@@ -246,8 +240,7 @@ def start(
                     why = f"it is not ready after {START_TIMEOUT_S} s"
                 raise RuntimeError(f"the card {name} did not start: {why}")
         except BaseException:
-            child.kill()
-            child.wait()
+            ended(child, 0)
             sweep(name)
             raise
     return child
@@ -391,11 +384,7 @@ def _stop_child(child: subprocess.Popen[bytes], name: str, owner: int) -> None:
     if os.getpid() != owner:
         return
     child.terminate()
-    try:
-        child.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+    ended(child, STOP_TIMEOUT_S)
     with contextlib.suppress(OSError):
         sweep(name)
     for call in on_stop:

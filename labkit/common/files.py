@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
-import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+
+
+@contextlib.contextmanager
+def aside(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a name beside `path` to write to; rename it to `path` when all went well, remove it when not.
+
+    The name ends in ``.part`` and is another one in each thread of each process.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    place = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    try:
+        yield place
+        os.replace(place, path)
+    except BaseException:
+        place.unlink(missing_ok=True)
+        raise
 
 
 def write_aside(path: str | os.PathLike[str], content: str | bytes) -> Path:
@@ -14,21 +33,10 @@ def write_aside(path: str | os.PathLike[str], content: str | bytes) -> Path:
     Text is written as UTF-8, and compressed where the name ends in ``.gz``; bytes are written as they are.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):
         content = content.encode()
         if path.suffix == ".gz":
             content = gzip.compress(content, mtime=0)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        # mkstemp makes files private; a result is as readable as any file its owner creates.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(aside, 0o666 & ~umask)
-        os.replace(aside, path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
+    with aside(path) as place:
+        place.write_bytes(content)
     return path

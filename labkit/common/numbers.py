@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 
@@ -143,6 +143,31 @@ def check_ranges(record: Any) -> None:
         found = check(name, value, least, most, other=other)
         if check is whole:
             object.__setattr__(record, name, found)
+
+
+def check_names(what: str, given: Iterable[str], allowed: Collection[str]) -> None:
+    """Check the names of what a caller gives, such as keyword arguments.
+
+    Parameters
+    ----------
+    what : str
+        What the error calls a thing of such a name.
+    given, allowed : iterable of str
+
+    Raises
+    ------
+    ValueError
+        If a name is not allowed; the sentence lists those that are.
+
+    Examples
+    --------
+    >>> check_names("knob", ["coers"], ["cores", "prefetch"])
+    Traceback (most recent call last):
+    ValueError: there is no knob 'coers'; allowed: cores, prefetch
+    """
+    for name in given:
+        if name not in allowed:
+            raise ValueError(f"there is no {what} {name!r}; allowed: {', '.join(allowed)}")
 
 
 def _within(value: float, least: float | None, most: float | None) -> bool:

@@ -5,10 +5,20 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 
 # prctl(2): choose the signal that this process gets when its parent ends.
 _PR_SET_PDEATHSIG = 1
+
+
+def ended(child: subprocess.Popen[bytes], timeout_s: float) -> None:
+    """Wait until a child has ended; kill it where that takes longer than `timeout_s` seconds."""
+    try:
+        child.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
 
 
 def die_with_parent(parent: int) -> None:

@@ -84,3 +84,14 @@ class Table:
             first = cell("th", row[0], 0, ' scope="row"')
             parts.append(f"<tr>{first}{''.join(cell('td', t, i) for i, t in enumerate(row[1:], 1))}</tr>")
         return "".join([*parts, "</tbody></table>", *(f"<div>{escape(note)}</div>" for note in self.notes)])
+
+
+class Tabular:
+    """What is shown as the table that its method `table` returns: as text, and as HTML in a notebook."""
+
+    def __repr__(self) -> str:
+        """Return the table as text."""
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()

@@ -8,25 +8,17 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-#: The names on offer, and the file each is in.
-_NAMES = {
-    "devices": "opencl.devices",
-    "choose": "opencl.devices",
-    "Device": "opencl.devices",
-    "NoDevice": "opencl.devices",
-    "Engine": "opencl.engine",
-    "BuildError": "opencl.engine",
-    "decode": "jpeg.decoder",
-    "Decoder": "jpeg.decoder",
-    "Status": "jpeg.outcomes",
-    "Unsupported": "jpeg.outcomes",
-    "Damaged": "jpeg.outcomes",
-    "preprocess": "preprocessor",
-    "Preprocessor": "preprocessor",
-    "try_kernel": "trial",
-    "Tried": "trial",
-    "SmartSSD": "smartssd",
+#: The names on offer, by the file they are in.
+_FILES = {
+    "jpeg.decoder": ("Decoder", "decode"),
+    "jpeg.outcomes": ("Damaged", "Status", "Unsupported"),
+    "opencl.devices": ("Device", "NoDevice", "choose", "devices"),
+    "opencl.engine": ("BuildError", "Engine"),
+    "preprocessor": ("Preprocessor", "preprocess"),
+    "smartssd": ("SmartSSD",),
+    "trial": ("Tried", "try_kernel"),
 }
+_NAMES = {name: file for file, names in _FILES.items() for name in names}
 __all__ = sorted(_NAMES)
 
 

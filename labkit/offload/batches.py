@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +23,11 @@ MOST_BYTES = 2**31 - 1
 DTYPES = ("float32", "uint8")
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Preprocessed:
     """A batch of images that went through the device.
 
-    Attributes
+    Parameters
     ----------
     images : ndarray of float32 in [0, 1] or of uint8, shape (n, size, size, 3)
         A failed image is all zeros. The memory is used again as soon as nothing refers to it.
@@ -37,11 +39,10 @@ class Preprocessed:
         The number of the batch, with which they were drawn.
     """
 
-    def __init__(self, images: np.ndarray, status: list[Status], draws: RandomDraws | None, counter: int) -> None:
-        self.images = images
-        self.status = status
-        self.draws = draws
-        self.counter = counter
+    images: np.ndarray
+    status: list[Status]
+    draws: RandomDraws | None
+    counter: int
 
     @property
     def failed(self) -> int:
@@ -60,24 +61,36 @@ class Preprocessed:
         return f"Preprocessed({kind}; {self.fallbacks} decoded by the host, {self.failed} failed)"
 
 
-class Gathered:
-    """Decoded images on the device, one after the other, in memory that is kept from batch to batch.
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """A batch of images on the device, valid until the next batch of what made it.
 
-    Attributes
+    Parameters
     ----------
-    pixels, layout : pyopencl.Buffer
-        As a decoder makes them.
+    pixels : pyopencl.Buffer
+        uint8, one interleaved RGB image after the other, rows without gaps.
+    layout : pyopencl.Buffer
+        int32 (n, 32), see `labkit.offload.jpeg.frames`; width 0 where an image failed or is not on the device.
     rows : ndarray of int32, shape (n, 32)
         The layout, on the host.
+    status : list of Status
+        ``where`` is ``host`` and ``ok`` False for files that only the host decodes; empty for images given as pixels.
     """
+
+    pixels: Any
+    layout: Any
+    rows: np.ndarray
+    status: list[Status]
+
+
+class Gathered:
+    """Memory of the device for images that are decoded already; it is kept from batch to batch."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.pixels = engine.empty(1)
-        self.layout: Any = None
-        self.rows = np.zeros((0, 32), np.int32)
+        self._room = engine.empty(1)
 
-    def take(self, images: Sequence[np.ndarray | None]) -> Gathered:
+    def take(self, images: Sequence[np.ndarray | None]) -> Pixels:
         """Copy decoded images to the device; for None, the place of the image in the result stays as it is.
 
         Raises
@@ -85,29 +98,27 @@ class Gathered:
         ValueError
             If an image is not RGB in bytes, or if there are too many.
         """
-        self.rows = np.zeros((len(images), 32), np.int32)
-        self.rows[:, 0] = -1
+        rows = np.zeros((len(images), 32), np.int32)
+        rows[:, 0] = -1
         total = 0
-        for row, image in zip(self.rows, images, strict=True):
+        for row, image in zip(rows, images, strict=True):
             if image is None:
                 continue
             if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
-                raise ValueError(
-                    f"an image is {image.dtype} of shape {image.shape}: allowed is uint8, (height, width, 3)"
-                )
+                given = f"{image.dtype} of shape {image.shape}"
+                raise ValueError(f"an image is {given}: allowed is uint8, (height, width, 3)")
             if total + image.size > MOST_BYTES:
                 raise ValueError(f"{len(images)} images are more than {MOST_BYTES} bytes: take fewer at once")
             row[:6] = image.shape[1], image.shape[0], 3, 0, total, 3 * image.shape[1]
             total += image.size
-        if total > self.pixels.size:
-            self.pixels = self._engine.empty(total)
+        if total > self._room.size:
+            self._room = self._engine.empty(total)
         if total:
-            with self._engine.mapped(self.pixels, total, write=True) as place:
-                for row, image in zip(self.rows, images, strict=True):
+            with self._engine.mapped(self._room, total, write=True) as place:
+                for row, image in zip(rows, images, strict=True):
                     if image is not None:
                         place[row[4] : row[4] + image.size].reshape(image.shape)[:] = image
-        self.layout = self._engine.upload(self.rows)
-        return self
+        return Pixels(self._room, self._engine.upload(rows), rows, [])
 
 
 class BatchResults:

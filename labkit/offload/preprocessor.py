@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from labkit.common.numbers import whole
-from labkit.offload.batches import DTYPES, BatchResult, BatchResults, Gathered, Preprocessed
+from labkit.offload.batches import DTYPES, BatchResult, BatchResults, Gathered, Pixels, Preprocessed
 from labkit.offload.jpeg import host
 from labkit.offload.jpeg.decoder import Decoder
 from labkit.offload.jpeg.outcomes import Status
@@ -72,7 +72,7 @@ class Preprocessor:
         self.engine = engine or Engine()
         self._results = BatchResults(self.engine)
         self._given = Gathered(self.engine)
-        self._kernels: dict[str, Any] = {}
+        self._kernel: Any = None
         self._decoder: Decoder | None = None
         self._turn = threading.Lock()
 
@@ -95,30 +95,7 @@ class Preprocessor:
         -------
         Preprocessed
         """
-        with self._turn:
-            counter, result, drawn = self._begin(len(images), counter)
-            status: list[Status] = []
-            if len(images):
-                status = self._decode(images, result, counter)
-                result.fetch(self.engine)
-            return Preprocessed(result.array[:], status, drawn, counter)
-
-    def _decode(self, images: Sequence[bytes], result: BatchResult, counter: int) -> list[Status]:
-        """Decode a batch and launch the kernel that makes its result; return the status of each image."""
-        if self._decoder is None:
-            self._decoder = Decoder(self.engine)
-        decoded = self._decoder.rgb(images)
-        layout = self.engine.download(decoded.layout, np.empty((len(images), 32), np.int32))
-        self._launch(decoded.pixels, decoded.layout, layout, result, counter)
-        status = list(decoded.status)
-        pixels: list[np.ndarray | None] = [None] * len(images)
-        for i, state in enumerate(status):
-            if state.where == "host":
-                pixels[i], status[i] = host.decode(images[i], state)
-        if any(image is not None for image in pixels):
-            given = self._given.take(pixels)
-            self._launch(given.pixels, given.layout, given.rows, result, counter)
-        return status
+        return self._batch(images, counter, self._decode)
 
     def pixels(self, images: Sequence[np.ndarray], counter: int | None = None) -> Preprocessed:
         """Preprocess images that are decoded already.
@@ -135,36 +112,55 @@ class Preprocessor:
         ValueError
             If an image has another shape or dtype.
         """
+        return self._batch(images, counter, self._gather)
+
+    def _batch(self, images: Sequence[Any], counter: int | None, launch: Callable[..., list[Status]]) -> Preprocessed:
+        """Preprocess a batch; `launch` enqueues the kernel over its images and returns the status of each."""
         with self._turn:
-            counter, result, drawn = self._begin(len(images), counter)
-            if len(images):
-                given = self._given.take(images)
-                self._launch(given.pixels, given.layout, given.rows, result, counter)
+            if counter is None:
+                counter, self.counter = self.counter, self.counter + 1
+            counter, count = _number64("counter", counter), len(images)
+            result = self._results.take((count, self.size, self.size, 3), self.dtype)
+            drawn = None
+            if self.augment:
+                drawn = random_numbers.draws(count, self.seed, counter, ranges.BRIGHTNESS, ranges.SATURATION)
+            status: list[Status] = []
+            if count:
+                status = launch(images, result, counter)
                 result.fetch(self.engine)
-            return Preprocessed(result.array[:], [], drawn, counter)
+            return Preprocessed(result.array[:], status, drawn, counter)
 
-    def _begin(self, count: int, counter: int | None) -> tuple[int, BatchResult, random_numbers.RandomDraws | None]:
-        """Return the number of this batch, room for its result, and the numbers that the device will draw."""
-        if counter is None:
-            counter, self.counter = self.counter, self.counter + 1
-        counter = _number64("counter", counter)
-        result = self._results.take((count, self.size, self.size, 3), self.dtype)
-        if not self.augment:
-            return counter, result, None
-        return counter, result, random_numbers.draws(count, self.seed, counter, ranges.BRIGHTNESS, ranges.SATURATION)
+    def _decode(self, images: Sequence[bytes], result: BatchResult, counter: int) -> list[Status]:
+        if self._decoder is None:
+            self._decoder = Decoder(self.engine)
+        decoded = self._decoder.rgb(images)
+        self._launch(decoded, result, counter)
+        status = list(decoded.status)
+        pixels: list[np.ndarray | None] = [None] * len(images)
+        for i, state in enumerate(status):
+            if state.where == "host":
+                pixels[i], status[i] = host.decode(images[i], state)
+        if any(image is not None for image in pixels):
+            self._gather(pixels, result, counter)
+        return status
 
-    def _launch(self, pixels: Any, layout: Any, rows: np.ndarray, result: BatchResult, counter: int) -> None:
-        """Enqueue the kernel ``preprocess`` over a batch; `rows` are its layout on the host."""
-        name = "preprocess" if self.dtype == np.float32 else "preprocess_bytes"
-        if name not in self._kernels:
-            self._kernels[name] = self.engine.kernel(name, "preprocess")
-        count = len(rows)
+    def _gather(self, images: Sequence[np.ndarray | None], result: BatchResult, counter: int) -> list[Status]:
+        given = self._given.take(images)
+        self._launch(given, result, counter)
+        return given.status
+
+    def _launch(self, batch: Pixels, result: BatchResult, counter: int) -> None:
+        """Enqueue the kernel ``preprocess`` over a batch."""
+        if self._kernel is None:
+            name = "preprocess" if self.dtype == np.float32 else "preprocess_bytes"
+            self._kernel = self.engine.kernel(name, "preprocess")
+        count = len(batch.rows)
         seed, step = (np.array(random_numbers.halves(n, "seed"), np.uint32) for n in (self.seed, counter))
         limits = np.array([ranges.BRIGHTNESS, *ranges.SATURATION, 0], np.float32)
-        buffers = (pixels, layout, *tables(self.engine, rows, self.size), result.buffer)
+        buffers = (batch.pixels, batch.layout, *tables(self.engine, batch.rows, self.size), result.buffer)
         scalars = (np.int32(count), np.int32(self.size), np.int32(self.augment), seed, step, limits)
         # One work-item in a group: PoCL would make the private rows of all work-items of a group at once.
-        self.engine.run(self._kernels[name], (self.size, count), *buffers, *scalars, local=(1, 1))
+        self.engine.run(self._kernel, (self.size, count), *buffers, *scalars, local=(1, 1))
 
 
 def named(dtype: Any) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import number, whole
+from labkit.common.numbers import check_ranges, number, ranged, whole
 from labkit.offload.tokens import Counted
 from labkit.simulate import Costs, Knobs, Model
 from labkit.timeline.trace import Thread, Trace
@@ -39,12 +39,6 @@ OUTPUTS = {"uint8": 1, "float32": 4}
 
 #: How far the decode rate may be off, as a share.
 ERROR = 0.20
-
-#: The limits of the card's figures.
-_LIMITS = {
-    "clock_mhz": (1, 10_000), "initiation_interval": (0.01, 1000), "idct_cycles_per_block": (0, 10_000),
-    "call_cycles": (0, 1e9), "output_gb_s": (1e-6, 1000),
-}  # fmt: skip
 
 _RENAMED = {
     "tf.data interleave": "card (modelled): P2P read",
@@ -103,25 +97,20 @@ class SmartSSD:
     card, in formats that it decodes.
     """
 
-    clock_mhz: float = 243.0
-    initiation_interval: float = 1.0
-    decoders: int = 1
-    idct_cycles_per_block: float = 34.5
-    call_cycles: float = 0.0
-    p2p: Mapping[int, float] = field(default_factory=lambda: dict(P2P_READ))
-    read_bytes: int | None = None
+    clock_mhz: float = ranged(number, 1, 10_000, default=243.0)
+    initiation_interval: float = ranged(number, 0.01, 1000, default=1.0)
+    decoders: int = ranged(whole, 1, 1000, default=1)
+    idct_cycles_per_block: float = ranged(number, 0, 10_000, default=34.5)
+    call_cycles: float = ranged(number, 0, 1e9, default=0.0)
+    p2p: Mapping[int, float] = field(default_factory=lambda: dict(P2P_READ), hash=False)
+    read_bytes: int | None = ranged(whole, 1, 1 << 40, default=None, optional=True)
     output: str = "uint8"
-    size: int = 224
-    output_gb_s: float = 1.87
+    size: int = ranged(whole, 1, 4096, default=224)
+    output_gb_s: float = ranged(number, 1e-6, 1000, default=1.87)
 
     def __post_init__(self) -> None:
         """Check every figure."""
-        for name, limits in _LIMITS.items():
-            number(name, getattr(self, name), *limits)
-        whole("decoders", self.decoders, 1, 1000)
-        whole("size", self.size, 1, 4096)
-        if self.read_bytes is not None:
-            whole("read_bytes", self.read_bytes, 1, 1 << 40)
+        check_ranges(self)
         if self.output not in OUTPUTS:
             raise ValueError(f"output is {self.output!r}; allowed: {', '.join(OUTPUTS)}")
         if not isinstance(self.p2p, Mapping) or not self.p2p:
@@ -130,10 +119,6 @@ class SmartSSD:
             whole("a read size of p2p", size, 1, 1 << 40)
             number(f"p2p[{size}]", rate, 1e-6, 1000)
         object.__setattr__(self, "p2p", dict(sorted(self.p2p.items())))
-
-    def __hash__(self) -> int:
-        """Return a hash of all figures."""
-        return hash(repr(self))
 
     def changed(self, **changes: Any) -> SmartSSD:
         """Return this card with some figures changed.
@@ -206,16 +191,13 @@ class SmartSSD:
             If no photo was counted, or a figure is out of range.
         """
         counted = counted.whole()
-        given = {"cpu_ms": cpu_ms, "cores": cores, "accelerator": accelerator, "host_ms": host_ms}
-        for name, value in given.items():
-            if value is not None:
-                number(name, value, 0 if name == "host_ms" else 1e-6, 1e9)
         rates = {
             "link": 1e3 / float(self.read_ms(counted).mean()),
             "decode": self.decoders * 1e3 / float(self.decode_ms(counted).mean()),
             "output": self.output_gb_s * 1e9 / self.picture_bytes,
         }
-        return CardAnswer(self, rates, float(counted.bytes.mean()), len(counted), **given)
+        photo_bytes = float(counted.bytes.mean())
+        return CardAnswer(self, rates, photo_bytes, len(counted), cpu_ms, cores, accelerator, host_ms)
 
     # -- a job with the card -------------------------------------------------------
 
@@ -255,43 +237,37 @@ class SmartSSD:
 
     # -- pictures --------------------------------------------------------------------
 
-    def p2p_picture(self, photo_bytes: float | None = None) -> Picture:
+    def p2p_picture(self, photo_bytes: float) -> Picture:
         """Draw the published bandwidth of P2P reads against the size of a read, with the reader's photo marked.
 
         Parameters
         ----------
-        photo_bytes : float, optional
+        photo_bytes : float
             Bytes of a photo, the mean of the reader's album for example.
         """
-        table = {float(size): rate for size, rate in self.p2p.items()}
+        rate = self.bandwidth_gb_s(number("photo_bytes", photo_bytes, 1, 1 << 40))
+        table = dict(sorted({**self.p2p, float(photo_bytes): rate}.items()))
         note = "Published by the vendor, not measured here; the place of your photo is read off the line (modelled)."
-        yours = ""
-        if photo_bytes is not None:
-            rate = self.bandwidth_gb_s(number("photo_bytes", photo_bytes, 1, 1 << 40))
-            table[float(photo_bytes)] = rate
-            share = 100 * rate / max(self.p2p.values())
-            yours = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {share:.0f} % of the best."
-        table = dict(sorted(table.items()))
+        share = 100 * rate / max(self.p2p.values())
+        yours = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {share:.0f} % of the best."
         chart = charts.lines(
             [size / 1024 for size in table],
             {"P2P read": list(table.values())},
             x_label="bytes of one read (KB)",
             y_label="GB/s",
             title="Peer-to-peer reads, SSD to FPGA: small reads waste the link (modelled)",
-            note=f"{note} {yours}".strip(),
+            note=f"{note} {yours}",
             log_x=True,
         )
 
         def figure(look: Any) -> Any:
-            made = chart.figure(look.name)
-            if photo_bytes is not None:
-                axes, here = made.axes[0], photo_bytes / 1024
-                axes.axvline(here, color=look.ink, linewidth=1, linestyle=":")
-                where = {"xytext": (6, 4), "textcoords": "offset points", "fontsize": 9, "color": look.ink}
-                axes.annotate("your photo", (here, 0), parse_math=False, **where)
+            made, here = chart.figure(look.name), photo_bytes / 1024
+            made.axes[0].axvline(here, color=look.ink, linewidth=1, linestyle=":")
+            where = {"xytext": (6, 4), "textcoords": "offset points", "fontsize": 9, "color": look.ink}
+            made.axes[0].annotate("your photo", (here, 0), parse_math=False, **where)
             return made
 
-        return Picture(figure, chart.title, f"{chart.alt} {yours}".strip(), chart.text)
+        return Picture(figure, chart.title, f"{chart.alt} {yours}", chart.text)
 
     def __str__(self) -> str:
         """Return the figures on one line."""
@@ -327,10 +303,11 @@ class CardAnswer:
     rates: Mapping[str, float]
     photo_bytes: float
     photos: int
-    cpu_ms: float | None = None
-    cores: int | None = None
-    accelerator: float | None = None
-    host_ms: float = 0.0
+    cpu_ms: float | None = ranged(number, 1e-6, 1e9, default=None, optional=True)
+    cores: int | None = ranged(number, 1e-6, 1e9, default=None, optional=True)
+    accelerator: float | None = ranged(number, 1e-6, 1e9, default=None, optional=True)
+    host_ms: float = ranged(number, 0, 1e9, default=0.0)
+    __post_init__ = check_ranges
 
     @property
     def images_per_s(self) -> float:
@@ -351,16 +328,6 @@ class CardAnswer:
     def instances_to_fill_link(self) -> int:
         """How many decoders use up what the P2P link carries."""
         return math.ceil(self.rates["link"] / self.per_instance - 1e-9)
-
-    @property
-    def output_ratio(self) -> float:
-        """Bytes of a finished picture over bytes of its JPEG."""
-        return self.card.picture_bytes / self.photo_bytes
-
-    @property
-    def float32_ratio(self) -> float:
-        """Bytes of a finished float32 picture over bytes of its JPEG."""
-        return self.card.changed(output="float32").picture_bytes / self.photo_bytes
 
     @property
     def output_rates(self) -> dict[str, float]:
@@ -441,6 +408,5 @@ class CardAnswer:
 
     def _output(self, name: str) -> str:
         size = self.card.changed(output=name).picture_bytes
-        return (
-            f"{size / 1e3:,.0f} kB, {size / self.photo_bytes:.1f} x the JPEG, {self.output_rates[name]:,.0f} images/s"
-        )
+        ratio = f"{size / self.photo_bytes:.1f} x the JPEG"
+        return f"{size / 1e3:,.0f} kB, {ratio}, {self.output_rates[name]:,.0f} images/s"

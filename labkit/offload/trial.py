@@ -182,8 +182,6 @@ class _Child:
         self.ready = False
         self.connection, theirs = connection.Pipe()
         handle = theirs.fileno()
-        if os.name == "nt":
-            os.set_handle_inheritable(handle, True)
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-u", "-m", "labkit.offload.trial_child", str(handle), str(self.owner)],
@@ -193,7 +191,7 @@ class _Child:
                 start_new_session=True,
                 # The child finds the modules that this process finds.
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)},
-                **({"close_fds": False} if os.name == "nt" else {"pass_fds": (handle,)}),
+                pass_fds=[handle],
             )
 
     def usable(self) -> bool:
@@ -230,7 +228,7 @@ class _Child:
             return Tried(False, _late(stage, job, arrays, limit_s), log=printed)
         if done is None:
             code = self.process.returncode
-            killed = code == -getattr(signal, "SIGKILL", 9) and not again
+            killed = code == -signal.SIGKILL and not again
             return None if killed else Tried(False, _crashed(code, stage, job), log=printed)
         if done["retire"]:
             self.end()
@@ -243,10 +241,7 @@ class _Child:
         if self.owner != os.getpid():
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if hasattr(os, "killpg"):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            else:
-                self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def _send(self, job: dict[str, Any], arrays: list[np.ndarray]) -> None:

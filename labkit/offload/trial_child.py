@@ -12,11 +12,12 @@ import json
 import os
 import queue
 import re
+import resource
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from multiprocessing import connection
 from typing import Any
 
@@ -52,20 +53,13 @@ _LONG = {"unsigned char": "uchar", "unsigned short": "ushort", "unsigned int": "
 
 
 class BadKernel(Exception):
-    """The kernel cannot be run as it is; the sentence says why, `log` is the compiler's."""
-
-    def __init__(self, sentence: str, log: str = "") -> None:
-        super().__init__(sentence)
-        self.log = log
+    """The kernel cannot be run as it is; the sentence says why."""
 
 
 def attempt(job: dict[str, Any], engine: Any, stage: Callable[[str], None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Do one job; return the answer for the parent and the arrays that the kernel wrote."""
     stage("compile")
-    try:
-        program = engine.build(job["source"], "kernel.cl", "-cl-kernel-arg-info")
-    except BuildError as error:
-        raise BadKernel(str(error), error.log) from None
+    program = engine.build(job["source"], "kernel.cl", "-cl-kernel-arg-info")
     try:
         names = [n for n in program.kernel_names.split(";") if n]
     except cl.Error:  # a source without kernels, as Intel's runtime has it
@@ -103,16 +97,16 @@ class _TooSlow(Exception):
     """There is no time for one more run."""
 
 
+@dataclass
 class _Trial:
     """A kernel with its arguments, which can be run again and again, each time from the same state."""
 
-    def __init__(
-        self, engine: Any, kernel: Any, job: dict[str, Any], pairs: list[tuple[_Parameter, Any]],
-        stage: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        self.engine, self.kernel, self.job, self.pairs, self.stage = engine, kernel, job, pairs, stage
-        self.arrays = [parameter.name for parameter, _ in pairs if parameter.pointer]
-        self.last_s = 0.0
+    engine: Any
+    kernel: Any
+    job: dict[str, Any]
+    pairs: list[tuple[_Parameter, Any]]
+    stage: Callable[[str], None]
+    last_s: float = 0.0
 
     def run(self, guard: Callable[[str, str], int] = lambda name, side: 0, stage: str = "run") -> dict[str, Any]:
         """Return the arrays that the kernel wrote; `guard` says which bytes lie on a side of an array."""
@@ -167,7 +161,8 @@ def _reads_outside(trial: _Trial, first: dict[str, np.ndarray]) -> str:
             if any(differs(lambda name, side: 0, "run") for _ in range(_STEADY)):
                 return "; its results differ from run to run, so reads outside of its arrays cannot be found"
             found = []
-            for place in [(name, side) for name in trial.arrays for side in ("before", "behind")]:
+            arrays = [parameter.name for parameter, _ in trial.pairs if parameter.pointer]
+            for place in [(name, side) for name in arrays for side in ("before", "behind")]:
                 if differs(lambda name, side, place=place, other=other: other if (name, side) == place else 0):
                     found.append(f"{place[1]} {place[0]!r}")
             where, what = " and ".join(found) or "around them", ", ".join(map(repr, changed))
@@ -236,22 +231,15 @@ class _Parameter:
         if self.dtype is None:
             raise BadKernel(f"{me}, which this trial cannot pass; allowed: {', '.join(TYPES)} and pointers to them")
         wanted, is_array = np.dtype(self.dtype), isinstance(value, np.ndarray)
-        fits = is_array and value.dtype == wanted
-        if self.pointer:
-            if not fits:
-                got = f"an array of {value.dtype}" if is_array else f"the number {value!r}"
-                raise BadKernel(f"{me} and needs an array of {wanted}, got {got}")
-            return value
-        if self.width:
-            if not fits or value.size != int(self.width):
-                got = f"{value.dtype} {value.shape}" if is_array else repr(value)
-                raise BadKernel(f"{me} and needs an array of {self.width} {wanted}, got {got}")
+        got = f"an array of {value.dtype} {value.shape}" if is_array else f"the number {value!r}"
+        if self.pointer or self.width:
+            many = "" if self.pointer else self.width
+            if not is_array or value.dtype != wanted or many not in ("", str(value.size)):
+                raise BadKernel(f"{me} and needs an array of {f'{many} {wanted}'.strip()}, got {got}")
             # A vector of three takes the room of four.
-            padded = np.zeros(4 if self.width == "3" else value.size, wanted)
-            padded[: value.size] = value.ravel()
-            return padded
+            return value if self.pointer else np.pad(value.ravel(), (0, int(many == "3")))
         if is_array and value.ndim:
-            raise BadKernel(f"{me}, a number, and got an array of {value.dtype} {value.shape}")
+            raise BadKernel(f"{me}, a number, and got {got}")
         value = value.item() if is_array else value
         if wanted.kind in "iu":
             limits = np.iinfo(wanted)
@@ -296,11 +284,8 @@ def _engine(wanted: Sequence[str] | None) -> Any:
 
 def _limit() -> None:
     """Write no memory to disk after a crash, and no endless file."""
-    if os.name == "posix":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_PRINTED_BYTES, _PRINTED_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_PRINTED_BYTES, _PRINTED_BYTES))
 
 
 def main(handle: int, parent: int) -> None:
@@ -316,7 +301,7 @@ def main(handle: int, parent: int) -> None:
     die_with_parent(parent)
     _limit()
     drivers.prepare(alone=True)
-    own = getattr(connection, "PipeConnection", connection.Connection)(handle)  # the first one is that of Windows
+    own = connection.Connection(handle)
     jobs: queue.Queue[tuple[dict[str, Any], list[np.ndarray]]] = queue.Queue()
 
     def read() -> None:
@@ -345,12 +330,14 @@ def main(handle: int, parent: int) -> None:
                 engines[device] = _engine(job["device"])
             answer, outputs = attempt(job, engines[device], stage)
             done |= answer
+        except BuildError as refused:
+            done |= {"text": str(refused), "log": refused.log}
         except BadKernel as refused:
-            done |= {"text": str(refused), "log": refused.log, "retire": isinstance(refused, Overrun)}
+            done |= {"text": str(refused), "retire": isinstance(refused, Overrun)}
         except Exception as error:  # drivers refuse in ways of their own
             done |= {"text": f"{type(error).__name__}: {_first_line(error)}", "retire": True}
         sys.stdout.flush()
-        ctypes.CDLL(None).fflush(None) if os.name == "posix" else None
+        ctypes.CDLL(None).fflush(None)
         send(own, {"done": done}, outputs)
 
 

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from labkit.common.numbers import number, whole
-from labkit.common.table import Table
+from labkit.common.table import Table, Tabular
+from labkit.pipelines.structure import check_dataset
 
 #: Bytes that a cached tensor takes beside its values: its header, its buffer's, its place in the list. About 200 were
 #: measured with TensorFlow 2.21 for half a million scalars; for images it is nothing.
@@ -70,7 +71,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, repr=False)
-class Choices:
+class Choices(Tabular):
     """What several caches would take, beside the memory that is free; `bytes` is a dict for a chart."""
 
     estimates: Mapping[str, Estimate]
@@ -81,27 +82,21 @@ class Choices:
         """Bytes of each choice."""
         return {name: e.bytes for name, e in self.estimates.items()}
 
-    @property
     def table(self) -> Table:
         """One row for each choice: its size, its share of the free memory, and whether it fits."""
         free = self.available_bytes
         head = ("cache", "per element", "RAM", f"of {size(free)} free", "fits")
         rows = [
-            (name, size(e.element_bytes), size(e.bytes), f"{e.bytes / max(1, free):.1%}", _fits(e, free))
+            (
+                name,
+                size(e.element_bytes),
+                size(e.bytes),
+                f"{e.bytes / max(1, free):.1%}",
+                "yes" if e.high_bytes <= free * SHARE else "no",
+            )
             for name, e in self.estimates.items()
         ]
         return Table(head, rows, right=range(1, 5))
-
-    def __repr__(self) -> str:
-        """Return the table as text."""
-        return str(self.table)
-
-    def _repr_html_(self) -> str:
-        return self.table._repr_html_()
-
-
-def _fits(found: Estimate, free: float) -> str:
-    return "yes" if found.high_bytes <= free * SHARE else "no"
 
 
 def estimate(dataset: Any, *, elements: int | None = None, sample: int = SAMPLE) -> Estimate:
@@ -125,45 +120,39 @@ def estimate(dataset: Any, *, elements: int | None = None, sample: int = SAMPLE)
     """
     import tensorflow as tf
 
-    if not isinstance(dataset, tf.data.Dataset):
-        raise TypeError(f"dataset is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
+    check_dataset(dataset)
     whole("sample", sample, 1)
     if elements is not None:
         whole("elements", elements, 0)
     known = int(dataset.cardinality())
     if known == tf.data.INFINITE_CARDINALITY and elements is None:
         raise ValueError("the dataset never ends, and a cache of it never stops growing: cache before repeat()")
-    length = elements if elements is not None else known if known >= 0 else None
+    length = elements if elements is not None or known < 0 else known
     specs = tf.nest.flatten(dataset.element_spec)
     if length is not None and all(_fixed(spec) for spec in specs):
         return Estimate(length, float(sum(spec.shape.num_elements() * spec.dtype.size + OVERHEAD for spec in specs)))
-    sizes, ended = [], False
-    source = iter(dataset)
-    for _ in range(sample if length is None else min(sample, length)):
-        element = next(source, None)
-        if element is None:
-            ended = True
-            break
-        sizes.append(sum(_bytes(part) for part in tf.nest.flatten(element, expand_composites=True)))
-    if length is None and not ended:
+    sizes = [
+        sum(_bytes(part) for part in tf.nest.flatten(element, expand_composites=True))
+        for element in dataset.take(sample if length is None else min(sample, length))
+    ]
+    if length is None and len(sizes) == sample:
         raise ValueError(
-            f"TensorFlow does not know how many elements the dataset has, and it has more than the {sample} measured; "
-            "say elements="
+            f"TensorFlow does not know how many elements the dataset has, and it has {sample} or more, which were "
+            "measured; say elements="
         )
     length = len(sizes) if length is None else length
     if not sizes:
         return Estimate(length, 0.0)
-    all_seen = len(sizes) >= length
-    error = 0.0 if all_seen or len(sizes) < 2 else 2 * float(np.std(sizes, ddof=1)) / math.sqrt(len(sizes))
+    alone = len(sizes) >= length or len(sizes) < 2
+    error = 0.0 if alone else 2 * float(np.std(sizes, ddof=1)) / math.sqrt(len(sizes))
     return Estimate(length, float(np.mean(sizes)), error, len(sizes))
 
 
 def _fixed(spec: Any) -> bool:
     import tensorflow as tf
 
-    return isinstance(spec, tf.TensorSpec) and spec.shape.is_fully_defined() and spec.dtype.size > 0 and not (
-        spec.dtype == tf.string or spec.dtype == tf.variant or spec.dtype == tf.resource
-    )  # fmt: skip
+    pointers = (tf.string, tf.variant, tf.resource)  # to memory of any size
+    return isinstance(spec, tf.TensorSpec) and spec.shape.is_fully_defined() and spec.dtype not in pointers
 
 
 def _bytes(part: Any) -> int:
@@ -245,13 +234,10 @@ def cache(dataset: Any, file: str | os.PathLike[str] = "", *, elements: int | No
     folder = Path(name).absolute().parent
     if not folder.is_dir():
         raise FileNotFoundError(f"the folder {folder} of the cache does not exist")
-    found, free = estimate(dataset, elements=elements), shutil.disk_usage(folder).free
-    if found.high_bytes > share * free:
-        raise OSError(
-            errno.ENOSPC,
-            f"this cache would take about {size(found.high_bytes)}, and {size(free)} are free in {folder}: cache "
-            "earlier in the pipeline, where elements are smaller",
-        )
+    needed, free = estimate(dataset, elements=elements).high_bytes, shutil.disk_usage(folder).free
+    if needed > share * free:
+        words = f"this cache would take about {size(needed)}, and {size(free)} are free in {folder}"
+        raise OSError(errno.ENOSPC, f"{words}: cache earlier in the pipeline, where elements are smaller")
     return dataset.cache(name)
 
 
@@ -285,10 +271,8 @@ def container(own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/
         else:
             continue
         here = base / path.strip("/")
-        for place in [here, *here.parents]:
-            if place.is_relative_to(base) and (one := _left(place, *names)) is not None:
-                left.append(one)
-    return min(left, default=None)
+        left += [_left(place, *names) for place in (here, *here.parents) if place.is_relative_to(base)]
+    return min((one for one in left if one is not None), default=None)
 
 
 def _left(place: Path, limit: str, usage: str, reclaim: str) -> int | None:
@@ -304,9 +288,8 @@ def _left(place: Path, limit: str, usage: str, reclaim: str) -> int | None:
 
 def size(count: float) -> str:
     """Return bytes as text with three digits, in steps of 1,000: ``602 kB``, ``1.93 GB``."""
-    units = ["B", "kB", "MB", "GB", "TB"]
-    while count >= 999.5 and len(units) > 1:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 999.5 or unit == "TB":
+            break
         count /= 1000
-        units.pop(0)
-    unit = units[0]
     return f"{count:.0f} {unit}" if count >= 99.5 or unit == "B" else f"{count:.3g} {unit}"

@@ -21,6 +21,30 @@ _UNCHANGED = ("Options", "Model", "Finalize", "Identity", "AssertCardinality")
 _NESTED = ("Interleave", "ParallelInterleave", "FlatMap")
 
 
+def check_dataset(dataset: Any, what: str = "dataset") -> None:
+    """Refuse what is no ``tf.data.Dataset``.
+
+    Raises
+    ------
+    TypeError
+        If it is none; `what` is what the sentence calls it.
+    """
+    import tensorflow as tf
+
+    if not isinstance(dataset, tf.data.Dataset):
+        raise TypeError(f"{what} is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
+
+
+def named(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (name, component) of a nested structure: sorted keys of dicts, places in tuples, joined by dots."""
+    if isinstance(element, (dict, tuple, list)):
+        keys = sorted(element, key=str) if isinstance(element, dict) else range(len(element))
+        for key in keys:
+            yield from named(element[key], f"{prefix}{key}.")
+    else:
+        yield prefix[:-1] or "0", element
+
+
 # -- as Python built it --------------------------------------------------------------------
 
 
@@ -208,10 +232,7 @@ def chain(dataset: Any) -> Chain:
     ValueError
         If TensorFlow cannot write one of its steps down.
     """
-    import tensorflow as tf
-
-    if not isinstance(dataset, tf.data.Dataset):
-        raise TypeError(f"dataset is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
+    check_dataset(dataset)
     graph = serialized(dataset)
     functions = {f.signature.name: f for f in graph.library.function}
     last = transformations(graph.node)[-1]

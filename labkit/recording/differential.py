@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.common.numbers import whole
-from labkit.common.table import Table
+from labkit.common.table import Table, Tabular
 from labkit.recording import recorder
 from labkit.sources import storage
 from labkit.timeline.causes import Split, Stalls
@@ -25,11 +25,9 @@ from labkit.timeline.wording import percent
 #: Shares of the two methods that differ by more are explained.
 AGREE = 0.05
 
-_RUNS = ("synthetic", "in memory", "cold")
 
-
-@dataclass(frozen=True)
-class Differential:
+@dataclass(frozen=True, repr=False)
+class Differential(Tabular):
     """What three runs say, and what one of them says alone.
 
     Parameters
@@ -57,39 +55,23 @@ class Differential:
     rounds: int
 
     @property
-    def ingestion(self) -> float:
-        """Share of the cold run that it takes with synthetic data, 0 to 1."""
-        return self.three.ingestion
-
-    @property
-    def prep_stall(self) -> float:
-        """Share that preparing adds when all data are in memory, 0 to 1."""
-        return self.three.prep_stall
-
-    @property
-    def fetch_stall(self) -> float:
-        """Share that fetching adds, 0 to 1."""
-        return self.three.fetch_stall
-
-    @property
     def difference(self) -> float:
         """The largest difference between the shares of three runs and of one, 0 to 1."""
         return max(abs(a - b) for a, b in zip(vars(self.three).values(), vars(self.one).values(), strict=True))
 
     def notes(self) -> list[str]:
         """Return what explains the differences, in sentences."""
-        waited, lines = self.waited.shares["fetch"], []
-        gap = self.three.fetch_stall - waited
-        if gap > AGREE:
+        lines, without, fetch = [], self.three.fetch_stall, self.waited.shares["fetch"]
+        wait = f"the gaps wait for fetch during {percent(fetch)} of the time"
+        if without - fetch > AGREE:
             lines.append(
-                f"Masked time: the gaps wait for fetch during {percent(waited)} of the time, and without fetch "
-                f"{percent(self.three.fetch_stall)} goes: what else the gaps wait for would then be hidden behind the "
-                "accelerator, which now hides the reads."
+                f"Masked time: {wait}, and without fetch {percent(without)} goes: what else the gaps wait for would "
+                "then be hidden behind the accelerator, which now hides the reads."
             )
-        elif gap < -AGREE:
+        elif without - fetch < -AGREE:
             lines.append(
-                f"Unmasked time: the gaps wait for fetch during {percent(waited)} of the time, but without fetch "
-                f"only {percent(self.three.fetch_stall)} goes: other work, now hidden behind the reads, comes to light."
+                f"Unmasked time: {wait}, but without fetch only {percent(without)} goes: other work, now hidden behind "
+                "the reads, comes to light."
             )
         if self.difference > AGREE:
             lines.append(
@@ -101,9 +83,9 @@ class Differential:
 
     def table(self) -> Table:
         """Return the table: shares by three runs, by one run, and what the gaps waited for."""
-        w = self.waited.shares
-        taken = w["framework"] + w["copy"]  # synthetic batches are handed over and copied, too
-        gaps = (1 - sum(w.values()) + taken, sum(w.values()) - w["fetch"] - taken, w["fetch"])
+        shares, waited = self.waited.shares, sum(self.waited.shares.values())
+        taken = shares["framework"] + shares["copy"]  # synthetic batches are handed over and copied, too
+        gaps = (1 - waited + taken, waited - shares["fetch"] - taken, shares["fetch"])
         words = ("ingestion", "prep stall", "fetch stall")
         both = zip(words, vars(self.three).values(), vars(self.one).values(), gaps, strict=True)
         steps = ", ".join(f"{name} {ms:,.1f} ms" for name, ms in self.step_ms.items())
@@ -117,15 +99,6 @@ class Differential:
                 f"a step: {steps} ({self.rounds} round{'s' * (self.rounds > 1)}, medians)"
             ),
         )
-
-    def __str__(self) -> str:
-        """Return the table and its notes as text."""
-        return str(self.table())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
 
 
 def differential(
@@ -171,20 +144,22 @@ def differential(
     RecordingError
         If the pipeline or the train step fails.
     """
+    import tensorflow as tf
+
     cold, warm, fill, source = _sources(pipeline, storage, paths)
     rounds = whole("rounds", rounds, least=1)
     fill(True)
     built = warm()
     if not hasattr(built, "element_spec"):
         raise TypeError(f"pipeline returned a {type(built).__name__}; allowed: a tf.data.Dataset")
-    synthetic = _synthetic(built)
-    step_ns: dict[str, list[float]] = {run: [] for run in _RUNS}
+    synthetic = tf.data.Dataset.from_tensors(next(iter(built.take(1)))).repeat().prefetch(2)
+    builders = {"synthetic": lambda: synthetic, "in memory": warm, "cold": cold}
+    step_ns: dict[str, list[float]] = {run: [] for run in builders}
     found: list[Timeline] = []
     for number in range(rounds):
-        for run in _RUNS if number % 2 == 0 else _RUNS[::-1]:
+        for run in list(builders) if number % 2 == 0 else list(builders)[::-1]:
             fill(run == "in memory")
-            dataset = {"synthetic": lambda: synthetic, "in memory": warm, "cold": cold}[run]()
-            trace = recorder.record(dataset, accelerator, steps=steps, warmup=warmup, progress=False)
+            trace = recorder.record(builders[run](), accelerator, steps=steps, warmup=warmup, progress=False)
             timeline = Timeline(trace)
             # From batch to batch: the first wait of a window knows nothing of the step before it.
             step_ns[run].append(_mean_step(timeline))
@@ -215,14 +190,6 @@ def _mean_step(timeline: Timeline) -> float:
     return float(ends[-1] - ends[0]) / (len(ends) - 1)
 
 
-def _synthetic(dataset: Any) -> Any:
-    """Return one batch of a dataset, again and again."""
-    import tensorflow as tf
-
-    batch = next(iter(dataset.take(1)))
-    return tf.data.Dataset.from_tensors(batch).repeat().prefetch(2)
-
-
 def _sources(pipeline: Any, model: Any, paths: Any) -> tuple[Callable, Callable, Callable, str]:
     """Return what builds the cold and the warm pipeline, what prepares the page cache, and the source in words."""
     import tensorflow as tf
@@ -231,9 +198,8 @@ def _sources(pipeline: Any, model: Any, paths: Any) -> tuple[Callable, Callable,
         raise ValueError("differential needs exactly one of storage= (a model) and paths= (real files)")
     is_dataset = isinstance(pipeline, tf.data.Dataset)
     if not is_dataset and not callable(pipeline):
-        raise TypeError(
-            f"pipeline is of type {type(pipeline).__name__}; allowed: a function of read, or a tf.data.Dataset"
-        )
+        kind = type(pipeline).__name__
+        raise TypeError(f"pipeline is of type {kind}; allowed: a function of read, or a tf.data.Dataset")
     if not is_dataset and not inspect.signature(pipeline).parameters:
         raise TypeError("pipeline takes no argument; allowed: a function that gets read, to use for tf.io.read_file")
     if model is not None:
@@ -248,8 +214,7 @@ def _sources(pipeline: Any, model: Any, paths: Any) -> tuple[Callable, Callable,
     def fill(memory: bool) -> None:
         if not memory:
             storage.evict(files)
-            return
-        for file in files:
+        for file in files if memory else []:
             with open(file, "rb") as data:
                 while data.read(1 << 22):
                     pass

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.common.table import Table
+from labkit.common.table import Table, Tabular
 from labkit.recording import work as tallies
 from labkit.timeline.run import Measure
 from labkit.timeline.timeline import Timeline
@@ -154,7 +154,7 @@ def _spread(values: np.ndarray) -> float:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Measures(Mapping[str, list[Measure]]):
+class Measures(Tabular, Mapping[str, list[Measure]]):
     """Measures of several pipelines, one per round, in the order in which they were given.
 
     Parameters
@@ -288,9 +288,6 @@ class Measures(Mapping[str, list[Measure]]):
             ])  # fmt: skip
         return Table(head, rows, right=range(2, 6), notes=notes, rule=True)
 
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
-
     def _notes(self) -> list[str]:
         """Return the lines under the table: how it was measured, and what to keep in mind."""
         count = len(next(iter(self.rounds.values())))
@@ -312,9 +309,3 @@ class Measures(Mapping[str, list[Measure]]):
                 "counts only: nothing in the batches tells one image from another (no labels, no named files)."
             )
         return notes
-
-    def __str__(self) -> str:
-        """Return the table as text."""
-        return str(self.table())
-
-    __repr__ = __str__

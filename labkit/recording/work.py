@@ -31,11 +31,7 @@ _WEIGHTS = np.random.default_rng(7).integers(0, 2**63, _ONE_HOT_CLASSES, np.uint
 
 def flatten(batch: Any) -> list[Any]:
     """Return the components of a nested structure, dictionaries by sorted key, None left out."""
-    if isinstance(batch, dict):
-        return [leaf for key in sorted(batch, key=str) for leaf in flatten(batch[key])]
-    if isinstance(batch, (tuple, list)):
-        return [leaf for part in batch for leaf in flatten(part)]
-    return [] if batch is None else [batch]
+    return [part for _, part in structure.named(batch) if part is not None]
 
 
 def count_images(batch: Any) -> int:
@@ -50,23 +46,20 @@ def count_images(batch: Any) -> int:
     ValueError
         If there is no component, or it is a single value: the dataset was not batched.
     """
+    return _opened(batch)[2]
+
+
+def _opened(batch: Any) -> tuple[list[Any], list[tuple[int | None, ...]], int]:
+    """Return the components of a batch, their shapes, and its images."""
     components = flatten(batch)
     if not components:
         raise ValueError(f"batch {batch!r:.60} holds no tensor")
-    return _images(components[0], _dims(components[0]))
-
-
-def _dims(component: Any) -> tuple[int | None, ...]:
-    return tuple(component.shape) if hasattr(component, "shape") else np.shape(component)
-
-
-def _images(component: Any, dims: tuple[int | None, ...]) -> int:
-    if not dims:
-        raise ValueError(
-            f"batch has a first component without a leading dimension ({component!r:.60}); batch the dataset"
-        )
+    dims = [tuple(c.shape) if hasattr(c, "shape") else np.shape(c) for c in components]
+    first = components[0]
+    if not dims[0]:
+        raise ValueError(f"batch has a first component without a leading dimension ({first!r:.60}); batch the dataset")
     # The first dimension of a ragged tensor may be known to the value but not to its static shape.
-    return int(component.nrows() if dims[0] is None else dims[0])
+    return components, dims, int(first.nrows() if dims[0][0] is None else dims[0][0])
 
 
 class Tally:
@@ -81,7 +74,8 @@ class Tally:
     def __init__(self, dataset: Any = None) -> None:
         self._steps = self._images = self._labelled = 0
         self._batch_sizes: Counter[int] = Counter()
-        self._layouts: Counter[tuple[tuple[str, tuple[int | None, ...]], ...]] = Counter()
+        # For each component, the dtypes and shapes per image that it had.
+        self._kinds: list[Counter[tuple[str, tuple[int | None, ...]]]] = []
         self._label_sum = 0
         self._histogram: Counter[int] | None = Counter()
         self._sources, self._order = _inspect(dataset)
@@ -94,20 +88,16 @@ class Tally:
         ValueError
             As `count_images`.
         """
-        components = flatten(batch)
-        if not components:
-            raise ValueError(f"batch {batch!r:.60} holds no tensor")
-        dims = [_dims(c) for c in components]
-        images = _images(components[0], dims[0])
-        dtypes = [getattr(c, "dtype", None) for c in components]
-        names = [getattr(d, "name", None) or str(d) for d in dtypes]
+        components, dims, images = _opened(batch)
         self._steps += 1
         self._images += images
         self._batch_sizes[images] += 1
-        self._layouts[tuple((n, d[1:]) for n, d in zip(names, dims, strict=True))] += 1
+        self._kinds += [Counter() for _ in components[len(self._kinds) :]]
         rows = None
-        for component, name, shape in zip(components, names, dims, strict=True):
-            part = _label_rows(component, name, shape, images)
+        for component, shape, kinds in zip(components, dims, self._kinds, strict=False):
+            dtype = getattr(component, "dtype", None)
+            kinds[getattr(dtype, "name", None) or str(dtype), shape[1:]] += 1
+            part = _label_rows(component, shape, images)
             if part is not None:
                 rows = part if rows is None else _mix(rows + part)
         if rows is not None:
@@ -140,31 +130,24 @@ class Tally:
             "steps": self._steps,
             "images": self._images,
             "batch_sizes": {str(n): c for n, c in sorted(self._batch_sizes.items())},
-            "components": self._components(),
+            "components": [_component(kinds) for kinds in self._kinds],
             "labels": labels,
             "sources": self._sources,
             **self._order,
             "identity": " and ".join(known) or "counts and shapes only",
         }
 
-    def _components(self) -> list[dict[str, Any]]:
-        """Fold the layouts of all batches into one line per component."""
-        folded = []
-        for i in range(max(map(len, self._layouts), default=0)):
-            layouts = Counter()
-            for layout, count in self._layouts.items():
-                if i < len(layout):
-                    layouts[layout[i]] += count
-            dtypes = sorted({dtype for dtype, _ in layouts})
-            shapes = Counter()
-            for (_, dims), count in layouts.items():
-                shapes[dims] += count
-            shape = None
-            if len({len(dims) for dims in shapes}) == 1:
-                shape = [d[0] if len(set(d)) == 1 else None for d in zip(*shapes, strict=True)]
-            digest = _digest(repr(sorted(shapes.items(), key=repr)))
-            folded.append({"dtype": "/".join(dtypes), "shape": shape, "digest": digest})
-        return folded
+
+def _component(kinds: Counter[tuple[str, tuple[int | None, ...]]]) -> dict[str, Any]:
+    """Describe a component by the dtypes and shapes that it had."""
+    shapes: Counter[tuple[int | None, ...]] = Counter()
+    for (_, dims), count in kinds.items():
+        shapes[dims] += count
+    shape = None
+    if len({len(dims) for dims in shapes}) == 1:
+        shape = [d[0] if len(set(d)) == 1 else None for d in zip(*shapes, strict=True)]
+    digest = f"{_hash64(repr(sorted(shapes.items(), key=repr))):016x}"
+    return {"dtype": "/".join(sorted({dtype for dtype, _ in kinds})), "shape": shape, "digest": digest}
 
 
 def difference(a: dict[str, Any], b: dict[str, Any]) -> str | None:
@@ -197,11 +180,8 @@ def difference(a: dict[str, Any], b: dict[str, Any]) -> str | None:
     if bool(a["labels"]) != bool(b["labels"]):
         return "different images: only one of the two has labels that can be compared"
     if a["labels"] and a["labels"]["digest"] != b["labels"]["digest"] and not _another_draw(a, b):
-        advice = (
-            "; the order varies: measure whole epochs, or shuffle with a seed"
-            if "varies" in (a["order"], b["order"])
-            else ""
-        )
+        varies = "varies" in (a["order"], b["order"])
+        advice = "; the order varies: measure whole epochs, or shuffle with a seed" if varies else ""
         return f"different images: the labels of the {a['images']:,} images are not the same set{advice}"
     return None
 
@@ -217,7 +197,7 @@ def agreement(a: dict[str, Any], b: dict[str, Any]) -> str:
     """
     if difference(a, b):
         return "no"
-    if not a["labels"] and not (a["sources"] and b["sources"] and a["sources"]["digest"] == b["sources"]["digest"]):
+    if not a["labels"] and not _same_sources(a, b):
         return "counts only"
     same_labels = not a["labels"] or a["labels"]["digest"] == b["labels"]["digest"]
     return "yes" if same_labels else "same files, another draw"
@@ -230,9 +210,8 @@ def _another_draw(a: dict[str, Any], b: dict[str, Any]) -> bool:
     the same. Accepted only if the sources are the same files, the order varies, no node picks a
     subset, and a two-sample chi-square test does not reject equal label shares at 0.1 %.
     """
-    if not (a["sources"] and b["sources"] and a["sources"]["digest"] == b["sources"]["digest"]):
-        return False
-    if "varies" not in (a["order"], b["order"]) or a["selects"] or b["selects"]:
+    drawn = "varies" in (a["order"], b["order"]) and not (a["selects"] or b["selects"])
+    if not drawn or not _same_sources(a, b):
         return False
     if not (a["labels"] and b["labels"]):
         return a["labels"] == b["labels"]
@@ -241,9 +220,12 @@ def _another_draw(a: dict[str, Any], b: dict[str, Any]) -> bool:
         return False
     from scipy import stats
 
-    pairs = np.array([(one.get(k, 0), other.get(k, 0)) for k in one.keys() | other.keys()], float)
-    statistic = ((pairs[:, 0] - pairs[:, 1]) ** 2 / pairs.sum(axis=1)).sum()
-    return len(pairs) < 2 or stats.chi2.sf(statistic, len(pairs) - 1) > 1e-3
+    pairs = [(one.get(label, 0), other.get(label, 0)) for label in one.keys() | other.keys()]
+    return len(pairs) < 2 or stats.chi2_contingency(pairs, correction=False)[1] > 1e-3
+
+
+def _same_sources(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    return bool(a["sources"] and b["sources"]) and a["sources"]["digest"] == b["sources"]["digest"]
 
 
 def _sizes(work: dict[str, Any]) -> str:
@@ -251,11 +233,8 @@ def _sizes(work: dict[str, Any]) -> str:
 
 
 def _shape(component: dict[str, Any]) -> str:
-    return (
-        "of varying rank"
-        if component["shape"] is None
-        else "×".join(map(str, component["shape"])).replace("None", "?") or "scalar"
-    )
+    shape = component["shape"]
+    return "of varying rank" if shape is None else "×".join(map(str, shape)).replace("None", "?") or "scalar"
 
 
 # -- labels ------------------------------------------------------------------
@@ -268,27 +247,25 @@ def _mix(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-def _label_rows(component: Any, dtype: str, dims: tuple[int | None, ...], images: int) -> np.ndarray | None:
+def _label_rows(component: Any, dims: tuple[int | None, ...], images: int) -> np.ndarray | None:
     """Return one uint64 per image for a component that can be a label, else None."""
     if not 1 <= len(dims) <= 2 or dims[0] != images or not images or dims[-1] is None:
         return None
     width = 1 if len(dims) == 1 else dims[1]
-    if not 1 <= width <= _ONE_HOT_CLASSES:
+    values = _array(component) if 1 <= width <= _ONE_HOT_CLASSES else None
+    if values is None:
         return None
-    if dtype in ("string", "object") or dtype.startswith(("bytes", "str")):
-        values = _array(component)
-        if values is None or width > 8 or max(map(len, values.flat)) > _LABEL_BYTES:
+    if values.dtype.kind in "OSU":
+        if width > 8 or max(map(len, values.flat)) > _LABEL_BYTES:
             return None
         values = np.array([_hash64(v) for v in values.flat], np.uint64)
-    elif dtype.startswith(("int", "uint", "bool")):
-        values = _array(component)
-        if values is None or values.itemsize * width > _LABEL_BYTES:
+    elif values.dtype.kind in "iub":
+        if values.itemsize * width > _LABEL_BYTES:
             return None
         values = values.astype(np.int64, copy=False).view(np.uint64)
-    elif dtype in ("float32", "float16", "float64") and width > 1:
-        values = _array(component)
+    elif values.dtype.kind == "f" and width > 1:
         # Only one-hot rows are labels; other floats are data, which augmentation may change.
-        if values is None or not (values.sum(axis=1) == 1).all() or not (values.max(axis=1) == 1).all():
+        if not ((values.sum(axis=1) == 1) & (values.max(axis=1) == 1)).all():
             return None
         values, width = values.argmax(axis=1).astype(np.uint64), 1
     else:
@@ -298,19 +275,14 @@ def _label_rows(component: Any, dtype: str, dims: tuple[int | None, ...], images
 
 def _array(component: Any) -> np.ndarray | None:
     """Return a dense component as an array, without a copy where TensorFlow allows it."""
-    if isinstance(component, np.ndarray):
-        return component
-    value = component.numpy() if hasattr(component, "numpy") and not hasattr(component, "values") else None
+    dense = hasattr(component, "numpy") and not hasattr(component, "values")
+    value = component.numpy() if dense else component
     return value if isinstance(value, np.ndarray) else None
 
 
 def _hash64(value: bytes | str) -> int:
     data = value.encode() if isinstance(value, str) else bytes(value)
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
-
-
-def _digest(text: str) -> str:
-    return f"{_hash64(text):016x}"
 
 
 # -- the root of the pipeline --------------------------------------------------
@@ -321,27 +293,21 @@ def _inspect(dataset: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     order = {"order": "fixed", "selects": False}
     try:
         nodes = structure.nodes(dataset)
-        kinds = [node.kind for node in nodes]
-        if any(word in k for k in kinds for word in _REORDERS) or dataset.options().deterministic is False:
+        kinds = " ".join(node.kind for node in nodes)
+        free = any(
+            getattr(node.dataset, "_deterministic", "") == "false" or getattr(node.dataset, "_num_parallel_reads", None)
+            for node in nodes
+        )
+        if free or any(word in kinds for word in _REORDERS) or dataset.options().deterministic is False:
             order["order"] = "varies"
-        datasets = [node.dataset for node in nodes]
-        if any(
-            getattr(d, "_deterministic", "") == "false" or getattr(d, "_num_parallel_reads", None) for d in datasets
-        ):
-            order["order"] = "varies"
-        order["selects"] = any(word in k for k in kinds for word in _SELECTS)
-        names: list[bytes] = []
-        arrays: list[np.ndarray] = []
+        order["selects"] = any(word in kinds for word in _SELECTS)
+        values: list[np.ndarray] = []
         for node in nodes:
             tensors = [getattr(node.dataset, "_filenames", None)] if not node.upstream else []
-            if node.kind == "TensorSlice":
-                tensors = node.dataset._tensors
-            for value in (t.numpy() for t in tensors if t is not None):
-                if value.dtype == object:
-                    names.extend(value.ravel().tolist())
-                else:
-                    arrays.append(value)
-        return (_named(names) if names else _in_memory(arrays)), order
+            tensors = node.dataset._tensors if node.kind == "TensorSlice" else tensors
+            values += [tensor.numpy() for tensor in tensors if tensor is not None]
+        names = [name for value in values if value.dtype == object for name in value.ravel().tolist()]
+        return (_named(names) if names else _in_memory(values)), order
     except (AttributeError, TypeError, NotImplementedError, RuntimeError):
         return None, order  # not a tf.data pipeline, or one built inside a graph: nothing is known
 
@@ -363,9 +329,7 @@ def _canonical(name: str) -> str:
     return os.path.join(_real_folder(folder), base)
 
 
-@lru_cache(maxsize=4096)
-def _real_folder(folder: str) -> str:
-    return os.path.realpath(folder)
+_real_folder = lru_cache(maxsize=4096)(os.path.realpath)
 
 
 def _in_memory(arrays: list[np.ndarray]) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ A model fitted to one recorded run answers what another pipeline or machine woul
 from __future__ import annotations
 
 from labkit.simulate.costs import Costs, Knobs, lognormal, stragglers
-from labkit.simulate.fitting import CORE_GAIN, fitted
+from labkit.simulate.fitting import fit
 from labkit.simulate.model import Forecast, Model, limits
 from labkit.timeline.trace import Trace
 
@@ -66,43 +66,8 @@ def run(
     ValueError, TypeError
         If an argument is not what it must be.
     """
-    if not isinstance(costs, Costs):
-        raise TypeError(f"costs is a {type(costs).__name__}; allowed: simulate.Costs(…)")
     knobs = Knobs() if knobs is None else knobs
-    if not isinstance(knobs, Knobs):
-        raise TypeError(f"knobs is a {type(knobs).__name__}; allowed: simulate.Knobs(…)")
+    for what, given, kind in (("costs", costs, Costs), ("knobs", knobs, Knobs)):
+        if not isinstance(given, kind):
+            raise TypeError(f"{what} is a {type(given).__name__}; allowed: simulate.{kind.__name__}(…)")
     return Model(costs, knobs, name).run(steps, seed, warmup=warmup)
-
-
-def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
-    """Take the costs and knobs out of one recorded run.
-
-    Parameters
-    ----------
-    trace : Trace
-        From `labkit.record`, or a modelled one.
-    core_gain : float
-        What each further core at work adds, see `Knobs`; a trace of one thread does not tell. The default was found
-        on two-core machines for decoding and augmenting photos.
-
-    Returns
-    -------
-    Model
-        Its knobs are those of the run as far as a trace tells: threads that worked at once, batches that ran ahead.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there is nothing to fit.
-    """
-    if not isinstance(trace, Trace):
-        raise TypeError(f"trace is a {type(trace).__name__}; allowed: a Trace")
-    found, accelerator = fitted(trace, core_gain), trace.run.accelerator
-    return Model(
-        found.costs,
-        found.knobs,
-        trace.run.name,
-        accelerator.name or "train step",
-        accelerator.source or "as recorded",
-        found.notes,
-    )

@@ -18,24 +18,22 @@ def assumptions(costs: Costs, knobs: Knobs) -> list[str]:
         "Copying to the accelerator and the train step take turns; both are costs per batch, whatever its size.",
         "The first batch costs what the others cost: nothing is traced, compiled or shuffled before it.",
     ]
-    if knobs.cycle_length > 1:
-        found.append(
-            f"{knobs.cycle_length} threads open and read, one image at a time each, and keep {AHEAD} ready; "
-            "images are spread over files evenly."
-        )
-    else:
-        found.append("Opening and reading are done by the thread that runs the map function.")
+    found.append(
+        f"{knobs.cycle_length} threads open and read, one image at a time each, and keep {AHEAD} ready; "
+        "images are spread over files evenly."
+        if knobs.cycle_length > 1
+        else "Opening and reading are done by the thread that runs the map function."
+    )
     if knobs.map_calls > 1:
         found.append(
             f"{knobs.pool} threads run {knobs.map_calls} map calls at once; started calls and finished images "
             f"together are {knobs.map_calls} at most."
         )
-    if knobs.prefetch:
-        found.append(
-            f"The prefetch has a thread of its own and starts a batch when fewer than {knobs.prefetch} are ready."
-        )
-    else:
-        found.append("Without prefetch, the consumer makes each batch when it asks for it.")
+    found.append(
+        f"The prefetch has a thread of its own and starts a batch when fewer than {knobs.prefetch} are ready."
+        if knobs.prefetch
+        else "Without prefetch, the consumer makes each batch when it asks for it."
+    )
     if knobs.cache_hit:
         found.append(
             f"{knobs.cache_hit:.0%} of the images, drawn at random, are in memory as bytes: not opened and not read, "

@@ -74,16 +74,15 @@ class Clock:
                         return
                     continue
                 kind, amount = wish
-                if kind == WORK:
-                    number += 1
-                    heappush(working, (work + amount, number, process))
-                elif kind == WAIT:
+                if kind == WAIT:
                     amount.append(process)
+                    continue
+                number += 1
+                if kind == WORK:
+                    heappush(working, (work + amount, number, process))
                 elif kind == SLEEP:
-                    number += 1
                     heappush(asleep, (now + amount, number, process))
                 else:
-                    number += 1
                     heappush(moving, (moved + amount, number, process))
             count, share = len(working), len(moving)
             while count >= len(slowness):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import check_ranges, number, ranged, whole
+from labkit.common.numbers import check_names, check_ranges, number, ranged, whole
 
 #: Stages in the order in which data passes them. Open, read and map are paid per image, the others per batch.
 STAGES = ("open", "read", "map", "batch", "copy", "train")
-_PER_IMAGE = STAGES[:3]
 _MOST_MS = 3_600_000
 _VALUES = 2000  # equally likely values that stand for a distribution
 
@@ -89,14 +88,8 @@ class Costs:
 
     @property
     def _all(self) -> dict[str, np.ndarray]:
-        return {
-            "open": self.open,
-            "read": self.read,
-            **self.operations,
-            "batch": self.batch,
-            "copy": self.copy,
-            "train": self.train,
-        }
+        stages = [self.operations if stage == "map" else {stage: getattr(self, stage)} for stage in STAGES]
+        return {name: cost for stage in stages for name, cost in stage.items()}
 
     @property
     def mean_ms(self) -> dict[str, float]:
@@ -201,11 +194,8 @@ class Knobs:
         ValueError
             If there is no such knob, or its value is out of range.
         """
-        known = [f.name for f in fields(self)]
-        for name in changes:
-            if name not in known:
-                raise ValueError(f"there is no knob {name!r}; allowed: {', '.join(known)}")
-        return Knobs(**{name: getattr(self, name) for name in known} | changes)
+        check_names("knob", changes, vars(self))
+        return replace(self, **changes)
 
 
 def lognormal(mean_ms: float, spread: float) -> np.ndarray:

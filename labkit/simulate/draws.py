@@ -117,10 +117,9 @@ def _joined(works: list[Work]) -> list[Work]:
     """Join neighbours of one kind: fewer events, the same times."""
     joined: list[Work] = []
     for work in works:
-        last = joined[-1] if joined else None
-        if last is not None and last.kind == work.kind != MOVE:
+        if joined and joined[-1].kind == work.kind != MOVE:
+            last = joined.pop()
             parts = np.r_[last.parts_ns, work.parts_ns]
-            joined[-1] = Work(last.kind, last.names + work.names, parts.sum(axis=0).tolist().__getitem__, parts)
-        else:
-            joined.append(work)
+            work = Work(last.kind, last.names + work.names, parts.sum(axis=0).tolist().__getitem__, parts)
+        joined.append(work)
     return joined

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labkit.simulate.costs import Costs, Knobs
+from labkit.simulate.model import Model
 from labkit.simulate.modelled import OVERHEAD
 from labkit.timeline.intervals import union
 from labkit.timeline.lanes import Lane
@@ -27,15 +28,7 @@ _HAND_OVER_NS = 80_000
 #: What a second core adds where both decode and augment photos: 0.95 on a quiet machine with two real cores, 0.6 to 0.8
 #: where other programs or two threads of one core share them; this is between.
 CORE_GAIN = 0.85
-_READ = CATEGORIES.index("read")
-
-
-class Fitted(NamedTuple):
-    """Costs and knobs out of a trace, and how they were found."""
-
-    costs: Costs
-    knobs: Knobs
-    notes: list[str]
+_READ, _BATCH, _ITERATOR = map(CATEGORIES.index, ("read", "batch", "iterator"))
 
 
 class _Own(NamedTuple):
@@ -59,12 +52,33 @@ class _Run(NamedTuple):
     waits: np.ndarray  # length of each, ns
 
 
-def fitted(trace: Trace, core_gain: float) -> Fitted:
-    """Take costs and knobs out of a trace; see `labkit.simulate.fit`."""
+def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
+    """Take the costs and knobs out of one recorded run.
+
+    Parameters
+    ----------
+    trace : Trace
+        From `labkit.record`, or a modelled one.
+    core_gain : float
+        What each further core at work adds, see `Knobs`; a trace of one thread does not tell. The default was found
+        on two-core machines for decoding and augmenting photos.
+
+    Returns
+    -------
+    Model
+        Its knobs are those of the run as far as a trace tells: threads that worked at once, batches that ran ahead.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is nothing to fit.
+    """
+    if not isinstance(trace, Trace):
+        raise TypeError(f"trace is a {type(trace).__name__}; allowed: a Trace")
     timeline = Timeline(trace)
     if not timeline.steps or not timeline.images:
         raise ValueError("the trace holds no train step or does not say how many images it trained on: nothing to fit")
-    stated = trace.run.knobs
+    stated, accelerator = trace.run.knobs, trace.run.accelerator
     host = Knobs(cores=int(trace.run.host.cpus or 1), core_gain=stated.get("core_gain", core_gain))
     own = _own_times(timeline, host)
     leaves = [node.rpartition("::")[2] for node in trace.run.graph]
@@ -78,7 +92,6 @@ def fitted(trace: Trace, core_gain: float) -> Fitted:
         timeline, own, *_made(own, timeline), parallel, has("ParallelInterleave"), has("Prefetch"), waits
     )  # fmt: skip
     costs, notes = _costs(run)
-    accelerator = trace.run.accelerator
     if accelerator.kind == "real" and not trace.select(kind="device").any():
         notes.append("the train step ran on the cores of the pipeline; a model takes it as an accelerator of its own")
     each = int(stated.get("accelerators", 1))
@@ -93,7 +106,8 @@ def fitted(trace: Trace, core_gain: float) -> Fitted:
         accelerators=each,
         deterministic=trace.run.options.get("deterministic") != "False",
     )
-    return Fitted(costs, knobs, notes)
+    source = accelerator.source or "as recorded"
+    return Model(costs, knobs, trace.run.name, accelerator.name or "train step", source, notes)
 
 
 # -- own times --------------------------------------------------------------------
@@ -103,31 +117,22 @@ def _own_times(timeline: Timeline, host: Knobs) -> dict[str, _Own]:
     """Return the own times of every name on pipeline threads, on a core of its own or asleep."""
     stated = set(timeline.run.sleeps)
     sleeping = np.array([name in stated or name.endswith("::Sleep") for name in timeline.names], bool)
-    iterator = CATEGORIES.index("iterator")
-    lanes = _pipeline(timeline)
-    own_work = np.array([name == OVERHEAD for name in timeline.names], bool)
-    works = []
-    for lane in lanes:
+    overhead = np.array([name == OVERHEAD for name in timeline.names], bool)
+    pieces = []  # of each lane: start, end, and whether it is work on a core
+    for lane in _pipeline(timeline):
         category, name = lane.category[lane.pieces.owner], lane.name_id[lane.pieces.owner]
-        works.append(((category != iterator) | own_work[name]) & ~sleeping[name])
-    none = np.zeros(0, np.int64)
-    clock = _fair(
-        np.concatenate([none, *(lane.pieces.start[work] for lane, work in zip(lanes, works, strict=True))]),
-        np.concatenate([none, *(lane.pieces.end[work] for lane, work in zip(lanes, works, strict=True))]),
-        host,
-    )
-    found: dict[int, list[tuple[np.ndarray, str]]] = {}
-    for lane, work in zip(lanes, works, strict=True):
-        start, end, owner = lane.pieces.start, lane.pieces.end, lane.pieces.owner
+        work = ((category != _ITERATOR) | overhead[name]) & ~sleeping[name]
+        pieces.append((lane, lane.pieces.start, lane.pieces.end, work))
+    clock = _fair([start[work] for _, start, _, work in pieces], [end[work] for _, _, end, work in pieces], host)
+    found: dict[str, _Own] = {}
+    for lane, start, end, work in pieces:
         got = np.where(work, clock(end) - clock(start), end - start)
-        ns = np.bincount(owner, weights=got, minlength=len(lane))
+        ns = np.bincount(lane.pieces.owner, weights=got, minlength=len(lane))
         for number in np.unique(lane.name_id).tolist():
-            mask = lane.name_id == number
-            found.setdefault(number, []).append((ns[mask], CATEGORIES[lane.category[mask][0]]))
-    return {
-        timeline.names[number]: _Own(np.concatenate([part[0] for part in parts]), parts[0][1], bool(sleeping[number]))
-        for number, parts in found.items()
-    }
+            mask, name = lane.name_id == number, timeline.names[number]
+            own = found.get(name, _Own(np.zeros(0), CATEGORIES[lane.category[mask][0]], bool(sleeping[number])))
+            found[name] = own._replace(ns=np.concatenate([own.ns, ns[mask]]))
+    return found
 
 
 def _pipeline(timeline: Timeline, word: str = "") -> list[Lane]:
@@ -135,22 +140,16 @@ def _pipeline(timeline: Timeline, word: str = "") -> list[Lane]:
     return [lane for lane in timeline.lanes if lane.kind == "pipeline" and word in lane.name.lower()]
 
 
-def _fair(start: np.ndarray, end: np.ndarray, host: Knobs) -> Callable[[np.ndarray], np.ndarray]:
+def _fair(starts: list[np.ndarray], ends: list[np.ndarray], host: Knobs) -> Callable[[np.ndarray], np.ndarray]:
     """Return a clock that runs at the speed of each of the threads at work: 1, or less where they share the cores."""
-    if not len(start):
+    edges = np.concatenate([np.zeros(0, np.int64), *starts, *ends])
+    if not len(edges):
         return lambda at: at.astype(np.float64)
-    edges = np.concatenate([start, end])
     order = np.argsort(edges, kind="stable")
-    edges, running = edges[order], np.cumsum(np.repeat(np.int64([1, -1]), len(start))[order])
+    edges, running = edges[order], np.cumsum(np.repeat(np.int64([1, -1]), len(edges) // 2)[order])
     speeds = np.array([1.0, *(host.capacity(n) / n for n in range(1, int(running.max()) + 1))])
-    speed = speeds[running]
-    done = np.concatenate([[0.0], np.cumsum(np.diff(edges) * speed[:-1])])
-
-    def clock(at: np.ndarray) -> np.ndarray:
-        place = np.clip(np.searchsorted(edges, at, side="right") - 1, 0, len(edges) - 1)
-        return done[place] + (at - edges[place]) * speed[place]
-
-    return clock
+    done = np.concatenate([[0.0], np.cumsum(np.diff(edges) * speeds[running[:-1]])])
+    return lambda at: np.interp(at, edges, done)
 
 
 # -- costs ---------------------------------------------------------------------------
@@ -189,24 +188,20 @@ def _costs(run: _Run) -> tuple[Costs, list[str]]:
                 values[label] = own.ns
     notes = []
     prepare = sum(per_image.values())
+    opening, reading, sleeps = 0.0, work, ()
     extra = max(0.0, _extra(run, prepare + work + held.sum() / run.images, per_batch))
     if held.any():
         # Beside the time that it states, a held read needs a thread to fall asleep and wake up. Inside a map function,
         # that is work of a function of its own; a thread that reads records is only late.
         late = 0.0 if run.interleaved or run.parallel else max(0.0, extra - _HAND_OVER_NS)
         in_map = any((lane.category == _READ).any() for lane in _pipeline(run.timeline, "worker"))
-        opening, reading = np.array([work + late * in_map]), _spread_out(held, run.images) + late * (not in_map)
+        opening, reading = work + late * in_map, _spread_out(held, run.images) + late * (not in_map)
         extra, sleeps = extra - late, ("read",)
-    else:
-        opening, reading, sleeps = np.zeros(1), np.array([work]), ()
     if extra:
         notes.append(f"tf.data's own work on an image and hand-overs between threads: {extra / 1e6:.3f} ms")
-    operations = {n: ns for n, ns in per_image.items() if ns >= _SMALL * prepare}
-    if rest := prepare - sum(operations.values()):
-        operations["other"] = rest
-    shaped = {name: _shaped(ns, values.get(name)) for name, ns in operations.items()}
-    if extra:
-        shaped[OVERHEAD] = extra / 1e6
+    shaped = {name: _shaped(ns, values.get(name)) for name, ns in per_image.items() if ns >= _SMALL * prepare}
+    rest = sum(ns for ns in per_image.values() if ns < _SMALL * prepare)
+    shaped |= {name: ns / 1e6 for name, ns in (("other", rest), (OVERHEAD, extra)) if ns}
     taking = _taking_ns(run)
     if taking:
         notes.append(f"handing a batch to the consumer: {taking / 1e6:.2f} ms, counted as copy")
@@ -224,9 +219,8 @@ def _costs(run: _Run) -> tuple[Costs, list[str]]:
 
 def _shaped(mean_ns: float, values: np.ndarray | None) -> np.ndarray | float:
     """Return measured values with the mean that was found, in ms; the mean alone where there are none."""
-    if values is None or not values.sum():
-        return mean_ns / 1e6
-    return np.sort(values) * (mean_ns / values.mean()) / 1e6
+    some = values is not None and values.sum()
+    return np.sort(values) * (mean_ns / values.mean()) / 1e6 if some else mean_ns / 1e6
 
 
 def _spread_out(held: np.ndarray, images: float) -> np.ndarray:
@@ -245,25 +239,20 @@ def _extra(run: _Run, image_ns: float, batch_ns: float) -> float:
     """Return nanoseconds per image that pass on the way of an image beside what has a span of its own."""
     if run.timeline.origin == "modelled":
         return 0.0
-    makers = [lane for lane in _pipeline(run.timeline) if (lane.category == CATEGORIES.index("batch")).any()]
+    makers = [lane for lane in _pipeline(run.timeline) if (lane.category == _BATCH).any()]
     if run.parallel or not makers:
         # Short pauses of a worker are between the operations of a call, or between a call and the next.
         pauses = [lane.busy.start[1:] - lane.busy.end[:-1] for lane in _pipeline(run.timeline, "worker")]
         return sum(float(pause[pause < _PAUSE_NS].sum()) for pause in pauses) / run.images
     maker = makers[0]
     if not run.interleaved:
-        top = (maker.depth == 0) & np.isin(maker.category, [CATEGORIES.index(c) for c in ("batch", "iterator")])
+        top = (maker.depth == 0) & np.isin(maker.category, (_BATCH, _ITERATOR))
         spent = float((maker.end_ns[top] - maker.start_ns[top]).sum())
         return (spent - batch_ns * run.batches) / run.images - image_ns
     # The node of the map waits for the thread that runs its function; that of the interleave may wait for a reader.
-    mapped = sum(
-        ns
-        for lane in _pipeline(run.timeline, "worker")
-        for category, ns in lane.by_category.items()
-        if category not in ("read", "iterator")
-    )
-    extra = -float(mapped)
-    for number in np.unique(maker.name_id[maker.category == CATEGORIES.index("iterator")]).tolist():
+    works = [lane.by_category for lane in _pipeline(run.timeline, "worker")]
+    extra = -float(sum(sum(own.values()) - own.get("read", 0) - own.get("iterator", 0) for own in works))
+    for number in np.unique(maker.name_id[maker.category == _ITERATOR]).tolist():
         own = maker.self_ns[maker.name_id == number]
         waits = run.timeline.names[number].rpartition("::")[2].startswith("ParallelInterleave")
         extra += float(np.quantile(own, 0.25) * len(own) if waits else own.sum())
@@ -272,10 +261,12 @@ def _extra(run: _Run, image_ns: float, batch_ns: float) -> float:
 
 def _taking_ns(run: _Run) -> float:
     """Return what taking a batch costs the consumer beside waiting for tf.data, and what comes before its step."""
-    lanes = _pipeline(run.timeline, "consumer")
-    if run.timeline.origin == "modelled" or not lanes:
+    if run.timeline.origin == "modelled":
         copies = [lane.self_ns for lane in run.timeline.lanes if lane.kind == "stream" and "copy" in lane.name]
-        return float(copies[0].mean()) if copies and run.timeline.origin == "modelled" else 0.0
+        return float(copies[0].mean()) if copies else 0.0
+    lanes = _pipeline(run.timeline, "consumer")
+    if not lanes:
+        return 0.0
     inside = float((lanes[0].end_ns - lanes[0].start_ns)[lanes[0].depth == 0].sum())
     trained = run.timeline.train_ms * 1e6 * run.timeline.steps
     between = max(0.0, run.timeline.span_ns - float(run.waits.sum()) - trained)
@@ -288,13 +279,11 @@ def _taking_ns(run: _Run) -> float:
 def _workers(timeline: Timeline) -> int:
     """Return how many threads run map calls: those with a fair part of the work."""
     lanes = [lane.busy for lane in _pipeline(timeline, "worker")]
-    if not lanes:
-        return 1
     busy = [own.total_ns for own in lanes]
-    together = union(np.concatenate([own.start for own in lanes]), np.concatenate([own.end for own in lanes]))
-    if sum(busy) < 1.1 * together.total_ns:  # one call at a time, which hops from thread to thread
-        return 1
-    return sum(ns >= 0.1 * max(busy) for ns in busy)
+    none = np.zeros(0, np.int64)
+    together = union(*(np.concatenate([none, *(getattr(own, edge) for own in lanes)]) for edge in ("start", "end")))
+    # One call at a time may hop from thread to thread.
+    return sum(ns >= 0.1 * max(busy) for ns in busy) if sum(busy) >= 1.1 * together.total_ns > 0 else 1
 
 
 def _readers(timeline: Timeline) -> int:

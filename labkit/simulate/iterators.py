@@ -7,6 +7,7 @@ is room for their elements. That is the structure of tf.data with its rewriting 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -55,30 +56,29 @@ def train(
     Endless
         If sources make more than `run.most` elements, or as many train steps begin.
     """
-    consumer = _consumer(run, chain(run, steps, IN_CONSUMER, None, {}), count, train_ns, copy_ns, each)
-    run.clock.run([consumer], until=consumer)
+    clock, pipeline = run.clock, chain(run, steps, IN_CONSUMER, None, {})
+
+    def consume() -> Process:
+        for step in itertools.count() if count is None else range(count):
+            if step > run.most:
+                raise Endless("the pipeline never ends")
+            asked, batches = clock.now, []
+            for _ in range(each):
+                batch = yield from pipeline.next()
+                if batch is None:
+                    return
+                batches.append(batch)
+            got = clock.now
+            if copy := copy_ns(step):
+                yield SLEEP, copy
+            trained = clock.now
+            if ns := train_ns(step):
+                yield SLEEP, ns
+            run.taken.append((batches, asked, got, trained, clock.now))
+
+    consumer = consume()
+    clock.run([consumer], until=consumer)
     return run
-
-
-def _consumer(run: Simulation, pipeline: Any, count: int | None, train_ns: Any, copy_ns: Any, each: int) -> Process:
-    clock, step = run.clock, 0
-    while count is None or step < count:
-        asked, batches = clock.now, []
-        for _ in range(each):
-            batch = yield from pipeline.next()
-            if batch is None:
-                return
-            batches.append(batch)
-        got = clock.now
-        if copy := copy_ns(step):
-            yield SLEEP, copy
-        trained = clock.now
-        if ns := train_ns(step):
-            yield SLEEP, ns
-        run.taken.append((batches, asked, got, trained, clock.now))
-        step += 1
-        if step > run.most:
-            raise Endless("the pipeline never ends")
 
 
 def chain(run: Simulation, steps: tuple[Step, ...], thread: str, file: int | None, kept: dict[int, Any]) -> Any:
@@ -90,8 +90,10 @@ def chain(run: Simulation, steps: tuple[Step, ...], thread: str, file: int | Non
         threads[place - 1] = own.get(steps[place].kind, threads[place])
     made: Any = _Source(run.source(file))
     for place, step in enumerate(steps[1:], 1):
-        if step.kind in ("Cache", "MemoryCache", "Snapshot"):
-            made = _Cache(run, step, made, threads[place], kept.setdefault(place, {}))
+        if place in kept:
+            made = _Source(iter(kept[place]))
+        elif step.kind in ("Cache", "MemoryCache", "Snapshot"):
+            made = _Cache(run, step, made, threads[place], partial(kept.__setitem__, place))
         elif step.kind == "Repeat":
             made = _Repeat(run, step, partial(chain, run, steps[:place], threads[place], file, kept))
         elif step.kind in _KINDS:
@@ -100,7 +102,7 @@ def chain(run: Simulation, steps: tuple[Step, ...], thread: str, file: int | Non
 
 
 class _Source:
-    """The elements of a source."""
+    """The elements of a source, or of a cache that is full."""
 
     def __init__(self, elements: Iterator[int]) -> None:
         self.elements = elements
@@ -123,9 +125,6 @@ class _Iterator:
         """Return a setting of the step; `chosen` if it has none or tf.data chooses it."""
         value = self.step.settings.get(name, AUTOTUNE)
         return chosen if value == AUTOTUNE else value
-
-    def next(self) -> Next:
-        raise NotImplementedError
 
 
 class _Map(_Iterator):
@@ -240,9 +239,7 @@ class _Interleave(_Iterator):
                 yield WAIT, self.filled
                 continue
             file = self.open[place]
-            element = file.take() if isinstance(file, _Ahead) else None
-            if element is None:
-                element = yield from file.next()
+            element = yield from file.next()
             if element is not None:
                 self.given += 1
             elif (new := (yield from self._file(place))) is None:
@@ -272,9 +269,8 @@ class _Interleave(_Iterator):
 
     def _ready(self) -> int | None:
         """Return the place of the first file, in turn, that has something ready or has ended."""
-        count = len(self.open)
-        for ahead in range(count):
-            place = (self.at + ahead) % count
+        places = range(len(self.open))
+        for place in (*places[self.at :], *places[: self.at]):
             file = self.open[place]
             # Files beyond the calls have no thread that would wake whoever waits: they are read when asked.
             if getattr(file, "done", None) is not self.filled or file.held or file.ended:
@@ -307,29 +303,28 @@ class _Unbatch(_Iterator):
 
     def next(self) -> Next:
         if not self.left:
-            element = yield from self.source.next()
-            if element is None:
-                return None
-            self.left = element
+            self.left = (yield from self.source.next()) or 0
+        if not self.left:
+            return None
         self.left -= 1
         return 1
 
 
 class _Cache(_Iterator):
-    """A cache: the first epoch fills `memory`, later ones read it."""
+    """A cache that is being filled; `keep` takes its elements at the end of an epoch, and later ones read them."""
 
-    def __init__(self, run: Simulation, step: Step, source: Any, thread: str, memory: dict[str, Any]) -> None:
+    def __init__(
+        self, run: Simulation, step: Step, source: Any, thread: str, keep: Callable[[list[int]], None]
+    ) -> None:
         super().__init__(run, step, source, thread)
-        self.memory = memory
-        self.left = iter(memory["elements"]) if memory.get("full") else None
+        self.keep, self.elements = keep, []
 
     def next(self) -> Next:
-        if self.left is not None:
-            return next(self.left, None)
         element = yield from self.source.next()
         if element is None:
-            self.memory["full"] = True
-        self.memory.setdefault("elements", []).extend([] if element is None else [element])
+            self.keep(self.elements)
+        else:
+            self.elements.append(element)
         return element
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from labkit.common.numbers import check_names
 from labkit.simulate.assumptions import assumptions
 from labkit.simulate.costs import STAGES, Costs, Knobs
 from labkit.simulate.modelled import simulated
@@ -22,8 +23,8 @@ class Forecast:
 
     Parameters
     ----------
-    step_ms, wait_ms, train_ms : float
-        Mean time from one train step's end to the next one's, and of its two parts.
+    step_ms : float
+        Mean time from one train step's end to the next one's.
     images_per_s : float
     busy : float
         Share of the time in which the accelerators work, 0 to 1.
@@ -32,8 +33,6 @@ class Forecast:
     """
 
     step_ms: float
-    wait_ms: float
-    train_ms: float
     images_per_s: float
     busy: float
     limit: str
@@ -83,10 +82,8 @@ class Model:
         ValueError
             If there is no such knob or cost, or its value is out of range.
         """
-        known = [f.name for f in fields(Knobs)]
-        for name in changes:
-            if name not in known and name not in (*STAGES, "sleeps"):
-                raise ValueError(f"there is no knob or cost {name!r}; allowed: {', '.join([*known, *STAGES])}")
+        known = vars(self.knobs)
+        check_names("knob or cost", changes, [*known, *STAGES, "sleeps"])
         knobs = self.knobs.changed(**{n: v for n, v in changes.items() if n in known})
         grown = knobs.batch_size / self.knobs.batch_size
         costs = {n: getattr(self.costs, n) * grown for n in ("batch", "copy", "train")} if grown != 1 else {}
@@ -102,13 +99,10 @@ class Model:
     def predict(self, *, steps: int = _STEPS, seed: int = 0, **changes: Any) -> Forecast:
         """Return step time, speed and busy share in steady state with some knobs or costs changed; see `changed`."""
         model = self.changed(**changes)
-        trace = self.run(steps, seed, warmup=min(model.knobs.prefetch, 8) + 3, **changes)
-        timeline = Timeline(trace)
+        timeline = Timeline(model.run(steps, seed, warmup=min(model.knobs.prefetch, 8) + 3))
         bounds = limits(model.costs, model.knobs)
         return Forecast(
             step_ms=timeline.span_ns / 1e6 / steps,
-            wait_ms=_mean_ms(trace, "wait"),
-            train_ms=_mean_ms(trace, "train"),
             images_per_s=float(timeline.images_per_s or np.inf),
             busy=timeline.busy,
             limit=min(bounds, key=lambda b: bounds[b]) if model.knobs.prefetch else "taking turns",
@@ -117,17 +111,13 @@ class Model:
     def __str__(self) -> str:
         """Return costs, knobs and every assumption as some lines of text."""
         title = "Model" if self.name is None else f"Model of {self.name!r}"
-        knobs = ", ".join(f"{f.name} {getattr(self.knobs, f.name)}" for f in fields(Knobs))
+        knobs = ", ".join(f"{name} {value}" for name, value in vars(self.knobs).items())
         lines = [f"{title}: what follows is modelled, not measured", f"  {self.costs}", f"  knobs: {knobs}"]
         lines += [f"  found: {note}" for note in self.notes]
         lines += ["  assumed:", *(f"    - {text}" for text in assumptions(self.costs, self.knobs))]
         return "\n".join(lines)
 
     __repr__ = __str__
-
-
-def _mean_ms(trace: Trace, category: str) -> float:
-    return float(trace.duration_ns[trace.select(category, kind="consumer")].mean()) / 1e6
 
 
 def limits(costs: Costs, knobs: Knobs) -> dict[str, float]:
@@ -148,15 +138,13 @@ def limits(costs: Costs, knobs: Knobs) -> dict[str, float]:
         ``batching`` : the thread that makes batches. ``cores`` : all work on them. ``accelerator`` : copy and train.
     """
     mean, miss = costs.mean_ms, 1.0 - knobs.cache_hit
-    size, transfer = knobs.batch_size, 0.0
-    if knobs.bandwidth_mb_s:
-        transfer = knobs.image_kb / knobs.bandwidth_mb_s
+    size = knobs.batch_size
+    transfer = knobs.image_kb / knobs.bandwidth_mb_s if knobs.bandwidth_mb_s else 0.0
     fetch = miss * (mean["open"] + mean["read"] + knobs.latency_ms + transfer)
     prepare = sum(mean[name] for name in costs.operations)
     batch = mean["batch"] / size
-    work = sum(mean[n] for n in costs.operations if not costs.asleep(n))
-    work += miss * sum(mean[n] for n in ("open", "read") if not costs.asleep(n))
-    work += 0.0 if costs.asleep("batch") else batch
+    per_image = {"open": miss, "read": miss, **dict.fromkeys(costs.operations, 1), "batch": 1 / size}
+    work = sum(mean[name] * share for name, share in per_image.items() if not costs.asleep(name))
     apart, mapped = knobs.cycle_length > 1, knobs.map_calls > 1
     inline = prepare if apart else fetch + prepare
     step = mean["copy"] + mean["train"] / knobs.accelerator_speed

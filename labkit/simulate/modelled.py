@@ -56,28 +56,25 @@ class SpanTable:
 
     def work(self, run: Simulation, works: list[Work]) -> None:
         """Add a span for each element and name of some work, as far as the run got."""
-        for work in works:
-            if work.rows:
-                self._work(run, work)
-
-    def _work(self, run: Simulation, work: Work) -> None:
-        number, element, start, end = map(np.array, zip(*work.rows, strict=True))
-        numbers = np.zeros(len(run.threads), np.int64)
-        for known in np.unique(number).tolist():
-            numbers[known] = self.number(Thread(run.threads[known], "pipeline"))
-        thread = numbers[number]
-        parts = np.ones((1, len(start))) if work.parts_ns is None else work.parts_ns[:, element]
-        done, begin = np.zeros(len(start)), start
-        for i, name in enumerate(work.names):
-            done = done + parts[i]
-            if i == len(work.names) - 1:
-                until = end
-            else:
-                reached = start + done if work.kind == SLEEP else run.clock.when(start, done)
-                until = np.minimum(np.maximum(reached, begin), end)
-            some = (parts[i] > 0) & ((until > begin) | (end < run.clock.now))
-            self.add(begin[some], until[some], thread[some], name, category(name))
-            begin = until
+        for work in (work for work in works if work.rows):
+            number, element, start, end = map(np.array, zip(*work.rows, strict=True))
+            numbers = {
+                known: self.number(Thread(run.threads[known], "pipeline")) for known in np.unique(number).tolist()
+            }
+            thread = np.array([numbers[known] for known in number.tolist()])
+            parts = np.ones((1, len(start))) if work.parts_ns is None else work.parts_ns[:, element]
+            done, begin = np.zeros(len(start)), start
+            for i, name in enumerate(work.names, 1):
+                part = parts[i - 1]
+                done = done + part
+                if i < len(work.names):
+                    reached = start + done if work.kind == SLEEP else run.clock.when(start, done)
+                    until = np.minimum(np.maximum(reached, begin), end)
+                else:
+                    until = end
+                some = (part > 0) & ((until > begin) | (end < run.clock.now))
+                self.add(begin[some], until[some], thread[some], name, category(name))
+                begin = until
 
     def trace(self, window: tuple[int, int], **facts: Any) -> Trace:
         """Return the trace of a window, first and last ns; spans are cut to it."""
@@ -117,7 +114,9 @@ def simulated(
     table.add(*zip(*run.batches, strict=True), maker, f"Iterator::{nodes['batch']}", "batch")
     table.add(*zip(*run.asked, strict=True), maker, f"Iterator::{nodes['element']}", "iterator")
     table.work(run, draws.per_image)
-    described = f"modelled {labels['name']}: {_step_words(costs, knobs)} (source: {labels['source']})"
+    several = f", {knobs.accelerators} in step" if knobs.accelerators > 1 else ""
+    step = f"{costs.mean_ms['train'] / knobs.accelerator_speed:.3g} ms per step of {knobs.batch_size} images{several}"
+    described = f"modelled {labels['name']}: {step} (source: {labels['source']})"
     return table.trace(
         (round(run.taken[warmup][1]), round(run.taken[-1][-1])),
         name=name,
@@ -136,12 +135,6 @@ def simulated(
         seed=seed,
         assumptions=assumptions(costs, knobs),
     )
-
-
-def _step_words(costs: Costs, knobs: Knobs) -> str:
-    ms = costs.mean_ms["train"] / knobs.accelerator_speed
-    several = f", {knobs.accelerators} in step" if knobs.accelerators > 1 else ""
-    return f"{ms:.3g} ms per step of {knobs.batch_size} images{several}"
 
 
 def _nodes(knobs: Knobs) -> dict[str, str]:

@@ -119,11 +119,8 @@ class Simulation:
             raise Endless(f"more than {self.most:,} elements were made: the pipeline never ends, or holds too many")
 
     def source(self, file: int | None) -> Iterator[int]:
-        """Return the elements of a file, or of the source of the chain."""
-        return self.elements(file) if self.most == math.inf else self._counted(self.elements(file))
-
-    def _counted(self, elements: Iterator[int]) -> Iterator[int]:
-        for element in elements:
+        """Yield the elements of a file, or of the source of the chain."""
+        for element in self.elements(file):
             self.count()
             yield element
 

@@ -29,6 +29,8 @@ CHUNK = 1 << 18
 _MASK = 0xA282EAD8
 #: The most bytes that one byte of a deflated stream can stand for (zlib's technical notes).
 _DEFLATE_LIMIT = 1032
+#: Tells zlib to find out by itself which header a stream has, GZIP's or its own.
+_EITHER = 47
 
 
 class Record(NamedTuple):
@@ -107,7 +109,7 @@ def compression(path: str | os.PathLike[str]) -> str:
     else:
         return ""
     with open(path, "rb") as file:
-        if _announces(_Deflated(file, gzip=guess == "GZIP").get(0, HEAD)):
+        if _announces(_Deflated(file).get(0, HEAD)):
             return guess
         # A damaged length can look like the start of a compressed file; then whole records follow it as they are.
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
@@ -142,7 +144,7 @@ def scan(path: str | os.PathLike[str], compressed: str | None = None) -> Iterato
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
                 yield from _records(_Plain(whole), size)
         else:
-            yield from _records(_Deflated(file, gzip=actual == "GZIP"), size * _DEFLATE_LIMIT)
+            yield from _records(_Deflated(file), size * _DEFLATE_LIMIT)
 
 
 def _start(path: str | os.PathLike[str]) -> bytes:
@@ -243,9 +245,9 @@ class _Plain:
 class _Deflated:
     """Bytes of a compressed file, unpacked when they are read; bytes before them are soon dropped."""
 
-    def __init__(self, file: BinaryIO, gzip: bool) -> None:
-        self._file, self._gzip = file, gzip
-        self._unpack = zlib.decompressobj(31 if gzip else 15)
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._unpack = zlib.decompressobj(_EITHER)
         self._kept, self._start, self._ended, self._rest = bytearray(), 0, False, b""
         #: Why the stream ended early, if it did.
         self.broken = ""
@@ -275,8 +277,8 @@ class _Deflated:
         if self._unpack.eof:
             self._rest = self._unpack.unused_data or self._file.read(CHUNK)
             self._ended = not self._rest
-            if self._rest and self._gzip and self._rest[:2] == b"\x1f\x8b":  # files put behind each other
-                self._unpack = zlib.decompressobj(31)
+            if self._rest[:2] == b"\x1f\x8b":  # GZIP files put behind each other
+                self._unpack = zlib.decompressobj(_EITHER)
             elif self._rest:
                 self._ended, self.broken = True, "bytes stand behind the end of the compressed stream"
 

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 from labkit.common import shipped
 from labkit.common.environment import cores
+from labkit.common.processes import ended
 from labkit.common.progress import fast, kind
 
 generator = shipped.module("data/lab_photos", "generator")
@@ -125,10 +126,8 @@ def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool =
             what = "damaged"
         return PhotoFault(index, path, what) if what else None
 
-    if not thorough:
-        return [fault for fault in map(look, range(count)) if fault]
-    with ThreadPoolExecutor(cores()) as pool:
-        return [fault for fault in pool.map(look, range(count)) if fault]
+    with ThreadPoolExecutor(cores()) as pool:  # no thread starts where presence and size are all that is compared
+        return [fault for fault in (pool.map if thorough else map)(look, range(count)) if fault]
 
 
 def make(
@@ -243,11 +242,7 @@ def _dismiss(painters: dict[Any, subprocess.Popen[bytes]], busy: set[Any], add: 
     finally:
         for painter, process in painters.items():
             painter.close()
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            ended(process, 5)
 
 
 def sweep(place: Path, pattern: str) -> None:
@@ -279,9 +274,7 @@ def require_space(place: Path, needed: int, what: str) -> None:
             f"{what} needs {needed / 1e6:,.0f} MB in {place}, where {free / 1e6:,.0f} MB are free: free some space, "
             "choose a smaller scale, or set LABKIT_DATA to a folder on another disk"
         )
-        full = OSError(sentence)
-        full.errno = errno.ENOSPC
-        raise full
+        raise _failure(OSError, errno.ENOSPC, sentence)
 
 
 def explained(error: OSError, place: Path) -> OSError:
@@ -295,6 +288,11 @@ def explained(error: OSError, place: Path) -> OSError:
         sentence = f"{place} cannot be written ({error.strerror}): set LABKIT_DATA to a folder that can"
     else:
         return error
-    plain = type(error)(sentence)
-    plain.errno = error.errno
-    return plain
+    return _failure(type(error), error.errno, sentence)
+
+
+def _failure(kind: type[OSError], number: int, sentence: str) -> OSError:
+    """Return an error that shows its sentence alone, and still has the number that the system gave it."""
+    error = kind(sentence)
+    error.errno = number
+    return error

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from labkit.common import shipped
+from labkit.common.numbers import whole
 from labkit.sources import photo_files, photo_folder, tfds_sets
 from labkit.sources.photo_files import PhotoFile, generator
 
@@ -65,9 +66,8 @@ class Photos:
 
     def __repr__(self) -> str:
         """Return name, count, classes and total size, the same on every machine."""
-        return (
-            f"Photos({self.name}, {len(self):,} photos, {len(self.classes)} classes, {self.sizes.sum() / 1e6:,.1f} MB)"
-        )
+        size = f"{self.sizes.sum() / 1e6:,.1f} MB"
+        return f"Photos({self.name}, {len(self):,} photos, {len(self.classes)} classes, {size})"
 
     @property
     def train(self) -> Photos:
@@ -87,9 +87,7 @@ class Photos:
         ValueError
             If there are fewer, or `count` is below 1.
         """
-        if not 1 <= count <= len(self):
-            raise ValueError(f"count is {count}; {self.name} has 1 to {len(self):,} photos to take")
-        return self._only(np.arange(count), self.name)
+        return self._only(np.arange(whole("count", count, 1, len(self), other=f"of {self.name}")), self.name)
 
     def reordered(self, rows: Any) -> Photos:
         """Return the photos of `rows` (numbers from 0), in that order."""
@@ -114,9 +112,8 @@ class Photos:
         if len(self):
             low, middle, high = np.percentile(self.sizes, [5, 50, 95]) / 1e3
             mean, held_out = self.sizes.mean() / 1e3, np.count_nonzero(self.held_out)
-            lines.append(
-                f"  size: mean {mean:,.0f} kB, median {middle:,.0f} kB, 90 % from {low:,.0f} to {high:,.0f} kB"
-            )
+            spread = f"median {middle:,.0f} kB, 90 % from {low:,.0f} to {high:,.0f} kB"
+            lines.append(f"  size: mean {mean:,.0f} kB, {spread}")
             lines.append(f"  split: {len(self) - held_out:,} train, {held_out:,} validation")
         shown = [f"{name} {count:,}" for name, count in zip(self.classes, counts, strict=True)][:20]
         lines.append("  classes: " + ", ".join(shown) + (", ..." if len(counts) > 20 else ""))

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from labkit.common.files import write_aside
+from labkit.common.files import aside, write_aside
 from labkit.common.numbers import number, whole
 from labkit.sources import framing
 from labkit.sources.photo_files import bar, explained, require_space
@@ -124,29 +123,30 @@ def write(
     OSError
         If a photo is missing or the disk is full: one sentence.
     """
-    place, shards = Path(folder).expanduser().absolute(), _checked(photos, shards, compression, form)
-    settings = {
-        "format": _FORMAT,
-        "name": photos.name,
-        "photos": len(photos),
-        "inputs": _fingerprint(photos),
-        "form": form,
-        "compression": compression,
-        "of": shards,
-    }
+    place = Path(folder).expanduser().absolute()
+    shards = whole("shards", shards, 1, len(photos), other=f"for the {len(photos):,} photos of {photos.name}")
+    for name, value, allowed in (("compression", compression, COMPRESSIONS), ("form", form, FORMS)):
+        if value not in allowed:
+            raise ValueError(f"{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
+    settings = {"format": _FORMAT, "name": photos.name, "photos": len(photos), "inputs": _fingerprint(photos)}
+    settings |= {"form": form, "compression": compression, "of": shards}
     known = _kept(place, settings)
     cuts = np.linspace(0, len(photos), shards + 1).astype(int)
     todo = [i for i in range(shards) if _file(i, settings) not in known]
     done = len(photos) - sum(cuts[i + 1] - cuts[i] for i in todo)
-    require_space(place, _needed(photos, [range(cuts[i], cuts[i + 1]) for i in todo], form), "writing shards")
+    needed = sum(int(photos.sizes[cuts[i] : cuts[i + 1]].sum()) for i in todo)
+    # Before compression; decoded photos are taken as seven times their files.
+    require_space(place, needed * (7 if form == "raw" else 1), "writing shards")
     try:
         place.mkdir(parents=True, exist_ok=True)
-        _sweep(place)
+        for leftover in place.glob(".photos-*.part"):  # what killed processes left half written
+            if not psutil.pid_exists(int(leftover.name.split(".")[-2].partition("-")[0])):
+                leftover.unlink(missing_ok=True)
         with bar(len(photos), "photos", progress is True) as shown:
             shown.update(done)
             for i in todo:
                 name = _file(i, settings)
-                with _aside(place / name) as aside, _packer(aside, compression) as put:
+                with aside(place / name) as part, _packer(part, compression) as put:
                     for example in _examples(photos, range(cuts[i], cuts[i + 1]), form):
                         put(framing.frame(example))
                         done += 1
@@ -175,19 +175,13 @@ def load(folder: str | os.PathLike[str]) -> Shards:
     if found is None:
         raise FileNotFoundError(f"{place} holds no {MANIFEST}: labkit.records.write makes it")
     names = [_file(i, found) for i in range(found["of"])]
-    if missing := [name for name in names if name not in found["shards"]]:
-        raise ValueError(
-            f"{place} has {len(names) - len(missing)} of {len(names)} shards: call labkit.records.write again to go on"
-        )
-    entries = [found["shards"][name] for name in names]
-    return Shards(
-        name=found["name"],
-        paths=tuple(str(place / name) for name in names),
-        counts=tuple(entry["records"] for entry in entries),
-        sizes=tuple(entry["bytes"] for entry in entries),
-        compression=found["compression"],
-        form=found["form"],
-    )
+    entries = [found["shards"][name] for name in names if name in found["shards"]]
+    if len(entries) < len(names):
+        have = f"{len(entries)} of {len(names)} shards"
+        raise ValueError(f"{place} has {have}: call labkit.records.write again to go on")
+    paths = tuple(str(place / name) for name in names)
+    counts, sizes = (tuple(entry[key] for entry in entries) for key in ("records", "bytes"))
+    return Shards(found["name"], paths, counts, sizes, found["compression"], found["form"])
 
 
 def parse(serialized: Any) -> tuple[Any, Any]:
@@ -249,15 +243,6 @@ def plan(total_bytes: float, servers: int = 1) -> ShardPlan:
     return ShardPlan(shards, round(total_bytes / shards), why)
 
 
-def _checked(photos: Photos, shards: int, compression: str, form: str) -> int:
-    shards = whole("shards", shards, 1, len(photos), other=f"for the {len(photos):,} photos of {photos.name}")
-    if compression not in COMPRESSIONS:
-        raise ValueError(f"compression is {compression!r}; allowed: {', '.join(map(repr, COMPRESSIONS))}")
-    if form not in FORMS:
-        raise ValueError(f"form is {form!r}; allowed: {', '.join(map(repr, FORMS))}")
-    return shards
-
-
 def _fingerprint(photos: Photos) -> str:
     """Return a SHA-256 of the names, sizes and labels: the same wherever the photos' folder lies."""
     lines = (
@@ -317,12 +302,6 @@ def _file(index: int, settings: dict[str, Any]) -> str:
     return f"photos-{index:05d}-of-{settings['of']:05d}{COMPRESSIONS[settings['compression']]}"
 
 
-def _needed(photos: Photos, rows: list[range], form: str) -> int:
-    """Return the bytes to write, before compression; decoded photos are taken as seven times their files."""
-    files = sum(int(photos.sizes[part.start : part.stop].sum()) for part in rows)
-    return files * (7 if form == "raw" else 1)
-
-
 def _examples(photos: Photos, rows: range, form: str) -> Iterator[bytes]:
     for row in rows:
         image, label = Path(photos.paths[row]).read_bytes(), int(photos.labels[row])
@@ -337,18 +316,6 @@ def _examples(photos: Photos, rows: range, form: str) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _aside(path: Path) -> Iterator[Path]:
-    """Give a name beside `path` to write to; rename it when all went well, remove it when not."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield aside
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-
-
-@contextlib.contextmanager
 def _packer(path: Path, compression: str) -> Iterator[Callable[[bytes], Any]]:
     """Give a function that writes bytes, compressed as TensorFlow does it: without a name and a time inside."""
     with open(path, "wb") as file:
@@ -356,11 +323,3 @@ def _packer(path: Path, compression: str) -> Iterator[Callable[[bytes], Any]]:
         yield (lambda data: file.write(pack.compress(data))) if compression else file.write
         if compression:
             file.write(pack.flush())
-
-
-def _sweep(place: Path) -> None:
-    """Remove what killed processes left half written."""
-    for leftover in place.glob(".photos-*.part"):
-        owner = re.search(r"\.(\d+)\.part$", leftover.name)
-        if owner and not psutil.pid_exists(int(owner[1])):
-            leftover.unlink(missing_ok=True)

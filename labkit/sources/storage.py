@@ -282,7 +282,7 @@ def evict(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> i
     Warns
     -----
     UserWarning
-        On macOS and Windows, which lack ``posix_fadvise``; nothing is evicted then, and 0 returned.
+        On macOS, which lacks ``posix_fadvise``; nothing is evicted then, and 0 returned.
     """
     files = _files(paths)
     if not hasattr(os, "posix_fadvise"):
@@ -315,16 +315,8 @@ def resident(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -
     ------
     FileNotFoundError, ValueError
         As `evict`.
-
-    Warns
-    -----
-    UserWarning
-        On Windows, which has no ``mincore``; the result is NaN then.
     """
     files = _files(paths)
-    if os.name != "posix":
-        warnings.warn(f"{sys.platform} has no mincore: it is not known what is cached", stacklevel=2)
-        return math.nan
     counts = [_pages(path) for path in files]
     total = sum(size for _, size in counts)
     return sum(cached for cached, _ in counts) / total if total else 0.0

@@ -78,13 +78,12 @@ def test_pocl_is_preferred_by_name_and_owner_not_by_the_order_of_drivers():
 
 
 @pytest.mark.opencl
-def test_a_device_is_chosen_by_part_of_a_name_or_by_kind():
+def test_a_device_is_chosen_by_part_of_a_name():
     device = offload.devices()[0]
     assert offload.choose() == device
     assert offload.choose(device.name[2:6].upper()) == device
     assert offload.choose(device.platform) == device
-    assert offload.choose(kind=device.kind) == device
-    assert offload.choose(device.name, device.kind).opencl.name.strip() == device.name
+    assert offload.choose(device.name).opencl.name.strip() == device.name
 
 
 @pytest.mark.opencl
@@ -92,8 +91,6 @@ def test_a_choice_that_nothing_fits_lists_what_there_is():
     with pytest.raises(ValueError, match=r"no OpenCL device with name 'Alveo'; there are: 0: .*cpu") as told:
         offload.choose("Alveo")
     assert "\n" not in str(told.value)
-    with pytest.raises(ValueError, match="kind is 'fpga'; allowed: cpu, gpu, accelerator, custom"):
-        offload.choose(kind="fpga")
 
 
 def test_no_driver_at_all_is_one_sentence_with_a_remedy(home, tmp_path):

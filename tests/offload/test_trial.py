@@ -104,7 +104,7 @@ def test_a_vector_is_an_array_of_its_numbers(width, total):
     assert tried.ok, tried
     assert (tried.outputs["x"] == total).all()
     wrong = try_kernel(source, "f", [np.zeros(8, np.uint32), 7], 8)
-    assert wrong.text == f"parameter 'v' is uint{width} and needs an array of {width} uint32, got 7"
+    assert wrong.text == f"parameter 'v' is uint{width} and needs an array of {width} uint32, got the number 7"
 
 
 def test_what_a_kernel_prints_and_what_the_compiler_remarks_is_in_the_log():

@@ -233,7 +233,7 @@ def test_even_a_single_accelerator_has_a_picture(accelerators):
         ({"accelerator": -3}, r"images_per_s is -3; allowed"),
         ({"dataset_gb": 0.001, "shards": 100}, r"100 shards of 0\.001 GB would hold less than an image"),
         ({"price_per_hour": "free"}, r"price_per_hour is 'free'; allowed"),
-        ({"gpus": 8}, r"a plan has no 'gpus'; allowed: accelerators, hosts"),
+        ({"gpus": 8}, r"there is no setting 'gpus'; allowed: accelerators, hosts"),
     ],
 )
 def test_what_is_no_plan_is_refused_in_one_sentence(changes, words):

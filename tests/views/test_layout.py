@@ -161,25 +161,25 @@ def test_places_never_overlap_and_hold_every_lane(given_traces):
 def test_the_overview_has_the_busy_share_of_the_whole_run():
     trace = job(steps=7)
     timeline, read = Timeline(trace), Read(TimelineLayout([trace]).encode())
-    assert len(read.columns["busy0"]) == OVERVIEW
-    assert read.columns["busy0"].mean() == pytest.approx(timeline.busy, abs=1e-4)
+    assert len(read.columns["runs.0.busy.accelerator"]) == OVERVIEW
+    assert read.columns["runs.0.busy.accelerator"].mean() == pytest.approx(timeline.busy, abs=1e-4)
     shares = [lane.share for lane in timeline.lanes if lane.kind == "pipeline"]
-    assert read.columns["work0"].mean() == pytest.approx(np.mean(shares), abs=1e-4)
-    assert 0 <= read.columns["busy0"].min() <= read.columns["busy0"].max() <= 1
+    assert read.columns["runs.0.busy.pipeline"].mean() == pytest.approx(np.mean(shares), abs=1e-4)
+    assert 0 <= read.columns["runs.0.busy.accelerator"].min() <= read.columns["runs.0.busy.accelerator"].max() <= 1
 
 
 def test_gaps_come_with_cause_and_with_what_was_waited_for():
     timeline = Timeline(job())
     read = Read(TimelineLayout([timeline]).encode())
     about, causes = read.header["runs"][0]["gaps"], timeline.causes
-    assert read.columns["gap0"].tolist() == timeline.gaps.start_ns.tolist()
-    assert read.columns["gap_length0"].tolist() == timeline.gaps.length_ns.tolist()
-    for name, column in {"for_start0": causes.start_ns, "for_end0": causes.end_ns, "for_lane0": causes.lane,
-                         "for_name0": causes.op}.items():  # fmt: skip
-        assert read.columns[name].tolist() == column.tolist()
-    assert [about["kinds"][k] for k in read.columns["gap_kind0"]] == [c.kind for c in causes]
+    assert read.columns["runs.0.gap.start"].tolist() == timeline.gaps.start_ns.tolist()
+    assert read.columns["runs.0.gap.length"].tolist() == timeline.gaps.length_ns.tolist()
+    waited = {"start": causes.start_ns, "end": causes.end_ns, "lane": causes.lane, "name": causes.op}
+    for name, column in waited.items():
+        assert read.columns[f"runs.0.gap.for_{name}"].tolist() == column.tolist()
+    assert [about["kinds"][k] for k in read.columns["runs.0.gap.kind"]] == [c.kind for c in causes]
     assert about["texts"] == {str(k): causes[k].text for k in range(len(causes))}
-    assert any(read.columns["for_lane0"] >= 0)
+    assert any(read.columns["runs.0.gap.for_lane"] >= 0)
 
 
 def test_of_very_many_gaps_the_longest_have_sentences():

@@ -16,12 +16,17 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from labkit.course.explorers.controls import Control
 from labkit.views.picture import Picture
 
 _MODULE = Path(__file__).with_name("explorer.js")
 
-_PAGE = """<div id="{name}" class="labkit-explorer"><h3>{title}</h3><p>{question}</p>
-<div data-part="controls"></div><p role="status" aria-live="polite">{words}</p>
+_STYLE = Path(__file__).with_name("explorer.css")
+
+_PAGE = """<style>{style}</style>
+<div id="{name}" class="labkit-explorer"><h3>{title}</h3><p>{question}</p>
+<div data-part="controls"><div role="group" aria-label="positions of all sliders">{buttons}</div>{sliders}</div>
+<p role="status" aria-live="polite">{words}</p>
 <div data-part="pictures">{pictures}</div><pre>{details}</pre></div>
 <script type="module">
 {module}
@@ -77,25 +82,40 @@ class Page:
         explorer = self._explorer
         at = [c.values.index(explorer.start[c.name]) for c in explorer.controls]
         first = self.reply(at)
-        sliders = [
-            {"label": c.label, "values": [c.text(v) for v in c.values], "at": i, "words": c.in_words}
-            for c, i in zip(explorer.controls, at, strict=True)
-        ]
         buttons = [
-            {"label": label, "at": [c.values.index(p[c.name]) if c.name in p else None for c in explorer.controls]}
-            for label, p in explorer.positions.items()
+            [c.values.index(p[c.name]) if c.name in p else None for c in explorer.controls]
+            for p in explorer.positions.values()
         ]
+        sliders = [[c.text(value) for value in c.values] for c in explorer.controls]
         spec = json.dumps({"name": self.name, "sliders": sliders, "buttons": buttons}, ensure_ascii=False)
         return _PAGE.format(
+            style=_STYLE.read_text(encoding="utf-8"),
             name=self.name,
             title=escape(explorer.title),
             question=escape(explorer.question),
+            buttons="".join(f'<button type="button">{escape(label)}</button>' for label in explorer.positions),
+            sliders="".join(map(_slider, explorer.controls, at)),
             words=escape(first["words"]),
             details=escape(first["details"]),
             pictures="".join(f'<img src="{i["src"]}" alt="{escape(i["alt"])}">' for i in first["pictures"]),
             module=_module(),
             spec=spec.replace("</", "<\\/"),
         )
+
+
+def _slider(control: Control, at: int) -> str:
+    """Return a slider at one of its places, or a menu where its values are words, with its name and its value."""
+    label = escape(control.label)
+    if control.in_words:
+        options = (
+            f'<option value="{k}"{" selected" * (k == at)}>{escape(control.text(value))}</option>'
+            for k, value in enumerate(control.values)
+        )
+        box = f'<select aria-label="{label}">{"".join(options)}</select>'
+    else:
+        box = f'<input type="range" min="0" max="{len(control.values) - 1}" step="1" value="{at}" aria-label="{label}">'
+    hidden = " hidden" * control.in_words
+    return f'<label><span>{label}</span>{box}<span aria-hidden="true"{hidden}></span></label>'
 
 
 def _module() -> str:

@@ -3,13 +3,6 @@
 // A reader of the screen hears "slider, 5" from ipywidgets 8 and nothing from 7. This module draws nothing; it lives in the box
 // of the sliders, takes each one's label and readout, and writes them where a screen reader looks (ARIA 1.2, role slider).
 
-const CSS = `
-.labkit-controls .noUi-connects{background:var(--jp-ui-font-color2,#616161)}
-.labkit-controls .noUi-handle,.labkit-controls .ui-slider-handle{border:2px solid var(--jp-ui-font-color1,#212121)}
-.labkit-controls .noUi-handle:focus,.labkit-controls .ui-slider-handle:focus,
-.labkit-controls .widget-dropdown>select:focus,.labkit-controls .jupyter-button:focus-visible{outline:3px solid var(--jp-ui-font-color1,#212121)!important;outline-offset:2px}
-`;
-
 // Names every slider below `root`; what is right already stays untouched, so that a watcher of changes comes to rest.
 export function name(root) {
   const put = (node, attribute, value) => { if (node.getAttribute(attribute) !== value) node.setAttribute(attribute, value); };
@@ -31,7 +24,6 @@ export function name(root) {
 }
 
 function render({ el }) {
-  el.append(Object.assign(document.createElement("style"), { textContent: CSS }));
   el.style.cssText = "width:1px;height:1px;overflow:hidden;position:absolute"; // a size, so that being shown is noticed
   let changes = null;
   const shown = new ResizeObserver(() => {

@@ -19,6 +19,7 @@ class SliderNames(anywidget.AnyWidget):
     """What gives the sliders beside it their names and values in words for a screen reader; it shows nothing."""
 
     _esm = Path(__file__).with_name("controls.js")
+    _css = Path(__file__).with_name("controls.css")
 
 
 class Controls:

@@ -11,11 +11,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from labkit.common.numbers import whole
+from labkit.offload.batches import Pixels
 from labkit.offload.jpeg import frames, header, host, huffman
 from labkit.offload.jpeg.header import Frame
 from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
@@ -33,25 +34,6 @@ _FAULTS = {
     5: ("data", "a mean value beyond 16 bits"),
 }
 LEFT_OVER = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Pixels:
-    """A batch of images on the device, valid until the decoder's next batch.
-
-    Parameters
-    ----------
-    pixels : pyopencl.Buffer
-        uint8, one interleaved RGB image after the other, rows without gaps.
-    layout : pyopencl.Buffer
-        int32 (n, 32), see `labkit.offload.jpeg.frames`; width 0 where an image failed or is not on the device.
-    status : list of Status
-        ``where`` is ``host`` and ``ok`` False for files that only the host decodes.
-    """
-
-    pixels: Any
-    layout: Any
-    status: list[Status]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,14 +124,14 @@ class Decoder:
         result: list[np.ndarray | None] = [None] * len(images)
         if records is not None:
             self._launch(records, found)
-            self._judge(images, found, records, states)
+            self._judge(found, states)
             with self.engine.mapped(self._buffers["rgb"], records.rgb_bytes) as pixels:
-                for i, frame, row in zip(found.kept, found.frames, records.layout.tolist(), strict=True):
-                    if states[i].ok:
+                for file, row in zip(found.files, records.layout.tolist(), strict=True):
+                    if states[file.place].ok:
                         # An array for each image: Python reuses memory of this size, and returns that of a batch.
-                        image = np.empty((frame.height, frame.width, 3), np.uint8)
+                        image = np.empty((file.frame.height, file.frame.width, 3), np.uint8)
                         image.reshape(-1)[:] = pixels[row[4] : row[4] + image.size]
-                        result[i] = image
+                        result[file.place] = image
         for i, state in enumerate(states):
             if state.where == "host":
                 result[i], states[i] = host.decode(images[i], state)
@@ -161,9 +143,9 @@ class Decoder:
         layout = np.zeros((max(1, len(images)), frames.LAYOUT), np.int32)
         if records is not None:
             self._launch(records, found)
-            records.layout[self._judge(images, found, records, states)] = 0
-            layout[found.kept] = records.layout
-        return Pixels(self._room("rgb", 1), self._put("out_layout", layout), states)
+            records.layout[self._judge(found, states)] = 0
+            layout[[file.place for file in found.files]] = records.layout
+        return Pixels(self._room("rgb", 1), self._put("out_layout", layout), layout, states)
 
     # -- from files to records ---------------------------------------------------
 
@@ -179,18 +161,19 @@ class Decoder:
                 states.append(error.status("none" if error.code == "large" else "host"))
             except Damaged as error:
                 states.append(error.status())
-        if not found.kept:
+        if not found.files:
             return found, None, states
         size = CPU_BLOCKS if self._cpu else OTHER_BLOCKS
-        return found, frames.lay_out(found.frames, np.array(found.numbers, np.int32), size), states
+        headers = [file.frame for file in found.files]
+        return found, frames.lay_out(headers, np.array(found.numbers, np.int32), size), states
 
     # -- on the device -------------------------------------------------------------
 
     def _launch(self, records: frames.Records, found: _Found) -> None:
         """Enqueue everything for a batch."""
         streams = self._pack(found)
-        lookups, codes = (self._put(n, a) for n, a in zip(("lookups", "codes"), found.codes(), strict=True))
-        quantisers = self._put("quantisers", found.steps())
+        lookups, codes = map(self._put, ("lookups", "codes"), huffman.build(list(found.tables)))
+        quantisers = self._put("quantisers", np.stack([huffman.natural(table) for table in found.quantisers]))
         table = np.array(found.intervals, np.int32)
         intervals = self._put("intervals", table)
         frame, layout = self._put("frames", records.frames), self._put("layout", records.layout)
@@ -209,47 +192,42 @@ class Decoder:
             strips = int((records.layout[begin:end, 1].max() + 7) // 8)
             self._run("jpeg_color", (strips, count), planes, layout, pixels, begin, count, strips)
 
-    def _judge(
-        self, images: Sequence[bytes], found: _Found, records: frames.Records, states: list[Status]
-    ) -> np.ndarray:
+    def _judge(self, found: _Found, states: list[Status]) -> np.ndarray:
         """Read the results of the entropy kernel; set the status of damaged files; return their places."""
         results = self.engine.download(self._buffers["results"], np.empty((len(found.intervals), 8), np.int32))
-        owner = np.array([row[0] for row in found.intervals])
         bad: dict[int, Damaged] = {}
         padded: dict[int, tuple[int, int]] = {}
         for i in np.flatnonzero(results[:, 0])[::-1].tolist():  # the first fault of a file is reported
             code, text = _FAULTS[int(results[i, 0])]
-            mcu = found.intervals[i][3]
-            n = int(owner[i])
-            move = found.frames[n].start - found.offsets[n]
-            at = int(results[i, 1]) + move
-            data = images[found.kept[n]]
+            n, _, stop, mcu, *_ = found.intervals[i]
+            file = found.files[n]
+            at = int(results[i, 1]) + file.move
             if results[i, 0] == LEFT_OVER:
-                end = header.padding(data, at, found.intervals[i][2] + move)
+                end = header.padding(file.data, at, stop + file.move)
                 if end > at:
-                    results[i, 1] = end - move  # where the walk to the end of the image begins
-                    count = len(data[at:end].rstrip(b"\xff"))  # 255s at the end belong to the marker
+                    results[i, 1] = end - file.move  # where the walk to the end of the image begins
+                    count = len(file.data[at:end].rstrip(b"\xff"))  # 255s at the end belong to the marker
                     if count:
                         padded[n] = padded.get(n, (0, 0))[0] + count, at
                     continue
-            if code == "truncated" and at + 1 < len(data):
+            if code == "truncated" and at + 1 < len(file.data):
                 code, text = "data", "a marker stands where the data of the image should go on"
-            text += f", in unit {mcu + int(results[i, 2])} of {math.prod(found.frames[n].mcus)}"
+            text += f", in unit {mcu + int(results[i, 2])} of {math.prod(file.frame.mcus)}"
             bad[n] = Damaged(code, text, at)
-        ends = np.flatnonzero(np.diff(owner, append=len(found.kept)))
-        for n, at in enumerate(results[ends, 1].tolist()):
-            data, frame = images[found.kept[n]], found.frames[n]
-            at += frame.start - found.offsets[n]
-            if n not in bad and data[at : at + 2] != b"\xff\xd9":
+        ends = np.flatnonzero(np.diff([row[0] for row in found.intervals], append=len(found.files)))
+        for n, (file, at) in enumerate(zip(found.files, results[ends, 1].tolist(), strict=True)):
+            at += file.move
+            if n not in bad and file.data[at : at + 2] != b"\xff\xd9":
                 try:
-                    header.finish(data, at)
+                    header.finish(file.data, at)
                 except Damaged as error:
                     bad[n] = error
         for n, (count, at) in padded.items():
-            text = f"{count} bytes of padding after the last block" + " of an interval" * bool(found.frames[n].restart)
-            states[found.kept[n]] = Status(True, "fine", text, at, "device")
+            file = found.files[n]
+            text = f"{count} bytes of padding after the last block" + " of an interval" * bool(file.frame.restart)
+            states[file.place] = Status(True, "fine", text, at, "device")
         for n, error in bad.items():
-            states[found.kept[n]] = error.status()
+            states[found.files[n].place] = error.status()
         return np.array(sorted(bad), np.int64)
 
     def _run(self, name: str, size: tuple[int, ...], *arguments: Any) -> None:
@@ -279,55 +257,54 @@ class Decoder:
         """Write the scans of all files into the device's memory, one after the other."""
         buffer = self._room("streams", found.nbytes)
         with self.engine.mapped(buffer, found.nbytes, write=True) as place:
-            for begin, scan in zip(found.offsets, found.scans, strict=True):
-                place[begin : begin + len(scan)] = scan
+            for file in found.files:
+                scan = np.frombuffer(file.data, np.uint8, offset=file.frame.start)
+                place[file.offset : file.offset + len(scan)] = scan
         return buffer
 
 
+class _File(NamedTuple):
+    """A file that the device decodes: its place in the batch, and where its scan begins in the stream of all scans."""
+
+    place: int
+    data: bytes
+    frame: Frame
+    offset: int
+
+    @property
+    def move(self) -> int:
+        """What to add to a byte of the stream to have the byte of the file."""
+        return self.frame.start - self.offset
+
+
 class _Found:
-    """The tables, streams and intervals of all files of a batch that the device decodes."""
+    """The files of a batch that the device decodes, with their tables and intervals."""
 
     def __init__(self) -> None:
-        self.kept: list[int] = []
-        self.frames: list[Frame] = []
-        self.scans: list[np.ndarray] = []
-        self.offsets: list[int] = []
+        self.files: list[_File] = []
         self.intervals: list[tuple[int, ...]] = []
         self.numbers: list[list[tuple[int, int, int]]] = []
         self.quantisers: dict[bytes, int] = {}
-        self._tables: dict[tuple[bytes, bool], int] = {}
+        self.tables: dict[tuple[bytes, bool], int] = {}
         self.nbytes = 0
 
-    def add(self, number: int, data: bytes, frame: Frame) -> None:
+    def add(self, place: int, data: bytes, frame: Frame) -> None:
         """Take in one file; raises Damaged where its tables or restart markers are."""
         stretches = header.intervals(data, frame)
-        for part in frame.components:
-            for table, is_dc in ((part.dc, True), (part.ac, False)):
-                fault = huffman.fault(table, is_dc)
-                if fault:
-                    raise Damaged("table", f"a Huffman table is not valid: {fault}", frame.start)
+        pairs = [((part.dc, True), (part.ac, False)) for part in frame.components]
+        for fault in (huffman.fault(*table) for pair in pairs for table in pair):
+            if fault:
+                raise Damaged("table", f"a Huffman table is not valid: {fault}", frame.start)
         numbers = [
             (
-                self._tables.setdefault((part.dc, True), len(self._tables)),
-                self._tables.setdefault((part.ac, False), len(self._tables)),
+                *(self.tables.setdefault(table, len(self.tables)) for table in pair),
                 self.quantisers.setdefault(part.quantiser, len(self.quantisers)),
             )
-            for part in frame.components
+            for pair, part in zip(pairs, frame.components, strict=True)
         ]
-        move, n = self.nbytes - frame.start, len(self.kept)
+        file = _File(place, data, frame, self.nbytes)
         for begin, end, mcu, mcus in stretches:
-            self.intervals.append((n, begin + move, end + move, mcu, mcus, 0, 0, 0))
-        self.kept.append(number)
-        self.frames.append(frame)
-        self.scans.append(np.frombuffer(data, np.uint8, offset=frame.start))
-        self.offsets.append(self.nbytes)
+            self.intervals.append((len(self.files), begin - file.move, end - file.move, mcu, mcus, 0, 0, 0))
+        self.files.append(file)
         self.numbers.append(numbers + [(0, 0, 0)] * (3 - len(numbers)))
         self.nbytes += len(data) - frame.start
-
-    def codes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the look-ups and codes of all Huffman tables."""
-        return huffman.build(list(self._tables))
-
-    def steps(self) -> np.ndarray:
-        """Return the quantisation tables, uint16 (n, 64), in natural order."""
-        return np.stack([huffman.natural(table) for table in self.quantisers])

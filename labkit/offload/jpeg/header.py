@@ -6,6 +6,7 @@ room, libjpeg-turbo's decisions hold (colour model, missing Huffman tables, whic
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,19 +41,8 @@ STANDARD_AC = (
     ),
 )
 
-_PROCESSES = {
-    0xC2: "progressive",
-    0xC3: "lossless",
-    0xC5: "hierarchical",
-    0xC6: "hierarchical progressive",
-    0xC7: "hierarchical lossless",
-    0xC9: "arithmetic-coded",
-    0xCA: "arithmetic-coded progressive",
-    0xCB: "arithmetic-coded lossless",
-    0xCD: "arithmetic-coded hierarchical",
-    0xCE: "arithmetic-coded hierarchical progressive",
-    0xCF: "arithmetic-coded hierarchical lossless",
-}
+#: What the lowest four bits of a frame's marker say (T.81, table B.1): the coder, the order of frames, the process.
+_CODERS, _ORDERS, _MODES = ("", "arithmetic-coded"), ("", "hierarchical"), ("", "", "progressive", "lossless")
 #: The first bytes of other formats that TensorFlow's decode_jpeg reads, and the kernels do not.
 _OTHERS = {"PNG": b"\x89PNG", "GIF": b"GIF8"}
 
@@ -165,8 +155,14 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     end = at + 4 + len(content)
     rgb = adobe == 0 if adobe is not None else shape[3][::3] == b"RGB"
     transform = int(len(components) > 1 and (jfif or not rgb))
-    _fits(len(data) - end, shape, components)
-    return Frame(shape[0], shape[1], components, transform, end, restart)
+    frame = Frame(shape[0], shape[1], components, transform, end, restart)
+    # Each block takes two codes of one bit at least.
+    size, blocks = len(data) - end, math.prod(frame.mcus) * sum(part.h * part.v for part in components)
+    if 2 * blocks > 8 * size:
+        what = f"{frame.width}×{frame.height} pixels are {blocks:,} blocks"
+        code = "truncated" if size < 64 else "size"
+        raise Damaged(code, f"{what}, more than the {size:,} bytes of the scan can hold", shape[2])
+    return frame
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -244,7 +240,7 @@ def _shape(content: bytes, marker: int, at: int, size: int, limit: int) -> tuple
         raise Damaged("size", f"the frame at byte {at} is {width}×{height}, more than {size} bytes can hold", at)
     if pixels > limit:
         raise Unsupported("large", f"{width}×{height} pixels are more than the limit of {limit:,}", at)
-    process = _PROCESSES.get(marker)
+    process = " ".join(filter(None, (_CODERS[marker >> 3 & 1], _ORDERS[marker >> 2 & 1], _MODES[marker & 3])))
     if process:
         raise Unsupported(process.split()[0].removesuffix("-coded"), f"{process} JPEG", at)
     if content[0] != 8:
@@ -286,30 +282,16 @@ def _components(
         chosen, dc, ac = parts[3 * number + 2], slots[number] >> 4, slots[number] & 15
         if chosen not in quantisers:
             raise Damaged("table", f"component {ids[number]} needs quantisation table {chosen}: there is none", at)
-        kept = [tables.get(dc), tables.get(0x10 | ac) if ac < 16 else None]
-        for place, (slot, standard) in enumerate(((dc, STANDARD_DC), (ac, STANDARD_AC))):
-            if kept[place] is None and slot < 2:
-                kept[place] = standard[slot]  # as libjpeg-turbo does for Motion JPEG
-            if kept[place] is None or slot > 3:
+        kept = []
+        for kind, slot, standard in ((0, dc, STANDARD_DC), (0x10, ac, STANDARD_AC)):
+            if kind | slot not in tables and slot > 1:
                 raise Damaged("table", f"component {ids[number]} needs Huffman table {slot}: there is none", at)
+            kept.append(tables.get(kind | slot) or standard[slot])  # as libjpeg-turbo does for Motion JPEG
         components.append(Component(a, b, quantisers[chosen], *kept))
     return tuple(components)
 
 
 _RATIOS = {(1, 1), (2, 1), (1, 2), (2, 2)}
-
-
-def _fits(size: int, shape: tuple[int, int, int, bytes], parts: tuple[Component, ...]) -> None:
-    """Refuse a frame with more blocks than `size` bytes can hold: each takes two codes of one bit at least."""
-    width, height, at, _ = shape
-    units = -(-width // (8 * parts[0].h)) * -(-height // (8 * parts[0].v))
-    blocks = units * sum(part.h * part.v for part in parts)
-    if 2 * blocks > 8 * size:
-        raise Damaged(
-            "truncated" if size < 64 else "size",
-            f"{width}×{height} pixels are {blocks:,} blocks, more than the {size:,} bytes of the scan can hold",
-            at,
-        )
 
 
 def intervals(data: bytes, frame: Frame) -> list[tuple[int, int, int, int]]:

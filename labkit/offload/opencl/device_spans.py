@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit.timeline.run import Accelerator, Run
-from labkit.timeline.trace import CATEGORIES, Thread, Trace
+from labkit.timeline.run import Accelerator
+from labkit.timeline.trace import Span, Trace
 
 #: So many events are kept before they become numbers.
 FOLD = 4096
@@ -50,33 +50,24 @@ class Spans:
         import pyopencl as cl
 
         label, platform = device.name.strip(), device.platform.name.strip()
-        names = tuple(dict.fromkeys(row[0] for row in self._rows))
-        place = {n: i for i, n in enumerate(names)}
-        start = self._on_host(np.array([row[2] for row in self._rows], np.int64))
-        end = self._on_host(np.array([row[3] for row in self._rows], np.int64))
         software = bool(device.type & cl.device_type.CPU)
         maker = "PoCL" if platform == "Portable Computing Language" else platform
         description = f"OpenCL on {label} ({platform}, {device.version.strip()})"
         if software:
             description += ": kernels ran on this machine's CPU; their times say nothing about an FPGA"
         shown = f"{maker} on {label}" if software else label
-        run = Run(
-            "measured",
-            name,
-            Accelerator(shown, "software" if software else "real", describe=description),
+        thread = f"OpenCL {label} {lane}".rstrip()
+        names, categories, *times = zip(*self._rows, strict=True) if self._rows else ((),) * 4
+        start, end = (self._on_host(np.array(column, np.int64)) for column in times)
+        rows = zip(names, categories, start.tolist(), (end - start).tolist(), strict=True)
+        return Trace.from_spans(
+            (Span(thread, *row, -1) for row in rows),
+            {thread: "device"},
+            origin="measured",
+            name=name,
+            accelerator=Accelerator(shown, "software" if software else "real", describe=description),
             device={"name": label, "platform": platform, "version": device.version.strip()},
             dropped_spans=self._count - len(self._rows),
-        )
-        return Trace(
-            start_ns=start,
-            duration_ns=end - start,
-            name=np.array([place[row[0]] for row in self._rows], np.int32),
-            thread=np.zeros(len(self._rows), np.int32),
-            category=np.array([CATEGORIES.index(row[1]) for row in self._rows], np.int8),
-            step=np.full(len(self._rows), -1, np.int32),
-            names=names,
-            threads=(Thread(f"OpenCL {label} {lane}".rstrip(), "device"),),
-            run=run,
         )
 
     def _on_host(self, device_ns: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -43,6 +44,7 @@ class Device:
         Global memory. PoCL counts what was free when the process asked, so this may differ from process to process.
     owner : str
         Who installed the driver: one of `OWNERS`.
+    opencl : pyopencl.Device
     """
 
     number: int
@@ -53,12 +55,7 @@ class Device:
     compute_units: int
     memory_bytes: int
     owner: str = "system"
-    _opencl: Any = field(default=None, repr=False, compare=False)
-
-    @property
-    def opencl(self) -> Any:
-        """The ``pyopencl.Device``."""
-        return self._opencl
+    opencl: Any = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         """Return one line about the device, as a list of devices shows it."""
@@ -81,9 +78,8 @@ def devices() -> tuple[Device, ...]:
         If this process was forked from one in which OpenCL was in use.
     """
     drivers.prepare()
-    drivers.claim()
     try:
-        import pyopencl as cl
+        cl = drivers.claim()
     except ImportError as error:
         raise NoDevice(f"pyopencl cannot be imported here ({error}); {drivers.remedy()}") from error
     try:
@@ -93,14 +89,11 @@ def devices() -> tuple[Device, ...]:
     found = []
     for platform in platforms:
         owner = _owner(platform)
-        try:
-            answered = platform.get_devices()
-        except cl.Error:
-            continue
-        for device in answered:
-            kind = next((k for k in KINDS if device.type & getattr(cl.device_type, k.upper())), KINDS[-1])
-            if drivers.knows_processor(owner, device.version):
-                found.append((platform.name.strip(), device.name.strip(), kind, owner, device))
+        with contextlib.suppress(cl.Error):
+            for device in platform.get_devices():
+                kind = next((k for k in KINDS if device.type & getattr(cl.device_type, k.upper())), KINDS[-1])
+                if drivers.knows_processor(owner, device.version):
+                    found.append((platform.name.strip(), device.name.strip(), kind, owner, device))
     found.sort(key=rank)
     return tuple(
         Device(i, platform, name, kind, own.version.strip(), own.max_compute_units, own.global_mem_size, owner, own)
@@ -114,15 +107,13 @@ def rank(row: tuple[str, str, str, str, Any]) -> tuple[Any, ...]:
     return platform != _POCL, OWNERS.index(owner), KINDS.index(kind), platform, name
 
 
-def choose(name: str | None = None, kind: str | None = None) -> Device:
+def choose(name: str | None = None) -> Device:
     """Return the first of `devices` that fits.
 
     Parameters
     ----------
     name : str, optional
         A part of the name of the device or of its platform, in upper or lower case.
-    kind : str, optional
-        One of `KINDS`.
 
     Raises
     ------
@@ -131,17 +122,13 @@ def choose(name: str | None = None, kind: str | None = None) -> Device:
     NoDevice
         If there is no device at all.
     """
-    if kind is not None and kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; allowed: {', '.join(KINDS)}")
     available = devices()
     if not available:
         raise NoDevice(f"no OpenCL device here; {drivers.remedy()}")
     for device in available:
-        named = name is None or name.lower() in f"{device.name}\n{device.platform}".lower()
-        if named and kind in (None, device.kind):
+        if name is None or name.lower() in f"{device.name}\n{device.platform}".lower():
             return device
-    wanted = " and ".join(f"{word} {value!r}" for word, value in (("name", name), ("kind", kind)) if value is not None)
-    raise ValueError(f"no OpenCL device with {wanted}; there are: {'; '.join(map(str, available))}")
+    raise ValueError(f"no OpenCL device with name {name!r}; there are: {'; '.join(map(str, available))}")
 
 
 def _owner(platform: Any) -> str:

@@ -31,6 +31,7 @@ import tempfile
 import warnings
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 
 from labkit.common import shipped
 from labkit.common.files import write_aside
@@ -75,11 +76,13 @@ def prepare(alone: bool = False) -> None:
     os.environ["POCL_CACHE_DIR"] = str(writable(kernel_cache()))
 
 
-def claim() -> None:
-    """Note that this process uses OpenCL from now on.
+def claim() -> ModuleType:
+    """Note that this process uses OpenCL from now on, and return pyopencl.
 
     Raises
     ------
+    ImportError
+        If pyopencl cannot be imported.
     RuntimeError
         If OpenCL was used before the fork that made this process: it would hang.
     """
@@ -89,6 +92,9 @@ def claim() -> None:
             f"OpenCL was in use before this process ({os.getpid()}) was forked, and would hang in it: start processes "
             "with the method 'spawn', or use OpenCL only after the fork"
         )
+    import pyopencl
+
+    return pyopencl
 
 
 # -- folders --------------------------------------------------------------------------------

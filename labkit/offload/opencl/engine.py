@@ -60,11 +60,8 @@ class Engine:
     """
 
     def __init__(self, device: Any = None, lane: str = "") -> None:
-        if device is None:
-            device = choose()
-        import pyopencl as cl
-
-        drivers.claim()
+        device = choose() if device is None else device
+        cl = drivers.claim()
         self.device = getattr(device, "opencl", device)
         self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
@@ -91,9 +88,7 @@ class Engine:
         BuildError
             If the file does not compile.
         """
-        import pyopencl as cl
-
-        drivers.claim()
+        cl = drivers.claim()
         key = file or name.removesuffix("_task"), options
         program = self._programs.get(key) or self.compile(*key)
         if name not in program.kernel_names.split(";"):
@@ -120,9 +115,7 @@ class Engine:
         BuildError
             If it does not compile.
         """
-        import pyopencl as cl
-
-        drivers.claim()
+        cl = drivers.claim()
         # Warnings of the compiler are for the author of a kernel, who finds them in the `log` of a trial.
         warnings.filterwarnings("ignore", category=cl.CompilerWarning)
         program = cl.Program(self.context, source)
@@ -161,9 +154,7 @@ class Engine:
         ValueError
             If `nbytes` is negative, or more than the device allows in one buffer.
         """
-        import pyopencl as cl
-
-        drivers.claim()
+        cl = drivers.claim()
         most = self.device.max_mem_alloc_size
         if not 0 <= nbytes <= most:
             raise ValueError(f"nbytes is {nbytes}; allowed on {self.device.name.strip()}: 0 to {most}")
@@ -190,9 +181,7 @@ class Engine:
         ValueError
             If `array` is not contiguous, or larger than the buffer.
         """
-        import pyopencl as cl
-
-        drivers.claim()
+        cl = drivers.claim()
         if not array.flags.c_contiguous or not array.flags.writeable:
             raise ValueError(f"array of shape {array.shape} must be contiguous and writable to be downloaded into")
         if array.nbytes > buffer.size:
@@ -217,9 +206,7 @@ class Engine:
         ------
         ndarray of uint8, shape (nbytes,)
         """
-        import pyopencl as cl
-
-        drivers.claim()
+        cl = drivers.claim()
         flag = cl.map_flags.WRITE_INVALIDATE_REGION if write else cl.map_flags.READ
         place, event = cl.enqueue_map_buffer(self.queue, buffer, flag, 0, (nbytes,), np.uint8, is_blocking=True)
         self.note("upload" if write else "download", "copy", event)

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-#: Where in a block, row by row, the value k of the zigzag order stands.
-ZIGZAG = np.array(sorted(range(64), key=lambda p: (s := p // 8 + p % 8, p % 8 if s % 2 == 0 else p // 8)))
+from labkit.offload.jpeg.huffman import ZIGZAG
 
 
 class Bits:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from labkit.common.numbers import whole
+
 #: Multipliers of a round, and what is added to the key after it (section 4 of the paper).
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -94,8 +96,7 @@ def halves(number: int, name: str) -> tuple[int, int]:
     ValueError
         If the number does not fit.
     """
-    if not 0 <= number < 2**64:
-        raise ValueError(f"{name} {number} is not possible: a whole number from 0 to 2**64 - 1")
+    number = whole(name, number, 0, 2**64 - 1)
     return number & 0xFFFFFFFF, number >> 32
 
 

@@ -173,7 +173,7 @@ def inspect(
     found = fingerprints.layout(dataset, image, label, key, batched, name)
     truth = None
     if reference is not None:
-        there = fingerprints.names(reference, "reference")
+        there = [part for part, _ in fingerprints.components(reference, "reference")]
         image, label, key = (part if str(part) in there else None for part in (image, label, key))
         seen = fingerprints.layout(reference, image, label, key, None, "reference")
         (truth,) = fingerprints.read(reference, seen, epochs=1, count=count, steps=None, what="reference")

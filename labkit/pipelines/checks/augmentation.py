@@ -58,13 +58,9 @@ def overflow(pairs: _Pairs) -> tuple[str, str]:
     """Look for pixels that became dark because they were too bright: whole numbers that wrapped around."""
     if len(pairs) < _LEAST_PAIRS:
         return _FEW
-    wrapped = judged = 0
     pairs = pairs[:: max(1, len(pairs) // _LOOKED_AT)]
-    for _, pixels, _, truth in pairs:
-        curves = [_curve(truth[:, side], pixels[:, 0]) for side in (0, 1)]
-        good = [c for c in curves if c is not None]
-        judged += bool(good)
-        wrapped += any(good)
+    curves = [[_curve(truth[:, side], pixels[:, 0]) for side in (0, 1)] for _, pixels, _, truth in pairs]
+    judged, wrapped = sum(both != [None, None] for both in curves), sum(any(both) for both in curves)
     if wrapped >= max(2, 0.02 * judged):
         return FAULT, (
             f"in {wrapped:,} of {judged:,} elements, pixels that are bright in the reference are dark: bytes wrapped "

@@ -7,11 +7,14 @@ half a kilobyte. Of the first `DETAILED` elements it also holds a thumbnail of 3
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from labkit.pipelines.structure import check_dataset, named
 
 #: Elements of which a larger thumbnail and some pixels are kept, for looking at *how* images changed.
 DETAILED = 256
@@ -135,12 +138,8 @@ def shrink(grey: np.ndarray, size: int) -> np.ndarray:
     for axis in (0, 1):
         length = grey.shape[axis]
         edges = np.arange(size) * length // size
-        if length < size:
-            grey = np.take(grey, edges, axis)
-        else:
-            counts = np.diff(np.r_[edges, length])
-            shape = (-1, 1) if axis == 0 else (1, -1)
-            grey = np.add.reduceat(grey, edges, axis) / counts.reshape(shape)
+        counts = np.maximum(np.diff(np.r_[edges, length]), 1)  # an edge that comes twice is a pixel that is repeated
+        grey = np.add.reduceat(grey, edges, axis) / np.expand_dims(counts, 1 - axis)
     return grey.astype(np.float32)
 
 
@@ -162,8 +161,8 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
     """
     import tensorflow as tf
 
-    known_names = names(dataset, what)
-    parts = list(named(dataset.element_spec, ""))
+    parts = components(dataset, what)
+    known_names = tuple(name for name, _ in parts)
     for name, spec in parts:
         if not isinstance(spec, (tf.TensorSpec, tf.RaggedTensorSpec)):
             raise TypeError(f"{what} has a component {name} of {type(spec).__name__}; allowed: tensors, ragged tensors")
@@ -171,61 +170,46 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
     numeric = [not (spec.dtype == tf.string or spec.dtype.is_bool or spec.dtype.is_complex) for _, spec in parts]
     chosen = _find(known_names, image, "image", what)
     if chosen is None:
-        candidates = [i for i, d in enumerate(dims) if numeric[i] and d is not None and len(d) >= 2]
-        coloured = [i for i in candidates if len(dims[i]) in (3, 4) and dims[i][-1] in (1, 3, 4, None)]
-        flat = [i for i in candidates if len(dims[i]) == 3 or (len(dims[i]) == 2 and _looks_flat(dims[i]))]
+        shapes = [(i, d) for i, d in enumerate(dims) if numeric[i] and d is not None]
+        coloured = [i for i, d in shapes if len(d) in (3, 4) and d[-1] in (1, 3, 4, None)]
+        flat = [i for i, d in shapes if len(d) == 3 or (len(d) == 2 and all(n is None or n >= 8 for n in d))]
         chosen = next(iter(coloured or flat), None)
     if batched is None:
         batched = _batched(dims, chosen, any(isinstance(spec, tf.RaggedTensorSpec) for _, spec in parts))
     rank = [None if d is None else len(d) - bool(batched) for d in dims]
-    rest = [i for i in range(len(parts)) if i != chosen]
     known = _find(known_names, key, "key", what)
-    texts = [i for i in rest if parts[i][1].dtype == tf.string and rank[i] == 0]
     marked = _find(known_names, label, "label", what)
     if marked is None:
-        small = [i for i in rest if i != known and (rank[i] == 0 or (rank[i] == 1 and _short(dims[i])))]
+        short = [rank[i] == 1 and d[-1] is not None and d[-1] <= _LONGEST_LABEL for i, d in enumerate(dims)]
+        small = [i for i in range(len(parts)) if i not in (chosen, known) and (rank[i] == 0 or short[i])]
         by_name = [i for i in small if known_names[i].rsplit(".", 1)[-1] in ("label", "labels", "target", "class")]
         marked = next(iter(by_name or [i for i in small if numeric[i]] or (small if len(small) > 1 else [])), None)
     if known is None:
-        known = next((i for i in texts if i != marked), None)
+        texts = (i for i, (_, spec) in enumerate(parts) if spec.dtype == tf.string and rank[i] == 0)
+        known = next((i for i in texts if i not in (chosen, marked)), None)
     return Layout(known_names, bool(batched), chosen, marked, known)
 
 
-def names(dataset: Any, what: str) -> tuple[str, ...]:
-    """Return the names of the components of a dataset.
+def components(dataset: Any, what: str) -> list[tuple[str, Any]]:
+    """Return the components of a dataset: for each its name, and what TensorFlow says about its shape and dtype.
 
     Raises
     ------
     TypeError
         If it is no dataset.
     """
-    import tensorflow as tf
-
-    if not isinstance(dataset, tf.data.Dataset):
-        raise TypeError(f"{what} is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
-    return tuple(name for name, _ in named(dataset.element_spec, ""))
+    check_dataset(dataset, what)
+    return list(named(dataset.element_spec))
 
 
 def deeper(dataset: Any, reference: Any, what: str) -> bool:
     """Return whether the components of `dataset` have one dimension more than those of the same name in `reference`."""
-    ranks = []
-    for one, called in ((dataset, what), (reference, "reference")):
-        parts = zip(names(one, called), (spec for _, spec in named(one.element_spec, "")), strict=True)
-        ranks.append({name: spec.shape.rank for name, spec in parts if hasattr(spec, "shape")})
-    both = [(ranks[0][name], ranks[1][name]) for name in ranks[0].keys() & ranks[1].keys()]
+    ranks, plain = (
+        {name: spec.shape.rank for name, spec in components(one, called) if hasattr(spec, "shape")}
+        for one, called in ((dataset, what), (reference, "reference"))
+    )
+    both = [(ranks[name], plain[name]) for name in ranks.keys() & plain.keys()]
     return bool(both) and all(None not in pair and pair[0] == pair[1] + 1 for pair in both)
-
-
-def named(spec: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield (name, component) of a nested structure: keys of dicts, places in tuples, joined by dots."""
-    if isinstance(spec, dict):
-        for key in sorted(spec, key=str):
-            yield from named(spec[key], f"{prefix}{key}.")
-    elif isinstance(spec, (tuple, list)):
-        for place, part in enumerate(spec):
-            yield from named(part, f"{prefix}{place}.")
-    else:
-        yield prefix[:-1] or "0", spec
 
 
 def _find(names: tuple[str, ...], wanted: Any, role: str, what: str) -> int | None:
@@ -236,47 +220,35 @@ def _find(names: tuple[str, ...], wanted: Any, role: str, what: str) -> int | No
     return names.index(str(wanted))
 
 
-def _looks_flat(dims: list[int | None]) -> bool:
-    return all(d is None or d >= 8 for d in dims)
-
-
-def _short(dims: list[int | None]) -> bool:
-    return dims[-1] is not None and dims[-1] <= _LONGEST_LABEL
-
-
 def _batched(dims: list[list[int | None] | None], image: int | None, ragged: bool) -> bool:
-    if image is not None and not ragged:
+    if ragged:
+        return True
+    if image is not None:
         rank, last = len(dims[image]), dims[image][-1]
         others = [d for i, d in enumerate(dims) if i != image and d is not None]
         if rank == 3 and last not in (1, 3, 4, None):  # (n, h, w) or one image with many channels
             return bool(others) and all(others) and all(d[0] == dims[image][0] for d in others)
         return rank >= 4
-    if ragged:
-        return True
-    if not dims or any(d is None or not d for d in dims):
-        return False
-    return all(d[0] is None for d in dims) or (len(dims) > 1 and len({d[0] for d in dims}) == 1)
+    lengths = {d[0] if d else 0 for d in dims}  # 0 stands for a single value
+    return 0 not in lengths and (lengths == {None} or (len(dims) > 1 and len(lengths) == 1))
 
 
 def rows(dataset: Any, found: Layout) -> Iterator[list[np.ndarray]]:
     """Yield the elements one by one as lists of arrays, batches taken apart."""
-    import tensorflow as tf
-
     for element in dataset:
-        parts = [value for _, value in named(element, "")]
+        parts = [value for _, value in named(element)]
         if not found.batched:
-            yield [np.asarray(p.to_tensor() if isinstance(p, tf.RaggedTensor) else p) for p in parts]
+            yield [_dense(part) for part in parts]
             continue
-        counts = {int(p.nrows()) if isinstance(p, tf.RaggedTensor) else int(tf.shape(p)[0]) for p in parts}
+        parts = [part if hasattr(part, "to_tensor") else part.numpy() for part in parts]
+        counts = {int(part.nrows()) if hasattr(part, "to_tensor") else len(part) for part in parts}
         if len(counts) != 1:
             raise ValueError(f"a batch has components of {sorted(counts)} elements; allowed: equally many")
-        plain = [p if isinstance(p, tf.RaggedTensor) else p.numpy() for p in parts]
         for i in range(counts.pop()):
-            yield [_row(p, i) for p in plain]
+            yield [_dense(part[i]) for part in parts]
 
 
-def _row(part: Any, i: int) -> np.ndarray:
-    value = part[i]
+def _dense(value: Any) -> np.ndarray:
     return np.asarray(value.to_tensor() if hasattr(value, "to_tensor") else value)
 
 
@@ -291,40 +263,30 @@ def read(dataset: Any, found: Layout, *, epochs: int, count: int | None, steps: 
     ValueError
         If an endless dataset comes with neither, or an epoch has more than `MOST` elements.
     """
-    endless = int(dataset.cardinality()) == -1
+    length = int(dataset.cardinality())
+    endless = length == -1
     if endless and steps is None and count is None:
         raise ValueError(f"{what} never ends (repeat()), so say how long an epoch is: steps=, count=, or reference=")
     if endless and steps is None:
         source = rows(dataset, found)
         return [_fill(source, found, count, what) for _ in range(epochs)]
-    if steps is not None:
-        source = iter(dataset) if endless else None
-        made = [_fill(rows(_some(source or iter(dataset), steps), found), found, None, what) for _ in range(epochs)]
-        for epoch in made:
-            epoch.whole = 0 <= int(dataset.cardinality()) <= steps
-        return made
-    return [_fill(rows(dataset, found), found, None, what) for _ in range(epochs)]
-
-
-def _some(source: Iterator[Any], steps: int) -> Iterator[Any]:
-    for _, element in zip(range(steps), source, strict=False):
-        yield element
+    going_on = iter(dataset) if endless else None
+    sources = (itertools.islice(going_on or iter(dataset), steps) for _ in range(epochs))
+    made = [_fill(rows(source, found), found, None, what) for source in sources]
+    for epoch in made:
+        epoch.whole = steps is None or 0 <= length <= steps
+    return made
 
 
 def _fill(source: Iterator[list[np.ndarray]], found: Layout, count: int | None, what: str) -> Epoch:
-    epoch, white = Epoch(), None
-    if count == 0:
-        return epoch
-    for row in source:
-        if white is None:
-            white = 1.0 if found.image is None else _white(row[found.image])
+    epoch, white = Epoch(), 1.0
+    for row in itertools.islice(source, count):
+        if not len(epoch) and found.image is not None:
+            white = _white(row[found.image])
         epoch.add(found, row, white)
-        if len(epoch) == count:
-            epoch.whole = True
-            return epoch
         if len(epoch) > MOST:
             raise ValueError(f"{what} has more than {MOST:,} elements in an epoch; say steps= to look at fewer")
-    epoch.whole = count is None
+    epoch.whole = len(epoch) == count
     return epoch
 
 

@@ -58,12 +58,12 @@ class Match:
     @property
     def lost(self) -> int:
         """How many elements of the reference nobody was recognised as."""
-        return _total(self._sizes - self._came)
+        return (self._sizes - self._came).total()
 
     @property
     def extra(self) -> int:
         """How many elements came that had come before."""
-        return _total(self._came - self._sizes)
+        return (self._came - self._sizes).total()
 
     @cached_property
     def _sizes(self) -> Counter[int]:
@@ -85,7 +85,8 @@ def match(seen: Epoch, truth: Epoch) -> Match:
     """Find the elements of `seen` in `truth`."""
     by_key = bool(seen.keys and truth.keys)
     known = truth.keys if by_key else truth.digests
-    groups = _groups(known)
+    first: dict[bytes, int] = {}
+    groups = [first.setdefault(mark, j) for j, mark in enumerate(known)]
     where = defaultdict(list)
     for j in reversed(range(len(known))):
         where[known[j]].append(j)
@@ -119,16 +120,6 @@ def _alike(seen: Epoch, truth: Epoch, rest: list[int], groups: list[int]) -> lis
     return found
 
 
-def _groups(marks: Sequence[bytes]) -> list[int]:
-    seen: dict[bytes, int] = {}
-    return [seen.setdefault(mark, j) for j, mark in enumerate(marks)]
-
-
-def copies(marks: Sequence[bytes]) -> int:
-    """Return how many marks had come before."""
-    return len(marks) - len(set(marks))
-
-
 def repeats(one: Epoch, other: Epoch) -> bool:
     """Return whether an epoch holds the pixels of another one again, in any order.
 
@@ -143,11 +134,7 @@ def repeats(one: Epoch, other: Epoch) -> bool:
 
 def common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
     """Return how many marks two lists share, each as often as it occurs in both."""
-    return _total(Counter(one) & Counter(other))
-
-
-def _total(counts: Counter) -> int:
-    return sum(counts.values())
+    return (Counter(one) & Counter(other)).total()
 
 
 def twins(seen: Epoch, found: Match) -> bool | None:

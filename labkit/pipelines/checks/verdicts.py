@@ -85,10 +85,8 @@ def count(facts: Evidence) -> _Seen:
         return OPEN, f"steps= stopped at {got:,} of {expected:,} elements"
     if got != expected or then != expected:
         wrong = got if got != expected else then
-        if wrong < expected:
-            cause = "drop_remainder, ignore_errors, a filter, take or skip loses elements"
-        else:
-            cause = "a repeat, or two sources that overlap"
+        losses = "drop_remainder, ignore_errors, a filter, take or skip loses elements"
+        cause = losses if wrong < expected else "a repeat, or two sources that overlap"
         return FAULT, f"{wrong:,} elements came instead of {expected:,}; look for: {cause}"
     return PASSED, f"all {expected:,} came, in both epochs"
 
@@ -97,7 +95,7 @@ def once(facts: Evidence) -> _Seen:
     """Look for elements that are missing or came twice."""
     first, second, match, again = facts.first, facts.second, facts.match, facts.again
     if match is None:
-        many = matching.copies(first.keys) if first.keys else matching.copies(first.digests)
+        many = len(first) - len(set(first.keys or first.digests))
         if facts.layout.image is None and not first.keys:
             return OPEN, "needs reference=, or a component that is a key (key=): values alone may well be equal"
         if many:
@@ -113,20 +111,17 @@ def once(facts: Evidence) -> _Seen:
     for found, epoch in ((match, first), (again, second)):
         lost, extra = found.lost, found.extra
         if extra and found.certain:
-            return FAULT, (
-                f"{extra:,} of {len(epoch):,} elements are repeats and {lost:,} are missing; look for repeat before "
-                "shuffle, overlapping shards, sampling with replacement"
-                if lost
-                else f"{extra:,} of {len(epoch):,} elements are repeats; look for repeat or overlapping shards"
-            )
+            repeats = f"{extra:,} of {len(epoch):,} elements are repeats"
+            if not lost:
+                return FAULT, f"{repeats}; look for repeat or overlapping shards"
+            causes = "repeat before shuffle, overlapping shards, sampling with replacement"
+            return FAULT, f"{repeats} and {lost:,} are missing; look for {causes}"
         if lost and found.certain:
-            return FAULT, f"{lost:,} of {len(facts.truth):,} elements are missing; look for: {_LOSERS}"
+            causes = "drop_remainder, ignore_errors, a filter, take after a shuffle"
+            return FAULT, f"{lost:,} of {len(facts.truth):,} elements are missing; look for: {causes}"
     if not (match.certain and again.certain):
         return OPEN, f"only {match.known:,} of {len(first):,} elements could be recognised in the reference; key= helps"
     return PASSED, "every element of the reference came exactly once, in both epochs"
-
-
-_LOSERS = "drop_remainder, ignore_errors, a filter, take after a shuffle"
 
 
 def labels(facts: Evidence) -> _Seen:
@@ -160,9 +155,9 @@ def finite(facts: Evidence) -> _Seen:
     if bad:
         return FAULT, (
             f"{len(bad):,} of {len(facts.first) + len(facts.second):,} images hold NaN or infinite values, the "
-            f"first is number {bad[0] % max(1, len(facts.first))}; look for a division by zero or the logarithm of 0"
+            f"first is number {bad[0] % len(facts.first)}; look for a division by zero or the logarithm of 0"
         )
-    return (PASSED, "no NaN, nothing infinite") if len(facts.first) else (OPEN, "no element came")
+    return PASSED, "no NaN, nothing infinite"
 
 
 def in_range(facts: Evidence) -> _Seen:
@@ -172,9 +167,10 @@ def in_range(facts: Evidence) -> _Seen:
     if low > high:
         return OPEN, "no finite value came"
     if facts.value_range is None:
-        if _integers(facts):
-            return OPEN, f"whole numbers from {low:g} to {high:g}; value_range=(low, high) says what is right"
-        return OPEN, f"floats from {low:.3g} to {high:.3g}; value_range=(low, high) says what is right"
+        _, spec = fingerprints.components(facts.dataset, "dataset")[facts.layout.image]
+        whole = spec.dtype.is_integer
+        seen = f"whole numbers from {low:g} to {high:g}" if whole else f"floats from {low:.3g} to {high:.3g}"
+        return OPEN, f"{seen}; value_range=(low, high) says what is right"
     least, most = facts.value_range
     slack = 1e-6 * max(1.0, abs(least), abs(most))
     if low >= least - slack and high <= most + slack:
@@ -187,16 +183,9 @@ def in_range(facts: Evidence) -> _Seen:
     return FAULT, f"pixels from {low:.3g} to {high:.3g}, allowed {least:g} to {most:g}; {hint}"
 
 
-def _integers(facts: Evidence) -> bool:
-    spec = [s for _, s in fingerprints.named(facts.dataset.element_spec, "")][facts.layout.image]
-    return spec.dtype.is_integer
-
-
 def blank(facts: Evidence) -> _Seen:
     """Look for images of one colour, and for a set that is nearly black."""
     first, truth = facts.first, facts.truth
-    if not len(first):
-        return OPEN, "no element came"
     blank = [i for i in range(len(first)) if not first.high[i] > first.low[i]]
     known = 0 if truth is None else sum(not high > low for low, high in zip(truth.low, truth.high, strict=True))
     if len(blank) > known:
@@ -220,7 +209,8 @@ def overflow(facts: Evidence) -> _Seen:
 
 def colour(facts: Evidence) -> _Seen:
     """Compare the order of the colours with the reference."""
-    return augmentation.colour(_colours(facts))
+    got, truth = facts.first.colour, facts.truth.colour
+    return augmentation.colour([(got[i], truth[j]) for i, j in enumerate(facts.match.place) if j >= 0])
 
 
 def random(facts: Evidence) -> _Seen:
@@ -228,10 +218,7 @@ def random(facts: Evidence) -> _Seen:
     first, second, truth = facts.first, facts.second, facts.truth
     if facts.random is None:
         return OPEN, "nothing says whether this pipeline augments; random=True or False does"
-    if not len(first) or not len(second):
-        return OPEN, "no element came"
-    left = matching.common(first.digests, second.digests)
-    fresh = len(first) - left
+    fresh = len(first) - matching.common(first.digests, second.digests)
     if facts.random is False:
         if len(first) == len(second) and not fresh:
             return PASSED, "both epochs deliver the same pixels"
@@ -286,16 +273,13 @@ def alike(facts: Evidence) -> _Seen:
 def order(facts: Evidence) -> _Seen:
     """Compare the order of two epochs."""
     first, second = facts.first, facts.second
-    by, one, other = "key", first.keys, second.keys
-    if not one:
-        by, one, other = "pixels", first.digests, second.digests
-        if matching.common(one, other) < len(one):
-            by, one, other = "place in the reference", *(
-                ([], []) if facts.match is None or not facts.match.certain or not facts.again.certain
-                else (facts.match.place, facts.again.place)
-            )  # fmt: skip
-        if not one:
-            by, one, other = "label", first.labels, second.labels
+    ways = [("key", first.keys, second.keys)]
+    if matching.common(first.digests, second.digests) == len(first):
+        ways.append(("pixels", first.digests, second.digests))
+    if facts.match is not None and facts.match.certain and facts.again.certain:
+        ways.append(("place in the reference", facts.match.place, facts.again.place))
+    ways.append(("label", first.labels, second.labels))
+    by, one, other = next((way for way in ways if way[1]), ways[-1])
     if not one:
         return OPEN, "needs a key (key=), labels or reference= to tell the elements apart"
     same = list(one) == list(other)
@@ -324,19 +308,12 @@ def _pairs(facts: Evidence) -> list[tuple[Any, Any, Any, Any]]:
     ]
 
 
-def _colours(facts: Evidence) -> list[tuple[float, float]]:
-    first, truth = facts.first, facts.truth
-    return [(first.colour[i], truth.colour[j]) for i, j in enumerate(facts.match.place) if j >= 0]
-
-
 #: What a check may need: whether it is there, and what is said if it is not.
 _NEEDS: dict[str, tuple[Callable[[Evidence], bool], str]] = {
+    "elements": (lambda facts: len(facts.first) > 0, "no element came"),
     "images": (lambda facts: facts.layout.image is not None, "no component looks like images; image= names one"),
     "reference": (lambda facts: facts.truth is not None, "needs reference=, the same elements without augmentation"),
-    "claim": (
-        lambda facts: facts.random is True,
-        "nothing says whether this pipeline augments; random=True does",
-    ),
+    "claim": (lambda facts: facts.random is True, "nothing says whether this pipeline augments; random=True does"),
 }
 
 #: All checks by name, in the order of a report, each with what it needs.
@@ -344,12 +321,12 @@ CHECKS: dict[str, tuple[Callable[[Evidence], _Seen], tuple[str, ...]]] = {
     "count": (count, ()),
     "once": (once, ()),
     "labels": (labels, ()),
-    "finite": (finite, ("images",)),
+    "finite": (finite, ("images", "elements")),
     "range": (in_range, ("images",)),
-    "blank": (blank, ("images",)),
+    "blank": (blank, ("images", "elements")),
     "overflow": (overflow, ("images", "reference")),
     "colour": (colour, ("images", "reference")),
-    "random": (random, ()),
+    "random": (random, ("elements",)),
     "changed": (changed, ("reference", "claim")),
     "alike": (alike, ("images", "reference", "claim")),
     "order": (order, ()),

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from labkit.common.numbers import whole
-from labkit.common.table import Table
+from labkit.pipelines.structure import check_dataset
 from labkit.recording.accelerators import check_accelerator
 from labkit.recording.differential import Differential, differential
 from labkit.recording.tfdata import nodes
@@ -29,12 +29,14 @@ __all__ = ["Differential", "Lens", "Line", "Node", "Reading", "autotune", "diffe
 LEAST_WAIT = 0.05
 
 
-@dataclass(frozen=True)
-class Lens:
-    """What AUTOTUNE did to one job, reading by reading.
+@dataclass(frozen=True, repr=False)
+class Lens(Reading):
+    """What AUTOTUNE did to one job: the last reading, and all readings in their order.
 
     Parameters
     ----------
+    nodes, cores, ram_bytes
+        Those of the last reading; see `Reading`.
     name : str
         What the pipeline is called.
     accelerator : str
@@ -59,16 +61,6 @@ class Lens:
     train_ms: tuple[float, ...]
     reading_ms: float
 
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """The nodes at the last reading, from the root to the sources."""
-        return self.readings[-1].nodes
-
-    @property
-    def chosen(self) -> dict[str, int]:
-        """What AUTOTUNE had chosen at the last reading, such as ``{"MapAndBatch.parallelism": 2}``."""
-        return self.readings[-1].chosen
-
     @cached_property
     def history(self) -> dict[str, list[float]]:
         """What it had chosen at each reading, by the names of `chosen`; NaN where the node was not there."""
@@ -76,11 +68,6 @@ class Lens:
         return {
             name: [float(c.get(name, math.nan)) for c in found] for name in dict.fromkeys(n for c in found for n in c)
         }
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """The lines of work at the last reading, the longest first; see `Reading.lines`."""
-        return self.readings[-1].lines
 
     @property
     def wait_share(self) -> float:
@@ -100,30 +87,13 @@ class Lens:
     def notes(self) -> list[str]:
         """Return the lines under the table."""
         wait = f"{nodes.digits(statistics.median(self.wait_ms))} ms, {100 * self.wait_share:.0f} % of a typical step"
-        limit = (
-            f"the longest line of work is {self.limit}; the consumer waited {wait}."
-            if self.limit
-            else f"no node limits: the consumer waited only {wait}."
-        )
+        limit = f"The longest line of work is {self.limit}; the consumer waited {wait}."
         readings = f"{len(self.readings)} readings in {self.seconds[-1]:.1f} s, of {self.reading_ms:.2f} ms each"
         return [
             f"after {self.steps[-1]} steps of {self.name}; {readings}; {self.accelerator}.",
-            limit[0].upper() + limit[1:],
-            *self.readings[-1].notes(),
+            limit if self.limit else f"No node limits: the consumer waited only {wait}.",
+            *super().notes(),
         ]
-
-    def table(self) -> Table:
-        """Return the table of the last reading, and what limits."""
-        return nodes.node_table(self.nodes, self.notes())
-
-    def __str__(self) -> str:
-        """Return the table as text."""
-        return str(self.table())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
 
 
 def autotune(
@@ -164,12 +134,9 @@ def autotune(
     RuntimeError
         If this TensorFlow lacks the experimental interface, or has another one.
     """
-    import tensorflow as tf
-
     if not isinstance(name, str) or not name:
         raise TypeError(f"name is {name!r}; allowed: a text that is not empty")
-    if not isinstance(dataset, tf.data.Dataset):
-        raise TypeError(f"{name} is of type {type(dataset).__name__}; allowed: a tf.data.Dataset")
+    check_dataset(dataset, name)
     check_accelerator(accelerator)
     every = whole("every", every, least=1)
     steps = None if steps is None else whole("steps", steps, least=1)
@@ -200,22 +167,17 @@ def read(iterator: Any) -> Reading:
     RuntimeError
         If this TensorFlow lacks the experimental interface, or has another one.
     """
-    return _read(iterator, "the pipeline of this iterator")
-
-
-def _read(iterator: Any, name: str) -> Reading:
     import tensorflow as tf
 
     if isinstance(iterator, tf.data.Dataset):
         raise TypeError("a dataset is not running, so nothing is chosen yet; allowed: its iterator, iter(dataset)")
     if not hasattr(iterator, "_iterator_resource") and not hasattr(iterator, "_iterator"):
-        raise TypeError(
-            f"iterator is of type {type(iterator).__name__}; allowed: an iterator of a tf.data.Dataset, iter(dataset)"
-        )
+        kind = type(iterator).__name__
+        raise TypeError(f"iterator is of type {kind}; allowed: an iterator of a tf.data.Dataset, iter(dataset)")
     try:
         model = _interface()(iterator)
     except tf.errors.NotFoundError:
-        raise ValueError(_off(name)) from None
+        raise ValueError(_off("the pipeline of this iterator")) from None
     return nodes.parse(model)
 
 
@@ -250,7 +212,6 @@ class _Watch:
         self.steps: list[tuple[float, float]] = []
         self.cost_ms: list[float] = []
         self.begin = self.ready = 0.0
-        self.last: Any = None
 
     def __iter__(self) -> Any:
         self.iterator = iter(self.dataset)
@@ -279,7 +240,7 @@ class _Watch:
 
     def take(self) -> None:
         start = time.perf_counter()
-        reading = _read(self.iterator, self.label)
+        reading = read(self.iterator)
         self.cost_ms.append((time.perf_counter() - start) * 1e3)
         self.readings.append((len(self.steps), start - self.begin, reading))
 
@@ -287,4 +248,6 @@ class _Watch:
         wait, train = zip(*self.steps, strict=True)
         steps, seconds, readings = zip(*self.readings, strict=True)
         cost = statistics.median(self.cost_ms)
-        return Lens(self.label, self.accelerator.describe(), readings, steps, seconds, wait, train, cost)
+        described = self.accelerator.describe()
+        return Lens(**vars(readings[-1]), name=self.label, accelerator=described, readings=readings, steps=steps,
+                    seconds=seconds, wait_ms=wait, train_ms=train, reading_ms=cost)  # fmt: skip

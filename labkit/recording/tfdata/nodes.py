@@ -7,11 +7,12 @@ knows TensorFlow; `labkit.diagnosis` asks it for the model.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from labkit.common.table import Table
+from labkit.common.table import Table, Tabular
 
 #: ``ModelProto.NodeClass`` of TensorFlow (core/framework/model.proto): nodes with threads of their own, nodes
 #: with many inner pipelines, and nodes that take a known number of elements for each that they make.
@@ -51,7 +52,6 @@ class Node:
         Its kind, such as ``MapAndBatch``; a second one of that kind is ``MapAndBatch #2``.
     parent : int
         Position of the node that takes its elements; -1 for the root.
-    depth : int
     elements : int
         Elements that it made.
     self_ns : int
@@ -74,7 +74,6 @@ class Node:
 
     label: str
     parent: int
-    depth: int
     elements: int
     self_ns: int
     buffered: int
@@ -124,8 +123,8 @@ class Line:
         return f"{' + '.join(self.labels)}: {digits(self.ms_per_step)} ms per step{many}"
 
 
-@dataclass(frozen=True)
-class Reading:
+@dataclass(frozen=True, repr=False)
+class Reading(Tabular):
     """What TensorFlow's model said at one moment.
 
     Parameters
@@ -155,25 +154,21 @@ class Reading:
         """
         found: list[tuple[list[Node], float]] = []
 
-        def walk(place: int, line: list[Node]) -> None:
-            node, parallel = self.nodes[place], line
+        def begun(width: float) -> list[Node]:
+            found.append(([], width))
+            return found[-1][0]
+
+        # For each node: the line of the inner pipelines below it, and that of its other inputs.
+        inner, others = [], []
+        consumer = begun(1.0)
+        for node in self.nodes:
+            line = consumer if node.parent < 0 else (inner if node.inner else others)[node.parent]
             width = node.parameter("parallelism") if node.asynchronous else None
             if node.asynchronous:
-                parallel = [node]
-                found.append((parallel, max(1.0, width.value) if width else 1.0))
-                line = [] if width else parallel
-                if width:
-                    found.append((line, 1.0))
-            else:
-                line.append(node)
-            for child, other in enumerate(self.nodes):
-                if other.parent == place:
-                    walk(child, parallel if other.inner else line)
-
-        consumer: list[Node] = []
-        if self.nodes:
-            walk(0, consumer)
-        found.append((consumer, 1.0))
+                line = begun(max(1.0, width.value) if width else 1.0)
+            line.append(node)
+            inner.append(line)
+            others.append(begun(1.0) if width else line)
         lines = []
         for members, width in found:
             times = [n.ms_per_step for n in members if not math.isnan(n.ms_per_step)]
@@ -182,22 +177,36 @@ class Reading:
         return tuple(sorted(lines, key=lambda found: -found.ms_per_step))
 
     def table(self) -> Table:
-        """Return the nodes, each under the one that takes its elements, and the notes."""
-        return node_table(self.nodes, self.notes())
-
-    def __str__(self) -> str:
-        """Return the table as text."""
-        return str(self.table())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
+        """Return the nodes, each under the one that takes its elements, and the notes; empty columns are left out."""
+        special = ("parallelism", "buffer_size", "deterministic")
+        others = [[p for p in node.parameters if p.name not in special] for node in self.nodes]
+        columns = {
+            "node": [
+                _branch(self.nodes, place) + node.label + (f" ×{node.copies}" if node.copies > 1 else "")
+                for place, node in enumerate(self.nodes)
+            ],
+            "parallelism": [str(node.parameter("parallelism") or "") for node in self.nodes],
+            "buffer": [str(node.parameter("buffer_size") or "") for node in self.nodes],
+            "also": [", ".join(f"{p.name} {p if p.tuned else f'{p.value:.0f}'}" for p in some) for some in others],
+        }
+        columns = {name: cells for name, cells in columns.items() if name == "node" or any(cells)}
+        words = len(columns)
+        columns |= {
+            "elements": [f"{node.elements:,}" for node in self.nodes],
+            "own ms/element": [digits(node.ms_per_element) for node in self.nodes],
+            "own ms/step": [digits(node.ms_per_step) for node in self.nodes],
+            "holds": [f"{node.buffered:,}" for node in self.nodes],
+            "holds MB": [f"{node.buffered_bytes / 1e6:,.1f}" for node in self.nodes],
+        }
+        rows = list(zip(*columns.values(), strict=True))
+        return Table(list(columns), rows, right=range(words, len(columns)), notes=self.notes(), rule=True)
 
     def notes(self) -> list[str]:
         """Return the lines under the table: what the tuning may use, and how to read the times."""
-        notes = ["own ms: wall time inside the node without its inputs, calls at the same time added up; it swells"]
-        notes[0] += " when threads share cores. step: one element of the root."
+        notes = [
+            "own ms: wall time inside the node without its inputs, calls at the same time added up; it swells when "
+            "threads share cores. step: one element of the root."
+        ]
         if self.cores or self.ram_bytes:
             notes.append(f"AUTOTUNE may use {self.cores} cores and {self.ram_bytes / 1e9:.1f} GB for buffers.")
         if any(n.interleaves for n in self.nodes):
@@ -217,10 +226,52 @@ def parse(model: Any) -> Reading:
     RuntimeError
         If it lacks a field that the lens reads: it is an experimental interface, which may change.
     """
+    nodes: list[Node] = []
+    seen: Counter[str] = Counter()
+
+    def walk(ids: Sequence[int], parent: int, per_step: float, inner: bool) -> None:
+        """Append the node of `ids`, which are of one shape and become one, and all its inputs."""
+        protos = [model.nodes[i] for i in ids]
+        first, place = protos[0], len(nodes)
+        seen[first.name] += 1
+        elements, kind = sum(p.num_elements for p in protos), int(first.node_class)
+        nodes.append(
+            Node(
+                label=first.name + (f" #{seen[first.name]}" if seen[first.name] > 1 else ""),
+                parent=parent,
+                elements=elements,
+                self_ns=sum(p.processing_time for p in protos),
+                buffered=sum(p.buffered_elements for p in protos),
+                buffered_bytes=sum(p.buffered_bytes for p in protos),
+                per_step=per_step,
+                asynchronous=kind in _ASYNCHRONOUS,
+                interleaves=kind in _INTERLEAVES,
+                inner=inner,
+                copies=len(protos),
+                parameters=tuple(_parameter(p) for p in first.parameters),
+            )
+        )
+
+        def needed(sources: Sequence[int]) -> float:
+            taken = sum(model.nodes[i].num_elements for i in sources)
+            return per_step * taken / elements if elements else math.nan
+
+        if kind in _INTERLEAVES:
+            groups: dict[Any, list[int]] = {}
+            for i in (i for proto in protos for i in proto.inputs[1:]):
+                groups.setdefault(_shape(model.nodes, i), []).append(i)
+            if outer := [p.inputs[0] for p in protos if p.inputs]:
+                walk(outer, place, needed(outer), False)
+            for group in groups.values():
+                walk(group, place, per_step, True)
+            return
+        for column in zip(*(p.inputs for p in protos), strict=True):
+            stated = kind in _KNOWN and first.ratio > 0
+            walk(column, place, per_step * first.ratio if stated else needed(column), False)
+
     try:
-        nodes: list[Node] = []
         if model.output in model.nodes:
-            _walk(model.nodes, [model.output], -1, 1.0, False, nodes, {})
+            walk([model.output], -1, 1.0, False)
         budget = model.optimization_params
         return Reading(tuple(nodes), int(budget.cpu_budget), int(budget.ram_budget))
     except (AttributeError, KeyError, TypeError) as error:
@@ -230,58 +281,9 @@ def parse(model: Any) -> Reading:
         ) from error
 
 
-def _walk(
-    known: Any, ids: Sequence[int], parent: int, per_step: float, inner: bool, nodes: list[Node], seen: dict[str, int]
-) -> None:
-    """Append the node of `ids`, which are of one shape and become one, and all its inputs."""
-    protos = [known[i] for i in ids]
-    first = protos[0]
-    seen[first.name] = seen.get(first.name, 0) + 1
-    number = seen[first.name]
-    elements = sum(p.num_elements for p in protos)
-    place, kind = len(nodes), int(first.node_class)
-    nodes.append(
-        Node(
-            label=first.name + (f" #{number}" if number > 1 else ""),
-            parent=parent,
-            depth=nodes[parent].depth + 1 if nodes else 0,
-            elements=elements,
-            self_ns=sum(p.processing_time for p in protos),
-            buffered=sum(p.buffered_elements for p in protos),
-            buffered_bytes=sum(p.buffered_bytes for p in protos),
-            per_step=per_step,
-            asynchronous=kind in _ASYNCHRONOUS,
-            interleaves=kind in _INTERLEAVES,
-            inner=inner,
-            copies=len(protos),
-            parameters=tuple(_parameter(p) for p in first.parameters),
-        )
-    )
-    if kind in _INTERLEAVES:
-        groups: dict[Any, list[int]] = {}
-        for proto in protos:
-            for i in proto.inputs[1:]:
-                groups.setdefault(_shape(known, i), []).append(i)
-        outer = [p.inputs[0] for p in protos if p.inputs]
-        if outer:
-            taken = sum(known[i].num_elements for i in outer)
-            _walk(known, outer, place, per_step * _share(taken, elements), False, nodes, seen)
-        for group in groups.values():
-            _walk(known, group, place, per_step, True, nodes, seen)
-        return
-    for column in zip(*(p.inputs for p in protos), strict=True):
-        taken = sum(known[i].num_elements for i in column)
-        ratio = first.ratio if kind in _KNOWN and first.ratio > 0 else _share(taken, elements)
-        _walk(known, column, place, per_step * ratio, False, nodes, seen)
-
-
 def _shape(known: Any, node: int) -> tuple[Any, ...]:
     """Return the names of a node and of all its inputs."""
     return (known[node].name, *(_shape(known, i) for i in known[node].inputs))
-
-
-def _share(taken: int, made: int) -> float:
-    return taken / made if made else math.nan
 
 
 def _parameter(proto: Any) -> Parameter:
@@ -300,37 +302,6 @@ def digits(ms: float) -> str:
     if math.isnan(ms):
         return "–"
     return f"{ms:,.0f}" if ms >= 99.95 else f"{ms:.1f}" if ms >= 0.9995 else f"{ms:.3f}"
-
-
-def node_table(nodes: Sequence[Node], notes: Sequence[str]) -> Table:
-    """Return the table of nodes, each under the one that takes its elements; empty columns are left out."""
-    columns: dict[str, list[str]] = {
-        "node": [
-            _branch(nodes, place) + node.label + (f" ×{node.copies}" if node.copies > 1 else "")
-            for place, node in enumerate(nodes)
-        ],
-        "parallelism": [str(node.parameter("parallelism") or "") for node in nodes],
-        "buffer": [str(node.parameter("buffer_size") or "") for node in nodes],
-        "also": [
-            ", ".join(
-                f"{p.name} {p if p.tuned else f'{p.value:.0f}'}"
-                for p in node.parameters
-                if p.name not in ("parallelism", "buffer_size", "deterministic")
-            )
-            for node in nodes
-        ],
-    }
-    words = [name for name, cells in columns.items() if name == "node" or any(cells)]
-    columns |= {
-        "elements": [f"{node.elements:,}" for node in nodes],
-        "own ms/element": [digits(node.ms_per_element) for node in nodes],
-        "own ms/step": [digits(node.ms_per_step) for node in nodes],
-        "holds": [f"{node.buffered:,}" for node in nodes],
-        "holds MB": [f"{node.buffered_bytes / 1e6:,.1f}" for node in nodes],
-    }
-    shown = [*words, *list(columns)[4:]]
-    rows = list(zip(*(columns[name] for name in shown), strict=True))
-    return Table(shown, rows, right=range(len(words), len(shown)), notes=notes, rule=True)
 
 
 def _branch(nodes: Sequence[Node], place: int) -> str:

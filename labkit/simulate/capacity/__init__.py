@@ -12,12 +12,13 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
+from labkit.common.numbers import check_names
 from labkit.common.table import Table
 from labkit.simulate.capacity.setting import Setting
 from labkit.views import charts
 from labkit.views.picture import Picture
 
-__all__ = ["PRESETS", "Plan", "Resource", "Setting", "plan"]
+__all__ = ["PRESETS", "CapacityPlan", "Resource", "Setting", "plan"]
 
 
 class Resource(NamedTuple):
@@ -131,22 +132,15 @@ class CapacityPlan:
             f"an epoch in {_duration(self.epoch_s)}; limited by {self.bottleneck}."
         )
         if self.idle_accelerators >= 0.05:
-            text += (
-                f" The stall costs {self.idle_accelerators:,.1f} accelerators, {self.idle_hours:,.2f} hours an epoch"
-            )
-            text += "." if self.cost_of_stall is None else f", {self.cost_of_stall:,.2f} at the given price."
+            price = "" if self.cost_of_stall is None else f", {self.cost_of_stall:,.2f} at the given price"
+            lost = f"{self.idle_accelerators:,.1f} accelerators, {self.idle_hours:,.2f} hours an epoch"
+            text += f" The stall costs {lost}{price}."
         return text
 
     def __str__(self) -> str:
         """Return headline, resources, advice and assumptions as text."""
-        rows = [
-            (
-                r.name,
-                "no limit" if math.isinf(r.images_per_s) else f"{r.images_per_s:,.0f}",
-                f"{100 * r.utilisation:.0f} %",
-            )
-            for r in self.resources
-        ]
+        rates = ("no limit" if math.isinf(r.images_per_s) else f"{r.images_per_s:,.0f}" for r in self.resources)
+        rows = [(r.name, rate, f"{100 * r.utilisation:.0f} %") for r, rate in zip(self.resources, rates, strict=True)]
         table = Table(("resource", "images/s", "utilisation"), rows, right=(1, 2), indent="  ")
         lines = [f"{self.name} (modelled; {self.source})", self.headline(), *table.lines(), self.advice, "Assumptions:"]
         return "\n".join([*lines, *(f"- {a}" for a in self.assumptions)])
@@ -161,10 +155,8 @@ class CapacityPlan:
         near = (n for n in steps if n <= most and abs(n - s.accelerators) > 0.1 * s.accelerators)
         counts = sorted({s.accelerators, most, *near})
         hosts = (min(n, max(1, math.ceil(n / per_host - 1e-9))) for n in counts)
-        return [
-            _solve(replace(s, accelerators=n, hosts=h), self.name, self.source)
-            for n, h in zip(counts, hosts, strict=True)
-        ]
+        grown = (replace(s, accelerators=n, hosts=h) for n, h in zip(counts, hosts, strict=True))
+        return [_solve(setting, self.name, self.source) for setting in grown]
 
     def limits(self) -> Picture:
         """Draw how busy each resource would let the accelerators be, against their number; the lowest line limits.
@@ -251,10 +243,7 @@ def plan(preset: str | None = None, **changes: Any) -> CapacityPlan:
     """
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"preset is {preset!r}; allowed: {', '.join(PRESETS)}")
-    known = [f.name for f in fields(Setting)]
-    for name in changes:
-        if name not in known:
-            raise ValueError(f"a plan has no {name!r}; allowed: {', '.join(known)}")
+    check_names("setting", changes, [f.name for f in fields(Setting)])
     given, source = PRESETS[preset] if preset else ({}, "numbers stated by the reader")
     name = preset or "Plan"
     if preset and changes:
@@ -275,11 +264,10 @@ def _solve(s: Setting, name: str, source: str) -> CapacityPlan:
     cores = s.rate * s.cpu_ms_per_image / 1e3 * s.imbalance
     needed = s.accelerators * s.rate
     link = needed * s.image_kb / 1e3 * uncached
+    remedy = "more and smaller shards with more readers: a single shard takes longer than the training"
     if shard_s <= train_s:
-        readers = -(-busiest // max(1, math.floor(train_s / shard_s))) if shard_s else 1
+        readers = -(-busiest // math.floor(train_s / shard_s)) if shard_s else 1
         remedy = f"{readers:,} or more readers per host"
-    else:
-        remedy = "more and smaller shards with more readers: a single shard takes longer than the training"
     multiple = -(-s.shards // s.hosts) * s.hosts
     rows = [
         ("accelerators", train_s, "more accelerators"),
@@ -291,10 +279,9 @@ def _solve(s: Setting, name: str, source: str) -> CapacityPlan:
         ("readers", rounds * shard_s, remedy),
         ("network of a host", megabytes * uncached / (s.hosts * s.network_mb_s) * s.imbalance,
          f"{link / s.hosts * s.imbalance:,.0f} MB/s into each host"),
-        ("uneven shards", train_s * s.imbalance, f"a number of shards that {s.hosts:,} divides, as {multiple:,}"),
+        ("uneven shards", train_s * s.imbalance if s.imbalance > 1 + 1e-12 else 0.0,
+         f"a number of shards that {s.hosts:,} divides, as {multiple:,}"),
     ]  # fmt: skip
-    if s.imbalance <= 1 + 1e-12:
-        rows[-1] = ("uneven shards", 0.0, "")
     epoch_s = max(seconds for _, seconds, _ in rows)
     resources = (
         Resource(name, seconds, s.images / seconds if seconds else math.inf, seconds / epoch_s, remedy)

@@ -94,7 +94,7 @@ class TimelineLayout:
             "alt": self.alt,
             "span_ns": max(timeline.span_ns for timeline in self.timelines),
             "categories": words.categories(),
-            "legend": words.legend(lane for lanes in self.lanes for lane in lanes),
+            "legend": words.entries(self.timelines, self.lanes),
             "themes": {name: words.colours(name) for name in THEMES},
             "runs": runs,
             "layouts": {"stacked": stacked(runs), "overlaid": overlaid(runs)},
@@ -127,23 +127,18 @@ def drawn_lanes(timeline: Timeline, most: int) -> list[int]:
 
 def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
     """Return what is written about a run and its lanes."""
-    own = dict.fromkeys(CATEGORIES, 0)
-    for lane in timeline.lanes:
-        if lane.kind != "stream":
-            for category, ns in lane.by_category.items():
-                own[category] += ns
     count = len(timeline.lanes)
+    headline, figures = provenance(timeline.run), words.figures_and_blame(timeline)
     return {
         "label": label,
+        "head": " · ".join(filter(None, (label, headline, figures))),
         "name": str(timeline.run.name or ""),
         "origin": timeline.origin,
-        "headline": provenance(timeline.run),
-        "figures": words.figures_and_blame(timeline),
+        "headline": headline,
+        "figures": figures,
         "span_ns": timeline.span_ns,
         "start_ns": str(timeline.start_ns),
         "images": timeline.images,
-        "own_ns": list(own.values()),
-        "idle_ns": timeline.idle_ns,
         "threads": [list(thread) for thread in timeline.trace.threads],
         "names": list(timeline.names),
         "lanes": [

@@ -24,7 +24,7 @@ from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
 from labkit.views.layout.places import strip
 
-VERSION = 2
+VERSION = 3
 
 #: Heights in CSS pixels: a row of work, one of nodes and waits, the accelerator's.
 _ROW, _THIN, _TALL = 15, 4, 22
@@ -73,8 +73,8 @@ class Block:
     columns : dict of str to ndarray
         Of all spans, in the order of their series: ``since``, from the start of the one before to the start of this
         one (uint32, nanoseconds; ``far``, float64, for the others), ``duration`` (uint32; ``long``, float64),
-        ``name`` (uint16 or uint32), ``step`` (int32, where known). For run ``i``: ``gap{i}``, ``edge{i}``, ``busy{i}``
-        and others. Times count from the start of the window.
+        ``name`` (uint16 or uint32), ``step`` (int32, where known). Columns of a run are named by their place in the
+        header: ``runs.0.gap.start``, ``runs.0.edge`` and others. Times count from the start of the window.
     runs : list of dict
         For each timeline the rows of its lanes (``lanes``), and ``perfetto``, the parts of a file for Perfetto that
         are no spans.
@@ -178,18 +178,18 @@ def _columns_of(i: int, timeline: Timeline) -> dict[str, np.ndarray]:
     gaps, causes = timeline.gaps, timeline.causes
     pipeline = [lane for lane in timeline.lanes if lane.kind == "pipeline"]
     return {
-        f"gap{i}": gaps.start_ns.astype(np.float64),
-        f"gap_length{i}": gaps.length_ns.astype(np.float64),
-        f"gap_step{i}": gaps.step.astype(np.int32),
-        f"gap_kind{i}": causes.kind.astype(np.int8),
-        f"for_start{i}": causes.start_ns.astype(np.float64),
-        f"for_end{i}": causes.end_ns.astype(np.float64),
-        f"for_lane{i}": causes.lane.astype(np.int32),
-        f"for_name{i}": causes.op.astype(np.int32),
-        f"edge{i}": timeline.step_edges_ns.astype(np.float64),
-        f"step_number{i}": timeline.step_numbers.astype(np.int32),
-        f"busy{i}": strip([timeline.accelerator], timeline.span_ns),
-        f"work{i}": strip(pipeline, timeline.span_ns),
+        f"runs.{i}.gap.start": gaps.start_ns.astype(np.float64),
+        f"runs.{i}.gap.length": gaps.length_ns.astype(np.float64),
+        f"runs.{i}.gap.step": gaps.step.astype(np.int32),
+        f"runs.{i}.gap.kind": causes.kind.astype(np.int8),
+        f"runs.{i}.gap.for_start": causes.start_ns.astype(np.float64),
+        f"runs.{i}.gap.for_end": causes.end_ns.astype(np.float64),
+        f"runs.{i}.gap.for_lane": causes.lane.astype(np.int32),
+        f"runs.{i}.gap.for_name": causes.op.astype(np.int32),
+        f"runs.{i}.edge": timeline.step_edges_ns.astype(np.float64),
+        f"runs.{i}.number": timeline.step_numbers.astype(np.int32),
+        f"runs.{i}.busy.accelerator": strip([timeline.accelerator], timeline.span_ns),
+        f"runs.{i}.busy.pipeline": strip(pipeline, timeline.span_ns),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -28,6 +29,37 @@ def legend(lanes: Iterable[Lane]) -> list[int]:
     """Return the categories that occur in lanes, as indices into `CATEGORIES`, in the order of a legend."""
     found = {int(code) for lane in lanes for code in np.unique(lane.category)}
     return [code for code in map(CATEGORIES.index, LABELS) if code in found]
+
+
+def entries(timelines: list[Timeline], lanes: list[list[Lane]]) -> list[dict[str, Any]]:
+    """Return the entries of a legend: what occurs, and its own time in each run, all threads together; the gaps last.
+
+    Each entry has its words (``label``), the times, and the index into `CATEGORIES`, which is None for the gaps.
+    """
+    own = [_own_ns(timeline) for timeline in timelines]
+    found = [
+        {"category": code, "label": LABELS[CATEGORIES[code]], "times": _times(each[CATEGORIES[code]] for each in own)}
+        for code in legend(itertools.chain(*lanes))
+    ]
+    if any(len(timeline.gaps) for timeline in timelines):
+        times = _times(timeline.idle_ns for timeline in timelines)
+        found.append({"category": None, "label": "accelerator idle: click for the cause", "times": times})
+    return found
+
+
+def _own_ns(timeline: Timeline) -> dict[str, int]:
+    """Return the time of each category; work on a stream is left out, since the accelerator's lane holds it, too."""
+    own = dict.fromkeys(CATEGORIES, 0)
+    for lane in timeline.lanes:
+        if lane.kind != "stream":
+            for category, ns in lane.by_category.items():
+                own[category] += ns
+    return own
+
+
+def _times(times_ns: Iterable[int]) -> str:
+    """Return the times of all runs as words."""
+    return " → ".join(f"{milliseconds(ns)} ms" for ns in times_ns)
 
 
 def colours(name: str) -> dict[str, Any]:
