@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from labkit.common.palette import Theme
+from labkit.course.grading import Wrong
 from labkit.timeline.run import Accelerator
 from labkit.timeline.trace import Span, Trace
 from labkit.views.picture import Picture, plain_style
@@ -66,6 +67,39 @@ def example(
     said = f"the dashed line, your answer: {_place(mark_ms, trace.span_ns / 1e6)}"
     make = functools.partial(_marked, plain, mark_ms)
     return Picture(make, plain.title, f"{plain.alt} {said[0].upper()}{said[1:]}.", f"{said}\n{plain.text}")
+
+
+def shards(reader: str, readers: int, count: int, open_ms: float, read_ms: float) -> list[Bar]:
+    """Return the bars of shards that so many readers open and read at the same time, in groups that follow each other.
+
+    Parameters
+    ----------
+    reader : str
+        What a reader is called.
+    readers, count : int
+        Readers, and shards.
+    open_ms, read_ms : float
+        Of each shard.
+    """
+    bars: list[Bar] = []
+    for shard in range(count):
+        thread, begin = f"{reader} {shard % readers + 1}", shard // readers * (open_ms + read_ms)
+        bars.append((thread, "open", "other", begin, begin + open_ms))
+        bars.append((thread, f"shard {shard + 1}", "read", begin + open_ms, begin + open_ms + read_ms))
+    return bars
+
+
+def drawable(answer: float, most: int, refused: str) -> int:
+    """Return a student's number as an int if it is whole and from 1 to `most`; `refused` says what cannot be done.
+
+    Raises
+    ------
+    labkit.course.grading.Wrong
+        If not.
+    """
+    if not 1 <= answer <= most or answer != int(answer):
+        raise Wrong(f"{answer:g} {refused}; allowed here: a whole number from 1 to {most:,}")
+    return int(answer)
 
 
 def simulated(made: Any, stages: tuple[Any, ...], step_ms: float, title: str, **how: Any) -> Any:

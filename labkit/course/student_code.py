@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
+from labkit.course.fairness import rules, timeouts
 from labkit.course.grading import Unclear, Wrong, answered, exercise, raised
 from labkit.pipelines.options import plain
 
@@ -160,10 +162,6 @@ def _compare(function: Any, arguments: tuple, expected: float, hints: dict[float
 
 def pipeline(function: Any, *arguments: Any) -> Any:
     """Return the dataset that the student's function makes, as Python built it: a graph no longer tells its steps."""
-    import tensorflow as tf
-
-    from labkit.course.fairness import rules
-
     made = call(function, *arguments)
     if isinstance(made, tf.data.Options):
         raise Wrong("return a tf.data.Dataset, not its Options: with_options() gives a new one")
@@ -173,12 +171,17 @@ def pipeline(function: Any, *arguments: Any) -> Any:
     return made
 
 
+def with_options(function: Any, *arguments: Any) -> tuple[Any, Any]:
+    """Return the dataset that the student's function makes of twelve numbers, the numbers unchanged, and these."""
+    given = tf.data.Dataset.range(12)
+    made = pipeline(function, given, *arguments)
+    if values(made, 12) != list(range(12)):
+        raise Wrong("the elements changed: with_options() alone must not add, drop or reorder any")
+    return made, given
+
+
 def elements(made: Any, most: int) -> list[Any]:
     """Return the elements of the student's dataset, and one more where there are more than `most`."""
-    import tensorflow as tf
-
-    from labkit.course.fairness import rules, timeouts
-
     rules.dataset(made)
     spec = made.element_spec
     if isinstance(spec, (tuple, dict)):
@@ -208,7 +211,5 @@ def bare(made: Any) -> Any:
 
 def source(elements: int, naive: bool = True) -> Any:
     """Return the numbers from 0 as a dataset, by default under the options of a naive pipeline."""
-    import tensorflow as tf
-
     made = tf.data.Dataset.range(elements)
     return plain(made) if naive else made

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 #: What is drawn: images of an epoch, images of a batch, side of an image in pixels, latency of the storage, train step.
@@ -56,10 +56,6 @@ class Variant:
         from labkit.course import drills
 
         return tuple(drills.answer(seed) for seed in self.drills)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields, JSON-ready."""
-        return {**asdict(self), "drills": list(self.drills)}
 
     def __str__(self) -> str:
         """Return the variant in words, on a few lines."""

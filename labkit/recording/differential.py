@@ -61,14 +61,14 @@ class Differential(Tabular):
 
     def notes(self) -> list[str]:
         """Return what explains the differences, in sentences."""
-        lines, without, fetch = [], self.three.fetch_stall, self.waited.shares["fetch"]
-        wait = f"the gaps wait for fetch during {percent(fetch)} of the time"
-        if without - fetch > AGREE:
+        lines, without, waited = [], self.three.fetch_stall, self.waited.shares["fetch"]
+        wait = f"the gaps wait for fetch during {percent(waited)} of the time"
+        if without - waited > AGREE:
             lines.append(
                 f"Masked time: {wait}, and without fetch {percent(without)} goes: what else the gaps wait for would "
                 "then be hidden behind the accelerator, which now hides the reads."
             )
-        elif without - fetch < -AGREE:
+        elif without - waited < -AGREE:
             lines.append(
                 f"Unmasked time: {wait}, but without fetch only {percent(without)} goes: other work, now hidden behind "
                 "the reads, comes to light."
@@ -83,9 +83,9 @@ class Differential(Tabular):
 
     def table(self) -> Table:
         """Return the table: shares by three runs, by one run, and what the gaps waited for."""
-        shares, waited = self.waited.shares, sum(self.waited.shares.values())
-        taken = shares["framework"] + shares["copy"]  # synthetic batches are handed over and copied, too
-        gaps = (1 - waited + taken, waited - shares["fetch"] - taken, shares["fetch"])
+        w = self.waited.shares
+        taken = w["framework"] + w["copy"]  # synthetic batches are handed over and copied, too
+        gaps = (1 - sum(w.values()) + taken, sum(w.values()) - w["fetch"] - taken, w["fetch"])
         words = ("ingestion", "prep stall", "fetch stall")
         both = zip(words, vars(self.three).values(), vars(self.one).values(), gaps, strict=True)
         steps = ", ".join(f"{name} {ms:,.1f} ms" for name, ms in self.step_ms.items())

@@ -17,8 +17,8 @@ import numpy as np
 
 from labkit.common.table import Table, Tabular
 from labkit.recording import work as tallies
+from labkit.timeline.intervals import union
 from labkit.timeline.run import Measure
-from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 
 #: Coverage of the interval of a speed-up. With 97 % about three of a hundred
@@ -70,37 +70,52 @@ class UnequalWork(ValueError):
 def figures(trace: Trace) -> Measure:
     """Return the figures of a trace, the first batch left out.
 
-    They are those of `labkit.timeline.timeline.Timeline`. A window that holds the first batch (``warmup`` of the run is
-    0) starts at the end of its train step; with one step there is nothing else to measure, and it is taken whole.
+    Busy is the share of the window in which device kernels ran where the accelerator is real and the
+    trace has device threads, else the share covered by train steps. A window that holds the
+    first batch (``warmup`` of the run is 0) starts at the end of its train step; with one step there is nothing
+    else to measure, and it is taken whole.
 
     Raises
     ------
     ValueError
         If the trace has no train step, or does not say how many images it trained on.
     """
-    run, trace = trace.run, trace.where(trace.select(kind="consumer") | trace.select("kernel", kind="device"))
-    seen = Timeline(trace)
-    if not seen.steps:
+    wait = trace.where(trace.select("wait", kind="consumer"))
+    train = trace.where(trace.select("train", kind="consumer"))
+    if not len(train):
         raise ValueError("the trace holds no train step, so there is nothing to measure")
-    if seen.images is None:
+    run = trace.run
+    images, steps = run.images, len(train)
+    if images is None and run.batch_size:
+        images = run.batch_size * steps
+    if images is None:
         raise ValueError("the trace does not say how many images it trained on: run.images is None")
-    images, end_ns = seen.images, seen.start_ns + seen.span_ns
-    if run.warmup == 0 and seen.steps > 1:
-        images -= run.batch_size or images // seen.steps
-        first_end_ns = int(trace.end_ns[trace.select("train", kind="consumer")][0])
-        seen = Timeline(trace.with_run(window_ns=(first_end_ns, end_ns)))
-    if not seen.span_ns:
-        raise ValueError(f"the window of the trace is empty: it begins and ends at {end_ns} ns")
+    start, end = run.window_ns or (
+        min(int(train.start_ns[0]), int(wait.start_ns[0]) if len(wait) else int(train.start_ns[0])),
+        int(train.end_ns.max()),
+    )
+    if run.warmup == 0 and steps > 1:
+        start = int(train.end_ns[0])
+        images = images - (run.batch_size or images // steps)
+        steps -= 1
+        wait, train = wait.where(wait.end_ns > start), train.where(train.start_ns >= start)
+    if end <= start:
+        raise ValueError(f"the window of the trace is empty: {start} to {end} ns")
+    work = train
+    if run.accelerator.kind == "real":
+        kernels = trace.where(trace.select("kernel", kind="device"))
+        work = kernels if len(kernels) else train
+    first_ns = run.first_batch_ns
     return Measure(
         images=images,
-        steps=seen.steps,
-        seconds=seen.span_ns / 1e9,
-        images_per_s=images / (seen.span_ns / 1e9),
-        step_ms=seen.step_ms,
-        wait_ms=seen.wait_ms,
-        train_ms=seen.train_ms,
-        busy=seen.busy,
-        first_batch_ms=None if run.first_batch_ns is None else run.first_batch_ns / 1e6,
+        steps=steps,
+        seconds=(end - start) / 1e9,
+        images_per_s=images / ((end - start) / 1e9),
+        step_ms=float(np.median(np.diff(train.end_ns, prepend=start))) / 1e6,
+        wait_ms=float(np.median(wait.duration_ns)) / 1e6 if len(wait) else 0.0,
+        train_ms=float(np.median(train.duration_ns)) / 1e6,
+        busy=union(np.clip(work.start_ns, start, end), np.clip(work.end_ns, start, end)).total_ns / (end - start),
+        first_batch_ms=None if first_ns is None else first_ns / 1e6,
     )
 
 

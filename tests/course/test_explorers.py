@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from labkit import simulate
 from labkit.course import explorers
+from labkit.course.explorers import answers
 from labkit.course.explorers.panel import ExplorerPanel, TimelinePanel
 from labkit.simulate import capacity
 from labkit.timeline.timeline import Timeline
@@ -77,7 +78,7 @@ def test_a_pipeline_is_never_faster_than_the_ideal(place):
 )
 def test_the_three_rates_are_those_on_paper(changes, fetch, prep, train, limit):
     costs = simulate.Costs(open=1.0, read=1.0, map={"decode": 3.0, "resize": 1.0}, batch=16.0, train=40.0)
-    best = explorers.ideal(costs, simulate.Knobs(**{"batch_size": 16, "cores": 16} | changes))
+    best = answers.ideal(costs, simulate.Knobs(**{"batch_size": 16, "cores": 16} | changes))
     assert (best.fetch, best.prep, best.train) == pytest.approx((fetch, prep, train))
     assert limit in best.limit
 
@@ -156,21 +157,21 @@ def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
     explorer = explorers.explore(name)
     panel = TimelinePanel(explorer)
     assert spoken(panel.headline.value) == explorer.first.headline
-    for button, position in zip(panel.controls.buttons, explorer.sheet.positions.values(), strict=True):
+    for button, position in zip(panel.buttons, explorer.sheet.positions.values(), strict=True):
         button.click()
-        assert panel.controls.position == explorer.start | dict(position)
-        shown = explorer.answer(**panel.controls.position)
+        assert panel.position == explorer.start | dict(position)
+        shown = explorer.answer(**panel.position)
         words = spoken(panel.headline.value)
         assert words.startswith(shown.headline)
-        changed = [c for c in explorer.sheet.controls if panel.controls.position[c.name] != explorer.start[c.name]]
-        assert all(f"{c.label}: {c.text(panel.controls.position[c.name])}" in words for c in changed)
+        changed = [c for c in explorer.sheet.controls if panel.position[c.name] != explorer.start[c.name]]
+        assert all(f"{c.label}: {c.text(panel.position[c.name])}" in words for c in changed)
         assert str(shown.timeline) in str(panel.timeline)
-    slider = panel.controls.sliders[explorer.sheet.controls[-1].name]
+    slider = panel.sliders[explorer.sheet.controls[-1].name]
     slider.value = next(value for _, value in slider.options if value != slider.value)
-    shown = explorer.answer(**panel.controls.position)
+    shown = explorer.answer(**panel.position)
     assert spoken(panel.headline.value).startswith(shown.headline)
     assert "times the images/s of the opening position" in spoken(panel.headline.value)
-    panel.controls.go(explorer.start)
+    panel.go(explorer.start)
     assert spoken(panel.headline.value) == explorer.first.headline, "and back again"
 
 
@@ -178,14 +179,14 @@ def test_a_button_that_moves_several_sliders_answers_once():
     panel = TimelinePanel(explorers.explore("00"))
     answers = []
     panel.headline.observe(answers.append, "value")
-    panel.controls.buttons[-1].click()
+    panel.buttons[-1].click()
     assert len(answers) == 1
 
 
 def test_the_opening_position_can_be_shown_above_the_current_one():
     explorer = explorers.explore("02")
     panel = TimelinePanel(explorer)
-    panel.controls.buttons[1].click()
+    panel.buttons[1].click()
     panel.compare.value = True
     both = str(panel.timeline)
     assert str(explorer.first.timeline) in both
@@ -199,7 +200,7 @@ def test_every_slider_has_a_label_and_values_with_units(name):
     explorer = explorers.explore(name)
     panel = TimelinePanel(explorer)
     for control in explorer.sheet.controls:
-        slider = panel.controls.sliders[control.name]
+        slider = panel.sliders[control.name]
         assert slider.description == control.label
         words = [text for text, _ in slider.options]
         assert len(set(words)) == len(words), "two values that read alike cannot be told apart"
@@ -207,7 +208,7 @@ def test_every_slider_has_a_label_and_values_with_units(name):
         assert all(unit in text or text == "no limit" for text in words)
         assert all(len(text) <= 10 for text in words) or control.in_words, "a slider cuts longer texts off"
     assert 'aria-live="polite"' in panel.headline.value
-    assert all(button.tooltip and button.description for button in panel.controls.buttons)
+    assert all(button.tooltip and button.description for button in panel.buttons)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +256,7 @@ def test_a_measured_run_sets_the_sliders():
     measured = Timeline(trace)
     assert explorer.first.timeline.step_ms == pytest.approx(measured.step_ms, rel=0.05)
     panel = TimelinePanel(explorer)
-    assert panel.controls.sliders["batch_size"].value == 24
+    assert panel.sliders["batch_size"].value == 24
     with pytest.raises(TypeError, match=r"trace is a Timeline; allowed: the Trace that labkit\.record returns"):
         explorers.explore("01", trace=measured)
     assert explorers.explore("01", trace=trace, train_ms=5).start["train_ms"] == 5
@@ -276,10 +277,10 @@ def test_a_run_beyond_the_sliders_makes_them_longer():
 def test_a_real_recording_opens_every_explorer(name, recorded):
     explorer = explorers.explore(name, trace=recorded)
     panel = TimelinePanel(explorer)
-    assert panel.controls.position == explorer.start
+    assert panel.position == explorer.start
     trained_ms = recorded.where(recorded.select("train", kind="consumer")).duration_ns / 1e6
     assert 0.95 * trained_ms.min() < explorer.start["train_ms"] < 1.05 * trained_ms.max()
-    for button in panel.controls.buttons:
+    for button in panel.buttons:
         button.click()
 
 
@@ -301,7 +302,7 @@ def recorded(album):
 @pytest.mark.parametrize("preset", capacity.PRESETS)
 def test_the_planning_explorer_shows_what_plan_says(preset):
     panel = ExplorerPanel(explorers.scale())
-    panel.controls.buttons[list(capacity.PRESETS).index(preset)].click()
+    panel.buttons[list(capacity.PRESETS).index(preset)].click()
     plan = capacity.plan(preset)
     assert spoken(panel.headline.value) == f"{plan.headline()} {plan.advice}"
     assert plan.source in spoken(panel.details.value), "a button of a preset shows its sources"
@@ -310,10 +311,10 @@ def test_the_planning_explorer_shows_what_plan_says(preset):
 
 def test_two_planning_sliders_that_do_not_fit_are_told_and_not_changed():
     panel = ExplorerPanel(explorers.scale("DGX-1V"))
-    panel.controls.sliders["hosts"].value = 64
+    panel.sliders["hosts"].value = 64
     assert "No plan: hosts is 64, more than the 8 accelerators" in spoken(panel.headline.value)
-    assert panel.controls.position["hosts"] == 64
-    panel.controls.sliders["accelerators"].value = 64
+    assert panel.position["hosts"] == 64
+    panel.sliders["accelerators"].value = 64
     assert spoken(panel.headline.value).startswith("64 accelerators on 64 hosts")
 
 

@@ -257,16 +257,20 @@ def test_a_measured_grade_of_a_right_pipeline_is_no_zero():
 def test_where_a_machine_has_nothing_to_gain_nothing_is_measured(monkeypatch):
     monkeypatch.setattr(benchmark, "run", lambda *_: pytest.fail("measured"))
     even = fairness.Task((read, decode), slow, slow, 10)
-    found = fairness.grade(slow, even)
-    assert found.benchmark is None
-    assert "nothing to measure" in found.note
+    assert fairness.grade(slow, even) is None
 
 
-def test_stages_count_their_calls_while_data_are_looked_at():
-    before = read.calls
+def test_stages_run_and_hold_nobody_while_data_are_looked_at():
+    seen = []
+
+    def note(value):
+        seen.append(int(value))
+        return value
+
+    minute = fairness.Stage("read", 60_000, lambda x: tf.ensure_shape(tf.numpy_function(note, [x], tf.int64), []))
     with fairness.at_once():
-        assert len(list(slow())) == 4
-    assert read.calls == before + 16, "it runs, and holds nobody"
+        assert [int(x) for x in numbers().map(minute)] == list(range(12))
+    assert seen == list(range(12))
 
 
 # -- the verdict --------------------------------------------------------------
@@ -319,10 +323,9 @@ def test_the_threshold_is_at_most_three_quarters_of_what_is_to_be_had(expected):
     ("make", "match"),
     [
         (lambda: fairness.Stage("Read File", 1), "name of a stage is 'Read File'; allowed"),
-        (lambda: fairness.Stage("read", -1), "ms of stage 'read' is -1; allowed"),
+        (lambda: fairness.Stage("read", -1), "ms is -1; allowed"),
         (lambda: fairness.Stage("read", float("nan")), "is nan; allowed"),
         (lambda: task(cores=0), "cores is 0; allowed: a whole number from 1"),
-        (lambda: task(idle=2), "idle is 2; allowed"),
         (lambda: task(slack=True), "slack is True; allowed"),
         (lambda: fairness.Task((read,), 3, good, 1), "slow is a int; allowed: a function"),
         (lambda: structure.chain(3), "dataset is a int; allowed"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from labkit.common.palette import THEMES
 from labkit.course import predictions
+from labkit.course.predictions import figures
 from labkit.recording.measures import Speedup
 
 NUMBERS = st.floats(0.001, 1e6, allow_subnormal=False)
@@ -101,7 +102,7 @@ def test_errors_are_relative_to_what_was_measured(value, model, measured):
     done = predictions.review("02.gain", model=model, measured=measured).prediction
     assert math.isclose(done.error, (value - measured) / measured)
     assert math.isclose(done.model_error, (model - measured) / measured)
-    assert done.right == (abs(value - measured) <= predictions.CLOSE * measured)
+    assert done.right == (abs(value - measured) <= figures.CLOSE * measured)
 
 
 @settings(max_examples=30, deadline=None)

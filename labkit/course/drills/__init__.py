@@ -12,9 +12,13 @@ import html
 from functools import cached_property
 from typing import Any
 
+import tensorflow as tf
+
+import labkit
 from labkit.common.numbers import whole
 from labkit.course import gradebook
 from labkit.course.drills import data, detectors
+from labkit.course.drills.case import Case
 from labkit.course.drills.catalog import FAULTS, TASKS
 from labkit.course.drills.faults import Fault, same
 from labkit.course.drills.probe import Probe, compare
@@ -23,6 +27,7 @@ from labkit.course.student_code import call
 from labkit.recording import accelerators
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
+from labkit.views import static
 
 __all__ = ["Drill", "Fault", "answer", "diagnoses", "draw", "pool", "seed_of"]
 
@@ -127,13 +132,11 @@ class Drill:
         return answer(self.seed)
 
     @cached_property
-    def case(self) -> Any:
+    def case(self) -> Case:
         """The material of the pipeline, on storage that takes its time."""
         return self._case()
 
-    def _case(self, **more: Any) -> Any:
-        from labkit.course.drills.case import Case
-
+    def _case(self, **more: Any) -> Case:
         return Case(**{"seed": self.seed, **self._fault.case, **more})
 
     @cached_property
@@ -163,8 +166,6 @@ class Drill:
         return self._record(pipeline(self.case), f"{self.name}, yours")
 
     def _record(self, dataset: Any, name: str) -> Trace:
-        import labkit
-
         return labkit.record(dataset, self.accelerator, steps=_STEPS, warmup=1, name=name, progress=False)
 
     @cached_property
@@ -206,10 +207,8 @@ class Drill:
         return judge(f"{self.name}, diagnosis", self._check_diagnosis, diagnosis, "choose one of drill.diagnoses")
 
     def _check_diagnosis(self, diagnosis: Any) -> None:
-        texts = {i: fault for i, fault in enumerate(pool(), 1)} | {_bare(fault.diagnosis): fault for fault in pool()}
-        chosen = None
-        if not isinstance(diagnosis, bool) and isinstance(diagnosis, (int, str)):
-            chosen = texts.get(_bare(diagnosis) if isinstance(diagnosis, str) else diagnosis)
+        texts = {str(i): fault for i, fault in enumerate(pool(), 1)} | {_bare(f.diagnosis): f for f in pool()}
+        chosen = texts.get(_bare(str(diagnosis)))
         if chosen is None:
             raise Wrong(f"that is none of the diagnoses; name one, or its number, 1 to {len(FAULTS)}")
         if chosen.key != self._fault.key:
@@ -257,8 +256,6 @@ class Drill:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return what a notebook shows: the code, the timeline and the list, as a page and as text."""
-        from labkit.views import static
-
         picture = static.draw(self.timeline, title=self.name)
         data, metadata = picture._repr_mimebundle_()
         shown = "".join(f"<li>{html.escape(text)}</li>" for text in self.diagnoses)
@@ -279,8 +276,6 @@ def _bare(text: str) -> str:
 
 def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
     """Return the keys of all faults that a pipeline has; raise `Wrong` if its data are wrong in another way."""
-    import tensorflow as tf
-
     if not isinstance(dataset, tf.data.Dataset):
         raise Wrong(f"return a tf.data.Dataset, not {type(dataset).__name__}")
     if not case.feeds(dataset):

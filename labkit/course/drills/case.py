@@ -79,8 +79,8 @@ class Case:
 
     def parse(self, record: Any) -> tuple[Any, Any]:
         """Return the data (string) and the label (int64) of a record."""
-        kinds = {"data": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-        found = tf.io.parse_single_example(record, kinds)
+        kinds = {"data": tf.string, "label": tf.int64}
+        found = tf.io.parse_single_example(record, {k: tf.io.FixedLenFeature([], kind) for k, kind in kinds.items()})
         return found["data"], found["label"]
 
     def options(self, threads: int) -> Any:
@@ -140,8 +140,7 @@ def _written(seed: int, size: int, white: int) -> str:
 
 
 def _example(data: bytes, label: int) -> bytes:
-    feature = {
-        "data": tf.train.Feature(bytes_list=tf.train.BytesList(value=[data])),
-        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-    }
-    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+    example = tf.train.Example()
+    example.features.feature["data"].bytes_list.value.append(data)
+    example.features.feature["label"].int64_list.value.append(label)
+    return example.SerializeToString()

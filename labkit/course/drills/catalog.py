@@ -5,6 +5,7 @@ Students see the broken pipeline as it stands, so no pipeline has a comment or a
 
 from __future__ import annotations
 
+import functools
 import textwrap
 
 from labkit.course.drills.faults import Fault
@@ -120,6 +121,9 @@ def shade(image, label):
     return tf.clip_by_value(image + tf.random.uniform([], -0.2, 0.2), 0, 1), label
 """
 
+# Fast and wrong, or in a wrong order: the timeline tells nothing.
+_data_fault = functools.partial(Fault, shows_in="data")
+
 # -- faults ----------------------------------------------------------------------------------
 
 _ALL = (
@@ -190,12 +194,7 @@ _ALL = (
         "the cache stands before the expensive part: it keeps file names, and every epoch reads and decodes anew",
         "there is a cache, and yet all reads and decodes of the first epoch come again in the second",
         _pipeline(_LOAD, *_CACHED),
-        [
-            (
-                "case.photos.map(load, num_parallel_calls=8).cache()",
-                "case.photos.cache().map(load, num_parallel_calls=8)",
-            )
-        ],
+        [(".map(load, num_parallel_calls=8).cache()", ".cache().map(load, num_parallel_calls=8)")],
         once=True,
         step_ms=4,
     ),
@@ -257,7 +256,7 @@ _ALL = (
         case={"latency_ms": 0},
         step_ms=2,
     ),
-    Fault(
+    _data_fault(
         "shuffled_batches",
         "shuffle comes after batch: the same photos share a batch in every epoch",
         "batches come in another order, and in each of them are the same labels as always",
@@ -266,45 +265,40 @@ _ALL = (
             ("case.photos.shuffle(case.size, seed=1).map", "case.photos.map"),
             ("True).repeat()", "True).shuffle(4, seed=1).repeat()"),
         ],
-        shows_in="data",
     ),
-    Fault(
+    _data_fault(
         "blurred_epochs",
         "repeat comes before shuffle: epochs run into each other, some photos come twice before others come once",
         "within the first epoch some labels come more than once and others not at all",
         _PHOTOS,
         [(".shuffle(case.size, seed=1).repeat()", ".repeat().shuffle(case.size, seed=1)")],
-        shows_in="data",
     ),
-    Fault(
+    _data_fault(
         "remainder",
         "the last batch of an epoch is smaller: a compiled model is compiled again for it",
         "not all batches have the same number of photos",
         _pipeline(_LOAD, f"photos = case.{_SHUFFLED}", _MAP, f"{_BATCH}.repeat().prefetch(2)"),
         [("photos.batch(case.batch, drop_remainder=True)", "photos.batch(case.batch)")],
-        shows_in="data",
         case={"size": 36},
     ),
     # Fast and wrong: speed tells nothing, the data do.
-    Fault(
+    _data_fault(
         "cached_augment",
         "the cache stands after the random augmentation: every epoch sees the same random numbers",
         "every photo is as bright in the second epoch as it was in the first",
         _pipeline(_LOAD + _SHADE, _CACHED[0] + ".map(shade, num_parallel_calls=8)", _CACHED[1]),
         [(".cache().map(shade, num_parallel_calls=8)", ".map(shade, num_parallel_calls=8).cache()")],
-        shows_in="data",
         task="random",
     ),
-    Fault(
+    _data_fault(
         "frozen_numpy",
         "NumPy's random number is drawn once, when the map is traced: all photos get the same",
         "all photos of all epochs are made brighter or darker by one and the same number",
         _pipeline(_load(_FLOATS, "return tf.clip_by_value(image + tf.random.uniform([], -0.2, 0.2), 0, 1), label")),
         [("tf.random.uniform([], -0.2, 0.2)", "np.random.uniform(-0.2, 0.2)")],
-        shows_in="data",
         task="random",
     ),
-    Fault(
+    _data_fault(
         "noise",
         "the random number is drawn for every pixel instead of for the photo: that is noise, not brightness",
         "the difference between a photo and its original is not the same in all its pixels",
@@ -316,10 +310,9 @@ _ALL = (
             ),
         ),
         [("tf.random.uniform([], -0.2, 0.2)", "tf.random.uniform(tf.shape(image), -0.2, 0.2)")],
-        shows_in="data",
         task="random",
     ),
-    Fault(
+    _data_fault(
         "discarded",
         "the result of an op is thrown away: tensors are not changed in place",
         "photos come out as if a line of the code did not exist",
@@ -332,35 +325,31 @@ _ALL = (
             ),
         ),
         [("        image = tf.tensor_scatter", "        tf.tensor_scatter")],
-        shows_in="data",
         task="erased",
     ),
-    Fault(
+    _data_fault(
         "overflow",
         "bytes wrap around: 60 is added to uint8 before it is clipped, and what is too bright turns dark",
         "the brightest places of the original are among the darkest that come",
         _pipeline(_load("image = tf.cast(tf.minimum(tf.cast(image, tf.int32) + 60, 255), tf.uint8)", _RETURN)),
         [("tf.cast(tf.minimum(tf.cast(image, tf.int32) + 60, 255), tf.uint8)", "tf.clip_by_value(image + 60, 0, 255)")],
-        shows_in="data",
         task="brighter",
     ),
-    Fault(
+    _data_fault(
         "bgr",
         "red and blue are exchanged: the channels are turned round although TensorFlow decodes to RGB",
         "the mean of red is that of blue in the original, and the other way round",
         _PHOTOS,
         [("channels=3)", "channels=3)[..., ::-1]")],
-        shows_in="data",
     ),
-    Fault(
+    _data_fault(
         "scaled_twice",
         "pixels are divided by 255 twice, so that every photo is nearly black",
         "no pixel is brighter than a hundredth of white",
         _PHOTOS,
         [("tf.float32), label", "tf.float32) / 255, label")],
-        shows_in="data",
     ),
-    Fault(
+    _data_fault(
         "strange_labels",
         "images and labels are shuffled apart from each other: a photo comes with the label of another",
         "photos and labels are all there, and do not belong together",
@@ -377,7 +366,6 @@ _ALL = (
             ("map(second)", "map(second).shuffle(case.size, seed=2)"),
             ("labels)).shuffle(case.size, seed=1)", "labels))"),
         ],
-        shows_in="data",
     ),
 )
 

@@ -49,6 +49,17 @@ class Delivery:
     whole: int
     epoch: int
 
+    @property
+    def epochs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The labels of the first epoch and of the second, whole batches only."""
+        return self.labels[: self.epoch], self.labels[self.epoch : 2 * self.epoch]
+
+    @property
+    def groups(self) -> list[set[frozenset[int]]]:
+        """For each epoch, the labels that share a batch."""
+        batch = max(self.sizes)
+        return [{frozenset(e[i : i + batch].tolist()) for i in range(0, len(e), batch)} for e in self.epochs]
+
     @cached_property
     def nearest(self) -> np.ndarray:
         """The photo that each image is most like, whatever its brightness and its colours: int64, shape (n,)."""
@@ -73,18 +84,20 @@ class Delivery:
         return self.images - self.base[self.nearest]
 
     @cached_property
+    def unclipped(self) -> list[np.ndarray]:
+        """The difference of each image at its pixels that were not clipped, or at all of them where all were."""
+        inside = (self.images > 0.002) & (self.images < 0.998)
+        return [d[free if free.any() else ...].ravel() for d, free in zip(self.difference, inside, strict=True)]
+
+    @cached_property
     def shift(self) -> np.ndarray:
         """Median difference of each image over its pixels that were not clipped: float64, shape (n,)."""
-        return np.array([np.median(self.difference[i][self._free(i)]) for i in range(len(self.images))])
+        return np.array([np.median(difference) for difference in self.unclipped])
 
     @cached_property
     def roughness(self) -> np.ndarray:
         """Standard deviation of the same differences: 0 if an image changed as a whole."""
-        return np.array([np.std(self.difference[i][self._free(i)]) for i in range(len(self.images))])
-
-    def _free(self, i: int) -> np.ndarray:
-        free = (self.images[i] > 0.002) & (self.images[i] < 0.998)
-        return free if free.any() else np.ones_like(free)
+        return np.array([np.std(difference) for difference in self.unclipped])
 
     def expected(self) -> np.ndarray:
         """Return what should have come for the labels that came; of a random task, with the brightness that came."""
@@ -192,13 +205,10 @@ def _judge_epochs(facts: Delivery, keeps_order: bool) -> None:
 
 def _judge_order(facts: Delivery) -> None:
     """Check that epochs differ in the order of their photos, and not only in that of their batches."""
-    first, again = facts.labels[: facts.epoch], facts.labels[facts.epoch : 2 * facts.epoch]
     for start in (facts.epoch, facts.whole):
-        if np.array_equal(first, facts.labels[start : start + facts.epoch]):
+        if np.array_equal(facts.epochs[0], facts.labels[start : start + facts.epoch]):
             raise Wrong("photos come in the same order in both epochs; they are to be shuffled anew for each")
-    batch = facts.sizes[0]
-    groups = [{frozenset(e[i : i + batch].tolist()) for i in range(0, len(e), batch)} for e in (first, again)]
-    if groups[0] == groups[1]:
+    if facts.groups[0] == facts.groups[1]:
         raise Wrong("the same photos share a batch in both epochs; they are to be shuffled, and not the batches")
 
 
@@ -230,7 +240,7 @@ def _noise(facts: Delivery) -> bool:
 def _cached(facts: Delivery) -> bool:
     if facts.task != "random" or _frozen(facts) or _noise(facts) or np.ptp(facts.shift) < 0.002:
         return False
-    first, again = facts.labels[: facts.epoch], facts.labels[facts.epoch : 2 * facts.epoch]
+    first, again = facts.epochs
     known = dict(zip(first.tolist(), facts.shift.tolist(), strict=False))
     pairs = [(known[k], s) for k, s in zip(again.tolist(), facts.shift[facts.epoch :], strict=False) if k in known]
     return bool(pairs) and all(abs(a - b) < 0.002 for a, b in pairs)

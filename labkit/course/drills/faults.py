@@ -10,6 +10,9 @@ from functools import cached_property
 from types import CodeType
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -86,9 +89,6 @@ def edited(source: str, *edits: tuple[str, str]) -> str:
 
 def build(source: str) -> Callable[[Any], Any]:
     """Return the function ``pipeline`` of a source text; TensorFlow and NumPy are there as tf and np."""
-    import numpy as np
-    import tensorflow as tf
-
     # Errors and AutoGraph look the source up by this name, so that two sources must not share one.
     file = f"<pipeline {hashlib.sha256(source.encode()).hexdigest()[:8]}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)

@@ -31,9 +31,7 @@ def compare(fault: faults.Fault, case: Any, name: str) -> Probe:
 
 
 def _numbers(facts: Delivery) -> dict[str, str]:
-    first, again = (facts.labels[i * facts.epoch : (i + 1) * facts.epoch] for i in (0, 1))
-    batch = max(facts.sizes)
-    groups = [{frozenset(e[i : i + batch].tolist()) for i in range(0, len(e), batch)} for e in (first, again)]
+    groups = facts.groups
     places = {label: int(np.flatnonzero(facts.labels == label)[0]) for label in (0, 1) if label in facts.labels}
     then = {k: int(np.flatnonzero(facts.labels == k)[-1]) for k in places}
     bright = facts.base[facts.nearest] > 210 / 255
@@ -41,7 +39,7 @@ def _numbers(facts: Delivery) -> dict[str, str]:
     own = facts.images.reshape(len(facts.images), -1)
     return {
         "sizes of batches": ", ".join(map(str, sorted(set(facts.sizes), reverse=True))),
-        "photos that come in epoch 1": f"{len(set(first.tolist()))} of {facts.epoch}",
+        "photos that come in epoch 1": f"{len(set(facts.epochs[0].tolist()))} of {facts.epoch}",
         "batches of epoch 1 that epoch 2 repeats": f"{len(groups[0] & groups[1])} of {len(groups[0])}",
         "labels that belong to their photo": f"{100 * np.mean(facts.nearest == facts.labels):.0f} %",
         "darkest and brightest pixel": f"{own.min():.3f} to {own.max():.3f}",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from labkit.course import fairness
 from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
@@ -14,8 +16,6 @@ from labkit.pipelines.structure import nodes
 @exercise("02.1")
 def prefetched(function: Any) -> None:
     """``overlapped(dataset)``: the batches of `dataset`, two of them ready ahead of the consumer."""
-    import tensorflow as tf
-
     batches = tf.data.Dataset.range(20).batch(4)
     made = pipeline(function, batches)
     want = values(batches, 5)
@@ -90,8 +90,6 @@ def filling(function: Any) -> Any:
 
 def _prefetch_depth(dataset: Any) -> int | None:
     """Return the buffer size of the prefetch that ends `dataset`, -1 for AUTOTUNE, None if it ends otherwise."""
-    import tensorflow as tf
-
     node = bare(dataset)
     if "Prefetch" not in type(node).__name__:
         return None

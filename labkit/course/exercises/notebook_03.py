@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from labkit.course import fairness
-from labkit.course.example_timeline import example, simulated
+from labkit.course.example_timeline import example, shards, simulated
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import bare, call, elements, numeric, pipeline, source, value, values
+from labkit.course.student_code import bare, call, elements, numeric, pipeline, source, value, with_options
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import chain, nodes
+
+
+def _opener(count: int, read: Any = None) -> Any:
+    """Return ``open_shard(path)``: so many records, each the path and a number, each after the stage `read`."""
+
+    def open_shard(path: Any) -> Any:
+        records = tf.data.Dataset.range(count)
+        records = records if read is None else records.map(read)
+        return records.map(lambda i: tf.strings.join([path, tf.strings.as_string(i)]))
+
+    return open_shard
 
 
 @exercise("03.1")
 def mixed_shards(function: Any) -> None:
     """``mixed(paths, open_shard)``: three shards at the same time, two records from each in turn, in a fixed order."""
-    import tensorflow as tf
-
     names, records = ["a", "b", "c", "d", "e"], 5
 
-    def open_shard(path: Any) -> Any:
-        return tf.data.Dataset.range(records).map(lambda i: tf.strings.join([path, tf.strings.as_string(i)]))
-
     want = _in_turn(names, records, 3, 2)
-    made = pipeline(function, names, open_shard)
+    made = pipeline(function, names, _opener(records))
     got = _texts(elements(made, len(want)))
     # A directed interleave, of choose_from_datasets, reads in one thread what it is told to.
     kinds = [node.kind for node in nodes(made) if "Directed" not in node.kind]
@@ -58,19 +66,13 @@ def mixed_shards(function: Any) -> None:
 
 def _at_the_same_time(function: Any) -> None:
     """Grade the speed of it: three shards that wait at the same time."""
-    import tensorflow as tf
-
     read, names = fairness.Stage("read", 12, asleep=True), ["a", "b", "c", "d", "e", "f"]
-
     wide = naive(threads=8)  # on two cores, too, three shards can wait at the same time
-
-    def open_shard(path: Any) -> Any:
-        records = tf.data.Dataset.range(3).map(read)
-        return records.map(lambda i: tf.strings.join([path, tf.strings.as_string(i)]))
+    open_shard = _opener(3, read)
 
     def own(**how: Any) -> Any:
-        shards = tf.data.Dataset.from_tensor_slices(names).with_options(wide)
-        return shards.interleave(open_shard, cycle_length=3, block_length=2, **how)
+        paths = tf.data.Dataset.from_tensor_slices(names).with_options(wide)
+        return paths.interleave(open_shard, cycle_length=3, block_length=2, **how)
 
     hint = "read the three shards at the same time (num_parallel_calls)"
     # What stands beside the shards, in Python that no clock can look into, only the race at the end sees.
@@ -82,29 +84,22 @@ def _at_the_same_time(function: Any) -> None:
 @shows("03.1")
 def shards_in_turn(function: Any) -> Any:
     """Draw five shards of five records, 4 ms each, as the student's pipeline reads them."""
-    import tensorflow as tf
-
     read = fairness.Stage("read", 4, asleep=True)
-
-    def open_shard(path: Any) -> Any:
-        records = tf.data.Dataset.range(5).map(read)
-        return records.map(lambda i: tf.strings.join([path, tf.strings.as_string(i)]))
-
-    made = pipeline(function, ["a", "b", "c", "d", "e"], open_shard).with_options(naive())
+    made = pipeline(function, ["a", "b", "c", "d", "e"], _opener(5, read)).with_options(naive())
     with fairness.at_once():
         order = _texts(elements(made, 25))[:8]
     return simulated(made, (read,), 1, f"Five shards, 4 ms a record; the order begins {' '.join(order)}", records=5)
 
 
 @numeric("03.2", " ms", (16, 16, 30, 14), (16, 4, 30, 14), (10, 4, 50, 25.5), (3, 8, 20, 5))
-def epoch_time(shards: int, at_once: int, open_ms: float, stream_ms: float) -> Any:
+def epoch_time(files: int, at_once: int, open_ms: float, stream_ms: float) -> Any:
     """``epoch_ms(shards, at_once, open_ms, stream_ms)``: the groups that must follow each other, times one shard."""
-    one, rounds = open_ms + stream_ms, -(-shards // at_once)
+    one, rounds = open_ms + stream_ms, -(-files // at_once)
     return rounds * one, {
-        shards * one: "that is one shard after the other; at_once of them wait at the same time",
-        shards / at_once * one: "a group that is not full takes as long as a full one: round the groups up",
-        shards // at_once * one: "the last group counts, too, even if it is not full: round up",
-        rounds * open_ms + shards * stream_ms: "the streams run at the same time, too",
+        files * one: "that is one shard after the other; at_once of them wait at the same time",
+        files / at_once * one: "a group that is not full takes as long as a full one: round the groups up",
+        files // at_once * one: "the last group counts, too, even if it is not full: round up",
+        rounds * open_ms + files * stream_ms: "the streams run at the same time, too",
         open_ms + rounds * stream_ms: "every group opens its own shards: each pays the latency",
     }
 
@@ -112,11 +107,8 @@ def epoch_time(shards: int, at_once: int, open_ms: float, stream_ms: float) -> A
 @shows("03.2")
 def groups(function: Any) -> Any:
     """Draw ten shards, four at a time, in groups that follow each other."""
-    answer, bars, one = value(function, 10, 4, 50, 25.5), [], 75.5
-    for shard in range(10):
-        begin = shard // 4 * one
-        bars.append((f"reader {shard % 4 + 1}", "open", "other", begin, begin + 50))
-        bars.append((f"reader {shard % 4 + 1}", f"stream shard {shard + 1}", "read", begin + 50, begin + one))
+    answer, one = value(function, 10, 4, 50, 25.5), 75.5
+    bars = shards("reader", 4, 10, 50, 25.5)
     steps = [(g * one, g * one + 1) for g in range(1, 4)]
     title = "Ten shards, four at once, open 50 ms, stream 25.5 ms."
     return example(bars, steps, "train step", title, answer, f"Yours takes {answer:.5g} ms.")
@@ -125,13 +117,8 @@ def groups(function: Any) -> Any:
 @exercise("03.3")
 def wide_pool(function: Any) -> None:
     """``widened_pool(dataset, threads)``: the same elements, with a private pool of so many threads."""
-    import tensorflow as tf
-
     for threads in (16, 5):
-        given = tf.data.Dataset.range(12)
-        made = pipeline(function, given, threads)
-        if values(made, 12) != list(range(12)):
-            raise Wrong("the elements changed: with_options() alone must not add, drop or reorder any")
+        made, given = with_options(function, threads)
         size = made.options().threading.private_threadpool_size
         if size is None:
             raise Wrong("the pool is as small as before: set options.threading.private_threadpool_size")
@@ -144,8 +131,6 @@ def wide_pool(function: Any) -> None:
 @shows("03.3")
 def waiting_threads(function: Any) -> Any:
     """Draw a map of 16 calls that wait 10 ms each, on as many threads as the student's pool has."""
-    import tensorflow as tf
-
     read = fairness.Stage("read", 10, asleep=True)
     made = pipeline(function, source(32).map(read, num_parallel_calls=tf.data.AUTOTUNE), 8).batch(8)
     return simulated(made, (read,), 5, "Eight threads asked for, two cores: calls that wait 10 ms each", cores=2)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from labkit.course import fairness
 from labkit.course.example_timeline import example, simulated
 from labkit.course.fairness import rules
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, numeric, per, source, value, values
+from labkit.course.student_code import call, numeric, per, pipeline, source, value, values
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import AUTOTUNE
 
@@ -16,7 +18,6 @@ from labkit.pipelines.structure import AUTOTUNE
 @exercise("04.1")
 def mapped_in_parallel(function: Any) -> None:
     """``in_parallel(dataset, function)``: as many calls at a time as tf.data likes, the order kept in any case."""
-    import tensorflow as tf
 
     def squared(x: Any) -> Any:
         return x * x + 1
@@ -56,8 +57,6 @@ def mapped_in_parallel(function: Any) -> None:
 
 def _faster_than_one_call(function: Any) -> None:
     """Grade the speed of it: calls that wait, on four threads of their own, so that one core is enough."""
-    import tensorflow as tf
-
     load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), naive(threads=4)
     numbers = tf.data.Dataset.range(12).with_options(wide)
     task = fairness.Task(
@@ -77,11 +76,8 @@ def _faster_than_one_call(function: Any) -> None:
 def calls_at_once(function: Any) -> Any:
     """Draw a map of 8 ms on four modelled cores, as the student's pipeline calls it."""
     decode = fairness.Stage("decode", 8)
-    made = call(function, source(24), decode)
-    fairness.rules.dataset(made)
-    return simulated(
-        made.batch(4), (decode,), 4, "Your map: decode 8 ms an image, four cores, batches of four", cores=4
-    )
+    made = pipeline(function, source(24), decode).batch(4)
+    return simulated(made, (decode,), 4, "Your map: decode 8 ms an image, four cores, batches of four", cores=4)
 
 
 @numeric("04.2", " cores", (328, 4.0), (920, 2.5), (1786, 10.0), (50, 4.0))

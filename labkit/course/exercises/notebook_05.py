@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import tensorflow as tf
+
 from labkit.course import fairness
 from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, elements, numeric, source, value
+from labkit.course.student_code import call, elements, numeric, pipeline, source, value
 
 
 @numeric("05.1", " MB", (1280, 224, 224, 1), (50_000, 32, 40, 4))
@@ -35,8 +37,6 @@ def filling(function: Any) -> Any:
 @exercise("05.2")
 def place_of_the_cache(function: Any) -> None:
     """``cached_pipeline(dataset, expensive, augment)``: the first runs once per element, the second every epoch."""
-    import tensorflow as tf
-
     once, fresh = tf.Variable(0, dtype=tf.int64), tf.Variable(0, dtype=tf.int64)
 
     # Elements are counted, not calls: a call may get several.
@@ -64,8 +64,7 @@ def place_of_the_cache(function: Any) -> None:
 def two_epochs(function: Any) -> Any:
     """Draw two epochs of the student's pipeline: 6 ms to decode, 1 ms to augment."""
     decode, augment = fairness.Stage("decode", 6), fairness.Stage("augment", 1)
-    made = call(function, source(6), decode, augment)
-    fairness.rules.dataset(made)
+    made = pipeline(function, source(6), decode, augment)
     title = "Two epochs of six images: decode 6 ms, augment 1 ms"
     return simulated(made.repeat(2), (decode, augment), 2, title, steps=12)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from labkit.course import fairness
 from labkit.course.example_timeline import example, ops, simulated
 from labkit.course.fairness import rules
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, elements, numeric, per, value
+from labkit.course.student_code import call, elements, numeric, per, pipeline, value
 from labkit.pipelines import structure
 from labkit.pipelines.options import naive
 
@@ -35,8 +36,6 @@ def batch_before_map(function: Any) -> None:
 
 def _batched(function: Any, size: int) -> None:
     """Check the batches of one size."""
-    import tensorflow as tf
-
     images = np.arange(10 * 2 * 2 * 3, dtype=np.float32).reshape(10, 2, 2, 3)
     ranks: list[int | None] = []
 
@@ -69,20 +68,15 @@ def _batched(function: Any, size: int) -> None:
 @shows("06.1")
 def calls_of_scale(function: Any) -> Any:
     """Draw ten images through the student's pipeline: a call costs 3 ms, and an image 1 ms in it."""
-    import tensorflow as tf
-
     scale = fairness.Stage("scale", 1, lambda x: x / 2, call_ms=3, rank=3)
     images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(naive())
-    made = call(function, images, scale, 4)
-    fairness.rules.dataset(made)
+    made = pipeline(function, images, scale, 4)
     return simulated(made, (scale,), 4, "Ten images: 3 ms for a call of scale, 1 ms for an image")
 
 
 @exercise("06.2")
 def own_brightness(function: Any) -> None:
     """``brighter(images, deltas)``: each image by its own number, clipped, without a loop."""
-    import tensorflow as tf
-
     images = np.random.default_rng(6).random((3, 3, 5, 3), np.float32)
     deltas = np.float32([0.1, -0.3, 0.5])
     traced = _traced(function, images, deltas)
@@ -119,7 +113,6 @@ def own_brightness(function: Any) -> None:
 
 def _traced(function: Any, images: np.ndarray, deltas: np.ndarray) -> Any:
     """Return the graph of the student's function for images and numbers of these shapes."""
-    import tensorflow as tf
 
     def made(a: Any, b: Any) -> Any:
         result = call(function, a, b)
@@ -148,8 +141,6 @@ def _ops(traced: Any) -> list[str]:
 @shows("06.2")
 def passes(function: Any) -> Any:
     """Draw the ops of the student's function, each a pass over memory, on a modelled clock."""
-    import tensorflow as tf
-
     images, deltas = tf.zeros((3, 64, 64, 3)), tf.constant([0.1, -0.3, 0.5])
     return ops(lambda a, b: call(function, a, b), (images, deltas), "Your function on three images.")
 

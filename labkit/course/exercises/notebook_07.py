@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from labkit.course.example_timeline import example, ops
+from labkit.course.example_timeline import drawable, example, ops, shards
 from labkit.course.grading import Wrong, exercise, shows
 from labkit.course.student_code import call, numeric, value
 
@@ -28,15 +29,9 @@ def shard_count(total_mb: int, servers: int) -> Any:
 @shows("07.1")
 def servers_at_work(function: Any) -> Any:
     """Draw eight servers that read the student's number of shards of 145 MB: 10 ms to open, 1 ms a MB."""
-    shards = value(function, 145, 8)
-    if not 1 <= shards <= 1000 or shards != int(shards):
-        raise Wrong(f"{shards:g} shards cannot be written; allowed here: a whole number from 1 to 1,000")
-    count, size, bars = int(shards), 145 / shards, []
-    for shard in range(count):
-        begin = shard // 8 * (10 + size)
-        bars.append((f"server {shard % 8 + 1}", "open", "other", begin, begin + 10))
-        bars.append((f"server {shard % 8 + 1}", f"shard {shard + 1}", "read", begin + 10, begin + 10 + size))
-    end = -(-count // 8) * (10 + size)
+    count = drawable(value(function, 145, 8), 1000, "shards cannot be written")
+    size = 145 / count
+    bars, end = shards("server", 8, count, 10, size), -(-count // 8) * (10 + size)
     title = "145 MB on eight servers: 10 ms to open, 1 ms a MB."
     words = f"Yours are {count} shards of {size:.3g} MB."
     return example(bars, [(end, end + 2)], "train step", title, words=words)
@@ -45,8 +40,6 @@ def servers_at_work(function: Any) -> Any:
 @exercise("07.2")
 def parsing(function: Any) -> None:
     """``parse_record(serialized)``: ``(image bytes, label)`` of a record with the features ``photo`` and ``class``."""
-    import tensorflow as tf
-
     truth = [(b"first", 3), (b"", 0), (b"\xff\xd8\x00third", 9)]
     for image, label in truth:
         record = tf.train.Example()
@@ -79,8 +72,6 @@ def parsing(function: Any) -> None:
 @shows("07.2")
 def parsed(function: Any) -> Any:
     """Draw the ops of the student's function for one record, on a modelled clock."""
-    import tensorflow as tf
-
     record = tf.train.Example()
     record.features.feature["photo"].bytes_list.value.append(b"photo")
     record.features.feature["class"].int64_list.value.append(3)
@@ -91,8 +82,6 @@ def parsed(function: Any) -> Any:
 @exercise("07.3")
 def hole(function: Any) -> None:
     """``cut(image, top, left, size)``: the image with a black square of `size`, its corner at (top, left)."""
-    import tensorflow as tf
-
     rng = np.random.default_rng(0)
     for top, left, size in [(20, 11, 8), (0, 0, 8), (24, 3, 4)]:
         image = rng.uniform(0.1, 1, (32, 32, 3)).astype(np.float32)
@@ -126,8 +115,6 @@ def hole(function: Any) -> None:
 @shows("07.3")
 def cut_out(function: Any) -> Any:
     """Draw the ops of the student's function for one image, on a modelled clock."""
-    import tensorflow as tf
-
     made = call(function, tf.ones((32, 32, 3)), 20, 11, 8)
     black = int((np.asarray(made) == 0).all(-1).sum())
     title = f"Your function on one image, {black} of its 1,024 pixels black."

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course.example_timeline import example
+from labkit.course.example_timeline import drawable, example
 from labkit.course.grading import Wrong, exercise, shows
 from labkit.course.student_code import numeric, value
 
@@ -197,11 +197,9 @@ def decoders_to_fill(photo_bytes: float, gb_s: float, cycles: float, clock_mhz: 
 @shows("08.3")
 def decoders_at_work(function: Any) -> Any:
     """Draw 24 photos on a link that brings one in 0.1 ms, and the student's number of decoders, 0.72 ms each."""
-    many = value(function, 115_000, 1.15, 175_000, 243)
-    if not 1 <= many <= 64 or many != int(many):
-        raise Wrong(f"{many:g} decoders cannot be drawn; allowed here: a whole number from 1 to 64")
+    many = drawable(value(function, 115_000, 1.15, 175_000, 243), 64, "decoders cannot be drawn")
     link, one, bars = 115_000 / 1.15e6, 175_000 / 243e3, []
-    free, sent = [0.0] * int(many), 0.0
+    free, sent = [0.0] * many, 0.0
     for photo in range(24):
         at = int(np.argmin(free))
         begin = max(sent, free[at] - link)  # the link waits where no decoder is free for what it brings
@@ -211,5 +209,5 @@ def decoders_at_work(function: Any) -> Any:
         bars.append((f"decoder {at + 1}", f"photo {photo + 1}", "decode", sent, free[at]))
     used = 24 * link / sent
     title = "24 photos of 115 kB: 0.1 ms on the link, 0.72 ms in a decoder."
-    words = f"Yours are {int(many)} decoders: the link is busy {used:.0%} of the time that it needs for all."
+    words = f"Yours are {many} decoders: the link is busy {used:.0%} of the time that it needs for all."
     return example(bars, [(max(free), max(free) + link)], "train step", title, words=words)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
 from labkit.course import fairness
 from labkit.course.example_timeline import example, simulated
 from labkit.course.grading import Wrong, exercise, shows
@@ -45,9 +48,6 @@ def three_stages(function: Any) -> Any:
 @exercise("09.2")
 def assembled(function: Any) -> None:
     """``assemble(elements, decode, augment)``: decode once, augment batches anew, work ahead."""
-    import numpy as np
-    import tensorflow as tf
-
     count, epochs, size = 11, 2, 4  # neither one epoch nor both are whole batches: a remainder must be dropped
     seen: list[int] = []
 
@@ -105,8 +105,6 @@ def assembled(function: Any) -> None:
 
 def _in_a_file(node: DatasetNode) -> bool:
     """Tell whether a node keeps elements in a file."""
-    import tensorflow as tf
-
     return "Snapshot" in node.kind or (node.kind == "Cache" and tf.get_static_value(node.dataset._filename) != b"")
 
 
@@ -117,8 +115,6 @@ def _draws(node: DatasetNode) -> bool:
 
 def _never_waits(function: Any) -> None:
     """Grade the pipeline on the simulated clock, where the buffer counts, and how deep it is; then let it run."""
-    import tensorflow as tf
-
     decode, augment = fairness.Stage("decode", 10, lambda x: x * 10), fairness.Stage("augment", 0.5, call_ms=14)
 
     def batches(decoded: Any) -> Any:

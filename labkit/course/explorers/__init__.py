@@ -15,29 +15,17 @@ from typing import Any
 
 from labkit import simulate
 from labkit.common.table import Table
-from labkit.course.explorers.answers import Ideal, ModelledRun, answer, ideal
-from labkit.course.explorers.controls import Control, Sheet
+from labkit.course.explorers.answers import ModelledRun, answer
+from labkit.course.explorers.controls import Sheet
 from labkit.course.explorers.front_end import Reply, Shown
-from labkit.course.explorers.planning import ScaleExplorer, scale
-from labkit.course.explorers.sheets import SHEETS
+from labkit.course.explorers.planning import scale
+from labkit.course.explorers.sheets import SHEETS, sliders_of
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent
 from labkit.views import static
 from labkit.views.picture import Picture
 
-__all__ = [
-    "SHEETS",
-    "Control",
-    "Explorer",
-    "Ideal",
-    "ModelledRun",
-    "ScaleExplorer",
-    "Sheet",
-    "answer",
-    "explore",
-    "ideal",
-    "scale",
-]
+__all__ = ["SHEETS", "Explorer", "explore", "scale"]
 
 
 class Explorer(Shown):
@@ -169,8 +157,8 @@ def explore(name: str, trace: Trace | None = None, *, position: str | None = Non
             raise TypeError(f"trace is a {type(trace).__name__}; allowed: the Trace that labkit.record returns")
         model = simulate.fit(trace)
         # Three digits, as the sliders show them: what is read is what is simulated.
-        found = sheet.from_model(model.costs, model.knobs)
-        measured = {k: v if isinstance(v, int) else float(f"{v:.3g}") for k, v in found.items()}
+        found = sliders_of(model.costs, model.knobs)
+        measured = {k: v if isinstance(v := found[k], int) else float(f"{v:.3g}") for k in sheet.measured}
         # A machine that nobody has seen may be beyond the sliders.
         controls = (c.reaching([measured[c.name]] if c.name in measured else []) for c in sheet.controls)
         sheet = replace(sheet, controls=tuple(controls))

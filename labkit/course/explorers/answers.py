@@ -77,7 +77,6 @@ class ModelledRun:
 
     Parameters
     ----------
-    title : str
     costs : Costs
     knobs : Knobs
     trace : Trace
@@ -86,7 +85,6 @@ class ModelledRun:
         One sentence of the explorer's own, or nothing.
     """
 
-    title: str
     costs: Costs
     knobs: Knobs
     trace: Trace
@@ -135,7 +133,7 @@ def answer(title: str, costs: Costs, knobs: Knobs, note: str = "") -> ModelledRu
         # Files of a cycle get ahead of each other and then come at once: only whole turns have the rate of all.
         steps = turn * math.ceil(steps / turn)
         warmup += 2 * turn
-    return ModelledRun(title, costs, knobs, simulate.run(costs, knobs, steps=steps, warmup=warmup, name=title), note)
+    return ModelledRun(costs, knobs, simulate.run(costs, knobs, steps=steps, warmup=warmup, name=title), note)
 
 
 def _images(rate: float) -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from labkit.common.numbers import number, whole
 from labkit.simulate import Costs, Knobs
 
-_ONE = {word + ending: word for word, ending in (
-    ("thread", "s"), ("batch", "es"), ("image", "s"), ("file", "s"), ("call", "s"), ("core", "s"),
-)}  # fmt: skip
+#: The word for one of a unit.
+_ONE = {"threads": "thread", "batches": "batch", "images": "image", "files": "file", "calls": "call", "cores": "core"}
 
 Value = Any  # a number, or a word where there is no unit
 
@@ -95,21 +94,21 @@ class Sheet:
     name, title, question : str
         Number of the notebook; heading; what to look for, one or two sentences.
     controls : tuple of Control
-    build : callable
-        Takes a position, a dict of control name to value, and returns costs, knobs and one sentence or "".
     positions : dict of str to dict
         Buttons: the label, and what it sets. The first is where the explorer stands, and what it compares with.
-    from_model : callable
-        Takes the costs and knobs fitted to a trace and returns the positions that they stand for.
+    build : callable
+        Takes a position, a dict of control name to value, and returns costs, knobs and one sentence or "".
+    measured : tuple of str
+        The sliders that a measured run sets.
     """
 
     name: str
     title: str
     question: str
     controls: tuple[Control, ...]
-    build: Callable[[Mapping[str, Value]], tuple[Costs, Knobs, str]]
     positions: Mapping[str, Mapping[str, Value]]
-    from_model: Callable[[Costs, Knobs], Mapping[str, Value]] = field(default=lambda costs, knobs: {})
+    build: Callable[[Mapping[str, Value]], tuple[Costs, Knobs, str]]
+    measured: tuple[str, ...]
 
     def position(self, label: str) -> dict[str, Value]:
         """Return what a button sets.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -22,31 +22,42 @@ class SliderNames(anywidget.AnyWidget):
     _css = Path(__file__).with_name("controls.css")
 
 
-class Controls:
-    """A row of buttons over a column of sliders; calls back once for every change of position.
+def _slider(control: Control, value: Any) -> Any:
+    """Return the widget of a control: it reads its value with its unit, and takes the arrow keys."""
+    options = [(control.text(v), v) for v in control.values]
+    style, layout = {"description_width": "12.5em"}, ipywidgets.Layout(width="32em", max_width="100%")
+    kind = ipywidgets.Dropdown if control.in_words else ipywidgets.SelectionSlider
+    return kind(options=options, value=value, description=control.label, style=style, layout=layout)
+
+
+class ExplorerPanel:
+    """An explorer as widgets: question, a row of buttons, sliders, headline, pictures, details.
 
     Parameters
     ----------
     explorer : Shown
-    changed : callable
-        Takes the position of all sliders.
     """
 
-    def __init__(self, explorer: Shown, changed: Callable[[dict[str, Any]], None]) -> None:
-        self._changed, self._quiet = changed, False
+    def __init__(self, explorer: Shown) -> None:
+        self.explorer, self._quiet = explorer, False
         self.sliders = {c.name: _slider(c, explorer.start[c.name]) for c in explorer.controls}
         for slider in self.sliders.values():
             slider.observe(self._moved, "value")
         self.buttons = []
         for label, position in explorer.positions.items():
-            layout = ipywidgets.Layout(width="auto")
-            button = ipywidgets.Button(description=label, tooltip=explorer.words(position), layout=layout)
+            tip = explorer.words(position)
+            button = ipywidgets.Button(description=label, tooltip=tip, layout=ipywidgets.Layout(width="auto"))
             button.on_click(lambda _, position=position: self.go(position))
             self.buttons.append(button)
         rows = (self.buttons, list(self.sliders.values()))  # sliders in two columns, where the page is wide enough
         wrapped = [ipywidgets.Box(r, layout=ipywidgets.Layout(display="flex", flex_flow="row wrap")) for r in rows]
-        self.box = ipywidgets.VBox([*wrapped, SliderNames()])
-        self.box.add_class("labkit-controls")
+        controls = ipywidgets.VBox([*wrapped, SliderNames()])
+        controls.add_class("labkit-controls")
+        self.headline, self.pictures, self.details = (ipywidgets.HTML() for _ in range(3))
+        title, question = escape(explorer.title), escape(explorer.question)
+        head = ipywidgets.HTML(f'<h3 style="margin: 0.4em 0">{title}</h3><div>{question}</div>')
+        self.box = ipywidgets.VBox([head, controls, *self.below()])
+        self.answer()
 
     @property
     def position(self) -> dict[str, Any]:
@@ -61,47 +72,22 @@ class Controls:
                 self.sliders[name].value = value
         finally:
             self._quiet = False
-        self._changed(self.position)
+        self.answer()
+
+    def answer(self) -> None:
+        """Show the reply to where the sliders stand; a screen reader speaks a headline that changes."""
+        reply = self.explorer.reply(self.position)
+        line = f'<div role="status" aria-live="polite" style="line-height: 1.5">{escape(reply.words)}</div>'
+        self.headline.value = line
+        self.show_more(reply)
 
     def _moved(self, _: Any) -> None:
         if not self._quiet:
-            self._changed(self.position)
-
-
-def _slider(control: Control, value: Any) -> Any:
-    """Return the widget of a control: it reads its value with its unit, and takes the arrow keys."""
-    options = [(control.text(v), v) for v in control.values]
-    style, layout = {"description_width": "12.5em"}, ipywidgets.Layout(width="32em", max_width="100%")
-    kind = ipywidgets.Dropdown if control.in_words else ipywidgets.SelectionSlider
-    return kind(options=options, value=value, description=control.label, style=style, layout=layout)
-
-
-class ExplorerPanel:
-    """An explorer as widgets: question, buttons, sliders, headline, pictures, details.
-
-    Parameters
-    ----------
-    explorer : Shown
-    """
-
-    def __init__(self, explorer: Shown) -> None:
-        self.explorer = explorer
-        self.controls = Controls(explorer, lambda position: self.show(explorer.reply(position)))
-        self.headline, self.pictures, self.details = (ipywidgets.HTML() for _ in range(3))
-        title, question = escape(explorer.title), escape(explorer.question)
-        head = ipywidgets.HTML(f'<h3 style="margin: 0.4em 0">{title}</h3><div>{question}</div>')
-        self.box = ipywidgets.VBox([head, self.controls.box, *self.below()])
-        self.show(explorer.reply(explorer.start))
+            self.answer()
 
     def below(self) -> list[Any]:
         """Return the widgets below the sliders."""
         return [self.headline, self.pictures, self.details]
-
-    def show(self, reply: Reply) -> None:
-        """Show a reply; a screen reader speaks a headline that changes."""
-        line = f'<div role="status" aria-live="polite" style="line-height: 1.5">{escape(reply.words)}</div>'
-        self.headline.value = line
-        self.show_more(reply)
 
     def show_more(self, reply: Reply) -> None:
         """Show what a reply has besides its headline."""
@@ -126,11 +112,9 @@ class TimelinePanel(ExplorerPanel):
         from labkit.views.widget import TimelineWidget
 
         first = self.explorer.first.timeline
-        self.compare = ipywidgets.Checkbox(
-            value=False, description="show the opening position above it", indent=False,
-            layout=ipywidgets.Layout(width="auto"),
-        )  # fmt: skip
-        self.compare.observe(lambda _: self.show(self.explorer.reply(self.controls.position)), "value")
+        words, layout = "show the opening position above it", ipywidgets.Layout(width="auto")
+        self.compare = ipywidgets.Checkbox(value=False, description=words, indent=False, layout=layout)
+        self.compare.observe(lambda _: self.answer(), "value")
         self.timeline = TimelineWidget(first, labels=("as opened", "now"), title=self.explorer.title)
         return [self.compare, self.headline, self.timeline]
 

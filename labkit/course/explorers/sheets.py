@@ -36,7 +36,7 @@ def _limit(p: Position) -> float | None:
     return None if math.isinf(p["bandwidth_mb_s"]) else p["bandwidth_mb_s"]
 
 
-def _measured(costs: Costs, knobs: Knobs) -> dict[str, Any]:
+def sliders_of(costs: Costs, knobs: Knobs) -> dict[str, Any]:
     """Return the positions of sliders that a fitted model stands for, by the names of the sliders."""
     mean = costs.mean_ms
     work = sum(mean[name] for name in costs.operations)
@@ -62,22 +62,11 @@ def _job(train_ms: float, batch_size: int, work_ms: float | None = None) -> list
 SHEETS: dict[str, Sheet] = {}
 
 
-def _sheet(
-    name: str,
-    title: str,
-    question: str,
-    controls: tuple[Control, ...],
-    positions: Mapping[str, Position],
-    measured: str,
-) -> Callable[[Build], Build]:
-    """Make an explorer of the decorated function; a measured run sets the sliders named in `measured`."""
+def _sheet(name: str, *fields: Any, measured: str) -> Callable[[Build], Build]:
+    """Make an explorer of the decorated function, from the other fields of its sheet in their order."""
 
     def register(build: Build) -> Build:
-        def from_model(costs: Costs, knobs: Knobs) -> Position:
-            found = _measured(costs, knobs)
-            return {slider: found[slider] for slider in measured.split()}
-
-        SHEETS[name] = Sheet(name, title, question, controls, build, positions, from_model)
+        SHEETS[name] = Sheet(name, *fields, build, tuple(measured.split()))
         return build
 
     return register
@@ -334,13 +323,6 @@ def _vectorised(p: Position) -> tuple[Costs, Knobs, str]:
 )
 def _packed(p: Position) -> tuple[Costs, Knobs, str]:
     costs = _costs(p, open=p["open_ms"], map={"decode": p["decode_ms"], "resize": _RESIZE_MS})
-    knobs = Knobs(
-        p["batch_size"],
-        cores=2,
-        map_calls=2,
-        cycle_length=2,
-        prefetch=1,
-        bandwidth_mb_s=_limit(p),
-        image_kb=p["image_kb"],
-    )
+    pool = {"cores": 2, "map_calls": 2, "cycle_length": 2, "prefetch": 1}
+    knobs = Knobs(p["batch_size"], **pool, bandwidth_mb_s=_limit(p), image_kb=p["image_kb"])
     return costs, knobs, f"A million images take {p['image_kb']:,.0f} GB."

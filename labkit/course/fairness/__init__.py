@@ -29,7 +29,7 @@ from labkit.course.fairness.timing import Timing, simulate
 from labkit.course.grading import Unclear, Wrong
 from labkit.simulate.workers import Endless
 
-__all__ = ["Benchmark", "Grade", "Stage", "Task", "Timing", "at_once", "grade", "simulate"]
+__all__ = ["Benchmark", "Stage", "Task", "Timing", "at_once", "grade", "simulate"]
 
 #: A simulated gain below this is not worth a measurement: noise would decide.
 LEAST_GAIN = 1.7
@@ -60,8 +60,6 @@ class Task:
         Elements of each file of an interleave.
     slack : float
         How much longer than `good` a pipeline may take on the simulated clock, as a share.
-    idle : float, optional
-        Largest idle share of the accelerator on that clock, 0 to 1; by default nothing but `slack` is asked.
     most_buffered : int
         Elements that the buffers of shuffle and prefetch may hold together, counted in what they hold.
     measured : bool
@@ -84,7 +82,6 @@ class Task:
     cores: int = ranged(whole, 1, 4096, 4)
     records: int = ranged(whole, 1, 10**6, 1)
     slack: float = ranged(number, 0, 10, 0.1)
-    idle: float | None = ranged(number, 0, 1, None, optional=True, other="or None")
     most_buffered: int = ranged(whole, 0, 10**9, 64)
     measured: bool = True
     hints: dict[str, str] = field(default_factory=dict)
@@ -102,37 +99,7 @@ class Task:
         return simulate(dataset, self.stages, self.train_ms, cores=cores or self.cores, records=self.records, name=name)
 
 
-@dataclass(frozen=True)
-class Grade:
-    """What a pipeline was found to do: the evidence of a pass, for the instructor.
-
-    Parameters
-    ----------
-    timing, slow, good : Timing
-        Of the student's pipeline and of the lab's two, on the simulated clock.
-    benchmark : Benchmark or None
-        The measurement, where there was one.
-    note : str
-        Why there was none.
-    """
-
-    timing: Timing
-    slow: Timing
-    good: Timing
-    benchmark: Benchmark | None = None
-    note: str = ""
-
-    @property
-    def gain(self) -> float:
-        """How many times faster than the slow pipeline, on the simulated clock."""
-        return self.slow.makespan_ms / self.timing.makespan_ms
-
-    def __repr__(self) -> str:
-        """Return the simulated figures on one line; the measured ones, in `benchmark`, differ from run to run."""
-        return f"Grade({self.gain:.2f}× as fast, accelerator idle {self.timing.idle:.0%}, simulated)"
-
-
-def grade(function: Callable[[], Any], task: Task) -> Grade:
+def grade(function: Callable[[], Any], task: Task) -> Benchmark | None:
     """Grade the pipeline that `function` returns.
 
     Parameters
@@ -143,8 +110,9 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
 
     Returns
     -------
-    Grade
-        If it is right and fast.
+    Benchmark or None
+        If it is right and fast: the measurement, or None where the task asks for none or this machine has too few cores
+        to gain much.
 
     Raises
     ------
@@ -153,8 +121,6 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
     labkit.grading.Unclear
         If the machine is too noisy to tell.
     """
-    for stage in task.stages:
-        stage.reset()
     made = function()
     rules.dataset(made)
     chain = rules.chain(made)
@@ -169,22 +135,21 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
         raise Wrong("the pipeline never ends; take away a repeat without a count") from None
     except ValueError:  # its elements are right, so nothing but the reading of the graph can be at fault
         raise Wrong(_UNREAD) from None
-    limit = good.makespan_ms * (1 + task.slack)
-    advice = task.hints.get("slow", "look for what still takes turns")
-    if mine.makespan_ms > limit or (task.idle is not None and mine.idle > task.idle + 1e-9):
+    if mine.makespan_ms > good.makespan_ms * (1 + task.slack):
         if mine.steps != slow.steps:  # its elements are right, so some step is unknown to the clock
             raise Wrong(_UNREAD)
+        advice = task.hints.get("slow", "look for what still takes turns")
         raise Wrong(
             f"on the simulated clock the accelerator is idle {mine.idle:.0%} of the time, "
             f"{good.idle:.0%} is possible: {advice}"
         )
     if not task.measured:
-        return Grade(mine, slow, good, note="the task asks for no measurement")
+        return None
     here = machine_cores()
     real = [task.timing(dataset(), cores=here).makespan_ms for dataset in (task.slow, task.good)]
     expected = real[0] / real[1]
     if expected < LEAST_GAIN:
-        return Grade(mine, slow, good, note=f"on {here} cores only {expected:.1f}× is to be had: nothing to measure")
+        return None
     measured = benchmark.run(task.slow, task.good, function, task.train_ms, benchmark.threshold(expected))
     if measured.verdict == benchmark.FAILED:
         said = task.hints.get("measured", "something in it takes time that the stages do not: look into your functions")
@@ -194,4 +159,4 @@ def grade(function: Callable[[], Any], task: Task) -> Grade:
         )
     if measured.verdict == benchmark.UNCLEAR:
         raise Unclear("this machine is too busy to tell fast from slow: close other programs, then run again")
-    return Grade(mine, slow, good, measured)
+    return measured

@@ -7,11 +7,15 @@ whether this machine can tell the two apart at all.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import psutil
 
 #: Rounds of the first attempt and of the one retry: the least of three, then of nine.
 ROUNDS = (3, 6)
@@ -34,19 +38,11 @@ class Benchmark:
         ``passed``, ``failed`` or ``unclear``.
     gain, control : float
         How many times faster than the slow pipeline the student's and the lab's own were: the least time of each.
-    threshold : float
-        What `gain` had to reach.
-    rounds : int
-    load : float
-        Share of the cores, 0 to 1, that other programs took meanwhile; NaN where nobody can tell.
     """
 
     verdict: str
     gain: float
     control: float
-    threshold: float
-    rounds: int
-    load: float
 
 
 def threshold(expected: float) -> float:
@@ -80,24 +76,17 @@ def run(
     """
     times: dict[str, list[float]] = {"slow": [], "good": [], "mine": []}
     made = {"slow": slow(), "good": good(), "mine": mine()}
-    guard = _Load()
+    since = _times()
     for attempt, rounds in enumerate(ROUNDS):
         for number in range(rounds):
             order = list(made)
             for name in order[number % 3 :] + order[: number % 3]:
                 times[name].append(_seconds(made[name], train_ms))
-        verdict = judged(times, enough, guard.share(), last=attempt == len(ROUNDS) - 1)
+        verdict = judged(times, enough, _load(since), last=attempt == len(ROUNDS) - 1)
         if verdict != UNCLEAR:
             break
     least = {name: min(values) for name, values in times.items()}
-    return Benchmark(
-        verdict,
-        least["slow"] / least["mine"],
-        least["slow"] / least["good"],
-        enough,
-        len(times["mine"]),
-        guard.share(),
-    )
+    return Benchmark(verdict, least["slow"] / least["mine"], least["slow"] / least["good"])
 
 
 def judged(times: dict[str, list[float]], enough: float, load: float, last: bool) -> str:
@@ -114,20 +103,17 @@ def judged(times: dict[str, list[float]], enough: float, load: float, last: bool
     last : bool
         Whether no other attempt follows. Before the last one nobody fails.
     """
-
-    def reached(name: str) -> bool:
-        pairs = [a / b for a, b in zip(times["slow"], times[name], strict=True)]
-        return min(times["slow"]) / min(times[name]) >= enough and 3 * sum(p >= enough for p in pairs) >= 2 * len(pairs)
-
-    if reached("mine"):
+    slow = np.array(times["slow"])
+    pairs = {name: np.sort(slow / np.array(times[name])) for name in ("mine", "good")}
+    gain = {name: slow.min() / min(times[name]) for name in pairs}
+    reached = {name: gain[name] >= enough and np.mean(pairs[name] >= enough) >= 2 / 3 for name in pairs}
+    if reached["mine"]:
         return PASSED
-    if not last or not reached("good"):
+    if not last or not reached["good"]:
         return UNCLEAR
     near = 1 + _NEAR * (enough - 1)
-    pairs = sorted(a / b for a, b in zip(times["slow"], times["mine"], strict=True))
-    gain = min(times["slow"]) / min(times["mine"])
     # On a machine at rest the least of nine is no accident; on a busy one eight of the nine must say the same.
-    return FAILED if gain < near and (load < LOADED or pairs[-2] < near) else UNCLEAR
+    return FAILED if gain["mine"] < near and (load < LOADED or pairs["mine"][-2] < near) else UNCLEAR
 
 
 def _seconds(dataset: Any, train_ms: float) -> float:
@@ -138,27 +124,19 @@ def _seconds(dataset: Any, train_ms: float) -> float:
     return time.perf_counter() - began
 
 
-class _Load:
-    """The share of all cores that other programs, and the host of a virtual machine, took since it was made."""
+def _times() -> np.ndarray:
+    """Return the seconds so far of all cores, of cores at rest, and of this process; NaN where nobody can tell."""
+    try:
+        cores, own = psutil.cpu_times(), os.times()
+    except (OSError, RuntimeError, psutil.Error):  # a system that does not say is a system without a guard
+        return np.full(3, np.nan)
+    return np.array([sum(cores[:8]), cores.idle + getattr(cores, "iowait", 0.0), sum(own[:4])])
 
-    def __init__(self) -> None:
-        self._begun = self._now()
 
-    @staticmethod
-    def _now() -> tuple[float, float, float] | None:
-        try:
-            import psutil
+def _load(since: np.ndarray) -> float:
+    """Return the share of all cores, 0 to 1, that other programs and the host of a virtual machine took since then.
 
-            all_cores, own = psutil.cpu_times(), os.times()
-        except Exception:  # a system that does not say is a system without a guard
-            return None
-        idle = all_cores.idle + getattr(all_cores, "iowait", 0.0)
-        return sum(all_cores[:8]), idle, own.user + own.system + own.children_user + own.children_system
-
-    def share(self) -> float:
-        """Return it, 0 to 1, or NaN where nobody can tell."""
-        now = self._now()
-        if now is None or self._begun is None or now[0] <= self._begun[0]:
-            return float("nan")
-        whole, idle, own = (b - a for a, b in zip(self._begun, now, strict=True))
-        return min(max((whole - idle - own) / whole, 0.0), 1.0)
+    It is NaN where nobody can tell.
+    """
+    total, idle, own = _times() - since
+    return float(np.clip((total - idle - own) / total, 0, 1)) if total > 0 else math.nan

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from labkit.course.fairness.stages import called_in
 from labkit.course.fairness.timeouts import pull_with_timeout
@@ -26,8 +27,6 @@ def dataset(made: Any) -> None:
     Wrong
         If it is something else.
     """
-    import tensorflow as tf
-
     if made is None:
         raise NotImplementedError
     if not isinstance(made, tf.data.Dataset):
@@ -139,8 +138,6 @@ def bounded(chain: Chain, task: Any) -> None:
 
 def _spec(made: Any, truth: Any) -> None:
     """Compare types and dtypes; a shape may say more than the other, not something else."""
-    import tensorflow as tf
-
     try:
         tf.nest.assert_same_structure(made, truth)
     except (ValueError, TypeError):
@@ -161,8 +158,6 @@ def _words(spec: Any) -> str:
 
 def _rows(element: Any) -> tuple[bytes, ...]:
     """Return the parts of a batch, or the element itself, as bytes that can be compared and counted."""
-    import tensorflow as tf
-
     parts = [np.asarray(part) for part in tf.nest.flatten(element)]
     if all(part.ndim for part in parts) and len({len(part) for part in parts}) == 1:
         return tuple(b"|".join(_bytes(part[i]) for part in parts) for i in range(len(parts[0])))

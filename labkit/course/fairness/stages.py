@@ -7,16 +7,16 @@ costs; and when the pipeline really runs, it holds the thread for that time, asl
 from __future__ import annotations
 
 import contextlib
-import math
-import numbers
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
+from labkit.common.numbers import check_ranges, number, ranged
 from labkit.pipelines.structure import Step
 
 #: Begins the name of the op that a stage leaves in a graph.
@@ -26,6 +26,7 @@ _MOST_MS = 60_000
 _held_share = 1.0
 
 
+@dataclass(frozen=True, repr=False)
 class Stage:
     """A function for ``dataset.map`` that takes a stated time.
 
@@ -44,60 +45,40 @@ class Stage:
     asleep : bool
         Whether it waits for something else (storage, a network) instead of working on a core.
 
-    Attributes
-    ----------
-    calls : int
-        How often it ran since `reset`.
-
     Raises
     ------
     ValueError
         If a figure is out of range or the name is no name.
     """
 
-    def __init__(
-        self,
-        name: str,
-        ms: float,
-        function: Callable[[Any], Any] | None = None,
-        *,
-        call_ms: float = 0.0,
-        rank: int = 0,
-        asleep: bool = False,
-    ) -> None:
-        if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9]*", name):
-            raise ValueError(f"the name of a stage is {name!r}; allowed: lower-case letters and digits")
-        for what, value in (("ms", ms), ("call_ms", call_ms)):
-            real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-            if not real or not math.isfinite(value) or not 0 <= value <= _MOST_MS:
-                raise ValueError(f"{what} of stage {name!r} is {value!r}; allowed: a number from 0 to {_MOST_MS}")
-        self.name, self.ms, self.call_ms, self.asleep = name, float(ms), float(call_ms), bool(asleep)
-        self.function, self.rank = function, rank
-        self._lock, self.calls = threading.Lock(), 0
+    name: str
+    ms: float = ranged(number, 0, _MOST_MS)
+    function: Callable[[Any], Any] | None = None
+    call_ms: float = ranged(number, 0, _MOST_MS, 0.0)
+    rank: int = 0
+    asleep: bool = False
+
+    def __post_init__(self) -> None:
+        """Check name and figures."""
+        if not isinstance(self.name, str) or not re.fullmatch(r"[a-z][a-z0-9]*", self.name):
+            raise ValueError(f"the name of a stage is {self.name!r}; allowed: lower-case letters and digits")
+        check_ranges(self)
 
     def cost_ms(self, images: int) -> float:
         """Return what one call on so many images takes, in milliseconds."""
         return self.call_ms + self.ms * images
 
-    def reset(self) -> None:
-        """Forget the calls."""
-        self.calls = 0
-
     def __call__(self, value: Any) -> Any:
         """Return what the function makes of `value`, after the time of the stage."""
-        import tensorflow as tf
-
         made = value if self.function is None else self.function(value)
         first = tf.convert_to_tensor(tf.nest.flatten(made)[0])
         several = first.shape.rank is not None and first.shape.rank > self.rank
         images = tf.shape(first, tf.int64)[0] if several else tf.constant(1, tf.int64)
-        held = tf.numpy_function(self._run, [images], tf.bool, name=MARK + self.name)
+        held = tf.numpy_function(self._hold, [images], tf.bool, name=MARK + self.name)
         with tf.control_dependencies([held]):
             return tf.nest.map_structure(tf.identity, made)
 
-    def _run(self, images: Any) -> np.bool_:
-        with self._lock:
-            self.calls += 1
+    def _hold(self, images: Any) -> np.bool_:
         time.sleep(self.cost_ms(int(images)) / 1e3 * _held_share)
         return np.bool_(True)
 

@@ -9,6 +9,8 @@ import time
 from functools import lru_cache
 from typing import Any
 
+import tensorflow as tf
+
 from labkit.course.grading import Wrong
 
 #: Seconds that one element may take: none needs one.
@@ -22,8 +24,6 @@ def _get_next() -> Any:
     One for all iterators: a function that holds its own lives on, with the threads of its pipeline, in a circle of
     references that nobody breaks before Python ends.
     """
-    import tensorflow as tf
-
     return tf.function(lambda iterator: iterator.get_next(), autograph=False)
 
 
@@ -43,7 +43,6 @@ def pull_with_timeout(dataset: Any, limit_s: float | None = None, total_s: float
     Wrong
         If an element does not come in time; then TensorFlow is told to stop.
     """
-    import tensorflow as tf
     from tensorflow.python.eager import cancellation
 
     manager = cancellation.CancellationManager()

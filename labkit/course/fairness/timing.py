@@ -8,7 +8,7 @@ prefetch. Cores beyond the pool are not short, and tf.data's own work on an elem
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +90,10 @@ def simulate(
         If TensorFlow cannot write one of the steps down.
     """
     found = chain(dataset)
-    works = {stage.name: Work(SLEEP, [stage.name], _nanoseconds(stage)) for stage in stages}
+    works = {
+        stage.name: Work(SLEEP, [stage.name], lambda images, stage=stage: stage.cost_ms(images) * 1e6)
+        for stage in stages
+    }
 
     def called(step: Step) -> list[Work]:
         return [works[each] for each in called_in(step) if each in works]
@@ -123,7 +126,3 @@ def simulate(
         host=Host(cores),
     )
     return Timing(end / 1e6, 1 - count * train_ms * 1e6 / end if end else 0.0, count, trace)
-
-
-def _nanoseconds(stage: Stage) -> Callable[[int], float]:
-    return lambda images: stage.cost_ms(images) * 1e6

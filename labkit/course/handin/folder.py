@@ -195,28 +195,31 @@ def _seen(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _sections(group: Class) -> list[dict[str, Any]]:
     """Return title, sentence, picture and table of each comparison; without a picture where nothing is there."""
-    passed = "% of students who passed"
-    comparisons = [
-        ("Busy share of the accelerator", "%", group.busy(), "no result holds a recorded run that has a name"),
-        ("Speed-ups", "times", group.speedups(), "no result holds a speed-up"),
-        ("Predictions against measurements", "predicted / measured (1 is right)", group.ratios(),
-         "no result holds a prediction whose measurement was seen"),
-        ("Exercises", passed, group.passed(), "no result holds a checked exercise"),
+    return [
+        _section(group, *comparison)
+        for comparison in (
+            ("Busy share of the accelerator", "%", group.busy(), "a recorded run that has a name"),
+            ("Speed-ups", "times", group.speedups(), "a speed-up"),
+            ("Predictions against measurements", "predicted / measured (1 is right)", group.ratios(),
+             "a prediction whose measurement was seen"),
+            ("Exercises", "% of students who passed", group.passed(), "a checked exercise"),
+        )
     ]  # fmt: skip
-    sections = []
-    for title, unit, values, nothing in comparisons:
-        section: dict[str, Any] = {"title": title, "words": f"{nothing.capitalize()}.", "picture": None, "table": None}
-        try:
-            if values:
-                section |= _section(group, title, unit, values, unit == passed)
-        except Exception as error:  # whatever one file says, a class gets its page
-            section["words"] = f"This comparison could not be drawn ({type(error).__name__})."
-        sections.append(section)
-    return sections
 
 
-def _section(group: Class, title: str, unit: str, values: dict[str, list[float]], shares: bool) -> dict[str, Any]:
-    """Return sentence, picture and table of a comparison; `shares` says that the mean counts, not the median."""
+def _section(group: Class, title: str, unit: str, values: dict[str, list[float]], missing: str) -> dict[str, Any]:
+    """Return a comparison for the page; a sentence alone where no result has values, or they cannot be drawn."""
+    if not values:
+        return {"title": title, "words": f"No result holds {missing}."}
+    try:
+        return {"title": title, **_comparison(group, title, unit, values)}
+    except Exception as error:  # whatever one file says, a class gets its page
+        return {"title": title, "words": f"This comparison could not be drawn ({type(error).__name__})."}
+
+
+def _comparison(group: Class, title: str, unit: str, values: dict[str, list[float]]) -> dict[str, Any]:
+    """Return sentence, picture and table of a comparison; of exercises the mean counts, not the median."""
+    shares = title == "Exercises"
     note = f"{len(group.results)} student{'s' * (len(group.results) != 1)}"
     if shares:
         note += "."

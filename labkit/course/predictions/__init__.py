@@ -9,43 +9,20 @@ knows those of other notebooks, which run in kernels of their own.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from labkit.common.files import write_aside
-from labkit.course.predictions.figures import CLOSE, UNITS, Commitment, Figure, check_number, figure, number, unit_word
+from labkit.course.predictions.figures import UNITS, Commitment, Figure, check_number, figure, number, unit_word
 from labkit.course.predictions.reviews import Review, Summary
 from labkit.sources import photos
 
-__all__ = [
-    "CLOSE",
-    "UNITS",
-    "Commitment",
-    "Figure",
-    "Review",
-    "Summary",
-    "commit",
-    "forget",
-    "home",
-    "review",
-    "summary",
-]
+__all__ = ["Commitment", "Figure", "Review", "Summary", "commit", "forget", "home", "review", "summary"]
 
 _NAME = re.compile(r"[a-z0-9_]{1,30}\.[a-z0-9_]{1,30}")
-
-
-class _Kept(msgspec.Struct):
-    """The file of a prediction."""
-
-    format: Literal["labkit prediction 1"]
-    name: str
-    value: float
-    unit: Literal[UNITS]
-    model: Figure | None
-    measured: Figure | None
 
 
 #: What this kernel knows; other kernels' predictions are read from their files.
@@ -149,12 +126,12 @@ def forget(name: str | None = None) -> int:
     ValueError
         If `name` is given and was never committed.
     """
+    chosen = [p.name for p in _all()[0]]
     if name is not None:
         _check_name(name)
-    known = [p.name for p in _all()[0]]
-    if name is not None and name not in known:
-        raise _unknown(name)
-    chosen = known if name is None else [name]
+        if name not in chosen:
+            raise _unknown(name)
+        chosen = [name]
     for one in chosen:
         _session.pop(one, None)
         _path(one).unlink(missing_ok=True)
@@ -175,9 +152,8 @@ def _path(name: str) -> Path:
 
 def _write(p: Commitment) -> str:
     """Write the file of a prediction, aside and renamed; return a sentence where the disk refuses, else nothing."""
-    kept = _Kept("labkit prediction 1", p.name, p.value, p.unit, p.model, p.measured)
     try:
-        write_aside(_path(p.name), msgspec.json.encode(kept).decode())
+        write_aside(_path(p.name), msgspec.json.encode(p).decode())
     except OSError as error:
         return f"It is kept in this kernel only: {home()} cannot be written ({error.strerror})."
     return ""
@@ -186,13 +162,11 @@ def _write(p: Commitment) -> str:
 def _read(name: str) -> Commitment | None:
     """Return what the file holds; None where there is none, or it is damaged."""
     try:
-        kept = msgspec.json.decode(_path(name).read_bytes(), type=_Kept)
-        value = check_number(kept.value, name, kept.unit)
-        for number_ in (*(kept.model or ()), *(kept.measured or ())):
-            check_number(number_, name, kept.unit, model=True)
+        kept = msgspec.json.decode(_path(name).read_bytes(), type=Commitment)
+        check_number(kept.value, name, kept.unit)
     except (OSError, ValueError, msgspec.MsgspecError):
         return None
-    return Commitment(name, value, kept.unit, kept.model, kept.measured) if kept.name == name else None
+    return kept if kept.name == name else None
 
 
 def _all() -> tuple[list[Commitment], int]:

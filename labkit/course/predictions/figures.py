@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import Meta, Struct
 
 from labkit.common import numbers
 from labkit.recording.measures import Speedup
@@ -20,6 +21,9 @@ CLOSE = 0.1
 RIGHT = ("inside the spread", "close")
 
 
+Number = Annotated[float, Meta(ge=0)]
+
+
 class Figure(NamedTuple):
     """A number with its spread, where there is one.
 
@@ -29,9 +33,9 @@ class Figure(NamedTuple):
         In the unit of the prediction; all three equal where nothing is known of the spread.
     """
 
-    middle: float
-    low: float
-    high: float
+    middle: Number
+    low: Number
+    high: Number
 
     @property
     def has_spread(self) -> bool:
@@ -44,9 +48,8 @@ class Figure(NamedTuple):
         return f"{number(self.middle, unit)}{spread} {unit_word(unit)}"
 
 
-@dataclass(frozen=True)
-class Commitment:
-    """What a reader committed, and what came of it.
+class Commitment(Struct, frozen=True, tag_field="format", tag="labkit prediction 1"):
+    """What a reader committed, and what came of it: as JSON, the file of a prediction.
 
     Parameters
     ----------
@@ -62,8 +65,8 @@ class Commitment:
     """
 
     name: str
-    value: float
-    unit: str
+    value: Number
+    unit: Literal[UNITS]
     model: Figure | None = None
     measured: Figure | None = None
     note: str = ""
@@ -92,6 +95,11 @@ class Commitment:
         if abs(self.value - self.measured.middle) <= CLOSE * abs(self.measured.middle):
             return RIGHT[1]
         return "too high" if self.value > self.measured.middle else "too low"
+
+    @property
+    def figures(self) -> tuple[Figure, Figure | None, Figure | None]:
+        """The reader's number, that of the model, and what was measured."""
+        return Figure(self.value, self.value, self.value), self.model, self.measured
 
     @property
     def right(self) -> bool:

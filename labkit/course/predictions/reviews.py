@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from dataclasses import dataclass
 
 from labkit.common.table import Table
-from labkit.course.predictions.figures import CLOSE, RIGHT, Commitment, Figure, percent, unit_word
+from labkit.course.predictions.figures import CLOSE, RIGHT, Commitment, percent, unit_word
 from labkit.views import charts
 from labkit.views.picture import Picture
 
@@ -24,37 +24,22 @@ class Review(Picture):
     """
 
     def __init__(self, prediction: Commitment) -> None:
-        self.prediction = prediction
-        self.verdict = prediction.verdict
-        rows = _rows(prediction)
-        unit = prediction.unit
-        scale = 100 if unit == "share" else 1  # drawn in percent
-        values = {label: [scale * v for v in spread] for label, _, _, spread in rows}
-        bars = {f"{label}{f' ({error})' if error else ''}": values[label] for label, _, error, _ in rows}
-        sentence = _sentence(prediction)
-        title = f"{prediction.name}: {self.verdict}"
-        chart = charts.bars(bars, unit=unit_word(unit), title=title, note=sentence)
-        table = [(label, value, error or "–") for label, value, error, _ in rows]
-        notes = [prediction.note] if prediction.note else []
-        text = str(Table(("", "value", "error"), table, caption=f"{title}. {sentence}", notes=notes, indent="  "))
-        alt = f"{title}. " + "; ".join(f"{label} {value}" for label, value, _, _ in rows) + "."
+        self.prediction = p = prediction
+        self.verdict = p.verdict
+        scale = 100 if p.unit == "share" else 1  # drawn in percent
+        rows, bars = [], {}
+        labels = ("your prediction", "the model", "measured")
+        for label, found, error in zip(labels, p.figures, (p.error, p.model_error, None), strict=True):
+            if found is not None:
+                rows.append((label, found.words(p.unit), "–" if error is None else percent(error)))
+                spread = (found.low, found.middle, found.high) if found.has_spread else (found.middle,)
+                bars[label if error is None else f"{label} ({percent(error)})"] = [scale * v for v in spread]
+        sentence, title = _sentence(p), f"{p.name}: {p.verdict}"
+        chart = charts.bars(bars, unit=unit_word(p.unit), title=title, note=sentence)
+        notes = [p.note] if p.note else []
+        text = str(Table(("", "value", "error"), rows, caption=f"{title}. {sentence}", notes=notes, indent="  "))
+        alt = f"{title}. " + "; ".join(f"{label} {value}" for label, value, _ in rows) + "."
         super().__init__(lambda look: chart.figure(look.name), title, alt, text)
-
-
-def _rows(p: Commitment) -> list[tuple[str, str, str, tuple[float, ...]]]:
-    """Return label, value in words, error in words and the numbers to draw, of each that is known."""
-    own = Figure(p.value, p.value, p.value)
-    rows = [("your prediction", own, p.error), ("the model", p.model, p.model_error), ("measured", p.measured, None)]
-    return [
-        (label, f.words(p.unit), "" if error is None else percent(error), _spread(f))
-        for label, f, error in rows
-        if f is not None
-    ]
-
-
-def _spread(f: Figure) -> tuple[float, ...]:
-    """Return numbers whose median, lowest and highest are those of the figure."""
-    return (f.low, f.middle, f.high) if f.has_spread else (f.middle,)
 
 
 def _sentence(p: Commitment) -> str:
@@ -72,19 +57,20 @@ def _sentence(p: Commitment) -> str:
     return f"Your number is {100 * abs(p.error):,.0f} %{points} {side} what was measured."
 
 
+@dataclass(frozen=True, repr=False)
 class Summary:
     """Every prediction of every notebook, as a table; made by `summary`.
 
     Parameters
     ----------
-    predictions : sequence of Commitment
+    predictions : list of Commitment
+        In the order of their names.
     damaged : int
         Files that could not be read.
     """
 
-    def __init__(self, predictions: Iterable[Commitment], damaged: int = 0) -> None:
-        self.predictions = tuple(sorted(predictions, key=lambda p: p.name))
-        self.damaged = damaged
+    predictions: list[Commitment]
+    damaged: int
 
     def __len__(self) -> int:
         """Return the number of predictions."""
@@ -95,8 +81,7 @@ class Summary:
         rows = []
         for p in self.predictions:
             errors = ("–" if e is None else percent(e) for e in (p.error, p.model_error))
-            own = Figure(p.value, p.value, p.value)
-            figures = ("–" if f is None else f.words(p.unit) for f in (own, p.model, p.measured))
+            figures = ("–" if f is None else f.words(p.unit) for f in p.figures)
             rows.append((p.name, *figures, *errors, p.verdict))
         head = ("prediction", "you", "model", "measured", "your error", "model's error", "verdict")
         return Table(head, rows, notes=self.notes)
