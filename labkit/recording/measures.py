@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -177,7 +177,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     rounds : dict of name to list of Measure
     traces : dict of name to Trace
         One trace per name, the one with the median throughput.
-    works : dict of name to list of dict
+    works : dict of name to list of dict, optional
         From `labkit.recording.work.Tally.work`, one per round.
     interleaved : bool
         Whether round i of one name ran beside round i of the others.
@@ -185,19 +185,19 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     Raises
     ------
     ValueError
-        If there is no pipeline, or interleaved rounds differ in number.
+        If there is no pipeline, one has no round, or interleaved rounds differ in number.
     """
 
     rounds: dict[str, list[Measure]]
     traces: dict[str, Trace]
-    works: dict[str, list[dict[str, Any]]]
-    interleaved: bool
+    works: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    interleaved: bool = True
 
     def __post_init__(self) -> None:
         """Check that there are rounds to compare."""
         counts = {name: len(r) for name, r in self.rounds.items()}
-        if not counts:
-            raise ValueError("measures need at least one pipeline, got none")
+        if not counts or not all(counts.values()):
+            raise ValueError(f"measures need at least one pipeline with one round each, got {counts}")
         if self.interleaved and len(set(counts.values())) > 1:
             raise ValueError(f"interleaved rounds differ in number: {counts}")
 
@@ -255,7 +255,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     def _work_pairs(self, name: str, over: str | None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         over = next(iter(self)) if over is None else over
         self[name], self[over]
-        return list(zip(self.works[name], self.works[over], strict=False))
+        return list(zip(self.works.get(name, []), self.works.get(over, []), strict=False))
 
     def speedup(self, name: str, over: str | None = None) -> Speedup:
         """Return how many times faster `name` is than `over` (by default the first pipeline).
