@@ -28,13 +28,14 @@ _LISTS = 8  # read at once by the interleave rung, and shards of the TFRecord ru
 
 @dataclass(frozen=True)
 class Rung:
-    """One technique: its name, and how it builds the pipeline.
+    """One technique: its name, the notebook that teaches it, and how it builds the pipeline.
 
     ``build(photos)`` returns an endless dataset of ``(images float32 (32, 224, 224, 3), labels int64 (32,))``.
     ``cached`` says that the first epoch fills a cache, so that what counts begins with the second.
     """
 
     name: str
+    notebook: str
     build: Callable[[Photos], Any]
     cached: bool = False
 
@@ -208,18 +209,22 @@ def best_cached(photos: Photos) -> Any:
 
 #: In the order of the walk; the first one is the baseline of every speed-up.
 RUNGS = (
-    Rung("naive", lambda photos: plain(_in_turn(photos))),
-    Rung("naive, tf.data's defaults", _in_turn),
-    Rung("prefetch(1)", lambda photos: plain(_in_turn(photos).prefetch(1))),
+    Rung("naive", "01_measure_a_naive_pipeline", lambda photos: plain(_in_turn(photos))),
+    Rung("naive, tf.data's defaults", "01_measure_a_naive_pipeline", _in_turn),
+    Rung("prefetch(1)", "02_overlap_with_prefetch", lambda photos: plain(_in_turn(photos).prefetch(1))),
     # The buffer of a prefetch adapts by itself; it does not need tf.data's autotuner.
-    Rung("prefetch(AUTOTUNE)", lambda photos: plain(_in_turn(photos).prefetch(tf.data.AUTOTUNE))),
-    Rung("parallel interleave", _interleave),
-    Rung("parallel map, the guide", guide),
-    Rung("cache of pixels", _cached, cached=True),
-    Rung("vectorized map", _vectorized),
-    Rung("TFRecords", _tfrecords),
-    Rung("best", best, cached=True),
-    Rung("best, cache of pixels", best_cached, cached=True),
+    Rung(
+        "prefetch(AUTOTUNE)",
+        "02_overlap_with_prefetch",
+        lambda photos: plain(_in_turn(photos).prefetch(tf.data.AUTOTUNE)),
+    ),
+    Rung("parallel interleave", "03_interleave_many_files", _interleave),
+    Rung("parallel map, the guide", "04_map_in_parallel", guide),
+    Rung("cache of pixels", "05_cache_what_is_expensive", _cached, cached=True),
+    Rung("vectorized map", "06_vectorize_the_map", _vectorized),
+    Rung("TFRecords", "07_pack_into_tfrecords", _tfrecords),
+    Rung("best", "09_put_it_all_together", best, cached=True),
+    Rung("best, cache of pixels", "09_put_it_all_together", best_cached, cached=True),
 )
 
 
