@@ -84,9 +84,8 @@ def record(
         with View() as view:
             # A progress bar and a growing timeline say the same: one of them is enough.
             shown = False if progress is None and view.shown else progress
-            observers = {"on_start": view.open, "on_step": view.see}
+            observers = {"on_start": view.open, "on_step": view.see, "on_trace": view.end}
             trace = recorder.record(dataset, accelerator, progress=shown, **observers, **settings)
-            view.end(trace)
     else:
         trace = recorder.record(dataset, accelerator, progress=progress, **settings)
     gradebook.run(trace, measures.figures(trace))

@@ -53,6 +53,7 @@ def record(
     progress: bool | None = None,
     on_start: Callable[[Run], Any] | None = None,
     on_step: Callable[[int, int, int, int], Any] | None = None,
+    on_trace: Callable[[Trace], Any] | None = None,
 ) -> Trace:
     """Drive `dataset` into `accelerator` under the profiler and return what happened.
 
@@ -83,6 +84,8 @@ def record(
         Called after each step behind the warm-up, with the number of the step, which starts at 0 in every repeat,
         and the nanoseconds (of ``time.perf_counter_ns``) at which the wait began, the batch was in hand and the
         train step ended. What it does takes time from the job.
+    on_trace : callable, optional
+        Called once at the end, with the trace that is returned.
 
     Returns
     -------
@@ -105,7 +108,10 @@ def record(
     with _bar(progress, plan.total([dataset], repeats), name or "recording") as tick:
         traces = [plan.trace(dataset, name, label, tick, on_step) for _ in range(repeats)]
     rounds = tuple(trace.run.repeats[0] for trace in traces)
-    return traces[measures.middle(rounds)].with_run(repeats=rounds)
+    chosen = traces[measures.middle(rounds)].with_run(repeats=rounds)
+    if on_trace is not None:
+        on_trace(chosen)
+    return chosen
 
 
 def measure(

@@ -210,7 +210,16 @@ def _module() -> str:
     return "\n".join(filter(None, plain))
 
 
-def show(timeline: Timeline | Trace, after: Timeline | Trace | None = None, **settings: Any) -> TimelineWidget:
+def show(
+    timeline: Timeline | Trace,
+    after: Timeline | Trace | None = None,
+    *,
+    labels: Sequence[str] = ("before", "after"),
+    theme: str | None = None,
+    title: str | None = None,
+    height: int | None = None,
+    steps: int | None = None,
+) -> TimelineWidget:
     """Show one timeline, or two on one time axis, to zoom, to point at and to search.
 
     Parameters
@@ -242,4 +251,4 @@ def show(timeline: Timeline | Trace, after: Timeline | Trace | None = None, **se
     TypeError
         If something is neither a Trace nor a Timeline.
     """
-    return TimelineWidget(timeline, after, **settings)
+    return TimelineWidget(timeline, after, labels=labels, theme=theme, title=title, height=height, steps=steps)
