@@ -268,6 +268,9 @@ def test_the_overview_moves_resizes_and_opens_the_window(show):
     assert drag(0.2, 0.5) == pytest.approx([0.2, 0.5], abs=0.01), "from nothing: a new window"
     assert drag(0.35, 0.55) == pytest.approx([0.4, 0.7], abs=0.01), "inside: move"
     assert drag(0.7, 0.9) == pytest.approx([0.4, 0.9], abs=0.01), "edge: resize"
+    first, last = drag(0.4, 0.95)
+    assert first < last == pytest.approx(0.9, abs=0.01), "one end stops at the other"
+    assert last - first < 1e-4
 
 
 # -- keys that belong to others ------------------------------------------------------------------
@@ -374,6 +377,28 @@ def test_n_and_p_walk_through_all_gaps_and_bring_them_into_sight(show):
     assert seen[12] == seen[0]
     page.keyboard.press("p")
     assert page.evaluate("[view.selected.run, view.selected.gap]") == seen[11]
+
+
+def test_n_and_p_begin_at_the_first_and_the_last_gap_in_sight_of_the_first_run(show):
+    page = show(job(), job(wait=2))
+    page.locator(".lt-lanes").focus()
+    page.evaluate("(({ start, end }) => view.show(start[1] - 1e5, end[3] + 1e5))(view.layout.runs[0].gap)")
+    for key, gap in ("n", 1), ("p", 3):
+        page.keyboard.press(key)
+        assert page.evaluate("[view.selected.run, view.selected.gap]") == [0, gap]
+        page.keyboard.press("Escape")
+    page.evaluate("view.all()")
+    page.keyboard.press("p")
+    assert page.evaluate("[view.selected.run, view.selected.gap]") == [0, 5]
+
+
+def test_a_tiny_gap_is_magnified_to_a_fortieth_of_the_view(show):
+    page = show(job(steps=600))
+    gap, size = page.evaluate(
+        """(() => { const g = view.layout.runs[0].gap; g.for_start[7] = -1; view.selectGap(0, 7);
+          return [g.length[7], view.last - view.first]; })()"""
+    )
+    assert size == pytest.approx(40 * gap)
 
 
 def test_a_lane_that_was_waited_for_is_scrolled_into_sight(show):
