@@ -30,6 +30,7 @@ export function parse(view) {
     end[i] = start[i] + lasts;
     total[i + 1] = total[i] + lasts;
   }
+  for (const entry of layout.legend) entry.times = entry.times.map(duration).join(" → ");
   layout.series = layout.runs.flatMap((run, r) => {
     run.index = r;
     run.gap.end = run.gap.start.map((from, k) => from + run.gap.length[k]);
@@ -71,26 +72,31 @@ function named({ name }, wanted) {
 }
 
 // What to draw of a series between two times: spans that are at least `narrow` long, by index, and for every column how
-// much of its time the others cover. `narrow` is a column or more. The work grows with the columns, not with the spans.
+// much of its time the others cover. The work grows with the columns, not with the spans, as long as few are wide.
 export function columns({ start, end, total }, first, last, width, narrow) {
-  const share = new Float64Array(width), wide = [], pixel = (last - first) / width, stop = above(start, last);
-  const part = (i, from, to) => { // of a span that may reach beyond the column
-    if (i < 0 || end[i] <= from) return 0;
-    if (end[i] - start[i] < narrow) return Math.min(end[i], to) - Math.max(start[i], from);
-    if (wide[wide.length - 1] !== i) wide.push(i);
-    return 0;
-  };
-  let k = above(start, first, 0, stop) - 1, from = first;
-  for (let c = 0; c < width; c++) {
-    const to = first + (c + 1) * pixel, before = k;
-    let covered = part(k, from, to);
-    if (k + 1 < stop && start[k + 1] < to) { // all spans between the first and the last one end in this column
-      k = above(start, to, k + 1, stop) - 1;
-      covered += total[k] - total[before + 1] + part(k, start[k], to);
+  const share = new Float64Array(width), wide = [], pixel = (last - first) / width, n = start.length;
+  let i = above(end, first);
+  while (i < n && start[i] < last) {
+    const from = Math.max(start[i], first), to = Math.min(end[i], last);
+    if (end[i] - start[i] >= narrow) { wide.push(i++); continue; }
+    let c = Math.min(Math.floor((from - first) / pixel), width - 1), edge = first + (c + 1) * pixel, at = from;
+    for (; c < width - 1 && to > edge; edge = first + (++c + 1) * pixel) { // goes on in the next column
+      share[c] += edge - at;
+      at = edge;
     }
-    share[c] = covered / pixel;
-    from = to;
+    share[c] += to - at;
+    i++;
+    if (c === width - 1) edge = last;
+    if (i === n || end[i] > edge) continue;
+    let k = i, step = 1; // all that end in this column, at once; steps double until one does not
+    for (; k + step < n && end[k + step] <= edge; step *= 2) k += step;
+    const stop = above(end, edge, k, Math.min(k + step + 1, n)), inside = total[stop] - total[i];
+    if (inside >= narrow) { // some inside one column may still be wide enough
+      for (; i < stop; i++) if (end[i] - start[i] >= narrow) wide.push(i); else share[c] += end[i] - start[i];
+    } else share[c] += inside;
+    i = stop;
   }
+  for (let c = 0; c < width; c++) share[c] /= pixel;
   return { wide, share };
 }
 
@@ -337,34 +343,43 @@ function paintRow(view, pen, list, y, h) {
   const count = shown.reduce((sum, s) => sum + above(s.start, last) - above(s.end, first), 0);
   const size = count > room / 3 ? 4 : 1, width = Math.max(Math.ceil(room / size), 1);
   const end = first + width * size * pixel; // columns of whole pixels; the last one may lie beyond the edge
-  const cut = (spans) => columns(spans, first, end, width, Math.max(size, WIDE) * pixel);
-  const layers = shown.map(cut), base = new Float64Array(width);
+  const cut = (spans) => columns(spans, first, end, width, WIDE * pixel);
+  const layers = shown.map(cut), base = new Float64Array(width), fade = matches ? FADED : 1;
+  pen.fade(fade);
   shown.forEach((s, k) => {
-    const match = matches?.series.get(s), before = base.slice(), fill = colours.fill[s.category];
-    pen.fade(matches ? FADED : 1);
+    const match = matches?.series.get(s), before = match && base.slice(), fill = colours.fill[s.category];
     paintShare(pen, layers[k].share, base, left, size, y, h, fill);
+    if (!match) return;
     pen.fade(1);
-    if (match) paintShare(pen, cut(match).share, before, left, size, y, h, fill);
+    paintShare(pen, cut(match).share, before, left, size, y, h, fill);
+    pen.fade(fade);
   });
   shown.forEach((s, k) => layers[k].wide.forEach((i) => {
     const match = matches?.names[s.run].has(s.name[i]);
-    pen.fade(matches && !match ? FADED : 1);
+    if (matches) pen.fade(match ? 1 : FADED);
     paintSpan(view, pen, s, i, y, h);
     if (match) pen.box(view.x(s.start[i]) + 0.5, y + 0.5, view.x(s.end[i]) - view.x(s.start[i]) - 1, h - 1, colours.ink);
   }));
   pen.fade(1);
 }
 
-// Stack shares of columns on those in `base`: columns beside each other as one shape, along its top and back.
+// Stack shares of columns on those in `base`: many columns beside each other as one shape, along its top and back.
 function paintShare(pen, share, base, left, size, y, h, fill) {
-  for (let c = 0; c < share.length; c++) {
+  const n = share.length, bottom = y + h, high = (k) => Math.max(share[k] * h, 0.5);
+  for (let c = 0; c < n; c++) {
     if (!share[c]) continue;
-    const points = [], from = c, step = (a, b, high) => points.push(left + a * size, y + h - high, left + b * size, y + h - high);
-    for (; share[c]; c++) step(c, c + 1, base[c] * h + Math.max(share[c] * h, 0.5));
-    for (let k = c - 1; k >= from; k--) step(k + 1, k, base[k] * h);
+    const from = c;
+    while (c < n && share[c]) c++;
+    if (c - from < 3) {
+      for (let k = from; k < c; k++) pen.rect(left + k * size, bottom - base[k] * h - high(k), size, high(k), fill);
+      continue;
+    }
+    const points = [], step = (a, b, high) => points.push(left + a * size, bottom - high * h, left + b * size, bottom - high * h);
+    for (let k = from; k < c; k++) step(k, k + 1, base[k] + share[k]);
+    for (let k = c - 1; k >= from; k--) step(k + 1, k, base[k]);
     pen.shape(points, fill);
   }
-  share.forEach((part, c) => { base[c] += part; });
+  for (let c = 0; c < n; c++) base[c] += share[c];
 }
 
 function paintSpan(view, pen, s, i, y, h) {
@@ -463,12 +478,15 @@ function paintOverview(view, pen, height) {
     const words = layout.runs.length > 1 ? `${run.label}: ${what}` : `${what} busy`;
     pen.text(left - 6, y + STRIP / 2, elide(words, left - 12, 10), 10, colours.muted, "right");
     pen.rect(left, y, width, STRIP, colours.lane);
-    const n = clamp(Math.floor(width), 1, strip.length), share = new Float64Array(n), edge = (c) => Math.floor(c * strip.length / n);
+    const n = Math.max(Math.floor(width), 1), per = strip.length / n, sums = new Float64Array(strip.length + 1);
+    const until = (t, i = Math.min(Math.floor(t), strip.length - 1)) => sums[i] + (t - i) * strip[i];
+    const points = [left, y + STRIP];
+    for (let i = 0; i < strip.length; i++) sums[i + 1] = sums[i] + strip[i];
     for (let c = 0; c < n; c++) {
-      const part = strip.subarray(edge(c), edge(c + 1));
-      for (const busy of part) share[c] += busy / part.length;
+      const high = y + STRIP * (1 - (until((c + 1) * per) - until(c * per)) / per);
+      points.push(left + c, high, left + c + 1, high);
     }
-    paintShare(pen, share, new Float64Array(n), left, width / n, y, STRIP, colours.fill[k ? 5 : 1]);
+    pen.shape([...points, left + n, y + STRIP], colours.fill[k ? 5 : 1]);
   }));
   pen.fade(0.55);
   pen.rect(left, 0, from - left, height - 2, colours.background);
@@ -815,10 +833,11 @@ export class View {
     this.show(from - room, to + room);
   }
 
-  // Bring something into sight, in the middle of at most so much.
-  reveal({ from, to }, most = Infinity) {
-    if (from >= this.first && to <= this.last && this.last - this.first <= most) return;
-    const size = Math.min(Math.max(this.last - this.first, 1.3 * (to - from)), most);
+  // Bring something into sight, in the middle; what takes less than a share of the view is magnified.
+  reveal({ from, to }, least = 0) {
+    const now = this.last - this.first, tiny = to - from < least * now;
+    if (from >= this.first && to <= this.last && !tiny) return;
+    const size = tiny ? 40 * (to - from) : Math.max(now, 1.3 * (to - from));
     this.show((from + to - size) / 2, (from + to + size) / 2, true);
   }
 
@@ -892,7 +911,7 @@ export class View {
   // Select a gap, and bring it into sight with what it waited for, as far as that is not much longer than the gap.
   selectGap(run, k) {
     const item = this.gapItem(run, k), { from, to } = item, far = 10 * (to - from), cause = causeOf(this.layout.runs[run], k);
-    this.reveal(item, 400 * (to - from));
+    this.reveal(item, 1 / 400);
     if (cause) {
       const first = Math.max(cause.from, from - far), last = Math.min(cause.to, to + far), room = 0.03 * (this.last - this.first);
       if (first < this.first) this.show(first - room, this.last, true);
@@ -902,18 +921,19 @@ export class View {
     this.select(item);
   }
 
-  // The one after or before what is selected, or else the first one in sight; around at both ends.
-  follow(list, way) {
+  // The one after or before what is selected, or else the one at `start`; around at both ends.
+  follow(list, way, start) {
     const s = this.selected, same = (item) => item.from === s?.from && item.run === s.run && item.gap === s.gap
       && item.span?.series === s.span?.series && item.span?.i === s.span?.i;
-    const now = list.findIndex(same), seen = Math.max(list.findIndex(({ from }) => from >= this.first), 0);
-    return list.at((now >= 0 ? now + way : way > 0 ? seen : seen - 1) % list.length);
+    const now = list.findIndex(same);
+    return list.at((now >= 0 ? now + way : start) % list.length);
   }
 
   nextGap(way) {
     const gaps = this.layout.runs.flatMap((run, r) => Array.from(run.gap.start, (_, k) => this.gapItem(r, k)));
     if (!gaps.length) return this.say("there is no gap");
-    const { run, gap } = this.follow(gaps, way);
+    const { start } = this.layout.runs[gaps[0].run].gap; // begin in the first run, at the first or last gap in sight
+    const { run, gap } = this.follow(gaps, way, way > 0 ? above(start, this.first - 1) : above(start, this.last) - 1);
     this.selectGap(run, gap);
   }
 
@@ -959,8 +979,9 @@ export class View {
   clearSearch() { this.search.value = ""; this.find(""); }
 
   nextMatch(way) {
-    if (!this.matches?.list.length) return;
-    const item = this.follow(this.matches.list, way);
+    const list = this.matches?.list ?? [], before = list.filter(({ from }) => from < this.first).length;
+    if (!list.length) return;
+    const item = this.follow(list, way, way > 0 ? before : before - 1);
     this.reveal(item);
     this.scrollTo(item.run, item.span.series.lane);
     this.select(item);
@@ -1142,7 +1163,7 @@ function takePointer(view) {
   };
 }
 
-// In the overview the window is moved, or one of its ends while the other one stays, or a new one is opened.
+// In the overview the window is moved, or one of its ends up to the other one, or a new one is opened.
 function takeOverview(view) {
   const { overview } = view, timeAt = (event) => (event.offsetX - view.left) / (view.right - view.left) * view.span;
   let drag = null;
@@ -1150,13 +1171,17 @@ function takeOverview(view) {
     if (event.button > 0) return;
     const { first, last, span } = view, t = timeAt(event), size = last - first, near = 6 / (view.right - view.left) * span;
     overview.setPointerCapture(event.pointerId);
-    const stays = size >= span * 0.999 ? t : Math.abs(t - first) < near ? last : Math.abs(t - last) < near ? first : null;
     const held = t < first || t > last ? size / 2 : t - first;
-    drag = (to) => {
-      if (stays === null) view.show(to - held, to - held + size, true);
-      else if (Math.abs(to - stays) > span / 200) view.show(Math.max(Math.min(to, stays), 0), Math.min(Math.max(to, stays), span), true);
-    };
-    if (stays === null) drag(t);
+    if (size >= span * 0.999) {
+      drag = (to) => {
+        if (Math.abs(to - t) > span / 200) view.show(Math.max(Math.min(to, t), 0), Math.min(Math.max(to, t), span), true);
+      };
+    } else if (Math.abs(t - first) < near) drag = (to) => view.show(clamp(to, 0, last - 100), last, true);
+    else if (Math.abs(t - last) < near) drag = (to) => view.show(first, clamp(to, first + 100, span), true);
+    else {
+      drag = (to) => view.show(to - held, to - held + size, true);
+      drag(t);
+    }
   };
   overview.onpointermove = (event) => drag?.(timeAt(event));
   overview.onpointerup = overview.onpointercancel = () => { drag = null; };

@@ -20,7 +20,7 @@ import labkit
 from labkit.common.palette import THEMES
 from labkit.timeline import perfetto
 from labkit.timeline.timeline import Timeline
-from labkit.timeline.trace import Thread, Trace
+from labkit.timeline.trace import Span, Thread, Trace
 
 pytestmark = pytest.mark.browser
 
@@ -97,6 +97,24 @@ def test_wide_spans_and_columns_together_have_the_area_of_the_spans_at_every_zoo
         for lane, area in zip(timeline.lanes, found, strict=True):
             start, end = np.maximum(lane.start_ns, first), np.minimum(lane.end_ns, last)
             assert area == pytest.approx(np.maximum(end - start, 0).sum(), rel=1e-9, abs=1e-3)
+
+
+@pytest.mark.parametrize("wide_px", [0.75, 1, 3])
+def test_exactly_the_spans_that_are_long_enough_are_drawn_singly(show, wide_px):
+    page = show(crowd(20_000))
+    for width, first, share in ((700, 0, 1), (300, 0.2, 0.05), (215, 0.5, 0.4)):
+        found, expected = page.evaluate(
+            """([width, first, size, narrow]) => { [first, size] = [first * view.span, size * view.span];
+              const last = first + size, found = [], expected = [];
+              narrow *= size / width;
+              for (const s of view.layout.series) {
+                found.push(lab.columns(s, first, last, width, narrow).wide);
+                const long = (i) => s.end[i] - s.start[i] >= narrow && s.end[i] > first && s.start[i] < last;
+                expected.push([...s.start.keys()].filter(long)); }
+              return [found, expected]; }""",
+            [width, first, share, wide_px],
+        )
+        assert found == expected
 
 
 def test_every_column_has_the_share_that_python_computes(show):
@@ -268,6 +286,9 @@ def test_the_overview_moves_resizes_and_opens_the_window(show):
     assert drag(0.2, 0.5) == pytest.approx([0.2, 0.5], abs=0.01), "from nothing: a new window"
     assert drag(0.35, 0.55) == pytest.approx([0.4, 0.7], abs=0.01), "inside: move"
     assert drag(0.7, 0.9) == pytest.approx([0.4, 0.9], abs=0.01), "edge: resize"
+    first, last = drag(0.4, 0.95)
+    assert first < last == pytest.approx(0.9, abs=0.01), "one end stops at the other"
+    assert last - first < 1e-4
 
 
 # -- keys that belong to others ------------------------------------------------------------------
@@ -374,6 +395,42 @@ def test_n_and_p_walk_through_all_gaps_and_bring_them_into_sight(show):
     assert seen[12] == seen[0]
     page.keyboard.press("p")
     assert page.evaluate("[view.selected.run, view.selected.gap]") == seen[11]
+
+
+def test_n_and_p_begin_at_the_first_and_the_last_gap_in_sight_of_the_first_run(show):
+    page = show(job(), job(wait=2))
+    page.locator(".lt-lanes").focus()
+    page.evaluate("(({ start, end }) => view.show(start[1] - 1e5, end[3] + 1e5))(view.layout.runs[0].gap)")
+    for key, gap in ("n", 1), ("p", 3):
+        page.keyboard.press(key)
+        assert page.evaluate("[view.selected.run, view.selected.gap]") == [0, gap]
+        page.keyboard.press("Escape")
+    page.evaluate("view.all()")
+    page.keyboard.press("p")
+    assert page.evaluate("[view.selected.run, view.selected.gap]") == [0, 5]
+
+
+def test_times_of_the_legend_below_a_millisecond_are_in_microseconds(show):
+    rows = [
+        ("train step", "train", 0, 12_000),
+        ("ReadFile", "read", 30_000, 999),
+        ("DecodeJpeg", "decode", 40_000, 3 * MS),
+    ]
+    spans = [Span("worker", name, category, 10**18 + start, length, -1) for name, category, start, length in rows]
+    page = show(Trace.from_spans(spans, kinds={}, name="short", origin="measured"))
+    times = page.evaluate("Object.fromEntries([...document.querySelectorAll('.lt-legend button')]"
+                          ".map((b) => [b.dataset.category, b.querySelector('small').textContent]))")  # fmt: skip
+    assert times == {"train": "12.0 µs", "read": "999 ns", "decode": "3.00 ms"}
+    assert "12.0 µs" in page.evaluate("view.svg()")
+
+
+def test_a_tiny_gap_is_magnified_to_a_fortieth_of_the_view(show):
+    page = show(job(steps=600))
+    gap, size = page.evaluate(
+        """(() => { const g = view.layout.runs[0].gap; g.for_start[7] = -1; view.selectGap(0, 7);
+          return [g.length[7], view.last - view.first]; })()"""
+    )
+    assert size == pytest.approx(40 * gap)
 
 
 def test_a_lane_that_was_waited_for_is_scrolled_into_sight(show):

@@ -34,15 +34,16 @@ def legend(lanes: Iterable[Lane]) -> list[int]:
 def entries(timelines: list[Timeline], lanes: list[list[Lane]]) -> list[dict[str, Any]]:
     """Return the entries of a legend: what occurs, and its own time in each run, all threads together; the gaps last.
 
-    Each entry has its words (``label``), the times, and the index into `CATEGORIES`, which is None for the gaps.
+    Each entry has its words (``label``), the ``times`` in nanoseconds, one for each run, and the index into
+    `CATEGORIES` (``category``), which is None for the gaps.
     """
     own = [_own_ns(timeline) for timeline in timelines]
     found = [
-        {"category": code, "label": LABELS[CATEGORIES[code]], "times": _times(each[CATEGORIES[code]] for each in own)}
+        {"category": code, "label": LABELS[CATEGORIES[code]], "times": [each[CATEGORIES[code]] for each in own]}
         for code in legend(itertools.chain(*lanes))
     ]
     if any(len(timeline.gaps) for timeline in timelines):
-        times = _times(timeline.idle_ns for timeline in timelines)
+        times = [int(timeline.idle_ns) for timeline in timelines]
         found.append({"category": None, "label": "accelerator idle: click for the cause", "times": times})
     return found
 
@@ -55,11 +56,6 @@ def _own_ns(timeline: Timeline) -> dict[str, int]:
             for category, ns in lane.by_category.items():
                 own[category] += ns
     return own
-
-
-def _times(times_ns: Iterable[int]) -> str:
-    """Return the times of all runs as words."""
-    return " → ".join(f"{milliseconds(ns)} ms" for ns in times_ns)
 
 
 def colours(name: str) -> dict[str, Any]:
