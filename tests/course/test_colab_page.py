@@ -30,8 +30,12 @@ def test_an_explorer_leaves_a_page_a_picture_and_its_text_and_no_model(colab, ma
     assert data["text/plain"] == str(explorer)
     assert "panel" not in vars(explorer), "a widget was made: Colab would store its model"
     found = spec(data["text/html"])
-    assert all(0 <= s["at"] < len(s["values"]) for s in found["sliders"])
-    assert all(len(button["at"]) == len(found["sliders"]) for button in found["buttons"])
+    assert all(len(texts) >= 2 for texts in found["sliders"]), "a text for each place of a slider"
+    places = re.findall(r'max="(\d+)" step="1" value="(\d+)"', data["text/html"])
+    chosen = data["text/html"].count(" selected>")
+    assert len(places) + chosen == len(found["sliders"])
+    assert all(0 <= int(at) <= int(last) for last, at in places)
+    assert all(len(button) == len(found["sliders"]) for button in found["buttons"])
 
 
 def test_without_colab_an_explorer_is_a_widget():

@@ -289,7 +289,7 @@ class CriticalPath:
         """Return the main cause, its main op, and the longest span of that op on the path with its lane."""
         kind = int(np.argmax(self.parts))
         mine = {op: ns for (cause, op), ns in self.ops.items() if cause == kind}
-        op = max(mine, key=lambda o: (mine[o], -o)) if mine else -1
+        op = min(mine, key=lambda o: (-mine[o], self.names.names[o])) if mine else -1
         found = [(length, lane, start, end) for o, length, lane, start, end in self.single if o == op]
         for index, at in pieces.items() if op >= 0 else ():
             track = self.tracks[index]

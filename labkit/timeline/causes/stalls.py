@@ -73,7 +73,7 @@ def stalls(causes: Causes, lanes: Sequence[Lane], run: Run, steps: int, overlap_
     for (cause, op), ns in causes.by_op.items():
         if cause == worst:
             ops[short_op(causes.names[op])] = ops.get(short_op(causes.names[op]), 0) + ns
-    blame = max(ops, key=lambda op: ops[op]) if ops else None
+    blame = min(ops, key=lambda op: (-ops[op], op)) if ops else None  # of equal ones the first by its name
     share = ops[blame] / span if blame else 0.0
     # The maker of the trace may know better what to change.
     advice = run.advice.get(worst) or _advice(worst, blame or "", causes, lanes, overlap_ns)
