@@ -1,8 +1,8 @@
 """Whatever pytest runs of this folder runs with the network cut off: no notebook of the course needs one.
 
 On Linux, pytest moves into a network namespace of its own, and with it the kernels that it starts. There is no way out
-of it, only the loopback, over which Jupyter talks to a kernel. Where the system allows no namespace (other systems,
-some containers) the notebooks run all the same and a line says so; with ``LABKIT_REQUIRE_OFFLINE=1`` that is an error.
+of it, only the loopback. Where the system allows no namespace (other systems, some containers) the notebooks run all
+the same and a line says so; with ``LABKIT_REQUIRE_OFFLINE=1`` that is an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ import struct
 import sys
 from pathlib import Path
 
+import nbval.kernel
 import pytest
+
+sys.path.append(str(Path(__file__).parent))
+import execution
 
 _NEW_USER, _NEW_NET = 0x10000000, 0x40000000  # linux/sched.h
 _SET_FLAGS, _UP = 0x8914, 0x1  # SIOCSIFFLAGS, IFF_UP: linux/sockios.h, linux/if.h
@@ -64,8 +68,9 @@ def cut_off() -> str:
 
 
 def pytest_configure() -> None:
-    """Cut pytest off before it starts a kernel or a worker."""
+    """Cut pytest off before it starts a kernel or a worker; let nbval's kernels take no ports from each other."""
     global said
+    nbval.kernel.KernelManager = execution.Kernel
     problem = cut_off()
     if problem and os.environ.get("LABKIT_REQUIRE_OFFLINE"):
         raise pytest.UsageError(f"the network is not cut off: {problem}, and LABKIT_REQUIRE_OFFLINE is set")

@@ -3,8 +3,46 @@
 from __future__ import annotations
 
 import logging
+import socket
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
+
+from jupyter_client.connect import ConnectionFileMixin
+from jupyter_client.manager import AsyncKernelManager, KernelManager
+from jupyter_core.paths import jupyter_runtime_dir
+from traitlets import default
+
+#: What a path of a Unix socket may hold on every system (sun_path of macOS, its final zero byte left out).
+_LONGEST_SOCKET_PATH = 103
+
+
+class _ThroughFiles(ConnectionFileMixin):
+    """A kernel manager whose kernel is spoken to through socket files, where the system has them.
+
+    Jupyter picks free TCP ports, lets them go and hopes that they are still free when the kernel binds them a second
+    later. Where several kernels start at a time, now and then they are not, and "Kernel died before replying" is all
+    that is seen. A file whose name is nobody else's cannot be taken.
+    """
+
+    @default("connection_file")
+    def _unique_name(self) -> str:
+        folder = Path(jupyter_runtime_dir())
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return str(folder / f"kernel-{uuid4().hex}.json")
+
+    @default("transport")
+    def _files_where_they_fit(self) -> str:
+        fits = len(self.connection_file.encode()) <= _LONGEST_SOCKET_PATH - len("-ipc-1") + len(".json")
+        return "ipc" if hasattr(socket, "AF_UNIX") and fits else "tcp"
+
+
+class Kernel(_ThroughFiles, KernelManager):
+    """A kernel for callers that wait."""
+
+
+class AsyncKernel(_ThroughFiles, AsyncKernelManager):
+    """A kernel for callers that await."""
 
 
 def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> Any:
@@ -48,6 +86,7 @@ def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> An
             notebook,
             timeout=timeout_s,
             kernel_name="python3",
+            kernel_manager_class=AsyncKernel,
             extra_arguments=["--log-level=ERROR"],
             resources={"metadata": {"path": str(folder)}},
             on_cell_start=started,

@@ -49,6 +49,7 @@ class Lab:
         (quiet / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--port=0"]
         command += ["--ServerApp.token=t", f"--ServerApp.root_dir={home}", "--LabApp.expose_app_in_browser=True"]
+        command += ["--KernelManager.transport=ipc"]  # as in execution.py: a port may be taken meanwhile
         self.env = env
         with (home / "log").open("w") as log:
             self.server = subprocess.Popen(command, cwd=home, env=env, stdout=subprocess.DEVNULL, stderr=log)

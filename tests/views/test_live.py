@@ -13,6 +13,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import execution
 from labkit.timeline.run import Accelerator, Run
 from labkit.timeline.trace import CATEGORIES
 from labkit.views import live
@@ -33,9 +34,11 @@ class Kernel:
     """A real kernel, as a notebook server starts it; what it publishes is kept."""
 
     def __init__(self):
-        from jupyter_client.manager import start_new_kernel
-
-        self.manager, self.client = start_new_kernel(kernel_name="python3", env={**os.environ, "LABKIT_FAST": "1"})
+        self.manager = execution.Kernel(kernel_name="python3")
+        self.manager.start_kernel(env={**os.environ, "LABKIT_FAST": "1"})
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
 
     def stop(self):
         self.client.stop_channels()
