@@ -104,35 +104,23 @@ $(READY): pyproject.toml constraints.txt
 	  echo "WARNING: it could not be installed: THERE IS NO OPENCL HERE" >&2; }
 	@touch $@
 
-# Debian's Chromium is the one thing from outside Python; the browser test says how it fared.
+# What comes from Debian: $(call debian,package,the programs that will do,for what,what happens without it).
+define debian
+	@for program in $(2); do command -v $$program >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing $(1) for $(3)"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1) >/dev/null || \
+	  echo "WARNING: $(1) could not be installed" >&2; \
+	else \
+	  echo "WARNING: no $(1) here and no right to install it: $(4) (apt install $(1))" >&2; \
+	fi
+endef
+
 chromium:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "Installing chromium for the browser test"; \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null || \
-	  echo "WARNING: chromium could not be installed" >&2; \
-	else \
-	  echo "WARNING: no Chromium here and no right to install it: THE BROWSER TEST WILL BE SKIPPED (apt install chromium)" >&2; \
-	fi
+	$(call debian,chromium,chromium chromium-browser google-chrome,the browser test,THE BROWSER TEST WILL BE SKIPPED)
 
-# Bubblewrap is Debian's, too; the grader runs students' code in it where it is at hand, and its tests say where it is not.
 bubblewrap:
-	@command -v bwrap >/dev/null || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "Installing bubblewrap for the tests of the grader"; \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends bubblewrap >/dev/null || \
-	  echo "WARNING: bubblewrap could not be installed" >&2; \
-	else \
-	  echo "WARNING: no bubblewrap here and no right to install it: HALF OF THE GRADER'S TESTS WILL BE SKIPPED (apt install bubblewrap)" >&2; \
-	fi
+	$(call debian,bubblewrap,bwrap,the tests of the grader,HALF OF THE GRADER'S TESTS WILL BE SKIPPED)
 
-# Oclgrind is Debian's, too.
 oclgrind:
-	@command -v oclgrind >/dev/null || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "Installing oclgrind"; \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends oclgrind >/dev/null || \
-	  echo "WARNING: oclgrind could not be installed" >&2; \
-	else \
-	  echo "WARNING: no Oclgrind here and no right to install it (apt install oclgrind)" >&2; \
-	fi
+	$(call debian,oclgrind,oclgrind,the kernels' test,THE KERNELS CANNOT BE CHECKED)
