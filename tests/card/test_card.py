@@ -220,7 +220,8 @@ def test_a_card_dies_with_the_process_that_keeps_it_however_that_dies(root):
     code = (
         "import sys, time, threading; from labkit import card\n"
         "def work():\n"
-        "    kept.append(card.Card(sys.argv[1], name=sys.argv[2]).start()); print(kept[0].pid, flush=True)\n"
+        "    kept.append(card.Card(sys.argv[1], name=sys.argv[2]).start())\n"
+        "    print(kept[0].pid, threading.get_native_id(), flush=True)\n"
         "kept = []\n"
         "if sys.argv[3] == 'main': work()\n"
         "else: thread = threading.Thread(target=work); thread.start(); thread.join()\n"
@@ -232,8 +233,10 @@ def test_a_card_dies_with_the_process_that_keeps_it_however_that_dies(root):
         for i, where in enumerate(["main", "thread"])
     ]
     try:
-        pids = [int(keeper.stdout.readline()) for keeper in keepers]
-        time.sleep(1)
+        pids, threads = zip(*(map(int, keeper.stdout.readline().split()) for keeper in keepers), strict=True)
+        in_a_thread = Path(f"/proc/{keepers[1].pid}/task/{threads[1]}")
+        while in_a_thread.exists():
+            time.sleep(0.01)
         assert sorted(told.pid for told in card.status()) == sorted(pids)
     finally:
         for keeper in keepers:

@@ -9,6 +9,7 @@ import time
 
 import pytest
 import tensorflow as tf
+from luck import luckiest
 
 from labkit.sources import storage
 from labkit.sources.storage import PRESETS, Storage, evict, resident
@@ -55,13 +56,14 @@ def test_a_read_takes_its_request_time_once(files, shared):
     size = os.path.getsize(files[0])
     assert model.request_ms(size) == pytest.approx(60, rel=0.01)
     model.read(files[0])
-    taken_ms = []
-    for _ in range(5):
+
+    def read_ms():
         start = time.perf_counter()
         model.read(files[0])
-        taken_ms.append((time.perf_counter() - start) * 1e3)
-    # The floor is exact. The ceiling holds for the luckiest of five: it tells one wait from two.
-    assert model.request_ms(size) <= min(taken_ms) < 1.7 * model.request_ms(size)
+        return (time.perf_counter() - start) * 1e3
+
+    # The floor is exact; the ceiling tells one wait from two.
+    assert model.request_ms(size) <= luckiest(read_ms, 1.7 * model.request_ms(size)) < 1.7 * model.request_ms(size)
 
 
 def test_default_rewrites_do_not_optimise_the_wait_away(files):
@@ -75,20 +77,23 @@ def test_default_rewrites_do_not_optimise_the_wait_away(files):
 def test_the_wait_burns_no_cpu(files):
     model = Storage("idle", 25, math.inf, "a test")
     elements_per_s(files[:2], model)
-    wall, cpu = time.perf_counter(), time.process_time()
-    elements_per_s(files, model, rewritten=False)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    assert cpu < 0.25 * wall
+
+    def share_of_cpu():
+        wall, cpu = time.perf_counter(), time.process_time()
+        elements_per_s(files, model, rewritten=False)
+        return (time.process_time() - cpu) / (time.perf_counter() - wall)
+
+    assert luckiest(share_of_cpu, 0.25, tries=10) < 0.25
 
 
-@pytest.mark.alone
 def test_parallel_reads_scale_with_threads_not_with_calls_alone(files):
     model = Storage("remote", 20, math.inf, "a test")
-    alone = elements_per_s(files, model, rewritten=False)
-    pinned = elements_per_s(files, model, parallel=8, threads=1)
-    wide = elements_per_s(files, model, parallel=8, threads=8)
-    assert pinned < 2 * alone
-    assert wide > 3 * alone
+    one_at_a_time = 1000 / 20
+    assert elements_per_s(files, model, rewritten=False) <= one_at_a_time
+    # A few of the eight calls may have ended before the clock starts.
+    assert elements_per_s(files, model, parallel=8, threads=1) < 1.3 * one_at_a_time
+    slowness = luckiest(lambda: 1 / elements_per_s(files, model, parallel=8, threads=8), 1 / (3 * one_at_a_time))
+    assert slowness < 1 / (3 * one_at_a_time)
 
 
 @pytest.fixture(scope="module")
@@ -138,30 +143,28 @@ def test_compressed_records_stream_too(tmp_path, compression):
     assert list(stream.as_numpy_iterator()) == [b"one", b"two"]
 
 
-@pytest.mark.alone
 def test_a_stream_pays_the_latency_once_and_the_bandwidth_for_each_record(shards):
     paths, contents = shards
     size = sum(map(len, contents[0]))
     model = Storage("stream", 60, size / 60_000, "a test")  # 60 ms for all records together
-    taken = []
-    for _ in range(3):
+
+    def stream_s():
         start = time.perf_counter()
         stamps = [time.perf_counter() - start for _ in model.records(paths[0])]
-        taken.append(stamps[-1])
         assert stamps[0] >= 0.060, "the first record came before the file was open"
-    # Six waits for the latency would be 420 ms; the luckiest of three tells them from one.
-    assert 0.119 <= min(taken) < 0.300
+        return stamps[-1]
+
+    # Six waits for the latency would be 420 ms.
+    assert 0.119 <= luckiest(stream_s, 0.300) < 0.300
 
 
 def test_a_stream_waits_on_the_threads_of_interleave_not_in_the_pool_of_map(shards):
     model = Storage("distant", 80, math.inf, "a test")
     paths = shards[0][:8]
     alone, count = seconds(streamed(paths, model))
-    # The shortest of three: a crowd on the cores makes any single one longer.
-    together, same = min(seconds(streamed(paths, model, parallel=8, threads=1)) for _ in range(3))
-    assert count == same == 48
+    assert count == 48
     assert alone >= 8 * 0.080
-    assert together < alone / 2
+    assert luckiest(lambda: seconds(streamed(paths, model, parallel=8, threads=1))[0], 0.320) < 0.320
 
     def in_the_pool(path):
         return tf.data.Dataset.from_tensors(path).map(model.read)
@@ -195,9 +198,13 @@ def test_streams_of_a_shared_device_are_served_one_after_the_other(shards):
 def test_a_streaming_wait_burns_no_cpu(shards):
     stream = Storage("idle stream", 100, 0.1, "a test").records(shards[0][0])
     list(stream)  # the first run sets things up
-    cpu = time.process_time()
-    wall, _ = seconds(stream)
-    assert time.process_time() - cpu < 0.25 * wall
+
+    def share_of_cpu():
+        cpu = time.process_time()
+        wall, _ = seconds(stream)
+        return (time.process_time() - cpu) / wall
+
+    assert luckiest(share_of_cpu, 0.25) < 0.25
 
 
 def test_a_missing_shard_is_named(tmp_path):
@@ -210,14 +217,13 @@ def test_a_shared_device_serves_one_request_at_a_time(files):
     assert elements_per_s(files, model, parallel=8, threads=8) < 1.3 * 1000 / 15
 
 
-@pytest.mark.alone
 def test_a_shared_bandwidth_lets_latencies_overlap_but_not_transfers(files):
     size = os.path.getsize(files[0])
     model = Storage("link", 40, size / 10_000, "a test", "bandwidth")  # 10 ms of transfer per file
-    alone = elements_per_s(files[:10], model, rewritten=False)
-    rate = elements_per_s(files, model, parallel=8, threads=8)
-    assert alone <= 1000 / 50
-    assert 1.8 * alone < rate < 1.3 * 1000 / 10
+    alone = 1000 / 50
+    assert elements_per_s(files[:10], model, rewritten=False) <= alone
+    slowness = luckiest(lambda: 1 / elements_per_s(files, model, parallel=8, threads=8), 1 / (1.8 * alone))
+    assert 1.8 * alone < 1 / slowness < 1.3 * 1000 / 10
 
 
 def test_models_of_one_name_are_one_device(files):
@@ -266,11 +272,11 @@ def test_an_iterator_over_modelled_storage_can_be_saved_and_restored(files, tmp_
 
 
 def test_an_abandoned_pipeline_does_not_wait_for_its_reads(files):
-    model = Storage("glacier", 20_000, math.inf, "a test")
+    model = Storage("glacier", 120_000, math.inf, "a test")
     iterator = iter(tf.data.Dataset.from_tensor_slices(files).map(model.read, num_parallel_calls=2).prefetch(2))
     start = time.perf_counter()
     del iterator
-    assert time.perf_counter() - start < 20
+    assert time.perf_counter() - start < 120, "the first read ended before the pipeline was gone"
 
 
 def test_a_missing_file_is_named(tmp_path):
