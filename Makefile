@@ -20,7 +20,7 @@ LEFT_OUT := build/left-out.txt
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-colab test-solved test-kernels-oclgrind soak lab release grade data doctor notebooks lint fix bench constraints chromium bubblewrap oclgrind clean
+.PHONY: help tour test test-colab test-solved test-kernels-oclgrind soak seeds lab release grade data doctor notebooks lint fix bench constraints chromium bubblewrap oclgrind clean
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ test: $(READY) chromium bubblewrap ## run the tests: all packages, the browser, 
 	@$(BIN)/python -m pytest -m alone $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 	@echo "Left out: solved notebooks (make test-solved), Colab's packages (make test-colab), kernels under Oclgrind" \
-	  "(make test-kernels-oclgrind), style (make lint), many rounds beside another process (make soak)."
+	  "(make test-kernels-oclgrind), style (make lint), many rounds beside another process (make soak), many seeds (make seeds)."
 	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
 
 test-colab: $(READY) ## run every notebook alone in an environment with Colab's packages, which is made first
@@ -52,6 +52,10 @@ test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgri
 
 soak: $(READY) ## run `make test` ROUNDS times (10) while another process takes a core
 	@$(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),10) -- $(MAKE) --no-print-directory test
+
+seeds: $(READY) ## run every test that draws random numbers under SEEDS seeds (200); hours
+	@$(BIN)/labkit data --scale tiny
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest -n $(WORKERS) -q -m random --seeds $(or $(SEEDS),200) tests
 
 lab: $(READY) ## open JupyterLab on notebook 00
 	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_read_a_timeline.ipynb

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -34,8 +35,39 @@ def pytest_terminal_summary(terminalreporter):
             file.writelines(lines)
 
 
+def pytest_addoption(parser):
+    """Say how often the tests that draw random numbers run: once, or under many seeds (`make seeds`)."""
+    parser.addoption("--seeds", type=int, default=1, help="run each test that draws random numbers under so many seeds")
+
+
+def pytest_generate_tests(metafunc):
+    """Repeat the tests that are marked `random`."""
+    seeds = metafunc.config.getoption("--seeds")
+    if seeds > 1 and metafunc.definition.get_closest_marker("random"):
+        metafunc.fixturenames.append("random_seed")
+        metafunc.parametrize("random_seed", range(seeds))
+
+
+def sow(item):
+    """Give the sources of random numbers the seed of this run of a test.
+
+    TensorFlow draws its own seeds: under a global one, every epoch of a pipeline draws the same numbers again, which
+    is a fault that the lab reports.
+    """
+    import numpy as np
+
+    seed = item.callspec.params.get("random_seed", 0) if hasattr(item, "callspec") else 0
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (what students' code draws from)
+
+
 def pytest_runtest_setup(item):
-    """A test that is marked `opencl` needs a device: without one it is skipped on a laptop and fails in CI."""
+    """Sow what a test marked `random` draws; see that a test marked `opencl` has a device.
+
+    Without a device it is skipped on a laptop and fails in CI.
+    """
+    if item.get_closest_marker("random"):
+        sow(item)
     if item.get_closest_marker("opencl") is None:
         return
     from labkit.offload import NoDevice, choose

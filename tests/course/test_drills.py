@@ -60,6 +60,7 @@ def test_a_drill_has_its_own_fault_and_no_other(key):
     assert found(fault, fault.pipeline) == [key]
 
 
+@pytest.mark.random
 @every
 def test_the_fix_removes_the_fault_and_brings_no_other_fault(key):
     fault = fault_of(key)
@@ -68,6 +69,7 @@ def test_the_fix_removes_the_fault_and_brings_no_other_fault(key):
     assert result.passed, result
 
 
+@pytest.mark.random
 @every
 def test_the_faulty_pipeline_fails_its_own_check_and_shows_its_sign_to_those_who_named_its_fault(key):
     fault, drill = fault_of(key), drill_of(key)
@@ -93,6 +95,7 @@ def two_epochs(numbers, seed=0):
     return data.Delivery(images, labels, (8,) * 10, base, "random", case.size, case.size)
 
 
+@pytest.mark.random
 @given(number=st.floats(1e-5, 0.2), sign=st.sampled_from([-1, 1]))
 @example(number=1e-5, sign=1)
 @settings(max_examples=30, deadline=None)
@@ -119,6 +122,8 @@ def test_the_smallest_numbers_that_numpy_draws_are_found_in_the_pipeline_itself(
         numpy.random.set_state(state)  # noqa: NPY002
 
 
+@pytest.mark.random
+@pytest.mark.random
 @pytest.mark.parametrize("count", [10, 40])
 def test_numbers_that_photos_share_are_counted_whatever_they_are(count):
     for seed in range(20):
@@ -141,6 +146,7 @@ def test_no_other_drill_repeats_before_it_shuffles(key):
     assert "Repeat" not in before, "that diagnosis would fit as well"
 
 
+@pytest.mark.random
 @every
 def test_the_fix_of_another_fault_does_not_help(key):
     """Most do not even fit the code; those that do leave the fault."""
@@ -181,6 +187,7 @@ def test_the_code_that_is_shown_runs_alone_and_has_no_word_about_its_fault(key):
     assert detectors.find(dataset, case) == detectors.find(fault.pipeline(case), case)
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("key", [k for k in KEYS if fault_of(k).shows_in == "data"])
 def test_a_fault_of_the_data_is_seen_in_the_numbers_of_the_probe(key):
     probe = drill_of(key).probe()
@@ -383,11 +390,14 @@ def right(case, *, brighten=0.0, take=None, photos=None, seed=1):
     return photos.batch(case.batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
 
+@pytest.mark.random
 def test_a_fix_of_ones_own_passes_if_its_data_are_right():
     for key in ("no_prefetch", "early_prefetch", "one_by_one", "one_thread", "bgr", "huge_buffer", "gil"):
         assert drill_of(key).fix(right).passed, key
 
 
+@pytest.mark.random
+@pytest.mark.random
 @pytest.mark.parametrize(
     ("slip", "word"),
     [({"brighten": 0.1}, "pixels"), ({"take": 16}, "comes 2 times")],
@@ -510,6 +520,7 @@ RIGHT = {
 }  # fmt: skip
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_fix_passes_in_other_words(name):
     key, source = RIGHT[name]
@@ -690,6 +701,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("name", WRONG)
 def test_a_fix_that_leaves_its_fault_or_brings_another_fails_with_a_true_word(name):
     key, source, word = WRONG[name]
@@ -723,6 +735,7 @@ SIGNS = {
 }  # fmt: skip
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("name", SIGNS)
 def test_a_sign_is_true_of_half_a_fix(name):
     key, source, word = SIGNS[name]

@@ -13,6 +13,9 @@ from labkit.pipelines import checks
 SIDE, COUNT = 48, 96
 
 
+pytestmark = pytest.mark.random
+
+
 @pytest.fixture(scope="module")
 def data(album):
     """Return 96 photos of 48×48 bytes, and their labels."""
