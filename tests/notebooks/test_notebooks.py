@@ -48,9 +48,11 @@ def test_what_is_imported_to_stay_is_spared_the_search_for_garbage():
     assert gc.get_freeze_count() >= before + len(stays)
     frozen = gc.get_freeze_count()
     with pytest.raises(ImportError), importing():
+        stays += [[] for _ in range(10_000)]
         import no_such_module  # noqa: F401
     assert gc.isenabled()
-    assert gc.get_freeze_count() == frozen, "the search goes on as it was"
+    # What was frozen may end meanwhile, so the count may fall; it does not rise.
+    assert gc.get_freeze_count() < frozen + 10_000, "the search goes on as it was"
     gc.disable()
     try:
         with importing():
