@@ -20,7 +20,7 @@ LEFT_OUT := build/left-out.txt
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-colab test-solved test-kernels-oclgrind soak seeds lab release grade data doctor notebooks lint fix bench constraints chromium bubblewrap oclgrind clean
+.PHONY: help tour test test-long test-colab test-solved test-kernels-oclgrind soak seeds lab release grade data doctor notebooks lint fix bench constraints chromium bubblewrap oclgrind clean
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,12 +32,17 @@ tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, 
 test: $(READY) chromium bubblewrap ## run the tests: all packages, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved"
-	@$(BIN)/python -m pytest -m alone $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long"
+	@$(BIN)/python -m pytest -m "alone and not long" $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
-	@echo "Left out: solved notebooks (make test-solved), Colab's packages (make test-colab), kernels under Oclgrind" \
-	  "(make test-kernels-oclgrind), style (make lint), many rounds beside another process (make soak), many seeds (make seeds)."
+	@echo "Left out: laws at full length (make test-long), solved notebooks (make test-solved), Colab's packages" \
+	  "(make test-colab), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
+	  "another process (make soak), many seeds (make seeds)."
 	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
+
+test-long: $(READY) chromium bubblewrap ## run what make test leaves out for its length: laws at full length, a whole class
+	@$(BIN)/labkit data --scale tiny
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) -m long tests
 
 test-colab: $(READY) ## run every notebook alone in an environment with Colab's packages, which is made first
 	@$(BIN)/labkit data --scale tiny

@@ -390,6 +390,7 @@ def shown(names, calls=4, repeat=1):
     return read.prefetch(2).with_options(options)
 
 
+@pytest.mark.long
 @opencl
 def test_ten_thousand_reads_by_four_threads_are_right_and_in_order(ssd, pixels):
     sums = [zlib.crc32(data) for data in pixels]
@@ -424,6 +425,7 @@ def test_a_reader_that_is_restored_goes_on_where_it_stopped(ssd, pixels, tmp_pat
 # -- death and return ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @opencl
 def test_a_card_killed_ten_times_and_started_again_loses_and_repeats_nothing(images, pixels):
     random_ = random.Random(3)
@@ -584,6 +586,7 @@ class Liar:
         return True
 
 
+@pytest.mark.long
 def test_a_thousand_bad_answers_lead_to_no_wrong_byte(folder):
     with Liar(folder, "liar", LIES, truth=0.5) as liar:
         names = [f"smartssd://liar/{name}" for name in CONTENT]
@@ -676,6 +679,7 @@ for number, pid in enumerate(pids):
 """
 
 
+@pytest.mark.long
 @opencl
 def test_a_process_that_ends_in_the_middle_leaves_no_card_and_no_file_of_one(images):
     place = cards.room()
@@ -734,6 +738,7 @@ def test_a_machine_without_a_compiler_gets_a_sentence(monkeypatch, tmp_path):
         filesystem.build()
 
 
+@pytest.mark.long
 def test_a_plugin_that_was_built_once_needs_no_compiler_and_a_damaged_one_is_built_again(monkeypatch, tmp_path):
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
     # Several at once, as processes that start together.

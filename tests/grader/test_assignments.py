@@ -50,12 +50,14 @@ def graded(course, released, sources, tmp_path_factory):
     return expected, {row.student: row for row in rows}
 
 
+@pytest.mark.long
 def test_the_class_is_as_large_as_it_is_called(graded):
     expected, rows = graded
     assert set(rows) == set(expected)
     assert len(rows) >= 25
 
 
+@pytest.mark.long
 def test_every_submission_gets_its_exact_scores_and_a_sentence_that_fits(graded):
     expected, rows = graded
     for student, want in expected.items():
@@ -64,6 +66,7 @@ def test_every_submission_gets_its_exact_scores_and_a_sentence_that_fits(graded)
         assert want.words in row.sentence, (student, row)
 
 
+@pytest.mark.long
 def test_nbgraders_own_gradebook_holds_the_same_points(course, graded):
     expected, rows = graded
     with course.api().gradebook as book:
@@ -73,12 +76,14 @@ def test_nbgraders_own_gradebook_holds_the_same_points(course, graded):
     assert all(row.status != "error" for row in rows.values())
 
 
+@pytest.mark.long
 def test_nbgraders_feedback_shows_what_failed(course, graded):
     assert course.api().generate_feedback(roster.PS1, "ben")["success"]
     (page,) = (course.root / "feedback").glob("ben/*/*.html")
     assert "time in two spans counts once" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_the_table_has_a_row_for_each_submission_and_no_formulas(graded):
     _, rows = graded
     evil = batch.Row("=cmd()", "ps", "x", "error", {}, "+1")
@@ -227,6 +232,7 @@ def test_a_link_is_not_followed(tmp_path, course):
     assert precheck(tmp_path / "x.ipynb", course.notebooks(), roster.PS1).status == "unreadable"
 
 
+@pytest.mark.long
 def test_what_students_handed_in_is_left_as_it_is(course, graded, released, tmp_path):
     folder = tmp_path / "eve" / roster.PS3
     folder.mkdir(parents=True)

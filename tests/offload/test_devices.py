@@ -109,6 +109,7 @@ def test_the_names_on_offer_are_functions_whatever_was_imported_before():
 # -- drivers beside TensorFlow ---------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_tensorflow_and_opencl_live_in_one_process_in_either_order(home):
     """Debian's PoCL, where it is installed, would kill it."""

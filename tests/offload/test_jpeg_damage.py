@@ -259,6 +259,7 @@ print(json.dumps([counts, slowest]))
 """
 
 
+@pytest.mark.long
 def test_a_thousand_mutated_files_in_a_child_crash_nothing_and_hang_nowhere(root):
     code = CHILD.format(tests=str(root / "tests" / "support"), seed=11, count=1000)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)

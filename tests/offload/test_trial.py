@@ -128,6 +128,7 @@ def test_the_child_is_kept_and_another_takes_its_place_after_a_crash():
 # -- what does not end -------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -194,6 +195,7 @@ def test_a_flood_of_words_is_cut():
     assert len(tried.log) <= trial.LOG_BYTES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "body",
     [

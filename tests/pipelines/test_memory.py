@@ -79,6 +79,7 @@ GROWS = {
 }
 
 
+@pytest.mark.long
 def test_the_estimate_is_what_a_process_really_grows_by():
     code = """if True:
         import psutil, sys; import tensorflow as tf; from labkit import memory; d = tf.data.Dataset

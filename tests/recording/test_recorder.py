@@ -315,6 +315,7 @@ def test_a_long_job_is_driven_to_its_end_but_watched_for_a_window(tf, known):
     assert watched == (list(range(400))[-run.steps :] if known else list(range(run.steps)))
 
 
+@pytest.mark.long
 def test_memory_stays_bounded_in_a_long_job(tf):
     """20,000 steps of 25 events would take the profiler about 300 MB; see `recorder.record`."""
     dataset = tf.data.Dataset.range(10**9).map(lambda x: x + 1).batch(1)
@@ -336,6 +337,7 @@ def test_a_pipeline_of_very_many_events_per_image_is_watched_for_less(tf):
     assert "to stay within its number of events" in run.profiler.note
 
 
+@pytest.mark.long
 def test_many_recordings_in_one_process_neither_leak_nor_fail(photos):
     dataset = photos.map(prepare, num_parallel_calls=2).batch(4).prefetch(2)
     me = psutil.Process()

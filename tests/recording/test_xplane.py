@@ -371,6 +371,7 @@ def test_an_impossible_event_is_refused(pb, tmp_path, event):
         xplane.read(tmp_path / "odd.xplane.pb")
 
 
+@pytest.mark.long
 def test_flipped_bytes_never_do_worse_than_a_sentence(pb, tmp_path):
     whole = a_small_profile(pb).space.SerializeToString()
     path, rng, refused = tmp_path / "flip.xplane.pb", random.Random(1), 0

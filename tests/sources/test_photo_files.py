@@ -116,6 +116,7 @@ def test_a_painter_that_dies_is_an_error_and_not_a_wait_without_end(tmp_path):
     assert all_gone(painters)
 
 
+@pytest.mark.long
 def test_two_processes_may_prepare_the_same_set_at_once(tmp_path):
     code = "import sys; from labkit import photos; photos.load(scale='tiny', home=sys.argv[1], progress=False)"
     both = [start(code, tmp_path), start(code, tmp_path)]

@@ -164,6 +164,7 @@ def test_tensorflow_decodes_every_kind_of_file_to_the_pixels_that_pillow_sees(sa
         np.testing.assert_array_equal(ours, np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
 
 
+@pytest.mark.long
 def test_a_small_network_learns_the_classes(sample):
     import keras
 

@@ -39,6 +39,7 @@ print(json.dumps([counts, attempts, ours]))
 """
 
 
+@pytest.mark.long
 def test_tfds_loads_the_set_without_network_and_without_our_code(home, tmp_path):
     unplugged = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--net"]
     if not shutil.which("unshare") or subprocess.run([*unplugged, "true"], capture_output=True, check=False).returncode:
