@@ -95,10 +95,10 @@ class Explorer(Shown):
 
     @cached_property
     def panel(self) -> Any:
-        """The widget, an `ipywidgets.VBox`; made when it is first asked for."""
+        """The widget; made when it is first asked for."""
         from labkit.course.explorers.panel import TimelinePanel
 
-        return TimelinePanel(self).box
+        return TimelinePanel(self).box()
 
     def __str__(self) -> str:
         """Return title, sliders, headline and assumptions as text: the same for equal positions."""

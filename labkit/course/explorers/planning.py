@@ -72,10 +72,10 @@ class ScaleExplorer(Shown):
 
     @cached_property
     def panel(self) -> Any:
-        """The widget, an `ipywidgets.VBox`; made when it is first asked for."""
+        """The widget; made when it is first asked for."""
         from labkit.course.explorers.panel import ExplorerPanel
 
-        return ExplorerPanel(self).box
+        return ExplorerPanel(self)
 
     def __str__(self) -> str:
         """Return the plan of the start as text."""
