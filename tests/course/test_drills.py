@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import numpy
 import pytest
@@ -139,6 +141,16 @@ def test_no_other_drill_repeats_before_it_shuffles(key):
     seen = detectors.nodes(fault_of(key).pipeline(quiet(fault_of(key))))
     before = [n.kind for node in seen if node.kind == "Shuffle" for n in node.upstream]
     assert "Repeat" not in before, "that diagnosis would fit as well"
+
+
+def test_every_fault_has_its_words_and_there_are_no_others():
+    words = json.loads(Path(faults.__file__).with_name("diagnoses.json").read_text(encoding="utf-8"))
+    assert set(words) == {fault.key for fault in drills.pool()}
+    for entry in words.values():
+        assert set(entry) == {"diagnosis", "sign", "shows_in"}
+        assert entry["shows_in"] in ("timeline", "data")
+        assert min(map(len, (entry["diagnosis"], entry["sign"]))) > 30
+    assert len({entry["diagnosis"] for entry in words.values()}) == len(words)
 
 
 @every
