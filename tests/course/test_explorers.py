@@ -40,6 +40,11 @@ def pixels(picture):
     return bytes(canvas.buffer_rgba())
 
 
+def go(panel, position):
+    """Move sliders as the browser does: all at once, by their places."""
+    panel.places = panel.explorer.places(panel.position | position)
+
+
 def test_there_is_one_explorer_for_each_of_the_notebooks_00_to_07():
     assert list(explorers.SHEETS) == NOTEBOOKS
     assert all(explorers.SHEETS[n].name == n for n in NOTEBOOKS)
@@ -154,7 +159,7 @@ def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
     panel = TimelinePanel(explorer)
     assert panel.reply["words"] == explorer.first.headline
     for position in explorer.positions.values():
-        panel.go(position)
+        go(panel, position)
         assert panel.position == explorer.start | position
         shown = explorer.answer(**panel.position)
         words = panel.reply["words"]
@@ -167,7 +172,7 @@ def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
     shown = explorer.answer(**panel.position)
     assert panel.reply["words"].startswith(shown.headline)
     assert "times the images/s of the opening position" in panel.reply["words"]
-    panel.go(explorer.start)
+    go(panel, explorer.start)
     assert panel.reply["words"] == explorer.first.headline, "and back again"
 
 
@@ -176,14 +181,14 @@ def test_a_button_that_moves_several_sliders_answers_once():
     panel = TimelinePanel(explorer)
     answers = []
     panel.observe(answers.append, "reply")
-    panel.go(list(explorer.positions.values())[-1])
+    go(panel, list(explorer.positions.values())[-1])
     assert len(answers) == 1
 
 
 def test_the_opening_position_can_be_shown_above_the_current_one():
     explorer = explorers.explore("02")
     panel = TimelinePanel(explorer)
-    panel.go(explorer.positions["prefetch(1)"])
+    go(panel, explorer.positions["prefetch(1)"])
     panel.compare.value = True
     both = str(panel.timeline)
     assert str(explorer.first.timeline) in both
@@ -265,7 +270,7 @@ def test_a_run_beyond_the_sliders_makes_them_longer():
     opened = {name: explorer.start[name] for name in ("batch_size", "train_ms", "work_ms")}
     assert opened == pytest.approx({"batch_size": 96, "train_ms": 900, "work_ms": 44})
     assert explorer.answer(**opened).headline == explorer.first.headline
-    with pytest.raises(ValueError, match="train_ms is 1000; allowed: a number from 1 to 900"):
+    with pytest.raises(ValueError, match=r"train_ms is 1000; allowed: a number from 0\.2 to 900"):
         explorer.answer(train_ms=1000)
 
 
@@ -277,7 +282,7 @@ def test_a_real_recording_opens_every_explorer(name, recorded):
     trained_ms = recorded.where(recorded.select("train", kind="consumer")).duration_ns / 1e6
     assert 0.95 * trained_ms.min() < explorer.start["train_ms"] < 1.05 * trained_ms.max()
     for position in explorer.positions.values():
-        panel.go(position)
+        go(panel, position)
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +304,7 @@ def recorded(album):
 def test_the_planning_explorer_shows_what_plan_says(preset):
     explorer = explorers.scale()
     panel = ExplorerPanel(explorer)
-    panel.go(explorer.positions[preset])
+    go(panel, explorer.positions[preset])
     plan = capacity.plan(preset)
     assert panel.reply["words"] == f"{plan.headline()} {plan.advice}"
     assert plan.source in panel.reply["details"], "a button of a preset shows its sources"
@@ -310,10 +315,10 @@ def test_the_planning_explorer_shows_what_plan_says(preset):
 
 def test_two_planning_sliders_that_do_not_fit_are_told_and_not_changed():
     panel = ExplorerPanel(explorers.scale("DGX-1V"))
-    panel.go({"hosts": 64})
+    go(panel, {"hosts": 64})
     assert "No plan: hosts is 64, more than the 8 accelerators" in panel.reply["words"]
     assert panel.position["hosts"] == 64
-    panel.go({"accelerators": 64})
+    go(panel, {"accelerators": 64})
     assert panel.reply["words"].startswith("64 accelerators on 64 hosts")
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from labkit import simulate
+from labkit.common.numbers import one_of
 from labkit.common.table import Table
 from labkit.course.explorers.answers import ModelledRun, answer
 from labkit.course.explorers.controls import Sheet
@@ -147,11 +148,8 @@ def explore(name: str, trace: Trace | None = None, *, position: str | None = Non
     >>> print(explore("02", prefetch=1).answer().ideal.limit)
     the accelerator (G)
     """
-    if name not in SHEETS:
-        raise ValueError(f"explorer is {name!r}; allowed: {', '.join(SHEETS)}")
-    sheet = SHEETS[name]
-    opened = {control.name: control.default for control in sheet.controls}
-    opened |= sheet.position(next(iter(sheet.positions)) if position is None else position)
+    sheet = SHEETS[one_of("explorer", name, SHEETS)]
+    opened = sheet.opened | sheet.position(next(iter(sheet.positions)) if position is None else position)
     if trace is not None:
         if not isinstance(trace, Trace):
             raise TypeError(f"trace is a {type(trace).__name__}; allowed: the Trace that labkit.record returns")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from labkit.common.numbers import number, whole
+from labkit.common.numbers import number, one_of, whole
 from labkit.simulate import Costs, Knobs
 
 #: The word for one of a unit.
@@ -26,7 +26,6 @@ class Control:
         The word for code, and the words for people.
     values : tuple of number, or of str
         What may be chosen, rising.
-    default : number or str
     unit : str
         Written behind the value; none for words.
     """
@@ -34,13 +33,12 @@ class Control:
     name: str
     label: str
     values: tuple[Value, ...]
-    default: Value
     unit: str = ""
 
     @property
     def in_words(self) -> bool:
         """Whether it chooses between words."""
-        return isinstance(self.default, str)
+        return isinstance(self.values[0], str)
 
     def text(self, value: Value) -> str:
         """Return a value with its unit."""
@@ -64,19 +62,13 @@ class Control:
             If it is none.
         """
         if self.in_words:
-            if value not in self.values:
-                raise ValueError(f"{self.name} is {value!r}; allowed: {', '.join(self.values)}")
-            return value
+            return one_of(self.name, value, self.values)
         low, high = min(self.values), max(self.values)
         unit = f"({self.unit})" if self.unit and self.unit != "%" else ""
         if all(isinstance(v, int) for v in self.values):
             exact = int(value) if isinstance(value, float) and value.is_integer() else value
             return whole(self.name, exact, low, high, other=unit)
         return math.inf if value == high == math.inf else number(self.name, value, low, high, other=unit)
-
-    def at(self, default: Value) -> Control:
-        """Return the same slider with another default."""
-        return replace(self, default=default)
 
     def reaching(self, values: Iterable[Value]) -> Control:
         """Return a slider that reaches these values, too."""
@@ -94,6 +86,8 @@ class Sheet:
     name, title, question : str
         Number of the notebook; heading; what to look for, one or two sentences.
     controls : tuple of Control
+    opened : dict of str to value
+        Where each slider stands at the beginning, if no button is pressed.
     positions : dict of str to dict
         Buttons: the label, and what it sets. The first is where the explorer stands, and what it compares with.
     build : callable
@@ -106,6 +100,7 @@ class Sheet:
     title: str
     question: str
     controls: tuple[Control, ...]
+    opened: Mapping[str, Value]
     positions: Mapping[str, Mapping[str, Value]]
     build: Callable[[Mapping[str, Value]], tuple[Costs, Knobs, str]]
     measured: tuple[str, ...]
@@ -118,9 +113,7 @@ class Sheet:
         ValueError
             If there is no such button.
         """
-        if label not in self.positions:
-            raise ValueError(f"position is {label!r}; allowed: {', '.join(self.positions)}")
-        return dict(self.positions[label])
+        return dict(self.positions[one_of("position", label, self.positions)])
 
     def checked(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """Return values of sliders, each checked.

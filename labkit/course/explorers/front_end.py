@@ -167,13 +167,6 @@ class Shown:
         wanted = {m: d for m, d in data.items() if (not include or m in include) and not (exclude and m in exclude)}
         return wanted, {m: d for m, d in metadata.items() if m in wanted}
 
-    def _ipython_display_(self) -> None:
-        """Publish that bundle: where this hook is there, IPython looks for no other (ipywidgets 7 has it, too)."""
-        from IPython.display import publish_display_data
-
-        data, metadata = self._repr_mimebundle_()
-        publish_display_data(data=data, metadata=metadata)
-
 
 def _slider(control: Control, at: int) -> str:
     """Return a slider at one of its places, or a menu where its values are words, with its name and its value."""

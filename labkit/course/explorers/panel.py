@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import anywidget
@@ -44,10 +43,6 @@ class ExplorerPanel(anywidget.AnyWidget):
     def position(self) -> dict[str, Any]:
         """Where the sliders stand."""
         return self.explorer.position(self.places)
-
-    def go(self, position: Mapping[str, Any]) -> None:
-        """Move several sliders and answer once."""
-        self.places = self.explorer.places(self.position | dict(position))
 
     def answer(self, _: Any = None) -> None:
         """Show the reply to where the sliders stand."""
