@@ -35,12 +35,6 @@ class Journal:
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     speedups: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self.exercises.clear()
-        self.runs.clear()
-        self.speedups.clear()
-
 
 session = Journal()
 

@@ -8,6 +8,7 @@ from html import unescape
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from IPython.core.formatters import DisplayFormatter
 
 from labkit import simulate
 from labkit.course import explorers
@@ -224,7 +225,7 @@ def test_without_widgets_there_is_a_picture_and_its_text(make):
     assert data["text/plain"] == str(explorer) == repr(explorer) == repr(make())
     assert " at 0x" not in repr(explorer)
     assert data[VIEW]["model_id"] == explorer.panel.model_id
-    assert set(explorer._repr_mimebundle_(include=["text/plain"])[0]) == {"text/plain"}
+    assert set(DisplayFormatter().format(explorer, include=["text/plain"])[0]) == {"text/plain"}
 
 
 def test_the_static_picture_shows_the_opening_position_above_the_next_button():

@@ -140,13 +140,7 @@ _ALL = (
         ),
     ),
     _fault("huge_buffer", _PHOTOS, ("prefetch(2)", "prefetch(200)"), step_ms=40),
-    _fault(
-        "cached_names",
-        _ALL_CACHED,
-        (f"{_CALLS}.cache()", f".cache(){_CALLS}"),
-        once=True,
-        step_ms=4,
-    ),
+    _fault("cached_names", _ALL_CACHED, (f"{_CALLS}.cache()", f".cache(){_CALLS}"), once=True, step_ms=4),
     _fault(
         "unfinished_cache",
         _HALF_CACHED,

@@ -156,7 +156,8 @@ def explore(name: str, trace: Trace | None = None, *, position: str | None = Non
         model = simulate.fit(trace)
         # Three digits, as the sliders show them: what is read is what is simulated.
         found = sliders_of(model.costs, model.knobs)
-        measured = {k: v if isinstance(v := found[k], int) else float(f"{v:.3g}") for k in sheet.measured}
+        known = {k: v for k, v in found.items() if k in opened}
+        measured = {k: v if isinstance(v, int) else float(f"{v:.3g}") for k, v in known.items()}
         # A machine that nobody has seen may be beyond the sliders.
         controls = (c.reaching([measured[c.name]] if c.name in measured else []) for c in sheet.controls)
         sheet = replace(sheet, controls=tuple(controls))

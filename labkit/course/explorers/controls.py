@@ -92,8 +92,6 @@ class Sheet:
         Buttons: the label, and what it sets. The first is where the explorer stands, and what it compares with.
     build : callable
         Takes a position, a dict of control name to value, and returns costs, knobs and one sentence or "".
-    measured : tuple of str
-        The sliders that a measured run sets.
     """
 
     name: str
@@ -103,7 +101,6 @@ class Sheet:
     opened: Mapping[str, Value]
     positions: Mapping[str, Mapping[str, Value]]
     build: Callable[[Mapping[str, Value]], tuple[Costs, Knobs, str]]
-    measured: tuple[str, ...]
 
     def position(self, label: str) -> dict[str, Value]:
         """Return what a button sets.

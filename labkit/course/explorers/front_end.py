@@ -164,8 +164,7 @@ class Shown:
             data["text/html"] = self.page()
         else:
             data[_VIEW] = {"version_major": 2, "version_minor": 0, "model_id": self.panel.model_id}
-        wanted = {m: d for m, d in data.items() if (not include or m in include) and not (exclude and m in exclude)}
-        return wanted, {m: d for m, d in metadata.items() if m in wanted}
+        return data, metadata
 
 
 def _slider(control: Control, at: int) -> str:

@@ -102,13 +102,12 @@ def _sheet(
     question: str,
     opened: Position,
     positions: Mapping[str, Position],
-    measured: str,
 ) -> Callable[[Build], Build]:
     """Make an explorer of the decorated function."""
     controls = tuple(_SLIDERS[slider] for slider in opened)
 
     def register(build: Build) -> Build:
-        SHEETS[name] = Sheet(name, title, question, controls, opened, positions, build, tuple(measured.split()))
+        SHEETS[name] = Sheet(name, title, question, controls, opened, positions, build)
         return build
 
     return register
@@ -125,7 +124,6 @@ def _sheet(
         "many threads, prefetch": {"threads": 8, "prefetch": 2, "accelerators": 1},
         "many threads, 4 accelerators": {"threads": 16, "prefetch": 8, "accelerators": 4},
     },
-    measured="work_ms train_ms batch_size",
 )
 def _many(p: Position) -> tuple[Costs, Knobs, str]:
     costs = Costs(open=0.2, read=0.3, map=_parts(p["work_ms"]), batch=0.5, copy=0.5, train=p["train_ms"])
@@ -145,7 +143,6 @@ def _many(p: Position) -> tuple[Costs, Knobs, str]:
         "cold hard disk": {"open_ms": 5, "read_ms": 0.5},
         "object store": {"open_ms": 30, "read_ms": 2},
     },
-    measured="open_ms read_ms work_ms train_ms batch_size",
 )
 def _naive(p: Position) -> tuple[Costs, Knobs, str]:
     costs = _costs(p, open=p["open_ms"], read=p["read_ms"], map=_parts(p["work_ms"]))
@@ -174,7 +171,6 @@ def _varied(spread: float) -> np.ndarray:
         "prefetch(1), images vary": {"prefetch": 1, "spread": 2.0},
         "prefetch(8), images vary": {"prefetch": 8, "spread": 2.0},
     },
-    measured="work_ms train_ms batch_size",
 )
 def _overlap(p: Position) -> tuple[Costs, Knobs, str]:
     parts = {name: ms * _varied(p["spread"]) for name, ms in _parts(p["work_ms"]).items()}
@@ -206,7 +202,6 @@ def _overlap(p: Position) -> tuple[Costs, Knobs, str]:
         "a straggler, in order": {"cycle_length": 16, "latency_ms": 30, "straggler": 10, "order": "in order"},
         "a straggler, any order": {"cycle_length": 16, "latency_ms": 30, "straggler": 10, "order": "any order"},
     },
-    measured="train_ms batch_size",
 )
 def _interleaved(p: Position) -> tuple[Costs, Knobs, str]:
     wait, slow = p["latency_ms"], p["straggler"]
@@ -231,7 +226,6 @@ def _interleaved(p: Position) -> tuple[Costs, Knobs, str]:
         "8 calls, 2 cores": {"calls": 8, "cores": 2},
         "8 calls, 8 cores": {"calls": 8, "cores": 8},
     },
-    measured="cores work_ms train_ms batch_size",
 )
 def _parallel(p: Position) -> tuple[Costs, Knobs, str]:
     costs = _costs(p, open=0.1, read=0.1, map=_parts(p["work_ms"]))
@@ -252,7 +246,6 @@ def _parallel(p: Position) -> tuple[Costs, Knobs, str]:
         "a third fits": {"place": "after resize", "hit_share": 0.35},
         "augmented (wrong)": {"place": "after augment", "hit_share": 1.0},
     },
-    measured="work_ms train_ms batch_size",
 )
 def _cached(p: Position) -> tuple[Costs, Knobs, str]:
     spared, kb = _PLACES[p["place"]]
@@ -282,7 +275,6 @@ def _cached(p: Position) -> tuple[Costs, Knobs, str]:
         "photos, map first": {"form": "map, then batch", "work_us": 4000},
         "photos, batch first": {"form": "batch, then map", "work_us": 4000},
     },
-    measured="work_us train_ms",
 )
 def _vectorised(p: Position) -> tuple[Costs, Knobs, str]:
     call, work, size = p["overhead_us"] / 1e3, p["work_us"] / 1e3, p["batch_size"]
@@ -309,7 +301,6 @@ def _vectorised(p: Position) -> tuple[Costs, Knobs, str]:
         "JPEG files, object store": {"image_kb": 115, "decode_ms": 2, "open_ms": 30, "bandwidth_mb_s": 85},
         "JPEG in shards, object store": {"image_kb": 115, "decode_ms": 2, "open_ms": 0.1, "bandwidth_mb_s": 85},
     },
-    measured="decode_ms train_ms batch_size",
 )
 def _packed(p: Position) -> tuple[Costs, Knobs, str]:
     costs = _costs(p, open=p["open_ms"], map={"decode": p["decode_ms"], "resize": _RESIZE_MS})
