@@ -144,7 +144,9 @@ def test_no_other_drill_repeats_before_it_shuffles(key):
 
 
 def test_every_fault_has_its_words_and_there_are_no_others():
-    words = json.loads(Path(faults.__file__).with_name("diagnoses.json").read_text(encoding="utf-8"))
+    read = json.loads(Path(faults.__file__).with_name("diagnoses.json").read_text(encoding="utf-8"))
+    words = read["faults"]
+    assert set(read["tasks"]) == {fault.task for fault in drills.pool()}
     assert set(words) == {fault.key for fault in drills.pool()}
     for entry in words.values():
         assert set(entry) == {"diagnosis", "sign", "shows_in"}

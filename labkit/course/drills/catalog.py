@@ -1,7 +1,7 @@
 """The faults of the drills: for each one a healthy pipeline, and the edits that break it.
 
-Students see the broken pipeline as it stands, so no pipeline has a comment or a word that gives its fault away. What a
-fault is called, and how it shows, stands in ``diagnoses.json``.
+Students see the broken pipeline as it stands, so no pipeline has a comment or a word that gives its fault away. What
+they read beside it stands in ``diagnoses.json``: the tasks, what a fault is called, and how it shows.
 """
 
 from __future__ import annotations
@@ -12,15 +12,10 @@ from typing import Any
 
 from labkit.course.drills.faults import Fault, edited
 
+_WORDS = json.loads(Path(__file__).with_name("diagnoses.json").read_text(encoding="utf-8"))
+
 #: What the pipeline should deliver, by kind of task.
-TASKS = {
-    "plain": "every photo once an epoch, as float32 from 0 to 1, in batches",
-    "random": "every photo once an epoch, as float32 from 0 to 1, each made brighter or darker as a whole by a number "
-    "drawn anew from -0.2 to 0.2 (and clipped), in batches",
-    "brighter": "every photo once an epoch, 60 of 255 steps brighter and clipped at white, as float32 from 0 to 1, in "
-    "batches",
-    "erased": "every photo once an epoch, its first eight rows black, as float32 from 0 to 1, in batches",
-}
+TASKS: dict[str, str] = _WORDS["tasks"]
 
 # -- healthy pipelines -----------------------------------------------------------------------
 
@@ -100,11 +95,9 @@ _HALF_CACHED = edited(
 
 # -- faults ----------------------------------------------------------------------------------
 
-_WORDS = json.loads(Path(__file__).with_name("diagnoses.json").read_text(encoding="utf-8"))
-
 
 def _fault(key: str, fixed_code: str, *edits: tuple[str, str], **more: Any) -> Fault:
-    return Fault(key, **_WORDS[key], fixed_code=fixed_code, edits=edits, **more)
+    return Fault(key, **_WORDS["faults"][key], fixed_code=fixed_code, edits=edits, **more)
 
 
 _NOT_AHEAD = ("drop_remainder=True).prefetch(2)", "drop_remainder=True)")
