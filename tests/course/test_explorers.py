@@ -329,7 +329,7 @@ def test_two_planning_sliders_that_do_not_fit_are_told_and_not_changed():
         (lambda: explorers.explore("08"), r"explorer is '08'; allowed: 00, 01, 02"),
         (lambda: explorers.explore(2), r"explorer is 2; allowed"),
         (lambda: explorers.explore("02", position="no"), r"position is 'no'; allowed: no prefetch, prefetch\(1\)"),
-        (lambda: explorers.explore("02", depth=2), r"explorer 02 has no slider 'depth'; allowed: prefetch, spread"),
+        (lambda: explorers.explore("02", depth=2), r"there is no slider 'depth'; allowed: prefetch, spread"),
         (
             lambda: explorers.explore("02", prefetch=99),
             r"prefetch is 99; allowed: a whole number from 0 to 16 \(batches\)",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from labkit.common.numbers import number, one_of, whole
-from labkit.simulate import Costs, Knobs
 
 #: The word for one of a unit.
 _ONE = {"threads": "thread", "batches": "batch", "images": "image", "files": "file", "calls": "call", "cores": "core"}
@@ -75,53 +74,3 @@ class Control:
         if self.in_words:
             return self
         return replace(self, values=tuple(sorted({*self.values, *values})))
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """One explorer on paper: its controls, its named positions, and how a position becomes costs and knobs.
-
-    Parameters
-    ----------
-    name, title, question : str
-        Number of the notebook; heading; what to look for, one or two sentences.
-    controls : tuple of Control
-    opened : dict of str to value
-        Where each slider stands at the beginning, if no button is pressed.
-    positions : dict of str to dict
-        Buttons: the label, and what it sets. The first is where the explorer stands, and what it compares with.
-    build : callable
-        Takes a position, a dict of control name to value, and returns costs, knobs and one sentence or "".
-    """
-
-    name: str
-    title: str
-    question: str
-    controls: tuple[Control, ...]
-    opened: Mapping[str, Value]
-    positions: Mapping[str, Mapping[str, Value]]
-    build: Callable[[Mapping[str, Value]], tuple[Costs, Knobs, str]]
-
-    def position(self, label: str) -> dict[str, Value]:
-        """Return what a button sets.
-
-        Raises
-        ------
-        ValueError
-            If there is no such button.
-        """
-        return dict(self.positions[one_of("position", label, self.positions)])
-
-    def checked(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """Return values of sliders, each checked.
-
-        Raises
-        ------
-        ValueError
-            If there is no such slider, or a value may not be chosen.
-        """
-        known = {control.name: control for control in self.controls}
-        for name in values:
-            if name not in known:
-                raise ValueError(f"explorer {self.name} has no slider {name!r}; allowed: {', '.join(known)}")
-        return {name: known[name].check(value) for name, value in values.items()}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from labkit.course.explorers.controls import Control, Sheet
+from labkit.common.numbers import one_of
+from labkit.course.explorers.controls import Control
 from labkit.simulate import Costs, Knobs, lognormal, stragglers
 
 Position = Mapping[str, Any]
@@ -52,9 +54,6 @@ def sliders_of(costs: Costs, knobs: Knobs) -> dict[str, Any]:
     }
 
 
-#: The explorers by the number of their notebook.
-SHEETS: dict[str, Sheet] = {}
-
 #: Where a cache stands: what a hit spares, and how many kB an image takes there (224 x 224 x 3, a photo of 115 kB).
 _PLACES = {
     "none": ((), 0),
@@ -96,18 +95,54 @@ _SLIDERS = {
 }
 
 
-def _sheet(
-    name: str,
-    title: str,
-    question: str,
-    opened: Position,
-    positions: Mapping[str, Position],
-) -> Callable[[Build], Build]:
-    """Make an explorer of the decorated function."""
-    controls = tuple(_SLIDERS[slider] for slider in opened)
+@dataclass(frozen=True)
+class Sheet:
+    """One explorer on paper: its sliders, its named positions, and how a position becomes costs and knobs.
+
+    Parameters
+    ----------
+    name, title, question : str
+        Number of the notebook; heading; what to look for, one or two sentences.
+    opened : dict of str to value
+        The sliders, and where each stands at the beginning, if no button is pressed.
+    positions : dict of str to dict
+        Buttons: the label, and what it sets. The first is where the explorer stands, and what it compares with.
+    build : callable
+        Takes a position, a dict of control name to value, and returns costs, knobs and one sentence or "".
+    """
+
+    name: str
+    title: str
+    question: str
+    opened: Position
+    positions: Mapping[str, Position]
+    build: Build
+
+    @property
+    def controls(self) -> tuple[Control, ...]:
+        """The sliders in their order."""
+        return tuple(_SLIDERS[name] for name in self.opened)
+
+    def position(self, label: str) -> Position:
+        """Return what a button sets.
+
+        Raises
+        ------
+        ValueError
+            If there is no such button.
+        """
+        return self.positions[one_of("position", label, self.positions)]
+
+
+#: The explorers by the number of their notebook.
+SHEETS: dict[str, Sheet] = {}
+
+
+def _sheet(name: str, *fields: Any) -> Callable[[Build], Build]:
+    """Make an explorer of the decorated function, from the other fields of its sheet in their order."""
 
     def register(build: Build) -> Build:
-        SHEETS[name] = Sheet(name, title, question, controls, opened, positions, build)
+        SHEETS[name] = Sheet(name, *fields, build)
         return build
 
     return register
