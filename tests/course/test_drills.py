@@ -143,18 +143,6 @@ def test_no_other_drill_repeats_before_it_shuffles(key):
     assert "Repeat" not in before, "that diagnosis would fit as well"
 
 
-def test_every_fault_has_its_words_and_there_are_no_others():
-    read = json.loads(Path(faults.__file__).with_name("diagnoses.json").read_text(encoding="utf-8"))
-    words = read["faults"]
-    assert set(read["tasks"]) == {fault.task for fault in drills.pool()}
-    assert set(words) == {fault.key for fault in drills.pool()}
-    for entry in words.values():
-        assert set(entry) == {"diagnosis", "sign", "shows_in"}
-        assert entry["shows_in"] in ("timeline", "data")
-        assert min(map(len, (entry["diagnosis"], entry["sign"]))) > 30
-    assert len({entry["diagnosis"] for entry in words.values()}) == len(words)
-
-
 @every
 def test_the_fix_of_another_fault_does_not_help(key):
     """Most do not even fit the code; those that do leave the fault."""
@@ -170,6 +158,18 @@ def test_the_fix_of_another_fault_does_not_help(key):
             continue
         tried.add(source)
         assert not drill.fix(faults.build(source)).passed, f"the fix of {other.key} fixes {key}"
+
+
+def test_every_fault_has_its_words_and_there_are_no_others():
+    read = json.loads(Path(faults.__file__).with_name("diagnoses.json").read_text(encoding="utf-8"))
+    words = read["faults"]
+    assert set(read["tasks"]) == {fault.task for fault in drills.pool()}
+    assert set(words) == {fault.key for fault in drills.pool()}
+    for entry in words.values():
+        assert set(entry) == {"diagnosis", "sign", "shows_in"}
+        assert entry["shows_in"] in ("timeline", "data")
+        assert min(map(len, (entry["diagnosis"], entry["sign"]))) > 30
+    assert len({entry["diagnosis"] for entry in words.values()}) == len(words)
 
 
 @every
