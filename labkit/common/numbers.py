@@ -1,4 +1,4 @@
-"""Numbers that callers give: one way to check them, and one sentence that says what is allowed."""
+"""Numbers and words that callers give: one way to check them, and one sentence that says what is allowed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable
+from numbers import Real
 from typing import Any
 
 
@@ -83,10 +84,7 @@ def number(
     Traceback (most recent call last):
     ValueError: step_ms is -1; allowed: a number of milliseconds above 0
     """
-    real = hasattr(value, "__float__") and not isinstance(value, (bool, str, bytes)) and not hasattr(value, "shape")
-    if hasattr(value, "dtype") and getattr(value, "shape", None) == ():
-        real = value.dtype.kind in "iuf"
-    found = float(value) if real else math.nan
+    found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     if not math.isfinite(found) or not _within(found, least, most) or (above is not None and found <= above):
         raise ValueError(_sentence(name, value, "a number", least, most, unit, other, above))
     return found
@@ -143,6 +141,35 @@ def check_ranges(record: Any) -> None:
         found = check(name, value, least, most, other=other)
         if check is whole:
             object.__setattr__(record, name, found)
+
+
+def one_of(name: str, value: Any, allowed: Iterable[Any]) -> Any:
+    """Return `value` if it is one of those that are allowed.
+
+    Parameters
+    ----------
+    name : str
+        What the error calls the value.
+    value : object
+    allowed : iterable
+
+    Raises
+    ------
+    ValueError
+        If it is none of them; the sentence names the value and lists what is allowed.
+
+    Examples
+    --------
+    >>> one_of("dtype", "uint8", ["uint8", "float32"])
+    'uint8'
+    >>> one_of("compression", "ZIP", ["", "GZIP"])
+    Traceback (most recent call last):
+    ValueError: compression is 'ZIP'; allowed: '', GZIP
+    """
+    known = list(allowed)
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}; allowed: {', '.join(str(one) or repr(one) for one in known)}")
+    return value
 
 
 def check_names(what: str, given: Iterable[str], allowed: Collection[str]) -> None:

@@ -12,13 +12,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from labkit.common.palette import Theme
-from labkit.course.grading import Wrong
+from labkit.course.grading import Wrong, shows
+from labkit.course.student_code import value
 from labkit.timeline.run import Accelerator
 from labkit.timeline.trace import Span, Trace
 from labkit.views.picture import Picture, plain_style
 
 #: A bar: thread, name, category, start and end in milliseconds.
 Bar = tuple[str, str, str, float, float]
+
+#: Takes the student's number, and returns bars, train steps, the place of the mark (or None), and words; see `example`.
+Drawing = Callable[[float], tuple[Iterable[Bar], Iterable[tuple[float, float]], float | None, str]]
 
 _ACCELERATOR = "consumer"
 
@@ -67,6 +71,32 @@ def example(
     said = f"the dashed line, your answer: {_place(mark_ms, trace.span_ns / 1e6)}"
     make = functools.partial(_marked, plain, mark_ms)
     return Picture(make, plain.title, f"{plain.alt} {said[0].upper()}{said[1:]}.", f"{said}\n{plain.text}")
+
+
+def marks(
+    number: str, title: str, *arguments: Any, name: str = "train step", batch: int = 1
+) -> Callable[[Drawing], Drawing]:
+    """Register the picture of a numeric exercise: an `example`, and the student's number for its arguments.
+
+    Parameters
+    ----------
+    number : str
+        The exercise, as in ``"01.2"``.
+    title, name, batch
+        As in `example`.
+    *arguments
+        What the student's function is called with.
+    """
+
+    def register(draw: Drawing) -> Drawing:
+        @shows(number)
+        def show(function: Any) -> Picture:
+            bars, train, mark_ms, words = draw(value(function, *arguments))
+            return example(bars, train, name, title, mark_ms, words, batch)
+
+        return draw
+
+    return register
 
 
 def shards(reader: str, readers: int, count: int, open_ms: float, read_ms: float) -> list[Bar]:
@@ -194,8 +224,7 @@ def _marked(plain: Picture, mark: float, look: Theme) -> Any:
             return figure
         axes = figure.axes[1]
         low, high = axes.get_xlim()
-        place = min(max(mark, low), high)
-        arrow = {place: "^", low: "<" if mark < low else "^", high: ">" if mark > high else "^"}[place]
+        place, arrow = min(max(mark, low), high), "<" if mark < low else ">" if mark > high else "^"
         bottom = axes.get_ylim()[0]
         # A light edge on both sides keeps the line visible on dark bars.
         axes.axvline(place, color=look.background, linewidth=4.0, zorder=8, clip_on=False)

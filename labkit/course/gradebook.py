@@ -35,12 +35,6 @@ class Journal:
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     speedups: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self.exercises.clear()
-        self.runs.clear()
-        self.speedups.clear()
-
 
 session = Journal()
 
@@ -77,23 +71,17 @@ def run(trace: Any, measure: Any, name: str | None = None) -> None:
 
 def comparison(measures: Any) -> None:
     """Enter all runs of a `labkit.measures.Measures`, and the speed-ups over its first pipeline."""
-    from labkit.recording.measures import UnequalWork
+    from labkit.recording.measures import UnequalWork, middle
 
-    names = list(measures)
-    for name in names:
-        trace = measures.trace(name)
-        rounds = sorted(measures[name], key=lambda m: m.images_per_s)
-        run(trace, rounds[len(rounds) // 2], name)
-    for name in names[1:]:
+    first, *others = measures
+    for name, rounds in measures.items():
+        run(measures.trace(name), rounds[middle(rounds)], name)
+    for name in others:
         try:
             found = measures.speedup(name)
         except UnequalWork:
             continue
-        if (name, names[0]) in session.speedups or len(session.speedups) < MOST:
-            low, high = (None if math.isnan(v) else float(v) for v in (found.low, found.high))
-            session.speedups[name, names[0]] = {
-                "median": float(found.median),
-                "low": low,
-                "high": high,
-                "verdict": found.verdict,
-            }
+        if (name, first) in session.speedups or len(session.speedups) < MOST:
+            numbers = {what: float(getattr(found, what)) for what in ("median", "low", "high")}
+            entry = {what: None if math.isnan(value) else value for what, value in numbers.items()}
+            session.speedups[name, first] = {**entry, "verdict": found.verdict}

@@ -56,11 +56,6 @@ class CheckResult:
         """Whether the answer holds."""
         return self.status == PASSED
 
-    @property
-    def inconclusive(self) -> bool:
-        """Whether the check could not tell and must run again."""
-        return self.status == INCONCLUSIVE
-
     def __repr__(self) -> str:
         """Return one line, the same for the same result."""
         return f"{_SIGN[self.status]} {self.exercise} {self.status}" + (f": {self.hint}" if self.hint else "")
@@ -171,14 +166,10 @@ def try_it(number: str, answer: Any) -> None:
     number, answer
         As for `show`.
     """
-    shown = show(number, answer)
-    try:
-        from IPython import get_ipython
-        from IPython.display import display
-    except ImportError:
-        print(shown)
-        return
-    (print if get_ipython() is None else display)(shown)
+    from IPython import get_ipython
+    from IPython.display import display
+
+    (print if get_ipython() is None else display)(show(number, answer))
 
 
 def _ready(made: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from labkit.common.numbers import whole
 from labkit.pipelines import structure
 
 
@@ -62,8 +63,7 @@ def inspect_pipeline(function: Any, *arguments: Any, most: int = 200) -> Inspect
     TypeError
         If it returns no ``tf.data.Dataset``.
     """
-    if not 1 <= most <= 100_000:
-        raise ValueError(f"most is {most}; allowed: 1 to 100,000 elements")
+    most = whole("most", most, 1, 100_000, unit="of elements")
     elsewhere = getattr(function, "inspect_pipeline", None)  # the grader's, whose function lives in another process
     found = elsewhere(*arguments, most=most) if elsewhere else inspect_dataset(function(*arguments), most)
     return Inspection(**found)

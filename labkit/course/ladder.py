@@ -20,6 +20,7 @@ from labkit.pipelines.options import one_thread_per_core, plain
 from labkit.sources import records
 from labkit.sources.photos import Photos, home
 
+AUTOTUNE = tf.data.AUTOTUNE
 BATCH = 32
 SIDE = 224
 _SEED = 7
@@ -115,7 +116,7 @@ def _kept(photos: Photos) -> Any:
     def whole(path: Any, label: Any) -> tuple[Any, Any]:
         return tf.cast(tf.round(shrink(tf.io.read_file(path))), tf.uint8), label
 
-    return memory.cache(epoch(photos).map(whole, num_parallel_calls=tf.data.AUTOTUNE)).repeat()
+    return memory.cache(epoch(photos).map(whole, num_parallel_calls=AUTOTUNE)).repeat()
 
 
 # -- the rungs -----------------------------------------------------------------
@@ -134,13 +135,13 @@ def _interleave(photos: Photos) -> Any:
 
     lists = tf.data.Dataset.range(_LISTS)
     read = lists.interleave(one_list, cycle_length=_LISTS, num_parallel_calls=_LISTS, deterministic=True)
-    return plain(read.map(lambda jpeg, label: (preprocess(jpeg), label)).batch(BATCH).prefetch(tf.data.AUTOTUNE))
+    return plain(read.map(lambda jpeg, label: (preprocess(jpeg), label)).batch(BATCH).prefetch(AUTOTUNE))
 
 
 def guide(photos: Photos) -> Any:
     """Return what TensorFlow's guide recommends: parallel map, batch, prefetch, all tuned by tf.data."""
-    mapped = shuffled(photos).map(prepare, num_parallel_calls=tf.data.AUTOTUNE)
-    return mapped.batch(BATCH).prefetch(tf.data.AUTOTUNE)
+    mapped = shuffled(photos).map(prepare, num_parallel_calls=AUTOTUNE)
+    return mapped.batch(BATCH).prefetch(AUTOTUNE)
 
 
 def _cached(photos: Photos) -> Any:
@@ -149,15 +150,16 @@ def _cached(photos: Photos) -> Any:
     def fresh(image: Any, label: Any) -> tuple[Any, Any]:
         return jitter(tf.image.convert_image_dtype(image, tf.float32)), label
 
-    mapped = _kept(photos).map(fresh, num_parallel_calls=tf.data.AUTOTUNE)
-    return mapped.batch(BATCH).prefetch(tf.data.AUTOTUNE)
+    mapped = _kept(photos).map(fresh, num_parallel_calls=AUTOTUNE)
+    return mapped.batch(BATCH).prefetch(AUTOTUNE)
 
 
 def _vectorized(photos: Photos) -> Any:
-    decoded = shuffled(photos).map(
-        lambda path, label: (shrink(tf.io.read_file(path)), label), num_parallel_calls=tf.data.AUTOTUNE
-    )
-    return decoded.batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(tf.data.AUTOTUNE)
+    def decoded(path: Any, label: Any) -> tuple[Any, Any]:
+        return shrink(tf.io.read_file(path)), label
+
+    mapped = shuffled(photos).map(decoded, num_parallel_calls=AUTOTUNE)
+    return mapped.batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(AUTOTUNE)
 
 
 def _tfrecords(photos: Photos) -> Any:
@@ -165,8 +167,8 @@ def _tfrecords(photos: Photos) -> Any:
         jpeg, label = records.parse(serialized)
         return shrink(jpeg), label
 
-    mapped = _serialized(photos).repeat().map(decoded, num_parallel_calls=tf.data.AUTOTUNE)
-    return mapped.batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(tf.data.AUTOTUNE)
+    mapped = _serialized(photos).repeat().map(decoded, num_parallel_calls=AUTOTUNE)
+    return mapped.batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(AUTOTUNE)
 
 
 def best(photos: Photos) -> Any:
@@ -213,11 +215,7 @@ RUNGS = (
     Rung("naive, tf.data's defaults", "01_measure_a_naive_pipeline", _in_turn),
     Rung("prefetch(1)", "02_overlap_with_prefetch", lambda photos: plain(_in_turn(photos).prefetch(1))),
     # The buffer of a prefetch adapts by itself; it does not need tf.data's autotuner.
-    Rung(
-        "prefetch(AUTOTUNE)",
-        "02_overlap_with_prefetch",
-        lambda photos: plain(_in_turn(photos).prefetch(tf.data.AUTOTUNE)),
-    ),
+    Rung("prefetch(AUTOTUNE)", "02_overlap_with_prefetch", lambda photos: plain(_in_turn(photos).prefetch(AUTOTUNE))),
     Rung("parallel interleave", "03_interleave_many_files", _interleave),
     Rung("parallel map, the guide", "04_map_in_parallel", guide),
     Rung("cache of pixels", "05_cache_what_is_expensive", _cached, cached=True),

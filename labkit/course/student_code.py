@@ -20,9 +20,6 @@ from labkit.course.fairness import rules, timeouts
 from labkit.course.grading import Unclear, Wrong, answered, exercise, raised
 from labkit.pipelines.options import plain
 
-#: Seconds that one call of an answer may take: none needs one, and a loop that never ends must not hold the notebook.
-LIMIT_S = 20.0
-
 # What changes no element, and not when it is made.
 _PLAIN = ("_OptionsDataset", "_AssertCardinalityDataset")
 
@@ -83,7 +80,10 @@ def _is_stub(function: Any) -> bool:
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """Raise `_TooLong` after `LIMIT_S` seconds, if this thread may set the alarm clock and nothing else has set it."""
+    """Raise `_TooLong` after `timeouts.LIMIT_S` seconds.
+
+    It does nothing where this thread may not set the alarm clock, or something else has set it.
+    """
     free = (
         hasattr(signal, "setitimer")
         and threading.current_thread() is threading.main_thread()
@@ -97,7 +97,7 @@ def _limited() -> Iterator[None]:
         raise _TooLong
 
     signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    signal.setitimer(signal.ITIMER_REAL, timeouts.LIMIT_S)
     try:
         yield
     finally:
@@ -194,7 +194,7 @@ def elements(made: Any, most: int) -> list[Any]:
         raise Wrong(f"{kind}s came out of the dataset: each element must be one plain tensor")
     if made.cardinality() == tf.data.INFINITE_CARDINALITY:
         raise Wrong("the dataset never ends: take away repeat()")
-    return [element.numpy() for element in timeouts.pull_with_timeout(made.take(most + 1), LIMIT_S)]
+    return [element.numpy() for element in timeouts.pull_with_timeout(made.take(most + 1))]
 
 
 def values(made: Any, most: int) -> list[Any]:

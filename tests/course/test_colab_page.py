@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def spec(page):
     """Return the sliders and buttons of a page, as its script gets them."""
-    return json.loads(re.search(r"mount\(document.getElementById\(.*?\), (\{.*\})\);\n</script>", page, re.S)[1])
+    return json.loads(re.search(r"inColab\(document.getElementById\(.*?\), (\{.*\})\);\n</script>", page, re.S)[1])
 
 
 @pytest.mark.parametrize("made", [lambda: explorers.explore("02"), explorers.scale], ids=["pipeline", "plan"])
@@ -45,24 +45,23 @@ def test_without_colab_an_explorer_is_a_widget():
 
 
 @pytest.mark.parametrize("name", explorers.SHEETS)
-def test_every_button_of_a_page_says_what_the_explorer_answers(name):
+def test_every_button_of_a_page_says_what_the_explorer_answers(colab, name):
     explorer = explorers.explore(name)
-    page = explorer.page
-    for label, position in explorer.sheet.positions.items():
-        whole = explorer.start | dict(position)
-        reply = page.reply([c.values.index(whole[c.name]) for c in explorer.controls])
+    found = spec(explorer.page())
+    start = explorer.places(explorer.start)
+    for label, places in zip(explorer.positions, found["buttons"], strict=True):
+        whole = [was if at is None else at for at, was in zip(places, start, strict=True)]
+        reply = colab._callbacks._registered[found["name"]](whole).data
         assert reply["words"].startswith(explorer.answer(label).headline)
         assert all(i["src"].startswith("data:image/png;base64,iVBOR") and i["alt"] for i in reply["pictures"])
-        moved = [c.label for c in explorer.controls if whole[c.name] != explorer.start[c.name]]
+        moved = [c.label for c, at, was in zip(explorer.controls, whole, start, strict=True) if at != was]
         assert all(f"{label}: " in reply["words"] for label in moved)
 
 
 def test_sliders_that_do_not_fit_together_give_a_sentence():
     explorer = explorers.scale()
-    at = {c.name: c.values.index(explorer.start[c.name]) for c in explorer.controls}
-    at["accelerators"], at["hosts"] = 0, len(explorer.controls[1].values) - 1
-    assert list(at)[1] == "hosts"
-    reply = explorer.page.reply(list(at.values()))
+    most = {c.name: max(c.values) for c in explorer.controls if c.name == "hosts"}
+    reply = explorer.reply(explorer.start | {"accelerators": 1} | most).shown()
     assert reply["words"].startswith("No plan: ")
     assert reply["pictures"] == []
 

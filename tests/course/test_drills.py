@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import numpy
 import pytest
@@ -162,6 +164,18 @@ def test_the_fix_of_another_fault_does_not_help(key):
             continue
         tried.add(source)
         assert not drill.fix(faults.build(source)).passed, f"the fix of {other.key} fixes {key}"
+
+
+def test_every_fault_has_its_words_and_there_are_no_others():
+    read = json.loads(Path(faults.__file__).with_name("diagnoses.json").read_text(encoding="utf-8"))
+    words = read["faults"]
+    assert set(read["tasks"]) == {fault.task for fault in drills.pool()}
+    assert set(words) == {fault.key for fault in drills.pool()}
+    for entry in words.values():
+        assert set(entry) == {"diagnosis", "sign", "shows_in"}
+        assert entry["shows_in"] in ("timeline", "data")
+        assert min(map(len, (entry["diagnosis"], entry["sign"]))) > 30
+    assert len({entry["diagnosis"] for entry in words.values()}) == len(words)
 
 
 @every

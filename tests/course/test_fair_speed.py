@@ -327,7 +327,6 @@ def test_the_threshold_is_at_most_three_quarters_of_what_is_to_be_had(expected):
         (lambda: fairness.Stage("read", float("nan")), "is nan; allowed"),
         (lambda: task(cores=0), "cores is 0; allowed: a whole number from 1"),
         (lambda: task(slack=True), "slack is True; allowed"),
-        (lambda: fairness.Task((read,), 3, good, 1), "slow is a int; allowed: a function"),
         (lambda: structure.chain(3), "dataset is a int; allowed"),
     ],
 )

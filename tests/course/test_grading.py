@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from asked import asked
 
-from labkit.course import grading, student_code
+from labkit.course import grading
+from labkit.course.fairness import timeouts
 from labkit.course.grading import check
 
 # Right shape, wrong idea: what students really hand in, and a word of the hint that must come back.
@@ -130,7 +131,7 @@ def loop(first, later, without):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no clock that interrupts")
 def test_a_loop_that_never_ends_is_ended_and_the_hint_names_its_input(monkeypatch):
-    monkeypatch.setattr(student_code, "LIMIT_S", 0.3)
+    monkeypatch.setattr(timeouts, "LIMIT_S", 0.3)
     result = check("05.3", loop)
     assert result.hint == "for (20, 16, 16) your function does not come back: look for a loop that never ends"
     assert grading.show("00.1", lambda spans, window: loop(20, 16, 16)).status == grading.FAILED
@@ -160,7 +161,7 @@ LEFT = threading.Event()
 
 @pytest.mark.parametrize("answer", [never, waits])
 def test_a_dataset_whose_elements_never_come_is_left_and_stopped(answer, monkeypatch):
-    monkeypatch.setattr(student_code, "LIMIT_S", 1.0)
+    monkeypatch.setattr(timeouts, "LIMIT_S", 1.0)
     LEFT.clear()
     before = set(threading.enumerate())
     result = check("02.1", answer)
@@ -174,7 +175,7 @@ def test_a_dataset_whose_elements_never_come_is_left_and_stopped(answer, monkeyp
 
 
 def test_a_dataset_that_stops_midway_is_told_how_far_it_came(monkeypatch):
-    monkeypatch.setattr(student_code, "LIMIT_S", 1.0)
+    monkeypatch.setattr(timeouts, "LIMIT_S", 1.0)
     result = check("02.1", lambda batches: batches.take(2).concatenate(never(batches)))
     assert result.hint.startswith("after 2 elements no other comes out of your dataset: ")
 
@@ -257,7 +258,7 @@ def test_an_unclear_check_is_inconclusive_in_sign_and_word_and_no_pass():
         raise grading.Unclear("the machine is busy: run again")
 
     result = grading.judge("x.1", noisy, 1)
-    assert result.inconclusive
+    assert result.status == grading.INCONCLUSIVE
     assert not result.passed
     assert repr(result) == "? x.1 inconclusive: the machine is busy: run again"
     assert "? x.1 inconclusive" in result._repr_html_()

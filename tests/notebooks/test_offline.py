@@ -34,7 +34,7 @@ import labkit
 labkit.setup()
 rooms = [m.name for m in pkgutil.walk_packages(labkit.__path__, "labkit.")]
 for name in rooms:
-    if not name.endswith(("__main__", "colab_page")):
+    if not name.endswith("__main__"):
         importlib.import_module(name)
 print(len(rooms), "rooms")
 

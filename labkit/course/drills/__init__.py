@@ -12,8 +12,6 @@ import html
 from functools import cached_property
 from typing import Any
 
-import tensorflow as tf
-
 import labkit
 from labkit.common.numbers import whole
 from labkit.course import gradebook
@@ -22,6 +20,7 @@ from labkit.course.drills.case import Case
 from labkit.course.drills.catalog import FAULTS, TASKS
 from labkit.course.drills.faults import Fault, same
 from labkit.course.drills.probe import Probe, compare
+from labkit.course.fairness import rules
 from labkit.course.grading import CheckResult, Wrong, judge
 from labkit.course.student_code import call
 from labkit.recording import accelerators
@@ -276,8 +275,7 @@ def _bare(text: str) -> str:
 
 def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
     """Return the keys of all faults that a pipeline has; raise `Wrong` if its data are wrong in another way."""
-    if not isinstance(dataset, tf.data.Dataset):
-        raise Wrong(f"return a tf.data.Dataset, not {type(dataset).__name__}")
+    rules.dataset(dataset)
     if not case.feeds(dataset):
         raise Wrong("build the pipeline on the sources of case (case.photos, case.shards, …)")
     detectors.refuse(dataset)

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import serialized
+from labkit.sources import framing
 from labkit.sources.storage import Storage
 
 _SOURCE = "assumed: a small object store"
@@ -125,9 +126,9 @@ def _written(seed: int, size: int, white: int) -> str:
         data.append(jpeg)
     truth = np.stack([tf.io.decode_jpeg(jpeg, channels=3).numpy() for jpeg in data])
     np.save(folder / "truth.npy", truth)
-    coded = [_example(jpeg, i) for i, jpeg in enumerate(data)]
+    coded = [framing.example({"data": jpeg, "label": i}) for i, jpeg in enumerate(data)]
     floats = truth.astype("<f4") / np.float32(255)
-    pixels = [_example(image.tobytes(), i) for i, image in enumerate(floats)]
+    pixels = [framing.example({"data": image.tobytes(), "label": i}) for i, image in enumerate(floats)]
     for kind, records, files, zipped in (
         ("shards", coded, _SHARDS, ""), ("archive", coded, 1, ""), ("crumbs", coded, size, ""),
         ("flat", pixels, _SHARDS, ""), ("zipped", pixels, _SHARDS, "GZIP"),
@@ -137,10 +138,3 @@ def _written(seed: int, size: int, white: int) -> str:
                 for record in records[number::files]:
                     writer.write(record)
     return holder.name
-
-
-def _example(data: bytes, label: int) -> bytes:
-    example = tf.train.Example()
-    example.features.feature["data"].bytes_list.value.append(data)
-    example.features.feature["label"].int64_list.value.append(label)
-    return example.SerializeToString()

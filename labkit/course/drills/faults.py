@@ -28,7 +28,7 @@ class Fault:
         How such a fault shows: the hint for students who name it where it is not, or did not fix it.
     fixed_code : str
         Source of the healthy pipeline: a function ``pipeline(case)`` of plain tf.data.
-    edits : list of (str, str)
+    edits : tuple of (str, str)
         What to replace in that source, and by what, to bring the fault in.
     shows_in : str
         ``timeline`` or ``data``: where to look for it.
@@ -48,7 +48,7 @@ class Fault:
     diagnosis: str
     sign: str
     fixed_code: str
-    edits: list[tuple[str, str]]
+    edits: tuple[tuple[str, str], ...]
     shows_in: str = "timeline"
     task: str = "plain"
     case: dict[str, Any] = field(default_factory=dict)

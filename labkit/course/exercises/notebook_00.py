@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labkit.course.example_timeline import example
+from labkit.course.example_timeline import example, marks
 from labkit.course.grading import shows
 from labkit.course.student_code import numeric, value
 
@@ -31,13 +31,11 @@ def busy_share(spans: list[tuple[float, float]], window_ms: float) -> Any:
     }
 
 
-@shows("00.1")
-def busy_pushed_together(function: Any) -> Any:
+@marks("00.1", "Busy share of 40 ms.", [(0, 10), (20, 30)], 40)
+def busy_pushed_together(share: float) -> Any:
     """Draw two train steps in a window of 40 ms, and the same work without the gaps."""
-    share = value(function, [(0, 10), (20, 30)], 40)
     bars = [("without the gaps", "busy", "other", 0, 20), ("the window", "window", "other", 0, 40)]
-    words = f"Yours is {share:.3g}, at {share * 40:.4g} ms."
-    return example(bars, [(0, 10), (20, 30)], "train step", "Busy share of 40 ms.", share * 40, words)
+    return bars, [(0, 10), (20, 30)], share * 40, f"Yours is {share:.3g}, at {share * 40:.4g} ms."
 
 
 _LOAD_AND_TRAIN = ((30, 50), (80, 20), (45.5, 45.5), (0, 12))

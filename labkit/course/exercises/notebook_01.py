@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.course import fairness
-from labkit.course.example_timeline import example, simulated
+from labkit.course.example_timeline import example, marks, simulated
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import bare, call, numeric, per, pipeline, source, value, with_options
+from labkit.course.student_code import bare, call, numeric, per, pipeline, source, with_options
 
 
 @numeric("01.1", " images/s", (100, 32), (250, 64), (40, 1), (300, 32))
@@ -21,13 +21,12 @@ def ingestion_rate(step_ms: float, batch: int) -> Any:
     }
 
 
-@shows("01.1")
-def one_batch(function: Any) -> Any:
+@marks("01.1", "Steps of 100 ms, 32 images each.", 100, 32, batch=32)
+def one_batch(rate: float) -> Any:
     """Draw the images of one step of 100 ms, batch 32, and when that many have come at the student's rate."""
-    rate = value(function, 100, 32)
-    bars, steps = [("images", "32 images", "other", 0, 100)], [(0, 100), (100, 200)]
+    bars = [("images", "32 images", "other", 0, 100)]
     words = f"Yours is {rate:.4g} images/s: so fast, 32 images take {per(32e3, rate):.4g} ms."
-    return example(bars, steps, "train step", "Steps of 100 ms, 32 images each.", per(32e3, rate), words, batch=32)
+    return bars, [(0, 100), (100, 200)], per(32e3, rate), words
 
 
 @exercise("01.2")

@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from labkit.course import fairness
-from labkit.course.example_timeline import example, simulated
+from labkit.course.example_timeline import marks, simulated
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import bare, numeric, per, pipeline, source, value, values
+from labkit.course.student_code import bare, numeric, per, pipeline, source, values
 from labkit.pipelines.structure import nodes
 
 
@@ -29,8 +29,9 @@ def prefetched(function: Any) -> None:
         mine = got[place] if place < len(got) else "missing"
         if mine != batch:
             raise Wrong(f"the batches changed: number {place + 1} was {batch}, is {mine}")
-    depth = _prefetch_depth(made)
-    if depth is None:
+    last = nodes(bare(made))[0]
+    depth = last.number("_buffer_size")
+    if last.kind != "Prefetch":
         raise Wrong("prefetch is not the last step: only what comes before it overlaps with training")
     if depth != 2:
         raise Wrong(f"the buffer holds {'as many as tf.data likes' if depth < 0 else depth}: the task says two batches")
@@ -57,14 +58,12 @@ def overlap_gain(load_ms: float, train_ms: float) -> Any:
     }
 
 
-@shows("02.2")
-def overlapped_step(function: Any) -> Any:
+@marks("02.2", "Load 40 ms, train 60 ms, overlapped.", 40, 60)
+def overlapped_step(gain: float) -> Any:
     """Draw steps that overlap perfectly, and where one of 40 + 60 ms ends if it is so many times faster."""
-    gain = value(function, 40, 60)
     bars = [("pipeline", "load the next batch", "read", 60 * i, 60 * i + 40) for i in range(2)]
     words = f"Taking turns, a step takes 100 ms; {gain:.4g} times faster is {per(100, gain):.4g} ms."
-    title = "Load 40 ms, train 60 ms, overlapped."
-    return example(bars, [(0, 60), (60, 120)], "train step", title, per(100, gain), words)
+    return bars, [(0, 60), (60, 120)], per(100, gain), words
 
 
 @numeric("02.3", " MB", (2, 32, 224, 224), (1, 8, 100, 150))
@@ -79,18 +78,9 @@ def buffer_memory(depth: int, batch: int, height: int, width: int) -> Any:
     }
 
 
-@shows("02.3")
-def filling(function: Any) -> Any:
+@marks("02.3", "Two batches of 32 fill a buffer, 1 MB a millisecond.", 2, 32, 224, 224, batch=32)
+def filling(size: float) -> Any:
     """Draw how a buffer of two batches fills from storage that brings 1 MB in a millisecond."""
-    size, one = value(function, 2, 32, 224, 224), 32 * 224 * 224 * 12 / 1e6
+    one = 32 * 224 * 224 * 12 / 1e6
     bars = [("buffer", f"batch {i + 1}", "batch", i * one, (i + 1) * one) for i in range(2)]
-    steps, title = [(one, 2 * one), (2 * one, 3 * one)], "Two batches of 32 fill a buffer, 1 MB a millisecond."
-    return example(bars, steps, "train step", title, size, f"Yours is {size:.5g} MB.", batch=32)
-
-
-def _prefetch_depth(dataset: Any) -> int | None:
-    """Return the buffer size of the prefetch that ends `dataset`, -1 for AUTOTUNE, None if it ends otherwise."""
-    node = bare(dataset)
-    if "Prefetch" not in type(node).__name__:
-        return None
-    return int(tf.get_static_value(node._buffer_size))
+    return bars, [(one, 2 * one), (2 * one, 3 * one)], size, f"Yours is {size:.5g} MB."

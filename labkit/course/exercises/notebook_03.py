@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from labkit.course import fairness
-from labkit.course.example_timeline import example, shards, simulated
+from labkit.course.example_timeline import marks, shards, simulated
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import bare, call, elements, numeric, pipeline, source, value, with_options
+from labkit.course.student_code import bare, call, elements, numeric, pipeline, source, with_options
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import chain, nodes
 
@@ -44,7 +44,7 @@ def mixed_shards(function: Any) -> None:
         raise Wrong("there is no interleave in it: flat_map, a list or choose_from_datasets reads one shard at a time")
     if not any("ParallelInterleave" in kind for kind in kinds):
         raise Wrong("one thread reads all shards in turn: num_parallel_calls makes it read them at the same time")
-    if made.options().deterministic is False or _any_order(made):
+    if made.options().deterministic is False or chain(made).any_order:
         raise Wrong("the order may vary: the task says always in the same order (deterministic)")
     if got == want:
         return _at_the_same_time(function)
@@ -104,14 +104,11 @@ def epoch_time(files: int, at_once: int, open_ms: float, stream_ms: float) -> An
     }
 
 
-@shows("03.2")
-def groups(function: Any) -> Any:
+@marks("03.2", "Ten shards, four at once, open 50 ms, stream 25.5 ms.", 10, 4, 50, 25.5)
+def groups(answer: float) -> Any:
     """Draw ten shards, four at a time, in groups that follow each other."""
-    answer, one = value(function, 10, 4, 50, 25.5), 75.5
-    bars = shards("reader", 4, 10, 50, 25.5)
-    steps = [(g * one, g * one + 1) for g in range(1, 4)]
-    title = "Ten shards, four at once, open 50 ms, stream 25.5 ms."
-    return example(bars, steps, "train step", title, answer, f"Yours takes {answer:.5g} ms.")
+    steps = [(75.5 * group, 75.5 * group + 1) for group in range(1, 4)]
+    return shards("reader", 4, 10, 50, 25.5), steps, answer, f"Yours takes {answer:.5g} ms."
 
 
 @exercise("03.3")
@@ -157,8 +154,3 @@ def _texts(records: Any) -> list[str]:
         return [record.decode() for record in records]
     except AttributeError:
         raise Wrong("the elements are no records: open_shard(path) gives them") from None
-
-
-def _any_order(dataset: Any) -> bool:
-    """Tell whether an interleave in it may change the order; only the graph knows."""
-    return any(step.ordered is False for step in chain(dataset).all("ParallelInterleave"))

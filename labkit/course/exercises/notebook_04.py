@@ -7,10 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from labkit.course import fairness
-from labkit.course.example_timeline import example, simulated
+from labkit.course.example_timeline import marks, simulated
 from labkit.course.fairness import rules
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, numeric, per, pipeline, source, value, values
+from labkit.course.student_code import call, numeric, per, pipeline, source, values
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import AUTOTUNE
 
@@ -93,15 +93,13 @@ def cores_for_a_gpu(images_per_s: float, cpu_ms: float) -> Any:
     }
 
 
-@shows("04.2")
-def work_of_a_second(function: Any) -> Any:
+@marks("04.2", "328 images a second, 4 ms of a core each.", 328, 4.0, name="328 images")
+def work_of_a_second(cores: float) -> Any:
     """Draw the CPU work that one second of training needs, core after core."""
-    cores, work = value(function, 328, 4.0), 328 * 4.0
     bars = [("CPU work", "the first core, all second", "decode", 0, 1000)]
-    bars.append(("CPU work", "more than one core", "decode", 1000, work))
+    bars.append(("CPU work", "more than one core", "decode", 1000, 328 * 4.0))
     words = f"Yours are {cores:.4g} cores: they do {1000 * cores:,.5g} ms of work a second."
-    title = "328 images a second, 4 ms of a core each."
-    return example(bars, [(0, 1000)], "328 images", title, 1000 * cores, words)
+    return bars, [(0, 1000)], 1000 * cores, words
 
 
 @numeric("04.3", "×", (2, 4, 8), (9, 1, 4), (6, 3, 2))
@@ -117,14 +115,14 @@ def gain_beside_the_gil(free_ms: float, gil_ms: float, cores: int) -> Any:
     }
 
 
-@shows("04.3")
-def beside_the_gil(function: Any) -> Any:
+@marks("04.3", "Six images: 2 ms free, 4 ms in Python.", 2, 4, 8)
+def beside_the_gil(gain: float) -> Any:
     """Draw six images, 2 ms free and 4 ms with the GIL each, on eight cores."""
-    gain, bars = value(function, 2, 4, 8), []
+    bars = []
     for i in range(6):
         bars.append((f"thread {i % 3 + 1}", "free", "decode", max(0, 4 * i - 2), max(0, 4 * i - 2) + 2))
         bars.append((f"thread {i % 3 + 1}", "in Python", "map", 4 * i + 2, 4 * i + 6))
     end = per(36, gain)
     steps = [(4 * i + 6, 4 * i + 7) for i in range(6)]
     words = f"One call at a time takes 36 ms; {gain:.4g} times faster is {end:.4g} ms, and 2 ms more at the start."
-    return example(bars, steps, "train step", "Six images: 2 ms free, 4 ms in Python.", end + 2, words)
+    return bars, steps, end + 2, words

@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from labkit.course import fairness
-from labkit.course.example_timeline import example, simulated
+from labkit.course.example_timeline import marks, simulated
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, elements, numeric, pipeline, source, value
+from labkit.course.student_code import call, elements, numeric, pipeline, source
 
 
 @numeric("05.1", " MB", (1280, 224, 224, 1), (50_000, 32, 40, 4))
@@ -25,13 +25,12 @@ def cache_memory(images: int, height: int, width: int, bytes_per_value: int) -> 
     }
 
 
-@shows("05.1")
-def filling(function: Any) -> Any:
+@marks("05.1", "1,280 images of 224 x 224, one byte a value, 1 MB a millisecond.", 1280, 224, 224, 1)
+def filling(size: float) -> Any:
     """Draw how a cache of 1,280 images fills, 1 MB a millisecond."""
-    size, tenth = value(function, 1280, 224, 224, 1), 128 * 224 * 224 * 3 / 1e6
+    tenth = 128 * 224 * 224 * 3 / 1e6
     bars = [("cache", f"{128 * (i + 1):,} images", "batch", i * tenth, (i + 1) * tenth) for i in range(10)]
-    title = "1,280 images of 224 x 224, one byte a value, 1 MB a millisecond."
-    return example(bars, [(10 * tenth, 11 * tenth)], "train step", title, size, f"Yours is {size:,.5g} MB.")
+    return bars, [(10 * tenth, 11 * tenth)], size, f"Yours is {size:,.5g} MB."
 
 
 @exercise("05.2")
@@ -69,6 +68,8 @@ def two_epochs(function: Any) -> Any:
     return simulated(made.repeat(2), (decode, augment), 2, title, steps=12)
 
 
+_EPOCHS = "30 s, then 2 s an epoch with the cache; 16 s without. A second is drawn as a millisecond."
+
 # Even after so many epochs, or not; never; and ahead from the first epoch on, whatever the later ones take.
 _SOME_TIMES = ((30, 2, 16), (15, 15, 16), (30, 4, 17), (20, 2, 11), (21, 2, 12), (20, 16, 16), (20, 18, 16))
 
@@ -91,15 +92,13 @@ def epochs_that_pay(first: int, later: int, without: int) -> Any:
     return truth, hints
 
 
-@shows("05.3")
-def sums_of_epochs(function: Any) -> Any:
+@marks("05.3", _EPOCHS, 30, 2, 16, name="the job")
+def sums_of_epochs(epochs: float) -> Any:
     """Draw epochs with and without a cache side by side, one second as one millisecond."""
-    epochs, bars = value(function, 30, 2, 16), [("with the cache", "epoch 1", "decode", 0, 30)]
+    bars = [("with the cache", "epoch 1", "decode", 0, 30)]
     bars += [("with the cache", f"epoch {i + 2}", "read", 30 + 2 * i, 32 + 2 * i) for i in range(4)]
     bars += [("without", f"epoch {i + 1}", "decode", 16 * i, 16 * i + 16) for i in range(4)]
-    title = "30 s, then 2 s an epoch with the cache; 16 s without. A second is drawn as a millisecond."
-    words = f"Yours are {epochs:g} epochs: without the cache they end at {16 * epochs:g}."
-    return example(bars, [(0, 64)], "the job", title, 16 * epochs, words)
+    return bars, [(0, 64)], 16 * epochs, f"Yours are {epochs:g} epochs: without the cache they end at {16 * epochs:g}."
 
 
 def _ahead(first: int, later: int, without: int) -> float:

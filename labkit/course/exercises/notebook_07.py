@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from labkit.course.example_timeline import drawable, example, ops, shards
+from labkit.course.example_timeline import drawable, marks, ops, shards
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, numeric, value
+from labkit.course.student_code import call, numeric
+from labkit.sources import framing
 
 
 @numeric("07.1", " shards", (30_000, 8), (145, 8), (95, 1), (40, 8), (6, 1))
@@ -26,15 +27,13 @@ def shard_count(total_mb: int, servers: int) -> Any:
     }
 
 
-@shows("07.1")
-def servers_at_work(function: Any) -> Any:
+@marks("07.1", "145 MB on eight servers: 10 ms to open, 1 ms a MB.", 145, 8)
+def servers_at_work(answer: float) -> Any:
     """Draw eight servers that read the student's number of shards of 145 MB: 10 ms to open, 1 ms a MB."""
-    count = drawable(value(function, 145, 8), 1000, "shards cannot be written")
+    count = drawable(answer, 1000, "shards cannot be written")
     size = 145 / count
     bars, end = shards("server", 8, count, 10, size), -(-count // 8) * (10 + size)
-    title = "145 MB on eight servers: 10 ms to open, 1 ms a MB."
-    words = f"Yours are {count} shards of {size:.3g} MB."
-    return example(bars, [(end, end + 2)], "train step", title, words=words)
+    return bars, [(end, end + 2)], None, f"Yours are {count} shards of {size:.3g} MB."
 
 
 @exercise("07.2")
@@ -42,10 +41,7 @@ def parsing(function: Any) -> None:
     """``parse_record(serialized)``: ``(image bytes, label)`` of a record with the features ``photo`` and ``class``."""
     truth = [(b"first", 3), (b"", 0), (b"\xff\xd8\x00third", 9)]
     for image, label in truth:
-        record = tf.train.Example()
-        record.features.feature["photo"].bytes_list.value.append(image)
-        record.features.feature["class"].int64_list.value.append(label)
-        made = call(function, tf.constant(record.SerializeToString()))
+        made = call(function, tf.constant(framing.example({"photo": image, "class": label})))
         if isinstance(made, dict):
             raise Wrong("that is the dict of all features; return the pair (image, label)")
         if not isinstance(made, (tuple, list)) or len(made) != 2:
@@ -72,10 +68,7 @@ def parsing(function: Any) -> None:
 @shows("07.2")
 def parsed(function: Any) -> Any:
     """Draw the ops of the student's function for one record, on a modelled clock."""
-    record = tf.train.Example()
-    record.features.feature["photo"].bytes_list.value.append(b"photo")
-    record.features.feature["class"].int64_list.value.append(3)
-    given = (tf.constant(record.SerializeToString()),)
+    given = (tf.constant(framing.example({"photo": b"photo", "class": 3})),)
     return ops(lambda serialized: call(function, serialized), given, "Your function on one record.")
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course.example_timeline import drawable, example
+from labkit.course.example_timeline import drawable, example, marks
+from labkit.course.fairness import timeouts
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import numeric, value
-
-_LIMIT_S = 20
+from labkit.course.student_code import numeric
 
 
 def _run(source: Any, name: str, arguments: list, size: tuple[int, ...]) -> np.ndarray:
@@ -26,7 +25,7 @@ def _run(source: Any, name: str, arguments: list, size: tuple[int, ...]) -> np.n
     if not re.search(rf"\b{name}\s*\(", source):
         raise Wrong(f"there is no kernel called {name}: keep the name of the specification")
     try:
-        tried = offload.try_kernel(source, name, arguments, size, limit_s=_LIMIT_S)
+        tried = offload.try_kernel(source, name, arguments, size, limit_s=timeouts.LIMIT_S)
     except offload.NoDevice as error:
         raise Wrong(f"no kernel can be checked on this machine: {error}") from None
     if not tried.ok:
@@ -194,10 +193,10 @@ def decoders_to_fill(photo_bytes: float, gb_s: float, cycles: float, clock_mhz: 
     }
 
 
-@shows("08.3")
-def decoders_at_work(function: Any) -> Any:
+@marks("08.3", "24 photos of 115 kB: 0.1 ms on the link, 0.72 ms in a decoder.", 115_000, 1.15, 175_000, 243)
+def decoders_at_work(answer: float) -> Any:
     """Draw 24 photos on a link that brings one in 0.1 ms, and the student's number of decoders, 0.72 ms each."""
-    many = drawable(value(function, 115_000, 1.15, 175_000, 243), 64, "decoders cannot be drawn")
+    many = drawable(answer, 64, "decoders cannot be drawn")
     link, one, bars = 115_000 / 1.15e6, 175_000 / 243e3, []
     free, sent = [0.0] * many, 0.0
     for photo in range(24):
@@ -208,6 +207,5 @@ def decoders_at_work(function: Any) -> Any:
         bars.append(("link", f"photo {photo + 1}", "read", begin, sent))
         bars.append((f"decoder {at + 1}", f"photo {photo + 1}", "decode", sent, free[at]))
     used = 24 * link / sent
-    title = "24 photos of 115 kB: 0.1 ms on the link, 0.72 ms in a decoder."
     words = f"Yours are {many} decoders: the link is busy {used:.0%} of the time that it needs for all."
-    return example(bars, [(max(free), max(free) + link)], "train step", title, words=words)
+    return bars, [(max(free), max(free) + link)], None, words

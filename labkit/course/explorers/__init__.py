@@ -9,17 +9,16 @@ explorer was opened.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from labkit import simulate
+from labkit.common.numbers import check_names, one_of
 from labkit.common.table import Table
 from labkit.course.explorers.answers import ModelledRun, answer
-from labkit.course.explorers.controls import Sheet
 from labkit.course.explorers.front_end import Reply, Shown
 from labkit.course.explorers.planning import scale
-from labkit.course.explorers.sheets import SHEETS, sliders_of
+from labkit.course.explorers.sheets import SHEETS, Sheet, sliders_of
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent
 from labkit.views import static
@@ -58,8 +57,20 @@ class Explorer(Shown):
             If there is no such position or slider, or a value is out of range.
         """
         given = self.start | (self.sheet.position(position) if position is not None else {})
-        costs, knobs, note = self.sheet.build(given | self.sheet.checked(changes))
+        costs, knobs, note = self.sheet.build(given | self.checked(changes))
         return answer(self.sheet.title, costs, knobs, note)
+
+    def checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values of sliders, each checked.
+
+        Raises
+        ------
+        ValueError
+            If there is no such slider, or a value may not be chosen.
+        """
+        known = {control.name: control for control in self.controls}
+        check_names("slider", values, known)
+        return {name: known[name].check(value) for name, value in values.items()}
 
     def reply(self, position: Mapping[str, Any]) -> Reply:
         """Return headline and timeline of a position; one that was moved says how many times faster it is."""
@@ -95,10 +106,10 @@ class Explorer(Shown):
 
     @cached_property
     def panel(self) -> Any:
-        """The widget, an `ipywidgets.VBox`; made when it is first asked for."""
+        """The widget; made when it is first asked for."""
         from labkit.course.explorers.panel import TimelinePanel
 
-        return TimelinePanel(self).box
+        return TimelinePanel(self).box()
 
     def __str__(self) -> str:
         """Return title, sliders, headline and assumptions as text: the same for equal positions."""
@@ -147,20 +158,16 @@ def explore(name: str, trace: Trace | None = None, *, position: str | None = Non
     >>> print(explore("02", prefetch=1).answer().ideal.limit)
     the accelerator (G)
     """
-    if name not in SHEETS:
-        raise ValueError(f"explorer is {name!r}; allowed: {', '.join(SHEETS)}")
-    sheet = SHEETS[name]
-    opened = {control.name: control.default for control in sheet.controls}
-    opened |= sheet.position(next(iter(sheet.positions)) if position is None else position)
+    sheet = SHEETS[one_of("explorer", name, SHEETS)]
+    opened = sheet.opened | sheet.position(next(iter(sheet.positions)) if position is None else position)
     if trace is not None:
         if not isinstance(trace, Trace):
             raise TypeError(f"trace is a {type(trace).__name__}; allowed: the Trace that labkit.record returns")
         model = simulate.fit(trace)
         # Three digits, as the sliders show them: what is read is what is simulated.
         found = sliders_of(model.costs, model.knobs)
-        measured = {k: v if isinstance(v := found[k], int) else float(f"{v:.3g}") for k in sheet.measured}
-        # A machine that nobody has seen may be beyond the sliders.
-        controls = (c.reaching([measured[c.name]] if c.name in measured else []) for c in sheet.controls)
-        sheet = replace(sheet, controls=tuple(controls))
+        known = {k: v for k, v in found.items() if k in opened}
+        measured = {k: v if isinstance(v, int) else float(f"{v:.3g}") for k, v in known.items()}
         opened |= measured | (sheet.position(position) if position is not None else {})
-    return Explorer(sheet, opened | sheet.checked(start))
+    # A machine that nobody has seen may be beyond the sliders: they are made to reach what was measured.
+    return Explorer(sheet, opened | Explorer(sheet, opened).checked(start))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from labkit.common.numbers import number, whole
-from labkit.simulate import Costs, Knobs
+from labkit.common.numbers import number, one_of, whole
 
 #: The word for one of a unit.
 _ONE = {"threads": "thread", "batches": "batch", "images": "image", "files": "file", "calls": "call", "cores": "core"}
@@ -26,7 +25,6 @@ class Control:
         The word for code, and the words for people.
     values : tuple of number, or of str
         What may be chosen, rising.
-    default : number or str
     unit : str
         Written behind the value; none for words.
     """
@@ -34,13 +32,12 @@ class Control:
     name: str
     label: str
     values: tuple[Value, ...]
-    default: Value
     unit: str = ""
 
     @property
     def in_words(self) -> bool:
         """Whether it chooses between words."""
-        return isinstance(self.default, str)
+        return isinstance(self.values[0], str)
 
     def text(self, value: Value) -> str:
         """Return a value with its unit."""
@@ -64,9 +61,7 @@ class Control:
             If it is none.
         """
         if self.in_words:
-            if value not in self.values:
-                raise ValueError(f"{self.name} is {value!r}; allowed: {', '.join(self.values)}")
-            return value
+            return one_of(self.name, value, self.values)
         low, high = min(self.values), max(self.values)
         unit = f"({self.unit})" if self.unit and self.unit != "%" else ""
         if all(isinstance(v, int) for v in self.values):
@@ -74,64 +69,8 @@ class Control:
             return whole(self.name, exact, low, high, other=unit)
         return math.inf if value == high == math.inf else number(self.name, value, low, high, other=unit)
 
-    def at(self, default: Value) -> Control:
-        """Return the same slider with another default."""
-        return replace(self, default=default)
-
     def reaching(self, values: Iterable[Value]) -> Control:
         """Return a slider that reaches these values, too."""
         if self.in_words:
             return self
         return replace(self, values=tuple(sorted({*self.values, *values})))
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """One explorer on paper: its controls, its named positions, and how a position becomes costs and knobs.
-
-    Parameters
-    ----------
-    name, title, question : str
-        Number of the notebook; heading; what to look for, one or two sentences.
-    controls : tuple of Control
-    positions : dict of str to dict
-        Buttons: the label, and what it sets. The first is where the explorer stands, and what it compares with.
-    build : callable
-        Takes a position, a dict of control name to value, and returns costs, knobs and one sentence or "".
-    measured : tuple of str
-        The sliders that a measured run sets.
-    """
-
-    name: str
-    title: str
-    question: str
-    controls: tuple[Control, ...]
-    positions: Mapping[str, Mapping[str, Value]]
-    build: Callable[[Mapping[str, Value]], tuple[Costs, Knobs, str]]
-    measured: tuple[str, ...]
-
-    def position(self, label: str) -> dict[str, Value]:
-        """Return what a button sets.
-
-        Raises
-        ------
-        ValueError
-            If there is no such button.
-        """
-        if label not in self.positions:
-            raise ValueError(f"position is {label!r}; allowed: {', '.join(self.positions)}")
-        return dict(self.positions[label])
-
-    def checked(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """Return values of sliders, each checked.
-
-        Raises
-        ------
-        ValueError
-            If there is no such slider, or a value may not be chosen.
-        """
-        known = {control.name: control for control in self.controls}
-        for name in values:
-            if name not in known:
-                raise ValueError(f"explorer {self.name} has no slider {name!r}; allowed: {', '.join(known)}")
-        return {name: known[name].check(value) for name, value in values.items()}

@@ -1,42 +1,70 @@
-// The sliders of an explorer in Colab. What they stand for is computed by the kernel: google.colab.kernel.invokeFunction.
+// The sliders of an explorer. What they stand for is computed by the kernel: in JupyterLab a widget asks it, in Colab a page.
 //
-// Elements of the browser, and no widgets: they take the keyboard, have names for a screen reader, and no model that
-// Colab would store. While an answer is on its way only the last position is kept, so a drag asks no more than it can see.
+// Elements of the browser, the same in both: they take the keyboard and have names for a screen reader. Python writes them,
+// with the answer to the opening position.
 
-export function mount(root, spec) {
-  const part = (name) => root.querySelector(`[data-part=${name}]`);
-  const say = root.querySelector("[role=status]");
+const MINE = "data-lm-suppress-shortcuts"; // JupyterLab leaves the keys of such elements to them
 
+// Calls `moved` with the places of all sliders when one moved; returns what moves them, speaks, and shows an answer.
+export function mount(root, spec, moved) {
   const inputs = [...root.querySelectorAll("label")].map((label, i) => {
     const [, input, read] = label.children; // a menu or a slider; its value is a place in the list of values
     const show = () => { read.textContent = spec.sliders[i][input.value]; input.setAttribute("aria-valuetext", read.textContent); };
-    input.addEventListener("input", () => { show(); ask(); });
+    input.addEventListener("input", () => { show(); tell(); });
     show();
     return { place: () => Number(input.value), go: (at) => { input.value = at; show(); } };
   });
+  const tell = () => moved(inputs.map((input) => input.place()));
+  const go = (places) => places.forEach((at, i) => { if (at !== null) inputs[i].go(at); });
+  const say = (words) => { root.querySelector("[role=status]").textContent = words; };
+  root.querySelectorAll("[role=group] button").forEach((button, i) => {
+    button.addEventListener("click", () => { go(spec.buttons[i]); tell(); });
+  });
+  const show = (reply) => {
+    say(reply.words);
+    root.querySelector("[data-part=pictures]").replaceChildren(...reply.pictures.map((picture) => Object.assign(new Image(), picture)));
+    root.querySelector("pre").textContent = reply.details;
+  };
+  return { go, say, show };
+}
 
-  root.querySelectorAll("[role=group] button").forEach((button, i) => button.addEventListener("click", () => {
-    spec.buttons[i].forEach((at, k) => { if (at !== null) inputs[k].go(at); });
-    ask();
-  }));
-
-  let busy = false, waiting = false;
-  async function ask() {
-    waiting = true;
+// In Colab: while an answer is on its way only the last position is kept, so a drag asks no more than it can see.
+export function inColab(root, spec) {
+  let busy = false, waiting = null;
+  const page = mount(root, spec, async (places) => {
+    waiting = places;
     if (busy) return;
     busy = true;
     while (waiting) {
-      waiting = false;
+      const asked = waiting;
+      waiting = null;
       try {
-        const got = await google.colab.kernel.invokeFunction(spec.name, [inputs.map((i) => i.place())], {});
-        const reply = got.data["application/json"];
-        say.textContent = reply.words;
-        part("pictures").replaceChildren(...reply.pictures.map((picture) => Object.assign(new Image(), picture)));
-        root.querySelector("pre").textContent = reply.details;
+        page.show((await google.colab.kernel.invokeFunction(spec.name, [asked], {})).data["application/json"]);
       } catch (error) {
-        say.textContent = "No kernel answers: run this cell again. The picture shows the last answer.";
+        page.say("No kernel answers: run this cell again. The picture shows the last answer.");
       }
     }
     busy = false;
-  }
+  });
 }
+
+function render({ model, el }) {
+  el.innerHTML = model.get("html");
+  const root = el.firstElementChild;
+  const page = mount(root, model.get("spec"), (places) => { model.set("places", places); model.save_changes(); });
+  const follow = () => page.go(model.get("places")), show = () => page.show(model.get("reply"));
+  const takers = [...root.querySelectorAll("button, input, select")];
+  const leave = ({ ctrlKey, metaKey, altKey }) => takers.forEach((node) => node.toggleAttribute(MINE, !(ctrlKey || metaKey || altKey)));
+  follow();
+  show();
+  model.on("change:places", follow);
+  model.on("change:reply", show);
+  window.addEventListener("keydown", leave, true);
+  return () => {
+    model.off("change:places", follow);
+    model.off("change:reply", show);
+    window.removeEventListener("keydown", leave, true);
+  };
+}
+
+export default { render };

@@ -1,17 +1,42 @@
-"""What every explorer shows, whichever front end shows it: sliders, buttons, and the answer to a position."""
+"""What every explorer shows: sliders, buttons and the answer to a position, as elements of the browser.
+
+In JupyterLab they are a widget. In Colab they are a page that calls a function of the kernel by its name: Colab stores
+the model of every widget that a notebook shows, in a form that GitHub and nbconvert refuse ("the 'state' key is missing
+from 'metadata.widgets'"), and they call the whole notebook invalid. A page stores nothing but itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+import json
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from pathlib import Path
 from typing import Any
 
-from labkit.course.explorers import colab_page
 from labkit.course.explorers.controls import Control
 from labkit.timeline.timeline import Timeline
 from labkit.views.picture import Picture
 
+#: What the elements do, and how they look.
+MODULE, STYLE = (Path(__file__).with_name(f"explorer.{end}") for end in ("js", "css"))
+
 _VIEW = "application/vnd.jupyter.widget-view+json"
+
+_MARKUP = """<div id="{name}" class="labkit-explorer"><h3>{title}</h3><p>{question}</p>
+<div data-part="controls"><div role="group" aria-label="positions of all sliders">{buttons}</div>{sliders}</div>
+<p role="status" aria-live="polite">{words}</p>
+<div data-part="pictures">{pictures}</div><pre>{details}</pre></div>"""
+
+_PAGE = """<style>{style}</style>
+{markup}
+<script type="module">
+{module}
+inColab(document.getElementById("{name}"), {spec});
+</script>"""
 
 
 @dataclass(frozen=True)
@@ -35,9 +60,17 @@ class Reply:
     details: str = ""
     timeline: Timeline | None = None
 
+    def shown(self, drawn: bool = True) -> dict[str, Any]:
+        """Return ``words``, ``details`` and ``pictures`` (list of ``src`` and ``alt``) for the browser."""
+        pictures = [
+            {"src": f"data:image/png;base64,{base64.b64encode(picture.png()).decode()}", "alt": picture.alt}
+            for picture in (self.draw() if drawn else ())
+        ]
+        return {"words": self.words, "details": self.details, "pictures": pictures}
+
 
 class Shown:
-    """An explorer as its front ends see it: ipywidgets, a page for Colab, and a picture with its text everywhere.
+    """An explorer as the browser sees it, and a picture with its text everywhere else.
 
     Parameters
     ----------
@@ -51,7 +84,7 @@ class Shown:
     """
 
     picture: Picture
-    panel: Any  # an ipywidgets.VBox; made when it is first asked for
+    panel: Any  # an ipywidgets.DOMWidget; made when it is first asked for
 
     def __init__(
         self,
@@ -74,25 +107,76 @@ class Shown:
         """Return a position in words: every slider that it sets, with its value and unit."""
         return "; ".join(f"{c.label}: {c.text(position[c.name])}" for c in self.controls if c.name in position)
 
-    @property
-    def page(self) -> colab_page.Page:
-        """The sliders as they are shown in Colab; new at every showing."""
-        return colab_page.Page(self)
+    def places(self, position: Mapping[str, Any]) -> list[int | None]:
+        """Return for each slider the place of its value, counted from 0; None where a position leaves it out."""
+        return [c.values.index(position[c.name]) if c.name in position else None for c in self.controls]
+
+    def position(self, places: Sequence[int]) -> dict[str, Any]:
+        """Return the position of all sliders by their places."""
+        return {c.name: c.values[int(at)] for c, at in zip(self.controls, places, strict=True)}
+
+    def spec(self) -> dict[str, Any]:
+        """Return for each slider the text at each place, and for each button the places that it sets."""
+        return {
+            "sliders": [[c.text(value) for value in c.values] for c in self.controls],
+            "buttons": [self.places(position) for position in self.positions.values()],
+        }
+
+    def markup(self, first: Mapping[str, Any], name: str = "") -> str:
+        """Return the elements of the browser as HTML, with the answer to the opening position."""
+        return _MARKUP.format(
+            name=name,
+            title=escape(self.title),
+            question=escape(self.question),
+            buttons="".join(
+                f'<button type="button" title="{escape(self.words(position))}">{escape(label)}</button>'
+                for label, position in self.positions.items()
+            ),
+            sliders="".join(map(_slider, self.controls, self.places(self.start))),
+            words=escape(first["words"]),
+            details=escape(first["details"]),
+            pictures="".join(f'<img src="{i["src"]}" alt="{escape(i["alt"])}">' for i in first["pictures"]),
+        )
+
+    def page(self) -> str:
+        """Return the page for Colab, whose sliders ask this kernel from now on; new at every showing."""
+        from google.colab import output
+        from IPython.display import JSON
+
+        name = f"labkit-explorer-{uuid.uuid4().hex[:12]}"
+        output.register_callback(name, lambda places: JSON(self.reply(self.position(places)).shown()))
+        lines = (line.strip() for line in MODULE.read_text(encoding="utf-8").splitlines())
+        plain = (line.removeprefix("export ") for line in lines if not line.startswith(("export default", "//")))
+        spec = json.dumps({"name": name, **self.spec()}, ensure_ascii=False)
+        return _PAGE.format(
+            style=STYLE.read_text(encoding="utf-8"),
+            markup=self.markup(self.reply(self.start).shown(), name),
+            module="\n".join(filter(None, plain)),
+            name=name,
+            spec=spec.replace("</", "<\\/"),
+        )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the widget, and beside it the picture and the text for readers whose page shows no widget."""
         data, metadata = self.picture._repr_mimebundle_()
         data["text/plain"] = str(self)
-        if colab_page.in_colab():
-            data["text/html"] = self.page.html()
+        if hasattr(sys.modules.get("google.colab.output"), "register_callback"):
+            data["text/html"] = self.page()
         else:
             data[_VIEW] = {"version_major": 2, "version_minor": 0, "model_id": self.panel.model_id}
-        wanted = {m: d for m, d in data.items() if (not include or m in include) and not (exclude and m in exclude)}
-        return wanted, {m: d for m, d in metadata.items() if m in wanted}
+        return data, metadata
 
-    def _ipython_display_(self) -> None:
-        """Publish that bundle: where this hook is there, IPython looks for no other (ipywidgets 7 has it, too)."""
-        from IPython.display import publish_display_data
 
-        data, metadata = self._repr_mimebundle_()
-        publish_display_data(data=data, metadata=metadata)
+def _slider(control: Control, at: int) -> str:
+    """Return a slider at one of its places, or a menu where its values are words, with its name and its value."""
+    label = escape(control.label)
+    if control.in_words:
+        options = (
+            f'<option value="{k}"{" selected" * (k == at)}>{escape(control.text(value))}</option>'
+            for k, value in enumerate(control.values)
+        )
+        box = f'<select aria-label="{label}">{"".join(options)}</select>'
+    else:
+        box = f'<input type="range" min="0" max="{len(control.values) - 1}" step="1" value="{at}" aria-label="{label}">'
+    hidden = " hidden" * control.in_words
+    return f'<label><span>{label}</span>{box}<span aria-hidden="true"{hidden}></span></label>'

@@ -14,32 +14,28 @@ from labkit.views.picture import Picture
 
 _TENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
 
-
-def _controls() -> tuple[Control, ...]:
-    """Return the sliders, each at its default of `labkit.simulate.capacity.Setting`."""
-    defaults = asdict(capacity.Setting())
-    rate = capacity.Setting().rate
-    return tuple(
-        Control(name, label, values, rate if name == "accelerator" else defaults[name], unit)
-        for name, label, values, unit in (
-            ("accelerators", "accelerators", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 2000, 4000), ""),
-            ("hosts", "hosts", (1, 2, 4, 8, 16, 32, 64, 125, 250, 500, 1000), ""),
-            ("accelerator", "images per accelerator", (50.0, 100.0, 200.0, 500.0, 920.0, 1170.0, 1786.0, 5000.0), "/s"),
-            ("cores_per_accelerator", "cores per accelerator", (1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 12.0, 16.0, 24.0, 32.0),
-             "cores"),
-            ("cpu_ms_per_image", "work per image", (0.3, 0.5, 1.0, 2.0, 2.5, 3.2, 4.0, 5.0, 8.0, 10.0), "ms"),
-            ("image_kb", "size of an image", (3.0, 10.0, 30.0, 115.0, 150.0, 300.0, 690.0, 1000.0), "kB"),
-            ("dataset_gb", "size of the set", tuple(float(v) for v in _TENS[3:]), "GB"),
-            ("shards", "shards", (1, 2, 4, 8, 16, 32, 64, 80, 128, 256, 512, 1024, 2048, 4096, 8000, 16384), ""),
-            ("readers_per_host", "readers per host", (1, 2, 4, 8, 16, 32, 64, 128), "files"),
-            ("storage_mb_s", "storage bandwidth", tuple(float(v) for v in _TENS[5:]), "MB/s"),
-            ("storage_requests_s", "storage requests", (100.0, 500.0, 1000.0, 5500.0, 22_000.0, 100_000.0), "/s"),
-            ("request_mb", "size of a request", (0.115, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0), "MB"),
-            ("storage_latency_ms", "wait for a request", (0.0, 0.1, 1.0, 5.0, 10.0, 30.0, 60.0, 100.0, 200.0), "ms"),
-            ("network_mb_s", "network of a host", (125.0, 312.5, 1250.0, 3125.0, 12_500.0), "MB/s"),
-            ("cache_gb_per_host", "cache of a host", (0.0, 10.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0), "GB"),
-        )
-    )  # fmt: skip
+_CONTROLS = (
+    Control("accelerators", "accelerators", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 2000, 4000)),
+    Control("hosts", "hosts", (1, 2, 4, 8, 16, 32, 64, 125, 250, 500, 1000)),
+    Control("accelerator", "images per accelerator", (50.0, 100.0, 200.0, 500.0, 920.0, 1170.0, 1786.0, 5000.0), "/s"),
+    Control(
+        "cores_per_accelerator",
+        "cores per accelerator",
+        (1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 12.0, 16.0, 24.0, 32.0),
+        "cores",
+    ),
+    Control("cpu_ms_per_image", "work per image", (0.3, 0.5, 1.0, 2.0, 2.5, 3.2, 4.0, 5.0, 8.0, 10.0), "ms"),
+    Control("image_kb", "size of an image", (3.0, 10.0, 30.0, 115.0, 150.0, 300.0, 690.0, 1000.0), "kB"),
+    Control("dataset_gb", "size of the set", tuple(float(v) for v in _TENS[3:]), "GB"),
+    Control("shards", "shards", (1, 2, 4, 8, 16, 32, 64, 80, 128, 256, 512, 1024, 2048, 4096, 8000, 16384)),
+    Control("readers_per_host", "readers per host", (1, 2, 4, 8, 16, 32, 64, 128), "files"),
+    Control("storage_mb_s", "storage bandwidth", tuple(float(v) for v in _TENS[5:]), "MB/s"),
+    Control("storage_requests_s", "storage requests", (100.0, 500.0, 1000.0, 5500.0, 22_000.0, 100_000.0), "/s"),
+    Control("request_mb", "size of a request", (0.115, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0), "MB"),
+    Control("storage_latency_ms", "wait for a request", (0.0, 0.1, 1.0, 5.0, 10.0, 30.0, 60.0, 100.0, 200.0), "ms"),
+    Control("network_mb_s", "network of a host", (125.0, 312.5, 1250.0, 3125.0, 12_500.0), "MB/s"),
+    Control("cache_gb_per_host", "cache of a host", (0.0, 10.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0), "GB"),
+)
 
 
 class ScaleExplorer(Shown):
@@ -52,15 +48,15 @@ class ScaleExplorer(Shown):
     """
 
     def __init__(self, plan: capacity.CapacityPlan) -> None:
-        self.plan, controls = plan, _controls()
+        self.plan = plan
 
         def position(plan: capacity.CapacityPlan) -> dict[str, Any]:
-            return {control.name: _settings(plan)[control.name] for control in controls}
+            return {control.name: _settings(plan)[control.name] for control in _CONTROLS}
 
         super().__init__(
             "Plan on paper",
             "What feeds so many accelerators, what limits first, and what does the stall cost?",
-            controls,
+            _CONTROLS,
             position(plan),
             {name: position(capacity.plan(name)) for name in capacity.PRESETS},
         )
@@ -72,10 +68,10 @@ class ScaleExplorer(Shown):
 
     @cached_property
     def panel(self) -> Any:
-        """The widget, an `ipywidgets.VBox`; made when it is first asked for."""
+        """The widget; made when it is first asked for."""
         from labkit.course.explorers.panel import ExplorerPanel
 
-        return ExplorerPanel(self).box
+        return ExplorerPanel(self)
 
     def __str__(self) -> str:
         """Return the plan of the start as text."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from labkit.course.explorers.controls import Control, Sheet
+from labkit.common.numbers import one_of
+from labkit.course.explorers.controls import Control
 from labkit.simulate import Costs, Knobs, lognormal, stragglers
 
 Position = Mapping[str, Any]
 Build = Callable[[Position], tuple[Costs, Knobs, str]]
 _POWERS = (1, 2, 4, 8, 16)
 _MS = (0, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 8, 10, 20, 30, 50, 100)
-_TRAIN = (1, 2, 5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 400)
+_TRAIN = (0.2, 0.5, 1, 2, 5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 400)
 _MB_S = (10, 20, 50, 85, 150, 300, 530, 1000, 3000, math.inf)
 _RESIZE_MS = 0.5  # of a photo that is stored small, where a sheet does not vary it
 
@@ -52,52 +54,111 @@ def sliders_of(costs: Costs, knobs: Knobs) -> dict[str, Any]:
     }
 
 
-def _job(train_ms: float, batch_size: int, work_ms: float | None = None) -> list[Control]:
-    """Return the sliders of a job, at these defaults; without that of the map work where a sheet has its own."""
-    job = [_TRAINING.at(train_ms), _BATCH.at(batch_size)]
-    return job if work_ms is None else [_WORK.at(work_ms), *job]
+#: Where a cache stands: what a hit spares, and how many kB an image takes there (224 x 224 x 3, a photo of 115 kB).
+_PLACES = {
+    "none": ((), 0),
+    "after read": (("open", "read"), 115),
+    "after decode": (("open", "read", "decode"), 690),
+    "after resize": (("open", "read", "decode", "resize"), 602),
+    "after augment": (("open", "read", "decode", "resize", "augment"), 602),
+}
+
+#: Every slider by its name. Where it stands at the beginning, a sheet says.
+_SLIDERS = {
+    slider.name: slider
+    for slider in (
+        Control("threads", "map threads", _POWERS, "threads"),
+        Control("calls", "map calls at once", _POWERS, "calls"),
+        Control("cores", "cores", (1, 2, 3, 4, 6, 8, 12, 16, 32), "cores"),
+        Control("accelerators", "accelerators", (1, 2, 4, 8)),
+        Control("prefetch", "prefetch depth", (0, 1, 2, 4, 8, 16), "batches"),
+        Control("cycle_length", "cycle length", (1, 2, 4, 8, 16, 32), "files"),
+        Control("batch_size", "batch size", (1, 2, 4, 8, 16, 32, 64, 128), "images"),
+        Control("train_ms", "train step", _TRAIN, "ms"),
+        Control("open_ms", "open per image", _MS, "ms"),
+        Control("read_ms", "read per image", _MS, "ms"),
+        Control("fetch_ms", "fetch per image", _MS, "ms"),
+        Control("work_ms", "map work per image", (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7.5, 10, 20), "ms"),
+        Control("decode_ms", "decode per image", (0, 0.5, 1, 2, 3, 4, 8), "ms"),
+        Control("latency_ms", "wait to open a file", (0, 0.1, 1, 5, 10, 30, 60, 100), "ms"),
+        Control("overhead_us", "overhead per call", (1, 5, 10, 20, 40, 80, 160, 320), "µs"),
+        Control("work_us", "work per image", (1, 5, 10, 20, 50, 100, 500, 1000, 4000), "µs"),
+        Control("bandwidth_mb_s", "storage bandwidth", _MB_S, "MB/s"),
+        Control("image_kb", "stored size of an image", (3, 10, 50, 115, 200, 300, 450, 690, 1000), "kB"),
+        Control("spread", "variation of images", (0, 0.3, 0.6, 1, 2, 3), "%"),
+        Control("hit_share", "share of hits", (0.0, 0.25, 0.35, 0.5, 0.75, 0.9, 1.0), "%"),
+        Control("straggler", "1 file in 16 is slower", (1, 2, 5, 10), "times"),
+        Control("order", "order of images", ("in order", "any order")),
+        Control("place", "place of the cache", tuple(_PLACES)),
+        Control("form", "order of the steps", ("map, then batch", "batch, then map")),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One explorer on paper: its sliders, its named positions, and how a position becomes costs and knobs.
+
+    Parameters
+    ----------
+    name, title, question : str
+        Number of the notebook; heading; what to look for, one or two sentences.
+    opened : dict of str to value
+        The sliders, and where each stands at the beginning, if no button is pressed.
+    positions : dict of str to dict
+        Buttons: the label, and what it sets. The first is where the explorer stands, and what it compares with.
+    build : callable
+        Takes a position, a dict of control name to value, and returns costs, knobs and one sentence or "".
+    """
+
+    name: str
+    title: str
+    question: str
+    opened: Position
+    positions: Mapping[str, Position]
+    build: Build
+
+    @property
+    def controls(self) -> tuple[Control, ...]:
+        """The sliders in their order."""
+        return tuple(_SLIDERS[name] for name in self.opened)
+
+    def position(self, label: str) -> Position:
+        """Return what a button sets.
+
+        Raises
+        ------
+        ValueError
+            If there is no such button.
+        """
+        return self.positions[one_of("position", label, self.positions)]
 
 
 #: The explorers by the number of their notebook.
 SHEETS: dict[str, Sheet] = {}
 
 
-def _sheet(name: str, *fields: Any, measured: str) -> Callable[[Build], Build]:
+def _sheet(name: str, *fields: Any) -> Callable[[Build], Build]:
     """Make an explorer of the decorated function, from the other fields of its sheet in their order."""
 
     def register(build: Build) -> Build:
-        SHEETS[name] = Sheet(name, *fields, build, tuple(measured.split()))
+        SHEETS[name] = Sheet(name, *fields, build)
         return build
 
     return register
-
-
-_THREADS = Control("threads", "map threads", _POWERS, 1, "threads")
-_PREFETCH = Control("prefetch", "prefetch depth", (0, 1, 2, 4, 8, 16), 0, "batches")
-_WORK = Control("work_ms", "map work per image", (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7.5, 10, 20), 4.0, "ms")
-_TRAINING = Control("train_ms", "train step", _TRAIN, 60, "ms")
-_OPEN = Control("open_ms", "open per image", _MS, 0.1, "ms")
-_BANDWIDTH = Control("bandwidth_mb_s", "storage bandwidth", _MB_S, 85, "MB/s")
-_BATCH = Control("batch_size", "batch size", (1, 2, 4, 8, 16, 32, 64), 16, "images")
 
 
 @_sheet(
     "00",
     "From one thread to many",
     "Four timelines of one job: press the buttons from left to right, and watch the gaps on the accelerator's lane.",
-    (
-        _THREADS,
-        _PREFETCH,
-        Control("accelerators", "accelerators", (1, 2, 4, 8), 1),
-        *_job(train_ms=40, batch_size=16, work_ms=7.5),
-    ),
+    {"threads": 1, "prefetch": 0, "accelerators": 1, "work_ms": 7.5, "train_ms": 40, "batch_size": 16},
     {
         "1 thread, no prefetch": {"threads": 1, "prefetch": 0, "accelerators": 1},
         "1 thread, prefetch": {"threads": 1, "prefetch": 2, "accelerators": 1},
         "many threads, prefetch": {"threads": 8, "prefetch": 2, "accelerators": 1},
         "many threads, 4 accelerators": {"threads": 16, "prefetch": 8, "accelerators": 4},
     },
-    measured="work_ms train_ms batch_size",
 )
 def _many(p: Position) -> tuple[Costs, Knobs, str]:
     costs = Costs(open=0.2, read=0.3, map=_parts(p["work_ms"]), batch=0.5, copy=0.5, train=p["train_ms"])
@@ -111,17 +172,12 @@ def _many(p: Position) -> tuple[Costs, Knobs, str]:
     "01",
     "Open, read, map, train, one after the other",
     "Nothing overlaps here. Which cost has to fall for the accelerator to be busy nine tenths of the time?",
-    (
-        _OPEN,
-        Control("read_ms", "read per image", _MS, 0.1, "ms"),
-        *_job(train_ms=100, batch_size=32, work_ms=4.0),
-    ),
+    {"open_ms": 0.1, "read_ms": 0.1, "work_ms": 4.0, "train_ms": 100, "batch_size": 32},
     {
         "warm page cache": {"open_ms": 0.1, "read_ms": 0.1},
         "cold hard disk": {"open_ms": 5, "read_ms": 0.5},
         "object store": {"open_ms": 30, "read_ms": 2},
     },
-    measured="open_ms read_ms work_ms train_ms batch_size",
 )
 def _naive(p: Position) -> tuple[Costs, Knobs, str]:
     costs = _costs(p, open=p["open_ms"], read=p["read_ms"], map=_parts(p["work_ms"]))
@@ -143,18 +199,13 @@ def _varied(spread: float) -> np.ndarray:
     "02",
     "Overlap, and how deep a buffer",
     "With equal batches a depth of 1 is enough. Let the images vary, and look which depth closes the gaps again.",
-    (
-        _PREFETCH,
-        Control("spread", "variation of images", (0, 0.3, 0.6, 1, 2, 3), 0.0, "%"),
-        *_job(train_ms=20, batch_size=4, work_ms=4.0),
-    ),
+    {"prefetch": 0, "spread": 0.0, "work_ms": 4.0, "train_ms": 20, "batch_size": 4},
     {
         "no prefetch": {"prefetch": 0, "spread": 0.0},
         "prefetch(1)": {"prefetch": 1, "spread": 0.0},
         "prefetch(1), images vary": {"prefetch": 1, "spread": 2.0},
         "prefetch(8), images vary": {"prefetch": 8, "spread": 2.0},
     },
-    measured="work_ms train_ms batch_size",
 )
 def _overlap(p: Position) -> tuple[Costs, Knobs, str]:
     parts = {name: ms * _varied(p["spread"]) for name, ms in _parts(p["work_ms"]).items()}
@@ -169,15 +220,16 @@ def _overlap(p: Position) -> tuple[Costs, Knobs, str]:
     "03",
     "Many files at once",
     "How many files must be open at the same time to hide the wait? And who waits for the one slow file?",
-    (
-        Control("cycle_length", "cycle length", (1, 2, 4, 8, 16, 32), 1, "files"),
-        Control("latency_ms", "wait to open a file", (0, 0.1, 1, 5, 10, 30, 60, 100), 30, "ms"),
-        _BANDWIDTH,
-        Control("threads", "map threads", _POWERS, 2, "threads"),
-        Control("straggler", "1 file in 16 is slower", (1, 2, 5, 10), 1, "times"),
-        Control("order", "order of images", ("in order", "any order"), "in order"),
-        *_job(train_ms=20, batch_size=16),
-    ),
+    {
+        "cycle_length": 1,
+        "latency_ms": 30,
+        "bandwidth_mb_s": 85,
+        "threads": 2,
+        "straggler": 1,
+        "order": "in order",
+        "train_ms": 20,
+        "batch_size": 16,
+    },
     {
         "one file at a time": {"cycle_length": 1, "latency_ms": 30, "straggler": 1, "order": "in order"},
         "16 files at once": {"cycle_length": 16, "latency_ms": 30, "straggler": 1, "order": "in order"},
@@ -185,7 +237,6 @@ def _overlap(p: Position) -> tuple[Costs, Knobs, str]:
         "a straggler, in order": {"cycle_length": 16, "latency_ms": 30, "straggler": 10, "order": "in order"},
         "a straggler, any order": {"cycle_length": 16, "latency_ms": 30, "straggler": 10, "order": "any order"},
     },
-    measured="train_ms batch_size",
 )
 def _interleaved(p: Position) -> tuple[Costs, Knobs, str]:
     wait, slow = p["latency_ms"], p["straggler"]
@@ -203,18 +254,13 @@ def _interleaved(p: Position) -> tuple[Costs, Knobs, str]:
     "04",
     "Calls and cores",
     "Raise the calls, then the cores. Which of the two limits? When is the accelerator never idle?",
-    (
-        Control("calls", "map calls at once", _POWERS, 1, "calls"),
-        Control("cores", "cores", (1, 2, 3, 4, 6, 8, 12, 16, 32), 2, "cores"),
-        *_job(train_ms=40, batch_size=32, work_ms=4.0),
-    ),
+    {"calls": 1, "cores": 2, "work_ms": 4.0, "train_ms": 40, "batch_size": 32},
     {
         "1 call, 2 cores": {"calls": 1, "cores": 2},
         "2 calls, 2 cores": {"calls": 2, "cores": 2},
         "8 calls, 2 cores": {"calls": 8, "cores": 2},
         "8 calls, 8 cores": {"calls": 8, "cores": 8},
     },
-    measured="cores work_ms train_ms batch_size",
 )
 def _parallel(p: Position) -> tuple[Costs, Knobs, str]:
     costs = _costs(p, open=0.1, read=0.1, map=_parts(p["work_ms"]))
@@ -223,26 +269,11 @@ def _parallel(p: Position) -> tuple[Costs, Knobs, str]:
     return costs, knobs, f"To train {per_s:,.0f} images/s takes {per_s * (p['work_ms'] + 0.03) / 1e3:,.3g} cores."
 
 
-#: Where a cache stands: what a hit spares, and how many kB an image takes there (224 x 224 x 3, a photo of 115 kB).
-_PLACES = {
-    "none": ((), 0),
-    "after read": (("open", "read"), 115),
-    "after decode": (("open", "read", "decode"), 690),
-    "after resize": (("open", "read", "decode", "resize"), 602),
-    "after augment": (("open", "read", "decode", "resize", "augment"), 602),
-}
-
-
 @_sheet(
     "05",
     "Where to cache, and how much of it fits",
     "The later the cache stands, the more a hit spares. What does it cost in memory, and which place is wrong?",
-    (
-        Control("place", "place of the cache", tuple(_PLACES), "none"),
-        Control("hit_share", "share of hits", (0.0, 0.25, 0.35, 0.5, 0.75, 0.9, 1.0), 1.0, "%"),
-        Control("fetch_ms", "fetch per image", _MS, 2, "ms"),
-        *_job(train_ms=20, batch_size=16, work_ms=4.0),
-    ),
+    {"place": "none", "hit_share": 1.0, "fetch_ms": 2, "work_ms": 4.0, "train_ms": 20, "batch_size": 16},
     {
         "no cache": {"place": "none"},
         "bytes": {"place": "after read", "hit_share": 1.0},
@@ -250,7 +281,6 @@ _PLACES = {
         "a third fits": {"place": "after resize", "hit_share": 0.35},
         "augmented (wrong)": {"place": "after augment", "hit_share": 1.0},
     },
-    measured="work_ms train_ms batch_size",
 )
 def _cached(p: Position) -> tuple[Costs, Knobs, str]:
     spared, kb = _PLACES[p["place"]]
@@ -273,20 +303,13 @@ def _cached(p: Position) -> tuple[Costs, Knobs, str]:
     "06",
     "Pay per image, or per batch",
     "Each call of a map costs something before it does any work. For which work is that worth a change?",
-    (
-        Control("form", "order of the steps", ("map, then batch", "batch, then map"), "map, then batch"),
-        Control("overhead_us", "overhead per call", (1, 5, 10, 20, 40, 80, 160, 320), 40, "µs"),
-        Control("work_us", "work per image", (1, 5, 10, 20, 50, 100, 500, 1000, 4000), 10, "µs"),
-        Control("batch_size", "batch size", (1, 4, 16, 32, 64, 128), 64, "images"),
-        Control("train_ms", "train step", (0.2, 0.5, *_TRAIN[:6]), 1, "ms"),
-    ),
+    {"form": "map, then batch", "overhead_us": 40, "work_us": 10, "batch_size": 64, "train_ms": 1},
     {
         "small tiles, map first": {"form": "map, then batch", "work_us": 10},
         "small tiles, batch first": {"form": "batch, then map", "work_us": 10},
         "photos, map first": {"form": "map, then batch", "work_us": 4000},
         "photos, batch first": {"form": "batch, then map", "work_us": 4000},
     },
-    measured="work_us train_ms",
 )
 def _vectorised(p: Position) -> tuple[Costs, Knobs, str]:
     call, work, size = p["overhead_us"] / 1e3, p["work_us"] / 1e3, p["batch_size"]
@@ -305,13 +328,7 @@ def _vectorised(p: Position) -> tuple[Costs, Knobs, str]:
     "07",
     "Bytes or decoding",
     "Pixels need no decoder and many more bytes. At which bandwidth do they stop being a bargain?",
-    (
-        Control("image_kb", "stored size of an image", (3, 10, 50, 115, 200, 300, 450, 690, 1000), 115, "kB"),
-        _BANDWIDTH.at(3000),
-        Control("decode_ms", "decode per image", (0, 0.5, 1, 2, 3, 4, 8), 2, "ms"),
-        _OPEN,
-        *_job(train_ms=10, batch_size=32),
-    ),
+    {"image_kb": 115, "bandwidth_mb_s": 3000, "decode_ms": 2, "open_ms": 0.1, "train_ms": 10, "batch_size": 32},
     {
         "JPEG files": {"image_kb": 115, "decode_ms": 2, "open_ms": 0.1, "bandwidth_mb_s": 3000},
         "pixels": {"image_kb": 690, "decode_ms": 0, "open_ms": 0, "bandwidth_mb_s": 3000},
@@ -319,7 +336,6 @@ def _vectorised(p: Position) -> tuple[Costs, Knobs, str]:
         "JPEG files, object store": {"image_kb": 115, "decode_ms": 2, "open_ms": 30, "bandwidth_mb_s": 85},
         "JPEG in shards, object store": {"image_kb": 115, "decode_ms": 2, "open_ms": 0.1, "bandwidth_mb_s": 85},
     },
-    measured="decode_ms train_ms batch_size",
 )
 def _packed(p: Position) -> tuple[Costs, Knobs, str]:
     costs = _costs(p, open=p["open_ms"], map={"decode": p["decode_ms"], "resize": _RESIZE_MS})

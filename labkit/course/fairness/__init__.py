@@ -65,13 +65,13 @@ class Task:
     measured : bool
         Whether the third layer is asked at all.
     hints : dict of str to str
-        Sentences for what goes wrong, in place of the usual ones: by ``"order"``, ``"buffers"``, ``"slow"``,
-        ``"measured"``, or by the name of a stage that is never called.
+        Sentences for what goes wrong, in place of the usual ones: by ``"slow"``, ``"measured"``, or by the name of a
+        stage that is never called.
 
     Raises
     ------
-    ValueError, TypeError
-        If an argument is out of range or no function.
+    ValueError
+        If a figure is out of range.
     """
 
     stages: tuple[Stage, ...]
@@ -88,15 +88,11 @@ class Task:
 
     def __post_init__(self) -> None:
         """Check the figures."""
-        object.__setattr__(self, "stages", tuple(self.stages))
-        for what in ("slow", "good"):
-            if not callable(getattr(self, what)):
-                raise TypeError(f"{what} is a {type(getattr(self, what)).__name__}; allowed: a function")
         check_ranges(self)
 
-    def timing(self, dataset: Any, *, cores: int | None = None, name: str | None = None) -> Timing:
+    def timing(self, dataset: Any, *, cores: int | None = None) -> Timing:
         """Return what the simulated clock says about a dataset; see `simulate`."""
-        return simulate(dataset, self.stages, self.train_ms, cores=cores or self.cores, records=self.records, name=name)
+        return simulate(dataset, self.stages, self.train_ms, cores=cores or self.cores, records=self.records)
 
 
 def grade(function: Callable[[], Any], task: Task) -> Benchmark | None:
@@ -126,11 +122,11 @@ def grade(function: Callable[[], Any], task: Task) -> Benchmark | None:
     chain = rules.chain(made)
     rules.called(chain, task)
     with at_once():
-        rules.data(made, task.slow(), ordered=task.ordered, hints=task.hints)
+        rules.data(made, task.slow(), ordered=task.ordered)
     rules.bounded(chain, task)
     slow, good = task.timing(task.slow()), task.timing(task.good())
     try:
-        mine = task.timing(made, name="your pipeline")
+        mine = task.timing(made)
     except Endless:
         raise Wrong("the pipeline never ends; take away a repeat without a count") from None
     except ValueError:  # its elements are right, so nothing but the reading of the graph can be at fault

@@ -33,7 +33,7 @@ def dataset(made: Any) -> None:
         raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
 
 
-def data(made: Any, truth: Any, *, ordered: bool, hints: dict[str, str]) -> None:
+def data(made: Any, truth: Any, *, ordered: bool) -> None:
     """Compare the elements of a pipeline with those that it should deliver.
 
     Parameters
@@ -44,8 +44,6 @@ def data(made: Any, truth: Any, *, ordered: bool, hints: dict[str, str]) -> None
         The lab's own pipeline, finite.
     ordered : bool
         Whether the order counts.
-    hints : dict of str to str
-        See `labkit.course.fairness.Task`.
 
     Raises
     ------
@@ -65,7 +63,7 @@ def data(made: Any, truth: Any, *, ordered: bool, hints: dict[str, str]) -> None
         if [len(e) for e in got] != [len(e) for e in want]:
             raise Wrong(f"the batches have {[len(e) for e in got]} elements, expected {[len(e) for e in want]}")
         if ordered:
-            raise Wrong(hints.get("order", "all elements are there, in another order: the task says to keep it"))
+            raise Wrong("all elements are there, in another order: the task says to keep it")
         return
     lost, extra = sum((should - have).values()), sum((have - should).values())
     total = sum(should.values())
@@ -124,12 +122,11 @@ def bounded(chain: Chain, task: Any) -> None:
         If not.
     """
     if task.ordered and chain.any_order:
-        raise Wrong(task.hints.get("order", "the order may vary from run to run: keep it (deterministic)"))
+        raise Wrong("the order may vary from run to run: keep it (deterministic)")
     held = [step.settings.get("buffer_size", 0) for step in chain.all("Prefetch", "Shuffle", "ShuffleAndRepeat")]
     total = sum(size for size in held if size > 0)
     if total > task.most_buffered:
-        said = f"the buffers hold up to {total:,} elements, {task.most_buffered} are allowed: memory is not free"
-        raise Wrong(task.hints.get("buffers", said))
+        raise Wrong(f"the buffers hold up to {total:,} elements, {task.most_buffered} are allowed: memory is not free")
     parallel = chain.all("ParallelMap", "ParallelInterleave")
     calls = max([step.settings.get("num_parallel_calls", 0) for step in parallel], default=0)
     if calls > _MOST_CALLS:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from labkit.course.grading import Wrong
 
-#: Seconds that one element may take: none needs one.
+#: Seconds that one call of an answer, or one element of its dataset, may take: none needs one.
 LIMIT_S = 20.0
 
 

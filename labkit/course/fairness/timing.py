@@ -60,7 +60,6 @@ def simulate(
     cores: int = 4,
     records: int = 1,
     steps: int | None = None,
-    name: str | None = None,
 ) -> Timing:
     """Simulate a training job on a pipeline.
 
@@ -77,8 +76,6 @@ def simulate(
         Elements of each file of an interleave.
     steps : int, optional
         Stop after so many; by default at the end of the pipeline.
-    name : str, optional
-        What views call the pipeline.
 
     Raises
     ------
@@ -116,7 +113,6 @@ def simulate(
     described = f"modelled train step: {train_ms:g} ms (source: {source})"
     trace = table.trace(
         (0, round(end)),
-        name=name,
         accelerator=Accelerator(name="train step", kind="modelled", source=source, describe=described),
         batch_size=max(1, images // count),
         steps=count,

@@ -7,9 +7,8 @@ forgery, because every reader of this code can compute the signature anew. A han
 ``notebooks/assignments/grader``.
 """
 
-from labkit.course.handin.computer import fingerprint
 from labkit.course.handin.document import FORMAT, digest, read
 from labkit.course.handin.folder import Class, gather
-from labkit.course.handin.submission import collect, submit
+from labkit.course.handin.submission import collect, fingerprint, submit
 
 __all__ = ["FORMAT", "Class", "collect", "digest", "fingerprint", "gather", "read", "submit"]

@@ -72,7 +72,8 @@ class _SpeedupEntry(Struct):
     high: _Number | None
 
 
-_ENTRIES = {
+#: What a result lists, and the form of an entry.
+ENTRIES = {
     "exercises": _Exercise,
     "predictions": _PredictionEntry,
     "runs": _RunEntry,
@@ -84,7 +85,7 @@ _FORM: dict[str, Any] = {
     "student": Annotated[str, Meta(pattern=r"\A([0-9a-f]{12})?\Z")],
     "created": Annotated[str, Meta(pattern=r"\A[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z\Z")],
     "machine": _Computer,
-    **{what: Annotated[list[entry], Meta(max_length=MOST)] for what, entry in _ENTRIES.items()},
+    **{what: Annotated[list[entry], Meta(max_length=MOST)] for what, entry in ENTRIES.items()},
 }
 
 
@@ -120,7 +121,7 @@ def cleaned(text: str) -> str:
 
 def fitting(what: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return those entries of ``exercises``, ``predictions``, ``runs`` or ``speedups`` that `read` takes."""
-    return [entry for entry in entries if _holds(_ENTRIES[what], entry)][:MOST]
+    return [entry for entry in entries if _holds(ENTRIES[what], entry)][:MOST]
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from labkit.common.files import write_aside
 from labkit.common.table import Table
-from labkit.course.handin.document import read, shown
+from labkit.course.handin.document import ENTRIES, read, shown
 from labkit.views import charts
 
 #: Rows of a chart: the names that most students share; a course has some thirty exercises.
@@ -23,16 +23,10 @@ _ROWS, _EXERCISES = 12, 60
 #: Letters of a word in a chart, which has no room for more: the table below has all of them.
 _WORD = 28
 
+_PREDICTED, _CHECKED = "Predictions against measurements", "Exercises"
+
 #: A prediction that is further off counts as that far off, or one slip would flatten the chart of a class.
 _FAR = 1e6
-
-#: What names an entry of a result: a newer one of that name replaces it.
-_KEYS = {
-    "exercises": ("exercise",),
-    "predictions": ("name",),
-    "runs": ("name",),
-    "speedups": ("name", "over"),
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,11 +129,10 @@ def gather(folder: str | os.PathLike[str]) -> Class:
     for files in kept.values():
         (newest, whole), *others = sorted(files, key=lambda pair: pair[1]["created"], reverse=True)
         for path, found in others:
-            more = _with_older(whole, found)
-            if more == whole:
+            before, whole = whole, _with_older(whole, found)
+            if before == whole:
                 words = f"{shown(path)} is an older result of a student who sent {shown(newest)}, and adds nothing."
                 left_out.append((shown(path), words))
-            whole = more
         results.append(whole)
     results.sort(key=lambda r: (r["student"] == "", r["student"], r["digest"]))
     return Class(tuple(results), tuple(sorted(left_out)))
@@ -162,18 +155,23 @@ def _taken(path: Path, known: dict[str, Path]) -> dict[str, Any]:
 def _with_older(newer: dict[str, Any], older: dict[str, Any]) -> dict[str, Any]:
     """Return a result with what only an older one has: other entries, exercises tried, predictions measured."""
     whole = dict(newer)
-    for what, keys in _KEYS.items():
-        entries = {tuple(e[k] for k in keys): e for e in newer[what]}
+    for what in ENTRIES:
+        entries = {_named(entry): entry for entry in newer[what]}
         for entry in older[what]:
-            name = tuple(entry[k] for k in keys)
-            if name not in entries or (_empty(what, entries[name]) and not _empty(what, entry)):
-                entries[name] = entry
+            if _empty(entries.setdefault(_named(entry), entry)) and not _empty(entry):
+                entries[_named(entry)] = entry
         whole[what] = list(entries.values())
     return whole
 
 
-def _empty(what: str, entry: dict[str, Any]) -> bool:
-    return (what == "exercises" and not entry["tries"]) or (what == "predictions" and entry["measured"] is None)
+def _named(entry: dict[str, Any]) -> tuple[str | None, ...]:
+    """Return what names an entry of a result: a newer one of that name replaces it."""
+    return tuple(entry.get(key) for key in ("exercise", "name", "over"))
+
+
+def _empty(entry: dict[str, Any]) -> bool:
+    """Return whether an exercise was not tried, or a prediction not measured."""
+    return entry.get("tries") == 0 or entry.get("measured", "") is None
 
 
 def _grouped(students: Iterable[dict[str, float]]) -> dict[str, list[float]]:
@@ -195,16 +193,13 @@ def _seen(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _sections(group: Class) -> list[dict[str, Any]]:
     """Return title, sentence, picture and table of each comparison; without a picture where nothing is there."""
+    ratio = "predicted / measured (1 is right)"
     return [
-        _section(group, *comparison)
-        for comparison in (
-            ("Busy share of the accelerator", "%", group.busy(), "a recorded run that has a name"),
-            ("Speed-ups", "times", group.speedups(), "a speed-up"),
-            ("Predictions against measurements", "predicted / measured (1 is right)", group.ratios(),
-             "a prediction whose measurement was seen"),
-            ("Exercises", "% of students who passed", group.passed(), "a checked exercise"),
-        )
-    ]  # fmt: skip
+        _section(group, "Busy share of the accelerator", "%", group.busy(), "a recorded run that has a name"),
+        _section(group, "Speed-ups", "times", group.speedups(), "a speed-up"),
+        _section(group, _PREDICTED, ratio, group.ratios(), "a prediction whose measurement was seen"),
+        _section(group, _CHECKED, "% of students who passed", group.passed(), "a checked exercise"),
+    ]
 
 
 def _section(group: Class, title: str, unit: str, values: dict[str, list[float]], missing: str) -> dict[str, Any]:
@@ -219,34 +214,32 @@ def _section(group: Class, title: str, unit: str, values: dict[str, list[float]]
 
 def _comparison(group: Class, title: str, unit: str, values: dict[str, list[float]]) -> dict[str, Any]:
     """Return sentence, picture and table of a comparison; of exercises the mean counts, not the median."""
-    shares = title == "Exercises"
     note = f"{len(group.results)} student{'s' * (len(group.results) != 1)}"
-    if shares:
+    if title == _CHECKED:
         note += "."
-        drawn = {name: [statistics.mean(found)] for name, found in _most_checked(group, values).items()}
+        passed = {name: statistics.mean(found) for name, found in values.items()}
+        drawn = {name: passed[name] for name in _most_checked(group)}
+        table = Table(("", "students", unit), [(n, str(len(values[n])), f"{v:.0f}") for n, v in passed.items()])
     else:
         note += "; bars are medians, whiskers go from the lowest to the highest."
         drawn = dict(list(values.items())[:_ROWS])
+        table = _predictions(group) if title == _PREDICTED else _numbers(values, unit)
     more = f" The chart shows the {len(drawn)} that most students have, of {len(values)}."
     picture = charts.bars(_short(drawn), unit=unit, title=title, note=note)
     images = {look: base64.b64encode(picture.png(look)).decode() for look in ("light", "dark")}
-    return {
-        "words": note + more * (len(drawn) < len(values)),
-        "picture": {"alt": picture.alt, **images},
-        "table": _predictions(group) if title.startswith("Predictions") else _numbers(values, unit, shares),
-    }
+    words = note + more * (len(drawn) < len(values))
+    return {"words": words, "picture": {"alt": picture.alt, **images}, "table": table}
 
 
-def _most_checked(group: Class, values: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Return the exercises that most students checked, in the order given."""
-    counts = Counter(name for r in group.results for name in {e["exercise"] for e in r["exercises"]})
-    chosen = sorted(values, key=lambda name: -counts[name])[:_EXERCISES]
-    return {name: values[name] for name in sorted(chosen)}
+def _most_checked(group: Class) -> list[str]:
+    """Return the exercises that most students checked, in the order of their names."""
+    counts = Counter(name for r in group.results for name in sorted({e["exercise"] for e in r["exercises"]}))
+    return sorted(sorted(counts, key=lambda name: (-counts[name], name))[:_EXERCISES])
 
 
-def _short(rows: dict[str, list[float]]) -> dict[str, list[float]]:
+def _short(rows: dict[str, Any]) -> dict[str, Any]:
     """Return the rows of a chart with long words cut in the middle; where two names then are equal, with a number."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, Any] = {}
     for number, (name, values) in enumerate(rows.items(), 1):
         words = [w if len(w) <= _WORD else f"{w[: _WORD - 10]}…{w[-9:]}" for w in name.split()]
         short = " ".join(words)
@@ -254,36 +247,36 @@ def _short(rows: dict[str, list[float]]) -> dict[str, list[float]]:
     return found
 
 
-def _numbers(values: dict[str, list[float]], unit: str, shares: bool) -> Table:
-    if shares:
-        return Table(("", "students", unit), [(n, str(len(v)), f"{statistics.mean(v):.0f}") for n, v in values.items()])
-    rows = [(n, str(len(v)), *(f"{x:,.2f}" for x in (statistics.median(v), min(v), max(v)))) for n, v in values.items()]
-    return Table(("", "students", f"median ({unit})", "lowest", "highest"), rows)
+def _spread(values: list[float]) -> str:
+    """Return median, lowest and highest."""
+    return f"{statistics.median(values):,.2f} [{min(values):,.2f}–{max(values):,.2f}]"
+
+
+def _numbers(values: dict[str, list[float]], unit: str) -> Table:
+    rows = [(name, str(len(found)), _spread(found)) for name, found in values.items()]
+    return Table(("", "students", f"median [lowest–highest], {unit}"), rows)
 
 
 def _predictions(group: Class) -> Table:
     """Return for each prediction what the class said and what it measured, in the unit of the prediction."""
     rows = []
-    for name, found in group.ratios().items():
+    for name, ratios in group.ratios().items():
         seen = [by_name[name] for by_name in map(_seen, group.results) if name in by_name]
-        ratios = (found, [p["value"] for p in seen], [p["measured"][0] for p in seen])
-        ratio, said, came = (f"{statistics.median(v):,.2f} [{min(v):,.2f}–{max(v):,.2f}]" for v in ratios)
-        rows.append((name, str(len(seen)), seen[0]["unit"], said, came, ratio))
+        said, came = [p["value"] for p in seen], [p["measured"][0] for p in seen]
+        rows.append((name, str(len(seen)), seen[0]["unit"], *map(_spread, (said, came, ratios))))
     return Table(("", "students", "unit", "predicted", "measured", "predicted / measured"), rows)
 
 
 def _students(group: Class) -> Table:
-    head = ("student", "machine", "exercises passed", "busy, best run", "best speed-up",
-            "predictions right within 10 %")  # fmt: skip
+    head = ("student", "machine", "exercises passed", "busy, best run", "best speed-up")
     rows = []
     for name, r in zip(group.names(), group.results, strict=True):
-        machine = r["machine"]
+        machine, seen = r["machine"], _seen(r).values()
+        system = f"{machine['os']} {machine['architecture']}, {machine['cores']} cores, {machine['memory']}"
         passed = sum(e["status"] == "passed" for e in r["exercises"])
-        seen = _seen(r)
-        right = sum(abs(p["value"] / p["measured"][0] - 1) <= 0.1 for p in seen.values())
+        right = sum(abs(p["value"] / p["measured"][0] - 1) <= 0.1 for p in seen)
         busy = max((run["busy"] for run in r["runs"]), default=None)
         best = max((s["median"] for s in r["speedups"]), default=None)
-        system = f"{machine['os']} {machine['architecture']}, {machine['cores']} cores, {machine['memory']}"
         rows.append((
             name,
             f"{system}, TensorFlow {machine['tensorflow'] or 'none'}",
@@ -292,4 +285,4 @@ def _students(group: Class) -> Table:
             "–" if best is None else f"{best:.2f}×",
             f"{right} of {len(seen)}",
         ))  # fmt: skip
-    return Table(head, rows)
+    return Table((*head, "predictions right within 10 %"), rows)

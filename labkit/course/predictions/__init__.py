@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from labkit.common.files import write_aside
+from labkit.common.numbers import one_of
 from labkit.course.predictions.figures import UNITS, Commitment, Figure, check_number, figure, number, unit_word
 from labkit.course.predictions.reviews import Review, Summary
 from labkit.sources import photos
@@ -55,8 +56,7 @@ def commit(name: str, value: float, unit: str = "times") -> Commitment:
         If name, value or unit is none.
     """
     _check_name(name)
-    if unit not in UNITS:
-        raise ValueError(f"unit is {unit!r}; allowed: {', '.join(UNITS)}")
+    one_of("unit", unit, UNITS)
     value = check_number(value, f"the prediction {name}", unit)
     known = _session.get(name)
     if known is not None and known.measured is not None:
@@ -75,7 +75,7 @@ def commit(name: str, value: float, unit: str = "times") -> Commitment:
     return replace(made, note=f"{note} {_write(made)}".strip())
 
 
-def review(name: str, *, measured: Any, model: Any = None, unit: str | None = None) -> Review:
+def review(name: str, *, measured: Any, model: Any = None) -> Review:
     """Show prediction, model and measurement side by side, and remember that the measurement has been seen.
 
     Parameters
@@ -86,8 +86,6 @@ def review(name: str, *, measured: Any, model: Any = None, unit: str | None = No
         Several numbers are rounds: their median, lowest and highest. A `labkit.measures.Speedup` brings its interval.
     model : the same, optional
         What the formula or the simulation says.
-    unit : str, optional
-        The unit of both; it has to be the one committed.
 
     Returns
     -------
@@ -97,14 +95,12 @@ def review(name: str, *, measured: Any, model: Any = None, unit: str | None = No
     Raises
     ------
     ValueError
-        If nothing was committed under this name, the unit is another, or something is no number.
+        If nothing was committed under this name, or something is no number of its unit.
     """
     _check_name(name)
     known = _session.get(name) or _read(name)
     if known is None:
         raise _unknown(name, " (run the cell with predictions.commit first)")
-    if unit is not None and unit != known.unit:
-        raise ValueError(f"{name} was committed in {known.unit}, and unit is {unit!r}; allowed: {known.unit}")
     result = figure(measured, f"measured of {name}", known.unit)
     claimed = known.model if model is None else figure(model, f"model of {name}", known.unit)
     seen = replace(known, model=claimed, measured=result, note="")

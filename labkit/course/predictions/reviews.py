@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from labkit.common.table import Table
+from labkit.common.table import Table, Tabular
 from labkit.course.predictions.figures import CLOSE, RIGHT, Commitment, percent, unit_word
 from labkit.views import charts
 from labkit.views.picture import Picture
@@ -58,7 +58,7 @@ def _sentence(p: Commitment) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Summary:
+class Summary(Tabular):
     """Every prediction of every notebook, as a table; made by `summary`.
 
     Parameters
@@ -84,7 +84,7 @@ class Summary:
             figures = ("–" if f is None else f.words(p.unit) for f in p.figures)
             rows.append((p.name, *figures, *errors, p.verdict))
         head = ("prediction", "you", "model", "measured", "your error", "model's error", "verdict")
-        return Table(head, rows, notes=self.notes)
+        return Table(head if rows else (), rows, notes=self.notes)
 
     @property
     def notes(self) -> list[str]:
@@ -104,12 +104,3 @@ class Summary:
                 f"{self.damaged} file{'s' * (self.damaged > 1)} of predictions could not be read and are left out."
             )
         return lines
-
-    def __str__(self) -> str:
-        """Return table and notes as text."""
-        return str(self.table()) if self.predictions else self.notes[0]
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
