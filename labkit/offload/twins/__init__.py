@@ -10,7 +10,6 @@ A photo takes about a second. The twins do not know padding after the last block
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,8 +41,6 @@ __all__ = [
 
 #: The text of the status of an image that the twins decoded; its code is ``fine``.
 TWIN = "by the kernels' twins in NumPy"
-
-_ENDS = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
 
 
 def has_device() -> bool:
@@ -87,9 +84,7 @@ def _decoded(data: bytes) -> tuple[np.ndarray | None, Status]:
     try:
         frame = header.parse(data)
         stretches = header.intervals(data, frame)
-        # The last stretch ends where the data of the scan end: at the first marker that is no restart marker.
-        following = _ENDS.search(data, stretches[-1][0])
-        stop = following.start() if following else len(data)
+        stop = header.scan_end(data, stretches[-1][0])
         header.finish(data, stop)
         coefficients = jpeg_entropy([data[begin : min(end, stop)] for begin, end, _, _ in stretches], frame)
     except Unsupported as error:
