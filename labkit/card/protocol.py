@@ -54,8 +54,8 @@ NAME_LIMIT = 8192
 UNKNOWN = 2**64 - 1
 
 SCHEME = "smartssd://"
-#: Bytes of one number of each dtype.
-DTYPES = {"uint8": 1, "float32": 4}
+#: What the numbers of an image may be.
+DTYPES = ("uint8", "float32")
 #: The longest side of an image in pixels, and the longest timeout that a name may ask for in seconds.
 SIZE_LIMIT, TIMEOUT_LIMIT_S = 4096, 3600
 
@@ -181,7 +181,7 @@ class Recipe:
     @property
     def nbytes(self) -> int:
         """Bytes of one image."""
-        return self.size * self.size * 3 * DTYPES[self.dtype]
+        return self.size * self.size * 3 * np.dtype(self.dtype).itemsize
 
 
 class UriParameter(NamedTuple):

@@ -20,7 +20,7 @@ MOST_BYTES = 2**31 - 1
 
 
 #: What the values of a finished image may be.
-DTYPES = ("float32", "uint8")
+DTYPES = ("uint8", "float32")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import whole
+from labkit.common.numbers import one_of, whole
 from labkit.offload.batches import DTYPES, BatchResult, BatchResults, Gathered, Pixels, Preprocessed
 from labkit.offload.jpeg import host
 from labkit.offload.jpeg.decoder import Decoder
@@ -68,7 +69,7 @@ class Preprocessor:
         seed: int = 0, counter: int = 0,
     ) -> None:  # fmt: skip
         self.size, kind, self.augment, self.seed = _checked(size, dtype, augment, seed)
-        self.dtype, self.counter = np.dtype(kind), _number64("counter", counter)
+        self.dtype, self.counter = np.dtype(kind), random_numbers.word64("counter", counter)
         self.engine = engine or Engine()
         self._results = BatchResults(self.engine)
         self._given = Gathered(self.engine)
@@ -119,7 +120,7 @@ class Preprocessor:
         with self._turn:
             if counter is None:
                 counter, self.counter = self.counter, self.counter + 1
-            counter, count = _number64("counter", counter), len(images)
+            counter, count = random_numbers.word64("counter", counter), len(images)
             result = self._results.take((count, self.size, self.size, 3), self.dtype)
             drawn = None
             if self.augment:
@@ -163,24 +164,12 @@ class Preprocessor:
         self.engine.run(self._kernel, (self.size, count), *buffers, *scalars, local=(1, 1))
 
 
-def named(dtype: Any) -> str:
-    """Return the name of a dtype; a text that names none is returned as it is."""
-    try:
-        return np.dtype(dtype).name
-    except TypeError:
-        return str(dtype)
-
-
-def _number64(name: str, value: Any) -> int:
-    return whole(name, value, 0, 2**64 - 1)
-
-
 def _checked(size: Any, dtype: Any, augment: Any, seed: Any) -> tuple[int, str, bool, int]:
     """Return the arguments of a `Preprocessor` in one form each, so that equal ones are the same to a cache."""
-    size = whole("size", size, *SIZES, unit="of pixels")
-    if named(dtype) not in DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; allowed: {' or '.join(DTYPES)}")
-    return size, named(dtype), bool(augment), _number64("seed", seed)
+    with contextlib.suppress(TypeError):  # what names no dtype is refused as it is
+        dtype = np.dtype(dtype).name
+    one_of("dtype", dtype, DTYPES)
+    return whole("size", size, *SIZES, unit="of pixels"), dtype, bool(augment), random_numbers.word64("seed", seed)
 
 
 @lru_cache(maxsize=1)
@@ -218,4 +207,4 @@ def preprocess(
         If an argument is not possible.
     """
     checked = _checked(size, dtype, augment, seed)
-    return _kept(engine or _shared_engine(), *checked)(images, _number64("counter", counter))
+    return _kept(engine or _shared_engine(), *checked)(images, random_numbers.word64("counter", counter))

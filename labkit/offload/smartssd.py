@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import check_ranges, number, ranged, whole
+from labkit.common.numbers import check_names, check_ranges, number, one_of, ranged, whole
+from labkit.offload.batches import DTYPES
 from labkit.offload.tokens import Counted
 from labkit.simulate import Costs, Knobs, Model
 from labkit.timeline.trace import Thread, Trace
@@ -33,9 +34,6 @@ P2P_READ: Mapping[int, float] = {
     512 << 10: 1.37, 1 << 20: 1.59, 2 << 20: 1.99, 4 << 20: 2.15, 8 << 20: 2.26, 16 << 20: 2.28, 32 << 20: 2.33,
     64 << 20: 2.35, 128 << 20: 2.36,
 }  # fmt: skip
-
-#: Bytes of one value of a finished picture.
-OUTPUTS = {"uint8": 1, "float32": 4}
 
 #: How far the decode rate may be off, as a share.
 ERROR = 0.20
@@ -111,8 +109,7 @@ class SmartSSD:
     def __post_init__(self) -> None:
         """Check every figure."""
         check_ranges(self)
-        if self.output not in OUTPUTS:
-            raise ValueError(f"output is {self.output!r}; allowed: {', '.join(OUTPUTS)}")
+        one_of("output", self.output, DTYPES)
         if not isinstance(self.p2p, Mapping) or not self.p2p:
             raise ValueError(f"p2p is {self.p2p!r:.60}; allowed: a dict of bytes of a read to GB/s, not empty")
         for size, rate in self.p2p.items():
@@ -128,10 +125,7 @@ class SmartSSD:
         ValueError
             If there is no such figure, or it is out of range.
         """
-        known = [f.name for f in fields(self)]
-        for name in changes:
-            if name not in known:
-                raise ValueError(f"a SmartSSD has no {name!r}; allowed: {', '.join(known)}")
+        check_names("figure of a SmartSSD", changes, [figure.name for figure in fields(self)])
         return replace(self, **changes)
 
     # -- the three rates -----------------------------------------------------------
@@ -139,7 +133,7 @@ class SmartSSD:
     @property
     def picture_bytes(self) -> int:
         """Bytes of one finished picture."""
-        return self.size * self.size * 3 * OUTPUTS[self.output]
+        return self.size * self.size * 3 * np.dtype(self.output).itemsize
 
     def bandwidth_gb_s(self, read_bytes: Any) -> Any:
         """Return the P2P bandwidth in GB/s for reads of so many bytes (number or array), as in `p2p`.
@@ -332,7 +326,7 @@ class CardAnswer:
     @property
     def output_rates(self) -> dict[str, float]:
         """Images per second that the link to the host carries, by type of the picture."""
-        return {name: self.card.output_gb_s * 1e9 / self.card.changed(output=name).picture_bytes for name in OUTPUTS}
+        return {name: self.card.output_gb_s * 1e9 / self.card.changed(output=name).picture_bytes for name in DTYPES}
 
     @property
     def cores_saved(self) -> float | None:

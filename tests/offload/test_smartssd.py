@@ -154,7 +154,7 @@ def test_the_verdict_says_when_offload_does_not_pay(changes, word):
 def test_an_impossible_card_is_refused_in_a_sentence(wrong, said):
     with pytest.raises(ValueError, match=said):
         SmartSSD(**wrong)
-    with pytest.raises(ValueError, match="no 'clok'; allowed: clock_mhz"):
+    with pytest.raises(ValueError, match="no figure of a SmartSSD 'clok'; allowed: clock_mhz"):
         SmartSSD().changed(clok=3)
 
 

@@ -45,7 +45,7 @@ class Spans:
         self._count += len(noted)
         self._offsets.append(calibrate(queue))
 
-    def trace(self, device: Any, name: str | None, lane: str = "") -> Trace:
+    def trace(self, device: Any, name: str | None) -> Trace:
         """Return the spans so far as a trace of one thread of kind ``device``."""
         import pyopencl as cl
 
@@ -56,7 +56,7 @@ class Spans:
         if software:
             description += ": kernels ran on this machine's CPU; their times say nothing about an FPGA"
         shown = f"{maker} on {label}" if software else label
-        thread = f"OpenCL {label} {lane}".rstrip()
+        thread = f"OpenCL {label}"
         names, categories, *times = zip(*self._rows, strict=True) if self._rows else ((),) * 4
         start, end = (self._on_host(np.array(column, np.int64)) for column in times)
         rows = zip(names, categories, start.tolist(), (end - start).tolist(), strict=True)

@@ -41,8 +41,6 @@ class Engine:
     ----------
     device : Device or pyopencl.Device, optional
         By default the first of `labkit.offload.devices`.
-    lane : str
-        Follows the device's name in a picture, so that several engines can be told apart.
 
     Attributes
     ----------
@@ -59,16 +57,15 @@ class Engine:
         Here and in every method: if OpenCL was in use before a fork made this process.
     """
 
-    def __init__(self, device: Any = None, lane: str = "") -> None:
+    def __init__(self, device: Any = None) -> None:
         device = choose() if device is None else device
         cl = drivers.claim()
         self.device = getattr(device, "opencl", device)
         self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
         self.noted: list[Noted] = []
-        self._lane = lane
         self._spans = device_spans.Spans()
-        self._programs: dict[tuple[str, str], Any] = {}
+        self._programs: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         """Return the device and its platform."""
@@ -76,10 +73,10 @@ class Engine:
 
     # -- kernels -----------------------------------------------------------------
 
-    def kernel(self, name: str, file: str | None = None, options: str = "") -> Any:
+    def kernel(self, name: str, file: str | None = None) -> Any:
         """Return the kernel function `name` of ``kernels/<file>.cl`` (by default the file of its name).
 
-        A new object at each call: setting arguments on one does not disturb another.
+        A new object at each call: setting arguments on one does not disturb another. A file is compiled once.
 
         Raises
         ------
@@ -89,23 +86,18 @@ class Engine:
             If the file does not compile.
         """
         cl = drivers.claim()
-        key = file or name.removesuffix("_task"), options
-        program = self._programs.get(key) or self.compile(*key)
-        if name not in program.kernel_names.split(";"):
-            raise ValueError(f"{key[0]}.cl has no kernel {name!r}; it has: {program.kernel_names.replace(';', ', ')}")
-        return cl.Kernel(program, name)
-
-    def compile(self, file: str, options: str = "") -> Any:
-        """Return the program of ``kernels/<file>.cl``, compiled once; errors as in `kernel`."""
-        key = file, options
-        if key not in self._programs:
+        file = file or name.removesuffix("_task")
+        if file not in self._programs:
             folder = shipped.folder("kernels")
             path = folder / f"{file}.cl"
             if not path.is_file():
                 files = ", ".join(sorted(p.stem for p in folder.glob("*.cl")))
                 raise ValueError(f"there is no kernel file {file!r}; there are: {files}")
-            self._programs[key] = self.build(path.read_text(encoding="utf-8"), path.name, options)
-        return self._programs[key]
+            self._programs[file] = self.build(path.read_text(encoding="utf-8"), path.name)
+        program = self._programs[file]
+        if name not in program.kernel_names.split(";"):
+            raise ValueError(f"{file}.cl has no kernel {name!r}; it has: {program.kernel_names.replace(';', ', ')}")
+        return cl.Kernel(program, name)
 
     def build(self, source: str, title: str = "the kernel", options: str = "") -> Any:
         """Return the program of `source`, compiled for this device.
@@ -239,7 +231,7 @@ class Engine:
         self.finish()
         self._spans.fold(self.queue, self.noted)
         self.noted.clear()
-        return self._spans.trace(self.device, name, self._lane)
+        return self._spans.trace(self.device, name)
 
     def forget(self) -> None:
         """Drop what `trace` would return, so that the next trace begins here."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from labkit.common.numbers import one_of
 from labkit.offload.batches import DTYPES, Preprocessed
 from labkit.offload.jpeg import header, host, huffman
 from labkit.offload.jpeg.decoder import Decoded
@@ -68,8 +69,7 @@ def preprocess(
     ValueError
         If the dtype is none of the two.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; allowed: {' or '.join(DTYPES)}")
+    one_of("dtype", dtype, DTYPES)
     decoded = decode(images)
     drawn = draws(len(images), seed, counter, ranges.BRIGHTNESS, ranges.SATURATION) if augment else None
     made = np.zeros((len(images), size, size, 3), dtype)

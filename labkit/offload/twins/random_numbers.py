@@ -10,7 +10,7 @@ TensorFlow's own generator is the same function.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,6 +88,11 @@ def words(seed: int, counter: int, image: np.ndarray, pixel: np.ndarray | int = 
     return philox(np.stack([*steps, image, pixel], axis=-1), halves(seed, "seed"))
 
 
+def word64(name: str, number: Any) -> int:
+    """Return a whole number of 64 bits as an int; raises ValueError if it is none."""
+    return whole(name, number, 0, 2**64 - 1)
+
+
 def halves(number: int, name: str) -> tuple[int, int]:
     """Return the lower and the upper 32 bits of a number of 64, as kernels take them.
 
@@ -96,7 +101,7 @@ def halves(number: int, name: str) -> tuple[int, int]:
     ValueError
         If the number does not fit.
     """
-    number = whole(name, number, 0, 2**64 - 1)
+    number = word64(name, number)
     return number & 0xFFFFFFFF, number >> 32
 
 
