@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from labkit.offload import twins
 from labkit.offload.jpeg import frames, header, huffman
+from labkit.offload.twins.baseline_jpeg import scan
 
 pytestmark = pytest.mark.opencl
 
@@ -62,10 +63,8 @@ def test_the_numpy_twin_gives_the_same_pixels(decoder, data):
     width, height = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 40))
     quality, restart = data.draw(st.sampled_from(QUALITIES)), data.draw(st.sampled_from(RESTARTS))
     file = corpus.file(kind, width, height, quality, restart)
-    frame = header.parse(file)
-    parts = [file[begin:end] for begin, end, _, _ in header.intervals(file, frame)]
-    parts[-1] = parts[-1][: parts[-1].rindex(b"\xff\xd9")]
-    coefficients = twins.jpeg_entropy(parts, frame)
+    frame, intervals = scan(file)
+    coefficients = twins.jpeg_entropy(intervals, frame)
     steps = [huffman.natural(part.quantiser) for part in frame.components]
     planes = [twins.jpeg_idct(c, q) for c, q in zip(coefficients, steps, strict=True)]
     twin = twins.jpeg_color(planes, frame)

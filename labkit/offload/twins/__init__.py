@@ -16,12 +16,12 @@ import numpy as np
 
 from labkit.common.numbers import one_of
 from labkit.offload.batches import DTYPES, Preprocessed
-from labkit.offload.jpeg import header, host, huffman
+from labkit.offload.jpeg import host, huffman
 from labkit.offload.jpeg.decoder import Decoded
 from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
 from labkit.offload.opencl.devices import NoDevice, devices
 from labkit.offload.twins import fused
-from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct
+from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct, jpeg_tokens, scan
 from labkit.offload.twins.image_operations import (
     normalize_clip,
     random_brightness,
@@ -31,7 +31,6 @@ from labkit.offload.twins.image_operations import (
 )
 from labkit.offload.twins.random_numbers import draws, philox
 from labkit.offload.twins.resize import resize_bilinear
-from labkit.offload.twins.token_counter import jpeg_tokens
 from labkit.pipelines import augment as ranges
 
 __all__ = [
@@ -82,11 +81,8 @@ def preprocess(
 
 def _decoded(data: bytes) -> tuple[np.ndarray | None, Status]:
     try:
-        frame = header.parse(data)
-        stretches = header.intervals(data, frame)
-        stop = header.scan_end(data, stretches[-1][0])
-        header.finish(data, stop)
-        coefficients = jpeg_entropy([data[begin : min(end, stop)] for begin, end, _, _ in stretches], frame)
+        frame, intervals = scan(data)
+        coefficients = jpeg_entropy(intervals, frame)
     except Unsupported as error:
         return (None, error.status()) if error.code == "large" else host.decode(data, error.status("host"))
     except Damaged as error:
