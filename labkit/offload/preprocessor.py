@@ -122,9 +122,7 @@ class Preprocessor:
                 counter, self.counter = self.counter, self.counter + 1
             counter, count = random_numbers.word64("counter", counter), len(images)
             result = self._results.take((count, self.size, self.size, 3), self.dtype)
-            drawn = None
-            if self.augment:
-                drawn = random_numbers.draws(count, self.seed, counter, ranges.BRIGHTNESS, ranges.SATURATION)
+            drawn = random_numbers.draws(count, self.seed, counter) if self.augment else None
             status: list[Status] = []
             if count:
                 status = launch(images, result, counter)
@@ -172,14 +170,8 @@ def _checked(size: Any, dtype: Any, augment: Any, seed: Any) -> tuple[int, str, 
     return whole("size", size, *SIZES, unit="of pixels"), dtype, bool(augment), random_numbers.word64("seed", seed)
 
 
-@lru_cache(maxsize=1)
-def _shared_engine() -> Engine:
-    return Engine()
-
-
-@lru_cache(maxsize=8)
-def _kept(engine: Engine, size: int, dtype: str, augment: bool, seed: int) -> Preprocessor:
-    return Preprocessor(engine, size, dtype, augment, seed)
+_shared_engine = lru_cache(maxsize=1)(Engine)
+_kept = lru_cache(maxsize=8)(Preprocessor)
 
 
 def preprocess(

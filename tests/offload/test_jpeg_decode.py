@@ -262,7 +262,3 @@ def test_a_batch_of_nothing_and_of_something_else(decoder):
     assert str(decoder.decode([])) == "0 files: 0 decoded on the device, 0 on the host, 0 not decoded"
     with pytest.raises(TypeError, match="file 1 is str; a decoder takes bytes"):
         decoder.decode([b"", "photo.jpg"])
-    from labkit.offload import Decoder
-
-    with pytest.raises(ValueError, match="limit_pixels is 0; allowed: a whole number of 1 or more"):
-        Decoder(decoder.engine, limit_pixels=0)

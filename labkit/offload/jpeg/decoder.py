@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labkit.common.numbers import whole
 from labkit.offload.batches import Pixels
 from labkit.offload.jpeg import frames, header, host, huffman
 from labkit.offload.jpeg.header import Frame
@@ -82,19 +81,15 @@ class Decoder:
     ----------
     engine : Engine, optional
         By default one on the first device.
-    limit_pixels : int
-        A file of more is not decoded at all.
     task : bool
         Launch the single-work-item variants of the kernels: the same result, for a device that pipelines.
     """
 
-    def __init__(
-        self, engine: Engine | None = None, limit_pixels: int = header.LIMIT_PIXELS, task: bool = False
-    ) -> None:
+    def __init__(self, engine: Engine | None = None, task: bool = False) -> None:
         import pyopencl as cl
 
         self.engine = Engine() if engine is None else engine
-        self.limit_pixels, self.task = whole("limit_pixels", limit_pixels, least=1), task
+        self.task = task
         ending = "_task" if task else ""
         self._kernels = {n: self.engine.kernel(n + ending) for n in ("jpeg_entropy", "jpeg_idct", "jpeg_color")}
         self._cpu = bool(self.engine.device.type & cl.device_type.CPU)
@@ -155,7 +150,7 @@ class Decoder:
             if not isinstance(data, bytes):
                 raise TypeError(f"file {number} is {type(data).__name__}; a decoder takes bytes")
             try:
-                found.add(number, data, header.parse(data, self.limit_pixels))
+                found.add(number, data, header.parse(data))
                 states.append(Status(True, where="device"))
             except Unsupported as error:
                 states.append(error.status("none" if error.code == "large" else "host"))
@@ -181,7 +176,7 @@ class Decoder:
         masks, results = self._room("masks", records.blocks), self._room("results", table.shape[0] * 32)
         planes = self._room("planes", records.plane_bytes)
         pixels = self._room("rgb", records.rgb_bytes)
-        bounds = np.searchsorted(table[:, 0], np.arange(len(records.frames) + 1)).tolist()
+        bounds = np.cumsum([0, *(file.intervals for file in found.files)]).tolist()
         for begin, end in records.chunks:
             first, jobs, count = bounds[begin], bounds[end] - bounds[begin], end - begin
             arguments = streams, lookups, codes, frame, intervals, coefficients, masks, results
@@ -193,42 +188,18 @@ class Decoder:
             self._run("jpeg_color", (strips, count), planes, layout, pixels, begin, count, strips)
 
     def _judge(self, found: _Found, states: list[Status]) -> np.ndarray:
-        """Read the results of the entropy kernel; set the status of damaged files; return their places."""
+        """Read the results of the entropy kernel; set the status of every file; return the places of damaged ones."""
         results = self.engine.download(self._buffers["results"], np.empty((len(found.intervals), 8), np.int32))
-        bad: dict[int, Damaged] = {}
-        padded: dict[int, tuple[int, int]] = {}
-        for i in np.flatnonzero(results[:, 0])[::-1].tolist():  # the first fault of a file is reported
-            code, text = _FAULTS[int(results[i, 0])]
-            n, _, stop, mcu, *_ = found.intervals[i]
-            file = found.files[n]
-            at = int(results[i, 1]) + file.move
-            if results[i, 0] == LEFT_OVER:
-                end = header.padding(file.data, at, stop + file.move)
-                if end > at:
-                    results[i, 1] = end - file.move  # where the walk to the end of the image begins
-                    count = len(file.data[at:end].rstrip(b"\xff"))  # 255s at the end belong to the marker
-                    if count:
-                        padded[n] = padded.get(n, (0, 0))[0] + count, at
-                    continue
-            if code == "truncated" and at + 1 < len(file.data):
-                code, text = "data", "a marker stands where the data of the image should go on"
-            text += f", in unit {mcu + int(results[i, 2])} of {math.prod(file.frame.mcus)}"
-            bad[n] = Damaged(code, text, at)
-        ends = np.flatnonzero(np.diff([row[0] for row in found.intervals], append=len(found.files)))
-        for n, (file, at) in enumerate(zip(found.files, results[ends, 1].tolist(), strict=True)):
-            at += file.move
-            if n not in bad and file.data[at : at + 2] != b"\xff\xd9":
-                try:
-                    header.finish(file.data, at)
-                except Damaged as error:
-                    bad[n] = error
-        for n, (count, at) in padded.items():
-            file = found.files[n]
-            text = f"{count} bytes of padding after the last block" + " of an interval" * bool(file.frame.restart)
-            states[file.place] = Status(True, "fine", text, at, "device")
-        for n, error in bad.items():
-            states[found.files[n].place] = error.status()
-        return np.array(sorted(bad), np.int64)
+        bad, begin = [], 0
+        for number, file in enumerate(found.files):
+            end = begin + file.intervals
+            try:
+                states[file.place] = file.status(found.intervals[begin:end], results[begin:end])
+            except Damaged as error:
+                states[file.place] = error.status()
+                bad.append(number)
+            begin = end
+        return np.array(bad, np.int64)
 
     def _run(self, name: str, size: tuple[int, ...], *arguments: Any) -> None:
         given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
@@ -264,17 +235,43 @@ class Decoder:
 
 
 class _File(NamedTuple):
-    """A file that the device decodes: its place in the batch, and where its scan begins in the stream of all scans."""
+    """A file that the device decodes.
+
+    `place` is that in the batch. The scan begins at byte `offset` of the stream of all scans, and has so many
+    `intervals`.
+    """
 
     place: int
     data: bytes
     frame: Frame
     offset: int
+    intervals: int
 
     @property
     def move(self) -> int:
         """What to add to a byte of the stream to have the byte of the file."""
         return self.frame.start - self.offset
+
+    def status(self, intervals: Sequence[tuple[int, ...]], results: np.ndarray) -> Status:
+        """Return the status of a file that is whole, after its intervals were decoded; raise Damaged for another."""
+        end, padded, first = int(results[-1, 1]) + self.move, 0, -1
+        for i in np.flatnonzero(results[:, 0]).tolist():
+            (_, _, stop, mcu, *_), (fault, at, unit) = intervals[i], results[i, :3].tolist()
+            at += self.move
+            after = header.padding(self.data, at, stop + self.move) if fault == LEFT_OVER else at
+            if after == at:
+                code, text = _FAULTS[fault]
+                if code == "truncated" and at + 1 < len(self.data):
+                    code, text = "data", "a marker stands where the data of the image should go on"
+                raise Damaged(code, f"{text}, in unit {mcu + unit} of {math.prod(self.frame.mcus)}", at)
+            count = len(self.data[at:after].rstrip(b"\xff"))  # 255s at the end belong to the marker
+            first = at if count and not padded else first
+            padded += count
+            end = after if i == len(results) - 1 else end  # where the walk to the end of the image begins
+        if self.data[end : end + 2] != b"\xff\xd9":
+            header.finish(self.data, end)
+        text = f"{padded} bytes of padding after the last block" + " of an interval" * bool(self.frame.restart)
+        return Status(True, text=text, byte=first, where="device") if padded else Status(True, where="device")
 
 
 class _Found:
@@ -302,7 +299,7 @@ class _Found:
             )
             for pair, part in zip(pairs, frame.components, strict=True)
         ]
-        file = _File(place, data, frame, self.nbytes)
+        file = _File(place, data, frame, self.nbytes, len(stretches))
         for begin, end, mcu, mcus in stretches:
             self.intervals.append((len(self.files), begin - file.move, end - file.move, mcu, mcus, 0, 0, 0))
         self.files.append(file)

@@ -31,7 +31,6 @@ from labkit.offload.twins.image_operations import (
 )
 from labkit.offload.twins.random_numbers import draws, philox
 from labkit.offload.twins.resize import resize_bilinear
-from labkit.pipelines import augment as ranges
 
 __all__ = [
     "decode", "draws", "has_device", "jpeg_color", "jpeg_entropy", "jpeg_idct", "jpeg_tokens", "normalize_clip",
@@ -70,7 +69,7 @@ def preprocess(
     """
     one_of("dtype", dtype, DTYPES)
     decoded = decode(images)
-    drawn = draws(len(images), seed, counter, ranges.BRIGHTNESS, ranges.SATURATION) if augment else None
+    drawn = draws(len(images), seed, counter) if augment else None
     made = np.zeros((len(images), size, size, 3), dtype)
     finish = fused.as_bytes if dtype == "uint8" else fused.as_float
     for row, image in enumerate(decoded.images):

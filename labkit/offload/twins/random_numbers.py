@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labkit.common.numbers import whole
+from labkit.pipelines import augment as ranges
 
 #: Multipliers of a round, and what is added to the key after it (section 4 of the paper).
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -112,7 +113,10 @@ def uniform(word: np.ndarray, low: float, high: float) -> np.ndarray:
     return low + share * (high - low)
 
 
-def draws(count: int, seed: int, counter: int, brightness: float, saturation: tuple[float, float]) -> RandomDraws:
+def draws(
+    count: int, seed: int, counter: int, brightness: float = ranges.BRIGHTNESS,
+    saturation: tuple[float, float] = ranges.SATURATION,
+) -> RandomDraws:  # fmt: skip
     """Return what the kernels draw for a batch of `count` images: word 0 flips, 1 brightens, 2 saturates.
 
     Parameters
