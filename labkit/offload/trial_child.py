@@ -44,11 +44,9 @@ _PRINTED_BYTES = 1 << 26
 
 #: NumPy's name of each type of OpenCL C.
 TYPES = {
-    **{"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "long": "i8"},
-    **{"ulong": "u8", "float": "f4", "double": "f8", "half": "f2"},
-}
-_LONG = {"unsigned char": "uchar", "unsigned short": "ushort", "unsigned int": "uint", "unsigned long": "ulong"}
-
+    "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "long": "i8", "ulong": "u8",
+    "half": "f2", "float": "f4", "double": "f8",
+}  # fmt: skip
 
 #: Tells the parent what takes the time from now on.
 Stage = Callable[[str], None]
@@ -80,14 +78,16 @@ class _Trial:
         if self.name not in names:
             raise BadKernel(f"there is no kernel {self.name!r} in the source; there is: {', '.join(names) or 'none'}")
         self.kernel = cl.Kernel(self.program, self.name)
-        parameters = [_Parameter(self.kernel, i) for i in range(self.kernel.num_args)]
-        if len(parameters) != len(given):
-            expected = ", ".join(f"{p.type} {p.name}" for p in parameters)
-            raise BadKernel(f"{self.name} takes {len(parameters)} arguments ({expected}), got {len(given)}")
+        self.arguments = [_Argument(self.kernel, i) for i in range(self.kernel.num_args)]
+        if len(self.arguments) != len(given):
+            expected = ", ".join(f"{one.type} {one.name}" for one in self.arguments)
+            raise BadKernel(f"{self.name} takes {len(self.arguments)} arguments ({expected}), got {len(given)}")
         self.size, self.local = tuple(job["size"]), job["local"] and tuple(job["local"])
         wanted = self.kernel.get_work_group_info(cl.kernel_work_group_info.COMPILE_WORK_GROUP_SIZE, engine.device)
         _check_groups(engine.device, self.size, self.local, tuple(wanted))
-        self.pairs = [(p, p.value(value)) for p, value in zip(parameters, given, strict=True)]
+        for one, value in zip(self.arguments, given, strict=True):
+            one.take(value)
+        self.arrays = [one for one in self.arguments if one.pointer]
 
     def run(self, other: int = 0, place: tuple[str, str] | None = None) -> dict[str, np.ndarray]:
         """Return the arrays that the kernel wrote.
@@ -109,12 +109,10 @@ class _Trial:
         if 8 * self.last_s > self.deadline - began:
             raise TimeoutError
         self.stage("copy")
-        guarded, passed = [], []
-        for parameter, value in self.pairs:
-            if parameter.pointer:
-                guards = [other if place in (None, (parameter.name, side)) else 0 for side in _SIDES]
-                guarded.append(_Guarded(parameter, value, self.engine, guards))
-            passed.append(guarded[-1].buffer if parameter.pointer else value)
+        passed = []
+        for one in self.arguments:
+            guards = [other if place in (None, (one.name, side)) else 0 for side in _SIDES]
+            passed.append(one.put(self.engine, guards))
         self.stage("again" if other else "run")
         try:
             self.engine.run(self.kernel, self.size, *passed, local=self.local)
@@ -123,13 +121,13 @@ class _Trial:
             device = self.engine.device.name.strip()
             raise BadKernel(f"{device} refuses to run {self.name}: {_first_line(error)}") from None
         self.stage("copy")
-        if missed := [miss for one in guarded if (miss := one.fetch())]:
+        if missed := [miss for one in self.arrays if (miss := one.fetch(self.engine))]:
             raise Overrun(f"{self.name} writes outside of its arrays: {'; '.join(missed)}")
-        for one in guarded:
-            if one.parameter.constant and one.array.tobytes() != one.given.tobytes():
-                raise BadKernel(f"{self.name} writes to {one.parameter.name!r}, which it declares const")
+        for one in self.arrays:
+            if one.constant and one.array.tobytes() != one.given.tobytes():
+                raise BadKernel(f"{self.name} writes to {one.name!r}, which it declares const")
         self.last_s = time.monotonic() - began
-        return {one.parameter.name: one.array for one in guarded if not one.parameter.constant}
+        return {one.name: one.array for one in self.arrays if not one.constant}
 
     def reads_outside(self, first: dict[str, np.ndarray]) -> str:
         """Run the kernel with other bytes around its arrays: its results must not change.
@@ -155,7 +153,7 @@ class _Trial:
                     continue
                 if any(changed(0) for _ in range(_STEADY)):
                     return "; its results differ from run to run, so reads outside of its arrays cannot be found"
-                places = [(parameter.name, side) for parameter, _ in self.pairs if parameter.pointer for side in _SIDES]
+                places = [(one.name, side) for one in self.arrays for side in _SIDES]
                 found = [f"{side} {name!r}" for name, side in places if changed(other, (name, side))]
                 where, what = " and ".join(found) or "around them", ", ".join(map(repr, names))
                 raise BadKernel(f"{self.name} reads outside of its arrays: what lies {where} changes {what}")
@@ -164,39 +162,8 @@ class _Trial:
         return ""
 
 
-class _Guarded:
-    """An array on the device between two guards."""
-
-    def __init__(self, parameter: _Parameter, given: np.ndarray, engine: Any, guards: Sequence[int]) -> None:
-        self.parameter, self.given, self.array, self.engine = parameter, given, given, engine
-        self.guards = [_GUARDS[given.dtype.kind][number] for number in guards]
-        raw = np.empty(given.nbytes + 2 * GUARD_BYTES, np.uint8)
-        raw[:GUARD_BYTES], raw[GUARD_BYTES + given.nbytes :] = self.guards
-        raw[GUARD_BYTES : GUARD_BYTES + given.nbytes] = given.reshape(-1).view(np.uint8)
-        try:
-            self.whole = engine.upload(raw)
-        except (ValueError, cl.Error) as error:
-            device = engine.device.name.strip()
-            raise BadKernel(f"there is no room for {parameter.name!r} on {device}: {_first_line(error)}") from None
-        self.buffer = self.whole.get_sub_region(GUARD_BYTES, max(1, given.nbytes))
-
-    def fetch(self) -> str:
-        """Take the array as it is now; return where bytes around it changed, "" if nowhere."""
-        size, width, name = self.given.size, self.given.itemsize, repr(self.parameter.name)
-        raw = self.engine.download(self.whole, np.empty(self.whole.size, np.uint8))
-        middle = raw[GUARD_BYTES : GUARD_BYTES + self.given.nbytes]
-        self.array = middle.view(self.given.dtype).reshape(self.given.shape).copy()
-        before = np.flatnonzero(raw[:GUARD_BYTES] != self.guards[0])
-        behind = np.flatnonzero(raw[GUARD_BYTES + self.given.nbytes :] != self.guards[1])
-        if behind.size:
-            return f"element {size + int(behind[0]) // width} of the {size} of {name}"
-        if before.size:
-            return f"element {-1 - (GUARD_BYTES - 1 - int(before[-1])) // width} of {name}"
-        return ""
-
-
-class _Parameter:
-    """A parameter of a kernel as its source declares it."""
+class _Argument:
+    """An argument of a kernel: its parameter as the source declares it, and what is given for it."""
 
     def __init__(self, kernel: Any, place: int) -> None:
         info = cl.kernel_arg_info
@@ -207,27 +174,53 @@ class _Parameter:
         self.local = where == cl.kernel_arg_address_qualifier.LOCAL
         self.constant = bool(kernel.get_arg_info(place, info.TYPE_QUALIFIER) & cl.kernel_arg_type_qualifier.CONST)
         self.constant |= where == cl.kernel_arg_address_qualifier.CONSTANT
-        base = text.rstrip("*").strip()
-        base = _LONG.get(base, base)
+        base = text.rstrip("*").strip().replace("unsigned ", "u")
         self.type = base + "*" * self.pointer
         # A pointer to vectors of four floats takes an array of floats, and such a vector an array of four.
         kind, self.width = re.fullmatch(r"(.*?)(\d*)", base).groups()
         self.dtype = TYPES.get(kind)
 
-    def value(self, given: np.ndarray) -> Any:
-        """Return what to pass for `given`: an array for a pointer, else a number or a vector."""
+    def put(self, engine: Any, guards: Sequence[int]) -> Any:
+        """Return what to pass to the kernel; an array is copied to the device, between two guards."""
+        if not self.pointer:
+            return self.given
+        self.guards = [_GUARDS[self.given.dtype.kind][number] for number in guards]
+        raw = np.pad(self.given.reshape(-1).view(np.uint8), GUARD_BYTES, constant_values=self.guards)
+        try:
+            self.whole = engine.upload(raw)
+        except (ValueError, cl.Error) as error:
+            device = engine.device.name.strip()
+            raise BadKernel(f"there is no room for {self.name!r} on {device}: {_first_line(error)}") from None
+        return self.whole.get_sub_region(GUARD_BYTES, max(1, self.given.nbytes))
+
+    def fetch(self, engine: Any) -> str:
+        """Take the array as it is now; return where bytes around it changed, "" if nowhere."""
+        raw = engine.download(self.whole, np.empty(self.whole.size, np.uint8))
+        before, middle, behind = np.split(raw, [GUARD_BYTES, GUARD_BYTES + self.given.nbytes])
+        self.array = middle.view(self.given.dtype).reshape(self.given.shape).copy()
+        before, behind = np.flatnonzero(before != self.guards[0]), np.flatnonzero(behind != self.guards[1])
+        size, width = self.given.size, self.given.itemsize
+        if behind.size:
+            return f"element {size + int(behind[0]) // width} of the {size} of {self.name!r}"
+        if before.size:
+            return f"element {-1 - (GUARD_BYTES - 1 - int(before[-1])) // width} of {self.name!r}"
+        return ""
+
+    def take(self, given: np.ndarray) -> None:
+        """Take what is given: an array for a pointer, else a number or a vector."""
         me = f"parameter {self.name!r} is {self.type}"
         if self.local:
             raise BadKernel(f"{me} in local memory: declare it inside the kernel, arguments are global")
         if self.dtype is None:
             raise BadKernel(f"{me}, which this trial cannot pass; allowed: {', '.join(TYPES)} and pointers to them")
-        wanted, many = np.dtype(self.dtype), "" if self.pointer else self.width
+        self.given, wanted, many = given, np.dtype(self.dtype), "" if self.pointer else self.width
         got = f"an array of {given.dtype} {given.shape}" if given.ndim else f"the number {given.item()!r}"
         if self.pointer or self.width:
             if not given.ndim or given.dtype != wanted or many not in ("", str(given.size)):
                 raise BadKernel(f"{me} and needs an array of {f'{many} {wanted}'.strip()}, got {got}")
-            # A vector of three takes the room of four.
-            return given if self.pointer else np.pad(given.ravel(), (0, int(many == "3")))
+            if many:
+                self.given = np.pad(given.ravel(), (0, int(many == "3")))  # a vector of three takes the room of four
+            return
         if given.ndim:
             raise BadKernel(f"{me}, a number, and got {got}")
         value = given.item()
@@ -237,7 +230,7 @@ class _Parameter:
                 raise BadKernel(f"{me}, a whole number, and got {value!r}")
             if not limits.min <= value <= limits.max:
                 raise BadKernel(f"{me} and holds {limits.min} to {limits.max}, got {value}")
-        return wanted.type(value)
+        self.given = wanted.type(value)
 
 
 def _check_groups(device: Any, size: Sequence[int], local: Sequence[int] | None, wanted: Sequence[int]) -> None:

@@ -171,33 +171,28 @@ def jpeg_idct(coefficients: np.ndarray, quantiser: np.ndarray) -> np.ndarray:
 def _transform(blocks: np.ndarray, axis: int) -> np.ndarray:
     """Return 8-point inverse DCTs along `axis`, 2^13 times as large as the pass needs them, not rounded."""
     v = np.moveaxis(blocks, axis, 0)
-    c = {name: round(number * 8192) for name, number in _CONSTANTS.items()}
-    z = (v[2] + v[6]) * c["0.541196100"]
-    even2, even3 = z - v[6] * c["1.847759065"], z + v[2] * c["0.765366865"]
+    z = (v[2] + v[6]) * _fixed(0.541196100)
+    even2, even3 = z - v[6] * _fixed(1.847759065), z + v[2] * _fixed(0.765366865)
     even0, even1 = (v[0] + v[4]) << 13, (v[0] - v[4]) << 13
     half = even0 + even3, even1 + even2, even1 - even2, even0 - even3
-    z5 = (v[7] + v[3] + v[5] + v[1]) * c["1.175875602"]
-    z1, z2 = (v[7] + v[1]) * -c["0.899976223"], (v[5] + v[3]) * -c["2.562915447"]
-    z3 = (v[7] + v[3]) * -c["1.961570560"] + z5
-    z4 = (v[5] + v[1]) * -c["0.390180644"] + z5
+    z5 = (v[7] + v[3] + v[5] + v[1]) * _fixed(1.175875602)
+    z1, z2 = (v[7] + v[1]) * -_fixed(0.899976223), (v[5] + v[3]) * -_fixed(2.562915447)
+    z3 = (v[7] + v[3]) * -_fixed(1.961570560) + z5
+    z4 = (v[5] + v[1]) * -_fixed(0.390180644) + z5
     odd = (
-        v[1] * c["1.501321110"] + z1 + z4,
-        v[3] * c["3.072711026"] + z2 + z3,
-        v[5] * c["2.053119869"] + z2 + z4,
-        v[7] * c["0.298631336"] + z1 + z3,
+        v[1] * _fixed(1.501321110) + z1 + z4,
+        v[3] * _fixed(3.072711026) + z2 + z3,
+        v[5] * _fixed(2.053119869) + z2 + z4,
+        v[7] * _fixed(0.298631336) + z1 + z3,
     )
     first = [a + b for a, b in zip(half, odd, strict=True)]
     second = [a - b for a, b in zip(half, odd, strict=True)]
     return np.moveaxis(np.stack(first + second[::-1]), 0, axis)
 
 
-_CONSTANTS = {
-    text: float(text)
-    for text in (
-        *("0.298631336", "0.390180644", "0.541196100", "0.765366865", "0.899976223", "1.175875602"),
-        *("1.501321110", "1.847759065", "1.961570560", "2.053119869", "2.562915447", "3.072711026"),
-    )
-}
+def _fixed(number: float) -> int:
+    """Return a constant as a whole number, its last 13 bits behind the point."""
+    return round(number * 8192)
 
 
 def jpeg_color(planes: Sequence[np.ndarray], frame: Frame) -> np.ndarray:
