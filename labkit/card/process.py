@@ -12,7 +12,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 import weakref
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 from labkit.card import protocol
 from labkit.card.protocol import MessageError, Op, Refused, Request
 from labkit.card.root import Root
-from labkit.common.processes import ended
+from labkit.common import processes
 
 #: Seconds that a card may take until it is ready: the first one of a machine compiles every kernel.
 START_TIMEOUT_S = 180
@@ -222,16 +221,8 @@ def start(
     os.close(lock)
     parent = os.getpid() if keeper else None
     settings = {"name": name, "root": served, "folder": str(place), "device": device, "parent": parent}
-    paths = [os.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])]
     with tempfile.TemporaryFile() as log:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "labkit.card.daemon", json.dumps(settings)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            start_new_session=True,  # Ctrl-C is for the notebook, not for the card
-        )
+        child = processes.module("labkit.card.daemon", json.dumps(settings), log=log)
         try:
             if not _answers(child, name):
                 log.seek(0)
@@ -240,7 +231,7 @@ def start(
                     why = f"it is not ready after {START_TIMEOUT_S} s"
                 raise RuntimeError(f"the card {name} did not start: {why}")
         except BaseException:
-            ended(child, 0)
+            processes.ended(child, 0)
             sweep(name)
             raise
     return child
@@ -384,7 +375,7 @@ def _stop_child(child: subprocess.Popen[bytes], name: str, owner: int) -> None:
     if os.getpid() != owner:
         return
     child.terminate()
-    ended(child, STOP_TIMEOUT_S)
+    processes.ended(child, STOP_TIMEOUT_S)
     with contextlib.suppress(OSError):
         sweep(name)
     for call in on_stop:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,8 +73,6 @@ class Preprocessor:
         self.engine = engine or Engine()
         self._results = BatchResults(self.engine)
         self._given = Gathered(self.engine)
-        self._kernel: Any = None
-        self._decoder: Decoder | None = None
         self._turn = threading.Lock()
 
     def __repr__(self) -> str:
@@ -115,6 +113,14 @@ class Preprocessor:
         """
         return self._batch(images, counter, self._gather)
 
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return Decoder(self.engine)
+
+    @cached_property
+    def _kernel(self) -> Any:
+        return self.engine.kernel("preprocess" if self.dtype == np.float32 else "preprocess_bytes", "preprocess")
+
     def _batch(self, images: Sequence[Any], counter: int | None, launch: Callable[..., list[Status]]) -> Preprocessed:
         """Preprocess a batch; `launch` enqueues the kernel over its images and returns the status of each."""
         with self._turn:
@@ -130,8 +136,6 @@ class Preprocessor:
             return Preprocessed(result.array[:], status, drawn, counter)
 
     def _decode(self, images: Sequence[bytes], result: BatchResult, counter: int) -> list[Status]:
-        if self._decoder is None:
-            self._decoder = Decoder(self.engine)
         decoded = self._decoder.rgb(images)
         self._launch(decoded, result, counter)
         status = list(decoded.status)
@@ -150,9 +154,6 @@ class Preprocessor:
 
     def _launch(self, batch: Pixels, result: BatchResult, counter: int) -> None:
         """Enqueue the kernel ``preprocess`` over a batch."""
-        if self._kernel is None:
-            name = "preprocess" if self.dtype == np.float32 else "preprocess_bytes"
-            self._kernel = self.engine.kernel(name, "preprocess")
         count = len(batch.rows)
         seed, step = (np.array(random_numbers.halves(n, "seed"), np.uint32) for n in (self.seed, counter))
         limits = np.array([ranges.BRIGHTNESS, *ranges.SATURATION, 0], np.float32)

@@ -222,12 +222,11 @@ class SmartSSD:
         )  # fmt: skip
         model = Model(costs, knobs, "SmartSSD, modelled", accelerator.name, accelerator.source)
         trace = model.run(steps, warmup=4)
-        threads = []
-        for thread in trace.threads:
-            known = next((old for old in _RENAMED if thread.name.startswith(old)), "")
-            threads.append(Thread(_RENAMED.get(known, "") + thread.name.removeprefix(known), thread.kind))
+        threads = trace.threads
+        for old, new in _RENAMED.items():
+            threads = tuple(Thread(thread.name.replace(old, new), thread.kind) for thread in threads)
         assumptions = (f"The card is modelled: {self}.", *trace.run.assumptions)
-        return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=tuple(threads))
+        return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=threads)
 
     # -- pictures --------------------------------------------------------------------
 
@@ -373,7 +372,8 @@ class CardAnswer:
         chart = charts.bars(
             bars, unit="images per second", title="What limits a SmartSSD (modelled)", note=note.strip()
         )
-        return Picture(lambda look: chart.figure(look.name), chart.title, chart.alt, f"{chart.text}\n{self}")
+        chart.text += f"\n{self}"
+        return chart
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         """Return what a notebook shows: the picture, and the text."""

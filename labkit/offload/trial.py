@@ -15,8 +15,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -27,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.common import processes
 from labkit.common.numbers import number, whole
 from labkit.offload.opencl import drivers
 from labkit.offload.opencl.devices import Device, NoDevice
@@ -179,16 +178,8 @@ class _Child:
         self.connection, theirs = connection.Pipe()
         handle = theirs.fileno()
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "labkit.offload.trial_child", str(handle), str(self.owner)],
-                stdin=subprocess.DEVNULL,
-                stdout=self.log,
-                stderr=self.log,
-                start_new_session=True,
-                # The child finds the modules that this process finds.
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)},
-                pass_fds=[handle],
-            )
+            words = str(handle), str(self.owner)
+            self.process = processes.module("labkit.offload.trial_child", *words, log=self.log, pass_fds=[handle])
 
     def usable(self) -> bool:
         """Return True if this process started the child, and the child still runs."""

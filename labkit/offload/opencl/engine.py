@@ -6,22 +6,15 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from labkit.common import shipped
-from labkit.offload.opencl import device_spans, drivers
+from labkit.offload.opencl import drivers
+from labkit.offload.opencl.device_spans import Spans
 from labkit.offload.opencl.devices import choose
 from labkit.timeline.trace import Trace
-
-
-class Noted(NamedTuple):
-    """One command that was enqueued: what it is called, ``kernel`` or ``copy``, and its OpenCL event."""
-
-    name: str
-    category: str
-    event: Any
 
 
 class BuildError(ValueError):
@@ -46,8 +39,8 @@ class Engine:
     ----------
     device, context, queue
         Of pyopencl. The queue notes when each command started and ended, on the device's clock.
-    noted : list of Noted
-        Commands that are not yet folded into the spans of `trace`, in the order in which they were enqueued.
+    spans : labkit.offload.opencl.device_spans.Spans
+        What the queue did so far.
 
     Raises
     ------
@@ -63,8 +56,7 @@ class Engine:
         self.device = getattr(device, "opencl", device)
         self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        self.noted: list[Noted] = []
-        self._spans = device_spans.Spans()
+        self.spans = Spans(self.queue)
         self._programs: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -228,23 +220,15 @@ class Engine:
             One thread of kind ``device``, with spans of category ``kernel`` and ``copy`` that never overlap. Its `run`
             says which device it was: on PoCL the times are those of this CPU and say nothing about an FPGA.
         """
-        self.finish()
-        self._spans.fold(self.queue, self.noted)
-        self.noted.clear()
-        return self._spans.trace(self.device, name)
+        drivers.claim()
+        return self.spans.trace(self.device, name)
 
     def forget(self) -> None:
         """Drop what `trace` would return, so that the next trace begins here."""
         self.finish()
-        self.noted.clear()
-        self._spans = device_spans.Spans()
+        self.spans = Spans(self.queue)
 
     def note(self, name: str, category: str, event: Any) -> Any:
         """Keep the event of a command that was enqueued, ``kernel`` or ``copy``, for `trace`; return the event."""
-        self.noted.append(Noted(name, category, event))
-        # An event keeps memory of the driver in use: a long run is folded into plain numbers from time to time.
-        if len(self.noted) >= device_spans.FOLD:
-            self.queue.finish()
-            self._spans.fold(self.queue, self.noted)
-            self.noted.clear()
+        self.spans.note(name, category, event)
         return event
