@@ -115,36 +115,24 @@ class Decoder:
         ValueError
             If the batch decoded takes more than 2 GB.
         """
-        found, records, states = self._prepare(images)
-        result: list[np.ndarray | None] = [None] * len(images)
-        if records is not None:
-            self._launch(records, found)
-            self._judge(found, states)
-            with self.engine.mapped(self._buffers["rgb"], records.rgb_bytes) as pixels:
-                for file, row in zip(found.files, records.layout.tolist(), strict=True):
-                    if states[file.place].ok:
+        batch = self.rgb(images)
+        states, result = list(batch.status), [None] * len(images)
+        # Of images that are not on the device, all numbers are 0.
+        end = max((row[4] + 3 * row[0] * row[1] for row in batch.rows.tolist()), default=0)
+        if end:
+            with self.engine.mapped(batch.pixels, end) as pixels:
+                for i, (width, height, _, _, begin, *_) in enumerate(batch.rows.tolist()):
+                    if width:
                         # An array for each image: Python reuses memory of this size, and returns that of a batch.
-                        image = np.empty((file.frame.height, file.frame.width, 3), np.uint8)
-                        image.reshape(-1)[:] = pixels[row[4] : row[4] + image.size]
-                        result[file.place] = image
+                        result[i] = np.empty((height, width, 3), np.uint8)
+                        result[i].reshape(-1)[:] = pixels[begin : begin + result[i].size]
         for i, state in enumerate(states):
             if state.where == "host":
                 result[i], states[i] = host.decode(images[i], state)
         return Decoded(result, states)
 
     def rgb(self, images: Sequence[bytes]) -> Pixels:
-        """Decode a batch and leave its RGB images on the device; see `Pixels`."""
-        found, records, states = self._prepare(images)
-        layout = np.zeros((max(1, len(images)), frames.LAYOUT), np.int32)
-        if records is not None:
-            self._launch(records, found)
-            records.layout[self._judge(found, states)] = 0
-            layout[[file.place for file in found.files]] = records.layout
-        return Pixels(self._room("rgb", 1), self._put("out_layout", layout), layout, states)
-
-    # -- from files to records ---------------------------------------------------
-
-    def _prepare(self, images: Sequence[bytes]) -> tuple[_Found, frames.Records | None, list[Status]]:
+        """Decode a batch and leave its RGB images on the device; see `Pixels`. Raises as `decode`."""
         found, states = _Found(), []
         for number, data in enumerate(images):
             if not isinstance(data, bytes):
@@ -156,11 +144,14 @@ class Decoder:
                 states.append(error.status("none" if error.code == "large" else "host"))
             except Damaged as error:
                 states.append(error.status())
-        if not found.files:
-            return found, None, states
-        size = CPU_BLOCKS if self._cpu else OTHER_BLOCKS
-        headers = [file.frame for file in found.files]
-        return found, frames.lay_out(headers, np.array(found.numbers, np.int32), size), states
+        layout = np.zeros((max(1, len(images)), frames.LAYOUT), np.int32)
+        if found.files:
+            headers, tables = [file.frame for file in found.files], np.array(found.numbers, np.int32)
+            records = frames.lay_out(headers, tables, CPU_BLOCKS if self._cpu else OTHER_BLOCKS)
+            self._launch(records, found)
+            records.layout[self._judge(found, states)] = 0
+            layout[[file.place for file in found.files]] = records.layout
+        return Pixels(self._room("rgb", 1), self._put("out_layout", layout), layout, states)
 
     # -- on the device -------------------------------------------------------------
 
