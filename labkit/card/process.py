@@ -322,11 +322,10 @@ class Card:
 
     def start(self) -> Card:
         """Start the card, also after its process was killed; see `labkit.card.start` for what can go wrong."""
-        if self.running:
-            raise ValueError(f"the card {self.name} runs already (process {self.pid})")
+        child = start(self.root, self.name, self.device, keeper=True)
         if self._finalizer is not None:  # the process that was killed needs no other end
             self._finalizer.detach()
-        self._child = start(self.root, self.name, self.device, keeper=True)
+        self._child = child
         # Also without `stop`: at the end of this process, and when this object is no longer referenced.
         self._finalizer = weakref.finalize(self, _stop_child, self._child, self.name, os.getpid())
         return self

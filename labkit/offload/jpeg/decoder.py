@@ -49,11 +49,6 @@ class Decoded:
     images: list[np.ndarray | None]
     status: list[Status]
 
-    @property
-    def fallbacks(self) -> int:
-        """How many files the host decoded."""
-        return sum(s.where == "host" for s in self.status)
-
     def __repr__(self) -> str:
         """Return the counts, and a line for each file that the device did not decode, or found padding in."""
         count = Counter(s.where for s in self.status)
@@ -81,17 +76,13 @@ class Decoder:
     ----------
     engine : Engine, optional
         By default one on the first device.
-    task : bool
-        Launch the single-work-item variants of the kernels: the same result, for a device that pipelines.
     """
 
-    def __init__(self, engine: Engine | None = None, task: bool = False) -> None:
+    def __init__(self, engine: Engine | None = None) -> None:
         import pyopencl as cl
 
         self.engine = Engine() if engine is None else engine
-        self.task = task
-        ending = "_task" if task else ""
-        self._kernels = {n: self.engine.kernel(n + ending) for n in ("jpeg_entropy", "jpeg_idct", "jpeg_color")}
+        self._kernels = {name: self.engine.kernel(name) for name in ("jpeg_entropy", "jpeg_idct", "jpeg_color")}
         self._cpu = bool(self.engine.device.type & cl.device_type.CPU)
         self._buffers: dict[str, Any] = {}
 
@@ -157,7 +148,11 @@ class Decoder:
 
     def _launch(self, records: frames.Records, found: _Found) -> None:
         """Enqueue everything for a batch."""
-        streams = self._pack(found)
+        streams = self._room("streams", found.nbytes)
+        with self.engine.mapped(streams, found.nbytes, write=True) as place:
+            for file in found.files:
+                scan = np.frombuffer(file.data, np.uint8, offset=file.frame.start)
+                place[file.offset : file.offset + len(scan)] = scan
         lookups, codes = map(self._put, ("lookups", "codes"), huffman.build(list(found.tables)))
         quantisers = self._put("quantisers", np.stack([huffman.natural(table) for table in found.quantisers]))
         table = np.array(found.intervals, np.int32)
@@ -194,11 +189,8 @@ class Decoder:
 
     def _run(self, name: str, size: tuple[int, ...], *arguments: Any) -> None:
         given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
-        if self.task:
-            self.engine.run(self._kernels[name], (1,), *given, local=(1,))
-        else:
-            # One work-item is enough work for a core; a GPU chooses for itself.
-            self.engine.run(self._kernels[name], size, *given, local=(1,) * len(size) if self._cpu else None)
+        # One work-item is enough work for a core; a GPU chooses for itself.
+        self.engine.run(self._kernels[name], size, *given, local=(1,) * len(size) if self._cpu else None)
 
     def _room(self, name: str, nbytes: int) -> Any:
         """Return the buffer of this name, a larger one where it is too small."""
@@ -213,15 +205,6 @@ class Decoder:
 
         buffer = self._room(name, array.nbytes)
         self.engine.note("upload", "copy", cl.enqueue_copy(self.engine.queue, buffer, array, is_blocking=False))
-        return buffer
-
-    def _pack(self, found: _Found) -> Any:
-        """Write the scans of all files into the device's memory, one after the other."""
-        buffer = self._room("streams", found.nbytes)
-        with self.engine.mapped(buffer, found.nbytes, write=True) as place:
-            for file in found.files:
-                scan = np.frombuffer(file.data, np.uint8, offset=file.frame.start)
-                place[file.offset : file.offset + len(scan)] = scan
         return buffer
 
 

@@ -125,7 +125,8 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     Unsupported, Damaged
     """
     quantisers: dict[int, bytes] = {}
-    tables: dict[int, bytes] = {}  # by class and number: 0x00.. for DC, 0x10.. for AC
+    # By class and number: 0x00.. for DC, 0x10.. for AC; the standard ones where there are none, as in libjpeg-turbo.
+    tables = dict(enumerate(STANDARD_DC)) | dict(enumerate(STANDARD_AC, 0x10))
     shape: tuple[int, int, int, bytes] | None = None
     restart, jfif, adobe = 0, False, None
     for name, begin in _OTHERS.items():
@@ -291,12 +292,10 @@ def _components(
         chosen, dc, ac = parts[3 * number + 2], slots[number] >> 4, slots[number] & 15
         if chosen not in quantisers:
             raise Damaged("table", f"component {ids[number]} needs quantisation table {chosen}: there is none", at)
-        kept = []
-        for kind, slot, standard in ((0, dc, STANDARD_DC), (0x10, ac, STANDARD_AC)):
-            if kind | slot not in tables and slot > 1:
+        for kind, slot in ((0, dc), (0x10, ac)):
+            if kind | slot not in tables:
                 raise Damaged("table", f"component {ids[number]} needs Huffman table {slot}: there is none", at)
-            kept.append(tables.get(kind | slot) or standard[slot])  # as libjpeg-turbo does for Motion JPEG
-        components.append(Component(a, b, quantisers[chosen], *kept))
+        components.append(Component(a, b, quantisers[chosen], tables[dc], tables[0x10 | ac]))
     return tuple(components)
 
 
