@@ -328,28 +328,31 @@ class CardAnswer:
         return {name: self.card.output_gb_s * 1e9 / self.card.changed(output=name).picture_bytes for name in DTYPES}
 
     @property
+    def cpu_per_s(self) -> float | None:
+        """Images per second that the host prepares without the card; None without `cpu_ms` and `cores`."""
+        return None if self.cpu_ms is None or self.cores is None else self.cores * 1e3 / self.cpu_ms
+
+    @property
     def cores_saved(self) -> float | None:
         """Cores that the job does not need any more, at the speed at which it trains; None without `cpu_ms`."""
         if self.cpu_ms is None:
             return None
-        speed = self.images_per_s if self.accelerator is None else min(self.images_per_s, self.accelerator)
-        return speed * (self.cpu_ms - self.host_ms) / 1e3
+        return min(self.images_per_s, self.accelerator or math.inf) * (self.cpu_ms - self.host_ms) / 1e3
 
     @property
     def gain(self) -> float | None:
         """How many times faster the job trains with the card; None without `cpu_ms` and `cores`."""
-        if self.cpu_ms is None or self.cores is None:
+        if self.cpu_per_s is None:
             return None
-        need = math.inf if self.accelerator is None else self.accelerator
-        host = self.cores * 1e3 / self.host_ms if self.host_ms else math.inf
-        return min(need, self.images_per_s, host) / min(need, self.cores * 1e3 / self.cpu_ms)
+        need, host = self.accelerator or math.inf, self.cores * 1e3 / self.host_ms if self.host_ms else math.inf
+        return min(need, self.images_per_s, host) / min(need, self.cpu_per_s)
 
     @property
     def verdict(self) -> str:
         """Whether offload pays, in one sentence; empty where the figures of the CPU are missing."""
         if self.gain is None:
             return ""
-        cpu = self.cores * 1e3 / self.cpu_ms
+        cpu = self.cpu_per_s
         if self.accelerator is not None and cpu >= self.accelerator:
             return f"Does not pay: {self.cores} cores feed the accelerator already ({cpu:,.0f} images/s)."
         if self.gain <= 1 + ERROR:
@@ -361,17 +364,14 @@ class CardAnswer:
         bars = {
             "link (P2P read)": self.rates["link"],
             f"decode ({self.card.decoders} on the card)": self.rates["decode"],
-            "output, uint8": self.output_rates["uint8"],
-            "output, float32": self.output_rates["float32"],
+            **{f"output, {name}": rate for name, rate in self.output_rates.items()},
         }
-        if self.cpu_ms is not None and self.cores is not None:
-            bars[f"{self.cores} cores without a card"] = self.cores * 1e3 / self.cpu_ms
+        if self.cpu_per_s is not None:
+            bars[f"{self.cores} cores without a card"] = self.cpu_per_s
         if self.accelerator is not None:
             bars["the accelerator takes"] = self.accelerator
-        note = f"Modelled. The card is limited by {self.limit}. {self.verdict}"
-        chart = charts.bars(
-            bars, unit="images per second", title="What limits a SmartSSD (modelled)", note=note.strip()
-        )
+        note = f"Modelled. The card is limited by {self.limit}. {self.verdict}".strip()
+        chart = charts.bars(bars, unit="images per second", title="What limits a SmartSSD (modelled)", note=note)
         chart.text += f"\n{self}"
         return chart
 
@@ -391,7 +391,7 @@ class CardAnswer:
             *(f"  {name:<17}{rate:10,.0f} images/s" for name, rate in self.rates.items()),
             f"  limit            {self.limit}: {self.images_per_s:,.0f} images/s",
             f"  decoders to fill the link: {self.instances_to_fill_link} (it carries {link:,.0f} images/s)",
-            f"  output: uint8 {self._output('uint8')}; float32 {self._output('float32')}",
+            f"  output: {'; '.join(map(self._output, DTYPES))}",
         ]
         if self.cores_saved is not None:
             freed = f"{self.cpu_ms - self.host_ms:.2f} ms of a core per photo"
@@ -403,4 +403,4 @@ class CardAnswer:
     def _output(self, name: str) -> str:
         size = self.card.changed(output=name).picture_bytes
         ratio = f"{size / self.photo_bytes:.1f} x the JPEG"
-        return f"{size / 1e3:,.0f} kB, {ratio}, {self.output_rates[name]:,.0f} images/s"
+        return f"{name} {size / 1e3:,.0f} kB, {ratio}, {self.output_rates[name]:,.0f} images/s"
