@@ -20,8 +20,7 @@ from labkit.offload.jpeg import host
 from labkit.offload.jpeg.decoder import Decoder
 from labkit.offload.jpeg.outcomes import Status
 from labkit.offload.opencl.engine import Engine
-from labkit.offload.tables import tables
-from labkit.offload.twins import random_numbers
+from labkit.offload.twins import random_numbers, resize
 from labkit.pipelines import augment as ranges
 
 #: The smallest and the largest side of the output, in pixels.
@@ -32,6 +31,9 @@ TOLERANCE = 1e-5
 #: How far a uint8 value without augmentation may lie from ``tf.round(tf.image.resize(...))``: where the sum is a
 #: half but for its last bit, the other order of the same sum may round to the other side.
 TOLERANCE_LEVELS = 1
+
+#: Pixels of a mixed row, and columns of output, for which the kernels have private memory: ROW / 3 and TILE there.
+ROW, TILE = 1024, 256
 
 
 class Preprocessor:
@@ -161,6 +163,49 @@ class Preprocessor:
         scalars = (np.int32(count), np.int32(self.size), np.int32(self.augment), seed, step, limits)
         # One work-item in a group: PoCL would make the private rows of all work-items of a group at once.
         self.engine.run(self._kernel, (self.size, count), *buffers, *scalars, local=(1, 1))
+
+
+@lru_cache(maxsize=4096)
+def tile(n_in: int, n_out: int) -> int:
+    """Return how many columns of output can be made at once: what they read must fit into a mixed row."""
+    first = resize.pairs(n_in, n_out).first
+    columns = TILE
+    while columns > 1:
+        begin = np.arange(0, n_out, columns)
+        end = np.minimum(begin + columns, n_out) - 1
+        if (first[end] + 2 - first[begin]).max() <= ROW:
+            break
+        columns //= 2
+    return columns
+
+
+def tables(engine: Engine, layout: np.ndarray, size: int) -> tuple[Any, Any, Any]:
+    """Copy the tables that a batch needs to the device; they are small beside its images.
+
+    Parameters
+    ----------
+    engine : Engine
+    layout : ndarray of int32, shape (n, 32)
+        As a decoder makes it.
+    size : int
+        Side of the output, pixels.
+
+    Returns
+    -------
+    jobs : pyopencl.Buffer
+        int32, shape (n, 8): 0 table of the columns, 1 table of the rows, 6 columns that are made at once.
+    first, share : pyopencl.Buffer
+        int32 and float32, shape (tables, size): see `labkit.offload.twins.resize.Pairs`.
+    """
+    jobs = np.zeros((len(layout), 8), np.int32)
+    slots: dict[int, int] = {}
+    for job, (width, height) in zip(jobs, layout[:, :2].tolist(), strict=True):
+        if width > 0:
+            job[:2] = [slots.setdefault(length, len(slots)) for length in (width, height)]
+            job[6] = tile(width, size)
+    pairs = [resize.pairs(length, size) for length in slots or (1,)]
+    first, share = (engine.upload(np.stack(rows)) for rows in zip(*pairs, strict=True))
+    return engine.upload(jobs), first, share
 
 
 def _checked(size: Any, dtype: Any, augment: Any, seed: Any) -> tuple[int, str, bool, int]:

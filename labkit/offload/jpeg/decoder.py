@@ -18,7 +18,7 @@ import numpy as np
 from labkit.offload.batches import Pixels
 from labkit.offload.jpeg import frames, header, host, huffman
 from labkit.offload.jpeg.header import Frame
-from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
+from labkit.offload.jpeg.outcomes import Damaged, Refusal, Status
 from labkit.offload.opencl.engine import Engine
 
 #: Blocks of 64 coefficients decoded at a time on a CPU, 16 MB: near its cache, and enough images for its cores.
@@ -131,9 +131,7 @@ class Decoder:
             try:
                 found.add(number, data, header.parse(data))
                 states.append(Status(True, where="device"))
-            except Unsupported as error:
-                states.append(error.status("none" if error.code == "large" else "host"))
-            except Damaged as error:
+            except Refusal as error:
                 states.append(error.status())
         layout = np.zeros((max(1, len(images)), frames.LAYOUT), np.int32)
         if found.files:

@@ -14,7 +14,7 @@ import re
 import numpy as np
 
 from labkit.offload.jpeg import header
-from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
+from labkit.offload.jpeg.outcomes import Damaged, Refusal, Status, Unsupported
 
 
 def decode(data: bytes, state: Status) -> tuple[np.ndarray | None, Status]:
@@ -44,7 +44,7 @@ def decode(data: bytes, state: Status) -> tuple[np.ndarray | None, Status]:
         count, adobe = whole(data)
         image = pixels(data, count, adobe)
         return image, Status(True, state.code, state.text, state.byte, "host")
-    except (Damaged, Unsupported) as error:
+    except Refusal as error:
         return None, Status(False, error.code, f"{state.text}; {error.text}", error.byte)
     except ImportError:
         why = "the host decodes such files with simplejpeg, which is not installed: pip install simplejpeg"

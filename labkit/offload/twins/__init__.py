@@ -18,7 +18,7 @@ from labkit.common.numbers import one_of
 from labkit.offload.batches import DTYPES, Preprocessed
 from labkit.offload.jpeg import host, huffman
 from labkit.offload.jpeg.decoder import Decoded
-from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
+from labkit.offload.jpeg.outcomes import Refusal, Status
 from labkit.offload.opencl.devices import NoDevice, devices
 from labkit.offload.twins import fused
 from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct, jpeg_tokens, scan
@@ -82,10 +82,9 @@ def _decoded(data: bytes) -> tuple[np.ndarray | None, Status]:
     try:
         frame, intervals = scan(data)
         coefficients = jpeg_entropy(intervals, frame)
-    except Unsupported as error:
-        return (None, error.status()) if error.code == "large" else host.decode(data, error.status("host"))
-    except Damaged as error:
-        return None, error.status()
+    except Refusal as error:
+        state = error.status()
+        return host.decode(data, state) if state.where == "host" else (None, state)
     except ValueError as error:
         return None, Status(False, "data", str(error), frame.start)
     steps = [huffman.natural(part.quantiser) for part in frame.components]
