@@ -77,10 +77,8 @@ class Server:
         path, query = protocol.split(name)
         recipe = protocol.recipe(query)
         if op == Op.GLOB:
-            found = self.root.glob(path)
-            return _names(
-                [f"{name}?{query}" for name, folder in found if not folder] if query else [n for n, _ in found]
-            )
+            behind = f"?{query}" if query else ""
+            return _names([found + behind for found, folder in self.root.glob(path) if not (folder and query)])
         if op == Op.LIST:
             _refuse_parameters(query)
             return _names(self.root.list(path))

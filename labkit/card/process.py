@@ -108,22 +108,20 @@ def take(path: str | os.PathLike[str], timeout_s: float = 0) -> int | None:
     until = time.monotonic() + timeout_s
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
-                os.ftruncate(handle, 0)
-                return handle
-        except FileNotFoundError:
-            pass
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                os.close(handle)
-                return None
-            time.sleep(0.02)
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
+        with contextlib.ExitStack() as unless_taken:
+            unless_taken.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(handle), os.stat(path)):
+                    os.ftruncate(handle, 0)
+                    unless_taken.pop_all()
+                    return handle
+            except FileNotFoundError:
+                continue
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    return None
+                time.sleep(0.02)
 
 
 def remove(place: Path, name: str) -> None:

@@ -96,7 +96,7 @@ class Preprocessor:
         -------
         Preprocessed
         """
-        return self._batch(images, counter, self._decode)
+        return self._batch(images, counter, lambda: self._decoder.rgb(images))
 
     def pixels(self, images: Sequence[np.ndarray], counter: int | None = None) -> Preprocessed:
         """Preprocess images that are decoded already.
@@ -113,7 +113,7 @@ class Preprocessor:
         ValueError
             If an image has another shape or dtype.
         """
-        return self._batch(images, counter, self._gather)
+        return self._batch(images, counter, lambda: self._given.take(images))
 
     @cached_property
     def _decoder(self) -> Decoder:
@@ -123,8 +123,8 @@ class Preprocessor:
     def _kernel(self) -> Any:
         return self.engine.kernel("preprocess" if self.dtype == np.float32 else "preprocess_bytes", "preprocess")
 
-    def _batch(self, images: Sequence[Any], counter: int | None, launch: Callable[..., list[Status]]) -> Preprocessed:
-        """Preprocess a batch; `launch` enqueues the kernel over its images and returns the status of each."""
+    def _batch(self, images: Sequence[Any], counter: int | None, take: Callable[[], Pixels]) -> Preprocessed:
+        """Preprocess a batch; `take` brings its images to the device."""
         with self._turn:
             if counter is None:
                 counter, self.counter = self.counter, self.counter + 1
@@ -133,26 +133,16 @@ class Preprocessor:
             drawn = random_numbers.draws(count, self.seed, counter) if self.augment else None
             status: list[Status] = []
             if count:
-                status = launch(images, result, counter)
+                batch = take()
+                self._launch(batch, result, counter)
+                status, rest = list(batch.status), [None] * count
+                for i, state in enumerate(status):
+                    if state.where == "host":
+                        rest[i], status[i] = host.decode(images[i], state)
+                if any(image is not None for image in rest):
+                    self._launch(self._given.take(rest), result, counter)
                 result.fetch(self.engine)
             return Preprocessed(result.array[:], status, drawn, counter)
-
-    def _decode(self, images: Sequence[bytes], result: BatchResult, counter: int) -> list[Status]:
-        decoded = self._decoder.rgb(images)
-        self._launch(decoded, result, counter)
-        status = list(decoded.status)
-        pixels: list[np.ndarray | None] = [None] * len(images)
-        for i, state in enumerate(status):
-            if state.where == "host":
-                pixels[i], status[i] = host.decode(images[i], state)
-        if any(image is not None for image in pixels):
-            self._gather(pixels, result, counter)
-        return status
-
-    def _gather(self, images: Sequence[np.ndarray | None], result: BatchResult, counter: int) -> list[Status]:
-        given = self._given.take(images)
-        self._launch(given, result, counter)
-        return given.status
 
     def _launch(self, batch: Pixels, result: BatchResult, counter: int) -> None:
         """Enqueue the kernel ``preprocess`` over a batch."""

@@ -111,7 +111,7 @@ def try_kernel(
         raise NoDevice(f"pyopencl is not installed here; {drivers.remedy()}")
     if not isinstance(source, str) or not isinstance(name, str):
         raise TypeError(f"source and name must be text, got {type(source).__name__} and {type(name).__name__}")
-    number("limit_s", limit_s, above=0, unit="of seconds")
+    limit_s = number("limit_s", limit_s, above=0, unit="of seconds")
     stray = re.search("[\ud800-\udfff]", source)
     if stray:
         line = source.count("\n", 0, stray.start()) + 1

@@ -217,7 +217,7 @@ def test_the_card_says_in_one_sentence_what_is_wrong_with_a_file(decoder):
     from labkit.card.worker import serve
 
     files = [b"", b"\x89PNG\r\n\x1a\n", b"a text", GOOD[:-2]]
-    refused = [str(outcome) for outcome in serve(decoder.engine, files, Recipe(size=8), [0] * len(files))]
+    refused = [str(outcome) for outcome in serve(decoder.engine, files, Recipe(size=8))]
     assert [text.count(":") for text in refused] == [0, 0, 1, 1], refused
     assert "the file is empty" in refused[0]
     assert "this is a PNG file, not a JPEG" in refused[1]

@@ -152,9 +152,8 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
             shape = _shape(content, marker, at, len(data), limit_pixels)
         elif marker == 0xE0:
             jfif = jfif or (len(content) >= 14 and content.startswith(b"JFIF\0"))
-        elif marker == 0xEE:
-            if len(content) >= 12 and content.startswith(b"Adobe"):
-                adobe = content[11]
+        elif marker == 0xEE and len(content) >= 12 and content.startswith(b"Adobe"):
+            adobe = content[11]
         elif marker == SCAN:
             if shape is None:
                 raise Damaged("marker", f"the scan at byte {at} comes before its frame", at)

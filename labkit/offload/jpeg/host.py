@@ -41,9 +41,7 @@ def decode(data: bytes, state: Status) -> tuple[np.ndarray | None, Status]:
     try:
         if state.code == "arithmetic":
             raise Unsupported(state.code, "no decoder can tell whether such a file is whole", state.byte)
-        count, adobe = whole(data)
-        image = pixels(data, count, adobe)
-        return image, Status(True, state.code, state.text, state.byte, "host")
+        return pixels(data, *whole(data)), Status(True, state.code, state.text, state.byte, "host")
     except Refusal as error:
         return None, Status(False, error.code, f"{state.text}; {error.text}", error.byte)
     except ImportError:
