@@ -7,8 +7,9 @@ EXIF names is ignored, as TensorFlow ignores it. Padding is ignored, too, but th
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -253,24 +254,21 @@ class _Found:
         self.files: list[_File] = []
         self.intervals: list[tuple[int, ...]] = []
         self.numbers: list[list[tuple[int, int, int]]] = []
-        self.quantisers: dict[bytes, int] = {}
-        self.tables: dict[tuple[bytes, bool], int] = {}
+        # Each table once, with its number.
+        self.quantisers: dict[bytes, int] = defaultdict(itertools.count().__next__)
+        self.tables: dict[tuple[bytes, bool], int] = defaultdict(itertools.count().__next__)
         self.nbytes = 0
 
     def add(self, place: int, data: bytes, frame: Frame) -> None:
         """Take in one file; raises Damaged where its tables or restart markers are."""
         stretches = header.intervals(data, frame)
-        pairs = [((part.dc, True), (part.ac, False)) for part in frame.components]
-        for fault in (huffman.fault(*table) for pair in pairs for table in pair):
-            if fault:
-                raise Damaged("table", f"a Huffman table is not valid: {fault}", frame.start)
-        numbers = [
-            (
-                *(self.tables.setdefault(table, len(self.tables)) for table in pair),
-                self.quantisers.setdefault(part.quantiser, len(self.quantisers)),
-            )
-            for pair, part in zip(pairs, frame.components, strict=True)
-        ]
+        numbers = []
+        for part in frame.components:
+            pair = (part.dc, True), (part.ac, False)
+            for fault in itertools.starmap(huffman.fault, pair):
+                if fault:
+                    raise Damaged("table", f"a Huffman table is not valid: {fault}", frame.start)
+            numbers.append((*(self.tables[table] for table in pair), self.quantisers[part.quantiser]))
         file = _File(place, data, frame, self.nbytes, len(stretches))
         for begin, end, mcu, mcus in stretches:
             self.intervals.append((len(self.files), begin - file.move, end - file.move, mcu, mcus, 0, 0, 0))
