@@ -71,14 +71,14 @@ class Server:
         self._requests += 1
         op, name = request.op, request.name
         if op == Op.STATUS:
-            return [json.dumps(self.status()).encode()]
+            work = self.worker
+            counts = {"images": work.images, "batches": work.batches, "largest": work.largest}
+            return [json.dumps({**self.facts, "requests": self._requests, **counts}).encode()]
         path, query = protocol.split(name)
         recipe = protocol.recipe(query)
         if op == Op.GLOB:
-            found = self.root.glob(path)
-            return _names(
-                [f"{name}?{query}" for name, folder in found if not folder] if query else [n for n, _ in found]
-            )
+            behind = f"?{query}" if query else ""
+            return _names([found + behind for found, folder in self.root.glob(path) if not (folder and query)])
         if op == Op.LIST:
             _refuse_parameters(query)
             return _names(self.root.list(path))
@@ -93,12 +93,6 @@ class Server:
         if op == Op.READ:
             return self.read(path, recipe, request.offset, request.count)
         raise Refused(Code.INVALID_ARGUMENT, f"the operation is {op}; allowed: {', '.join(o.name for o in Op)}")
-
-    def status(self) -> dict[str, Any]:
-        """Return facts and counts."""
-        work = self.worker
-        counts = {"requests": self._requests, "images": work.images, "batches": work.batches, "largest": work.largest}
-        return {**self.facts, **counts}
 
     def read(self, path: str, recipe: Recipe | None, offset: int, count: int) -> list[bytes | memoryview]:
         """Return the pieces of the payload of a reply to READ.

@@ -180,46 +180,45 @@ class Method(NamedTuple):
 
 _NO = "refused: PermissionDeniedError, a card is read and never written"
 
-#: In the order of ``tensorflow/core/platform/file_system.h``.
-METHODS = (
-    Method(
-        "NewRandomAccessFile",
-        "opens a file to read any stretch of it: read_file, TFRecordDataset, GFile",
-        "asks nothing yet; the first read brings the image or the records, later ones are served from them",
-    ),
-    Method("NewWritableFile", "opens a new file to write: write_file, GFile(..., 'w')", _NO),
-    Method("NewAppendableFile", "opens a file to write behind its end: GFile(..., 'a')", _NO),
-    Method(
-        "NewReadOnlyMemoryRegionFromFile",
-        "gives a file as memory: ImmutableConst",
-        "reads the whole file or image and keeps it as long as it is used",
-    ),
-    Method("CreateDir", "makes a folder: gfile.mkdir", _NO),
-    Method("RecursivelyCreateDir", "makes a folder and those above it: gfile.makedirs", _NO),
-    Method("DeleteFile", "removes a file: gfile.remove", _NO),
-    Method("DeleteDir", "removes an empty folder", _NO),
-    Method("DeleteRecursively", "removes a folder and all in it: gfile.rmtree", _NO),
-    Method("RenameFile", "moves a file: gfile.rename", _NO),
-    Method("CopyFile", "copies a file within the filesystem: gfile.copy", _NO + "; a copy to a disk works"),
-    Method("FileExists", "says whether a name stands for something: gfile.exists", "asks the card"),
-    Method("FilesExist", "says it of many names", "asks the card for each"),
-    Method("GetChildren", "lists a folder: gfile.listdir, gfile.walk", "asks the card; links out of it are left out"),
-    Method(
-        "Stat",
-        "gives length and time of change: gfile.stat",
-        "asks the card; with a size, the length of the pixels",
-    ),
-    Method("IsDirectory", "says whether a name is a folder: gfile.isdir", "asks the card, as for Stat"),
-    Method("GetFileSize", "gives the length: FixedLengthRecordDataset", "asks the card, as for Stat"),
-    Method(
-        "GetMatchingPaths",
-        "finds the names that fit a pattern: gfile.glob, list_files",
-        "lets the card match, and puts the parameters of the pattern behind every name",
-    ),
-    Method("FlushCaches", "forgets what a filesystem remembers", "closes connections that nobody uses"),
-    Method(
-        "TranslateName",
-        "makes a name of the filesystem from a URI",
-        "keeps the URI whole: the parameters are at its end",
-    ),
-)
+#: What TensorFlow calls each method for, in the order of ``tensorflow/core/platform/file_system.h``.
+_WHAT = {
+    "NewRandomAccessFile": "opens a file to read any stretch of it: read_file, TFRecordDataset, GFile",
+    "NewWritableFile": "opens a new file to write: write_file, GFile(..., 'w')",
+    "NewAppendableFile": "opens a file to write behind its end: GFile(..., 'a')",
+    "NewReadOnlyMemoryRegionFromFile": "gives a file as memory: ImmutableConst",
+    "CreateDir": "makes a folder: gfile.mkdir",
+    "RecursivelyCreateDir": "makes a folder and those above it: gfile.makedirs",
+    "DeleteFile": "removes a file: gfile.remove",
+    "DeleteDir": "removes an empty folder",
+    "DeleteRecursively": "removes a folder and all in it: gfile.rmtree",
+    "RenameFile": "moves a file: gfile.rename",
+    "CopyFile": "copies a file within the filesystem: gfile.copy",
+    "FileExists": "says whether a name stands for something: gfile.exists",
+    "FilesExist": "says it of many names",
+    "GetChildren": "lists a folder: gfile.listdir, gfile.walk",
+    "Stat": "gives length and time of change: gfile.stat",
+    "IsDirectory": "says whether a name is a folder: gfile.isdir",
+    "GetFileSize": "gives the length: FixedLengthRecordDataset",
+    "GetMatchingPaths": "finds the names that fit a pattern: gfile.glob, list_files",
+    "FlushCaches": "forgets what a filesystem remembers",
+    "TranslateName": "makes a name of the filesystem from a URI",
+}
+
+#: What the plugin does; it refuses all other methods.
+_PLUGIN = {
+    "NewRandomAccessFile": "asks nothing yet; the first read brings the image or the records, later ones are served "
+    "from them",
+    "NewReadOnlyMemoryRegionFromFile": "reads the whole file or image and keeps it as long as it is used",
+    "CopyFile": _NO + "; a copy to a disk works",
+    "FileExists": "asks the card",
+    "FilesExist": "asks the card for each",
+    "GetChildren": "asks the card; links out of it are left out",
+    "Stat": "asks the card; with a size, the length of the pixels",
+    "IsDirectory": "asks the card, as for Stat",
+    "GetFileSize": "asks the card, as for Stat",
+    "GetMatchingPaths": "lets the card match, and puts the parameters of the pattern behind every name",
+    "FlushCaches": "closes connections that nobody uses",
+    "TranslateName": "keeps the URI whole: the parameters are at its end",
+}
+
+METHODS = tuple(Method(name, what, _PLUGIN.get(name, _NO)) for name, what in _WHAT.items())

@@ -12,7 +12,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 import weakref
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 from labkit.card import protocol
 from labkit.card.protocol import MessageError, Op, Refused, Request
 from labkit.card.root import Root
-from labkit.common.processes import ended
+from labkit.common import processes
 
 #: Seconds that a card may take until it is ready: the first one of a machine compiles every kernel.
 START_TIMEOUT_S = 180
@@ -109,22 +108,20 @@ def take(path: str | os.PathLike[str], timeout_s: float = 0) -> int | None:
     until = time.monotonic() + timeout_s
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
-                os.ftruncate(handle, 0)
-                return handle
-        except FileNotFoundError:
-            pass
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                os.close(handle)
-                return None
-            time.sleep(0.02)
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
+        with contextlib.ExitStack() as unless_taken:
+            unless_taken.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(handle), os.stat(path)):
+                    os.ftruncate(handle, 0)
+                    unless_taken.pop_all()
+                    return handle
+            except FileNotFoundError:
+                continue
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    return None
+                time.sleep(0.02)
 
 
 def remove(place: Path, name: str) -> None:
@@ -222,16 +219,8 @@ def start(
     os.close(lock)
     parent = os.getpid() if keeper else None
     settings = {"name": name, "root": served, "folder": str(place), "device": device, "parent": parent}
-    paths = [os.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])]
     with tempfile.TemporaryFile() as log:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "labkit.card.daemon", json.dumps(settings)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            start_new_session=True,  # Ctrl-C is for the notebook, not for the card
-        )
+        child = processes.module("labkit.card.daemon", json.dumps(settings), log=log)
         try:
             if not _answers(child, name):
                 log.seek(0)
@@ -240,7 +229,7 @@ def start(
                     why = f"it is not ready after {START_TIMEOUT_S} s"
                 raise RuntimeError(f"the card {name} did not start: {why}")
         except BaseException:
-            ended(child, 0)
+            processes.ended(child, 0)
             sweep(name)
             raise
     return child
@@ -331,11 +320,10 @@ class Card:
 
     def start(self) -> Card:
         """Start the card, also after its process was killed; see `labkit.card.start` for what can go wrong."""
-        if self.running:
-            raise ValueError(f"the card {self.name} runs already (process {self.pid})")
+        child = start(self.root, self.name, self.device, keeper=True)
         if self._finalizer is not None:  # the process that was killed needs no other end
             self._finalizer.detach()
-        self._child = start(self.root, self.name, self.device, keeper=True)
+        self._child = child
         # Also without `stop`: at the end of this process, and when this object is no longer referenced.
         self._finalizer = weakref.finalize(self, _stop_child, self._child, self.name, os.getpid())
         return self
@@ -384,7 +372,7 @@ def _stop_child(child: subprocess.Popen[bytes], name: str, owner: int) -> None:
     if os.getpid() != owner:
         return
     child.terminate()
-    ended(child, STOP_TIMEOUT_S)
+    processes.ended(child, STOP_TIMEOUT_S)
     with contextlib.suppress(OSError):
         sweep(name)
     for call in on_stop:

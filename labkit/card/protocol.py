@@ -54,8 +54,8 @@ NAME_LIMIT = 8192
 UNKNOWN = 2**64 - 1
 
 SCHEME = "smartssd://"
-#: Bytes of one number of each dtype.
-DTYPES = {"uint8": 1, "float32": 4}
+#: What the numbers of an image may be.
+DTYPES = ("uint8", "float32")
 #: The longest side of an image in pixels, and the longest timeout that a name may ask for in seconds.
 SIZE_LIMIT, TIMEOUT_LIMIT_S = 4096, 3600
 
@@ -119,10 +119,8 @@ def unpack_request(message: bytes) -> Request:
     MessageError
         If there is none in it.
     """
-    if len(message) < REQUEST.size or message[:4] != MAGIC:
-        raise MessageError(f"the message {message[:12].hex()} is no request to a card")
-    _, op, ident, offset, count = REQUEST.unpack_from(message)
-    return Request(op, ident, message[REQUEST.size :].decode("utf-8", "surrogateescape"), offset, count)
+    (op, ident, offset, count), name = _parts(REQUEST, message, "request to a card")
+    return Request(op, ident, name.decode("utf-8", "surrogateescape"), offset, count)
 
 
 def pack_reply(ident: int, code: int, payload: Sequence[bytes | memoryview]) -> bytes:
@@ -140,16 +138,21 @@ def unpack_reply(message: bytes, ident: int) -> bytes:
     MessageError
         If the message is no reply to this request.
     """
-    if len(message) < REPLY.size or message[:4] != MAGIC:
-        raise MessageError(f"the message {message[:12].hex()} is no reply of a card")
-    _, code, answered = REPLY.unpack_from(message)
+    (code, answered), payload = _parts(REPLY, message, "reply of a card")
     if answered != ident:
         raise MessageError(f"the reply is to request {answered}, not to {ident}")
     if code not in set(Code):
         raise MessageError(f"the reply has the code {code}; allowed: {', '.join(map(str, map(int, Code)))}")
     if code != Code.OK:
-        raise Refused(Code(code), message[REPLY.size :].decode("utf-8", "replace"))
-    return message[REPLY.size :]
+        raise Refused(Code(code), payload.decode("utf-8", "replace"))
+    return payload
+
+
+def _parts(layout: struct.Struct, message: bytes, what: str) -> tuple[tuple[int, ...], bytes]:
+    """Return the numbers at the head of a message, and what follows them."""
+    if len(message) < layout.size or message[:4] != MAGIC:
+        raise MessageError(f"the message {message[:12].hex()} is no {what}")
+    return layout.unpack_from(message)[1:], message[layout.size :]
 
 
 # -- names ------------------------------------------------------------------------
@@ -181,7 +184,7 @@ class Recipe:
     @property
     def nbytes(self) -> int:
         """Bytes of one image."""
-        return self.size * self.size * 3 * DTYPES[self.dtype]
+        return self.size * self.size * 3 * np.dtype(self.dtype).itemsize
 
 
 class UriParameter(NamedTuple):

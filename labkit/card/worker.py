@@ -68,14 +68,15 @@ class Worker:
             for job in waiting:
                 batches.setdefault(job.recipe, []).append(job)
             for recipe, jobs in batches.items():
-                count = max(BATCH_BYTES // recipe.nbytes, 1)
+                # Images that are varied at random go one by one: each has random numbers of its own.
+                count = 1 if recipe.augment else max(BATCH_BYTES // recipe.nbytes, 1)
                 for first in range(0, len(jobs), count):
                     self._serve(recipe, jobs[first : first + count])
 
     def _serve(self, recipe: Recipe, jobs: Sequence[Job]) -> None:
         """Preprocess jobs that ask for the same; where that fails as a whole, each alone: one must not fail others."""
         try:
-            outcomes = serve(self.engine, [job.image for job in jobs], recipe, [job.counter for job in jobs])
+            outcomes = serve(self.engine, [job.image for job in jobs], recipe, jobs[0].counter)
         except Exception as error:
             if len(jobs) > 1:
                 for job in jobs:
@@ -92,20 +93,13 @@ class Worker:
                 job.done.set_result(outcome)
 
 
-def serve(engine: Any, images: Sequence[bytes], recipe: Recipe, counters: Sequence[int]) -> list[memoryview | Refused]:
-    """Return the bytes of each preprocessed image, or why there are none.
-
-    Images that are varied at random go one by one: each has random numbers of its own, in whatever batch it is.
-    """
+def serve(engine: Any, images: Sequence[bytes], recipe: Recipe, counter: int = 0) -> list[memoryview | Refused]:
+    """Return the bytes of each preprocessed image, or why there are none; random numbers are drawn with `counter`."""
     from labkit import offload
 
-    if recipe.augment and len(images) > 1:
-        pairs = zip(images, counters, strict=True)
-        return [serve(engine, [image], recipe, [counter])[0] for image, counter in pairs]
     options = dataclasses.asdict(recipe)
     del options["feature"]
-    number = counters[0] if recipe.augment else 0
-    done = offload.preprocess(images, engine=engine, counter=number, **options)
+    done = offload.preprocess(images, engine=engine, counter=counter, **options)
     return [
         memoryview(np.ascontiguousarray(image)).cast("B") if status.ok else Refused(Code.DATA_LOSS, status.refusal)
         for image, status in zip(done.images, done.status, strict=True)

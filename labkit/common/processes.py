@@ -7,9 +7,37 @@ import os
 import signal
 import subprocess
 import sys
+from typing import IO, Any
 
 # prctl(2): choose the signal that this process gets when its parent ends.
 _PR_SET_PDEATHSIG = 1
+
+
+def module(name: str, *words: str, log: IO[bytes], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a module in a fresh interpreter and a session of its own; Ctrl-C is for the notebook, not for it.
+
+    It finds the modules that this process finds.
+
+    Parameters
+    ----------
+    name : str
+        What ``python -m`` runs.
+    *words : str
+        Its arguments.
+    log : file
+        Takes all that it prints.
+    **options
+        As for `subprocess.Popen`.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-u", "-m", name, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        **options,
+    )
 
 
 def ended(child: subprocess.Popen[bytes], timeout_s: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ MOST_BYTES = 2**31 - 1
 
 
 #: What the values of a finished image may be.
-DTYPES = ("float32", "uint8")
+DTYPES = ("uint8", "float32")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,16 +123,10 @@ class Gathered:
 
 
 class BatchResults:
-    """Memory for finished batches: given out, and given out again when nothing refers to it any more.
-
-    Where the device is the processor itself, the kernel writes straight into it.
-    """
+    """Memory for finished batches: given out, and given out again when nothing refers to it any more."""
 
     def __init__(self, engine: Engine) -> None:
-        import pyopencl as cl
-
         self._context = engine.context
-        self._shared = bool(engine.device.type & cl.device_type.CPU)
         self._kept: list[BatchResult] = []
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype) -> BatchResult:
@@ -140,29 +135,25 @@ class BatchResults:
             if result.array.shape == shape and result.array.dtype == dtype and result.free():
                 return result
         self._kept = [r for r in self._kept if not r.free() or r.array.shape == shape][-8:]
-        result = BatchResult(self._context, shape, dtype, self._shared)
-        self._kept.append(result)
-        return result
+        self._kept.append(BatchResult(self._context, shape, dtype))
+        return self._kept[-1]
 
 
 class BatchResult:
-    """An array of the host and the buffer that a kernel writes for it."""
+    """An array of the host that is the memory of a buffer: where the device is the processor, nothing is copied."""
 
-    def __init__(self, context: Any, shape: tuple[int, ...], dtype: np.dtype, shared: bool) -> None:
+    def __init__(self, context: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
         import pyopencl as cl
 
-        room = max(1, int(np.prod(shape)) * dtype.itemsize)
+        size = math.prod(shape) * dtype.itemsize
+        room = max(1, size)
         # TensorFlow takes an array without copying it where it begins at a multiple of 64 bytes.
         memory = np.empty(room + 64, np.uint8)
         start = -memory.ctypes.data % 64
         self.owner = memory
-        self.array = memory[start : start + int(np.prod(shape)) * dtype.itemsize].view(dtype).reshape(shape)
-        self.shared = shared
-        if shared:
-            flags = cl.mem_flags.WRITE_ONLY | cl.mem_flags.USE_HOST_PTR
-            self.buffer = cl.Buffer(context, flags, hostbuf=memory[start : start + room])
-        else:
-            self.buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, room)
+        self.array = memory[start : start + size].view(dtype).reshape(shape)
+        flags = cl.mem_flags.WRITE_ONLY | cl.mem_flags.USE_HOST_PTR
+        self.buffer = cl.Buffer(context, flags, hostbuf=memory[start : start + room])
         del memory
         # Every view of NumPy refers to the memory itself: as many references as now mean that there is no view.
         self._alone = sys.getrefcount(self.owner)
@@ -173,9 +164,6 @@ class BatchResult:
 
     def fetch(self, engine: Engine) -> None:
         """Wait for the device and make what it wrote visible in `array`."""
-        if self.shared:
-            with engine.mapped(self.buffer, self.array.nbytes):  # the array itself is this memory
-                pass
-            engine.finish()
-        else:
-            engine.download(self.buffer, self.array)
+        with engine.mapped(self.buffer, self.array.nbytes):
+            pass
+        engine.finish()

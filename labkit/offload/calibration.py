@@ -6,6 +6,7 @@ readings, and the lab prints both.
 
 from __future__ import annotations
 
+import bisect
 import io
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -139,8 +140,6 @@ def alike(photo: bytes) -> bytes:
         picture.save(out, "jpeg", quality=quality, subsampling=2)
         return out.getvalue()
 
-    low, high = 1, 100
-    while high - low > 1:  # more quality, more bytes
-        middle = (low + high) // 2
-        low, high = (middle, high) if len(stored(middle)) <= VENDOR[0].bytes else (low, middle)
-    return min((stored(low), stored(high)), key=lambda made: abs(len(made) - VENDOR[0].bytes))
+    # More quality, more bytes.
+    above = bisect.bisect_right(range(1, 101), VENDOR[0].bytes, key=lambda quality: len(stored(quality)))
+    return min(map(stored, (max(above, 1), min(above + 1, 100))), key=lambda made: abs(len(made) - VENDOR[0].bytes))

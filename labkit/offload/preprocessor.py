@@ -6,21 +6,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import whole
+from labkit.common.numbers import one_of, whole
 from labkit.offload.batches import DTYPES, BatchResult, BatchResults, Gathered, Pixels, Preprocessed
 from labkit.offload.jpeg import host
 from labkit.offload.jpeg.decoder import Decoder
 from labkit.offload.jpeg.outcomes import Status
 from labkit.offload.opencl.engine import Engine
-from labkit.offload.tables import tables
-from labkit.offload.twins import random_numbers
+from labkit.offload.twins import random_numbers, resize
 from labkit.pipelines import augment as ranges
 
 #: The smallest and the largest side of the output, in pixels.
@@ -31,6 +31,9 @@ TOLERANCE = 1e-5
 #: How far a uint8 value without augmentation may lie from ``tf.round(tf.image.resize(...))``: where the sum is a
 #: half but for its last bit, the other order of the same sum may round to the other side.
 TOLERANCE_LEVELS = 1
+
+#: Pixels of a mixed row, and columns of output, for which the kernels have private memory: ROW / 3 and TILE there.
+ROW, TILE = 1024, 256
 
 
 class Preprocessor:
@@ -68,12 +71,10 @@ class Preprocessor:
         seed: int = 0, counter: int = 0,
     ) -> None:  # fmt: skip
         self.size, kind, self.augment, self.seed = _checked(size, dtype, augment, seed)
-        self.dtype, self.counter = np.dtype(kind), _number64("counter", counter)
+        self.dtype, self.counter = np.dtype(kind), random_numbers.word64("counter", counter)
         self.engine = engine or Engine()
         self._results = BatchResults(self.engine)
         self._given = Gathered(self.engine)
-        self._kernel: Any = None
-        self._decoder: Decoder | None = None
         self._turn = threading.Lock()
 
     def __repr__(self) -> str:
@@ -95,7 +96,7 @@ class Preprocessor:
         -------
         Preprocessed
         """
-        return self._batch(images, counter, self._decode)
+        return self._batch(images, counter, lambda: self._decoder.rgb(images))
 
     def pixels(self, images: Sequence[np.ndarray], counter: int | None = None) -> Preprocessed:
         """Preprocess images that are decoded already.
@@ -112,48 +113,39 @@ class Preprocessor:
         ValueError
             If an image has another shape or dtype.
         """
-        return self._batch(images, counter, self._gather)
+        return self._batch(images, counter, lambda: self._given.take(images))
 
-    def _batch(self, images: Sequence[Any], counter: int | None, launch: Callable[..., list[Status]]) -> Preprocessed:
-        """Preprocess a batch; `launch` enqueues the kernel over its images and returns the status of each."""
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return Decoder(self.engine)
+
+    @cached_property
+    def _kernel(self) -> Any:
+        return self.engine.kernel("preprocess" if self.dtype == np.float32 else "preprocess_bytes", "preprocess")
+
+    def _batch(self, images: Sequence[Any], counter: int | None, take: Callable[[], Pixels]) -> Preprocessed:
+        """Preprocess a batch; `take` brings its images to the device."""
         with self._turn:
             if counter is None:
                 counter, self.counter = self.counter, self.counter + 1
-            counter, count = _number64("counter", counter), len(images)
+            counter, count = random_numbers.word64("counter", counter), len(images)
             result = self._results.take((count, self.size, self.size, 3), self.dtype)
-            drawn = None
-            if self.augment:
-                drawn = random_numbers.draws(count, self.seed, counter, ranges.BRIGHTNESS, ranges.SATURATION)
+            drawn = random_numbers.draws(count, self.seed, counter) if self.augment else None
             status: list[Status] = []
             if count:
-                status = launch(images, result, counter)
+                batch = take()
+                self._launch(batch, result, counter)
+                status, rest = list(batch.status), [None] * count
+                for i, state in enumerate(status):
+                    if state.where == "host":
+                        rest[i], status[i] = host.decode(images[i], state)
+                if any(image is not None for image in rest):
+                    self._launch(self._given.take(rest), result, counter)
                 result.fetch(self.engine)
             return Preprocessed(result.array[:], status, drawn, counter)
 
-    def _decode(self, images: Sequence[bytes], result: BatchResult, counter: int) -> list[Status]:
-        if self._decoder is None:
-            self._decoder = Decoder(self.engine)
-        decoded = self._decoder.rgb(images)
-        self._launch(decoded, result, counter)
-        status = list(decoded.status)
-        pixels: list[np.ndarray | None] = [None] * len(images)
-        for i, state in enumerate(status):
-            if state.where == "host":
-                pixels[i], status[i] = host.decode(images[i], state)
-        if any(image is not None for image in pixels):
-            self._gather(pixels, result, counter)
-        return status
-
-    def _gather(self, images: Sequence[np.ndarray | None], result: BatchResult, counter: int) -> list[Status]:
-        given = self._given.take(images)
-        self._launch(given, result, counter)
-        return given.status
-
     def _launch(self, batch: Pixels, result: BatchResult, counter: int) -> None:
         """Enqueue the kernel ``preprocess`` over a batch."""
-        if self._kernel is None:
-            name = "preprocess" if self.dtype == np.float32 else "preprocess_bytes"
-            self._kernel = self.engine.kernel(name, "preprocess")
         count = len(batch.rows)
         seed, step = (np.array(random_numbers.halves(n, "seed"), np.uint32) for n in (self.seed, counter))
         limits = np.array([ranges.BRIGHTNESS, *ranges.SATURATION, 0], np.float32)
@@ -163,34 +155,59 @@ class Preprocessor:
         self.engine.run(self._kernel, (self.size, count), *buffers, *scalars, local=(1, 1))
 
 
-def named(dtype: Any) -> str:
-    """Return the name of a dtype; a text that names none is returned as it is."""
-    try:
-        return np.dtype(dtype).name
-    except TypeError:
-        return str(dtype)
+@lru_cache(maxsize=4096)
+def tile(n_in: int, n_out: int) -> int:
+    """Return how many columns of output can be made at once: what they read must fit into a mixed row."""
+    first = resize.pairs(n_in, n_out).first
+    columns = TILE
+    while columns > 1:
+        begin = np.arange(0, n_out, columns)
+        end = np.minimum(begin + columns, n_out) - 1
+        if (first[end] + 2 - first[begin]).max() <= ROW:
+            break
+        columns //= 2
+    return columns
 
 
-def _number64(name: str, value: Any) -> int:
-    return whole(name, value, 0, 2**64 - 1)
+def tables(engine: Engine, layout: np.ndarray, size: int) -> tuple[Any, Any, Any]:
+    """Copy the tables that a batch needs to the device; they are small beside its images.
+
+    Parameters
+    ----------
+    engine : Engine
+    layout : ndarray of int32, shape (n, 32)
+        As a decoder makes it.
+    size : int
+        Side of the output, pixels.
+
+    Returns
+    -------
+    jobs : pyopencl.Buffer
+        int32, shape (n, 8): 0 table of the columns, 1 table of the rows, 6 columns that are made at once.
+    first, share : pyopencl.Buffer
+        int32 and float32, shape (tables, size): see `labkit.offload.twins.resize.Pairs`.
+    """
+    jobs = np.zeros((len(layout), 8), np.int32)
+    slots: dict[int, int] = {}
+    for job, (width, height) in zip(jobs, layout[:, :2].tolist(), strict=True):
+        if width > 0:
+            job[:2] = [slots.setdefault(length, len(slots)) for length in (width, height)]
+            job[6] = tile(width, size)
+    pairs = [resize.pairs(length, size) for length in slots or (1,)]
+    first, share = (engine.upload(np.stack(rows)) for rows in zip(*pairs, strict=True))
+    return engine.upload(jobs), first, share
 
 
 def _checked(size: Any, dtype: Any, augment: Any, seed: Any) -> tuple[int, str, bool, int]:
     """Return the arguments of a `Preprocessor` in one form each, so that equal ones are the same to a cache."""
-    size = whole("size", size, *SIZES, unit="of pixels")
-    if named(dtype) not in DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; allowed: {' or '.join(DTYPES)}")
-    return size, named(dtype), bool(augment), _number64("seed", seed)
+    with contextlib.suppress(TypeError):  # what names no dtype is refused as it is
+        dtype = np.dtype(dtype).name
+    one_of("dtype", dtype, DTYPES)
+    return whole("size", size, *SIZES, unit="of pixels"), dtype, bool(augment), random_numbers.word64("seed", seed)
 
 
-@lru_cache(maxsize=1)
-def _shared_engine() -> Engine:
-    return Engine()
-
-
-@lru_cache(maxsize=8)
-def _kept(engine: Engine, size: int, dtype: str, augment: bool, seed: int) -> Preprocessor:
-    return Preprocessor(engine, size, dtype, augment, seed)
+_shared_engine = lru_cache(maxsize=1)(Engine)
+_kept = lru_cache(maxsize=8)(Preprocessor)
 
 
 def preprocess(
@@ -218,4 +235,4 @@ def preprocess(
         If an argument is not possible.
     """
     checked = _checked(size, dtype, augment, seed)
-    return _kept(engine or _shared_engine(), *checked)(images, _number64("counter", counter))
+    return _kept(engine or _shared_engine(), *checked)(images, random_numbers.word64("counter", counter))

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import check_ranges, number, ranged, whole
+from labkit.common.numbers import check_names, check_ranges, number, one_of, ranged, whole
+from labkit.offload.batches import DTYPES
 from labkit.offload.tokens import Counted
 from labkit.simulate import Costs, Knobs, Model
 from labkit.timeline.trace import Thread, Trace
@@ -33,9 +34,6 @@ P2P_READ: Mapping[int, float] = {
     512 << 10: 1.37, 1 << 20: 1.59, 2 << 20: 1.99, 4 << 20: 2.15, 8 << 20: 2.26, 16 << 20: 2.28, 32 << 20: 2.33,
     64 << 20: 2.35, 128 << 20: 2.36,
 }  # fmt: skip
-
-#: Bytes of one value of a finished picture.
-OUTPUTS = {"uint8": 1, "float32": 4}
 
 #: How far the decode rate may be off, as a share.
 ERROR = 0.20
@@ -111,8 +109,7 @@ class SmartSSD:
     def __post_init__(self) -> None:
         """Check every figure."""
         check_ranges(self)
-        if self.output not in OUTPUTS:
-            raise ValueError(f"output is {self.output!r}; allowed: {', '.join(OUTPUTS)}")
+        one_of("output", self.output, DTYPES)
         if not isinstance(self.p2p, Mapping) or not self.p2p:
             raise ValueError(f"p2p is {self.p2p!r:.60}; allowed: a dict of bytes of a read to GB/s, not empty")
         for size, rate in self.p2p.items():
@@ -128,10 +125,7 @@ class SmartSSD:
         ValueError
             If there is no such figure, or it is out of range.
         """
-        known = [f.name for f in fields(self)]
-        for name in changes:
-            if name not in known:
-                raise ValueError(f"a SmartSSD has no {name!r}; allowed: {', '.join(known)}")
+        check_names("figure of a SmartSSD", changes, [figure.name for figure in fields(self)])
         return replace(self, **changes)
 
     # -- the three rates -----------------------------------------------------------
@@ -139,7 +133,7 @@ class SmartSSD:
     @property
     def picture_bytes(self) -> int:
         """Bytes of one finished picture."""
-        return self.size * self.size * 3 * OUTPUTS[self.output]
+        return self.size * self.size * 3 * np.dtype(self.output).itemsize
 
     def bandwidth_gb_s(self, read_bytes: Any) -> Any:
         """Return the P2P bandwidth in GB/s for reads of so many bytes (number or array), as in `p2p`.
@@ -228,12 +222,11 @@ class SmartSSD:
         )  # fmt: skip
         model = Model(costs, knobs, "SmartSSD, modelled", accelerator.name, accelerator.source)
         trace = model.run(steps, warmup=4)
-        threads = []
-        for thread in trace.threads:
-            known = next((old for old in _RENAMED if thread.name.startswith(old)), "")
-            threads.append(Thread(_RENAMED.get(known, "") + thread.name.removeprefix(known), thread.kind))
+        threads = trace.threads
+        for old, new in _RENAMED.items():
+            threads = tuple(Thread(thread.name.replace(old, new), thread.kind) for thread in threads)
         assumptions = (f"The card is modelled: {self}.", *trace.run.assumptions)
-        return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=tuple(threads))
+        return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=threads)
 
     # -- pictures --------------------------------------------------------------------
 
@@ -332,31 +325,34 @@ class CardAnswer:
     @property
     def output_rates(self) -> dict[str, float]:
         """Images per second that the link to the host carries, by type of the picture."""
-        return {name: self.card.output_gb_s * 1e9 / self.card.changed(output=name).picture_bytes for name in OUTPUTS}
+        return {name: self.card.output_gb_s * 1e9 / self.card.changed(output=name).picture_bytes for name in DTYPES}
+
+    @property
+    def cpu_per_s(self) -> float | None:
+        """Images per second that the host prepares without the card; None without `cpu_ms` and `cores`."""
+        return None if self.cpu_ms is None or self.cores is None else self.cores * 1e3 / self.cpu_ms
 
     @property
     def cores_saved(self) -> float | None:
         """Cores that the job does not need any more, at the speed at which it trains; None without `cpu_ms`."""
         if self.cpu_ms is None:
             return None
-        speed = self.images_per_s if self.accelerator is None else min(self.images_per_s, self.accelerator)
-        return speed * (self.cpu_ms - self.host_ms) / 1e3
+        return min(self.images_per_s, self.accelerator or math.inf) * (self.cpu_ms - self.host_ms) / 1e3
 
     @property
     def gain(self) -> float | None:
         """How many times faster the job trains with the card; None without `cpu_ms` and `cores`."""
-        if self.cpu_ms is None or self.cores is None:
+        if self.cpu_per_s is None:
             return None
-        need = math.inf if self.accelerator is None else self.accelerator
-        host = self.cores * 1e3 / self.host_ms if self.host_ms else math.inf
-        return min(need, self.images_per_s, host) / min(need, self.cores * 1e3 / self.cpu_ms)
+        need, host = self.accelerator or math.inf, self.cores * 1e3 / self.host_ms if self.host_ms else math.inf
+        return min(need, self.images_per_s, host) / min(need, self.cpu_per_s)
 
     @property
     def verdict(self) -> str:
         """Whether offload pays, in one sentence; empty where the figures of the CPU are missing."""
         if self.gain is None:
             return ""
-        cpu = self.cores * 1e3 / self.cpu_ms
+        cpu = self.cpu_per_s
         if self.accelerator is not None and cpu >= self.accelerator:
             return f"Does not pay: {self.cores} cores feed the accelerator already ({cpu:,.0f} images/s)."
         if self.gain <= 1 + ERROR:
@@ -368,18 +364,16 @@ class CardAnswer:
         bars = {
             "link (P2P read)": self.rates["link"],
             f"decode ({self.card.decoders} on the card)": self.rates["decode"],
-            "output, uint8": self.output_rates["uint8"],
-            "output, float32": self.output_rates["float32"],
+            **{f"output, {name}": rate for name, rate in self.output_rates.items()},
         }
-        if self.cpu_ms is not None and self.cores is not None:
-            bars[f"{self.cores} cores without a card"] = self.cores * 1e3 / self.cpu_ms
+        if self.cpu_per_s is not None:
+            bars[f"{self.cores} cores without a card"] = self.cpu_per_s
         if self.accelerator is not None:
             bars["the accelerator takes"] = self.accelerator
-        note = f"Modelled. The card is limited by {self.limit}. {self.verdict}"
-        chart = charts.bars(
-            bars, unit="images per second", title="What limits a SmartSSD (modelled)", note=note.strip()
-        )
-        return Picture(lambda look: chart.figure(look.name), chart.title, chart.alt, f"{chart.text}\n{self}")
+        note = f"Modelled. The card is limited by {self.limit}. {self.verdict}".strip()
+        chart = charts.bars(bars, unit="images per second", title="What limits a SmartSSD (modelled)", note=note)
+        chart.text += f"\n{self}"
+        return chart
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         """Return what a notebook shows: the picture, and the text."""
@@ -397,7 +391,7 @@ class CardAnswer:
             *(f"  {name:<17}{rate:10,.0f} images/s" for name, rate in self.rates.items()),
             f"  limit            {self.limit}: {self.images_per_s:,.0f} images/s",
             f"  decoders to fill the link: {self.instances_to_fill_link} (it carries {link:,.0f} images/s)",
-            f"  output: uint8 {self._output('uint8')}; float32 {self._output('float32')}",
+            f"  output: {'; '.join(map(self._output, DTYPES))}",
         ]
         if self.cores_saved is not None:
             freed = f"{self.cpu_ms - self.host_ms:.2f} ms of a core per photo"
@@ -409,4 +403,4 @@ class CardAnswer:
     def _output(self, name: str) -> str:
         size = self.card.changed(output=name).picture_bytes
         ratio = f"{size / self.photo_bytes:.1f} x the JPEG"
-        return f"{size / 1e3:,.0f} kB, {ratio}, {self.output_rates[name]:,.0f} images/s"
+        return f"{name} {size / 1e3:,.0f} kB, {ratio}, {self.output_rates[name]:,.0f} images/s"

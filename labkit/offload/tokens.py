@@ -107,9 +107,8 @@ def count(images: Sequence[bytes], engine: Any = None) -> Counted:
     files, offsets = packed(images)
     rows = np.zeros((len(images), 4), np.int32)
     on_device = engine.empty(rows.nbytes)
-    kernel = engine.kernel("jpeg_tokens")
-    engine.run(kernel, [len(images)], engine.upload(files), engine.upload(offsets), on_device, np.int32(len(images)),
-               local=[1])  # fmt: skip
+    buffers = engine.upload(files), engine.upload(offsets), on_device
+    engine.run(engine.kernel("jpeg_tokens"), [len(images)], *buffers, np.int32(len(images)), local=[1])
     return Counted.from_rows(engine.download(on_device, rows), images, f"our kernel on {engine.device.name.strip()}")
 
 

@@ -15,8 +15,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -27,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.common import processes
 from labkit.common.numbers import number, whole
 from labkit.offload.opencl import drivers
 from labkit.offload.opencl.devices import Device, NoDevice
@@ -112,12 +111,12 @@ def try_kernel(
         raise NoDevice(f"pyopencl is not installed here; {drivers.remedy()}")
     if not isinstance(source, str) or not isinstance(name, str):
         raise TypeError(f"source and name must be text, got {type(source).__name__} and {type(name).__name__}")
-    number("limit_s", limit_s, above=0, unit="of seconds")
+    limit_s = number("limit_s", limit_s, above=0, unit="of seconds")
     stray = re.search("[\ud800-\udfff]", source)
     if stray:
         line = source.count("\n", 0, stray.start()) + 1
         return Tried(False, f"line {line} of the source holds {stray[0]!a}, half of a character: type that place again")
-    arrays = [np.ascontiguousarray(_plain(i, v)) for i, v in enumerate(arguments) if isinstance(v, np.ndarray)]
+    arrays = [_array(place, value) for place, value in enumerate(arguments)]
     total = sum(array.nbytes for array in arrays)
     if total > _ARGUMENT_BYTES:
         raise ValueError(f"the arguments take {total / 1e6:,.0f} MB; allowed: {_ARGUMENT_BYTES / 1e6:.0f} MB in all")
@@ -125,27 +124,23 @@ def try_kernel(
         "deadline": time.monotonic() + limit_s,
         "source": source,
         "name": name,
-        "arguments": [None if isinstance(v, np.ndarray) else _plain(i, v) for i, v in enumerate(arguments)],
         "size": _sizes("size", size),
         "local": None if local is None else _sizes("local", local),
         "device": None if device is None else [device.platform, device.name, device.owner],
     }
     with _lock:
-        done = _child().run(job, arrays, limit_s)
         # A child ends with the thread that started it: that is no fault of this kernel.
-        return done if done is not None else _child().run(job, arrays, limit_s, again=True)
+        return _child().run(job, arrays, limit_s) or _child().run(job, arrays, limit_s, again=True)
 
 
-def _plain(place: int, value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        if value.dtype.hasobject or value.dtype.kind not in "biuf":
-            raise TypeError(f"argument {place} is an array of {value.dtype}; allowed: integers and floats")
-        return value
-    if isinstance(value, (float, np.floating)):
-        return float(value)
-    if isinstance(value, (bool, int, np.bool_, np.integer)):
-        return int(value)
-    raise TypeError(f"argument {place} is a {type(value).__name__}; allowed: NumPy arrays and numbers")
+def _array(place: int, value: Any) -> np.ndarray:
+    """Return an argument as it is sent: a number becomes an array without dimensions."""
+    if not isinstance(value, (np.ndarray, np.generic, bool, int, float)):
+        raise TypeError(f"argument {place} is a {type(value).__name__}; allowed: NumPy arrays and numbers")
+    array = np.ascontiguousarray(value) if isinstance(value, np.ndarray) else np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"argument {place} is an array of {array.dtype}; allowed: integers and floats")
+    return array
 
 
 def _sizes(name: str, value: Any) -> list[int]:
@@ -183,16 +178,8 @@ class _Child:
         self.connection, theirs = connection.Pipe()
         handle = theirs.fileno()
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "labkit.offload.trial_child", str(handle), str(self.owner)],
-                stdin=subprocess.DEVNULL,
-                stdout=self.log,
-                stderr=self.log,
-                start_new_session=True,
-                # The child finds the modules that this process finds.
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)},
-                pass_fds=[handle],
-            )
+            words = str(handle), str(self.owner)
+            self.process = processes.module("labkit.offload.trial_child", *words, log=self.log, pass_fds=[handle])
 
     def usable(self) -> bool:
         """Return True if this process started the child, and the child still runs."""
@@ -208,33 +195,35 @@ class _Child:
         late = threading.Event()
         limit = threading.Timer(max(0.0, job["deadline"] - time.monotonic()), lambda: (late.set(), self.end()))
         limit.start()
-        threading.Thread(target=self._send, args=(job, arrays), daemon=True).start()
-        stage, done = "copy" if self.ready else "start", None
-        try:
-            while done is None:
-                message, outputs = receive(self.connection)
-                self.ready, stage = True, message.get("stage", stage)
-                done = message.get("done")
-        except Exception:  # the end of the process, or what is left of a message after a kernel has overwritten it
-            self.end()
-        except BaseException:  # the reader interrupts: the kernel cannot be left running
-            self.end()
-            raise
-        finally:
-            limit.cancel()
+        stage = "start"
+        # The process ends, or what it sends is no message any more, after a kernel has overwritten it.
+        with contextlib.suppress(Exception):
+            try:
+                if not self.ready:
+                    receive(self.connection)
+                self.ready, stage = True, "copy"
+                send(self.connection, job, arrays)
+                while stage != "done":
+                    answer, outputs = receive(self.connection)
+                    stage = answer["stage"]
+            finally:  # also where the reader interrupts: the kernel cannot be left running
+                limit.cancel()
+                if stage != "done":
+                    self.end()
         self.log.seek(0)
         printed = self.log.read(LOG_BYTES).decode(errors="replace").strip()
-        if done is None and late.is_set():
+        if stage != "done" and late.is_set():
             return Tried(False, _late(stage, job, arrays, limit_s), log=printed)
-        if done is None:
+        if stage != "done":
             code = self.process.returncode
             killed = code == -signal.SIGKILL and not again
             return None if killed else Tried(False, _crashed(code, stage, job), log=printed)
-        if done["retire"]:
+        if answer["retire"]:
             self.end()
-        spans = done["spans"] and _trace(**done["spans"])
-        log = "\n".join(part for part in (done["log"], printed) if part)
-        return Tried(done["ok"], done["text"], dict(zip(done["outputs"], outputs, strict=True)), log, spans)
+        spans = [Span(*row) for row in answer["spans"]]
+        trace = Trace.from_spans(spans, {span.thread: "device" for span in spans}, **answer["run"]) if spans else None
+        log = "\n".join(filter(None, (answer["log"], printed)))
+        return Tried(answer["ok"], answer["text"], dict(zip(answer["outputs"], outputs, strict=True)), log, trace)
 
     def end(self) -> None:
         """Kill it with all that it started."""
@@ -243,15 +232,6 @@ class _Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-
-    def _send(self, job: dict[str, Any], arrays: list[np.ndarray]) -> None:
-        with contextlib.suppress(OSError):  # the child is gone, which the receiver notices
-            send(self.connection, job, arrays)
-
-
-def _trace(rows: list[list[Any]], run: dict[str, Any]) -> Trace:
-    spans = [Span(*row) for row in rows]
-    return Trace.from_spans(spans, {span.thread: "device" for span in spans}, **run)
 
 
 #: The usual reason for a signal.
@@ -268,21 +248,17 @@ _PRINTING = "more printing than there is time for"
 
 
 def _late(stage: str, job: dict[str, Any], arrays: list[np.ndarray], limit_s: float) -> str:
-    name = job["name"]
-    if stage == "start":
-        return f"the process that tries kernels did not start within {limit_s:g} s: this machine is busy, try again"
-    if stage == "copy":
-        total = sum(array.nbytes for array in arrays)
-        return f"{limit_s:g} s were not enough to copy the arguments of {name}, {total / 1e6:,.1f} MB, and back"
-    if stage == "compile":
-        return f"{name} was not compiled within {limit_s:g} s"
-    if stage == "again":
-        return (
-            f"{name} ended, but was still running after {limit_s:g} s with other values around its arrays: "
-            "it reads outside of its arrays"
-        )
+    name, total = job["name"], sum(array.nbytes for array in arrays)
     why = ["a loop without an end", *_suspects(job["source"], printing=True)]
-    return f"{name} was still running after {limit_s:g} s and was stopped: {', or '.join(why)}"
+    said = {
+        "start": f"the process that tries kernels did not start within {limit_s:g} s: this machine is busy, try again",
+        "copy": f"{limit_s:g} s were not enough to copy the arguments of {name}, {total / 1e6:,.1f} MB, and back",
+        "compile": f"{name} was not compiled within {limit_s:g} s",
+        "run": f"{name} was still running after {limit_s:g} s and was stopped: {', or '.join(why)}",
+        "again": f"{name} ended, but was still running after {limit_s:g} s with other values around its arrays: "
+        "it reads outside of its arrays",
+    }
+    return said[stage]
 
 
 def _crashed(code: int, stage: str, job: dict[str, Any]) -> str:

@@ -126,7 +126,7 @@ def test_a_name_is_taken_once(root):
         words = rf"a card called card0 runs already \(process {running.pid}\): stop it with `labkit card stop card0`"
         with pytest.raises(ValueError, match=words):
             card.Card(root).start()
-        with pytest.raises(ValueError, match="the card card0 runs already"):
+        with pytest.raises(ValueError, match="a card called card0 runs already"):
             running.start()
         assert ask(Op.STAT, "a.txt")
         with card.Card(root, name="card1"):

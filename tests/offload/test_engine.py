@@ -147,7 +147,7 @@ def test_a_long_run_keeps_numbers_not_events(monkeypatch):
     engine = offload.Engine()
     for _ in range(12):
         twice(engine, [1])
-        assert len(engine.noted) < 10
+        assert len(engine.spans.noted) < 10
     trace = engine.trace()
     assert len(trace) == 25
     assert trace.run.dropped_spans == 36 - 25

@@ -91,7 +91,8 @@ def test_a_hole_in_a_file_of_the_host_is_found_unless_what_is_left_is_a_whole_sc
     files = [data[:at] + data[at + 300 :] for at in range(first, len(data) - 310, 41)]
     _, states = decode_among_good(decoder, files)
     assert sum(state.ok for state in states) <= len(files) // 4
-    assert all("host's decoder refuses: " in s.text or "before the last scan" in s.text for s in states if not s.ok)
+    said = ("host's decoder refuses: ", "before the last scan", "where a marker should begin", "an end-of-image marker")
+    assert all(any(words in s.text for words in said) for s in states if not s.ok)
     assert not any("{{" in s.text or "tj" in s.text for s in states)
 
 
@@ -120,7 +121,7 @@ def test_what_is_wrong_is_told_with_the_byte_of_the_file(decoder):
         data[:-2],
         data[:-2] + b"\x12\x34\xff\xd9",
         data[:stuffed] + b"\xff\xd9" + data[stuffed + 2 :],
-        data[:-2] + data[-2:].replace(b"\xff\xd9", b"\xff\xda"),
+        data[:-2] + b"\xff\xda\0\2\xff\xd9",
     ]
     _, states = decode_among_good(decoder, files)
     assert [s.code for s in states] == ["truncated", "truncated", "data", "data", "marker"]
@@ -216,7 +217,7 @@ def test_the_card_says_in_one_sentence_what_is_wrong_with_a_file(decoder):
     from labkit.card.worker import serve
 
     files = [b"", b"\x89PNG\r\n\x1a\n", b"a text", GOOD[:-2]]
-    refused = [str(outcome) for outcome in serve(decoder.engine, files, Recipe(size=8), [0] * len(files))]
+    refused = [str(outcome) for outcome in serve(decoder.engine, files, Recipe(size=8))]
     assert [text.count(":") for text in refused] == [0, 0, 1, 1], refused
     assert "the file is empty" in refused[0]
     assert "this is a PNG file, not a JPEG" in refused[1]

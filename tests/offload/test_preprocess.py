@@ -292,7 +292,7 @@ def test_the_short_form_is_the_preprocessor(engine, make):
     [
         ({"size": 0}, "size is 0; allowed: .* from 1 to 4,096"),
         ({"size": 4097}, "size is 4097; allowed: "),
-        ({"dtype": "float16"}, "dtype is 'float16'; allowed: float32 or uint8"),
+        ({"dtype": "float16"}, "dtype is 'float16'; allowed: uint8, float32"),
         ({"dtype": "pixels"}, "dtype is 'pixels'; allowed: "),
         ({"seed": -1}, "seed is -1; allowed: a whole number from 0 to "),
         ({"counter": 2**64}, "counter is 18446744073709551616; allowed: "),

@@ -154,7 +154,7 @@ def test_the_verdict_says_when_offload_does_not_pay(changes, word):
 def test_an_impossible_card_is_refused_in_a_sentence(wrong, said):
     with pytest.raises(ValueError, match=said):
         SmartSSD(**wrong)
-    with pytest.raises(ValueError, match="no 'clok'; allowed: clock_mhz"):
+    with pytest.raises(ValueError, match="no figure of a SmartSSD 'clok'; allowed: clock_mhz"):
         SmartSSD().changed(clok=3)
 
 
@@ -278,8 +278,13 @@ def test_kernel_task_and_twin_count_alike():
     from labkit.offload.twins import jpeg_tokens
 
     assert np.array_equal(rows["jpeg_tokens"], rows["jpeg_tokens_task"])
-    assert np.array_equal(rows["jpeg_tokens"][:, :3], jpeg_tokens(files, offsets))
-    assert set(rows["jpeg_tokens"][:, 2]) == {0, 1, 2}
+    kernels, twins = rows["jpeg_tokens"][:, :3], jpeg_tokens(files, offsets)
+    whole = twins[:, 2] == 0
+    assert np.array_equal(kernels[whole], twins[whole])
+    assert set(kernels[:, 2]) == set(twins[:, 2]) == {0, 1, 2}
+    # The twin reads a file to its end: what the kernel finds no fault in may be damaged there, or be of another kind.
+    assert twins[kernels[:, 2] != 0, 2].all()
+    assert whole[:24].all()
 
 
 @pytest.mark.opencl

@@ -7,19 +7,19 @@ EXIF names is ignored, as TensorFlow ignores it. Padding is ignored, too, but th
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from labkit.common.numbers import whole
 from labkit.offload.batches import Pixels
 from labkit.offload.jpeg import frames, header, host, huffman
 from labkit.offload.jpeg.header import Frame
-from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
+from labkit.offload.jpeg.outcomes import Damaged, Refusal, Status
 from labkit.offload.opencl.engine import Engine
 
 #: Blocks of 64 coefficients decoded at a time on a CPU, 16 MB: near its cache, and enough images for its cores.
@@ -50,11 +50,6 @@ class Decoded:
     images: list[np.ndarray | None]
     status: list[Status]
 
-    @property
-    def fallbacks(self) -> int:
-        """How many files the host decoded."""
-        return sum(s.where == "host" for s in self.status)
-
     def __repr__(self) -> str:
         """Return the counts, and a line for each file that the device did not decode, or found padding in."""
         count = Counter(s.where for s in self.status)
@@ -82,21 +77,13 @@ class Decoder:
     ----------
     engine : Engine, optional
         By default one on the first device.
-    limit_pixels : int
-        A file of more is not decoded at all.
-    task : bool
-        Launch the single-work-item variants of the kernels: the same result, for a device that pipelines.
     """
 
-    def __init__(
-        self, engine: Engine | None = None, limit_pixels: int = header.LIMIT_PIXELS, task: bool = False
-    ) -> None:
+    def __init__(self, engine: Engine | None = None) -> None:
         import pyopencl as cl
 
         self.engine = Engine() if engine is None else engine
-        self.limit_pixels, self.task = whole("limit_pixels", limit_pixels, least=1), task
-        ending = "_task" if task else ""
-        self._kernels = {n: self.engine.kernel(n + ending) for n in ("jpeg_entropy", "jpeg_idct", "jpeg_color")}
+        self._kernels = {name: self.engine.kernel(name) for name in ("jpeg_entropy", "jpeg_idct", "jpeg_color")}
         self._cpu = bool(self.engine.device.type & cl.device_type.CPU)
         self._buffers: dict[str, Any] = {}
 
@@ -120,58 +107,51 @@ class Decoder:
         ValueError
             If the batch decoded takes more than 2 GB.
         """
-        found, records, states = self._prepare(images)
-        result: list[np.ndarray | None] = [None] * len(images)
-        if records is not None:
-            self._launch(records, found)
-            self._judge(found, states)
-            with self.engine.mapped(self._buffers["rgb"], records.rgb_bytes) as pixels:
-                for file, row in zip(found.files, records.layout.tolist(), strict=True):
-                    if states[file.place].ok:
+        batch = self.rgb(images)
+        states, result = list(batch.status), [None] * len(images)
+        # Of images that are not on the device, all numbers are 0.
+        end = max((row[4] + 3 * row[0] * row[1] for row in batch.rows.tolist()), default=0)
+        if end:
+            with self.engine.mapped(batch.pixels, end) as pixels:
+                for i, (width, height, _, _, begin, *_) in enumerate(batch.rows.tolist()):
+                    if width:
                         # An array for each image: Python reuses memory of this size, and returns that of a batch.
-                        image = np.empty((file.frame.height, file.frame.width, 3), np.uint8)
-                        image.reshape(-1)[:] = pixels[row[4] : row[4] + image.size]
-                        result[file.place] = image
+                        result[i] = np.empty((height, width, 3), np.uint8)
+                        result[i].reshape(-1)[:] = pixels[begin : begin + result[i].size]
         for i, state in enumerate(states):
             if state.where == "host":
                 result[i], states[i] = host.decode(images[i], state)
         return Decoded(result, states)
 
     def rgb(self, images: Sequence[bytes]) -> Pixels:
-        """Decode a batch and leave its RGB images on the device; see `Pixels`."""
-        found, records, states = self._prepare(images)
-        layout = np.zeros((max(1, len(images)), frames.LAYOUT), np.int32)
-        if records is not None:
-            self._launch(records, found)
-            records.layout[self._judge(found, states)] = 0
-            layout[[file.place for file in found.files]] = records.layout
-        return Pixels(self._room("rgb", 1), self._put("out_layout", layout), layout, states)
-
-    # -- from files to records ---------------------------------------------------
-
-    def _prepare(self, images: Sequence[bytes]) -> tuple[_Found, frames.Records | None, list[Status]]:
+        """Decode a batch and leave its RGB images on the device; see `Pixels`. Raises as `decode`."""
         found, states = _Found(), []
         for number, data in enumerate(images):
             if not isinstance(data, bytes):
                 raise TypeError(f"file {number} is {type(data).__name__}; a decoder takes bytes")
             try:
-                found.add(number, data, header.parse(data, self.limit_pixels))
+                found.add(number, data, header.parse(data))
                 states.append(Status(True, where="device"))
-            except Unsupported as error:
-                states.append(error.status("none" if error.code == "large" else "host"))
-            except Damaged as error:
+            except Refusal as error:
                 states.append(error.status())
-        if not found.files:
-            return found, None, states
-        size = CPU_BLOCKS if self._cpu else OTHER_BLOCKS
-        headers = [file.frame for file in found.files]
-        return found, frames.lay_out(headers, np.array(found.numbers, np.int32), size), states
+        layout = np.zeros((max(1, len(images)), frames.LAYOUT), np.int32)
+        if found.files:
+            headers, tables = [file.frame for file in found.files], np.array(found.numbers, np.int32)
+            records = frames.lay_out(headers, tables, CPU_BLOCKS if self._cpu else OTHER_BLOCKS)
+            self._launch(records, found)
+            records.layout[self._judge(found, states)] = 0
+            layout[[file.place for file in found.files]] = records.layout
+        return Pixels(self._room("rgb", 1), self._put("out_layout", layout), layout, states)
 
     # -- on the device -------------------------------------------------------------
 
     def _launch(self, records: frames.Records, found: _Found) -> None:
         """Enqueue everything for a batch."""
-        streams = self._pack(found)
+        streams = self._room("streams", found.nbytes)
+        with self.engine.mapped(streams, found.nbytes, write=True) as place:
+            for file in found.files:
+                scan = np.frombuffer(file.data, np.uint8, offset=file.frame.start)
+                place[file.offset : file.offset + len(scan)] = scan
         lookups, codes = map(self._put, ("lookups", "codes"), huffman.build(list(found.tables)))
         quantisers = self._put("quantisers", np.stack([huffman.natural(table) for table in found.quantisers]))
         table = np.array(found.intervals, np.int32)
@@ -181,7 +161,7 @@ class Decoder:
         masks, results = self._room("masks", records.blocks), self._room("results", table.shape[0] * 32)
         planes = self._room("planes", records.plane_bytes)
         pixels = self._room("rgb", records.rgb_bytes)
-        bounds = np.searchsorted(table[:, 0], np.arange(len(records.frames) + 1)).tolist()
+        bounds = np.cumsum([0, *(file.intervals for file in found.files)]).tolist()
         for begin, end in records.chunks:
             first, jobs, count = bounds[begin], bounds[end] - bounds[begin], end - begin
             arguments = streams, lookups, codes, frame, intervals, coefficients, masks, results
@@ -193,50 +173,23 @@ class Decoder:
             self._run("jpeg_color", (strips, count), planes, layout, pixels, begin, count, strips)
 
     def _judge(self, found: _Found, states: list[Status]) -> np.ndarray:
-        """Read the results of the entropy kernel; set the status of damaged files; return their places."""
+        """Read the results of the entropy kernel; set the status of every file; return the places of damaged ones."""
         results = self.engine.download(self._buffers["results"], np.empty((len(found.intervals), 8), np.int32))
-        bad: dict[int, Damaged] = {}
-        padded: dict[int, tuple[int, int]] = {}
-        for i in np.flatnonzero(results[:, 0])[::-1].tolist():  # the first fault of a file is reported
-            code, text = _FAULTS[int(results[i, 0])]
-            n, _, stop, mcu, *_ = found.intervals[i]
-            file = found.files[n]
-            at = int(results[i, 1]) + file.move
-            if results[i, 0] == LEFT_OVER:
-                end = header.padding(file.data, at, stop + file.move)
-                if end > at:
-                    results[i, 1] = end - file.move  # where the walk to the end of the image begins
-                    count = len(file.data[at:end].rstrip(b"\xff"))  # 255s at the end belong to the marker
-                    if count:
-                        padded[n] = padded.get(n, (0, 0))[0] + count, at
-                    continue
-            if code == "truncated" and at + 1 < len(file.data):
-                code, text = "data", "a marker stands where the data of the image should go on"
-            text += f", in unit {mcu + int(results[i, 2])} of {math.prod(file.frame.mcus)}"
-            bad[n] = Damaged(code, text, at)
-        ends = np.flatnonzero(np.diff([row[0] for row in found.intervals], append=len(found.files)))
-        for n, (file, at) in enumerate(zip(found.files, results[ends, 1].tolist(), strict=True)):
-            at += file.move
-            if n not in bad and file.data[at : at + 2] != b"\xff\xd9":
-                try:
-                    header.finish(file.data, at)
-                except Damaged as error:
-                    bad[n] = error
-        for n, (count, at) in padded.items():
-            file = found.files[n]
-            text = f"{count} bytes of padding after the last block" + " of an interval" * bool(file.frame.restart)
-            states[file.place] = Status(True, "fine", text, at, "device")
-        for n, error in bad.items():
-            states[found.files[n].place] = error.status()
-        return np.array(sorted(bad), np.int64)
+        bad, begin = [], 0
+        for number, file in enumerate(found.files):
+            end = begin + file.intervals
+            try:
+                states[file.place] = file.status(found.intervals[begin:end], results[begin:end])
+            except Damaged as error:
+                states[file.place] = error.status()
+                bad.append(number)
+            begin = end
+        return np.array(bad, np.int64)
 
     def _run(self, name: str, size: tuple[int, ...], *arguments: Any) -> None:
         given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
-        if self.task:
-            self.engine.run(self._kernels[name], (1,), *given, local=(1,))
-        else:
-            # One work-item is enough work for a core; a GPU chooses for itself.
-            self.engine.run(self._kernels[name], size, *given, local=(1,) * len(size) if self._cpu else None)
+        # One work-item is enough work for a core; a GPU chooses for itself.
+        self.engine.run(self._kernels[name], size, *given, local=(1,) * len(size) if self._cpu else None)
 
     def _room(self, name: str, nbytes: int) -> Any:
         """Return the buffer of this name, a larger one where it is too small."""
@@ -253,28 +206,45 @@ class Decoder:
         self.engine.note("upload", "copy", cl.enqueue_copy(self.engine.queue, buffer, array, is_blocking=False))
         return buffer
 
-    def _pack(self, found: _Found) -> Any:
-        """Write the scans of all files into the device's memory, one after the other."""
-        buffer = self._room("streams", found.nbytes)
-        with self.engine.mapped(buffer, found.nbytes, write=True) as place:
-            for file in found.files:
-                scan = np.frombuffer(file.data, np.uint8, offset=file.frame.start)
-                place[file.offset : file.offset + len(scan)] = scan
-        return buffer
-
 
 class _File(NamedTuple):
-    """A file that the device decodes: its place in the batch, and where its scan begins in the stream of all scans."""
+    """A file that the device decodes.
+
+    `place` is that in the batch. The scan begins at byte `offset` of the stream of all scans, and has so many
+    `intervals`.
+    """
 
     place: int
     data: bytes
     frame: Frame
     offset: int
+    intervals: int
 
     @property
     def move(self) -> int:
         """What to add to a byte of the stream to have the byte of the file."""
         return self.frame.start - self.offset
+
+    def status(self, intervals: Sequence[tuple[int, ...]], results: np.ndarray) -> Status:
+        """Return the status of a file that is whole, after its intervals were decoded; raise Damaged for another."""
+        end, padded, first = int(results[-1, 1]) + self.move, 0, -1
+        for i in np.flatnonzero(results[:, 0]).tolist():
+            (_, _, stop, mcu, *_), (fault, at, unit) = intervals[i], results[i, :3].tolist()
+            at += self.move
+            after = header.padding(self.data, at, stop + self.move) if fault == LEFT_OVER else at
+            if after == at:
+                code, text = _FAULTS[fault]
+                if code == "truncated" and at + 1 < len(self.data):
+                    code, text = "data", "a marker stands where the data of the image should go on"
+                raise Damaged(code, f"{text}, in unit {mcu + unit} of {math.prod(self.frame.mcus)}", at)
+            count = len(self.data[at:after].rstrip(b"\xff"))  # 255s at the end belong to the marker
+            first = at if count and not padded else first
+            padded += count
+            end = after if i == len(results) - 1 else end  # where the walk to the end of the image begins
+        if self.data[end : end + 2] != b"\xff\xd9":
+            header.finish(self.data, end)
+        text = f"{padded} bytes of padding after the last block" + " of an interval" * bool(self.frame.restart)
+        return Status(True, text=text, byte=first, where="device") if padded else Status(True, where="device")
 
 
 class _Found:
@@ -284,25 +254,22 @@ class _Found:
         self.files: list[_File] = []
         self.intervals: list[tuple[int, ...]] = []
         self.numbers: list[list[tuple[int, int, int]]] = []
-        self.quantisers: dict[bytes, int] = {}
-        self.tables: dict[tuple[bytes, bool], int] = {}
+        # Each table once, with its number.
+        self.quantisers: dict[bytes, int] = defaultdict(itertools.count().__next__)
+        self.tables: dict[tuple[bytes, bool], int] = defaultdict(itertools.count().__next__)
         self.nbytes = 0
 
     def add(self, place: int, data: bytes, frame: Frame) -> None:
         """Take in one file; raises Damaged where its tables or restart markers are."""
         stretches = header.intervals(data, frame)
-        pairs = [((part.dc, True), (part.ac, False)) for part in frame.components]
-        for fault in (huffman.fault(*table) for pair in pairs for table in pair):
-            if fault:
-                raise Damaged("table", f"a Huffman table is not valid: {fault}", frame.start)
-        numbers = [
-            (
-                *(self.tables.setdefault(table, len(self.tables)) for table in pair),
-                self.quantisers.setdefault(part.quantiser, len(self.quantisers)),
-            )
-            for pair, part in zip(pairs, frame.components, strict=True)
-        ]
-        file = _File(place, data, frame, self.nbytes)
+        numbers = []
+        for part in frame.components:
+            pair = (part.dc, True), (part.ac, False)
+            for fault in itertools.starmap(huffman.fault, pair):
+                if fault:
+                    raise Damaged("table", f"a Huffman table is not valid: {fault}", frame.start)
+            numbers.append((*(self.tables[table] for table in pair), self.quantisers[part.quantiser]))
+        file = _File(place, data, frame, self.nbytes, len(stretches))
         for begin, end, mcu, mcus in stretches:
             self.intervals.append((len(self.files), begin - file.move, end - file.move, mcu, mcus, 0, 0, 0))
         self.files.append(file)

@@ -75,11 +75,8 @@ def lay_out(images: Sequence[Frame], tables: np.ndarray, chunk_blocks: int) -> R
     n = len(images)
     basics = np.array([(f.width, f.height, len(f.components), f.transform, f.hmax, f.vmax) for f in images], np.int64)
     width, height, count, _, hmax, vmax = basics.T
-    factors = np.ones((n, 3, 2), np.int64)
-    for i, f in enumerate(images):
-        for c, part in enumerate(f.components):
-            factors[i, c] = part.h, part.v
-    h, v = factors[:, :, 0], factors[:, :, 1]
+    factors = [[(part.h, part.v) for part in f.components] + [(1, 1)] * (3 - len(f.components)) for f in images]
+    h, v = np.moveaxis(np.array(factors, np.int64), -1, 0)
     there = np.arange(3) < count[:, None]
     mcus_x, mcus_y = -(-width // (8 * hmax)), -(-height // (8 * vmax))
     across, down = mcus_x[:, None] * h, mcus_y[:, None] * v

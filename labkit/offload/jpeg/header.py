@@ -50,10 +50,12 @@ _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # a search is quickest where
 _PADDING = re.compile(rb"(?:\xff*\x00)*(?:\xff+(?=\xff)|\xff+\Z)?")
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 
-# Markers that no length follows: TEM and the restart markers; then those of segments, frames left out.
+#: Markers (T.81, table B.1): start and end of an image, of a scan, of a frame; TEM and those of restarts are alone.
+START, END, SCAN = 0xD8, 0xD9, 0xDA
+FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 _BARE = {0x01, *range(0xD0, 0xD8)}
-_SKIPPED = {0xDC, 0xFE, *range(0xE0, 0xF0)}  # DNL, a comment, application data
-_KNOWN = {0xC4, 0xCC, 0xDA, 0xDB, 0xDD, *_SKIPPED}
+# Tables, the arithmetic coder's settings, restart interval; DNL, a comment, application data.
+_KNOWN = {0xC4, 0xCC, 0xDB, 0xDD, 0xDC, 0xFE, *range(0xE0, 0xF0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,32 +125,42 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     Unsupported, Damaged
     """
     quantisers: dict[int, bytes] = {}
-    tables: dict[int, bytes] = {}  # by class and number: 0x00.. for DC, 0x10.. for AC
+    # By class and number: 0x00.. for DC, 0x10.. for AC; the standard ones where there are none, as in libjpeg-turbo.
+    tables = dict(enumerate(STANDARD_DC)) | dict(enumerate(STANDARD_AC, 0x10))
     shape: tuple[int, int, int, bytes] | None = None
     restart, jfif, adobe = 0, False, None
-    for marker, at, content in _segments(data):
+    for name, begin in _OTHERS.items():
+        if data.startswith(begin):
+            raise Damaged("format", f"this is a {name} file, not a JPEG", 0)
+    if not data.startswith(b"\xff\xd8"):
+        if not data:
+            raise Damaged("format", "the file is empty", 0)
+        raise Damaged("signature", "the file does not begin with the two bytes of a JPEG file, FF D8", 0)
+    for marker, at, content in segments(data):
         if marker == 0xDB:
-            _quantisers(content, at, quantisers)
+            _tables(content, at, quantisers, "quantisation")
         elif marker == 0xC4:
-            _huffman(content, at, tables)
+            _tables(content, at, tables, "Huffman")
         elif marker == 0xDD:
             if len(content) != 2:
                 length = len(content) + 2
                 raise Damaged("segment", f"the restart interval at byte {at} has the length {length}; it is 4", at)
             restart = int.from_bytes(content, "big")
-        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+        elif marker in FRAMES:
             if shape is not None:
                 raise Damaged("marker", f"a second frame begins at byte {at}", at)
             shape = _shape(content, marker, at, len(data), limit_pixels)
         elif marker == 0xE0:
             jfif = jfif or (len(content) >= 14 and content.startswith(b"JFIF\0"))
-        elif marker == 0xEE:
-            if len(content) >= 12 and content.startswith(b"Adobe"):
-                adobe = content[11]
-        elif marker == 0xDA:
+        elif marker == 0xEE and len(content) >= 12 and content.startswith(b"Adobe"):
+            adobe = content[11]
+        elif marker == SCAN:
             if shape is None:
                 raise Damaged("marker", f"the scan at byte {at} comes before its frame", at)
             break
+        elif marker in (START, END):
+            what = "a second file begins" if marker == START else "the file ends without an image"
+            raise Damaged("marker", f"{what} at byte {at}, inside the header", at)
         elif marker not in _KNOWN:
             raise Damaged("marker", f"byte {at} begins a segment {marker:02X}, which no JPEG decoder knows", at)
     components = _components(content, at, shape, quantisers, tables)
@@ -165,59 +177,56 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     return frame
 
 
-def _segments(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield marker, first byte and content of each segment; it never ends without an error."""
-    if not data:
-        raise Damaged("format", "the file is empty", 0)
-    for name, begin in _OTHERS.items():
-        if data.startswith(begin):
-            raise Damaged("format", f"this is a {name} file, not a JPEG", 0)
-    if data[:2] != b"\xff\xd8":
-        raise Damaged("signature", "the file does not begin with the two bytes of a JPEG file, FF D8", 0)
-    at, size = 2, len(data)
+def segments(data: bytes, at: int = 2) -> Iterator[tuple[int, int, bytes]]:
+    """Yield marker, first byte and content of each segment of a file; it never ends without an error.
+
+    The walk begins at a marker. The data of a scan are passed over, as are markers that stand alone. Two markers come
+    without content: a start, and an end of the image.
+
+    Raises
+    ------
+    Damaged
+    """
+    size = len(data)
     while at + 1 < size:
-        if data[at] != 0xFF or data[at + 1] == 0:
-            raise Damaged("segment", f"byte {at} is {data[at]:02X}, where a marker should begin", at)
         marker = data[at + 1]
+        if data[at] != 0xFF or marker == 0:
+            raise Damaged("segment", f"byte {at} is {data[at]:02X}, where a marker should begin", at)
         if marker == 0xFF or marker in _BARE:
             at += 1 if marker == 0xFF else 2
             continue
-        if marker in (0xD8, 0xD9):
-            what = f"a second file begins at byte {at}, inside the header"
-            raise Damaged("marker", what if marker == 0xD8 else f"the file ends at byte {at} without an image", at)
-        if at + 4 > size:
-            break
-        length = data[at + 2] << 8 | data[at + 3]
-        end = at + 2 + length
-        if length < 2:
-            what = f"the segment {marker:02X} at byte {at} has the length {length}; 2 is the least"
-            raise Damaged("segment", what, at)
-        if end > size:
-            raise Damaged("truncated", f"the file ends after {size} bytes, inside segment {marker:02X}", size)
+        end = at + 2
+        if marker not in (START, END):
+            if at + 4 > size:
+                break
+            length = data[at + 2] << 8 | data[at + 3]
+            if length < 2:
+                what = f"the segment {marker:02X} at byte {at} has the length {length}; 2 is the least"
+                raise Damaged("segment", what, at)
+            end += length
+            if end > size:
+                break
         yield marker, at, data[at + 4 : end]
-        at = end
-    raise Damaged("truncated", f"the file ends after {size} bytes, inside its header", size)
+        at = scan_end(data, end) if marker == SCAN else end
+    raise Damaged("truncated", f"the file ends after {size} bytes without an end-of-image marker", size)
 
 
-def _quantisers(content: bytes, at: int, quantisers: dict[int, bytes]) -> None:
-    begin = 0
+def scan_end(data: bytes, start: int) -> int:
+    """Return where the entropy-coded data end that begin at `start`: at the 255s before a marker, or with the file."""
+    following = _MARKER.search(data, start)
+    return start + len(data[start : following.start()].rstrip(b"\xff")) if following else len(data)
+
+
+def _tables(content: bytes, at: int, tables: dict[int, bytes], kind: str) -> None:
+    """Add the tables of a segment: "quantisation" tables by their number, "Huffman" tables by class and number."""
+    begin, huffman = 0, kind == "Huffman"
     while begin < len(content):
-        wide, number = content[begin] >> 4, content[begin] & 15
-        stop = begin + 1 + (128 if wide else 64)
-        if wide > 1 or number > 3 or stop > len(content):
-            raise Damaged("table", f"the quantisation tables at byte {at} are not whole", at + 4 + begin)
-        quantisers[number] = content[begin + 1 : stop]
-        begin = stop
-
-
-def _huffman(content: bytes, at: int, tables: dict[int, bytes]) -> None:
-    begin = 0
-    while begin < len(content):
-        number, symbols = content[begin], sum(content[begin + 1 : begin + 17])
-        stop = begin + 17 + symbols
-        if number & 0xEF > 3 or stop > len(content) or symbols > 256:
-            raise Damaged("table", f"the Huffman tables at byte {at} are not whole", at + 4 + begin)
-        tables[number] = content[begin + 1 : stop]
+        number = content[begin]
+        size = 16 + sum(content[begin + 1 : begin + 17]) if huffman else 64 << (number >> 4)
+        stop = begin + 1 + size
+        if number & 0xEF > 3 or stop > len(content) or size > 16 + 256:
+            raise Damaged("table", f"the {kind} tables at byte {at} are not whole", at + 4 + begin)
+        tables[number if huffman else number & 15] = content[begin + 1 : stop]
         begin = stop
 
 
@@ -282,12 +291,10 @@ def _components(
         chosen, dc, ac = parts[3 * number + 2], slots[number] >> 4, slots[number] & 15
         if chosen not in quantisers:
             raise Damaged("table", f"component {ids[number]} needs quantisation table {chosen}: there is none", at)
-        kept = []
-        for kind, slot, standard in ((0, dc, STANDARD_DC), (0x10, ac, STANDARD_AC)):
-            if kind | slot not in tables and slot > 1:
+        for kind, slot in ((0, dc), (0x10, ac)):
+            if kind | slot not in tables:
                 raise Damaged("table", f"component {ids[number]} needs Huffman table {slot}: there is none", at)
-            kept.append(tables.get(kind | slot) or standard[slot])  # as libjpeg-turbo does for Motion JPEG
-        components.append(Component(a, b, quantisers[chosen], *kept))
+        components.append(Component(a, b, quantisers[chosen], tables[dc], tables[0x10 | ac]))
     return tuple(components)
 
 
@@ -306,17 +313,14 @@ def intervals(data: bytes, frame: Frame) -> list[tuple[int, int, int, int]]:
     total = across * down
     if not frame.restart or frame.restart >= total:
         return [(frame.start, len(data), 0, total)]
-    following = _MARKER.search(data, frame.start)
-    stop = following.start() if following else len(data)
-    if following:  # any number of 255s may stand before a marker
-        stop = frame.start + len(data[frame.start : stop].rstrip(b"\xff"))
+    stop = scan_end(data, frame.start)
     wanted = -(-total // frame.restart) - 1
     marks = [m.start() for m in _RESTART.finditer(data, frame.start, stop)][:wanted]
     for number, mark in enumerate(marks):
         if data[mark + 1] != 0xD0 + number % 8:
             raise Damaged("marker", f"restart marker {data[mark + 1] & 7} where {number % 8} is due", mark)
     if len(marks) < wanted:
-        code = "marker" if following else "truncated"
+        code = "marker" if stop < len(data) else "truncated"
         raise Damaged(code, f"{len(marks)} restart markers of {wanted} before the scan ends at byte {stop}", stop)
     starts = [frame.start, *(mark + 2 for mark in marks)]
     firsts = range(0, total, frame.restart)
@@ -350,19 +354,8 @@ def finish(data: bytes, at: int) -> None:
     Damaged
         There is none, or something stands in between that is no segment.
     """
-    size = len(data)
-    while at + 1 < size:
-        marker = data[at + 1]
-        if data[at] != 0xFF or marker == 0:
-            raise Damaged("data", f"bytes that belong to no segment begin at byte {at}", at)
-        if marker == 0xD9:
+    for marker, begin, _ in segments(data, at):
+        if marker == END:
             return
-        if marker == 0xFF:
-            at += 1
-        elif marker in _BARE:
-            at += 2
-        elif marker in _KNOWN and marker != 0xDA and at + 4 <= size:
-            at += 2 + max(2, data[at + 2] << 8 | data[at + 3])
-        else:
-            raise Damaged("marker", f"byte {at} begins {marker:02X}, where the image should end", at)
-    raise Damaged("truncated", f"the file ends after {size} bytes without an end-of-image marker", size)
+        if marker not in _KNOWN:
+            raise Damaged("marker", f"byte {begin} begins {marker:02X}, where the image should end", begin)

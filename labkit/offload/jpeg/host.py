@@ -13,11 +13,8 @@ import re
 
 import numpy as np
 
-from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
-
-_MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd7]")
-_PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
-_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+from labkit.offload.jpeg import header
+from labkit.offload.jpeg.outcomes import Damaged, Refusal, Status, Unsupported
 
 
 def decode(data: bytes, state: Status) -> tuple[np.ndarray | None, Status]:
@@ -44,10 +41,8 @@ def decode(data: bytes, state: Status) -> tuple[np.ndarray | None, Status]:
     try:
         if state.code == "arithmetic":
             raise Unsupported(state.code, "no decoder can tell whether such a file is whole", state.byte)
-        count, adobe = whole(data)
-        image = pixels(data, count, adobe)
-        return image, Status(True, state.code, state.text, state.byte, "host")
-    except (Damaged, Unsupported) as error:
+        return pixels(data, *whole(data)), Status(True, state.code, state.text, state.byte, "host")
+    except Refusal as error:
         return None, Status(False, error.code, f"{state.text}; {error.text}", error.byte)
     except ImportError:
         why = "the host decodes such files with simplejpeg, which is not installed: pip install simplejpeg"
@@ -96,30 +91,24 @@ def whole(data: bytes) -> tuple[int, bool]:
         coefficient. ITU T.81 lets an encoder leave these scans out, but a file that was cut between two scans looks the
         same.
     """
-    at, size, adobe, progressive = 2, len(data), False, False
+    adobe = progressive = False
     depth: dict[int, list[int]] = {}  # of each component the lowest bit that came, for each of its 64 coefficients
-    while following := _MARKER.search(data, at):
-        mark = following.start()
-        marker, at = data[mark + 1], mark + 4
-        if marker == 0xD9:
-            short = [str(name) for name, bits in depth.items() if any(bits)]
-            if short or not depth:
-                whose = f"component {' and '.join(short)}" if short else "any component"
-                raise Damaged("truncated", f"the image ends at byte {mark}, before the last scan of {whose}", mark)
-            return len(depth), adobe
-        if at > size:
+    for marker, at, body in header.segments(data):  # noqa: B007 - where the image ends
+        if marker == header.END:
             break
-        stop = mark + 2 + max(2, data[mark + 2] << 8 | data[mark + 3])  # always onward: no file holds the walk up
-        body, at = data[at:stop], stop
         if marker == 0xEE and len(body) >= 12 and body.startswith(b"Adobe"):
             adobe = True
-        elif marker in _FRAMES:
-            progressive = marker in _PROGRESSIVE
+        elif marker in header.FRAMES:
+            progressive = marker & 3 == 2
             depth = {name: [99] * 64 for name in body[6::3]}
-        elif marker == 0xDA and body:
+        elif marker == header.SCAN and body:
             names, last = body[1 : 1 + 2 * body[0] : 2], body[1 + 2 * body[0] :]
             first, after, low = (last[0], last[1] + 1, last[2] & 15) if progressive and len(last) > 2 else (0, 64, 0)
             for name in names:
                 bits = depth.get(name, [])
                 bits[first:after] = [low] * len(bits[first:after])
-    raise Damaged("truncated", f"the file ends after {size} bytes without an end-of-image marker", size)
+    short = [str(name) for name, bits in depth.items() if any(bits)]
+    if short or not depth:
+        whose = f"component {' and '.join(short)}" if short else "any component"
+        raise Damaged("truncated", f"the image ends at byte {at}, before the last scan of {whose}", at)
+    return len(depth), adobe

@@ -68,8 +68,9 @@ class Refusal(ValueError):
         super().__init__(text)
         self.code, self.text, self.byte = code, text, byte
 
-    def status(self, where: str = "none") -> Status:
-        """Return the status of the file, with who is to decode it."""
+    def status(self) -> Status:
+        """Return the status of the file; the host may decode a file of another kind, unless it is too large."""
+        where = "host" if isinstance(self, Unsupported) and self.code != "large" else "none"
         return Status(False, self.code, self.text, self.byte, where)
 
 

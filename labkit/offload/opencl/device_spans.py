@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,25 +29,34 @@ class Spans:
     clock may be slewed in a long run, so this is done at each fold, and in between the difference follows a line.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+        self.noted: list[tuple[str, str, Any]] = []
         self._rows: deque[tuple[str, str, int, int]] = deque(maxlen=MOST)
         self._count = 0
         self._offsets: list[tuple[int, int]] = []
 
-    def fold(self, queue: Any, noted: Sequence[Any]) -> None:
-        """Take the times of finished commands: `noted` are those of one queue, in order, as an `Engine` notes them."""
-        if not noted:
-            return
-        for each in noted:
-            start, end = each.event.profile.start, each.event.profile.end
-            self._rows.append((each.name, each.category, start, end))
-        self._count += len(noted)
-        self._offsets.append(calibrate(queue))
+    def note(self, name: str, category: str, event: Any) -> None:
+        """Keep the event of a command that was enqueued."""
+        self.noted.append((name, category, event))
+        # An event keeps memory of the driver in use: a long run is folded into plain numbers from time to time.
+        if len(self.noted) >= FOLD:
+            self._fold()
 
-    def trace(self, device: Any, name: str | None, lane: str = "") -> Trace:
+    def _fold(self) -> None:
+        """Wait for the commands that were enqueued, and take their times."""
+        self._queue.finish()
+        self._rows += [(name, category, e.profile.start, e.profile.end) for name, category, e in self.noted]
+        if self.noted:
+            self._count += len(self.noted)
+            self._offsets.append(calibrate(self._queue))
+            self.noted.clear()
+
+    def trace(self, device: Any, name: str | None) -> Trace:
         """Return the spans so far as a trace of one thread of kind ``device``."""
         import pyopencl as cl
 
+        self._fold()
         label, platform = device.name.strip(), device.platform.name.strip()
         software = bool(device.type & cl.device_type.CPU)
         maker = "PoCL" if platform == "Portable Computing Language" else platform
@@ -56,7 +64,7 @@ class Spans:
         if software:
             description += ": kernels ran on this machine's CPU; their times say nothing about an FPGA"
         shown = f"{maker} on {label}" if software else label
-        thread = f"OpenCL {label} {lane}".rstrip()
+        thread = f"OpenCL {label}"
         names, categories, *times = zip(*self._rows, strict=True) if self._rows else ((),) * 4
         start, end = (self._on_host(np.array(column, np.int64)) for column in times)
         rows = zip(names, categories, start.tolist(), (end - start).tolist(), strict=True)

@@ -7,7 +7,6 @@ import ctypes
 import os
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from labkit.offload.opencl import drivers
@@ -142,15 +141,13 @@ def _owner(platform: Any) -> str:
 def _library(platform: Any) -> str:
     """Return the path of the library behind a platform, "" where that cannot be found out.
 
-    The first word of a platform is the address of its driver's table of functions (cl_khr_icd). Linux lists which
-    file is mapped at which addresses.
+    The first word of a platform is the address of its driver's table of functions (cl_khr_icd). The dynamic linker
+    knows which file a function is in.
     """
     if sys.platform != "linux":
         return ""
     table = ctypes.c_void_p.from_address(platform.int_ptr).value
-    function = ctypes.c_void_p.from_address(table).value
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        start, end = (int(part, 16) for part in line.split()[0].split("-"))
-        if start <= function < end:
-            return line[line.find("/") :] if "/" in line else ""
-    return ""
+    function = ctypes.c_void_p.from_address(table)
+    found = (ctypes.c_char_p * 4)()  # Dl_info: the path of the file, and three that are not needed
+    known = ctypes.CDLL(None).dladdr(function, found)
+    return os.path.realpath(os.fsdecode(found[0])) if known else ""

@@ -144,15 +144,11 @@ def writable(folder: Path) -> Path:
             return folder
     except OSError as error:
         place = Path(tempfile.mkdtemp(prefix="labkit-opencl-"))
-        atexit.register(_remove, place, os.getpid())
+        owner = os.getpid()  # a forked child inherits what is to be done at exit
+        atexit.register(lambda: owner == os.getpid() and shutil.rmtree(place, ignore_errors=True))
         reason = error.strerror or error
         warnings.warn(f"{folder} cannot be written to ({reason}): {place} is used instead", stacklevel=4)
         return place
-
-
-def _remove(place: Path, process: int) -> None:
-    if os.getpid() == process:  # a forked child inherits what is to be done at exit
-        shutil.rmtree(place, ignore_errors=True)
 
 
 # -- drivers --------------------------------------------------------------------------------

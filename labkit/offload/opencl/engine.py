@@ -6,22 +6,15 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from labkit.common import shipped
-from labkit.offload.opencl import device_spans, drivers
+from labkit.offload.opencl import drivers
+from labkit.offload.opencl.device_spans import Spans
 from labkit.offload.opencl.devices import choose
 from labkit.timeline.trace import Trace
-
-
-class Noted(NamedTuple):
-    """One command that was enqueued: what it is called, ``kernel`` or ``copy``, and its OpenCL event."""
-
-    name: str
-    category: str
-    event: Any
 
 
 class BuildError(ValueError):
@@ -41,15 +34,13 @@ class Engine:
     ----------
     device : Device or pyopencl.Device, optional
         By default the first of `labkit.offload.devices`.
-    lane : str
-        Follows the device's name in a picture, so that several engines can be told apart.
 
     Attributes
     ----------
     device, context, queue
         Of pyopencl. The queue notes when each command started and ended, on the device's clock.
-    noted : list of Noted
-        Commands that are not yet folded into the spans of `trace`, in the order in which they were enqueued.
+    spans : labkit.offload.opencl.device_spans.Spans
+        What the queue did so far.
 
     Raises
     ------
@@ -59,16 +50,14 @@ class Engine:
         Here and in every method: if OpenCL was in use before a fork made this process.
     """
 
-    def __init__(self, device: Any = None, lane: str = "") -> None:
+    def __init__(self, device: Any = None) -> None:
         device = choose() if device is None else device
         cl = drivers.claim()
         self.device = getattr(device, "opencl", device)
         self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        self.noted: list[Noted] = []
-        self._lane = lane
-        self._spans = device_spans.Spans()
-        self._programs: dict[tuple[str, str], Any] = {}
+        self.spans = Spans(self.queue)
+        self._programs: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         """Return the device and its platform."""
@@ -76,10 +65,10 @@ class Engine:
 
     # -- kernels -----------------------------------------------------------------
 
-    def kernel(self, name: str, file: str | None = None, options: str = "") -> Any:
+    def kernel(self, name: str, file: str | None = None) -> Any:
         """Return the kernel function `name` of ``kernels/<file>.cl`` (by default the file of its name).
 
-        A new object at each call: setting arguments on one does not disturb another.
+        A new object at each call: setting arguments on one does not disturb another. A file is compiled once.
 
         Raises
         ------
@@ -89,23 +78,18 @@ class Engine:
             If the file does not compile.
         """
         cl = drivers.claim()
-        key = file or name.removesuffix("_task"), options
-        program = self._programs.get(key) or self.compile(*key)
-        if name not in program.kernel_names.split(";"):
-            raise ValueError(f"{key[0]}.cl has no kernel {name!r}; it has: {program.kernel_names.replace(';', ', ')}")
-        return cl.Kernel(program, name)
-
-    def compile(self, file: str, options: str = "") -> Any:
-        """Return the program of ``kernels/<file>.cl``, compiled once; errors as in `kernel`."""
-        key = file, options
-        if key not in self._programs:
+        file = file or name.removesuffix("_task")
+        if file not in self._programs:
             folder = shipped.folder("kernels")
             path = folder / f"{file}.cl"
             if not path.is_file():
                 files = ", ".join(sorted(p.stem for p in folder.glob("*.cl")))
                 raise ValueError(f"there is no kernel file {file!r}; there are: {files}")
-            self._programs[key] = self.build(path.read_text(encoding="utf-8"), path.name, options)
-        return self._programs[key]
+            self._programs[file] = self.build(path.read_text(encoding="utf-8"), path.name)
+        program = self._programs[file]
+        if name not in program.kernel_names.split(";"):
+            raise ValueError(f"{file}.cl has no kernel {name!r}; it has: {program.kernel_names.replace(';', ', ')}")
+        return cl.Kernel(program, name)
 
     def build(self, source: str, title: str = "the kernel", options: str = "") -> Any:
         """Return the program of `source`, compiled for this device.
@@ -236,23 +220,15 @@ class Engine:
             One thread of kind ``device``, with spans of category ``kernel`` and ``copy`` that never overlap. Its `run`
             says which device it was: on PoCL the times are those of this CPU and say nothing about an FPGA.
         """
-        self.finish()
-        self._spans.fold(self.queue, self.noted)
-        self.noted.clear()
-        return self._spans.trace(self.device, name, self._lane)
+        drivers.claim()
+        return self.spans.trace(self.device, name)
 
     def forget(self) -> None:
         """Drop what `trace` would return, so that the next trace begins here."""
         self.finish()
-        self.noted.clear()
-        self._spans = device_spans.Spans()
+        self.spans = Spans(self.queue)
 
     def note(self, name: str, category: str, event: Any) -> Any:
         """Keep the event of a command that was enqueued, ``kernel`` or ``copy``, for `trace`; return the event."""
-        self.noted.append(Noted(name, category, event))
-        # An event keeps memory of the driver in use: a long run is folded into plain numbers from time to time.
-        if len(self.noted) >= device_spans.FOLD:
-            self.queue.finish()
-            self._spans.fold(self.queue, self.noted)
-            self.noted.clear()
+        self.spans.note(name, category, event)
         return event

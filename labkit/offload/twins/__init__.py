@@ -10,18 +10,18 @@ A photo takes about a second. The twins do not know padding after the last block
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
+from labkit.common.numbers import one_of
 from labkit.offload.batches import DTYPES, Preprocessed
-from labkit.offload.jpeg import header, host, huffman
+from labkit.offload.jpeg import host, huffman
 from labkit.offload.jpeg.decoder import Decoded
-from labkit.offload.jpeg.outcomes import Damaged, Status, Unsupported
+from labkit.offload.jpeg.outcomes import Refusal, Status
 from labkit.offload.opencl.devices import NoDevice, devices
 from labkit.offload.twins import fused
-from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct
+from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct, jpeg_tokens, scan
 from labkit.offload.twins.image_operations import (
     normalize_clip,
     random_brightness,
@@ -31,8 +31,6 @@ from labkit.offload.twins.image_operations import (
 )
 from labkit.offload.twins.random_numbers import draws, philox
 from labkit.offload.twins.resize import resize_bilinear
-from labkit.offload.twins.token_counter import jpeg_tokens
-from labkit.pipelines import augment as ranges
 
 __all__ = [
     "decode", "draws", "has_device", "jpeg_color", "jpeg_entropy", "jpeg_idct", "jpeg_tokens", "normalize_clip",
@@ -42,8 +40,6 @@ __all__ = [
 
 #: The text of the status of an image that the twins decoded; its code is ``fine``.
 TWIN = "by the kernels' twins in NumPy"
-
-_ENDS = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
 
 
 def has_device() -> bool:
@@ -71,10 +67,9 @@ def preprocess(
     ValueError
         If the dtype is none of the two.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; allowed: {' or '.join(DTYPES)}")
+    one_of("dtype", dtype, DTYPES)
     decoded = decode(images)
-    drawn = draws(len(images), seed, counter, ranges.BRIGHTNESS, ranges.SATURATION) if augment else None
+    drawn = draws(len(images), seed, counter) if augment else None
     made = np.zeros((len(images), size, size, 3), dtype)
     finish = fused.as_bytes if dtype == "uint8" else fused.as_float
     for row, image in enumerate(decoded.images):
@@ -85,17 +80,11 @@ def preprocess(
 
 def _decoded(data: bytes) -> tuple[np.ndarray | None, Status]:
     try:
-        frame = header.parse(data)
-        stretches = header.intervals(data, frame)
-        # The last stretch ends where the data of the scan end: at the first marker that is no restart marker.
-        following = _ENDS.search(data, stretches[-1][0])
-        stop = following.start() if following else len(data)
-        header.finish(data, stop)
-        coefficients = jpeg_entropy([data[begin : min(end, stop)] for begin, end, _, _ in stretches], frame)
-    except Unsupported as error:
-        return (None, error.status()) if error.code == "large" else host.decode(data, error.status("host"))
-    except Damaged as error:
-        return None, error.status()
+        frame, intervals = scan(data)
+        coefficients = jpeg_entropy(intervals, frame)
+    except Refusal as error:
+        state = error.status()
+        return host.decode(data, state) if state.where == "host" else (None, state)
     except ValueError as error:
         return None, Status(False, "data", str(error), frame.start)
     steps = [huffman.natural(part.quantiser) for part in frame.components]

@@ -1,25 +1,27 @@
 """Baseline JPEG, from bits to pixels: ITU T.81, with libjpeg's arithmetic where the standard leaves room.
 
-Three functions, one for each kernel. The fixed-point inverse DCT is the "slow integer" one of libjpeg (Loeffler,
+Four functions, one for each kernel. The fixed-point inverse DCT is the "slow integer" one of libjpeg (Loeffler,
 Ligtenberg and Moschytz 1989); upsampling is its "fancy" one. All numbers are whole: there is one right result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from labkit.offload.jpeg import header
+from labkit.offload.jpeg.header import Frame
 from labkit.offload.jpeg.huffman import ZIGZAG
+from labkit.offload.jpeg.outcomes import Unsupported
 
 
 class Bits:
-    """The bits of one restart interval, its stuffed bytes taken out."""
+    """The bits of one restart interval, its stuffed bytes taken out; `symbols` counts the symbols that were read."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data.replace(b"\xff\x00", b"\xff")
-        self.at = 0
+        self.at = self.symbols = 0
 
     def take(self, count: int) -> int:
         """Return the next `count` bits as a number."""
@@ -37,6 +39,7 @@ class Bits:
         for length in range(1, 17):
             code = code << 1 | self.take(1)
             if (length, code) in codes:
+                self.symbols += 1
                 return codes[length, code]
         raise ValueError("bits that are no Huffman code")
 
@@ -57,13 +60,53 @@ def codes(table: bytes) -> dict[tuple[int, int], int]:
     return found
 
 
-def jpeg_entropy(intervals: Sequence[bytes], frame: Any) -> list[np.ndarray]:
+def scan(data: bytes) -> tuple[Frame, list[Bits]]:
+    """Return the header of a whole file, and the bits of each of its restart intervals.
+
+    Raises
+    ------
+    Unsupported, Damaged
+    """
+    frame = header.parse(data)
+    stretches = header.intervals(data, frame)
+    stop = header.scan_end(data, stretches[-1][0])
+    header.finish(data, stop)
+    return frame, [Bits(data[begin : min(end, stop)]) for begin, end, _, _ in stretches]
+
+
+def jpeg_tokens(files: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return tokens, blocks and status of each file, int32, shape (n, 3); the kernel adds where counting ended.
+
+    Of a file that is not whole this counts nothing. The kernel reads as far as it can, and no further than the last
+    block.
+
+    Parameters
+    ----------
+    files : ndarray of uint8, shape (bytes,)
+        The JPEG files, one after the other.
+    offsets : ndarray of int32, shape (n + 1,)
+        Byte at which each file begins; the last one: where all end.
+    """
+    data, rows = files.tobytes(), np.zeros((len(offsets) - 1, 3), np.int32)
+    for row, begin, end in zip(rows, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        try:
+            frame, intervals = scan(data[begin:end])
+            row[1] = sum(blocks.size // 64 for blocks in jpeg_entropy(intervals, frame))
+            row[0] = sum(bits.symbols for bits in intervals)
+        except Unsupported:
+            row[2] = 1
+        except ValueError:
+            row[2] = 2
+    return rows
+
+
+def jpeg_entropy(intervals: Sequence[Bits], frame: Frame) -> list[np.ndarray]:
     """Return the quantised coefficients of each component.
 
     Parameters
     ----------
-    intervals : sequence of bytes
-        The entropy-coded data between restart markers.
+    intervals : sequence of Bits
+        The entropy-coded data between restart markers, see `scan`.
     frame : labkit.offload.jpeg.header.Frame
 
     Returns
@@ -80,8 +123,8 @@ def jpeg_entropy(intervals: Sequence[bytes], frame: Any) -> list[np.ndarray]:
     result = [np.zeros((down * part.v, across * part.h, 64), np.int16) for part in frame.components]
     tables = [(codes(part.dc), codes(part.ac)) for part in frame.components]
     step = frame.restart or across * down
-    for number, data in enumerate(intervals):
-        bits, mean = Bits(data), [0] * len(tables)
+    for number, bits in enumerate(intervals):
+        mean = [0] * len(tables)
         for mcu in range(number * step, min((number + 1) * step, across * down)):
             for c, part in enumerate(frame.components):
                 for y in range(mcu // across * part.v, (mcu // across + 1) * part.v):
@@ -128,36 +171,31 @@ def jpeg_idct(coefficients: np.ndarray, quantiser: np.ndarray) -> np.ndarray:
 def _transform(blocks: np.ndarray, axis: int) -> np.ndarray:
     """Return 8-point inverse DCTs along `axis`, 2^13 times as large as the pass needs them, not rounded."""
     v = np.moveaxis(blocks, axis, 0)
-    c = {name: round(number * 8192) for name, number in _CONSTANTS.items()}
-    z = (v[2] + v[6]) * c["0.541196100"]
-    even2, even3 = z - v[6] * c["1.847759065"], z + v[2] * c["0.765366865"]
+    z = (v[2] + v[6]) * _fixed(0.541196100)
+    even2, even3 = z - v[6] * _fixed(1.847759065), z + v[2] * _fixed(0.765366865)
     even0, even1 = (v[0] + v[4]) << 13, (v[0] - v[4]) << 13
     half = even0 + even3, even1 + even2, even1 - even2, even0 - even3
-    z5 = (v[7] + v[3] + v[5] + v[1]) * c["1.175875602"]
-    z1, z2 = (v[7] + v[1]) * -c["0.899976223"], (v[5] + v[3]) * -c["2.562915447"]
-    z3 = (v[7] + v[3]) * -c["1.961570560"] + z5
-    z4 = (v[5] + v[1]) * -c["0.390180644"] + z5
+    z5 = (v[7] + v[3] + v[5] + v[1]) * _fixed(1.175875602)
+    z1, z2 = (v[7] + v[1]) * -_fixed(0.899976223), (v[5] + v[3]) * -_fixed(2.562915447)
+    z3 = (v[7] + v[3]) * -_fixed(1.961570560) + z5
+    z4 = (v[5] + v[1]) * -_fixed(0.390180644) + z5
     odd = (
-        v[1] * c["1.501321110"] + z1 + z4,
-        v[3] * c["3.072711026"] + z2 + z3,
-        v[5] * c["2.053119869"] + z2 + z4,
-        v[7] * c["0.298631336"] + z1 + z3,
+        v[1] * _fixed(1.501321110) + z1 + z4,
+        v[3] * _fixed(3.072711026) + z2 + z3,
+        v[5] * _fixed(2.053119869) + z2 + z4,
+        v[7] * _fixed(0.298631336) + z1 + z3,
     )
     first = [a + b for a, b in zip(half, odd, strict=True)]
     second = [a - b for a, b in zip(half, odd, strict=True)]
     return np.moveaxis(np.stack(first + second[::-1]), 0, axis)
 
 
-_CONSTANTS = {
-    text: float(text)
-    for text in (
-        *("0.298631336", "0.390180644", "0.541196100", "0.765366865", "0.899976223", "1.175875602"),
-        *("1.501321110", "1.847759065", "1.961570560", "2.053119869", "2.562915447", "3.072711026"),
-    )
-}
+def _fixed(number: float) -> int:
+    """Return a constant as a whole number, its last 13 bits behind the point."""
+    return round(number * 8192)
 
 
-def jpeg_color(planes: Sequence[np.ndarray], frame: Any) -> np.ndarray:
+def jpeg_color(planes: Sequence[np.ndarray], frame: Frame) -> np.ndarray:
     """Return the image of planes: chroma upsampled, colours converted.
 
     Parameters

@@ -30,11 +30,7 @@ def preprocess(image: np.ndarray, size: int, drawn: RandomDraws | None = None, r
     ndarray of float32, shape (size, size, 3)
         Grey levels from 0 to 255, for `as_float` or `as_bytes`.
     """
-    return finish(resize.resize_bilinear(image, size, size), drawn, row)
-
-
-def finish(levels: np.ndarray, drawn: RandomDraws | None, row: int) -> np.ndarray:
-    """Flip, brighten, saturate and clip one image in grey levels; without draws return it as it is."""
+    levels = resize.resize_bilinear(image, size, size)
     if drawn is None:
         return levels
     images = image_operations.flip(levels[None], drawn.flip[row : row + 1])

@@ -45,14 +45,12 @@ def saturate(images: np.ndarray, factor: np.ndarray) -> np.ndarray:
 
 def random_flip(images: np.ndarray, seed: int, counter: int) -> np.ndarray:
     """Mirror each image or not, with even chances: the twin of the kernel ``random_flip``."""
-    drawn = random_numbers.words(seed, counter, np.arange(len(images)))[:, random_numbers.FLIP]
-    return flip(images, drawn < np.uint32(2**31))
+    return flip(images, random_numbers.draws(len(images), seed, counter).flip)
 
 
 def random_brightness(images: np.ndarray, seed: int, counter: int, most: float) -> np.ndarray:
     """Add one number in [-most, most) to each image: the twin of the kernel ``random_brightness``."""
-    drawn = random_numbers.words(seed, counter, np.arange(len(images)))[:, random_numbers.BRIGHTNESS]
-    return brighten(images, random_numbers.uniform(drawn, -most, most))
+    return brighten(images, random_numbers.draws(len(images), seed, counter, brightness=most).delta)
 
 
 def random_brightness_per_pixel(images: np.ndarray, seed: int, counter: int, most: float) -> np.ndarray:
@@ -69,8 +67,7 @@ def random_brightness_per_pixel(images: np.ndarray, seed: int, counter: int, mos
 
 def random_saturation(images: np.ndarray, seed: int, counter: int, low: float, high: float) -> np.ndarray:
     """Multiply the saturation of each image by a number in [low, high): the twin of ``random_saturation``."""
-    drawn = random_numbers.words(seed, counter, np.arange(len(images)))[:, random_numbers.SATURATION]
-    return saturate(images, random_numbers.uniform(drawn, low, high))
+    return saturate(images, random_numbers.draws(len(images), seed, counter, saturation=(low, high)).factor)
 
 
 def normalize_clip(levels: np.ndarray, delta: float) -> np.ndarray:

@@ -10,11 +10,12 @@ TensorFlow's own generator is the same function.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from labkit.common.numbers import whole
+from labkit.pipelines import augment as ranges
 
 #: Multipliers of a round, and what is added to the key after it (section 4 of the paper).
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -88,6 +89,11 @@ def words(seed: int, counter: int, image: np.ndarray, pixel: np.ndarray | int = 
     return philox(np.stack([*steps, image, pixel], axis=-1), halves(seed, "seed"))
 
 
+def word64(name: str, number: Any) -> int:
+    """Return a whole number of 64 bits as an int; raises ValueError if it is none."""
+    return whole(name, number, 0, 2**64 - 1)
+
+
 def halves(number: int, name: str) -> tuple[int, int]:
     """Return the lower and the upper 32 bits of a number of 64, as kernels take them.
 
@@ -96,7 +102,7 @@ def halves(number: int, name: str) -> tuple[int, int]:
     ValueError
         If the number does not fit.
     """
-    number = whole(name, number, 0, 2**64 - 1)
+    number = word64(name, number)
     return number & 0xFFFFFFFF, number >> 32
 
 
@@ -107,7 +113,10 @@ def uniform(word: np.ndarray, low: float, high: float) -> np.ndarray:
     return low + share * (high - low)
 
 
-def draws(count: int, seed: int, counter: int, brightness: float, saturation: tuple[float, float]) -> RandomDraws:
+def draws(
+    count: int, seed: int, counter: int, brightness: float = ranges.BRIGHTNESS,
+    saturation: tuple[float, float] = ranges.SATURATION,
+) -> RandomDraws:  # fmt: skip
     """Return what the kernels draw for a batch of `count` images: word 0 flips, 1 brightens, 2 saturates.
 
     Parameters

@@ -31,22 +31,16 @@ class Pairs(NamedTuple):
     share: np.ndarray
 
 
-def centres(n_in: int, n_out: int) -> np.ndarray:
-    """Return where the centres of the output lie among those of the input: ``(x + ½) · n_in / n_out − ½``.
-
-    In float32, and in this order, as TensorFlow computes it (``HalfPixelScaler`` in its
-    ``image_resizer_state.h``): for a wide input the rounding of a position is more than 1e-5 of a pixel.
-    """
-    if n_in < 1 or n_out < 1:
-        raise ValueError(f"a row of {n_in} pixels cannot become one of {n_out}: each needs at least 1")
-    half = np.float32(0.5)
-    return (np.arange(n_out, dtype=np.float32) + half) * (np.float32(n_in) / np.float32(n_out)) - half
-
-
 @lru_cache(maxsize=4096)
 def pairs(n_in: int, n_out: int) -> Pairs:
     """Return the table of a bilinear resize from `n_in` to `n_out` pixels. Raises ValueError below one pixel."""
-    place = centres(n_in, n_out)
+    if n_in < 1 or n_out < 1:
+        raise ValueError(f"a row of {n_in} pixels cannot become one of {n_out}: each needs at least 1")
+    # Where the centres of the output lie among those of the input: in float32, and in this order, as TensorFlow
+    # computes it (`HalfPixelScaler` in its `image_resizer_state.h`). For a wide input the rounding of a position is
+    # more than 1e-5 of a pixel.
+    half = np.float32(0.5)
+    place = (np.arange(n_out, dtype=np.float32) + half) * (np.float32(n_in) / np.float32(n_out)) - half
     below = np.floor(place)
     share = place - below
     first = below.astype(np.int32)
