@@ -32,7 +32,10 @@ def check_dataset(dataset: Any, what: str = "dataset") -> None:
     import tensorflow as tf
 
     if not isinstance(dataset, tf.data.Dataset):
-        raise TypeError(f"{what} is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
+        raise TypeError(
+            f"{what} is a {type(dataset).__name__}; allowed: a tf.data.Dataset "
+            "(Dataset.from_tensor_slices makes one of arrays, Dataset.from_generator of a generator)"
+        )
 
 
 def named(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -21,10 +21,11 @@ from labkit.common.environment import POOL, cores
 from labkit.common.numbers import whole
 from labkit.common.progress import bar, fast
 from labkit.pipelines.options import changed
+from labkit.pipelines.structure import check_dataset
 from labkit.recording import measures
-from labkit.recording.accelerators import Idle, check_accelerator
+from labkit.recording.accelerators import check_accelerator, modelled
 from labkit.recording.tfdata import xplane
-from labkit.recording.tfdata.driver import Drive, RecordingError, consumer, drive, known_steps
+from labkit.recording.tfdata.driver import Drive, RecordingError, check_length, consumer, drive, known_steps
 from labkit.timeline.run import Accelerator, Host, Profile, Run, Totals
 from labkit.timeline.trace import Trace
 
@@ -101,12 +102,12 @@ def record(
         If the pipeline or the train step fails, or a profiler is running already.
     """
     plan = _Plan(accelerator, steps, warmup, max_events)
-    label = plan.check(dataset, name)
+    plan.check(dataset, name)
     repeats = _rounds(repeats)
     if on_start is not None:
         on_start(Run("measured", name, plan.facts()))
     with _bar(progress, plan.total([dataset], repeats), name or "recording") as tick:
-        traces = [plan.trace(dataset, name, label, tick, on_step) for _ in range(repeats)]
+        traces = [plan.trace(dataset, name, tick, on_step) for _ in range(repeats)]
     rounds = tuple(trace.run.repeats[0] for trace in traces)
     chosen = traces[measures.middle(rounds)].with_run(repeats=rounds)
     if on_trace is not None:
@@ -150,14 +151,15 @@ def measure(
     if not isinstance(variants, Mapping) or not variants or not all(isinstance(n, str) and n for n in variants):
         raise ValueError(f"variants is {variants!r:.80}; allowed: a dict of name to tf.data.Dataset, at least one")
     plan = _Plan(accelerator, steps, warmup, max_events)
-    labels = {name: plan.check(dataset, name) for name, dataset in variants.items()}
+    for name, dataset in variants.items():
+        plan.check(dataset, name)
     repeats = _rounds(repeats)
     names, traces = list(variants), {name: [] for name in variants}
     with _bar(progress, plan.total(variants.values(), repeats), "measuring") as tick:
         for number in range(repeats):
             first = number % len(names)
             for name in names[first:] + names[:first]:
-                traces[name].append(plan.trace(variants[name], name, labels[name], tick))
+                traces[name].append(plan.trace(variants[name], name, tick))
     found = measures.Measures.from_traces(traces)
     found.traces.update({name: trace.with_run(repeats=tuple(found[name])) for name, trace in found.traces.items()})
     return found
@@ -166,11 +168,12 @@ def measure(
 def graph(dataset: Any, *, steps: int = 2) -> list[str]:
     """Return the paths of the tf.data nodes that really run, after TensorFlow's rewriting.
 
-    It takes a batch and `steps` more, without a consumer. By default the graph of a plain ``map`` and ``batch``
+    It takes a batch and `steps` more, without a train step. By default the graph of a plain ``map`` and ``batch``
     holds ``Root::MapAndBatch``, an asynchronous node that is in no source code.
     """
-    plan = _Plan(Idle(), steps, 1, 500_000)
-    return list(plan.trace(dataset, None, plan.check(dataset, None)).run.graph)
+    plan = _Plan(modelled(step_ms=1e-6), steps, 1, 500_000)
+    plan.check(dataset, None)
+    return list(plan.trace(dataset, None, lambda: None).run.graph)
 
 
 @dataclass
@@ -189,23 +192,12 @@ class _Plan:
         self.warmup = whole("warmup", self.warmup, least=1)
         self.max_events = whole("max_events", self.max_events, least=1)
 
-    def check(self, dataset: Any, name: str | None) -> str:
-        """Return what errors call the pipeline; raise if it cannot be recorded."""
-        import tensorflow as tf
-
-        label = "the pipeline" if name is None else f"pipeline {name!r}"
+    def check(self, dataset: Any, name: str | None) -> None:
+        """Raise if a pipeline cannot be recorded."""
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name is {name!r}; allowed: a text, or None")
-        if not isinstance(dataset, tf.data.Dataset):
-            raise TypeError(
-                f"{label} is a {type(dataset).__name__}; allowed: a tf.data.Dataset "
-                "(Dataset.from_tensor_slices makes one of arrays, Dataset.from_generator of a generator)"
-            )
-        if self.steps is None and int(dataset.cardinality()) == -1:
-            raise ValueError(
-                f"steps is None, which means to the end, and {label} never ends (repeat()); allowed: a number of steps"
-            )
-        return label
+        check_dataset(dataset, _label(name))
+        check_length(dataset, self.steps, _label(name))
 
     def total(self, datasets: Iterable[Any], repeats: int) -> int | None:
         """Return the steps of all recordings, for the progress bar; None if it is not known."""
@@ -221,19 +213,23 @@ class _Plan:
         self,
         dataset: Any,
         name: str | None,
-        label: str,
-        tick: Callable[[], Any] | None = None,
+        tick: Callable[[], Any],
         on_step: Callable[[int, int, int, int], Any] | None = None,
     ) -> Trace:
         """Record one repeat."""
         import tensorflow as tf
 
+        def see(*step: int) -> None:
+            if on_step is not None:
+                on_step(*step)
+            tick()
+
         run = drive(
             dataset, self.accelerator, self.steps, self.warmup,
-            label=label, max_events=self.max_events, tick=tick, on_step=on_step,
+            label=_label(name), max_events=self.max_events, on_step=see,
         )  # fmt: skip
         if run.spans is None:
-            raise RecordingError(f"{label} ended after {run.steps} steps, before those that were to be recorded")
+            raise RecordingError(f"{_label(name)} ended after {run.steps} steps, before those that were to be recorded")
         stamps = _unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
         window = int(stamps[0, 0]), int(stamps[-1, 2])
         watched = run.spans.where(~run.spans.select(kind="consumer"))
@@ -264,6 +260,11 @@ class _Plan:
             host=Host(cores(), tf.__version__, platform.python_version()),
         )
         return trace.with_run(repeats=(measures.figures(trace),))
+
+
+def _label(name: str | None) -> str:
+    """Return what errors call a pipeline."""
+    return "the pipeline" if name is None else f"pipeline {name!r}"
 
 
 def _unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:
@@ -304,9 +305,7 @@ def _rounds(repeats: Any) -> int:
 
 def _bar(progress: bool | None, total: int | None, title: str) -> contextlib.AbstractContextManager[Callable[[], Any]]:
     """Give a function to call after each step; by default its bar appears only where the recording takes long."""
-    if progress is None:
-        watched = sys.stderr.isatty() or "ipykernel" in sys.modules
-        hidden = not watched or fast()
-    else:
-        hidden = not progress
-    return bar(total, title, hidden, delay_s=3 if progress is None else 0)
+    if progress is not None:
+        return bar(total, title, not progress)
+    watched = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return bar(total, title, fast() or not watched, delay_s=3)

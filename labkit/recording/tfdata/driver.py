@@ -200,8 +200,7 @@ def drive(
     *,
     label: str = "the pipeline",
     max_events: int | None = 500_000,
-    tick: Callable[[], Any] | None = None,
-    on_step: Callable[[int, int, int, int], Any] | None = None,
+    on_step: Callable[[int, int, int, int], Any] = lambda *_: None,
 ) -> Drive:
     """Drive `dataset` into `accelerator`: the first batch, the rest of the warm-up, then the steps.
 
@@ -218,10 +217,8 @@ def drive(
         What errors call the pipeline.
     max_events : int or None
         Events that the profiler may hold; None drives without the profiler.
-    tick : callable, optional
-        Called after every step after the warm-up.
     on_step : callable, optional
-        Called before `tick` with the number of the step, from 0 on, and its three stamps: see `Drive`.
+        Called after every step after the warm-up, with its number, from 0 on, and its three stamps: see `Drive`.
 
     Raises
     ------
@@ -243,7 +240,7 @@ def drive(
             size = driver.warm_up(warmup, total or steps, max_events)
             # The watched window ends the job where the end is known: writing the profile then disturbs no step.
             first = max(0, (total or 0) - size)
-            driver.window(steps, warmup, first, first + size, tick or (lambda: None), on_step)
+            driver.window(steps, warmup, first, first + size, on_step)
         finally:
             # A traceback that the caller keeps must not keep the iterator, whose threads would go on.
             driver.iterator = None
@@ -271,6 +268,20 @@ def consumer(stamps: np.ndarray) -> Trace:
         threads=(Thread("consumer", "consumer"),),
         run=Run("measured"),
     )
+
+
+def check_length(dataset: Any, steps: int | None, label: str) -> None:
+    """Refuse a job to the end of a dataset that has none; `label` is what the sentence calls it.
+
+    Raises
+    ------
+    ValueError
+        If `steps` is None and the dataset never ends.
+    """
+    if steps is None and int(dataset.cardinality()) == -1:
+        raise ValueError(
+            f"steps is None, which means to the end, and {label} never ends (repeat()); allowed: a number of steps"
+        )
 
 
 def known_steps(dataset: Any, steps: int | None, warmup: int) -> int | None:
@@ -356,8 +367,7 @@ class _Driver:
         warmup: int,
         first: int,
         last: int,
-        tick: Callable[[], Any],
-        on_step: Callable[[int, int, int, int], Any] | None,
+        on_step: Callable[[int, int, int, int], Any],
     ) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
         run, clock, cpu, tally = self.run, time.perf_counter_ns, time.process_time_ns, Tally(self.dataset)
@@ -389,9 +399,7 @@ class _Driver:
                 run.window_images += images
                 if number == last or _memory_bytes() > most_bytes:
                     pause = self.finish()
-            if on_step is not None:
-                on_step(number - 1, start, taken, end[0])
-            tick()
+            on_step(number - 1, start, taken, end[0])
         run.steps, run.ended, run.work = number, number != steps and steps is not None, tally.work()
         if number == 0:
             raise ValueError(self.too_short(warmup, warmup))
