@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from labkit.timeline.causes import Causes, Split, Stalls, find_causes, split, stalls
+from labkit.timeline.causes import Causes, CriticalPath, Split, Stalls, find_causes, split, stalls
 from labkit.timeline.describe import describe
 from labkit.timeline.gaps import Marks, find_gaps
 from labkit.timeline.intervals import Intervals, at_least, union, union_of
@@ -25,8 +25,6 @@ class Timeline:
     Parameters
     ----------
     trace : Trace
-    min_gap_ns : int
-        Shorter gaps are left out of `gaps`; they still count as idle time.
     explain : bool
         Say what each gap waited for. Without, lanes and gaps are shown and no causes: a drill is drawn like this.
 
@@ -62,15 +60,13 @@ class Timeline:
 
     Raises
     ------
-    ValueError
-        If `min_gap_ns` is negative.
+    TypeError
+        If `trace` is no Trace.
     """
 
-    def __init__(self, trace: Trace, min_gap_ns: int = 0, explain: bool = True) -> None:
+    def __init__(self, trace: Trace, explain: bool = True) -> None:
         if not isinstance(trace, Trace):
             raise TypeError(f"a Timeline is made from a Trace, got {type(trace).__name__}")
-        if min_gap_ns < 0:
-            raise ValueError(f"min_gap_ns is {min_gap_ns}; allowed: 0 or more")
         self.trace, self.explain = trace, explain
         self.run, self.origin = trace.run, trace.run.origin
         self.names = trace.names
@@ -85,8 +81,7 @@ class Timeline:
         self.steps, self.step_numbers = len(trains.number), trains.number
         self.wait_ms, self.train_ms = waits.median_ms, trains.median_ms
         self.waits = union(waits.start, waits.end)
-        gaps = find_gaps(busy, waits, trains, self.span_ns)
-        self.gaps = gaps.where(gaps.length_ns >= min_gap_ns)
+        self.gaps = find_gaps(busy, waits, trains, self.span_ns)
 
     # -- the steps ------------------------------------------------------------
 
@@ -116,9 +111,7 @@ class Timeline:
     @cached_property
     def causes(self) -> Causes:
         """What each of `gaps` waited for, in their order; see `labkit.timeline.causes`."""
-        if not self.explain:
-            return Causes.unexplained(self.gaps, self.names, tuple(lane.name for lane in self.lanes))
-        return find_causes(self.lanes, self.gaps, self.waits, self.run, self.names)
+        return find_causes(self._path, self.gaps, self.explain)
 
     @cached_property
     def stalls(self) -> Stalls:
@@ -128,7 +121,11 @@ class Timeline:
     @cached_property
     def split(self) -> Split:
         """Fetch stall and prep stall as the differential method defines them, estimated from this one run."""
-        return split(self.lanes, self.waits, self.run, self.names)
+        return split(self._path)
+
+    @cached_property
+    def _path(self) -> CriticalPath:
+        return CriticalPath(self.lanes, self.waits, self.run, self.names)
 
     # -- images and the work on them -------------------------------------------
 
@@ -155,15 +152,10 @@ class Timeline:
     @cached_property
     def work_ns_by_name(self) -> dict[tuple[str, str], int]:
         """Own time of all pipeline threads per (category, name), in nanoseconds, longest first."""
-        total: dict[tuple[str, str], int] = {}
-        width = max(len(self.names), 1)
+        own = np.zeros((len(CATEGORIES), len(self.names)), np.int64)
         for lane in self._pipeline:
-            key, place = np.unique(lane.category.astype(np.int64) * width + lane.name_id, return_inverse=True)
-            own = np.zeros(len(key), np.int64)
-            np.add.at(own, place, lane.self_ns)
-            for k, ns in zip(key.tolist(), own.tolist(), strict=True):
-                label = (CATEGORIES[k // width], self.names[k % width])
-                total[label] = total.get(label, 0) + ns
+            np.add.at(own, (lane.category, lane.name_id), lane.self_ns)
+        total = {(CATEGORIES[c], self.names[n]): int(own[c, n]) for c, n in np.argwhere(own).tolist()}
         return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
     @property

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from labkit.common.files import write_aside
+from labkit.common.numbers import one_of
 from labkit.timeline.run import Run
 
 #: What a span was spent on. ``wait`` and ``train`` belong to the consumer,
@@ -123,10 +124,7 @@ class Trace:
         if not isinstance(self.run, Run):
             raise TypeError(f"run is {self.run!r:.60}; allowed: a labkit.timeline.run.Run")
         for thread in self.threads:
-            if thread.kind not in THREAD_KINDS:
-                raise ValueError(
-                    f"thread {thread.name!r} is of kind {thread.kind!r}; allowed: {', '.join(THREAD_KINDS)}"
-                )
+            one_of(f"the kind of thread {thread.name!r}", thread.kind, THREAD_KINDS)
         if not len(self):
             return
         if self.duration_ns.min() < 0:
@@ -155,8 +153,7 @@ class Trace:
         """
         kinds, spans = dict(kinds or {}), list(spans)
         for span in spans:
-            if span.category not in CATEGORIES:
-                raise ValueError(f"span {span.name!r} has category {span.category!r}; allowed: {', '.join(CATEGORIES)}")
+            one_of(f"the category of span {span.name!r}", span.category, CATEGORIES)
         names, threads = _numbered(s.name for s in spans), _numbered([*kinds, *(s.thread for s in spans)])
         return cls(
             start_ns=np.array([s.start_ns for s in spans], np.int64),
@@ -205,12 +202,9 @@ class Trace:
         """
         mask = np.ones(len(self), bool)
         if category is not None:
-            if category not in CATEGORIES:
-                raise ValueError(f"category is {category!r}; allowed: {', '.join(CATEGORIES)}")
-            mask &= self.category == CATEGORIES.index(category)
+            mask &= self.category == CATEGORIES.index(one_of("category", category, CATEGORIES))
         if kind is not None:
-            if kind not in THREAD_KINDS:
-                raise ValueError(f"kind is {kind!r}; allowed: {', '.join(THREAD_KINDS)}")
+            one_of("kind", kind, THREAD_KINDS)
             mask &= np.array([t.kind == kind for t in self.threads], bool)[self.thread]
         if name is not None:
             mask &= np.array([n == name for n in self.names], bool)[self.name]
