@@ -25,8 +25,7 @@ import numpy as np
 
 from labkit.recording.tfdata import xplane
 from labkit.recording.work import Tally, count_images
-from labkit.timeline.run import Run
-from labkit.timeline.trace import CATEGORIES, Thread, Trace
+from labkit.timeline.trace import Span, Trace
 
 #: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
 EVENTS_PER_IMAGE = 100
@@ -255,19 +254,11 @@ def consumer(stamps: np.ndarray) -> Trace:
     stamps : ndarray of int64, shape (steps, 3)
         See `Drive`; on the clock that the trace shall have.
     """
-    steps = np.arange(len(stamps), dtype=np.int32)
-    what = np.repeat(np.int8([CATEGORIES.index("wait"), CATEGORIES.index("train")]), len(stamps))
-    return Trace(
-        start_ns=np.r_[stamps[:, 0], stamps[:, 1]],
-        duration_ns=np.r_[stamps[:, 1] - stamps[:, 0], stamps[:, 2] - stamps[:, 1]],
-        name=np.repeat(np.int32([0, 1]), len(stamps)),
-        thread=np.zeros(2 * len(stamps), np.int32),
-        category=what,
-        step=np.r_[steps, steps],
-        names=("wait for batch", "train step"),
-        threads=(Thread("consumer", "consumer"),),
-        run=Run("measured"),
-    )
+    spans = []
+    for step, (start, taken, end) in enumerate(stamps.tolist()):
+        spans.append(Span("consumer", "wait for batch", "wait", start, taken - start, step))
+        spans.append(Span("consumer", "train step", "train", taken, end - taken, step))
+    return Trace.from_spans(spans, {"consumer": "consumer"}, origin="measured")
 
 
 def check_length(dataset: Any, steps: int | None, label: str) -> None:

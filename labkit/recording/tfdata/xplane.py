@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from labkit.recording.tfdata import xspace
+from labkit.timeline.intervals import inside, union
 from labkit.timeline.run import Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
@@ -163,16 +164,6 @@ def _times(events: xspace.Events, lines: list[xspace.EventLine], base_ns: int | 
     return origin_ns[events.line] + events.start_ps // 1000, origin_ns[events.line] + events.end_ps // 1000
 
 
-def _inside(start: np.ndarray, end: np.ndarray, outer_start: np.ndarray, outer_end: np.ndarray) -> np.ndarray:
-    """Tell which intervals lie within one of the outer ones; both in any order."""
-    if not len(outer_start):
-        return np.zeros(len(start), bool)
-    order = np.argsort(outer_start, kind="stable")
-    reach = np.maximum.accumulate(outer_end[order])
-    before = np.searchsorted(outer_start[order], start, side="right") - 1
-    return (before >= 0) & (reach[before] >= end)
-
-
 class _HostPlane:
     """The plane of the host: its threads, and the owners of their spans."""
 
@@ -228,7 +219,7 @@ class _HostPlane:
         for one in np.flatnonzero(consumer).tolist():
             mine = np.flatnonzero(line == one)
             waits = mine[what[mine] == _WAIT]
-            in_wait = _inside(self.start[mine], self.end[mine], self.start[waits], self.end[waits])
+            in_wait = inside(self.start[mine], self.end[mine], union(self.start[waits], self.end[waits]))
             owner[mine] = np.where(in_wait, _NEXT, _NO_OWNER)
         owner[marks] = _CONSUMER
         return owner
@@ -258,12 +249,12 @@ class _HostPlane:
         if mine.any():
             mine |= running & ~np.isin(call, announced)
         outer_start, outer_end = _times(found, self.plane.lines, self.base_ns)
-        inside = np.zeros(len(shared), bool)
+        of_tf_data = np.zeros(len(shared), bool)
         for one in np.unique(events.line[shared]).tolist():
             here, outer = events.line[shared] == one, mine & (found.line == one)
             rows = shared[here]
-            inside[here] = _inside(self.start[rows], self.end[rows], outer_start[outer], outer_end[outer])
-        return inside
+            of_tf_data[here] = inside(self.start[rows], self.end[rows], union(outer_start[outer], outer_end[outer]))
+        return of_tf_data
 
     def _label(self, line: xspace.EventLine, index: int, owner: int) -> Thread:
         """Return name, not yet numbered, and kind of a thread."""

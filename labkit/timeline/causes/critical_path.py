@@ -31,7 +31,7 @@ import numpy as np
 from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, UNKNOWN, Causes
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
-from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, union
+from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, inside, union
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
@@ -125,7 +125,7 @@ class Track:
         self.waits = (category == _ITERATOR) & (self.end - self.start >= NODE_NS)
         self.calls = _starting_calls(lane, names)
         self.call_times = union(*(np.array([call[k] for call in self.calls], np.int64) for k in (0, 1)))
-        self.starts = _within(self.start, self.call_times)
+        self.starts = inside(self.start, self.start + 1, self.call_times)
         rested = self.start - np.r_[np.int64(-1), self.end[:-1]] >= REST_NS
         stop = self.waits | self.starts
         barrier = stop | np.r_[False, stop[:-1]][: len(stop)] | rested
@@ -135,15 +135,10 @@ class Track:
         """Charge ops inside a Python function to it: it is what has to change."""
         if python.any():
             lane = self.lane
-            inside = _within(self.start, union(lane.start_ns[python], lane.end_ns[python]))
+            within = inside(self.start, self.start + 1, union(lane.start_ns[python], lane.end_ns[python]))
             last = np.searchsorted(lane.start_ns[python], self.start, "right") - 1
-            self.op = np.where(inside, lane.name_id[python][np.clip(last, 0, None)], self.op)
-            self.cause = np.where(inside, np.int8(PREP), self.cause)
-
-    def span_of(self, piece: int) -> tuple[int, int]:
-        """Return start and end of the span that owns a piece."""
-        row = self.lane.pieces.owner[piece]
-        return int(self.lane.start_ns[row]), int(self.lane.end_ns[row])
+            self.op = np.where(within, lane.name_id[python][np.clip(last, 0, None)], self.op)
+            self.cause = np.where(within, np.int8(PREP), self.cause)
 
 
 class _Spans(NamedTuple):
@@ -309,8 +304,10 @@ class CriticalPath:
             track = self.tracks[index]
             at = at[track.op[at] == op]
             if len(at):
-                best = int(at[np.argmax(track.end[at] - track.start[at])])
-                found.append((int(track.end[best] - track.start[best]), index, *track.span_of(best)))
+                best, lane = int(at[np.argmax(track.end[at] - track.start[at])]), track.lane
+                row = lane.pieces.owner[best]
+                longest = track.end[best] - track.start[best], index, lane.start_ns[row], lane.end_ns[row]
+                found.append(tuple(map(int, longest)))
         return op, *max(found, default=(-1, -1, -1, -1))[1:]
 
     # -- the walk --------------------------------------------------------------------
@@ -350,14 +347,11 @@ class CriticalPath:
         """Return when and where the batch was ready: at the root of tf.data, or else where a span ended last."""
         ended = self.ended
         rows = np.arange(*np.searchsorted(ended.end, [first, now], side="right"))
-        root = rows[self.names.root[ended.name[rows]]] if len(rows) else rows
-        if len(root):
-            return int(ended.end[root[-1]]), int(ended.lane[root[-1]])
         if not len(rows):  # nothing ended, but something may be running through the whole wait
             return self._running(first, now)
-        mine = rows[ended.step[rows] == step] if step >= 0 else rows[:0]
-        mine = mine if len(mine) else rows
-        last = self._furthest(mine[ended.end[mine] == ended.end[mine[-1]]].tolist())
+        root, mine = rows[self.names.root[ended.name[rows]]], rows[(ended.step[rows] == step) & (step >= 0)]
+        best = next(some for some in (root, mine, rows) if len(some))
+        last = self._furthest(best[ended.end[best] == ended.end[best[-1]]].tolist())
         return int(ended.end[last]), int(ended.lane[last])
 
     def _furthest(self, rows: Iterable[int]) -> int:
@@ -469,12 +463,6 @@ def _starting_calls(lane: Lane, names: SpanNames) -> list[tuple[int, int, int]]:
             new = several & (end - start >= max(START_FACTOR * usual, START_NS))
             found += zip(start[new].tolist(), end[new].tolist(), [node] * int(new.sum()), strict=True)
     return found
-
-
-def _within(at: np.ndarray, intervals: Intervals) -> np.ndarray:
-    """Tell which instants lie within disjoint intervals."""
-    last = np.searchsorted(intervals.start, at, side="right") - 1
-    return (last >= 0) & (at < np.r_[intervals.end, 0][last])
 
 
 def _clipped(intervals: Intervals, first: int, last: int) -> Intervals:
