@@ -11,7 +11,7 @@ import contextlib
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,13 +101,12 @@ def record(
     RecordingError
         If the pipeline or the train step fails, or a profiler is running already.
     """
-    plan = _Plan(accelerator, steps, warmup, max_events)
+    plan = _Plan(accelerator, steps, warmup, max_events, progress, on_step)
     plan.check(dataset, name)
     repeats = _rounds(repeats)
     if on_start is not None:
         on_start(Run("measured", name, plan.facts()))
-    with _bar(progress, plan.total([dataset], repeats), name or "recording") as tick:
-        traces = [plan.trace(dataset, name, tick, on_step) for _ in range(repeats)]
+    traces = plan.rounds({name: dataset}, repeats, name or "recording")[name]
     rounds = tuple(trace.run.repeats[0] for trace in traces)
     chosen = traces[measures.middle(rounds)].with_run(repeats=rounds)
     if on_trace is not None:
@@ -150,17 +149,10 @@ def measure(
     """
     if not isinstance(variants, Mapping) or not variants or not all(isinstance(n, str) and n for n in variants):
         raise ValueError(f"variants is {variants!r:.80}; allowed: a dict of name to tf.data.Dataset, at least one")
-    plan = _Plan(accelerator, steps, warmup, max_events)
+    plan = _Plan(accelerator, steps, warmup, max_events, progress)
     for name, dataset in variants.items():
         plan.check(dataset, name)
-    repeats = _rounds(repeats)
-    names, traces = list(variants), {name: [] for name in variants}
-    with _bar(progress, plan.total(variants.values(), repeats), "measuring") as tick:
-        for number in range(repeats):
-            first = number % len(names)
-            for name in names[first:] + names[:first]:
-                traces[name].append(plan.trace(variants[name], name, tick))
-    found = measures.Measures.from_traces(traces)
+    found = measures.Measures.from_traces(plan.rounds(variants, _rounds(repeats), "measuring"))
     found.traces.update({name: trace.with_run(repeats=tuple(found[name])) for name, trace in found.traces.items()})
     return found
 
@@ -184,6 +176,8 @@ class _Plan:
     steps: int | None
     warmup: int
     max_events: int
+    progress: bool | None = None
+    on_step: Callable[[int, int, int, int], Any] | None = None
 
     def __post_init__(self) -> None:
         check_accelerator(self.accelerator)
@@ -199,29 +193,29 @@ class _Plan:
         check_dataset(dataset, _label(name))
         check_length(dataset, self.steps, _label(name))
 
-    def total(self, datasets: Iterable[Any], repeats: int) -> int | None:
-        """Return the steps of all recordings, for the progress bar; None if it is not known."""
-        known = [known_steps(d, self.steps, self.warmup) or self.steps for d in datasets]
-        return None if None in known else sum(known) * repeats
+    def rounds(self, variants: Mapping[Any, Any], repeats: int, title: str) -> dict[Any, list[Trace]]:
+        """Record each pipeline once in every round, starting with another one each time; return the traces by name."""
+        names, traces = list(variants), {name: [] for name in variants}
+        known = [known_steps(d, self.steps, self.warmup) or self.steps for d in variants.values()]
+        with _bar(self.progress, None if None in known else sum(known) * repeats, title) as tick:
+            for number in range(repeats):
+                first = number % len(names)
+                for name in names[first:] + names[:first]:
+                    traces[name].append(self.trace(variants[name], name, tick))
+        return traces
 
     def facts(self) -> Accelerator:
         """Return what a trace says about its accelerator."""
         one = self.accelerator
         return Accelerator(one.name, one.kind, one.source, one.describe())
 
-    def trace(
-        self,
-        dataset: Any,
-        name: str | None,
-        tick: Callable[[], Any],
-        on_step: Callable[[int, int, int, int], Any] | None = None,
-    ) -> Trace:
+    def trace(self, dataset: Any, name: str | None, tick: Callable[[], Any]) -> Trace:
         """Record one repeat."""
         import tensorflow as tf
 
         def see(*step: int) -> None:
-            if on_step is not None:
-                on_step(*step)
+            if self.on_step is not None:
+                self.on_step(*step)
             tick()
 
         run = drive(

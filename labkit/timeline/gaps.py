@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.intervals import Intervals, complement, covered_until, union
+from labkit.timeline.intervals import Intervals, complement, covered_until, median_ms, union
 from labkit.timeline.lanes import cut
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import milliseconds
@@ -107,7 +107,7 @@ class Marks(NamedTuple):
     @property
     def median_ms(self) -> float:
         """Median length in milliseconds; 0 without any."""
-        return float(np.median(self.end - self.start)) / 1e6 if len(self.start) else 0.0
+        return median_ms(self.end - self.start)
 
     def number_at(self, place: np.ndarray) -> np.ndarray:
         """Return the step number at each position, -1 outside."""

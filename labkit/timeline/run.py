@@ -229,6 +229,10 @@ class Run(_Record):
     seed: int | None = None
     advice: dict[str, str] = field(default_factory=dict)
 
+    def images_of(self, steps: int) -> int | None:
+        """Return the images that the train steps of the window took, None where nothing says."""
+        return self.batch_size * steps if self.images is None and self.batch_size else self.images
+
     def __post_init__(self) -> None:
         """Check every field, and those with a rule of their own."""
         super().__post_init__()

@@ -14,7 +14,7 @@ import numpy as np
 from labkit.timeline.causes import Causes, CriticalPath, Split, Stalls, find_causes, split, stalls
 from labkit.timeline.describe import describe
 from labkit.timeline.gaps import Marks, find_gaps
-from labkit.timeline.intervals import Intervals, at_least, union, union_of
+from labkit.timeline.intervals import Intervals, at_least, median_ms, union, union_of
 from labkit.timeline.lanes import WORK, Lane, build
 from labkit.timeline.trace import CATEGORIES, Trace
 
@@ -104,7 +104,7 @@ class Timeline:
     @property
     def step_ms(self) -> float:
         """Median time from the end of a train step to the end of the next, in milliseconds; 0 without steps."""
-        return float(np.median(np.diff(self._trains.end, prepend=0))) / 1e6 if self.steps else 0.0
+        return median_ms(np.diff(self._trains.end, prepend=0))
 
     # -- what it waited for ----------------------------------------------------
 
@@ -132,9 +132,7 @@ class Timeline:
     @property
     def images(self) -> int | None:
         """Images trained on in the window, None where the trace does not say."""
-        if self.run.images is not None:
-            return self.run.images
-        return self.run.batch_size * self.steps if self.run.batch_size else None
+        return self.run.images_of(self.steps)
 
     @property
     def images_per_s(self) -> float | None:

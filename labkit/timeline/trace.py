@@ -155,13 +155,13 @@ class Trace:
         for span in spans:
             one_of(f"the category of span {span.name!r}", span.category, CATEGORIES)
         names, threads = _numbered(s.name for s in spans), _numbered([*kinds, *(s.thread for s in spans)])
+        rows = [
+            (s.start_ns, s.duration_ns, names[s.name], threads[s.thread], CATEGORIES.index(s.category), s.step)
+            for s in spans
+        ]
+        columns = np.array(rows, np.int64).reshape(-1, len(cls._DTYPES)).T
         return cls(
-            start_ns=np.array([s.start_ns for s in spans], np.int64),
-            duration_ns=np.array([s.duration_ns for s in spans], np.int64),
-            name=np.array([names[s.name] for s in spans], np.int32),
-            thread=np.array([threads[s.thread] for s in spans], np.int32),
-            category=np.array([CATEGORIES.index(s.category) for s in spans], np.int8),
-            step=np.array([s.step for s in spans], np.int32),
+            *(column.astype(dtype) for column, dtype in zip(columns, cls._DTYPES.values(), strict=True)),
             names=tuple(names),
             threads=tuple(Thread(t, kinds.get(t, "pipeline")) for t in threads),
             run=Run(**{"origin": "modelled", **facts}),

@@ -125,7 +125,10 @@ class Session(contextlib.AbstractContextManager):
     """
 
     def __init__(self) -> None:
+        import tensorflow as tf
+
         self.running, self._folder = False, ""
+        self._profiler, self._errors = tf.profiler.experimental, tf.errors
 
     def __exit__(self, *_: Any) -> None:
         """Discard the session if it still runs."""
@@ -134,10 +137,8 @@ class Session(contextlib.AbstractContextManager):
     def discard(self) -> None:
         """End the session, if it runs, without a file."""
         if self.running:
-            from tensorflow.errors import UnavailableError  # what stop() raises if other code stopped it
-
-            with contextlib.suppress(UnavailableError):
-                _profiler().stop(save=False)
+            with contextlib.suppress(self._errors.UnavailableError):  # other code has stopped it
+                self._profiler.stop(save=False)
             self._clean()
 
     def start(self) -> None:
@@ -148,15 +149,13 @@ class Session(contextlib.AbstractContextManager):
         RecordingError
             If another session runs; it is left alone.
         """
-        from tensorflow.errors import AlreadyExistsError
-
         self._folder = tempfile.mkdtemp(prefix="labkit-profile-")
         try:
-            _profiler().start(self._folder)
+            self._profiler.start(self._folder)
             self.running = True
         except BaseException as error:
             self._clean()
-            if isinstance(error, AlreadyExistsError):
+            if isinstance(error, self._errors.AlreadyExistsError):
                 raise RecordingError(
                     "a TensorFlow profiler session is already running in this process, and there can be only one; "
                     "end it first (tf.profiler.experimental.stop(), or leave its block)"
@@ -171,15 +170,13 @@ class Session(contextlib.AbstractContextManager):
         RecordingError
             If other code stopped it, or its file could not be written.
         """
-        from tensorflow.errors import OpError
-
         try:
-            _profiler().stop()
+            self._profiler.stop()
             files = list(Path(self._folder).rglob("*.xplane.pb"))
             if not files:
                 raise RecordingError(f"TensorFlow's profiler left no file in {self._folder}: is the disk full?")
             return xplane.read(files[0])
-        except OpError as error:
+        except self._errors.OpError as error:
             raise RecordingError(
                 f"TensorFlow's profiler could not be stopped and saved: {_first_line(error)}"
             ) from error
@@ -432,9 +429,3 @@ def _first_line(error: BaseException) -> str:
     """Return kind and first line of an error; TensorFlow's go on for a page."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
-
-
-def _profiler() -> Any:
-    import tensorflow as tf
-
-    return tf.profiler.experimental
