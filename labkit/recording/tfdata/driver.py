@@ -226,17 +226,17 @@ def drive(
         If it came, even where Python forgets it: see `keeping_interrupts`.
     """
     with keeping_interrupts() as raise_interrupt, Session() as session:
-        driver = _Driver(dataset, accelerator, label, session, raise_interrupt)
+        driver = _Driver(dataset, accelerator, steps, warmup, label, session, raise_interrupt)
         try:
             if max_events is not None:
                 # The first session of a process loads what it needs. It also tells whether another one runs.
                 session.start()
                 session.discard()
             total = known_steps(dataset, steps, warmup)
-            size = driver.warm_up(warmup, total or steps, max_events)
+            size = driver.warm_up(total or steps, max_events)
             # The watched window ends the job where the end is known: writing the profile then disturbs no step.
             first = max(0, (total or 0) - size)
-            driver.window(steps, warmup, first, first + size, on_step)
+            driver.window(first, first + size, on_step)
         finally:
             # A traceback that the caller keeps must not keep the iterator, whose threads would go on.
             driver.iterator = None
@@ -283,17 +283,20 @@ def known_steps(dataset: Any, steps: int | None, warmup: int) -> int | None:
     return left if steps is None else min(steps, left)
 
 
+@dataclass
 class _Driver:
     """The loop, in pieces."""
 
-    def __init__(
-        self, dataset: Any, accelerator: Any, label: str, session: Session, raise_interrupt: Callable[[], None]
-    ) -> None:
-        from tensorflow.profiler.experimental import Trace as Mark
-
-        self.mark, self.accelerator, self.label, self.session = Mark, accelerator, label, session
-        self.dataset, self.iterator, self.raise_interrupt = dataset, None, raise_interrupt
-        self.run, self.most_bytes = Drive(), math.inf
+    dataset: Any
+    accelerator: Any
+    steps: int | None
+    warmup: int
+    label: str
+    session: Session
+    raise_interrupt: Callable[[], None]
+    iterator: Any = None
+    most_bytes: float = math.inf
+    run: Drive = field(default_factory=Drive)
 
     def take(self, where: str) -> Any:
         """Return the next batch, or None at the end of the dataset."""
@@ -314,7 +317,7 @@ class _Driver:
                 f"the train step of {name} failed at {where} of {self.label}: {_first_line(error)}"
             ) from error
 
-    def warm_up(self, warmup: int, steps: int | None, max_events: int | None) -> int:
+    def warm_up(self, steps: int | None, max_events: int | None) -> int:
         """Run the first batch and the rest of the warm-up; return how many steps can be watched.
 
         The events of a step are counted only where `steps` of them could be too many. Counting holds the loop up, the
@@ -335,30 +338,26 @@ class _Driver:
         count = watched and (steps is None or steps * per_step > max_events)
         # Unless they are counted, a pipeline of very many events shows only in the memory they take.
         self.most_bytes = 2 * EVENT_BYTES * max_events if watched else 0
-        for number in range(1, warmup):
+        for number in range(1, self.warmup):
             # From one batch in hand to the next, the pipeline makes one: the last such period is counted.
-            if count and number == warmup - 1:
+            if count and number == self.warmup - 1:
                 self.session.start()
             self.train(self.accelerator.step, batch, f"warm-up step {number - 1}")
             batch = self.take(f"warm-up step {number}")
             if batch is None:
-                raise ValueError(self.too_short(number, warmup))
+                raise ValueError(self.too_short(number))
             if self.session.running:
                 counted, self.most_bytes = self.session.stop().run.profiler.events, math.inf
                 per_step = max(counted, self.run.batch_size * LEAST_EVENTS_PER_IMAGE)
-        self.train(self.accelerator.step, batch, f"warm-up step {warmup - 1}")
+        self.train(self.accelerator.step, batch, f"warm-up step {self.warmup - 1}")
         return max(1, max_events // max(1, per_step)) if watched else 0
 
-    def window(
-        self,
-        steps: int | None,
-        warmup: int,
-        first: int,
-        last: int,
-        on_step: Callable[[int, int, int, int], Any],
-    ) -> None:
+    def window(self, first: int, last: int, on_step: Callable[[int, int, int, int], Any]) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
-        run, clock, cpu, tally = self.run, time.perf_counter_ns, time.process_time_ns, Tally(self.dataset)
+        from tensorflow.profiler.experimental import Trace as Mark
+
+        steps, run, tally = self.steps, self.run, Tally(self.dataset)
+        clock, cpu = time.perf_counter_ns, time.process_time_ns
         number = most_bytes = 0
         lost = pause = (0, 0)
         begin = end = clock(), cpu()
@@ -369,12 +368,12 @@ class _Driver:
                 run.clock.append(_clock_offset())
             where = f"step {number}" + ("" if steps is None else f" of {steps}")
             start = clock()
-            with self.mark(xplane.WAIT_MARK, step_num=number - first):
+            with Mark(xplane.WAIT_MARK, step_num=number - first):
                 batch = self.take(where)
             if batch is None:
                 break
             taken = clock()
-            with self.mark(xplane.TRAIN_MARK, step_num=number - first):
+            with Mark(xplane.TRAIN_MARK, step_num=number - first):
                 self.train(self.accelerator.step, batch, where)
             end = clock(), cpu()
             lost = lost[0] + pause[0], lost[1] + pause[1]  # only a pause that a step follows is within begin and end
@@ -390,7 +389,7 @@ class _Driver:
             on_step(number - 1, start, taken, end[0])
         run.steps, run.ended, run.work = number, number != steps and steps is not None, tally.work()
         if number == 0:
-            raise ValueError(self.too_short(warmup, warmup))
+            raise ValueError(self.too_short(self.warmup))
         if self.session.running:
             self.finish()
         run.elapsed_ns, run.cpu_ns = (end[i] - begin[i] - lost[i] for i in (0, 1))
@@ -402,10 +401,10 @@ class _Driver:
         self.run.spans = self.session.stop()
         return time.perf_counter_ns() - start[0], time.process_time_ns() - start[1]
 
-    def too_short(self, batches: int, warmup: int) -> str:
+    def too_short(self, batches: int) -> str:
         return (
             f"{self.label} ended after {batches} {'batch' if batches == 1 else 'batches'}; "
-            f"a recording needs more than the {warmup} of its warm-up"
+            f"a recording needs more than the {self.warmup} of its warm-up"
         )
 
 
