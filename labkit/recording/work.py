@@ -79,7 +79,7 @@ class Tally:
         self._sources, self._order = _inspect(dataset)
 
     def add(self, batch: Any) -> int:
-        """Count one batch and return its images; about 20 µs, whatever the image size, and 2 µs for each new label.
+        """Count one batch and return its images; about 20 µs, whatever the image size.
 
         Raises
         ------

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.intervals import Intervals, complement, covered_until, median_ms, union
+from labkit.timeline.intervals import Intervals, complement, median_ms, overlap, union
 from labkit.timeline.lanes import cut
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import milliseconds
@@ -119,10 +119,7 @@ def find_gaps(busy: Intervals, waits: Marks, trains: Marks, span_ns: int) -> Gap
     """Return the time of a window in which the accelerator is not busy, each gap with its step and its place."""
     idle = complement(busy, 0, span_ns)
     length = idle.end - idle.start
-    waiting, training = (
-        covered_until(marked, idle.end) - covered_until(marked, idle.start)
-        for marked in (union(waits.start, waits.end), union(trains.start, trains.end))
-    )
+    waiting, training = (overlap(union(marks.start, marks.end), idle.start, idle.end) for marks in (waits, trains))
     # The place is the one that took most of the gap; a tie is called waiting.
     places = np.array([_WAIT, _INSIDE, _HOST], np.int8)
     kind = places[np.argmax([waiting, training, length - waiting - training], axis=0)]

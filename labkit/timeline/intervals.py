@@ -83,7 +83,6 @@ def covered_until(intervals: Intervals, at: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray of int64, shape of `at`
-        ``covered_until(i, end) - covered_until(i, start)`` is the overlap with ``[start, end)``.
     """
     if not len(intervals.start):
         return np.zeros(np.shape(at), np.int64)
@@ -92,6 +91,11 @@ def covered_until(intervals: Intervals, at: np.ndarray) -> np.ndarray:
     last = np.maximum(before - 1, 0)
     inside = np.minimum(at, intervals.end[last]) - intervals.start[last]
     return np.where(before > 0, total[last] + inside, 0)
+
+
+def overlap(intervals: Intervals, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return how many nanoseconds of each ``[start, end)`` disjoint `intervals` cover: int64, shape of `start`."""
+    return covered_until(intervals, end) - covered_until(intervals, start)
 
 
 def inside(start: np.ndarray, end: np.ndarray, outer: Intervals) -> np.ndarray:

@@ -160,12 +160,16 @@ class Trace:
             for s in spans
         ]
         columns = np.array(rows, np.int64).reshape(-1, len(cls._DTYPES)).T
-        return cls(
-            *(column.astype(dtype) for column, dtype in zip(columns, cls._DTYPES.values(), strict=True)),
-            names=tuple(names),
-            threads=tuple(Thread(t, kinds.get(t, "pipeline")) for t in threads),
-            run=Run(**{"origin": "modelled", **facts}),
-        )
+        listed = [Thread(t, kinds.get(t, "pipeline")) for t in threads]
+        return cls.of_columns(columns, names, listed, Run(**{"origin": "modelled", **facts}))
+
+    @classmethod
+    def of_columns(
+        cls, columns: Iterable[np.ndarray], names: Iterable[str], threads: Iterable[Thread], run: Run
+    ) -> Trace:
+        """Build a trace from columns of whole numbers of any width, in the order of the parameters of `Trace`."""
+        cast = (column.astype(dtype) for column, dtype in zip(columns, cls._DTYPES.values(), strict=True))
+        return cls(*cast, names=tuple(names), threads=tuple(threads), run=run)
 
     def __len__(self) -> int:
         """Return the number of spans."""

@@ -136,16 +136,6 @@ def _trace(data: bytes) -> Trace:
     return found.with_run(profiler=Profile(events=events), node_names=node_names)
 
 
-def _spans(
-    start: np.ndarray, end: np.ndarray, name: np.ndarray, thread: np.ndarray, category: np.ndarray, step: np.ndarray,
-    names: list[str], threads: list[Thread],
-) -> Trace:  # fmt: skip
-    """Return the spans of one plane as a trace."""
-    ids = name.astype(np.int32), thread.astype(np.int32), category.astype(np.int8), step.astype(np.int32)
-    # An event may have an id without a name.
-    return Trace(start, end - start, *ids, (*names, ""), tuple(threads), Run("measured"))
-
-
 def _times(events: xspace.Events, lines: list[xspace.EventLine], base_ns: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Return starts and ends in ns of the Unix clock.
 
@@ -198,9 +188,10 @@ class _HostPlane:
         for row in np.flatnonzero(owner[keep] == _CONSUMER).tolist():
             number = events.stats(keep[row], self.plane.stats).get("step_num")
             step[row] = number if isinstance(number, int) and 0 <= number < 2**31 else -1
-        names, threads = [plain(n) for n in self.names], _numbered(labels, earliest)
-        columns = events.name[keep], thread, what[keep], step
-        return _spans(self.start[keep], self.end[keep], *columns, names, threads)
+        start, length = self.start[keep], self.end[keep] - self.start[keep]
+        columns = start, length, events.name[keep], thread, what[keep], step
+        names = [*map(plain, self.names), ""]  # an event may have an id without a name
+        return Trace.of_columns(columns, names, _numbered(labels, earliest), Run("measured"))
 
     def _owners(self, what: np.ndarray) -> np.ndarray:
         """Return the owner of each event, `_NO_OWNER` to drop it; `what` is its category."""
@@ -305,4 +296,5 @@ def _device(plane: xspace.Plane, base_ns: int | None) -> Trace:
     is_copy = np.array([n.lower().startswith("memcpy") for n in names] + [False])[events.name]
     what = np.where(is_copy, CATEGORIES.index("copy"), CATEGORIES.index("kernel"))
     threads = [Thread(f"{plane.name.removeprefix('/device:')} {line.name}", "device") for line in lines]
-    return _spans(start, end, events.name, events.line, what, np.full(len(start), -1), names, threads)
+    columns = start, end - start, events.name, events.line, what, np.full(len(start), -1)
+    return Trace.of_columns(columns, [*names, ""], threads, Run("measured"))

@@ -23,7 +23,7 @@ wait, the walk goes on in the lane whose span ended last before. An example, wit
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ import numpy as np
 from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, UNKNOWN, Causes
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
-from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, inside, union
+from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, inside, overlap, union
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
@@ -61,7 +61,7 @@ def find_causes(path: CriticalPath, gaps: Gaps, explain: bool = True) -> Causes:
     # Between two kernels of one step there is nothing to follow, and there may be very many such gaps.
     follow = gaps.kind != GAP_KINDS.index("inside")
     for what in (path.waits, path.copying, path.python):
-        follow |= covered_until(what, gaps.end_ns) > covered_until(what, gaps.start_ns)
+        follow |= overlap(what, gaps.start_ns, gaps.end_ns) > 0
     for i in np.flatnonzero(follow & explain).tolist():
         main[:, i] = path.follow(gaps[i])
         parts[i] = path.parts
@@ -339,9 +339,9 @@ class CriticalPath:
 
     def _held(self, held: Intervals, start: int, end: int, op: int) -> int:
         """Charge the part of a time in which Python, or work on all cores, kept others from running; return it."""
-        before, after = covered_until(held, np.array([start, end]))
-        self._charge(PREP, int(after - before), op)
-        return int(after - before)
+        ns = int(np.diff(covered_until(held, np.array([start, end])))[0])
+        self._charge(PREP, ns, op)
+        return ns
 
     def _delivered(self, first: int, now: int, step: int) -> tuple[int, int] | None:
         """Return when and where the batch was ready: at the root of tf.data, or else where a span ended last."""
@@ -351,18 +351,18 @@ class CriticalPath:
             return self._running(first, now)
         root, mine = rows[self.names.root[ended.name[rows]]], rows[(ended.step[rows] == step) & (step >= 0)]
         best = next(some for some in (root, mine, rows) if len(some))
-        last = self._furthest(best[ended.end[best] == ended.end[best[-1]]].tolist())
-        return int(ended.end[last]), int(ended.lane[last])
+        return self._furthest(best[ended.end[best] == ended.end[best[-1]]].tolist())
 
-    def _furthest(self, rows: Iterable[int]) -> int:
-        """Return the row, of several that ended at one time, that stands furthest down the pipeline."""
+    def _furthest(self, rows: list[int]) -> tuple[int, int]:
+        """Return time and lane of the span, of several that ended at one time, that is furthest down the pipeline."""
 
         def place(row: int) -> tuple[int, int]:
             track = self.tracks[int(self.ended.lane[row])]
             cause = int(track.cause[np.searchsorted(track.end, self.ended.end[row], "right") - 1])
             return _DOWNSTREAM.get(cause, -1), row
 
-        return max(rows, key=place)
+        row = rows[0] if len(rows) == 1 else max(rows, key=place)
+        return int(self.ended.end[row]), int(self.ended.lane[row])
 
     def _running(self, first: int, now: int) -> tuple[int, int] | None:
         """Return the end of a wait and the lane of a span that runs through all of it."""
@@ -420,8 +420,7 @@ class CriticalPath:
         while at >= 0 and ends[at] > low:
             if int(self.ended.lane[rows[at]]) not in self.left:
                 same = rows[int(ends.searchsorted(ends[at])) : at + 1].tolist()
-                same = [row for row in same if int(self.ended.lane[row]) not in self.left]
-                return int(ends[at]), int(self.ended.lane[same[0] if len(same) == 1 else self._furthest(same)])
+                return self._furthest([row for row in same if int(self.ended.lane[row]) not in self.left])
             at -= 1
         return None
 

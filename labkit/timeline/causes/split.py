@@ -13,7 +13,7 @@ import numpy as np
 
 from labkit.timeline.causes.critical_path import CriticalPath
 from labkit.timeline.causes.per_gap import BATCH, FETCH, PREP
-from labkit.timeline.intervals import at_least, complement, covered_until, union
+from labkit.timeline.intervals import at_least, complement, overlap, union
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def split(path: CriticalPath) -> Split:
     # What keeps the interpreter from starting the next step is prep; all else outside of a wait is the job's own.
     work = union(np.r_[waits.start, busy.start], np.r_[waits.end, busy.end])
     held = at_least([complement(work, 0, path.lanes[0].window_ns), path.python], 2)
-    outside_wait = waits.start[1:] - first - (covered_until(held, last) - covered_until(held, first))
+    outside_wait = waits.start[1:] - first - overlap(held, first, last)
     # A step whose batch is ready at once: the time outside of its wait, and a usual handing over.
     ready = np.minimum(outside_wait + int(np.median(_handing_over(path)[1:])), measured)
     fetch = np.array([path.between(*step)[FETCH] for step in zip(first.tolist(), last.tolist(), strict=True)], np.int64)
@@ -71,7 +71,7 @@ def _handing_over(path: CriticalPath) -> np.ndarray:
     """Return how much of each wait is left when tf.data has handed its batch over, or the last span has ended."""
     waits, roots = path.waits, path.covered(np.flatnonzero(path.names.root))
     if len(roots.start):
-        return waits.end - waits.start - covered_until(roots, waits.end) + covered_until(roots, waits.start)
+        return waits.end - waits.start - overlap(roots, waits.start, waits.end)
     at = np.searchsorted(path.ended.end, waits.end, side="right") - 1
     ended = path.ended.end[np.maximum(at, 0)] if len(path.ended.end) else waits.end
     return waits.end - np.clip(np.where(at >= 0, ended, waits.end), waits.start, waits.end)
