@@ -87,8 +87,7 @@ def figures(trace: Trace) -> Measure:
     images = run.images_of(steps)
     if images is None:
         raise ValueError("the trace does not say how many images it trained on: run.images is None")
-    begun = np.r_[train.start_ns[:1], wait.start_ns[:1]]
-    start, end = run.window_ns or (int(begun.min()), int(train.end_ns.max()))
+    start, end = trace.window_ns
     if run.warmup == 0 and steps > 1:
         start = int(train.end_ns[0])
         images -= run.batch_size or images // steps

@@ -70,7 +70,8 @@ class Timeline:
         self.trace, self.explain = trace, explain
         self.run, self.origin = trace.run, trace.run.origin
         self.names = trace.names
-        self.start_ns, self.span_ns = _window(trace)
+        self.start_ns, end_ns = trace.window_ns
+        self.span_ns = end_ns - self.start_ns
         self.lanes = build(trace, self.start_ns, self.span_ns)
         self.accelerator = self.lanes[0]
         self.busy, busy = self.accelerator.share, self.accelerator.busy
@@ -209,11 +210,3 @@ def timeline_of(given: Timeline | Trace, verb: str) -> Timeline:
     if isinstance(given, Trace):
         return Timeline(given)
     raise TypeError(f"a Trace or a Timeline can be {verb}, got {type(given).__name__}")
-
-
-def _window(trace: Trace) -> tuple[int, int]:
-    """Return start and length of the window in nanoseconds."""
-    window = trace.run.window_ns
-    if window is None:
-        return (int(trace.start_ns[0]), trace.span_ns) if len(trace) else (0, 0)
-    return window[0], window[1] - window[0]

@@ -196,6 +196,12 @@ class Trace:
         """Nanoseconds from the first start to the last end; 0 for an empty trace."""
         return int(self.end_ns.max() - self.start_ns[0]) if len(self) else 0
 
+    @property
+    def window_ns(self) -> tuple[int, int]:
+        """Start and end of the window: those of the run, or else of all spans; 0 and 0 without either."""
+        spans = (int(self.start_ns[0]), int(self.end_ns.max())) if len(self) else (0, 0)
+        return self.run.window_ns or spans
+
     def select(self, category: str | None = None, kind: str | None = None, name: str | None = None) -> np.ndarray:
         """Return a boolean mask, shape (n,), of the spans that match every given word.
 
