@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.common.environment import ENVIRONMENT, cores
+from labkit.common.numbers import check_names
 from labkit.offload.opencl import drivers
 
 #: What the default photos and a recording need, in bytes; below it a reader is warned first.
@@ -86,9 +87,8 @@ def examine(topics: Collection[str] = ()) -> Iterator[Finding]:
         If there is no such topic.
     """
     names = {name.lower(): name for name in TOPICS}
-    if unknown := sorted(topic for topic in topics if topic.lower() not in names):
-        raise ValueError(f"there is no topic {unknown[0]!r}; allowed: {', '.join(TOPICS)}")
-    asked = {names[topic.lower()] for topic in topics} or set(TOPICS)
+    asked = {names.get(topic.lower(), topic) for topic in topics} or set(TOPICS)
+    check_names("topic", sorted(asked), TOPICS)
     for look in dict.fromkeys(look for name, look in TOPICS.items() if name in asked):
         yield from (finding for finding in look() if finding.topic in asked)
 

@@ -42,12 +42,10 @@ def whole(
     ValueError: steps is 0; allowed: a whole number of 1 or more
     """
     try:
-        found = None if isinstance(value, bool) or type(value).__name__ == "bool_" else operator.index(value)
+        found = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
         found = None
-    if found is None or not _within(found, least, most):
-        raise ValueError(_sentence(name, value, "a whole number", least, most, unit, other))
-    return found
+    return _held(name, value, found, "a whole number", least, most, unit, other)
 
 
 def number(
@@ -85,9 +83,7 @@ def number(
     ValueError: step_ms is -1; allowed: a number of milliseconds above 0
     """
     found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    if not math.isfinite(found) or not _within(found, least, most) or (above is not None and found <= above):
-        raise ValueError(_sentence(name, value, "a number", least, most, unit, other, above))
-    return found
+    return _held(name, value, found if math.isfinite(found) else None, "a number", least, most, unit, other, above)
 
 
 def ranged(
@@ -197,21 +193,21 @@ def check_names(what: str, given: Iterable[str], allowed: Collection[str]) -> No
             raise ValueError(f"there is no {what} {name!r}; allowed: {', '.join(allowed)}")
 
 
-def _within(value: float, least: float | None, most: float | None) -> bool:
-    return (least is None or value >= least) and (most is None or value <= most)
-
-
-def _sentence(
+def _held(
     name: str,
     value: Any,
+    found: Any,
     kind: str,
     least: float | None,
     most: float | None,
     unit: str,
     other: str,
     above: float | None = None,
-) -> str:
-    """Return the sentence of an error, such as ``steps is 0; allowed: a whole number of 1 or more``."""
+) -> Any:
+    """Return the number `found` in a value; raise the sentence where there is none, or it is not within its limits."""
+    low, high = -math.inf if least is None else least, math.inf if most is None else most
+    if found is not None and low <= found <= high and (above is None or found > above):
+        return found
     words = [kind, *([unit] if unit else [])]
     if least is not None and most is not None:
         words.append(f"from {least:,.10g} to {most:,.10g}")
@@ -227,4 +223,4 @@ def _sentence(
         shown = f"{value!r:.60}"
     except ValueError:  # Python prints no number of more than 4,300 digits
         shown = "too long to be printed"
-    return f"{name} is {shown}; allowed: {' '.join(words)}"
+    raise ValueError(f"{name} is {shown}; allowed: {' '.join(words)}")

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from labkit.common.numbers import one_of
+
 #: What a category is called in a legend, in the order of the legend, and its hatching.
 LEGEND = {
     "train": ("train step", ""),
@@ -100,9 +102,7 @@ def theme(name: str | None = None) -> Theme:
     if name is None:
         name = _chosen or os.environ.get("LABKIT_THEME") or "light"
         source = "LABKIT_THEME" if not _chosen else source
-    if name not in THEMES:
-        raise ValueError(f"{source} is {name!r}; allowed: {', '.join(THEMES)}")
-    return THEMES[name]
+    return THEMES[one_of(source, name, THEMES)]
 
 
 def luminance(color: str) -> float:

@@ -32,7 +32,10 @@ def check_dataset(dataset: Any, what: str = "dataset") -> None:
     import tensorflow as tf
 
     if not isinstance(dataset, tf.data.Dataset):
-        raise TypeError(f"{what} is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
+        raise TypeError(
+            f"{what} is a {type(dataset).__name__}; allowed: a tf.data.Dataset "
+            "(Dataset.from_tensor_slices makes one of arrays, Dataset.from_generator of a generator)"
+        )
 
 
 def named(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -323,14 +326,8 @@ def _inside(function: Any, functions: dict[str, Any], path: frozenset[str]) -> I
 
 def _elements(dataset: Any) -> int:
     """Return how many elements the source has; -1 or less if nobody knows."""
-    while inputs := dataset._inputs():
-        most = max(map(_length, inputs))
-        longest = [d for d in inputs if _length(d) == most]
-        # The counter of an enumerate goes on for ever beside the elements that it counts.
-        dataset = next((d for d in longest if int(d.cardinality()) >= 0), longest[0])
-    return int(dataset.cardinality())
-
-
-def _length(dataset: Any) -> int:
-    """Return how many transformations made a dataset, along its longest chain."""
-    return 1 + max(map(_length, dataset._inputs()), default=0)
+    sources = [node for node in nodes(dataset) if not node.upstream]
+    longest = max(len(node.downstream) for node in sources)
+    counts = [int(node.dataset.cardinality()) for node in sources if len(node.downstream) == longest]
+    # The counter of an enumerate goes on for ever beside the elements that it counts.
+    return next((count for count in counts if count >= 0), counts[0])

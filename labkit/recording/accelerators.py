@@ -148,19 +148,6 @@ def modelled(
     return Modelled(name or f"{images_per_s:g} images/s", "stated by the reader", 1e9 / images_per_s, 0.0, basis)
 
 
-class Idle:
-    """An accelerator that takes no time: it only takes the batches."""
-
-    name, kind, source = "none", "modelled", "no train step"
-
-    def step(self, batch: Any) -> None:
-        """Do nothing."""
-
-    def describe(self) -> str:
-        """Return one line: that nothing is trained."""
-        return "no accelerator: batches are only taken"
-
-
 def check_accelerator(accelerator: Any) -> None:
     """Raise TypeError if a value is no accelerator."""
     if not callable(getattr(accelerator, "step", None)) or not hasattr(accelerator, "describe"):

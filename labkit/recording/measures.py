@@ -17,7 +17,7 @@ import numpy as np
 
 from labkit.common.table import Table, Tabular
 from labkit.recording import work as tallies
-from labkit.timeline.intervals import union
+from labkit.timeline.intervals import median_ms, union
 from labkit.timeline.run import Measure
 from labkit.timeline.trace import Trace
 
@@ -80,40 +80,32 @@ def figures(trace: Trace) -> Measure:
     ValueError
         If the trace has no train step, or does not say how many images it trained on.
     """
-    wait = trace.where(trace.select("wait", kind="consumer"))
-    train = trace.where(trace.select("train", kind="consumer"))
+    wait, train = (trace.where(trace.select(category, kind="consumer")) for category in ("wait", "train"))
     if not len(train):
         raise ValueError("the trace holds no train step, so there is nothing to measure")
-    run = trace.run
-    images, steps = run.images, len(train)
-    if images is None and run.batch_size:
-        images = run.batch_size * steps
+    run, steps = trace.run, len(train)
+    images = run.images_of(steps)
     if images is None:
         raise ValueError("the trace does not say how many images it trained on: run.images is None")
-    start, end = run.window_ns or (
-        min(int(train.start_ns[0]), int(wait.start_ns[0]) if len(wait) else int(train.start_ns[0])),
-        int(train.end_ns.max()),
-    )
+    start, end = trace.window_ns
     if run.warmup == 0 and steps > 1:
         start = int(train.end_ns[0])
-        images = images - (run.batch_size or images // steps)
+        images -= run.batch_size or images // steps
         steps -= 1
         wait, train = wait.where(wait.end_ns > start), train.where(train.start_ns >= start)
     if end <= start:
         raise ValueError(f"the window of the trace is empty: {start} to {end} ns")
-    work = train
-    if run.accelerator.kind == "real":
-        kernels = trace.where(trace.select("kernel", kind="device"))
-        work = kernels if len(kernels) else train
-    first_ns = run.first_batch_ns
+    kernels = trace.where(trace.select("kernel", kind="device"))
+    work = kernels if len(kernels) and run.accelerator.kind == "real" else train
+    seconds, first_ns = (end - start) / 1e9, run.first_batch_ns
     return Measure(
         images=images,
         steps=steps,
-        seconds=(end - start) / 1e9,
-        images_per_s=images / ((end - start) / 1e9),
-        step_ms=float(np.median(np.diff(train.end_ns, prepend=start))) / 1e6,
-        wait_ms=float(np.median(wait.duration_ns)) / 1e6 if len(wait) else 0.0,
-        train_ms=float(np.median(train.duration_ns)) / 1e6,
+        seconds=seconds,
+        images_per_s=images / seconds,
+        step_ms=median_ms(np.diff(train.end_ns, prepend=start)),
+        wait_ms=median_ms(wait.duration_ns),
+        train_ms=median_ms(train.duration_ns),
         busy=union(np.clip(work.start_ns, start, end), np.clip(work.end_ns, start, end)).total_ns / (end - start),
         first_batch_ms=None if first_ns is None else first_ns / 1e6,
     )

@@ -11,7 +11,7 @@ import contextlib
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,11 @@ from labkit.common.environment import POOL, cores
 from labkit.common.numbers import whole
 from labkit.common.progress import bar, fast
 from labkit.pipelines.options import changed
+from labkit.pipelines.structure import check_dataset
 from labkit.recording import measures
-from labkit.recording.accelerators import Idle, check_accelerator
+from labkit.recording.accelerators import check_accelerator, modelled
 from labkit.recording.tfdata import xplane
-from labkit.recording.tfdata.driver import Drive, RecordingError, consumer, drive, known_steps
+from labkit.recording.tfdata.driver import Drive, RecordingError, check_length, consumer, drive, known_steps
 from labkit.timeline.run import Accelerator, Host, Profile, Run, Totals
 from labkit.timeline.trace import Trace
 
@@ -100,13 +101,12 @@ def record(
     RecordingError
         If the pipeline or the train step fails, or a profiler is running already.
     """
-    plan = _Plan(accelerator, steps, warmup, max_events)
-    label = plan.check(dataset, name)
+    plan = _Plan(accelerator, steps, warmup, max_events, progress, on_step)
+    plan.check(dataset, name)
     repeats = _rounds(repeats)
     if on_start is not None:
         on_start(Run("measured", name, plan.facts()))
-    with _bar(progress, plan.total([dataset], repeats), name or "recording") as tick:
-        traces = [plan.trace(dataset, name, label, tick, on_step) for _ in range(repeats)]
+    traces = plan.rounds({name: dataset}, repeats, name or "recording")[name]
     rounds = tuple(trace.run.repeats[0] for trace in traces)
     chosen = traces[measures.middle(rounds)].with_run(repeats=rounds)
     if on_trace is not None:
@@ -149,16 +149,10 @@ def measure(
     """
     if not isinstance(variants, Mapping) or not variants or not all(isinstance(n, str) and n for n in variants):
         raise ValueError(f"variants is {variants!r:.80}; allowed: a dict of name to tf.data.Dataset, at least one")
-    plan = _Plan(accelerator, steps, warmup, max_events)
-    labels = {name: plan.check(dataset, name) for name, dataset in variants.items()}
-    repeats = _rounds(repeats)
-    names, traces = list(variants), {name: [] for name in variants}
-    with _bar(progress, plan.total(variants.values(), repeats), "measuring") as tick:
-        for number in range(repeats):
-            first = number % len(names)
-            for name in names[first:] + names[:first]:
-                traces[name].append(plan.trace(variants[name], name, labels[name], tick))
-    found = measures.Measures.from_traces(traces)
+    plan = _Plan(accelerator, steps, warmup, max_events, progress)
+    for name, dataset in variants.items():
+        plan.check(dataset, name)
+    found = measures.Measures.from_traces(plan.rounds(variants, _rounds(repeats), "measuring"))
     found.traces.update({name: trace.with_run(repeats=tuple(found[name])) for name, trace in found.traces.items()})
     return found
 
@@ -166,11 +160,12 @@ def measure(
 def graph(dataset: Any, *, steps: int = 2) -> list[str]:
     """Return the paths of the tf.data nodes that really run, after TensorFlow's rewriting.
 
-    It takes a batch and `steps` more, without a consumer. By default the graph of a plain ``map`` and ``batch``
+    It takes a batch and `steps` more, without a train step. By default the graph of a plain ``map`` and ``batch``
     holds ``Root::MapAndBatch``, an asynchronous node that is in no source code.
     """
-    plan = _Plan(Idle(), steps, 1, 500_000)
-    return list(plan.trace(dataset, None, plan.check(dataset, None)).run.graph)
+    plan = _Plan(modelled(step_ms=1e-6), steps, 1, 500_000)
+    plan.check(dataset, None)
+    return list(plan.trace(dataset, None, lambda: None).run.graph)
 
 
 @dataclass
@@ -181,6 +176,8 @@ class _Plan:
     steps: int | None
     warmup: int
     max_events: int
+    progress: bool | None = None
+    on_step: Callable[[int, int, int, int], Any] | None = None
 
     def __post_init__(self) -> None:
         check_accelerator(self.accelerator)
@@ -189,51 +186,44 @@ class _Plan:
         self.warmup = whole("warmup", self.warmup, least=1)
         self.max_events = whole("max_events", self.max_events, least=1)
 
-    def check(self, dataset: Any, name: str | None) -> str:
-        """Return what errors call the pipeline; raise if it cannot be recorded."""
-        import tensorflow as tf
-
-        label = "the pipeline" if name is None else f"pipeline {name!r}"
+    def check(self, dataset: Any, name: str | None) -> None:
+        """Raise if a pipeline cannot be recorded."""
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name is {name!r}; allowed: a text, or None")
-        if not isinstance(dataset, tf.data.Dataset):
-            raise TypeError(
-                f"{label} is a {type(dataset).__name__}; allowed: a tf.data.Dataset "
-                "(Dataset.from_tensor_slices makes one of arrays, Dataset.from_generator of a generator)"
-            )
-        if self.steps is None and int(dataset.cardinality()) == -1:
-            raise ValueError(
-                f"steps is None, which means to the end, and {label} never ends (repeat()); allowed: a number of steps"
-            )
-        return label
+        check_dataset(dataset, _label(name))
+        check_length(dataset, self.steps, _label(name))
 
-    def total(self, datasets: Iterable[Any], repeats: int) -> int | None:
-        """Return the steps of all recordings, for the progress bar; None if it is not known."""
-        known = [known_steps(d, self.steps, self.warmup) or self.steps for d in datasets]
-        return None if None in known else sum(known) * repeats
+    def rounds(self, variants: Mapping[Any, Any], repeats: int, title: str) -> dict[Any, list[Trace]]:
+        """Record each pipeline once in every round, starting with another one each time; return the traces by name."""
+        names, traces = list(variants), {name: [] for name in variants}
+        known = [known_steps(d, self.steps, self.warmup) or self.steps for d in variants.values()]
+        with _bar(self.progress, None if None in known else sum(known) * repeats, title) as tick:
+            for number in range(repeats):
+                first = number % len(names)
+                for name in names[first:] + names[:first]:
+                    traces[name].append(self.trace(variants[name], name, tick))
+        return traces
 
     def facts(self) -> Accelerator:
         """Return what a trace says about its accelerator."""
         one = self.accelerator
         return Accelerator(one.name, one.kind, one.source, one.describe())
 
-    def trace(
-        self,
-        dataset: Any,
-        name: str | None,
-        label: str,
-        tick: Callable[[], Any] | None = None,
-        on_step: Callable[[int, int, int, int], Any] | None = None,
-    ) -> Trace:
+    def trace(self, dataset: Any, name: str | None, tick: Callable[[], Any]) -> Trace:
         """Record one repeat."""
         import tensorflow as tf
 
+        def see(*step: int) -> None:
+            if self.on_step is not None:
+                self.on_step(*step)
+            tick()
+
         run = drive(
             dataset, self.accelerator, self.steps, self.warmup,
-            label=label, max_events=self.max_events, tick=tick, on_step=on_step,
+            label=_label(name), max_events=self.max_events, on_step=see,
         )  # fmt: skip
         if run.spans is None:
-            raise RecordingError(f"{label} ended after {run.steps} steps, before those that were to be recorded")
+            raise RecordingError(f"{_label(name)} ended after {run.steps} steps, before those that were to be recorded")
         stamps = _unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
         window = int(stamps[0, 0]), int(stamps[-1, 2])
         watched = run.spans.where(~run.spans.select(kind="consumer"))
@@ -264,6 +254,11 @@ class _Plan:
             host=Host(cores(), tf.__version__, platform.python_version()),
         )
         return trace.with_run(repeats=(measures.figures(trace),))
+
+
+def _label(name: str | None) -> str:
+    """Return what errors call a pipeline."""
+    return "the pipeline" if name is None else f"pipeline {name!r}"
 
 
 def _unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:
@@ -304,9 +299,7 @@ def _rounds(repeats: Any) -> int:
 
 def _bar(progress: bool | None, total: int | None, title: str) -> contextlib.AbstractContextManager[Callable[[], Any]]:
     """Give a function to call after each step; by default its bar appears only where the recording takes long."""
-    if progress is None:
-        watched = sys.stderr.isatty() or "ipykernel" in sys.modules
-        hidden = not watched or fast()
-    else:
-        hidden = not progress
-    return bar(total, title, hidden, delay_s=3 if progress is None else 0)
+    if progress is not None:
+        return bar(total, title, not progress)
+    watched = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return bar(total, title, fast() or not watched, delay_s=3)

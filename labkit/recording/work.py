@@ -26,7 +26,6 @@ _MEMORY_ROWS, _MEMORY_BYTES = 100_000, 64 << 20  # larger arrays in memory are n
 _INTEGER = ("int", "uint")
 _REORDERS = ("Shuffle", "Interleave", "Random")
 _SELECTS = ("Take", "Skip", "Filter", "Shard")
-_WEIGHTS = np.random.default_rng(7).integers(0, 2**63, _ONE_HOT_CLASSES, np.uint64) * np.uint64(2) + np.uint64(1)
 
 
 def flatten(batch: Any) -> list[Any]:
@@ -72,11 +71,10 @@ class Tally:
     """
 
     def __init__(self, dataset: Any = None) -> None:
-        self._steps = self._images = self._labelled = 0
+        self._steps = self._images = self._labelled = self._label_sum = 0
         self._batch_sizes: Counter[int] = Counter()
         # For each component, the dtypes and shapes per image that it had.
         self._kinds: list[Counter[tuple[str, tuple[int | None, ...]]]] = []
-        self._label_sum = 0
         self._histogram: Counter[int] | None = Counter()
         self._sources, self._order = _inspect(dataset)
 
@@ -93,18 +91,19 @@ class Tally:
         self._images += images
         self._batch_sizes[images] += 1
         self._kinds += [Counter() for _ in components[len(self._kinds) :]]
-        rows = None
+        labels = []
         for component, shape, kinds in zip(components, dims, self._kinds, strict=False):
             dtype = getattr(component, "dtype", None)
             kinds[getattr(dtype, "name", None) or str(dtype), shape[1:]] += 1
-            part = _label_rows(component, shape, images)
-            if part is not None:
-                rows = part if rows is None else _mix(rows + part)
-        if rows is not None:
+            if (part := _labels(component, shape, images)) is not None:
+                labels.append(part)
+        if labels:
+            marks = [_label_hash(row) for row in zip(*labels, strict=True)]
             self._labelled += images
-            self._label_sum = (self._label_sum + int(rows.sum(dtype=np.uint64))) % 2**64
+            # The sum of the hashes identifies the labels with their numbers, whatever their order.
+            self._label_sum = (self._label_sum + sum(marks)) % 2**64
             if self._histogram is not None:
-                self._histogram.update(rows.tolist())
+                self._histogram.update(marks)
                 if len(self._histogram) > _HISTOGRAM_LABELS:
                     self._histogram = None
         return images
@@ -146,7 +145,7 @@ def _component(kinds: Counter[tuple[str, tuple[int | None, ...]]]) -> dict[str, 
     shape = None
     if len({len(dims) for dims in shapes}) == 1:
         shape = [d[0] if len(set(d)) == 1 else None for d in zip(*shapes, strict=True)]
-    digest = f"{_hash64(repr(sorted(shapes.items(), key=repr))):016x}"
+    digest = f"{_hash64(repr(sorted(shapes.items(), key=repr)).encode()):016x}"
     return {"dtype": "/".join(sorted({dtype for dtype, _ in kinds})), "shape": shape, "digest": digest}
 
 
@@ -240,15 +239,8 @@ def _shape(component: dict[str, Any]) -> str:
 # -- labels ------------------------------------------------------------------
 
 
-def _mix(x: np.ndarray) -> np.ndarray:
-    """Scramble uint64 values (the finaliser of splitmix64), so that their sum identifies the multiset."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-def _label_rows(component: Any, dims: tuple[int | None, ...], images: int) -> np.ndarray | None:
-    """Return one uint64 per image for a component that can be a label, else None."""
+def _labels(component: Any, dims: tuple[int | None, ...], images: int) -> list[Any] | None:
+    """Return a value for each image of a component that can be a label, else None."""
     if not 1 <= len(dims) <= 2 or dims[0] != images or not images or dims[-1] is None:
         return None
     width = 1 if len(dims) == 1 else dims[1]
@@ -258,19 +250,18 @@ def _label_rows(component: Any, dims: tuple[int | None, ...], images: int) -> np
     if values.dtype.kind in "OSU":
         if width > 8 or max(map(len, values.flat)) > _LABEL_BYTES:
             return None
-        values = np.array([_hash64(v) for v in values.flat], np.uint64)
     elif values.dtype.kind in "iub":
         if values.itemsize * width > _LABEL_BYTES:
             return None
-        values = values.astype(np.int64, copy=False).view(np.uint64)
+        values = values.astype(np.int64, copy=False)
     elif values.dtype.kind == "f" and width > 1:
         # Only one-hot rows are labels; other floats are data, which augmentation may change.
         if not ((values.sum(axis=1) == 1) & (values.max(axis=1) == 1)).all():
             return None
-        values, width = values.argmax(axis=1).astype(np.uint64), 1
+        values = values.argmax(axis=1)
     else:
         return None
-    return _mix((values.reshape(images, width) * _WEIGHTS[:width]).sum(axis=1, dtype=np.uint64) + np.uint64(width))
+    return values.tolist() if values.ndim == 1 else list(map(tuple, values.tolist()))
 
 
 def _array(component: Any) -> np.ndarray | None:
@@ -280,9 +271,13 @@ def _array(component: Any) -> np.ndarray | None:
     return value if isinstance(value, np.ndarray) else None
 
 
-def _hash64(value: bytes | str) -> int:
-    data = value.encode() if isinstance(value, str) else bytes(value)
+def _hash64(data: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+@lru_cache(maxsize=4096)
+def _label_hash(label: Any) -> int:
+    return _hash64(repr(label).encode())
 
 
 # -- the root of the pipeline --------------------------------------------------

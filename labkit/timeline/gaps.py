@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.intervals import Intervals, complement, covered_until, union
+from labkit.timeline.intervals import Intervals, complement, median_ms, overlap, union
 from labkit.timeline.lanes import cut
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import milliseconds
@@ -107,7 +107,7 @@ class Marks(NamedTuple):
     @property
     def median_ms(self) -> float:
         """Median length in milliseconds; 0 without any."""
-        return float(np.median(self.end - self.start)) / 1e6 if len(self.start) else 0.0
+        return median_ms(self.end - self.start)
 
     def number_at(self, place: np.ndarray) -> np.ndarray:
         """Return the step number at each position, -1 outside."""
@@ -119,10 +119,7 @@ def find_gaps(busy: Intervals, waits: Marks, trains: Marks, span_ns: int) -> Gap
     """Return the time of a window in which the accelerator is not busy, each gap with its step and its place."""
     idle = complement(busy, 0, span_ns)
     length = idle.end - idle.start
-    waiting, training = (
-        covered_until(marked, idle.end) - covered_until(marked, idle.start)
-        for marked in (union(waits.start, waits.end), union(trains.start, trains.end))
-    )
+    waiting, training = (overlap(union(marks.start, marks.end), idle.start, idle.end) for marks in (waits, trains))
     # The place is the one that took most of the gap; a tie is called waiting.
     places = np.array([_WAIT, _INSIDE, _HOST], np.int8)
     kind = places[np.argmax([waiting, training, length - waiting - training], axis=0)]

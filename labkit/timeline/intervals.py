@@ -6,7 +6,6 @@ interval is half open, ``[start, end)``, and one of zero length covers nothing.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -24,6 +23,11 @@ class Intervals(NamedTuple):
     def total_ns(self) -> int:
         """Nanoseconds covered."""
         return int((self.end - self.start).sum())
+
+
+def median_ms(lengths_ns: np.ndarray) -> float:
+    """Return the median of some lengths in nanoseconds as milliseconds; 0 without any."""
+    return float(np.median(lengths_ns)) / 1e6 if len(lengths_ns) else 0.0
 
 
 def union(start: np.ndarray, end: np.ndarray) -> Intervals:
@@ -79,7 +83,6 @@ def covered_until(intervals: Intervals, at: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray of int64, shape of `at`
-        ``covered_until(i, end) - covered_until(i, start)`` is the overlap with ``[start, end)``.
     """
     if not len(intervals.start):
         return np.zeros(np.shape(at), np.int64)
@@ -88,6 +91,17 @@ def covered_until(intervals: Intervals, at: np.ndarray) -> np.ndarray:
     last = np.maximum(before - 1, 0)
     inside = np.minimum(at, intervals.end[last]) - intervals.start[last]
     return np.where(before > 0, total[last] + inside, 0)
+
+
+def overlap(intervals: Intervals, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return how many nanoseconds of each ``[start, end)`` disjoint `intervals` cover: int64, shape of `start`."""
+    return covered_until(intervals, end) - covered_until(intervals, start)
+
+
+def inside(start: np.ndarray, end: np.ndarray, outer: Intervals) -> np.ndarray:
+    """Tell which intervals lie within one of the disjoint intervals `outer`: ndarray of bool, shape (n,)."""
+    last = np.searchsorted(outer.start, start, side="right") - 1
+    return (last >= 0) & (end <= np.r_[outer.end, np.int64(0)][last])
 
 
 def depths(start: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -123,18 +137,11 @@ def depths(start: np.ndarray, end: np.ndarray) -> np.ndarray:
 def _first_free(start: list[int], end: list[int]) -> list[int]:
     """Give each interval, in order of start, the lowest depth that no open interval holds."""
     depth: list[int] = []
-    open_ends: list[tuple[int, int]] = []
-    free: list[int] = []
-    highest = 0
+    ends: list[int] = []  # of the interval that held each depth last
     for s, e in zip(start, end, strict=True):
-        while open_ends and open_ends[0][0] <= s:
-            heapq.heappush(free, heapq.heappop(open_ends)[1])
-        if free:
-            place = heapq.heappop(free)
-        else:
-            place, highest = highest, highest + 1
+        place = next((place for place, busy in enumerate(ends) if busy <= s), len(ends))
+        ends[place : place + 1] = [e]
         depth.append(place)
-        heapq.heappush(open_ends, (e, place))
     return depth
 
 

@@ -12,6 +12,8 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from labkit.common.numbers import one_of
+
 #: Where a run comes from; every view prints this word.
 ORIGINS = ("measured", "modelled")
 
@@ -227,11 +229,14 @@ class Run(_Record):
     seed: int | None = None
     advice: dict[str, str] = field(default_factory=dict)
 
+    def images_of(self, steps: int) -> int | None:
+        """Return the images that the train steps of the window took, None where nothing says."""
+        return self.batch_size * steps if self.images is None and self.batch_size else self.images
+
     def __post_init__(self) -> None:
         """Check every field, and those with a rule of their own."""
         super().__post_init__()
-        if self.origin not in ORIGINS:
-            raise ValueError(f"origin is {self.origin!r}; allowed: {', '.join(ORIGINS)}")
+        one_of("origin", self.origin, ORIGINS)
         if self.window_ns is not None and (len(self.window_ns) != 2 or self.window_ns[1] < self.window_ns[0]):
             raise ValueError(
                 f"window_ns is {self.window_ns!r:.80}; allowed: start and end in integer nanoseconds, in this order"

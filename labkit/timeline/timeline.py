@@ -11,10 +11,10 @@ from functools import cached_property
 
 import numpy as np
 
-from labkit.timeline.causes import Causes, Split, Stalls, find_causes, split, stalls
+from labkit.timeline.causes import Causes, CriticalPath, Split, Stalls, find_causes, split, stalls
 from labkit.timeline.describe import describe
 from labkit.timeline.gaps import Marks, find_gaps
-from labkit.timeline.intervals import Intervals, at_least, union, union_of
+from labkit.timeline.intervals import Intervals, at_least, median_ms, union, union_of
 from labkit.timeline.lanes import WORK, Lane, build
 from labkit.timeline.trace import CATEGORIES, Trace
 
@@ -25,8 +25,6 @@ class Timeline:
     Parameters
     ----------
     trace : Trace
-    min_gap_ns : int
-        Shorter gaps are left out of `gaps`; they still count as idle time.
     explain : bool
         Say what each gap waited for. Without, lanes and gaps are shown and no causes: a drill is drawn like this.
 
@@ -62,19 +60,18 @@ class Timeline:
 
     Raises
     ------
-    ValueError
-        If `min_gap_ns` is negative.
+    TypeError
+        If `trace` is no Trace.
     """
 
-    def __init__(self, trace: Trace, min_gap_ns: int = 0, explain: bool = True) -> None:
+    def __init__(self, trace: Trace, explain: bool = True) -> None:
         if not isinstance(trace, Trace):
             raise TypeError(f"a Timeline is made from a Trace, got {type(trace).__name__}")
-        if min_gap_ns < 0:
-            raise ValueError(f"min_gap_ns is {min_gap_ns}; allowed: 0 or more")
         self.trace, self.explain = trace, explain
         self.run, self.origin = trace.run, trace.run.origin
         self.names = trace.names
-        self.start_ns, self.span_ns = _window(trace)
+        self.start_ns, end_ns = trace.window_ns
+        self.span_ns = end_ns - self.start_ns
         self.lanes = build(trace, self.start_ns, self.span_ns)
         self.accelerator = self.lanes[0]
         self.busy, busy = self.accelerator.share, self.accelerator.busy
@@ -85,8 +82,7 @@ class Timeline:
         self.steps, self.step_numbers = len(trains.number), trains.number
         self.wait_ms, self.train_ms = waits.median_ms, trains.median_ms
         self.waits = union(waits.start, waits.end)
-        gaps = find_gaps(busy, waits, trains, self.span_ns)
-        self.gaps = gaps.where(gaps.length_ns >= min_gap_ns)
+        self.gaps = find_gaps(busy, waits, trains, self.span_ns)
 
     # -- the steps ------------------------------------------------------------
 
@@ -109,16 +105,14 @@ class Timeline:
     @property
     def step_ms(self) -> float:
         """Median time from the end of a train step to the end of the next, in milliseconds; 0 without steps."""
-        return float(np.median(np.diff(self._trains.end, prepend=0))) / 1e6 if self.steps else 0.0
+        return median_ms(np.diff(self._trains.end, prepend=0))
 
     # -- what it waited for ----------------------------------------------------
 
     @cached_property
     def causes(self) -> Causes:
         """What each of `gaps` waited for, in their order; see `labkit.timeline.causes`."""
-        if not self.explain:
-            return Causes.unexplained(self.gaps, self.names, tuple(lane.name for lane in self.lanes))
-        return find_causes(self.lanes, self.gaps, self.waits, self.run, self.names)
+        return find_causes(self._path, self.gaps, self.explain)
 
     @cached_property
     def stalls(self) -> Stalls:
@@ -128,16 +122,18 @@ class Timeline:
     @cached_property
     def split(self) -> Split:
         """Fetch stall and prep stall as the differential method defines them, estimated from this one run."""
-        return split(self.lanes, self.waits, self.run, self.names)
+        return split(self._path)
+
+    @cached_property
+    def _path(self) -> CriticalPath:
+        return CriticalPath(self.lanes, self.waits, self.run, self.names)
 
     # -- images and the work on them -------------------------------------------
 
     @property
     def images(self) -> int | None:
         """Images trained on in the window, None where the trace does not say."""
-        if self.run.images is not None:
-            return self.run.images
-        return self.run.batch_size * self.steps if self.run.batch_size else None
+        return self.run.images_of(self.steps)
 
     @property
     def images_per_s(self) -> float | None:
@@ -155,15 +151,10 @@ class Timeline:
     @cached_property
     def work_ns_by_name(self) -> dict[tuple[str, str], int]:
         """Own time of all pipeline threads per (category, name), in nanoseconds, longest first."""
-        total: dict[tuple[str, str], int] = {}
-        width = max(len(self.names), 1)
+        own = np.zeros((len(CATEGORIES), len(self.names)), np.int64)
         for lane in self._pipeline:
-            key, place = np.unique(lane.category.astype(np.int64) * width + lane.name_id, return_inverse=True)
-            own = np.zeros(len(key), np.int64)
-            np.add.at(own, place, lane.self_ns)
-            for k, ns in zip(key.tolist(), own.tolist(), strict=True):
-                label = (CATEGORIES[k // width], self.names[k % width])
-                total[label] = total.get(label, 0) + ns
+            np.add.at(own, (lane.category, lane.name_id), lane.self_ns)
+        total = {(CATEGORIES[c], self.names[n]): int(own[c, n]) for c, n in np.argwhere(own).tolist()}
         return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
     @property
@@ -219,11 +210,3 @@ def timeline_of(given: Timeline | Trace, verb: str) -> Timeline:
     if isinstance(given, Trace):
         return Timeline(given)
     raise TypeError(f"a Trace or a Timeline can be {verb}, got {type(given).__name__}")
-
-
-def _window(trace: Trace) -> tuple[int, int]:
-    """Return start and length of the window in nanoseconds."""
-    window = trace.run.window_ns
-    if window is None:
-        return (int(trace.start_ns[0]), trace.span_ns) if len(trace) else (0, 0)
-    return window[0], window[1] - window[0]

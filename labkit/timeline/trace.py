@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from labkit.common.files import write_aside
+from labkit.common.numbers import one_of
 from labkit.timeline.run import Run
 
 #: What a span was spent on. ``wait`` and ``train`` belong to the consumer,
@@ -123,10 +124,7 @@ class Trace:
         if not isinstance(self.run, Run):
             raise TypeError(f"run is {self.run!r:.60}; allowed: a labkit.timeline.run.Run")
         for thread in self.threads:
-            if thread.kind not in THREAD_KINDS:
-                raise ValueError(
-                    f"thread {thread.name!r} is of kind {thread.kind!r}; allowed: {', '.join(THREAD_KINDS)}"
-                )
+            one_of(f"the kind of thread {thread.name!r}", thread.kind, THREAD_KINDS)
         if not len(self):
             return
         if self.duration_ns.min() < 0:
@@ -155,20 +153,23 @@ class Trace:
         """
         kinds, spans = dict(kinds or {}), list(spans)
         for span in spans:
-            if span.category not in CATEGORIES:
-                raise ValueError(f"span {span.name!r} has category {span.category!r}; allowed: {', '.join(CATEGORIES)}")
+            one_of(f"the category of span {span.name!r}", span.category, CATEGORIES)
         names, threads = _numbered(s.name for s in spans), _numbered([*kinds, *(s.thread for s in spans)])
-        return cls(
-            start_ns=np.array([s.start_ns for s in spans], np.int64),
-            duration_ns=np.array([s.duration_ns for s in spans], np.int64),
-            name=np.array([names[s.name] for s in spans], np.int32),
-            thread=np.array([threads[s.thread] for s in spans], np.int32),
-            category=np.array([CATEGORIES.index(s.category) for s in spans], np.int8),
-            step=np.array([s.step for s in spans], np.int32),
-            names=tuple(names),
-            threads=tuple(Thread(t, kinds.get(t, "pipeline")) for t in threads),
-            run=Run(**{"origin": "modelled", **facts}),
-        )
+        rows = [
+            (s.start_ns, s.duration_ns, names[s.name], threads[s.thread], CATEGORIES.index(s.category), s.step)
+            for s in spans
+        ]
+        columns = np.array(rows, np.int64).reshape(-1, len(cls._DTYPES)).T
+        listed = [Thread(t, kinds.get(t, "pipeline")) for t in threads]
+        return cls.of_columns(columns, names, listed, Run(**{"origin": "modelled", **facts}))
+
+    @classmethod
+    def of_columns(
+        cls, columns: Iterable[np.ndarray], names: Iterable[str], threads: Iterable[Thread], run: Run
+    ) -> Trace:
+        """Build a trace from columns of whole numbers of any width, in the order of the parameters of `Trace`."""
+        cast = (column.astype(dtype) for column, dtype in zip(columns, cls._DTYPES.values(), strict=True))
+        return cls(*cast, names=tuple(names), threads=tuple(threads), run=run)
 
     def __len__(self) -> int:
         """Return the number of spans."""
@@ -195,6 +196,12 @@ class Trace:
         """Nanoseconds from the first start to the last end; 0 for an empty trace."""
         return int(self.end_ns.max() - self.start_ns[0]) if len(self) else 0
 
+    @property
+    def window_ns(self) -> tuple[int, int]:
+        """Start and end of the window: those of the run, or else of all spans; 0 and 0 without either."""
+        spans = (int(self.start_ns[0]), int(self.end_ns.max())) if len(self) else (0, 0)
+        return self.run.window_ns or spans
+
     def select(self, category: str | None = None, kind: str | None = None, name: str | None = None) -> np.ndarray:
         """Return a boolean mask, shape (n,), of the spans that match every given word.
 
@@ -205,12 +212,9 @@ class Trace:
         """
         mask = np.ones(len(self), bool)
         if category is not None:
-            if category not in CATEGORIES:
-                raise ValueError(f"category is {category!r}; allowed: {', '.join(CATEGORIES)}")
-            mask &= self.category == CATEGORIES.index(category)
+            mask &= self.category == CATEGORIES.index(one_of("category", category, CATEGORIES))
         if kind is not None:
-            if kind not in THREAD_KINDS:
-                raise ValueError(f"kind is {kind!r}; allowed: {', '.join(THREAD_KINDS)}")
+            one_of("kind", kind, THREAD_KINDS)
             mask &= np.array([t.kind == kind for t in self.threads], bool)[self.thread]
         if name is not None:
             mask &= np.array([n == name for n in self.names], bool)[self.name]

@@ -322,7 +322,7 @@ def test_memory_stays_bounded_in_a_long_job(tf):
     recorder.record(dataset, FAST, steps=50)
     me = psutil.Process()
     before = me.memory_info().rss
-    trace = recorder.record(dataset, accelerators.Idle(), steps=20_000, max_events=20_000)
+    trace = recorder.record(dataset, accelerators.modelled(step_ms=1e-6), steps=20_000, max_events=20_000)
     assert trace.run.job.steps == 20_000
     assert me.memory_info().rss - before < 100e6
 

@@ -262,14 +262,6 @@ def test_a_trace_without_step_numbers_is_counted():
     assert [g.step for g in Timeline(trace).gaps] == [0, 1, 2, 3]
 
 
-def test_short_gaps_can_be_left_out_without_changing_the_idle_time():
-    spans = [Span("consumer", "t", "train", NOW + t, 10, -1) for t in (0, 11, 30)]
-    all_of_them, long_ones = (Timeline(Trace.from_spans(spans, KINDS), min_gap_ns=n) for n in (0, 5))
-    assert [g.length_ns for g in all_of_them.gaps] == [1, 9]
-    assert [g.length_ns for g in long_ones.gaps] == [9]
-    assert all_of_them.idle_ns == long_ones.idle_ns == 10
-
-
 @pytest.mark.parametrize(
     "spans", [[], [Span("consumer", "t", "train", NOW, 0, 0)], [Span("x", "d", "decode", NOW, 7, -1)]]
 )
@@ -352,8 +344,6 @@ def test_a_bad_window_is_refused_in_a_sentence(window):
 
 
 def test_bad_arguments_are_refused_in_a_sentence():
-    with pytest.raises(ValueError, match="min_gap_ns is -1; allowed: 0 or more"):
-        Timeline(walk(), min_gap_ns=-1)
     with pytest.raises(TypeError, match="made from a Trace, got list"):
         Timeline([])
     with pytest.raises(ValueError, match="does not say how many images"):

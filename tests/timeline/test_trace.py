@@ -92,7 +92,7 @@ def test_measured_and_modelled_do_not_mix():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"category": "sleep"}, "category 'sleep'; allowed: wait, train"),
+        ({"category": "sleep"}, "category of span 'n' is 'sleep'; allowed: wait, train"),
         ({"duration_ns": -1}, "duration_ns holds -1"),
     ],
 )

@@ -20,7 +20,7 @@ from labkit.pipelines.structure import check_dataset
 from labkit.recording.accelerators import check_accelerator
 from labkit.recording.differential import Differential, differential
 from labkit.recording.tfdata import nodes
-from labkit.recording.tfdata.driver import drive
+from labkit.recording.tfdata.driver import check_length, drive
 from labkit.recording.tfdata.nodes import Line, Node, Reading
 
 __all__ = ["Differential", "Lens", "Line", "Node", "Reading", "autotune", "differential", "read"]
@@ -45,7 +45,7 @@ class Lens(Reading):
     steps : tuple of int
         After how many train steps each reading was taken.
     seconds : tuple of float
-        When it was taken, counted from the first batch in hand.
+        When it was taken, counted from the start of the iterator.
     wait_ms, train_ms : tuple of float
         Of every step after the first: waiting for its batch, training on it. Milliseconds.
     reading_ms : float
@@ -140,19 +140,32 @@ def autotune(
     check_accelerator(accelerator)
     every = whole("every", every, least=1)
     steps = None if steps is None else whole("steps", steps, least=1)
-    if steps is None and int(dataset.cardinality()) == -1:
-        raise ValueError(f"steps is None, which means to the end, and {name} never ends (repeat())")
+    check_length(dataset, steps, name)
     if dataset.options().autotune.enabled is False:
         raise ValueError(_off(name))
     _interface()
-    watch = _Watch(dataset, accelerator, name)
+    kept, times_ms, taken = _Kept(dataset), [], []
+
+    def take() -> None:
+        start = time.perf_counter()
+        reading = read(kept.iterator)
+        taken.append((reading, len(times_ms), start - kept.begin, (time.perf_counter() - start) * 1e3))
+
+    def see(number: int, start: int, ready: int, end: int) -> None:
+        times_ms.append(((ready - start) / 1e6, (end - ready) / 1e6))
+        if (number + 1) % every == 0:
+            take()
+
     try:
-        drive(watch, watch, steps, 1, label=name, max_events=None, tick=lambda: watch.tick(every))
-        if not watch.readings or watch.readings[-1][0] < len(watch.steps):
-            watch.take()
+        drive(kept, accelerator, steps, 1, label=name, max_events=None, on_step=see)
+        if len(times_ms) % every:
+            take()
     finally:
-        watch.iterator = None  # a traceback that the caller keeps must not keep the iterator's threads
-    return watch.lens()
+        kept.iterator = None  # a traceback that the caller keeps must not keep the iterator's threads
+    wait, train = zip(*times_ms, strict=True)
+    readings, after, seconds, cost_ms = zip(*taken, strict=True)
+    return Lens(**vars(readings[-1]), name=name, accelerator=accelerator.describe(), readings=readings, steps=after,
+                seconds=seconds, wait_ms=wait, train_ms=train, reading_ms=statistics.median(cost_ms))  # fmt: skip
 
 
 def read(iterator: Any) -> Reading:
@@ -201,53 +214,16 @@ def _interface() -> Any:
     return found
 
 
-class _Watch:
-    """Stands before the dataset and the accelerator of one drive: keeps the iterator, times steps, takes readings."""
+class _Kept:
+    """A dataset that keeps the iterator which is made of it, and the time when it was made."""
 
-    def __init__(self, dataset: Any, accelerator: Any, name: str) -> None:
-        self.dataset, self.accelerator, self.label = dataset, accelerator, name
-        self.name = getattr(accelerator, "name", type(accelerator).__name__)
-        self.iterator: Any = None
-        self.readings: list[tuple[int, float, Reading]] = []
-        self.steps: list[tuple[float, float]] = []
-        self.cost_ms: list[float] = []
-        self.begin = self.ready = 0.0
+    def __init__(self, dataset: Any) -> None:
+        self.dataset, self.iterator, self.begin = dataset, None, 0.0
 
     def __iter__(self) -> Any:
+        self.begin = time.perf_counter()
         self.iterator = iter(self.dataset)
         return self.iterator
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.dataset, name)
-
-    def prepare(self, batch: Any) -> None:
-        if hasattr(self.accelerator, "prepare"):
-            self.accelerator.prepare(batch)
-
-    def step(self, batch: Any) -> None:
-        start = time.perf_counter()
-        waited, first = start - self.ready, not self.begin
-        self.begin = self.begin or start
-        self.accelerator.step(batch)
-        self.ready = time.perf_counter()
-        if not first:
-            self.steps.append((waited * 1e3, (self.ready - start) * 1e3))
-
-    def tick(self, every: int) -> None:
-        if len(self.steps) % every == 0:
-            self.take()
-        self.ready = time.perf_counter()  # a reading is not a wait
-
-    def take(self) -> None:
-        start = time.perf_counter()
-        reading = read(self.iterator)
-        self.cost_ms.append((time.perf_counter() - start) * 1e3)
-        self.readings.append((len(self.steps), start - self.begin, reading))
-
-    def lens(self) -> Lens:
-        wait, train = zip(*self.steps, strict=True)
-        steps, seconds, readings = zip(*self.readings, strict=True)
-        cost = statistics.median(self.cost_ms)
-        described = self.accelerator.describe()
-        return Lens(**vars(readings[-1]), name=self.label, accelerator=described, readings=readings, steps=steps,
-                    seconds=seconds, wait_ms=wait, train_ms=train, reading_ms=cost)  # fmt: skip

@@ -25,8 +25,7 @@ import numpy as np
 
 from labkit.recording.tfdata import xplane
 from labkit.recording.work import Tally, count_images
-from labkit.timeline.run import Run
-from labkit.timeline.trace import CATEGORIES, Thread, Trace
+from labkit.timeline.trace import Span, Trace
 
 #: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
 EVENTS_PER_IMAGE = 100
@@ -126,7 +125,10 @@ class Session(contextlib.AbstractContextManager):
     """
 
     def __init__(self) -> None:
+        import tensorflow as tf
+
         self.running, self._folder = False, ""
+        self._profiler, self._errors = tf.profiler.experimental, tf.errors
 
     def __exit__(self, *_: Any) -> None:
         """Discard the session if it still runs."""
@@ -135,10 +137,8 @@ class Session(contextlib.AbstractContextManager):
     def discard(self) -> None:
         """End the session, if it runs, without a file."""
         if self.running:
-            from tensorflow.errors import UnavailableError  # what stop() raises if other code stopped it
-
-            with contextlib.suppress(UnavailableError):
-                _profiler().stop(save=False)
+            with contextlib.suppress(self._errors.UnavailableError):  # other code has stopped it
+                self._profiler.stop(save=False)
             self._clean()
 
     def start(self) -> None:
@@ -149,15 +149,13 @@ class Session(contextlib.AbstractContextManager):
         RecordingError
             If another session runs; it is left alone.
         """
-        from tensorflow.errors import AlreadyExistsError
-
         self._folder = tempfile.mkdtemp(prefix="labkit-profile-")
         try:
-            _profiler().start(self._folder)
+            self._profiler.start(self._folder)
             self.running = True
         except BaseException as error:
             self._clean()
-            if isinstance(error, AlreadyExistsError):
+            if isinstance(error, self._errors.AlreadyExistsError):
                 raise RecordingError(
                     "a TensorFlow profiler session is already running in this process, and there can be only one; "
                     "end it first (tf.profiler.experimental.stop(), or leave its block)"
@@ -172,15 +170,13 @@ class Session(contextlib.AbstractContextManager):
         RecordingError
             If other code stopped it, or its file could not be written.
         """
-        from tensorflow.errors import OpError
-
         try:
-            _profiler().stop()
+            self._profiler.stop()
             files = list(Path(self._folder).rglob("*.xplane.pb"))
             if not files:
                 raise RecordingError(f"TensorFlow's profiler left no file in {self._folder}: is the disk full?")
             return xplane.read(files[0])
-        except OpError as error:
+        except self._errors.OpError as error:
             raise RecordingError(
                 f"TensorFlow's profiler could not be stopped and saved: {_first_line(error)}"
             ) from error
@@ -200,8 +196,7 @@ def drive(
     *,
     label: str = "the pipeline",
     max_events: int | None = 500_000,
-    tick: Callable[[], Any] | None = None,
-    on_step: Callable[[int, int, int, int], Any] | None = None,
+    on_step: Callable[[int, int, int, int], Any] = lambda *_: None,
 ) -> Drive:
     """Drive `dataset` into `accelerator`: the first batch, the rest of the warm-up, then the steps.
 
@@ -218,10 +213,8 @@ def drive(
         What errors call the pipeline.
     max_events : int or None
         Events that the profiler may hold; None drives without the profiler.
-    tick : callable, optional
-        Called after every step after the warm-up.
     on_step : callable, optional
-        Called before `tick` with the number of the step, from 0 on, and its three stamps: see `Drive`.
+        Called after every step after the warm-up, with its number, from 0 on, and its three stamps: see `Drive`.
 
     Raises
     ------
@@ -233,17 +226,17 @@ def drive(
         If it came, even where Python forgets it: see `keeping_interrupts`.
     """
     with keeping_interrupts() as raise_interrupt, Session() as session:
-        driver = _Driver(dataset, accelerator, label, session, raise_interrupt)
+        driver = _Driver(dataset, accelerator, steps, warmup, label, session, raise_interrupt)
         try:
             if max_events is not None:
                 # The first session of a process loads what it needs. It also tells whether another one runs.
                 session.start()
                 session.discard()
             total = known_steps(dataset, steps, warmup)
-            size = driver.warm_up(warmup, total or steps, max_events)
+            size = driver.warm_up(total or steps, max_events)
             # The watched window ends the job where the end is known: writing the profile then disturbs no step.
             first = max(0, (total or 0) - size)
-            driver.window(steps, warmup, first, first + size, tick or (lambda: None), on_step)
+            driver.window(first, first + size, on_step)
         finally:
             # A traceback that the caller keeps must not keep the iterator, whose threads would go on.
             driver.iterator = None
@@ -258,19 +251,25 @@ def consumer(stamps: np.ndarray) -> Trace:
     stamps : ndarray of int64, shape (steps, 3)
         See `Drive`; on the clock that the trace shall have.
     """
-    steps = np.arange(len(stamps), dtype=np.int32)
-    what = np.repeat(np.int8([CATEGORIES.index("wait"), CATEGORIES.index("train")]), len(stamps))
-    return Trace(
-        start_ns=np.r_[stamps[:, 0], stamps[:, 1]],
-        duration_ns=np.r_[stamps[:, 1] - stamps[:, 0], stamps[:, 2] - stamps[:, 1]],
-        name=np.repeat(np.int32([0, 1]), len(stamps)),
-        thread=np.zeros(2 * len(stamps), np.int32),
-        category=what,
-        step=np.r_[steps, steps],
-        names=("wait for batch", "train step"),
-        threads=(Thread("consumer", "consumer"),),
-        run=Run("measured"),
-    )
+    spans = []
+    for step, (start, taken, end) in enumerate(stamps.tolist()):
+        spans.append(Span("consumer", "wait for batch", "wait", start, taken - start, step))
+        spans.append(Span("consumer", "train step", "train", taken, end - taken, step))
+    return Trace.from_spans(spans, {"consumer": "consumer"}, origin="measured")
+
+
+def check_length(dataset: Any, steps: int | None, label: str) -> None:
+    """Refuse a job to the end of a dataset that has none; `label` is what the sentence calls it.
+
+    Raises
+    ------
+    ValueError
+        If `steps` is None and the dataset never ends.
+    """
+    if steps is None and int(dataset.cardinality()) == -1:
+        raise ValueError(
+            f"steps is None, which means to the end, and {label} never ends (repeat()); allowed: a number of steps"
+        )
 
 
 def known_steps(dataset: Any, steps: int | None, warmup: int) -> int | None:
@@ -284,17 +283,20 @@ def known_steps(dataset: Any, steps: int | None, warmup: int) -> int | None:
     return left if steps is None else min(steps, left)
 
 
+@dataclass
 class _Driver:
     """The loop, in pieces."""
 
-    def __init__(
-        self, dataset: Any, accelerator: Any, label: str, session: Session, raise_interrupt: Callable[[], None]
-    ) -> None:
-        from tensorflow.profiler.experimental import Trace as Mark
-
-        self.mark, self.accelerator, self.label, self.session = Mark, accelerator, label, session
-        self.dataset, self.iterator, self.raise_interrupt = dataset, None, raise_interrupt
-        self.run, self.most_bytes = Drive(), math.inf
+    dataset: Any
+    accelerator: Any
+    steps: int | None
+    warmup: int
+    label: str
+    session: Session
+    raise_interrupt: Callable[[], None]
+    iterator: Any = None
+    most_bytes: float = math.inf
+    run: Drive = field(default_factory=Drive)
 
     def take(self, where: str) -> Any:
         """Return the next batch, or None at the end of the dataset."""
@@ -315,7 +317,7 @@ class _Driver:
                 f"the train step of {name} failed at {where} of {self.label}: {_first_line(error)}"
             ) from error
 
-    def warm_up(self, warmup: int, steps: int | None, max_events: int | None) -> int:
+    def warm_up(self, steps: int | None, max_events: int | None) -> int:
         """Run the first batch and the rest of the warm-up; return how many steps can be watched.
 
         The events of a step are counted only where `steps` of them could be too many. Counting holds the loop up, the
@@ -336,31 +338,26 @@ class _Driver:
         count = watched and (steps is None or steps * per_step > max_events)
         # Unless they are counted, a pipeline of very many events shows only in the memory they take.
         self.most_bytes = 2 * EVENT_BYTES * max_events if watched else 0
-        for number in range(1, warmup):
+        for number in range(1, self.warmup):
             # From one batch in hand to the next, the pipeline makes one: the last such period is counted.
-            if count and number == warmup - 1:
+            if count and number == self.warmup - 1:
                 self.session.start()
             self.train(self.accelerator.step, batch, f"warm-up step {number - 1}")
             batch = self.take(f"warm-up step {number}")
             if batch is None:
-                raise ValueError(self.too_short(number, warmup))
+                raise ValueError(self.too_short(number))
             if self.session.running:
                 counted, self.most_bytes = self.session.stop().run.profiler.events, math.inf
                 per_step = max(counted, self.run.batch_size * LEAST_EVENTS_PER_IMAGE)
-        self.train(self.accelerator.step, batch, f"warm-up step {warmup - 1}")
+        self.train(self.accelerator.step, batch, f"warm-up step {self.warmup - 1}")
         return max(1, max_events // max(1, per_step)) if watched else 0
 
-    def window(
-        self,
-        steps: int | None,
-        warmup: int,
-        first: int,
-        last: int,
-        tick: Callable[[], Any],
-        on_step: Callable[[int, int, int, int], Any] | None,
-    ) -> None:
+    def window(self, first: int, last: int, on_step: Callable[[int, int, int, int], Any]) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
-        run, clock, cpu, tally = self.run, time.perf_counter_ns, time.process_time_ns, Tally(self.dataset)
+        from tensorflow.profiler.experimental import Trace as Mark
+
+        steps, run, tally = self.steps, self.run, Tally(self.dataset)
+        clock, cpu = time.perf_counter_ns, time.process_time_ns
         number = most_bytes = 0
         lost = pause = (0, 0)
         begin = end = clock(), cpu()
@@ -371,12 +368,12 @@ class _Driver:
                 run.clock.append(_clock_offset())
             where = f"step {number}" + ("" if steps is None else f" of {steps}")
             start = clock()
-            with self.mark(xplane.WAIT_MARK, step_num=number - first):
+            with Mark(xplane.WAIT_MARK, step_num=number - first):
                 batch = self.take(where)
             if batch is None:
                 break
             taken = clock()
-            with self.mark(xplane.TRAIN_MARK, step_num=number - first):
+            with Mark(xplane.TRAIN_MARK, step_num=number - first):
                 self.train(self.accelerator.step, batch, where)
             end = clock(), cpu()
             lost = lost[0] + pause[0], lost[1] + pause[1]  # only a pause that a step follows is within begin and end
@@ -389,12 +386,10 @@ class _Driver:
                 run.window_images += images
                 if number == last or _memory_bytes() > most_bytes:
                     pause = self.finish()
-            if on_step is not None:
-                on_step(number - 1, start, taken, end[0])
-            tick()
+            on_step(number - 1, start, taken, end[0])
         run.steps, run.ended, run.work = number, number != steps and steps is not None, tally.work()
         if number == 0:
-            raise ValueError(self.too_short(warmup, warmup))
+            raise ValueError(self.too_short(self.warmup))
         if self.session.running:
             self.finish()
         run.elapsed_ns, run.cpu_ns = (end[i] - begin[i] - lost[i] for i in (0, 1))
@@ -406,10 +401,10 @@ class _Driver:
         self.run.spans = self.session.stop()
         return time.perf_counter_ns() - start[0], time.process_time_ns() - start[1]
 
-    def too_short(self, batches: int, warmup: int) -> str:
+    def too_short(self, batches: int) -> str:
         return (
             f"{self.label} ended after {batches} {'batch' if batches == 1 else 'batches'}; "
-            f"a recording needs more than the {warmup} of its warm-up"
+            f"a recording needs more than the {self.warmup} of its warm-up"
         )
 
 
@@ -433,9 +428,3 @@ def _first_line(error: BaseException) -> str:
     """Return kind and first line of an error; TensorFlow's go on for a page."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
-
-
-def _profiler() -> Any:
-    import tensorflow as tf
-
-    return tf.profiler.experimental

@@ -1,4 +1,4 @@
-"""The TensorFlow profiler's file (``*.xplane.pb``) as a `Trace`, read without TensorFlow or protobuf.
+"""The TensorFlow profiler's file (``*.xplane.pb``) as a `Trace`, read without TensorFlow.
 
 Every event of a thread has a name. This module knows what the names mean, which part of the job
 a thread works for, and which clock a line keeps. Events that say nothing about the pipeline (nearly half
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from labkit.recording.tfdata import xspace
+from labkit.timeline.intervals import inside, union
 from labkit.timeline.run import Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
@@ -65,9 +66,7 @@ def read(path: str | os.PathLike[str]) -> Trace:
         raise ValueError(f"{path} is empty; a profiler file (xplane.pb) holds at least one plane")
     try:
         return _trace(data)
-    except IndexError as error:
-        raise ValueError(f"{path} is not a whole profiler file (xplane.pb): it ends inside a field") from error
-    except (xspace.Malformed, ValueError) as error:
+    except (xspace.Malformed, IndexError, ValueError) as error:
         raise ValueError(f"{path} is not a whole profiler file (xplane.pb): {error}") from error
 
 
@@ -119,9 +118,9 @@ def _trace(data: bytes) -> Trace:
     if not planes:
         raise xspace.Malformed("it holds no plane")
     base_ns = next((p.values["profile_start_time"] for p in planes if "profile_start_time" in p.values), None)
-    host = [_HostPlane(data, plane, base_ns) for plane in planes if plane.name == "/host:CPU"]
-    devices = [_device(data, plane, base_ns) for plane in planes if plane.name.startswith("/device:GPU:")]
-    events = sum(len(line.at) for plane in planes for line in plane.lines)
+    host = [_HostPlane(plane, base_ns) for plane in planes if plane.name == "/host:CPU"]
+    devices = [_device(plane, base_ns) for plane in planes if plane.name.startswith("/device:GPU:")]
+    events = sum(len(line.sizes) for plane in planes for line in plane.lines)
     found = Trace.merge(Trace.from_spans([], origin="measured"), *(one.trace() for one in host), *devices)
     # The consumer first, then devices, then the pipeline from its end in the consumer's thread on.
     kinds = ("consumer", "device", "pipeline", "host")
@@ -137,16 +136,6 @@ def _trace(data: bytes) -> Trace:
     return found.with_run(profiler=Profile(events=events), node_names=node_names)
 
 
-def _spans(
-    start: np.ndarray, end: np.ndarray, name: np.ndarray, thread: np.ndarray, category: np.ndarray, step: np.ndarray,
-    names: list[str], threads: list[Thread],
-) -> Trace:  # fmt: skip
-    """Return the spans of one plane as a trace."""
-    ids = name.astype(np.int32), thread.astype(np.int32), category.astype(np.int8), step.astype(np.int32)
-    # An event may have an id without a name.
-    return Trace(start, end - start, *ids, (*names, ""), tuple(threads), Run("measured"))
-
-
 def _times(events: xspace.Events, lines: list[xspace.EventLine], base_ns: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Return starts and ends in ns of the Unix clock.
 
@@ -156,7 +145,7 @@ def _times(events: xspace.Events, lines: list[xspace.EventLine], base_ns: int | 
     """
     origin_ns = np.zeros(len(lines) + 1, np.int64)
     for i, line in enumerate(lines):
-        if base_ns is None and len(line.at) and abs(line.timestamp_ns) < 10**17:
+        if base_ns is None and len(line.sizes) and abs(line.timestamp_ns) < 10**17:
             raise xspace.Malformed(
                 "its times are relative, and the start they refer to (profile_start_time) is missing"
             )
@@ -165,22 +154,11 @@ def _times(events: xspace.Events, lines: list[xspace.EventLine], base_ns: int | 
     return origin_ns[events.line] + events.start_ps // 1000, origin_ns[events.line] + events.end_ps // 1000
 
 
-def _inside(start: np.ndarray, end: np.ndarray, outer_start: np.ndarray, outer_end: np.ndarray) -> np.ndarray:
-    """Tell which intervals lie within one of the outer ones; both in any order."""
-    if not len(outer_start):
-        return np.zeros(len(start), bool)
-    order = np.argsort(outer_start, kind="stable")
-    reach = np.maximum.accumulate(outer_end[order])
-    before = np.searchsorted(outer_start[order], start, side="right") - 1
-    return (before >= 0) & (reach[before] >= end)
-
-
 class _HostPlane:
     """The plane of the host: its threads, and the owners of their spans."""
 
-    def __init__(self, data: bytes, plane: xspace.Plane, base_ns: int | None) -> None:
-        self.data, self.plane, self.base_ns = data, plane, base_ns
-        self.raw = np.frombuffer(data, np.uint8)
+    def __init__(self, plane: xspace.Plane, base_ns: int | None) -> None:
+        self.plane, self.base_ns = plane, base_ns
         self.ids = np.array(sorted(plane.events), np.int64)
         self.names = [plane.events[i] for i in self.ids.tolist()]
         # In the fused node, each element is copied into the batch when its function is done.
@@ -188,15 +166,12 @@ class _HostPlane:
         known = {WAIT_MARK: "wait", TRAIN_MARK: "train", _DONE: "batch" if fused else None}
         categories = [known[n] if n in known else category(n) for n in self.names]
         self.codes = np.array([_USELESS if c is None else CATEGORIES.index(c) for c in [*categories, None]], np.int8)
-        self.events = xspace.events(self.raw, plane.lines, self.ids, self.codes != _USELESS)
+        self.events = xspace.events(plane.lines, self.ids, self.codes != _USELESS)
         self.start, self.end = _times(self.events, plane.lines, base_ns)
 
     def _flags(self, test: Any) -> np.ndarray:
         """Apply a test to every name; the last entry stands for an event without one."""
         return np.array([bool(test(n)) for n in self.names] + [False])
-
-    def _stats(self, events: xspace.Events, row: int) -> dict[str, int | str]:
-        return xspace.stats_of(self.data, int(events.at[row]), int(events.end[row]), self.plane.stats)
 
     def trace(self) -> Trace:
         """Return the spans that have an owner, one thread for each line and owner."""
@@ -211,11 +186,12 @@ class _HostPlane:
         what[owner == _HOST] = _OTHER
         step = np.full(len(keep), -1, np.int32)
         for row in np.flatnonzero(owner[keep] == _CONSUMER).tolist():
-            number = self._stats(events, keep[row]).get("step_num")
+            number = events.stats(keep[row], self.plane.stats).get("step_num")
             step[row] = number if isinstance(number, int) and 0 <= number < 2**31 else -1
-        names, threads = [plain(n) for n in self.names], _numbered(labels, earliest)
-        columns = events.name[keep], thread, what[keep], step
-        return _spans(self.start[keep], self.end[keep], *columns, names, threads)
+        start, length = self.start[keep], self.end[keep] - self.start[keep]
+        columns = start, length, events.name[keep], thread, what[keep], step
+        names = [*map(plain, self.names), ""]  # an event may have an id without a name
+        return Trace.of_columns(columns, names, _numbered(labels, earliest), Run("measured"))
 
     def _owners(self, what: np.ndarray) -> np.ndarray:
         """Return the owner of each event, `_NO_OWNER` to drop it; `what` is its category."""
@@ -234,7 +210,7 @@ class _HostPlane:
         for one in np.flatnonzero(consumer).tolist():
             mine = np.flatnonzero(line == one)
             waits = mine[what[mine] == _WAIT]
-            in_wait = _inside(self.start[mine], self.end[mine], self.start[waits], self.end[waits])
+            in_wait = inside(self.start[mine], self.end[mine], union(self.start[waits], self.end[waits]))
             owner[mine] = np.where(in_wait, _NEXT, _NO_OWNER)
         owner[marks] = _CONSUMER
         return owner
@@ -253,10 +229,10 @@ class _HostPlane:
         ours, theirs, process = (
             self._flags(t) for t in (lambda n: n.startswith(_CAPTURED), _CALL.__eq__, (_PROCESS, _DONE).__contains__)
         )
-        found = xspace.events(self.raw, self.plane.lines, self.ids, ours | theirs | process)
+        found = xspace.events(self.plane.lines, self.ids, ours | theirs | process)
         used = np.flatnonzero(~process[found.name] | np.isin(found.line, events.line[shared]))
         call = np.zeros(len(found.line), np.int64)
-        call[used] = [self._stats(found, row).get("id", 0) for row in used.tolist()]
+        call[used] = [found.stats(row, self.plane.stats).get("id", 0) for row in used.tolist()]
         captured, announced = call[ours[found.name]], call[(ours | theirs)[found.name]]
         running = np.zeros(len(found.line), bool)
         running[used] = process[found.name[used]]
@@ -264,12 +240,12 @@ class _HostPlane:
         if mine.any():
             mine |= running & ~np.isin(call, announced)
         outer_start, outer_end = _times(found, self.plane.lines, self.base_ns)
-        inside = np.zeros(len(shared), bool)
+        of_tf_data = np.zeros(len(shared), bool)
         for one in np.unique(events.line[shared]).tolist():
             here, outer = events.line[shared] == one, mine & (found.line == one)
             rows = shared[here]
-            inside[here] = _inside(self.start[rows], self.end[rows], outer_start[outer], outer_end[outer])
-        return inside
+            of_tf_data[here] = inside(self.start[rows], self.end[rows], union(outer_start[outer], outer_end[outer]))
+        return of_tf_data
 
     def _label(self, line: xspace.EventLine, index: int, owner: int) -> Thread:
         """Return name, not yet numbered, and kind of a thread."""
@@ -291,7 +267,7 @@ class _HostPlane:
         found = {}
         for i, row in zip(*np.unique(self.events.name, return_index=True), strict=True):
             if i < len(self.names) and self.names[i].startswith("Iterator::"):
-                given = str(self._stats(self.events, row).get("name", ""))
+                given = str(self.events.stats(row, self.plane.stats).get("name", ""))
                 # Without name=, TensorFlow writes MapDataset:2, or fused(MapDataset:2,BatchDatasetV2:3).
                 if re.sub(r"\w*Dataset\w*:\d+|fused|\W", "", given):
                     found.setdefault(plain(self.names[i]).removeprefix("Iterator::"), given)
@@ -310,14 +286,15 @@ def _numbered(threads: list[Thread], earliest: np.ndarray) -> list[Thread]:
     return out
 
 
-def _device(data: bytes, plane: xspace.Plane, base_ns: int | None) -> Trace:
+def _device(plane: xspace.Plane, base_ns: int | None) -> Trace:
     """Return kernels and copies of one GPU, one thread per stream; lines derived from them are left out."""
     lines = [line for line in plane.lines if line.name.startswith("Stream")]
     ids = np.array(sorted(plane.events), np.int64)
     names = [plane.events[i] for i in ids.tolist()]
-    events = xspace.events(np.frombuffer(data, np.uint8), lines, ids, np.array([True] * len(names) + [False]))
+    events = xspace.events(lines, ids, np.array([True] * len(names) + [False]))
     start, end = _times(events, lines, base_ns)
     is_copy = np.array([n.lower().startswith("memcpy") for n in names] + [False])[events.name]
     what = np.where(is_copy, CATEGORIES.index("copy"), CATEGORIES.index("kernel"))
     threads = [Thread(f"{plane.name.removeprefix('/device:')} {line.name}", "device") for line in lines]
-    return _spans(start, end, events.name, events.line, what, np.full(len(start), -1), names, threads)
+    columns = start, end - start, events.name, events.line, what, np.full(len(start), -1)
+    return Trace.of_columns(columns, [*names, ""], threads, Run("measured"))

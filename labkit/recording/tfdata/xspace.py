@@ -1,19 +1,34 @@
 """The bytes of a TensorFlow profile (``*.xplane.pb``): planes, lines, and events as columns.
 
-The file is a protobuf message, tsl/profiler/protobuf/xplane.proto. Names and lines are few and
-read one by one; events are many and decoded by NumPy, one field of all of them at a time. Fields
-without a use here, known or unknown, are skipped. What events mean is the matter of `labkit.recording.tfdata.xplane`.
+The file is a protobuf message, tsl/profiler/protobuf/xplane.proto. Protobuf reads its planes, lines and names. Events
+are many: protobuf hands over their bytes, and NumPy decodes one field of all of them at a time. Fields without
+a use here, known or unknown, are skipped. What events mean is the matter of `labkit.recording.tfdata.xplane`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-# A tag is the field number times 8 plus the wire type: 0 a varint, 1 and 5 fixed 8 and 4 bytes, 2 a length and bytes.
-_VARINT, _FIXED8, _BYTES, _FIXED4 = 0, 1, 2, 5
+#: The fields that are read: their numbers and types, "*" for those that come many times. Text stays bytes, since it may
+#: be damaged. Both kinds of whole numbers in a stat are read with a sign, so that an id is the same number in either.
+_FIELDS = {
+    "Space": {"planes": (1, "Plane*")},
+    "Plane": {"name": (2, "bytes"), "lines": (3, "Line*"), "events": (4, "Named*"), "stats": (5, "Named*"),
+              "own": (6, "Stat*")},
+    "Line": {"name": (2, "bytes"), "timestamp_ns": (3, "int64"), "events": (4, "bytes*")},
+    "Named": {"id": (1, "int64"), "entry": (2, "Entry")},
+    "Entry": {"name": (2, "bytes")},
+    "Event": {"stats": (4, "Stat*")},
+    "Stat": {"id": (1, "int64"), "unsigned": (3, "int64"), "signed": (4, "int64"), "text": (5, "bytes"),
+             "reference": (7, "int64")},
+}  # fmt: skip
+
+# The wire type is the last three bits of a tag: 0 a varint, 1 and 5 fixed 8 and 4 bytes, 2 a length and bytes.
+_VARINT, _BYTES = 0, 2
 _FIXED_SIZE = np.array([0, 8, 0, -1, -1, 4, -1, -1])
 
 
@@ -22,12 +37,12 @@ class Malformed(Exception):
 
 
 class EventLine(NamedTuple):
-    """One thread or GPU stream; `at` and `end` are the byte positions around the body of each of its events."""
+    """One thread or GPU stream; `data` holds its events without a gap, `sizes` their lengths in bytes."""
 
     name: str
     timestamp_ns: int
-    at: np.ndarray
-    end: np.ndarray
+    data: bytes
+    sizes: np.ndarray
 
 
 class Plane(NamedTuple):
@@ -44,7 +59,7 @@ class Events(NamedTuple):
     """Columns of the wanted events of a plane; ``all_…`` cover the unwanted ones, too.
 
     `line` and `name` are positions in the lines and in the ids given to `events`; `start_ps` and `end_ps`
-    count picoseconds from the timestamp of the line; `at` and `end` are byte positions.
+    count picoseconds from the timestamp of the line; `at` and `end` are byte positions in `data`.
     """
 
     line: np.ndarray
@@ -55,6 +70,11 @@ class Events(NamedTuple):
     end: np.ndarray
     all_lines: np.ndarray
     all_names: np.ndarray
+    data: bytes
+
+    def stats(self, row: int, names: dict[int, str]) -> dict[str, int | str]:
+        """Return the stats of one event by name: whole numbers and text, others left out."""
+        return _stats(_parse("Event", self.data[self.at[row] : self.end[row]]).stats, names)
 
 
 def planes(data: bytes) -> list[Plane]:
@@ -62,19 +82,28 @@ def planes(data: bytes) -> list[Plane]:
 
     Raises
     ------
-    Malformed, IndexError
+    Malformed
         If the bytes are no such message, or are cut off.
     """
-    return [_plane(data, start, end) for tag, _, start, end in fields(data, 0, len(data)) if tag == 0x0A]
+    found = []
+    for plane in _parse("Space", data).planes:
+        lines = []
+        for line in plane.lines:
+            events = line.events[:]
+            sizes = np.fromiter(map(len, events), np.int64, len(events))
+            lines.append(EventLine(_text(line.name), line.timestamp_ns, b"".join(events), sizes))
+        events, stats = ({one.id: _text(one.entry.name) for one in table} for table in (plane.events, plane.stats))
+        values = {name: value for name, value in _stats(plane.own, stats).items() if isinstance(value, int)}
+        found.append(Plane(_text(plane.name), lines, events, stats, values))
+    return found
 
 
-def events(raw: np.ndarray, lines: list[EventLine], ids: np.ndarray, wanted: np.ndarray) -> Events:
+def events(lines: list[EventLine], ids: np.ndarray, wanted: np.ndarray) -> Events:
     """Decode the events of `lines`, all at once; the unwanted ones go after their first field.
 
     Parameters
     ----------
-    raw : ndarray of uint8
-        The file.
+    lines : list of EventLine
     ids : ndarray of int64, shape (n,)
         Ids of event names, in rising order.
     wanted : ndarray of bool, shape (n + 1,)
@@ -85,8 +114,11 @@ def events(raw: np.ndarray, lines: list[EventLine], ids: np.ndarray, wanted: np.
     Malformed, IndexError
         If an event does not fit its line, or lasts less than 0 ps.
     """
-    at, end = (np.concatenate([np.zeros(0, np.int64), *(line[i] for line in lines)]) for i in (2, 3))
-    line = np.repeat(np.arange(len(lines)), [len(line.at) for line in lines])
+    data = b"".join(line.data for line in lines)
+    raw, sizes = np.frombuffer(data, np.uint8), np.concatenate([np.zeros(0, np.int64), *(one.sizes for one in lines)])
+    end = np.cumsum(sizes)
+    at = end - sizes
+    line = np.repeat(np.arange(len(lines)), [len(one.sizes) for one in lines])
     cursor, ident, start_ps, duration_ps = at.copy(), *np.zeros((3, len(at)), np.int64)
     # TensorFlow writes the id first; an event that begins otherwise keeps its place for the loop below.
     active = np.flatnonzero(cursor < end)
@@ -121,126 +153,46 @@ def events(raw: np.ndarray, lines: list[EventLine], ids: np.ndarray, wanted: np.
     start_ps, duration_ps = start_ps[keep], duration_ps[keep]
     if len(keep) and (duration_ps.min() < 0 or (start_ps + duration_ps < start_ps).any()):
         raise Malformed("an event lasts less than 0 ps, or for ever")
-    return Events(line[keep], name[keep], start_ps, start_ps + duration_ps, at[keep], end[keep], line, name)
+    return Events(line[keep], name[keep], start_ps, start_ps + duration_ps, at[keep], end[keep], line, name, data)
 
 
-def stats_of(data: bytes, at: int, end: int, names: dict[int, str]) -> dict[str, int | str]:
-    """Return the stats of the event between two bytes, by name: whole numbers and text, others left out."""
+@lru_cache(maxsize=1)
+def _messages() -> dict[str, Any]:
+    """Return protobuf's class for each message in `_FIELDS`."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file, kinds = descriptor_pb2.FileDescriptorProto(name="xspace.proto"), descriptor_pb2.FieldDescriptorProto
+    plain = {"int64": kinds.TYPE_INT64, "bytes": kinds.TYPE_BYTES}
+    for message, fields in _FIELDS.items():
+        described = file.message_type.add(name=message)
+        for name, (number, kind) in fields.items():
+            one, label = kind.rstrip("*"), kinds.LABEL_REPEATED if kind.endswith("*") else kinds.LABEL_OPTIONAL
+            field = described.field.add(name=name, number=number, label=label, type=plain.get(one, kinds.TYPE_MESSAGE))
+            if one in _FIELDS:
+                field.type_name = one
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name)) for name in _FIELDS}
+
+
+def _parse(message: str, data: bytes) -> Any:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return _messages()[message].FromString(data)
+    except DecodeError as error:
+        raise Malformed(str(error)) from None
+
+
+def _stats(stats: Iterable[Any], names: dict[int, str]) -> dict[str, int | str]:
+    """Return the values of stats by name; a reference stands for a text in the table of names."""
     found = {}
-    for tag, _, low, high in fields(data, at, end):
-        if tag == 0x22:
-            key, value = _stat(data, low, high, names)
-            if value is not None:
-                found[key] = value
+    for stat in stats:
+        given = {field.name: value for field, value in stat.ListFields()}
+        name = names.get(given.pop("id", 0), "")
+        for kind, value in given.items():
+            found[name] = names.get(value, "") if kind == "reference" else _text(value) if kind == "text" else value
     return found
-
-
-# -- messages, one by one ----------------------------------------------------------
-
-
-def _plane(data: bytes, at: int, end: int) -> Plane:
-    name, lines, event_names, stat_names, own = "", [], {}, {}, []
-    for tag, _, start, after in fields(data, at, end):
-        if tag == 0x12:
-            name = _text(data, start, after)
-        elif tag == 0x1A:
-            lines.append(_line(data, start, after))
-        elif tag in (0x22, 0x2A):
-            (event_names if tag == 0x22 else stat_names).update([_named(data, start, after)])
-        elif tag == 0x32:
-            own.append((start, after))
-    stats = [_stat(data, start, after, stat_names) for start, after in own]
-    return Plane(name, lines, event_names, stat_names, {k: v for k, v in stats if isinstance(v, int)})
-
-
-def _line(data: bytes, at: int, end: int) -> EventLine:
-    """Return one line. Only the lengths of events, which separate them, are read one by one."""
-    name, timestamp_ns, starts, ends = "", 0, [], []
-    while at < end:
-        # Almost all events are shorter than 128 bytes and follow each other: this is the loop that counts.
-        begin, lengths = at, bytearray()
-        append = lengths.append
-        while at < end and data[at] == 0x22 and (length := data[at + 1]) < 0x80:
-            append(length)
-            at += length + 2
-        if lengths:
-            sizes = np.frombuffer(lengths, np.uint8).astype(np.int64)
-            ends.append(begin + np.cumsum(sizes + 2))
-            starts.append(ends[-1] - sizes)
-            continue
-        tag, value, start, at = next(fields(data, at, end))
-        if tag == 0x22:
-            starts.append(np.array([start]))
-            ends.append(np.array([at]))
-        elif tag == 0x12:
-            name = _text(data, start, at)
-        elif tag == 0x18:
-            timestamp_ns = value
-    if at > end:
-        raise Malformed(f"an event runs beyond its line, which ends at byte {end}")
-    return EventLine(name, timestamp_ns, *(np.concatenate([np.zeros(0, np.int64), *x]) for x in (starts, ends)))
-
-
-def _named(data: bytes, at: int, end: int) -> tuple[int, str]:
-    """Return one entry of a table of names: a map from an id to a message with the name in field 2."""
-    key, name = 0, ""
-    for tag, value, start, after in fields(data, at, end):
-        if tag == 0x08:
-            key = value
-        elif tag == 0x12:
-            for inner, _, low, high in fields(data, start, after):
-                name = _text(data, low, high) if inner == 0x12 else name
-    return key, name
-
-
-def _stat(data: bytes, at: int, end: int, names: dict[int, str]) -> tuple[str, int | str | None]:
-    """Return name and value of one stat; a reference stands for a text in the table of names."""
-    key, found = 0, None
-    for tag, value, start, after in fields(data, at, end):
-        if tag == 0x08:
-            key = value
-        elif tag in (0x18, 0x20):
-            found = value
-        elif tag == 0x2A:
-            found = _text(data, start, after)
-        elif tag == 0x38:
-            found = names.get(value, "")
-    return names.get(key, ""), found
-
-
-# -- fields and numbers -------------------------------------------------------------
-
-
-def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (tag, value, start, end) of each field of a message: the value of a varint, the range of bytes."""
-    while at < end:
-        tag, at = _varint(data, at)
-        value, start = 0, at
-        if tag & 7 == _VARINT:
-            value, at = _varint(data, at)
-        elif tag & 7 == _BYTES:
-            length, start = _varint(data, at)
-            at = start + length
-        elif tag & 7 in (_FIXED8, _FIXED4):
-            at += 8 if tag & 7 == _FIXED8 else 4
-        else:
-            raise Malformed(f"there is no field at byte {start - 1}")
-        if at > end or at < start or tag < 8:
-            raise Malformed(f"the field at byte {start} does not fit into its message")
-        yield tag, value, start, at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the varint at `at` as a signed number of 64 bits, and the position after it."""
-    value, shift = data[at] & 0x7F, 7
-    while data[at] & 0x80:
-        at += 1
-        value |= (data[at] & 0x7F) << shift
-        shift += 7
-        if shift > 70:
-            raise Malformed(f"the number before byte {at} is longer than 64 bits")
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value, at + 1
 
 
 def _varints(raw: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -266,5 +218,5 @@ def _positions(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.where(ids[position] == values, position, len(ids))
 
 
-def _text(data: bytes, start: int, end: int) -> str:
-    return data[start:end].decode("utf-8", "replace")
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

@@ -7,9 +7,9 @@ span that ran there on this path. Work beside the path is charged nothing, becau
 parallel programs (Böhme and others, "Scalable Critical-Path Based Performance Analysis", IPDPS 2012).
 """
 
-from labkit.timeline.causes.critical_path import find_causes
+from labkit.timeline.causes.critical_path import CriticalPath, find_causes
 from labkit.timeline.causes.per_gap import CAUSES, Cause, Causes
 from labkit.timeline.causes.split import Split, split
 from labkit.timeline.causes.stalls import Stalls, stalls
 
-__all__ = ["CAUSES", "Cause", "Causes", "Split", "Stalls", "find_causes", "split", "stalls"]
+__all__ = ["CAUSES", "Cause", "Causes", "CriticalPath", "Split", "Stalls", "find_causes", "split", "stalls"]

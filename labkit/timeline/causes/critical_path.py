@@ -22,7 +22,8 @@ wait, the walk goes on in the lane whose span ended last before. An example, wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ import numpy as np
 from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, UNKNOWN, Causes
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
-from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, union
+from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, inside, overlap, union
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
@@ -42,36 +43,33 @@ _PYTHON_OPS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 _DOWNSTREAM = {COPY: 3, BATCH: 2, PREP: 1, FETCH: 0}
 
 
-def find_causes(lanes: Sequence[Lane], gaps: Gaps, waits: Intervals, run: Run, names: tuple[str, ...]) -> Causes:
+def find_causes(path: CriticalPath, gaps: Gaps, explain: bool = True) -> Causes:
     """Return the cause of every gap.
 
     Parameters
     ----------
-    lanes : sequence of Lane
-        Of a measured trace, with ``Iterator::…`` spans, or of a modelled one without; the accelerator first.
+    path : CriticalPath
     gaps : Gaps
-        Idle times of the accelerator.
-    waits : Intervals
-        When the consumer waits for a batch, in window time.
-    run : Run
-        Its cores and its warm-up are used.
-    names : tuple of str
-        What the spans of the lanes are called.
+        Idle times of the accelerator, of the same timeline.
+    explain : bool
+        Without, each cause is ``unknown``: for a reader who is to find it.
     """
-    path, n = CriticalPath(lanes, waits, run, names), len(gaps)
-    kind = np.where(gaps.length_ns < FRAMEWORK_NS, FRAMEWORK, UNKNOWN).astype(np.int8)
-    op, lane = (np.full(n, -1, np.int32) for _ in range(2))
-    start_ns, end_ns = (np.full(n, -1, np.int64) for _ in range(2))
-    parts = np.zeros((n, len(CAUSES)), np.int64)
-    parts[np.arange(n), kind] = gaps.length_ns
+    n = len(gaps)
+    parts, main, by_op = np.zeros((n, len(CAUSES)), np.int64), np.full((4, n), -1), Counter()
+    short = (gaps.length_ns < FRAMEWORK_NS) & explain
+    parts[np.arange(n), np.where(short, FRAMEWORK, UNKNOWN)] = gaps.length_ns
     # Between two kernels of one step there is nothing to follow, and there may be very many such gaps.
     follow = gaps.kind != GAP_KINDS.index("inside")
-    for what in (waits, path.copying, path.python):
-        follow |= covered_until(what, gaps.end_ns) > covered_until(what, gaps.start_ns)
-    for i in np.flatnonzero(follow).tolist():
-        kind[i], op[i], lane[i], start_ns[i], end_ns[i], parts[i] = path.follow(gaps[i])
-    by_op = {(CAUSES[c], o): ns for (c, o), ns in sorted(path.total.items(), key=lambda x: (-x[1], x[0]))}
-    return Causes(kind, op, lane, start_ns, end_ns, parts, by_op, gaps, names, tuple(shown.name for shown in lanes))
+    for what in (path.waits, path.copying, path.python):
+        follow |= overlap(what, gaps.start_ns, gaps.end_ns) > 0
+    for i in np.flatnonzero(follow & explain).tolist():
+        main[:, i] = path.follow(gaps[i])
+        parts[i] = path.parts
+        by_op.update(path.ops)
+    kind, (op, lane) = parts.argmax(axis=1).astype(np.int8), main[:2].astype(np.int32)
+    ops = {(CAUSES[c], o): ns for (c, o), ns in sorted(by_op.items(), key=lambda x: (-x[1], x[0]))}
+    lane_names = tuple(shown.name for shown in path.lanes)
+    return Causes(kind, op, lane, *main[2:], parts, ops, gaps, path.names.names, lane_names, explain)
 
 
 class SpanNames:
@@ -127,7 +125,7 @@ class Track:
         self.waits = (category == _ITERATOR) & (self.end - self.start >= NODE_NS)
         self.calls = _starting_calls(lane, names)
         self.call_times = union(*(np.array([call[k] for call in self.calls], np.int64) for k in (0, 1)))
-        self.starts = _within(self.start, self.call_times)
+        self.starts = inside(self.start, self.start + 1, self.call_times)
         rested = self.start - np.r_[np.int64(-1), self.end[:-1]] >= REST_NS
         stop = self.waits | self.starts
         barrier = stop | np.r_[False, stop[:-1]][: len(stop)] | rested
@@ -137,15 +135,10 @@ class Track:
         """Charge ops inside a Python function to it: it is what has to change."""
         if python.any():
             lane = self.lane
-            inside = _within(self.start, union(lane.start_ns[python], lane.end_ns[python]))
+            within = inside(self.start, self.start + 1, union(lane.start_ns[python], lane.end_ns[python]))
             last = np.searchsorted(lane.start_ns[python], self.start, "right") - 1
-            self.op = np.where(inside, lane.name_id[python][np.clip(last, 0, None)], self.op)
-            self.cause = np.where(inside, np.int8(PREP), self.cause)
-
-    def span_of(self, piece: int) -> tuple[int, int]:
-        """Return start and end of the span that owns a piece."""
-        row = self.lane.pieces.owner[piece]
-        return int(self.lane.start_ns[row]), int(self.lane.end_ns[row])
+            self.op = np.where(within, lane.name_id[python][np.clip(last, 0, None)], self.op)
+            self.cause = np.where(within, np.int8(PREP), self.cause)
 
 
 class _Spans(NamedTuple):
@@ -159,10 +152,30 @@ class _Spans(NamedTuple):
 
 
 class CriticalPath:
-    """The walk back through the gaps of one timeline; the parameters are those of `find_causes`."""
+    """The walk back through the gaps of one timeline.
+
+    Parameters
+    ----------
+    lanes : sequence of Lane
+        Of a measured trace, with ``Iterator::…`` spans, or of a modelled one without; the accelerator first.
+    waits : Intervals
+        When the consumer waits for a batch, in window time.
+    run : Run
+        Its cores and its warm-up are used.
+    names : tuple of str
+        What the spans of the lanes are called.
+
+    Attributes
+    ----------
+    parts : ndarray of int64, shape (len(CAUSES),)
+        The gap that was followed last, split by cause.
+    ops : Counter of (cause, index into names)
+        The same, split by what ran on the path; without what has no op.
+    """
 
     def __init__(self, lanes: Sequence[Lane], waits: Intervals, run: Run, names: tuple[str, ...]) -> None:
-        self.names, self.waits, span_ns = SpanNames(names), waits, lanes[0].window_ns
+        self.lanes, self.run, self.names, self.waits = lanes, run, SpanNames(names), waits
+        span_ns = lanes[0].window_ns
         shown = [i for i, lane in enumerate(lanes) if lane.kind in ("pipeline", "stream") and len(lane)]
         self.tracks = {i: Track(lanes[i], i, self.names) for i in shown}
         self.cores = run.host.cpus or len(self.tracks) + 1
@@ -176,8 +189,7 @@ class CriticalPath:
         free = complement(self.python, 0, span_ns)
         self.full = at_least([free, at_least(works, self.cores)], 2) if len(free.start) else free
         self.below: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self.total: dict[tuple[int, int], int] = {}
-        self.starts_cold = self._starts_cold(run)
+        self.starts_cold = self._starts_cold()
         self.left: set[int] = set()
 
     def _spans(self, select: Callable[[Lane], np.ndarray]) -> _Spans:
@@ -195,10 +207,10 @@ class CriticalPath:
         """Return when any span with one of these names was open."""
         return union(*self._spans(lambda lane: np.isin(lane.name_id, name_ids))[:2])
 
-    def _starts_cold(self, run: Run) -> bool:
+    def _starts_cold(self) -> bool:
         """Tell whether the first wait is for a pipeline that still had to start."""
         length = self.waits.end - self.waits.start
-        if run.warmup or len(length) < 2:
+        if self.run.warmup or len(length) < 2:
             return False
         return bool(length[0] >= max(START_FACTOR * np.median(length[1:]), START_NS))
 
@@ -211,13 +223,13 @@ class CriticalPath:
         self._settle()
         return self.parts
 
-    def follow(self, gap: Gap) -> tuple[int, int, int, int, int, np.ndarray]:
-        """Charge each instant of a gap; return cause, op, lane, start and end of the span waited for, and all parts."""
+    def follow(self, gap: Gap) -> tuple[int, int, int, int]:
+        """Charge each instant of a gap to `parts` and `ops`; return op, lane, start and end of the span waited for."""
         first, last = gap.start_ns, gap.start_ns + gap.length_ns
         self._begin()
         if self.starts_cold and gap.kind == "start":
             self.parts[START] = gap.length_ns
-            return START, -1, -1, -1, -1, self.parts
+            return -1, -1, -1, -1
         waits = _clipped(self.waits, first, last)
         for start, end in _pairs(waits):
             self._wait(start, end, gap.step)
@@ -227,15 +239,12 @@ class CriticalPath:
             self._copied(copied)
             for rest in _pairs(complement(copied, start, end)):
                 self._rest(*rest)
-        pieces = self._settle()
-        for key, ns in self.ops.items():
-            self.total[key] = self.total.get(key, 0) + ns
-        return (*self._longest(pieces), self.parts)
+        return self._longest(self._settle())
 
     def _begin(self) -> None:
         """Forget the last gap."""
         self.parts = np.zeros(len(CAUSES), np.int64)
-        self.ops: dict[tuple[int, int], int] = {}
+        self.ops: Counter[tuple[int, int]] = Counter()
         self.chains: dict[int, list[tuple[int, int, int, int]]] = {}
         self.single: list[tuple[int, int, int, int, int]] = []  # op, length, lane, start and end of its span
 
@@ -244,7 +253,7 @@ class CriticalPath:
         if ns > 0:
             self.parts[cause] += ns
             if op >= 0 and cause not in (FRAMEWORK, UNKNOWN):
-                self.ops[cause, op] = self.ops.get((cause, op), 0) + int(ns)
+                self.ops[cause, op] += int(ns)
 
     def _settle(self) -> dict[int, np.ndarray]:
         """Charge the runs of pieces that `_chain` noted, all at once; return the pieces by lane."""
@@ -285,8 +294,8 @@ class CriticalPath:
                 if now == start:
                     break
 
-    def _longest(self, pieces: dict[int, np.ndarray]) -> tuple[int, int, int, int, int]:
-        """Return the main cause, its main op, and the longest span of that op on the path with its lane."""
+    def _longest(self, pieces: dict[int, np.ndarray]) -> tuple[int, int, int, int]:
+        """Return the main op of the main cause, and the longest span of that op on the path with its lane."""
         kind = int(np.argmax(self.parts))
         mine = {op: ns for (cause, op), ns in self.ops.items() if cause == kind}
         op = min(mine, key=lambda o: (-mine[o], self.names.names[o])) if mine else -1
@@ -295,9 +304,11 @@ class CriticalPath:
             track = self.tracks[index]
             at = at[track.op[at] == op]
             if len(at):
-                best = int(at[np.argmax(track.end[at] - track.start[at])])
-                found.append((int(track.end[best] - track.start[best]), index, *track.span_of(best)))
-        return kind, op, *max(found, default=(-1, -1, -1, -1))[1:]
+                best, lane = int(at[np.argmax(track.end[at] - track.start[at])]), track.lane
+                row = lane.pieces.owner[best]
+                longest = track.end[best] - track.start[best], index, lane.start_ns[row], lane.end_ns[row]
+                found.append(tuple(map(int, longest)))
+        return op, *max(found, default=(-1, -1, -1, -1))[1:]
 
     # -- the walk --------------------------------------------------------------------
 
@@ -328,33 +339,30 @@ class CriticalPath:
 
     def _held(self, held: Intervals, start: int, end: int, op: int) -> int:
         """Charge the part of a time in which Python, or work on all cores, kept others from running; return it."""
-        before, after = covered_until(held, np.array([start, end]))
-        self._charge(PREP, int(after - before), op)
-        return int(after - before)
+        ns = int(np.diff(covered_until(held, np.array([start, end])))[0])
+        self._charge(PREP, ns, op)
+        return ns
 
     def _delivered(self, first: int, now: int, step: int) -> tuple[int, int] | None:
         """Return when and where the batch was ready: at the root of tf.data, or else where a span ended last."""
         ended = self.ended
         rows = np.arange(*np.searchsorted(ended.end, [first, now], side="right"))
-        root = rows[self.names.root[ended.name[rows]]] if len(rows) else rows
-        if len(root):
-            return int(ended.end[root[-1]]), int(ended.lane[root[-1]])
         if not len(rows):  # nothing ended, but something may be running through the whole wait
             return self._running(first, now)
-        mine = rows[ended.step[rows] == step] if step >= 0 else rows[:0]
-        mine = mine if len(mine) else rows
-        last = self._furthest(mine[ended.end[mine] == ended.end[mine[-1]]].tolist())
-        return int(ended.end[last]), int(ended.lane[last])
+        root, mine = rows[self.names.root[ended.name[rows]]], rows[(ended.step[rows] == step) & (step >= 0)]
+        best = next(some for some in (root, mine, rows) if len(some))
+        return self._furthest(best[ended.end[best] == ended.end[best[-1]]].tolist())
 
-    def _furthest(self, rows: Iterable[int]) -> int:
-        """Return the row, of several that ended at one time, that stands furthest down the pipeline."""
+    def _furthest(self, rows: list[int]) -> tuple[int, int]:
+        """Return time and lane of the span, of several that ended at one time, that is furthest down the pipeline."""
 
         def place(row: int) -> tuple[int, int]:
             track = self.tracks[int(self.ended.lane[row])]
             cause = int(track.cause[np.searchsorted(track.end, self.ended.end[row], "right") - 1])
             return _DOWNSTREAM.get(cause, -1), row
 
-        return max(rows, key=place)
+        row = rows[0] if len(rows) == 1 else max(rows, key=place)
+        return int(self.ended.end[row]), int(self.ended.lane[row])
 
     def _running(self, first: int, now: int) -> tuple[int, int] | None:
         """Return the end of a wait and the lane of a span that runs through all of it."""
@@ -412,8 +420,7 @@ class CriticalPath:
         while at >= 0 and ends[at] > low:
             if int(self.ended.lane[rows[at]]) not in self.left:
                 same = rows[int(ends.searchsorted(ends[at])) : at + 1].tolist()
-                same = [row for row in same if int(self.ended.lane[row]) not in self.left]
-                return int(ends[at]), int(self.ended.lane[same[0] if len(same) == 1 else self._furthest(same)])
+                return self._furthest([row for row in same if int(self.ended.lane[row]) not in self.left])
             at -= 1
         return None
 
@@ -455,12 +462,6 @@ def _starting_calls(lane: Lane, names: SpanNames) -> list[tuple[int, int, int]]:
             new = several & (end - start >= max(START_FACTOR * usual, START_NS))
             found += zip(start[new].tolist(), end[new].tolist(), [node] * int(new.sum()), strict=True)
     return found
-
-
-def _within(at: np.ndarray, intervals: Intervals) -> np.ndarray:
-    """Tell which instants lie within disjoint intervals."""
-    last = np.searchsorted(intervals.start, at, side="right") - 1
-    return (last >= 0) & (at < np.r_[intervals.end, 0][last])
 
 
 def _clipped(intervals: Intervals, first: int, last: int) -> Intervals:

@@ -84,15 +84,6 @@ class Causes(Sequence[Cause]):
     lane_names: tuple[str, ...]
     explained: bool = True
 
-    @classmethod
-    def unexplained(cls, gaps: Gaps, names: tuple[str, ...], lane_names: tuple[str, ...]) -> Causes:
-        """Return one row for each gap, all of cause ``unknown``: for a reader who is to find the cause."""
-        none = np.full(len(gaps), -1, np.int32)
-        parts = np.zeros((len(gaps), len(CAUSES)), np.int64)
-        parts[:, UNKNOWN] = gaps.length_ns
-        far, kind = none.astype(np.int64), np.full(len(gaps), UNKNOWN, np.int8)
-        return cls(kind, none, none, far, far, parts, {}, gaps, names, lane_names, explained=False)
-
     def __len__(self) -> int:
         """Return the number of gaps."""
         return len(self.kind)

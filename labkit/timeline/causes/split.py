@@ -7,16 +7,13 @@ waited for. So this module estimates for each step how long it would last withou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from labkit.timeline.causes.critical_path import CriticalPath
 from labkit.timeline.causes.per_gap import BATCH, FETCH, PREP
-from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, union
-from labkit.timeline.lanes import Lane
-from labkit.timeline.run import Run
+from labkit.timeline.intervals import at_least, complement, overlap, union
 
 
 @dataclass(frozen=True)
@@ -39,13 +36,8 @@ class Split:
     fetch_stall: float
 
 
-def split(lanes: Sequence[Lane], waits: Intervals, run: Run, names: tuple[str, ...]) -> Split:
+def split(path: CriticalPath) -> Split:
     """Return the shares of one run; all of it is ingestion where there are fewer than two steps that wait.
-
-    Parameters
-    ----------
-    lanes, waits, run, names
-        As for `labkit.timeline.causes.find_causes`.
 
     Notes
     -----
@@ -54,40 +46,40 @@ def split(lanes: Sequence[Lane], waits: Intervals, run: Run, names: tuple[str, .
     does besides reading, nor than all such work shared by the cores. The shares are those of the differential method of
     Mohan and others, "Analyzing and Mitigating Data Stalls in DNN Training" (VLDB 2021).
     """
+    waits, busy = path.waits, path.lanes[0].busy
     if len(waits.start) < 2:
         return Split(1.0, 0.0, 0.0)
-    path, busy = CriticalPath(lanes, waits, run, names), lanes[0].busy
     first, last = waits.end[:-1], waits.end[1:]
     measured = last - first
     # What keeps the interpreter from starting the next step is prep; all else outside of a wait is the job's own.
     work = union(np.r_[waits.start, busy.start], np.r_[waits.end, busy.end])
-    held = at_least([complement(work, 0, lanes[0].window_ns), path.python], 2)
-    outside_wait = waits.start[1:] - first - (covered_until(held, last) - covered_until(held, first))
+    held = at_least([complement(work, 0, path.lanes[0].window_ns), path.python], 2)
+    outside_wait = waits.start[1:] - first - overlap(held, first, last)
     # A step whose batch is ready at once: the time outside of its wait, and a usual handing over.
-    ready = np.minimum(outside_wait + int(np.median(_handing_over(waits, path)[1:])), measured)
+    ready = np.minimum(outside_wait + int(np.median(_handing_over(path)[1:])), measured)
     fetch = np.array([path.between(*step)[FETCH] for step in zip(first.tolist(), last.tolist(), strict=True)], np.int64)
     # The sums of all steps: data are there at once, data are in memory, and as measured.
     at_once, everything = int(ready.sum()), int(measured.sum())
     in_memory = int(np.maximum(ready, measured - fetch).sum())
-    in_memory = min(max(in_memory, _least_work(path, run, int(first[0]), int(last[-1]))), everything)
+    in_memory = min(max(in_memory, _least_work(path, int(first[0]), int(last[-1]))), everything)
     if not everything:
         return Split(1.0, 0.0, 0.0)
     return Split(at_once / everything, (in_memory - at_once) / everything, (everything - in_memory) / everything)
 
 
-def _handing_over(waits: Intervals, path: CriticalPath) -> np.ndarray:
+def _handing_over(path: CriticalPath) -> np.ndarray:
     """Return how much of each wait is left when tf.data has handed its batch over, or the last span has ended."""
-    roots = path.covered(np.flatnonzero(path.names.root))
+    waits, roots = path.waits, path.covered(np.flatnonzero(path.names.root))
     if len(roots.start):
-        return waits.end - waits.start - covered_until(roots, waits.end) + covered_until(roots, waits.start)
+        return waits.end - waits.start - overlap(roots, waits.start, waits.end)
     at = np.searchsorted(path.ended.end, waits.end, side="right") - 1
     ended = path.ended.end[np.maximum(at, 0)] if len(path.ended.end) else waits.end
     return waits.end - np.clip(np.where(at >= 0, ended, waits.end), waits.start, waits.end)
 
 
-def _least_work(path: CriticalPath, run: Run, first: int, last: int) -> int:
+def _least_work(path: CriticalPath, first: int, last: int) -> int:
     """Return the least time that the work without reads takes between two instants: by thread, and by cores."""
-    cores = run.host.cpus or len(path.tracks) or 1
+    cores = path.run.host.cpus or len(path.tracks) or 1
     works = []
     for track in path.tracks.values():
         mine = np.isin(track.cause, (PREP, BATCH))

@@ -10,7 +10,7 @@ import numpy as np
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes
 from labkit.timeline.causes.thresholds import LEAST, ONE_BY_ONE, OVERLAPS, STRAGGLER
 from labkit.timeline.gaps import Gaps
-from labkit.timeline.intervals import covered_until, union, union_of
+from labkit.timeline.intervals import overlap, union, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
@@ -138,10 +138,7 @@ def _at_once(categories: tuple[str, ...], gaps: Gaps, lanes: Sequence[Lane]) -> 
         if lane.kind == "pipeline":
             mine = np.isin(lane.category[lane.pieces.owner], codes)
             works.append(union(lane.pieces.start[mine], lane.pieces.end[mine]))
-    *each, any_ns = (
-        int((covered_until(work, gaps.end_ns) - covered_until(work, gaps.start_ns)).sum())
-        for work in (*works, union_of(works))
-    )
+    *each, any_ns = (int(overlap(work, gaps.start_ns, gaps.end_ns).sum()) for work in (*works, union_of(works)))
     return sum(each) / any_ns if any_ns else 0.0
 
 
