@@ -278,13 +278,8 @@ def test_kernel_task_and_twin_count_alike():
     from labkit.offload.twins import jpeg_tokens
 
     assert np.array_equal(rows["jpeg_tokens"], rows["jpeg_tokens_task"])
-    kernels, twins = rows["jpeg_tokens"][:, :3], jpeg_tokens(files, offsets)
-    whole = twins[:, 2] == 0
-    assert np.array_equal(kernels[whole], twins[whole])
-    assert set(kernels[:, 2]) == set(twins[:, 2]) == {0, 1, 2}
-    # The twin reads a file to its end: what the kernel finds no fault in may be damaged there, or be of another kind.
-    assert twins[kernels[:, 2] != 0, 2].all()
-    assert whole[:24].all()
+    assert np.array_equal(rows["jpeg_tokens"][:, :3], jpeg_tokens(files, offsets))
+    assert set(rows["jpeg_tokens"][:, 2]) == {0, 1, 2}
 
 
 @pytest.mark.opencl

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from labkit.offload.jpeg.outcomes import Damaged, Unsupported
@@ -53,7 +53,7 @@ _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 #: Markers (T.81, table B.1): start and end of an image, of a scan, of a frame; TEM and those of restarts are alone.
 START, END, SCAN = 0xD8, 0xD9, 0xDA
 FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
-_BARE = {0x01, *range(0xD0, 0xD8)}
+BARE = {0x01, *range(0xD0, 0xD8)}
 # Tables, the arithmetic coder's settings, restart interval; DNL, a comment, application data.
 _KNOWN = {0xC4, 0xCC, 0xDB, 0xDD, 0xDC, 0xFE, *range(0xE0, 0xF0)}
 
@@ -138,9 +138,9 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
         raise Damaged("signature", "the file does not begin with the two bytes of a JPEG file, FF D8", 0)
     for marker, at, content in segments(data):
         if marker == 0xDB:
-            _tables(content, at, quantisers, "quantisation")
+            add_tables(content, at, quantisers, "quantisation")
         elif marker == 0xC4:
-            _tables(content, at, tables, "Huffman")
+            add_tables(content, at, tables, "Huffman")
         elif marker == 0xDD:
             if len(content) != 2:
                 length = len(content) + 2
@@ -177,11 +177,18 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     return frame
 
 
-def segments(data: bytes, at: int = 2) -> Iterator[tuple[int, int, bytes]]:
+def segments(data: bytes, at: int = 2, bare: Collection[int] = BARE) -> Iterator[tuple[int, int, bytes]]:
     """Yield marker, first byte and content of each segment of a file; it never ends without an error.
 
-    The walk begins at a marker. The data of a scan are passed over, as are markers that stand alone. Two markers come
-    without content: a start, and an end of the image.
+    The data of a scan are passed over. Two markers come without content: a start, and an end of the image.
+
+    Parameters
+    ----------
+    data : bytes
+    at : int
+        Where a marker begins.
+    bare : collection of int
+        Markers that no length follows; they are passed over.
 
     Raises
     ------
@@ -192,7 +199,7 @@ def segments(data: bytes, at: int = 2) -> Iterator[tuple[int, int, bytes]]:
         marker = data[at + 1]
         if data[at] != 0xFF or marker == 0:
             raise Damaged("segment", f"byte {at} is {data[at]:02X}, where a marker should begin", at)
-        if marker == 0xFF or marker in _BARE:
+        if marker == 0xFF or marker in bare:
             at += 1 if marker == 0xFF else 2
             continue
         end = at + 2
@@ -217,8 +224,14 @@ def scan_end(data: bytes, start: int) -> int:
     return start + len(data[start : following.start()].rstrip(b"\xff")) if following else len(data)
 
 
-def _tables(content: bytes, at: int, tables: dict[int, bytes], kind: str) -> None:
-    """Add the tables of a segment: "quantisation" tables by their number, "Huffman" tables by class and number."""
+def add_tables(content: bytes, at: int, tables: dict[int, bytes], kind: str) -> None:
+    """Add the tables of a segment: "quantisation" tables by their number, "Huffman" tables by class and number.
+
+    Raises
+    ------
+    Damaged
+        A table is not whole.
+    """
     begin, huffman = 0, kind == "Huffman"
     while begin < len(content):
         number = content[begin]

@@ -21,7 +21,7 @@ from labkit.offload.jpeg.decoder import Decoded
 from labkit.offload.jpeg.outcomes import Refusal, Status
 from labkit.offload.opencl.devices import NoDevice, devices
 from labkit.offload.twins import fused
-from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct, jpeg_tokens, scan
+from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct, scan
 from labkit.offload.twins.image_operations import (
     normalize_clip,
     random_brightness,
@@ -31,6 +31,7 @@ from labkit.offload.twins.image_operations import (
 )
 from labkit.offload.twins.random_numbers import draws, philox
 from labkit.offload.twins.resize import resize_bilinear
+from labkit.offload.twins.token_counter import jpeg_tokens
 
 __all__ = [
     "decode", "draws", "has_device", "jpeg_color", "jpeg_entropy", "jpeg_idct", "jpeg_tokens", "normalize_clip",

@@ -1,6 +1,6 @@
 """Baseline JPEG, from bits to pixels: ITU T.81, with libjpeg's arithmetic where the standard leaves room.
 
-Four functions, one for each kernel. The fixed-point inverse DCT is the "slow integer" one of libjpeg (Loeffler,
+Three functions, one for each kernel. The fixed-point inverse DCT is the "slow integer" one of libjpeg (Loeffler,
 Ligtenberg and Moschytz 1989); upsampling is its "fancy" one. All numbers are whole: there is one right result.
 """
 
@@ -13,15 +13,14 @@ import numpy as np
 from labkit.offload.jpeg import header
 from labkit.offload.jpeg.header import Frame
 from labkit.offload.jpeg.huffman import ZIGZAG
-from labkit.offload.jpeg.outcomes import Unsupported
 
 
 class Bits:
-    """The bits of one restart interval, its stuffed bytes taken out; `symbols` counts the symbols that were read."""
+    """The bits of one restart interval, its stuffed bytes taken out."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data.replace(b"\xff\x00", b"\xff")
-        self.at = self.symbols = 0
+        self.at = 0
 
     def take(self, count: int) -> int:
         """Return the next `count` bits as a number."""
@@ -39,7 +38,6 @@ class Bits:
         for length in range(1, 17):
             code = code << 1 | self.take(1)
             if (length, code) in codes:
-                self.symbols += 1
                 return codes[length, code]
         raise ValueError("bits that are no Huffman code")
 
@@ -72,32 +70,6 @@ def scan(data: bytes) -> tuple[Frame, list[Bits]]:
     stop = header.scan_end(data, stretches[-1][0])
     header.finish(data, stop)
     return frame, [Bits(data[begin : min(end, stop)]) for begin, end, _, _ in stretches]
-
-
-def jpeg_tokens(files: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return tokens, blocks and status of each file, int32, shape (n, 3); the kernel adds where counting ended.
-
-    Of a file that is not whole this counts nothing. The kernel reads as far as it can, and no further than the last
-    block.
-
-    Parameters
-    ----------
-    files : ndarray of uint8, shape (bytes,)
-        The JPEG files, one after the other.
-    offsets : ndarray of int32, shape (n + 1,)
-        Byte at which each file begins; the last one: where all end.
-    """
-    data, rows = files.tobytes(), np.zeros((len(offsets) - 1, 3), np.int32)
-    for row, begin, end in zip(rows, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        try:
-            frame, intervals = scan(data[begin:end])
-            row[1] = sum(blocks.size // 64 for blocks in jpeg_entropy(intervals, frame))
-            row[0] = sum(bits.symbols for bits in intervals)
-        except Unsupported:
-            row[2] = 1
-        except ValueError:
-            row[2] = 2
-    return rows
 
 
 def jpeg_entropy(intervals: Sequence[Bits], frame: Frame) -> list[np.ndarray]:
