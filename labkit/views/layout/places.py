@@ -26,7 +26,7 @@ def stacked(runs: list[dict[str, Any]]) -> dict[str, Any]:
             y += _HEAD
         for k, lane in enumerate(run["lanes"]):
             if lane["shown"]:
-                items.append({"run": r, "lane": k, "y": y, "scale": 1.0})
+                items.append({"run": r, "lane": k, "name": lane["name"], "y": y, "h": lane["height"], "scale": 1.0})
                 y += lane["height"] + _SPACE
         y += _SPACE * (r + 1 < len(runs))
     return {"height": y, "items": items, "heads": heads}
@@ -47,8 +47,9 @@ def overlaid(runs: list[dict[str, Any]]) -> dict[str, Any]:
     items, y = [], 0.0
     for place in sorted(places, key=lambda place: place[0]):  # stable: names stay in their order
         for r, k in places[place]:
-            items.append({"run": r, "lane": k, "y": y, "scale": _LOWER})
-            y += runs[r]["lanes"][k]["height"] * _LOWER + 1
+            name, high = f"{place[1]} · {runs[r]['label']}", runs[r]["lanes"][k]["height"] * _LOWER
+            items.append({"run": r, "lane": k, "name": name, "y": y, "h": high, "scale": _LOWER})
+            y += high + 1
         y += _SPACE
     return {"height": y, "items": items, "heads": []}
 
