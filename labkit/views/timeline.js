@@ -220,12 +220,12 @@ class CanvasPen {
 
 class SvgPen {
   constructor(width, height, title, about) {
-    this.frame = { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "font-family": FAMILY };
+    this.frame = { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "font-family": FAMILY };
     this.marks = [element("title", {}, escaped(title)), element("desc", {}, escaped(about))];
     this.patterns = {};
     this.fade(1);
   }
-  get page() { return element("svg", this.frame, this.marks.join("\n")); }
+  get page() { return element("svg", { xmlns: "http://www.w3.org/2000/svg", ...this.frame }, this.marks.join("\n")); }
   put(name, attributes, inside) { this.marks.push(element(name, { ...attributes, ...this.faded }, inside)); }
   rect(x, y, width, height, fill) { this.put("rect", { x, y, width, height, fill }); }
   shape(points, fill) { this.put("polygon", { points: points.map(rounded).join(" "), fill }); }
@@ -249,33 +249,11 @@ class SvgPen {
   fade(opacity) { this.faded = opacity < 1 ? { opacity } : {}; }
 }
 
-// -- downloads: the spans of the window, each once ------------------------------------------------------------------
-
+// The spans of the window of a run, each once, as its files have them.
 function spansOf(layout, run) {
   const spans = exported(layout, run).flatMap((s) => Array.from(s.start, (start, i) => ({ s, start, lasts: s.end[i] - start,
     name: run.names[s.name[i]], step: stepOf(s, i), category: layout.categories[s.category].key })));
   return spans.sort((a, b) => a.start - b.start || b.lasts - a.lasts);
-}
-
-function csvOf(layout) {
-  const field = (value) => /[",\r\n]/.test(value) ? `"${value.replace(/"/g, '""')}"` : value;
-  const rows = layout.runs.flatMap((run) => spansOf(layout, run).map(({ s, start, lasts, name, step, category }) => [
-    run.label || run.name, run.origin, ...run.threads[s.thread], name, category, BigInt(run.start_ns) + BigInt(start), lasts, step,
-  ]));
-  const lines = rows.map((row) => row.map(field).join(","));
-  return ["run,origin,thread,kind,name,category,start_ns,duration_ns,step", ...lines, ""].join("\n");
-}
-
-// One file for all runs: a page may save but one file a click. Python names the processes and the tracks.
-function perfettoOf(layout) {
-  const events = layout.runs.flatMap((run) => {
-    const spans = spansOf(layout, run).map(({ s, start, lasts, name, step, category }, k, all) => JSON.stringify({ ph: "X", name,
-      cat: category, pid: s.process, tid: s.track, ts: (start - all[0].start) / 1e3, dur: lasts / 1e3,
-      args: { category, step, origin: run.origin } }));
-    return [...run.perfetto.events, ...spans];
-  });
-  const about = JSON.stringify(Object.assign({}, ...layout.runs.map((run) => run.perfetto.about)));
-  return `{"displayTimeUnit":"ms","otherData":${about},"traceEvents":[\n${events.join(",\n")}\n]}\n`;
 }
 
 // -- painting -------------------------------------------------------------------------------------------------------
@@ -405,7 +383,9 @@ function paintSelected(view, pen, top) {
     const p = item && view.placeOf(item.run, item.lane), [x, x2] = p ? view.edges(item.from, item.to, 4) : [0, -1];
     if (x2 < x) return null;
     const { y, h } = item.row ?? { y: 0, h: p.lane.height }, high = top + p.y + y * p.scale, low = high + h * p.scale;
-    for (const [ring, width] of [[background, 5], [ink, 2.5]]) pen.box(x - 1, high - 1, Math.max(x2 - x, 2) + 2, low - high + 2, ring, width);
+    const around = [x - 1, high - 1, Math.max(x2 - x, 2) + 2, low - high + 2];
+    pen.box(...around, background, 5);
+    pen.box(...around, ink, 2.5);
     return { x: rounded((x + x2) / 2), high: rounded(high), low: rounded(low) };
   });
   if (chosen && waited) pen.dashed(`M${chosen.x} ${chosen.low}L${waited.x} ${waited.high}`, ink);
@@ -444,7 +424,8 @@ function paintMeasure(view, pen, top, below) {
 
 // The whole run: in the upper strip the accelerator's busy share per pixel, in the lower one the pipeline's, on average.
 function paintOverview(view, pen, height) {
-  const { colours, left, right, layout, span } = view, at = (t) => left + t / span * (right - left), from = at(view.first), to = at(view.last);
+  const { colours, left, right, layout, span } = view, at = (t) => left + t / span * (right - left);
+  const from = at(view.first), to = at(view.last);
   pen.rect(0, 0, view.width, height, colours.background);
   layout.runs.forEach((run, r) => Object.entries(run.busy).forEach(([what, strip], k) => {
     const y = r * (2 * STRIP + 4) + k * (STRIP + 1), width = at(run.span_ns) - left;
@@ -473,24 +454,21 @@ function paintSample(view, pen, x, y, w, h, category) {
 function paintSheet(view, penOf) {
   const { colours, width, layout } = view, body = view.plan.height + AXIS;
   const lines = [layout.title, ...layout.runs.map((run) => run.head)], top = 10 + lines.length * 18;
-  let x = 10, y = top + body + 18;
-  const legend = layout.legend.filter(({ category }) => !view.hidden.has(category)).map(({ category, label, times }) => {
-    const words = `${label} ${times}`, size = 40 + textWidth(words, 12);
-    if (x + size > width - 10 && x > 10) [x, y] = [10, y + 20];
-    x += size + 12;
-    return { category, words, x: x - size - 12, y };
-  });
-  const height = Math.ceil(y + 16), pen = penOf(height);
+  const legend = layout.legend.filter(({ category }) => !view.hidden.has(category));
+  const words = legend.map(({ label, times }) => `${label} ${times}`), cell = Math.max(...words.map((w) => textWidth(w, 12))) + 52;
+  const across = Math.max(Math.floor((width - 8) / cell), 1), height = top + body + 14 + Math.ceil(legend.length / across) * 20;
+  const pen = penOf(height);
   pen.rect(0, 0, width, height, colours.background);
   lines.forEach((line, k) => {
     const size = k ? 12 : 14;
     pen.text(10, 16 + k * 18, elide(line, width - 20, size, !k), size, k ? colours.muted : colours.ink, "left", !k);
   });
   paint(view, pen, top, width, body, true);
-  for (const entry of legend) {
-    paintSample(view, pen, entry.x, entry.y - 6, 24, 12, entry.category);
-    pen.text(entry.x + 30, entry.y, entry.words, 12, colours.ink);
-  }
+  legend.forEach(({ category }, k) => {
+    const x = 10 + k % across * cell, y = top + body + 18 + Math.floor(k / across) * 20;
+    paintSample(view, pen, x, y - 6, 24, 12, category);
+    pen.text(x + 30, y, words[k], 12, colours.ink);
+  });
   return pen;
 }
 
@@ -535,7 +513,9 @@ function measureWords(layout, { from, to }) {
   for (const { gap, edge, span_ns, label } of layout.runs) {
     let idle = 0;
     const end = Math.min(to, span_ns), steps = above(edge, to, 1) - above(edge, from, 1);
-    for (let i = above(gap.end, from); i < gap.start.length && gap.start[i] < to; i++) idle += Math.min(gap.end[i], to) - Math.max(gap.start[i], from);
+    for (let i = above(gap.end, from); i < gap.start.length && gap.start[i] < to; i++) {
+      idle += Math.min(gap.end[i], to) - Math.max(gap.start[i], from);
+    }
     const ends = steps === 1 ? "1 step ends here" : `${grouped(steps)} steps end here`;
     if (end > from) lines.push(`${label ? `${label}: ` : ""}accelerator idle ${duration(idle)} (${percent(idle / (end - from))}), ${ends}`);
   }
@@ -549,16 +529,17 @@ const withModifier = (event) => event.ctrlKey || event.metaKey || event.altKey;
 // Light or dark: what JupyterLab, Colab or VS Code says, or else the browser.
 function themeOf() {
   const body = document.body.dataset, root = document.documentElement;
-  const stated = [body.jpThemeLight, root.getAttribute("theme"), root.dataset.theme, root.dataset.jpThemeLight, body.theme, body.vscodeThemeKind];
-  const found = stated.find(Boolean) ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  return /dark|false/.test(found) ? "dark" : "light";
+  const stated = [body.jpThemeLight, root.getAttribute("theme"), root.dataset.theme, root.dataset.jpThemeLight, body.theme,
+    body.vscodeThemeKind, matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"];
+  return /dark|false/.test(stated.find(Boolean)) ? "dark" : "light";
 }
 
 // One watch over all timelines of a page. It looks for them there, and so keeps none that is gone.
 function watch() {
   const redraw = () => document.querySelectorAll(".labkit-timeline").forEach(({ timeline }) => timeline?.later());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  const themes = new MutationObserver(redraw), attributeFilter = ["data-jp-theme-light", "theme", "data-theme", "class", "data-vscode-theme-kind"];
+  const attributeFilter = ["data-jp-theme-light", "theme", "data-theme", "class", "data-vscode-theme-kind"];
+  const themes = new MutationObserver(redraw);
   for (const node of [document.body, document.documentElement]) themes.observe(node, { attributes: true, attributeFilter });
   // JupyterLab leaves all keys to what is so marked; its own, such as Ctrl+S, it must get.
   window.addEventListener("keydown", (event) => {
@@ -579,7 +560,8 @@ export class View {
     this.range = look.last ? { first: 0, last: look.last } : {}; // the part of the axis that is seen, if it is not all
     for (const node of root.querySelectorAll("[data-part]")) this[node.dataset.part] = node;
     for (const node of root.querySelectorAll("button")) node.title = node.getAttribute("aria-label");
-    this.keys = new Map([...root.querySelectorAll("[data-keys]")].flatMap((node) => node.dataset.keys.split(" ").map((key) => [key, node])));
+    this.keys = new Map();
+    for (const node of root.querySelectorAll("[data-keys]")) for (const key of node.dataset.keys.split(" ")) this.keys.set(key, node);
     root.timeline = this;
     root.onclick = ({ target }) => this.act(target.closest("button"));
     takeKeys(this);
@@ -637,9 +619,14 @@ export class View {
   legendEntry({ category, label, times }) {
     const inside = `<canvas aria-hidden="true"></canvas><span>${label}</span><small>${times}</small>`;
     if (category === null) return element("span", { class: "lt-key" }, inside);
-    const two = this.layout.runs.length > 1 ? ", in the first and the second run" : "", key = this.layout.categories[category].key;
-    const title = `${label}: time of its own, all threads together${two}; press to hide or show`, act = JSON.stringify(["hide", category, label]);
-    return element("button", { class: "lt-key", title, "aria-pressed": !this.hidden.has(category), "data-category": key, "data-act": act }, inside);
+    const two = this.layout.runs.length > 1 ? ", in the first and the second run" : "";
+    return element("button", {
+      class: "lt-key",
+      title: `${label}: time of its own, all threads together${two}; press to hide or show`,
+      "aria-pressed": !this.hidden.has(category),
+      "data-category": this.layout.categories[category].key,
+      "data-act": JSON.stringify(["hide", category, label]),
+    }, inside);
   }
 
   hide(category, label) {
@@ -708,19 +695,8 @@ export class View {
   scrollBy(pixels) { this.scroll += pixels; this.later(); }
 
   fit() {
-    const what = this.measured ?? this.selected ?? { from: 0, to: this.span }, { from, to } = hull(what, what.cause);
+    const what = this.measured ?? this.selected ?? { from: 0, to: this.span }, [from, to] = hull(what, this.measured ? null : what.cause);
     this.show(from - (to - from) * 0.05, to + (to - from) * 0.05);
-  }
-
-  // Bring something into sight, in the middle; if `tiny`, forty times as much as that is all that is seen.
-  reveal({ from, to }, tiny) {
-    const now = this.last - this.first, size = tiny ? 40 * tiny : Math.max(now, 1.3 * (to - from));
-    if (tiny || from < this.first || to > this.last) this.show((from + to - size) / 2, (from + to + size) / 2, true);
-  }
-
-  scrollTo({ run, lane }) {
-    const p = this.placeOf(run, lane), room = this.lanesHeight();
-    if (p && (p.y < this.scroll || p.y + p.h > this.scroll + room)) this.scroll = p.y + p.h - room + 8;
   }
 
   overlay() {
@@ -771,44 +747,50 @@ export class View {
   select(item) {
     this.selected = item;
     this.sentence();
-    if (item) this.say(this.detail.textContent);
+    this.say(item ? this.detail.textContent : "selection cleared");
     this.later();
   }
 
-  // Select a gap, and bring it into sight with what it waited for, as far as that is not much longer than the gap.
-  selectGap(run, k) {
-    const item = itemOf(this.layout.runs[run].gap, k), { from, to, cause } = item, lasts = to - from;
+  selectGap(run, k) { this.go(itemOf(this.layout.runs[run].gap, k)); }
+
+  // Select something, and bring it into sight: a gap with what it waited for, as far as that is not much longer than the
+  // gap; a tiny one is magnified.
+  go(item) {
+    const { from, to, cause, row } = item, lasts = to - from, now = this.last - this.first, tiny = !row && lasts < now / 400;
     const near = cause && { from: Math.max(cause.from, from - 10 * lasts), to: Math.min(cause.to, to + 10 * lasts) };
-    this.reveal(hull(item, near), lasts < (this.last - this.first) / 400 && lasts);
-    if (cause) this.scrollTo(cause);
+    const [first, last] = hull(item, near), middle = (first + last) / 2, size = tiny ? 40 * lasts : Math.max(now, 1.3 * (last - first));
+    if (tiny || first < this.first || last > this.last) this.show(middle - size / 2, middle + size / 2, true);
+    const p = this.placeOf((cause ?? item).run, (cause ?? item).lane), room = this.lanesHeight();
+    if (p && (p.y < this.scroll || p.y + p.h > this.scroll + room)) this.scroll = p.y + p.h - room + 8;
     this.select(item);
   }
 
   // The one after or before what is selected, around at both ends; else, of the first run, the first or last in sight.
   follow(list, way) {
-    const now = list.findIndex(({ series, i }) => series === this.selected?.series && i === this.selected.i);
-    const before = list.filter(({ run, from }) => run === list[0].run && (way > 0 ? from < this.first : from <= this.last)).length;
-    return list.at((now >= 0 ? now + way : way > 0 ? before : before - 1) % list.length);
+    const { series, i } = this.selected ?? {}, now = list.findIndex((item) => item.series === series && item.i === i);
+    const before = ({ run, from }) => run === list[0].run && (way > 0 ? from < this.first : from <= this.last);
+    return list.at((now >= 0 ? now + way : list.filter(before).length + Math.min(way, 0)) % list.length);
   }
 
   nextGap(way) {
-    const gaps = this.layout.runs.flatMap(({ gap }) => Array.from(gap.start, (_, i) => itemOf(gap, i)));
-    if (!gaps.length) return this.say("there is no gap");
-    const { run, i } = this.follow(gaps, way);
-    this.selectGap(run, i);
+    const item = this.follow(this.layout.runs.flatMap(({ gap }) => Array.from(gap.start, (_, i) => itemOf(gap, i))), way);
+    if (item) this.go(item); else this.say("there is no gap");
+  }
+
+  nextMatch(way) {
+    const item = this.follow(this.matches?.list ?? [], way);
+    if (item) this.go(item);
   }
 
   measure() {
     this.measuring = !this.measuring;
     this.button("measure").setAttribute("aria-pressed", String(this.measuring));
-    if (this.measuring && this.selected) this.measured ??= { from: this.selected.from, to: this.selected.to }; // for the keyboard
+    if (this.measuring) this.measured ??= this.selected; // for the keyboard
     this.canvas.style.cursor = this.measuring ? "col-resize" : "default";
     this.sentence();
-    this.say(!this.measuring ? "measuring off" : this.measured ? this.detail.textContent : "measure: drag over the lanes");
+    this.say(this.measuring ? this.detail.textContent : "measuring off");
     this.later();
   }
-
-  seek() { this.search.focus(); }
 
   find(words) {
     const wanted = words.trim().toLowerCase(), { layout } = this;
@@ -818,7 +800,6 @@ export class View {
     if (!wanted) return;
     const names = layout.runs.map((run) => new Set(run.names.flatMap((name, k) => name.toLowerCase().includes(wanted) ? [k] : [])));
     const series = new Map(), list = [];
-    let time = 0;
     for (const s of layout.series) {
       const lane = layout.runs[s.run].lanes[s.lane], found = named(s, names[s.run]);
       if (!lane.shown || (!lane.export && lane.kind === "accelerator")) continue;
@@ -827,22 +808,15 @@ export class View {
       found.forEach((i, k) => total.push(total[k] + s.end[i] - s.start[i]));
       list.push(...found.map((i) => itemOf(s, i)));
       series.set(s, { ...s, start, end, name, step, total });
-      time += total[found.length];
     }
     this.matches = { series, list: list.sort((a, b) => a.run - b.run || a.from - b.from) };
+    const time = list.reduce((sum, { from, to }) => sum + to - from, 0);
     this.found.textContent = list.length ? `${grouped(list.length)} found, ${duration(time)}` : "none found";
     this.say(this.found.textContent);
   }
 
+  seek() { this.search.focus(); }
   clearSearch() { this.search.value = ""; this.find(""); }
-
-  nextMatch(way) {
-    if (!this.matches?.list.length) return;
-    const item = this.follow(this.matches.list, way);
-    this.reveal(item);
-    this.scrollTo(item);
-    this.select(item);
-  }
 
   say(words) { this.live.textContent = words; }
 
@@ -864,39 +838,46 @@ export class View {
 
   escape() {
     if (this.measuring || this.measured) {
-      this.measured = null;
-      if (this.measuring) this.measure();
-      this.say("measurement cleared");
-      this.sentence();
-    } else if (this.selected) {
-      this.select(null);
-      this.say("selection cleared");
-    } else if (this.matches) this.clearSearch();
-    else if (!this.help.hidden) this.toggleHelp();
+      Object.assign(this, { measuring: true, measured: null });
+      this.measure();
+    } else if (this.selected) this.select(null);
+    else if (this.matches) this.clearSearch();
+    else if (!this.help.hidden) this.toggle("help");
     else this.canvas.blur();
-    this.later();
   }
 
-  toggle(panel) {
-    this[panel].hidden = !this[panel].hidden;
-    this.button(panel).setAttribute("aria-expanded", String(!this[panel].hidden));
-  }
-
-  toggleHelp() {
-    this.toggle("help");
-    this.say(this.help.innerText); // nothing, while it is hidden
-  }
-
-  toggleTables() {
-    this.toggle("panel");
+  toggle(name) {
+    const panel = this[name], shown = panel.hidden;
+    panel.hidden = !shown;
+    this.button(name).setAttribute("aria-expanded", String(shown));
+    if (name === "help") return this.say(panel.innerText); // nothing, while it is hidden
     this.tables();
-    (this.panel.hidden ? this.canvas : this.panel).focus({ preventScroll: true });
+    (shown ? panel : this.canvas).focus({ preventScroll: true });
   }
 
   tables() { this.panel.innerHTML = this.panel.hidden ? "" : this.layout.runs.map((run) => run.tables).join(""); }
 
-  csv() { return csvOf(this.layout); }
-  perfetto() { return perfettoOf(this.layout); }
+  csv() {
+    const field = (value) => /[",\r\n]/.test(value) ? `"${value.replace(/"/g, '""')}"` : value;
+    const rows = this.layout.runs.flatMap((run) => spansOf(this.layout, run).map(({ s, start, lasts, name, step, category }) => [
+      run.label || run.name, run.origin, ...run.threads[s.thread], name, category, BigInt(run.start_ns) + BigInt(start), lasts, step,
+    ]));
+    const lines = rows.map((row) => row.map(field).join(","));
+    return ["run,origin,thread,kind,name,category,start_ns,duration_ns,step", ...lines, ""].join("\n");
+  }
+
+  // One file for all runs: a page may save but one file a click. Python names the processes and the tracks.
+  perfetto() {
+    const events = this.layout.runs.flatMap((run) => [
+      ...run.perfetto.events,
+      ...spansOf(this.layout, run).map(({ s, start, lasts, name, step, category }, k, all) => JSON.stringify({ ph: "X", name,
+        cat: category, pid: s.process, tid: s.track, ts: (start - all[0].start) / 1e3, dur: lasts / 1e3,
+        args: { category, step, origin: run.origin } })),
+    ]);
+    const about = JSON.stringify(Object.assign({}, ...this.layout.runs.map((run) => run.perfetto.about)));
+    return `{"displayTimeUnit":"ms","otherData":${about},"traceEvents":[\n${events.join(",\n")}\n]}\n`;
+  }
+
   svg() { return paintSheet(this, (height) => new SvgPen(this.width, height, this.layout.title, this.layout.alt)).page; }
 
   // At once, not with toBlob: a browser may drop a download that comes after the click.
@@ -921,9 +902,9 @@ function write({ firstChild, lastChild }, [head, ...lines]) {
   lastChild.textContent = lines.filter(Boolean).join("\n");
 }
 
-// From the begin of the first to the end of the last of two; the second one may be missing.
+// The time from the first to the last of two; the second one may be missing.
 function hull(one, other) {
-  return { from: Math.min(one.from, other?.from ?? Infinity), to: Math.max(one.to, other?.to ?? -Infinity) };
+  return [Math.min(one.from, other?.from ?? Infinity), Math.max(one.to, other?.to ?? -Infinity)];
 }
 
 // -- keys, wheel, pointer -------------------------------------------------------------------------------------------
@@ -1024,12 +1005,10 @@ function takeOverview(view) {
 export async function mount(el, text, look) {
   const stream = new Blob([decoded(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
   const block = await new Response(stream).arrayBuffer();
-  const picture = [...el.childNodes]; // it stays where scripts do not run, or this one fails
   const view = new View(el, block, look), shown = globalThis.labkitShown ??= new Map(), before = shown.get(look.key);
-  picture.forEach((node) => node.remove());
+  el.replaceChildren(view.root); // a picture stays where scripts do not run, or this one fails
   if (before && !before.root.deref()?.isConnected) view.keep(before.range); // this page takes the place of that one
-  if (look.key) shown.set(look.key, { range: view.range, root: new WeakRef(view.root) });
-  return view;
+  shown.set(look.key, { range: view.range, root: new WeakRef(view.root) });
 }
 
 // anywidget.
