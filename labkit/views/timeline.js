@@ -14,7 +14,6 @@ const decoded = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
 export function parse(view) {
   const { buffer } = new Uint8Array(view.buffer ?? view, view.byteOffset, view.byteLength).slice(); // at a multiple of 8
-  if (!buffer.byteLength) return null;
   const [length] = new Uint32Array(buffer, 0, 1);
   const layout = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)));
   for (const [path, [type, offset, count]] of Object.entries(layout.columns)) { // "runs.0.gap.start" is a place in the layout
@@ -41,7 +40,8 @@ export function parse(view) {
       return lane.rows.flatMap((row) => row.series = row.series.map(([category, thread, process, track, first, count, steps]) => {
         const cut = (values, from = first, more = 0) => values.subarray(from, from + count + more);
         const columns = { start: cut(start), end: cut(end), total: cut(total, first, 1), name: cut(layout.name) };
-        return { run: r, lane: k, row, category, thread, process, track, ...columns, step: steps < 0 ? null : cut(layout.step, steps) };
+        const step = steps < 0 ? null : cut(layout.step, steps);
+        return { run: r, lane: k, row, category, thread, process, track, step, ...columns };
       }));
     });
   });
@@ -135,7 +135,7 @@ function ticks(first, last, count) {
   return { at, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
 }
 
-// -- elements of the page and of a picture, as text -----------------------------------------------------------------
+// -- pens: the same drawing as pixels and as SVG --------------------------------------------------------------------
 
 const FORBIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g; // in XML
 const rounded = (x) => typeof x === "number" ? Math.round(x * 100) / 100 : x;
@@ -145,8 +145,6 @@ function element(name, attributes, inside = "") {
   const pairs = Object.entries(attributes).map(([key, value]) => ` ${key}="${escaped(rounded(value))}"`);
   return `<${name}${pairs.join("")}>${inside}</${name}>`;
 }
-
-// -- pens: the same drawing as pixels and as SVG --------------------------------------------------------------------
 
 const FAMILY = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 const fontOf = (size, bold) => `${bold ? "bold " : ""}${size}px ${FAMILY}`;
@@ -281,11 +279,11 @@ function paint(view, pen, top, width, height, all = false) {
     paintSteps(view, pen, p, y);
     if (p.lane.kind === "accelerator") paintGaps(view, pen, p, y);
     for (const row of p.lane.rows) {
-      const found = matches ? row.series.flatMap((s) => matches.series.get(s) ?? []) : [];
+      const high = y + row.y * p.scale, h = row.h * p.scale;
       pen.fade(matches ? FADED : 1);
-      paintRow(view, pen, row.series, y + row.y * p.scale, row.h * p.scale);
+      paintRow(view, pen, row.series, high, h);
       pen.fade(1);
-      paintRow(view, pen, found, y + row.y * p.scale, row.h * p.scale, true);
+      if (matches) paintRow(view, pen, row.series.flatMap((s) => matches.series.get(s) ?? []), high, h, true);
     }
   }
   if (view.selected) paintSelected(view, pen, top - scroll);
@@ -422,21 +420,23 @@ function paintMeasure(view, pen, top, below) {
   pen.text(x, below - 9.5, words, 12, ink, "center", true);
 }
 
-// The whole run: in the upper strip the accelerator's busy share per pixel, in the lower one the pipeline's, on average.
-function paintOverview(view, pen, height) {
-  const { colours, left, right, layout, span } = view, at = (t) => left + t / span * (right - left);
-  const from = at(view.first), to = at(view.last);
-  pen.rect(0, 0, view.width, height, colours.background);
+// The whole run: in the upper strip the accelerator's busy share, in the lower one the pipeline's, on average.
+function paintStrips(view, pen) {
+  const { colours, left, right, layout, span } = view;
   layout.runs.forEach((run, r) => Object.entries(run.busy).forEach(([what, strip], k) => {
-    const y = r * (2 * STRIP + 4) + k * (STRIP + 1), width = at(run.span_ns) - left;
+    const y = r * (2 * STRIP + 4) + k * (STRIP + 1), width = run.span_ns / span * (right - left);
     const words = layout.runs.length > 1 ? `${run.label}: ${what}` : `${what} busy`;
     pen.text(left - 6, y + STRIP / 2, elide(words, left - 12, 10), 10, colours.muted, "right");
     pen.rect(left, y, width, STRIP, colours.lane);
     paintShare(pen, strip, new Float64Array(strip.length), left, width / strip.length, y, STRIP, colours.fill[k ? 5 : 1]);
   }));
+}
+
+// The part of the run that is seen: a frame over the strips, and a veil over the rest of them.
+function paintFrame(view, pen, height) {
+  const { colours, left, right } = view, [from, to] = [view.first, view.last].map((t) => left + t / view.span * (right - left));
   pen.fade(0.55);
-  pen.rect(left, 0, from - left, height - 2, colours.background);
-  pen.rect(to, 0, right - to, height - 2, colours.background);
+  for (const [a, b] of [[left, from], [to, right]]) pen.rect(a, 0, b - a, height - 2, colours.background);
   pen.fade(1);
   pen.box(from + 0.75, 0.75, Math.max(to - from - 1.5, 2), height - 3.5, colours.ink, 1.5);
 }
@@ -560,8 +560,6 @@ export class View {
     this.range = look.last ? { first: 0, last: look.last } : {}; // the part of the axis that is seen, if it is not all
     for (const node of root.querySelectorAll("[data-part]")) this[node.dataset.part] = node;
     for (const node of root.querySelectorAll("button")) node.title = node.getAttribute("aria-label");
-    this.keys = new Map();
-    for (const node of root.querySelectorAll("[data-keys]")) for (const key of node.dataset.keys.split(" ")) this.keys.set(key, node);
     root.timeline = this;
     root.onclick = ({ target }) => this.act(target.closest("button"));
     takeKeys(this);
@@ -579,6 +577,8 @@ export class View {
   }
 
   button(name) { return this.root.querySelector(`[name=${name}]`); }
+  say(words) { this.live.textContent = words; }
+  wordsOf(item) { return (item.row ? spanWords : gapWords)(this.layout, item); }
 
   destroy() {
     sizes.unobserve(this.root);
@@ -589,9 +589,7 @@ export class View {
 
   // Show another layout; the part of the axis that is seen stays, unless all of it was seen.
   update(data) {
-    const layout = parse(data), one = layout?.runs.length === 1;
-    if (!layout) return;
-    this.layout = layout;
+    const layout = this.layout = parse(data), one = layout.runs.length === 1;
     this.first = 0;
     this.last = this.span = Math.max(layout.span_ns, 1);
     this.keep(this.range);
@@ -619,10 +617,9 @@ export class View {
   legendEntry({ category, label, times }) {
     const inside = `<canvas aria-hidden="true"></canvas><span>${label}</span><small>${times}</small>`;
     if (category === null) return element("span", { class: "lt-key" }, inside);
-    const two = this.layout.runs.length > 1 ? ", in the first and the second run" : "";
     return element("button", {
       class: "lt-key",
-      title: `${label}: time of its own, all threads together${two}; press to hide or show`,
+      title: `${label}: time of its own in each run, all threads together; press to hide or show`,
       "aria-pressed": !this.hidden.has(category),
       "data-category": this.layout.categories[category].key,
       "data-act": JSON.stringify(["hide", category, label]),
@@ -637,13 +634,16 @@ export class View {
     this.later();
   }
 
-  recolour(name) {
-    const { root, layout, legend } = this, look = this.colours = layout.themes[this.themeName = name];
-    for (const [key, value] of Object.entries(look)) root.style.setProperty(`--${key}`, value);
-    root.style.colorScheme = name;
-    legend.querySelectorAll("canvas").forEach((canvas, k) => {
+  // Paint anew what no zoom changes: the samples of the legend and the strips of the overview.
+  recolour(theme, width) {
+    const { root, layout } = this, high = layout.runs.length * (2 * STRIP + 4), look = layout.themes[theme];
+    Object.assign(this, { themeName: theme, width, high, colours: look });
+    for (const [key, value] of Object.entries({ ...look, high: `${high}px` })) root.style.setProperty(`--${key}`, value);
+    root.style.colorScheme = theme;
+    this.legend.querySelectorAll("canvas").forEach((canvas, k) => {
       paintSample(this, new CanvasPen(canvas, 24, 13), 0, 0, 24, 13, layout.legend[k].category);
     });
+    paintStrips(this, new CanvasPen(this.strips, width, high));
   }
 
   later() { this.frame ??= requestAnimationFrame(() => { this.frame = null; this.redraw(); }); }
@@ -656,15 +656,12 @@ export class View {
       if (this.observed) this.later();
       return;
     }
-    const theme = this.look.theme ?? themeOf();
-    if (theme !== this.themeName) this.recolour(theme);
-    this.width = Math.max(this.root.clientWidth - 16, 120);
+    const theme = this.look.theme ?? themeOf(), width = Math.max(this.root.clientWidth - 16, 120);
+    if (theme !== this.themeName || width !== this.width) this.recolour(theme, width);
     this.height = this.lanesHeight() + AXIS;
     this.canvas.style.height = `${this.height}px`;
     paint(this, new CanvasPen(this.canvas, this.width, this.height), 0, this.width, this.height);
-    const high = this.layout.runs.length * (2 * STRIP + 4);
-    this.overview.style.height = `${high}px`;
-    paintOverview(this, new CanvasPen(this.overview, this.width, high), high);
+    paintFrame(this, new CanvasPen(this.overview, this.width, this.high), this.high);
     this.root.dataset.painted = ++this.painted;
   }
 
@@ -708,8 +705,6 @@ export class View {
     this.later();
   }
 
-  wordsOf(item) { return (item.row ? spanWords : gapWords)(this.layout, item); }
-
   // The lane under a place of the canvas, and the span or the gap of the accelerator there; null outside.
   hit(x, y) {
     if (x < 0 || x > this.width || y < 0 || y >= this.height - AXIS) return null;
@@ -734,7 +729,7 @@ export class View {
     let lines = null;
     if (item) lines = item.row ? this.wordsOf(item) : [...this.wordsOf(item).slice(0, 2), "click for the span it waited for"];
     else if (lane && x < this.left) lines = [lane.name, `${lane.busy} busy · spans: ${lane.spans}`, lane.note];
-    this.canvas.style.cursor = this.measuring ? "col-resize" : item ? "pointer" : "default";
+    this.canvas.style.cursor = item ? "pointer" : "default";
     this.tip.hidden = !lines;
     if (!lines) return;
     write(this.tip, lines);
@@ -786,7 +781,6 @@ export class View {
     this.measuring = !this.measuring;
     this.button("measure").setAttribute("aria-pressed", String(this.measuring));
     if (this.measuring) this.measured ??= this.selected; // for the keyboard
-    this.canvas.style.cursor = this.measuring ? "col-resize" : "default";
     this.sentence();
     this.say(this.measuring ? this.detail.textContent : "measuring off");
     this.later();
@@ -817,8 +811,6 @@ export class View {
 
   seek() { this.search.focus(); }
   clearSearch() { this.search.value = ""; this.find(""); }
-
-  say(words) { this.live.textContent = words; }
 
   // The name of the canvas for those who cannot see it; with what is seen now.
   describe(words) {
@@ -910,9 +902,9 @@ function hull(one, other) {
 // -- keys, wheel, pointer -------------------------------------------------------------------------------------------
 
 function takeKeys(view) {
-  const { canvas, search, keys } = view;
+  const { canvas, search, help } = view, of = (key) => help.querySelector(`[data-keys~="${CSS.escape(key)}"]`);
   canvas.onkeydown = (event) => {
-    const node = keys.get(event.key) ?? (event.shiftKey ? null : keys.get(event.key.toLowerCase()));
+    const node = of(event.key) ?? (event.shiftKey ? null : of(event.key.toLowerCase()));
     if (!node || withModifier(event) || !view.layout) return;
     event.preventDefault();
     event.stopPropagation();
@@ -922,7 +914,6 @@ function takeKeys(view) {
   search.onkeydown = (event) => {
     if (event.key === "Enter" && !event.isComposing) view.nextMatch(event.shiftKey ? -1 : 1);
     if (event.key === "Escape") { view.clearSearch(); canvas.focus(); }
-    if (["Enter", "Escape"].includes(event.key)) event.preventDefault();
     if (!withModifier(event)) event.stopPropagation();
   };
 }

@@ -11,7 +11,7 @@ from labkit.timeline.lanes import LANE_KINDS, Lane
 from labkit.views.detail import bins
 
 #: Columns of the strip on top, which always shows the whole run.
-OVERVIEW = 2048
+OVERVIEW = 1024
 
 #: Space below a lane; words over a run; lanes that are woven into those of another run are lower.
 _SPACE, _HEAD, _LOWER = 5, 22, 0.8
