@@ -145,6 +145,35 @@ def check_ranges(record: Any) -> None:
             object.__setattr__(record, name, found)
 
 
+def one_of(name: str, value: Any, allowed: Iterable[Any]) -> Any:
+    """Return `value` if it is one of those that are allowed.
+
+    Parameters
+    ----------
+    name : str
+        What the error calls the value.
+    value : object
+    allowed : iterable
+
+    Raises
+    ------
+    ValueError
+        If it is none of them; the sentence names the value and lists what is allowed.
+
+    Examples
+    --------
+    >>> one_of("dtype", "uint8", ["uint8", "float32"])
+    'uint8'
+    >>> one_of("compression", "ZIP", ["", "GZIP"])
+    Traceback (most recent call last):
+    ValueError: compression is 'ZIP'; allowed: '', GZIP
+    """
+    known = list(allowed)
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}; allowed: {', '.join(str(one) or repr(one) for one in known)}")
+    return value
+
+
 def check_names(what: str, given: Iterable[str], allowed: Collection[str]) -> None:
     """Check the names of what a caller gives, such as keyword arguments.
 
