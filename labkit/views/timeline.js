@@ -541,9 +541,10 @@ function watch() {
   const attributeFilter = ["data-jp-theme-light", "theme", "data-theme", "class", "data-vscode-theme-kind"];
   const themes = new MutationObserver(redraw);
   for (const node of [document.body, document.documentElement]) themes.observe(node, { attributes: true, attributeFilter });
-  // JupyterLab leaves all keys to what is so marked; its own, such as Ctrl+S, it must get.
+  // JupyterLab, which listens next, leaves all keys to what is so marked; its own, such as Ctrl+S, it must get.
   window.addEventListener("keydown", (event) => {
-    event.target.closest?.(".labkit-timeline")?.toggleAttribute("data-lm-suppress-shortcuts", !withModifier(event));
+    const node = event.target.closest?.(".labkit-timeline") && event.target;
+    node?.toggleAttribute("data-lm-suppress-shortcuts", !withModifier(event));
   }, true);
   return true;
 }
@@ -639,7 +640,6 @@ export class View {
     const { root, layout } = this, high = layout.runs.length * (2 * STRIP + 4), look = layout.themes[theme];
     Object.assign(this, { themeName: theme, width, high, colours: look });
     for (const [key, value] of Object.entries({ ...look, high: `${high}px` })) root.style.setProperty(`--${key}`, value);
-    root.style.colorScheme = theme;
     this.legend.querySelectorAll("canvas").forEach((canvas, k) => {
       paintSample(this, new CanvasPen(canvas, 24, 13), 0, 0, 24, 13, layout.legend[k].category);
     });
@@ -997,7 +997,7 @@ export async function mount(el, text, look) {
   const stream = new Blob([decoded(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
   const block = await new Response(stream).arrayBuffer();
   const view = new View(el, block, look), shown = globalThis.labkitShown ??= new Map(), before = shown.get(look.key);
-  el.replaceChildren(view.root); // a picture stays where scripts do not run, or this one fails
+  el.replaceChildren(view.root); // the picture stays where scripts do not run, or this one fails
   if (before && !before.root.deref()?.isConnected) view.keep(before.range); // this page takes the place of that one
   shown.set(look.key, { range: view.range, root: new WeakRef(view.root) });
 }

@@ -143,8 +143,9 @@ def test_the_pixels_of_the_accelerator_are_its_busy_share(show, theme):
         page = show(trace, theme=theme)
         for share in (1, 0.31):
             page.evaluate("s => { view.show(0, view.span * s); view.redraw(); }", share)
-            row = page.evaluate("""() => { const p = view.plan.items[0], r = devicePixelRatio, left = Math.ceil(view.left);
-              const width = Math.floor(view.right) - left, d = view.canvas.getContext('2d')
+            row = page.evaluate("""() => { const p = view.plan.items[0], r = devicePixelRatio;
+              const left = Math.ceil(view.left), width = Math.floor(view.right) - left;
+              const d = view.canvas.getContext('2d')
                 .getImageData(left * r, p.y * r, width * r, p.lane.height * r); return [width, [...d.data]]; }""")
             pixels = np.array(row[1], np.uint8).reshape(-1, 4)[:, :3].astype(int)
             colour = THEMES[theme].fill["train"]
@@ -299,9 +300,6 @@ def test_it_takes_its_own_keys_only_and_tab_leaves(show):
     page.evaluate("""window.heard = []; document.onkeydown = (e) => heard.push([e.key, e.defaultPrevented]); 0""")
     canvas = page.locator(".lt-lanes")
     canvas.focus()
-    assert canvas.evaluate("c => c.closest('[data-lm-suppress-shortcuts]') !== null"), (
-        "JupyterLab leaves b and d d to whatever is inside this"
-    )
     for key in ("w", "n", "Escape", "b", "d", "x", "Enter", "Control+s", "Alt+ArrowLeft"):
         page.keyboard.press(key)
     heard = page.evaluate("heard.filter(([k]) => !['Control', 'Alt'].includes(k))")
@@ -320,7 +318,7 @@ def test_shortcuts_with_control_reach_the_lab_from_the_focused_timeline(show):
     """The Lab listens first, on the document: while it looks, the mark that keeps single keys here is away."""
     page = show(job())
     page.evaluate("""window.marks = []; document.addEventListener('keydown', (e) =>
-      marks.push([e.key, e.target.closest('[data-lm-suppress-shortcuts]') !== null]), true)""")
+      marks.push([e.key, e.target.hasAttribute('data-lm-suppress-shortcuts')]), true)""")
     page.locator(".lt-lanes").focus()
     page.keyboard.press("Control+s")
     page.keyboard.press("b")
