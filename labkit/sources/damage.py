@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from labkit.common.files import write_aside
-from labkit.common.numbers import whole
+from labkit.common.numbers import one_of, whole
 from labkit.sources import framing
 from labkit.sources.records import Shards
 
@@ -143,8 +143,7 @@ def plant(
     ValueError
         For an unknown kind or place, or a kind that compressed files cannot have.
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; allowed: {', '.join(map(repr, KINDS))}")
+    one_of("kind", kind, KINDS)
     if shards.compression and kind not in _ANY_FILE:
         allowed = ", ".join(map(repr, _ANY_FILE))
         raise ValueError(f"kind is {kind!r}; allowed in {shards.compression} shards: {allowed}")

@@ -10,7 +10,6 @@ impossible. This reader says what is wrong and goes on with the next whole recor
 from __future__ import annotations
 
 import contextlib
-import functools
 import mmap
 import os
 import zlib
@@ -194,40 +193,21 @@ def _records(source: _Plain | _Deflated, limit: int) -> Iterator[Record]:
 def _next(source: _Plain | _Deflated, byte: int, limit: int) -> int | None:
     """Return where the next whole record begins; None if there is none.
 
-    NumPy compares the checksum of a length at every byte of a chunk at once. Only where one agrees, the payload is
-    read and checked.
+    NumPy reads a length at every byte of a chunk at once. Only where one is possible, the checksums are compared; in a
+    stretch of zeros, which is the most likely place for many, without Python.
     """
-    zero, tables = _length_tables()
+    empty = int.from_bytes(header(0)[8:], "little")
     while len(window := source.get(byte, CHUNK)) >= AROUND:
-        values = np.frombuffer(window, np.uint8)
-        rows = np.lib.stride_tricks.sliding_window_view(values, HEAD)
-        crcs = np.full(len(rows), zero, np.uint32)
-        for place, table in enumerate(tables):
-            crcs ^= table[rows[:, place]]
-        expected = (crcs >> 15 | crcs << 17) + np.uint32(_MASK)
-        stored = sum(rows[:, 8 + place].astype(np.uint32) << np.uint32(8 * place) for place in range(4))
-        for start in np.flatnonzero(expected == stored).tolist():
-            length = int.from_bytes(window[start : start + 8], "little")
-            if length <= limit:
+        heads = np.lib.stride_tricks.sliding_window_view(np.frombuffer(window, np.uint8), HEAD)
+        lengths, sums = (np.ascontiguousarray(heads[:, a:b]).view(f"<u{b - a}").ravel() for a, b in ((0, 8), (8, HEAD)))
+        for start in np.flatnonzero((lengths <= limit) & ((lengths > 0) | (sums == empty))).tolist():
+            if _announces(window[start : start + HEAD]):
+                length = int(lengths[start])
                 body = source.get(byte + start + HEAD, length + 4)
                 if len(body) == length + 4 and checksum(body[:length]) == body[length:]:
                     return byte + start
-        byte += len(rows)
+        byte += len(heads)
     return None
-
-
-@functools.cache
-def _length_tables() -> tuple[int, np.ndarray]:
-    """Return the CRC32C of eight zero bytes, and what value v at place i of them changes: uint32, shape (8, 256).
-
-    A CRC is linear: the CRC of eight bytes is that of zeros, combined by exclusive or with the change of each byte.
-    """
-    zero = google_crc32c.value(bytes(8))
-    changes = [
-        [google_crc32c.value(bytes(place) + bytes([value]) + bytes(7 - place)) ^ zero for value in range(256)]
-        for place in range(8)
-    ]
-    return zero, np.array(changes, np.uint32)
 
 
 class _Plain:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from labkit.common import shipped
-from labkit.common.numbers import whole
+from labkit.common.numbers import one_of, whole
 from labkit.sources import photo_files, photo_folder, tfds_sets
 from labkit.sources.photo_files import PhotoFile, generator
 
@@ -217,10 +217,7 @@ def _home(given: str | os.PathLike[str] | None) -> Path:
 
 def _scale(scale: str | None) -> str:
     where = "scale" if scale is not None else "LABKIT_SCALE"
-    chosen = scale if scale is not None else os.environ.get("LABKIT_SCALE") or "small"
-    if chosen not in SCALES:
-        raise ValueError(f"{where} is {chosen!r}; allowed: {', '.join(SCALES)}")
-    return chosen
+    return one_of(where, scale if scale is not None else os.environ.get("LABKIT_SCALE") or "small", SCALES)
 
 
 def _own(place: Path, scale: str, seed: int, progress: bool, thorough: bool, also_bytes: int = 0) -> Photos:

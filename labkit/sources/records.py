@@ -23,7 +23,7 @@ import numpy as np
 import psutil
 
 from labkit.common.files import aside, write_aside
-from labkit.common.numbers import number, whole
+from labkit.common.numbers import number, one_of, whole
 from labkit.sources import framing
 from labkit.sources.photo_files import bar, explained, require_space
 from labkit.sources.photos import Photos
@@ -125,9 +125,8 @@ def write(
     """
     place = Path(folder).expanduser().absolute()
     shards = whole("shards", shards, 1, len(photos), other=f"for the {len(photos):,} photos of {photos.name}")
-    for name, value, allowed in (("compression", compression, COMPRESSIONS), ("form", form, FORMS)):
-        if value not in allowed:
-            raise ValueError(f"{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
+    one_of("compression", compression, COMPRESSIONS)
+    one_of("form", form, FORMS)
     settings = {"format": _FORMAT, "name": photos.name, "photos": len(photos), "inputs": _fingerprint(photos)}
     settings |= {"form": form, "compression": compression, "of": shards}
     known = _kept(place, settings)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import number
+from labkit.common.numbers import number, one_of
 
 #: What requests that run at the same time share.
 SHARED = ("nothing", "bandwidth", "device")
@@ -76,8 +76,7 @@ class Storage:
         if self.bandwidth_mb_s != math.inf:
             name, unlimited = f"bandwidth_mb_s of storage {self.name!r}", "or math.inf for no limit"
             number(name, self.bandwidth_mb_s, 1e-3, unit="of MB/s", other=unlimited)
-        if self.shared not in SHARED:
-            raise ValueError(f"shared of storage {self.name!r} is {self.shared!r}; allowed: {', '.join(SHARED)}")
+        one_of(f"shared of storage {self.name!r}", self.shared, SHARED)
 
     def request_ms(self, size: int) -> float:
         """Return the milliseconds that a lone request of `size` bytes is held."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from labkit.common.numbers import number
 from labkit.common.palette import Theme
 from labkit.common.table import Table
 from labkit.timeline.describe import provenance
@@ -27,38 +26,30 @@ _ROW, _LEFT, _RIGHT = 0.46, 2.35, 1.75
 MOST = 24
 
 
-def draw(
-    runs: Mapping[str, Trace | Timeline],
-    *,
-    title: str,
-    window_ms: float | None = None,
-) -> Picture:
+def draw(runs: Mapping[str, Trace | Timeline], *, title: str) -> Picture:
     """Draw one row for each run: the accelerator's work as blocks, white where it waits, the pipeline's as a band.
+
+    The picture holds three steps of the slowest run, or all of the longest run if that is less. A row ends where its
+    run ends.
 
     Parameters
     ----------
     runs : mapping of name to Trace or Timeline
         From top to bottom.
     title : str
-    window_ms : float, optional
-        The first so many milliseconds of each run; by default three steps of the slowest one, or all of the longest
-        run if that is less. A row ends where its run ends.
 
     Raises
     ------
     ValueError
-        If there is no run, more than `MOST`, a run without a step, or `window_ms` is longer than every run.
+        If there is no run, more than `MOST`, or a run without a step.
     """
     if not runs or len(runs) > MOST:
         raise ValueError(f"runs has {len(runs)} entries; allowed: 1 to {MOST}")
     lines = {name: run if isinstance(run, Timeline) else Timeline(run) for name, run in runs.items()}
     if empty := [name for name, line in lines.items() if not line.steps]:
         raise ValueError(f"run {empty[0]!r} has no train step, so there is nothing to draw")
-    longest = max(line.span_ns for line in lines.values())
-    if window_ms is None:
-        window = min(longest, int(3e6 * max(line.step_ms for line in lines.values())))
-    else:
-        window = round(1e6 * number("window_ms", window_ms, above=0, most=longest / 1e6, other="(the longest run)"))
+    slowest, longest = (max(getattr(line, what) for line in lines.values()) for what in ("step_ms", "span_ns"))
+    window = min(longest, int(3e6 * slowest))
     return Picture(
         lambda look: _figure(lines, title, window, look),
         title,

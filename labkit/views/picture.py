@@ -11,7 +11,7 @@ import json
 import os
 import struct
 import warnings
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,9 +126,7 @@ class Picture:
         words = {"title": self.title, "alt": self.alt, "text": self.text}
         return write_aside(folder / f"{number:03d}.json", json.dumps(words, ensure_ascii=False, indent=1))
 
-    def _repr_mimebundle_(
-        self, include: Container[str] | None = None, exclude: Container[str] | None = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook shows: a PNG with alternative text, and the text equivalent."""
         png = self.png()
         folder = os.environ.get("LABKIT_FIGURES")
@@ -137,9 +135,7 @@ class Picture:
             self._kept = True
         width, height = struct.unpack(">II", png[16:24])
         data = {"image/png": base64.b64encode(png).decode("ascii"), "text/plain": self.text}
-        metadata = {"image/png": {"width": width, "height": height, "alt": self.alt}}
-        wanted = {m: d for m, d in data.items() if (not include or m in include) and not (exclude and m in exclude)}
-        return wanted, {m: d for m, d in metadata.items() if m in wanted}
+        return data, {"image/png": {"width": width, "height": height, "alt": self.alt}}
 
     def _look(self, name: str | None) -> Theme:
         return theme(name or self._theme)

@@ -460,9 +460,7 @@ def _gaps(page: FigurePage, axis: _Axis, panel: _Panel, y: float, high: float) -
 def _legend(panels: list[_Panel], pixel: float) -> list[list[tuple[str, str, float]]]:
     """Return the legend in rows of (what, words, width in inches): only what occurs in the picture; `pixel` in ns."""
     lanes = [lane for panel in panels for lane in panel.lanes]
-    categories = words.categories()
-    found = [(categories[c]["key"], categories[c]["label"]) for c in words.legend(lanes)]
-    found = [(key, label) for key, label in found if key in LEGEND]
+    found = [(CATEGORIES[c], words.LABELS[CATEGORIES[c]]) for c in words.legend(lanes) if CATEGORIES[c] in LEGEND]
     more = {
         ("gap", "accelerator idle: how long, for what"): any(len(p.timeline.gaps) for p in panels),
         ("node", "tf.data node open: waits or keeps books"): any(

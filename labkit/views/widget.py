@@ -13,7 +13,7 @@ import hashlib
 import html
 import json
 import uuid
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,6 @@ for (const el of document.querySelectorAll("div.{name}:not([data-shown])")) {{
   mount(el, "{block}", {look}).catch((error) => console.warn(`the picture stays: ${{error}}`));
 }}
 </script>"""
-
-_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class TimelineWidget(anywidget.AnyWidget):
@@ -142,20 +140,15 @@ class TimelineWidget(anywidget.AnyWidget):
 
     # -- display --------------------------------------------------------------------------
 
-    def _repr_mimebundle_(
-        self, include: Container[str] | None = None, exclude: Container[str] | None = None, **_: Any
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook shows and stores: the timeline, a picture of it, and its numbers."""
         data, metadata = self.picture._repr_mimebundle_()
         data["text/plain"] = str(self)
         page = self._page(data["image/png"])
-        if page is None:
-            view, more = self._view()
-            data, metadata = data | view, metadata | more
-        else:
-            data["text/html"] = page
-        wanted = {m: d for m, d in data.items() if (not include or m in include) and not (exclude and m in exclude)}
-        return wanted, {m: d for m, d in metadata.items() if m in wanted or m not in data}
+        if page is not None:
+            return data | {"text/html": page}, metadata
+        view, more = super()._repr_mimebundle_()  # of the model, and where Colab finds widgets that are not its own
+        return data | view, metadata | more
 
     def _ipython_display_(self) -> None:
         """Publish the same data: ipywidgets 7 calls this method and not `_repr_mimebundle_`."""
@@ -169,12 +162,6 @@ class TimelineWidget(anywidget.AnyWidget):
         data, metadata = self._repr_mimebundle_()
         publish_display_data(data, metadata, transient={"display_id": display_id}, update=update)
         return data
-
-    def _view(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the view of a model, and where Colab finds widgets that are not its own."""
-        found = super()._repr_mimebundle_()
-        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
-        return {m: d for m, d in data.items() if m == _VIEW}, metadata or {}
 
     def _page(self, png: str) -> str | None:
         """Return block, module and picture as HTML, or None if that is too much to store.

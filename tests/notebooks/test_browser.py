@@ -239,7 +239,7 @@ def middle_of_gap(canvas, number):
     """Return the place of a gap on the page."""
     x, y = canvas.evaluate(
         """(c, k) => { const v = c.closest('.labkit-timeline').timeline, g = v.layout.runs[0].gap;
-      const p = v.places.find(p => p.lane.kind === 'accelerator');
+      const p = v.plan.items.find(p => p.lane.kind === 'accelerator');
       return [v.x(g.start[k] + g.length[k] / 2), p.y - v.scroll + p.lane.height / 2]; }""",
         number,
     )

@@ -309,7 +309,7 @@ def test_planting_leaves_the_whole_shards_alone(packed, broken):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"kind": "burn"}, "kind is 'burn'; allowed: 'flip', "),
+        ({"kind": "burn"}, "kind is 'burn'; allowed: flip, "),
         ({"kind": "flip", "shard": 3}, "shard is 3; allowed: a whole number from 0 to 2"),
         ({"kind": "flip", "record": 30}, "record is 30; allowed: a whole number from 0 to 29"),
     ],

@@ -347,7 +347,8 @@ def test_a_notebook_shows_the_png_with_alternative_text_once():
     assert "measured" in metadata["image/png"]["alt"]
     width, height = Image.open(io.BytesIO(picture.png())).size
     assert (metadata["image/png"]["width"], metadata["image/png"]["height"]) == (width, height)
-    assert set(picture._repr_mimebundle_(exclude={"image/png"})[0]) == {"text/plain"}
+    data, _ = InteractiveShell.instance().display_formatter.format(picture, exclude={"image/png"})
+    assert set(data) == {"text/plain"}
 
 
 def test_shown_pictures_are_kept_where_the_environment_says(tmp_path, monkeypatch):

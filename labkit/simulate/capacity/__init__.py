@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
-from labkit.common.numbers import check_names
+from labkit.common.numbers import check_names, one_of
 from labkit.common.table import Table
 from labkit.simulate.capacity.setting import Setting
 from labkit.views import charts
@@ -193,7 +193,7 @@ class CapacityPlan:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         """Return what a notebook shows: the picture of `limits`, and the text."""
-        return self.limits()._repr_mimebundle_(include, exclude)
+        return self.limits()._repr_mimebundle_()
 
 
 #: Plans by name: what they change of `Setting`, and where it is written.
@@ -241,8 +241,8 @@ def plan(preset: str | None = None, **changes: Any) -> CapacityPlan:
     >>> print(plan(accelerators=16, hosts=2, storage_mb_s=300).bottleneck)
     storage bandwidth
     """
-    if preset is not None and preset not in PRESETS:
-        raise ValueError(f"preset is {preset!r}; allowed: {', '.join(PRESETS)}")
+    if preset is not None:
+        one_of("preset", preset, PRESETS)
     check_names("setting", changes, [f.name for f in fields(Setting)])
     given, source = PRESETS[preset] if preset else ({}, "numbers stated by the reader")
     name = preset or "Plan"

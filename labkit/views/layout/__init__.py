@@ -85,9 +85,11 @@ class TimelineLayout:
     def header(self) -> dict[str, Any]:
         """All of the layout except its columns, JSON-ready; `labkit/views/timeline.js` reads it."""
         runs = []
-        for run, timeline, more in zip(self.runs, self.timelines, self.block.runs, strict=True):
+        for i, (run, timeline, more) in enumerate(zip(self.runs, self.timelines, self.block.runs, strict=True)):
             lanes = [each | rows for each, rows in zip(run["lanes"], more["lanes"], strict=True)]
-            runs.append(run | more | {"lanes": lanes, "gaps": _sentences(timeline)})
+            gaps = _sentences(timeline)
+            tables = words.tables(i, run, timeline.gaps, gaps["texts"])
+            runs.append(run | more | {"lanes": lanes, "gaps": gaps, "tables": tables})
         return {
             "version": VERSION,
             "title": self.title,
@@ -143,7 +145,7 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
         "names": list(timeline.names),
         "lanes": [
             {
-                "name": " ".join(lane.name.split()), "kind": lane.kind, "spans": len(lane),
+                "name": " ".join(lane.name.split()), "kind": lane.kind, "spans": f"{len(lane):,}",
                 "busy": percent(lane.share), "note": words.note(lane), "shown": k < count,
                 # Kernels are shown twice, on their stream and on the accelerator; they are exported once.
                 "export": lane is not timeline.accelerator or not on_device(timeline),

@@ -24,7 +24,7 @@ from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
 from labkit.views.layout.places import strip
 
-VERSION = 3
+VERSION = 4
 
 #: Heights in CSS pixels: a row of work, one of nodes and waits, the accelerator's.
 _ROW, _THIN, _TALL = 15, 4, 22
@@ -180,7 +180,6 @@ def _columns_of(i: int, timeline: Timeline) -> dict[str, np.ndarray]:
     return {
         f"runs.{i}.gap.start": gaps.start_ns.astype(np.float64),
         f"runs.{i}.gap.length": gaps.length_ns.astype(np.float64),
-        f"runs.{i}.gap.step": gaps.step.astype(np.int32),
         f"runs.{i}.gap.kind": causes.kind.astype(np.int8),
         f"runs.{i}.gap.for_start": causes.start_ns.astype(np.float64),
         f"runs.{i}.gap.for_end": causes.end_ns.astype(np.float64),

@@ -11,7 +11,7 @@ from labkit.timeline.lanes import LANE_KINDS, Lane
 from labkit.views.detail import bins
 
 #: Columns of the strip on top, which always shows the whole run.
-OVERVIEW = 2048
+OVERVIEW = 1024
 
 #: Space below a lane; words over a run; lanes that are woven into those of another run are lower.
 _SPACE, _HEAD, _LOWER = 5, 22, 0.8
@@ -22,13 +22,13 @@ def stacked(runs: list[dict[str, Any]]) -> dict[str, Any]:
     items, heads, y = [], [], 0
     for r, run in enumerate(runs):
         if len(runs) > 1:
+            y += _SPACE * (r > 0)
             heads.append({"run": r, "y": y, "h": _HEAD})
             y += _HEAD
         for k, lane in enumerate(run["lanes"]):
             if lane["shown"]:
-                items.append({"run": r, "lane": k, "y": y, "scale": 1.0})
+                items.append({"run": r, "lane": k, "name": lane["name"], "y": y, "h": lane["height"], "scale": 1.0})
                 y += lane["height"] + _SPACE
-        y += _SPACE * (r + 1 < len(runs))
     return {"height": y, "items": items, "heads": heads}
 
 
@@ -39,16 +39,17 @@ def overlaid(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """
     if len(runs) == 1:
         return stacked(runs)
-    places: dict[tuple[int, str], list[tuple[int, int]]] = {}
-    for r, run in enumerate(runs):
-        for k, lane in enumerate(run["lanes"]):
-            if lane["shown"]:
-                places.setdefault((LANE_KINDS.index(lane["kind"]), lane["name"]), []).append((r, k))
+    places: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for item in stacked(runs)["items"]:
+        kind = runs[item["run"]]["lanes"][item["lane"]]["kind"]
+        places.setdefault((LANE_KINDS.index(kind), item["name"]), []).append(item)
     items, y = [], 0.0
-    for place in sorted(places, key=lambda place: place[0]):  # stable: names stay in their order
-        for r, k in places[place]:
-            items.append({"run": r, "lane": k, "y": y, "scale": _LOWER})
-            y += runs[r]["lanes"][k]["height"] * _LOWER + 1
+    for kind, name in sorted(places, key=lambda place: place[0]):  # stable: names stay in their order
+        for item in places[kind, name]:
+            high = item["h"] * _LOWER
+            label = f"{name} · {runs[item['run']]['label']}"
+            items.append(item | {"name": label, "y": y, "h": high, "scale": _LOWER})
+            y += high + 1
         y += _SPACE
     return {"height": y, "items": items, "heads": []}
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import asdict
+from html import escape
 from typing import Any
 
 import numpy as np
 
 from labkit.common.palette import LEGEND, THEMES, text_on
 from labkit.timeline.describe import figures
+from labkit.timeline.gaps import Gaps
 from labkit.timeline.lanes import WORK, Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import milliseconds
+
+#: Gaps in the table of a run.
+_ROWS = 200
 
 #: The words for a category: those of the legend, and two that a static picture leaves out.
 LABELS = {**{c: words for c, (words, _) in LEGEND.items()}, "iterator": "tf.data node", "wait": "wait for a batch"}
@@ -63,7 +68,7 @@ def colours(name: str) -> dict[str, Any]:
     look = asdict(THEMES[name])
     fill = look.pop("fill")
     colours = [fill.get(c, look["node"] if c == "iterator" else fill["other"]) for c in CATEGORIES]
-    return {**look, "fill": colours, "on": [text_on(colour) for colour in colours]}
+    return {**look, "focus": fill["train"], "fill": colours, "on": [text_on(colour) for colour in colours]}
 
 
 def figures_and_blame(timeline: Timeline) -> str:
@@ -91,6 +96,34 @@ def alt(title: str, runs: list[dict[str, Any]]) -> str:
             f"{label}{run['headline']}; {count} lanes over {milliseconds(run['span_ns'])} ms; {run['figures']}."
         )
     return " ".join(sentences)
+
+
+def tables(number: int, run: dict[str, Any], gaps: Gaps, texts: dict[int, str]) -> str:
+    """Return two tables in HTML: the lanes of a run by its number, and its longest gaps, with a button that shows each.
+
+    `run` is what is written about the run, and `texts` holds the sentences of its longest gaps by their numbers.
+    """
+    keys = ("name", "kind", "busy", "spans", "note")
+    lanes = [[escape(lane[key]) for key in keys] for lane in run["lanes"] if lane["shown"]]
+    rows = []
+    for k in np.sort(np.argsort(-gaps.length_ns, kind="stable")[:_ROWS]).tolist():
+        start_ns, length_ns, step, _ = gaps[k]
+        act = f"data-act='[\"selectGap\",{number},{k}]'"
+        button = f'<button {act} aria-label="show gap {k + 1}">{k + 1}</button>'
+        times = f"{start_ns / 1e6:.3f}", f"{length_ns / 1e6:.3f}", str(step) if step >= 0 else ""
+        rows.append((button, *times, escape(texts[k])))
+    longest = f"the {_ROWS} longest of " if len(gaps) > _ROWS else ""
+    whose, count = escape(f"{run['label']}: ") if run["label"] else "", f"{len(gaps):,} gap{'s' * (len(gaps) != 1)}"
+    return _table(f"{whose}lanes", ("lane", "kind", "busy", "spans", "time by kind of work"), lanes) + _table(
+        f"{whose}{longest}{count} of the accelerator", ("gap", "starts at, ms", "lasts, ms", "step", "cause"), rows
+    )
+
+
+def _table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table whose style the page has; the cells are HTML, the first one of a row names it."""
+    heads = "".join(f'<th scope="col">{words}</th>' for words in head)
+    body = "".join(f'<tr><th scope="row">{first}</th><td>{"</td><td>".join(cells)}</td></tr>' for first, *cells in rows)
+    return f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def parts(parts_ns: dict[str, int]) -> str:
