@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from labkit.card.protocol import Code, Refused
 from labkit.card.root import Root
-from labkit.recording.tfdata import xspace
 from labkit.sources import framing
 
 
@@ -160,7 +159,7 @@ def example(payload: bytes, feature: str) -> Example:
                         images = list(_messages(payload, *values[1:], 1))
                         if len(images) == 1:
                             return Example(images[0][1:], (features, entry, value, values, images[0]))
-    except (IndexError, xspace.Malformed):
+    except (IndexError, ValueError):
         raise Refused(Code.DATA_LOSS, "the record is no tf.Example") from None
     if feature in names:
         raise Refused(Code.INVALID_ARGUMENT, f"the feature {feature!r} does not hold one JPEG")
@@ -170,10 +169,43 @@ def example(payload: bytes, feature: str) -> Example:
 
 def _messages(data: bytes, at: int, end: int, number: int) -> Iterator[tuple[int, int, int]]:
     """Yield (where its length stands, start, end) of each field `number` between two bytes that holds bytes."""
-    for tag, _, start, after in xspace.fields(data, at, end):
+    for tag, start, after in _fields(data, at, end):
         if tag == number << 3 | 2:
             head = at
             while data[head] > 127:  # the tag, however long
                 head += 1
             yield head + 1, start, after
         at = after
+
+
+def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (tag, start, end) of each field of a message.
+
+    The wire type is the last three bits of a tag: 0 a varint, 1 and 5 fixed 8 and 4 bytes, 2 a length and bytes.
+    """
+    while at < end:
+        tag, start = _varint(data, at)
+        if tag & 7 == 0:
+            at = _varint(data, start)[1]
+        elif tag & 7 == 2:
+            length, start = _varint(data, start)
+            at = start + length
+        elif tag & 7 in (1, 5):
+            at = start + (8 if tag & 7 == 1 else 4)
+        else:
+            raise ValueError(f"there is no field at byte {at}")
+        if not start <= at <= end or tag < 8:
+            raise ValueError(f"the field at byte {start} does not fit into its message")
+        yield tag, start, at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the varint at a byte, and the position after it."""
+    value, shift = data[at] & 0x7F, 7
+    while data[at] & 0x80:
+        at += 1
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        if shift > 70:
+            raise ValueError(f"the number before byte {at} is longer than 64 bits")
+    return value, at + 1
