@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import os
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
 import pytest
@@ -534,3 +537,24 @@ def test_each_cell_is_compared_once_however_many_lost_their_mark(sources, tmp_pa
     monkeypatch.setattr(checks, "comparable", lambda source: read.append(source) or plain(source))
     assert checked(sources, tmp_path, notebook, roster.PS3).status == "repaired"
     assert max(read.count(f"x = {n}") for n in range(100)) == 1
+
+
+def test_submissions_that_are_read_at_the_same_time_do_not_confuse_python():
+    """Where a callback of the search for garbage lets another thread run, CPython 3.11's own parser raises."""
+    source = "\n".join(f"def f{i}(a):\n    return [x + {i} for x in a if x]" for i in range(200))
+    limits, interval = gc.get_threshold(), sys.getswitchinterval()
+
+    def callback(*_):
+        return [None for _ in range(50)]
+
+    gc.callbacks.append(callback)
+    gc.set_threshold(100)
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            trees = list(pool.map(checks.parse, [source] * 100))
+    finally:
+        gc.callbacks.remove(callback)
+        gc.set_threshold(*limits)
+        sys.setswitchinterval(interval)
+    assert {len(tree.body) for tree in trees} == {200}

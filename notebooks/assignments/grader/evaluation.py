@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assignments.grader.precheck import parse
 from assignments.grader.supervisor import Limits, Stopped, StudentProcess
 
 
@@ -117,7 +118,7 @@ def _is_test(cell: Any) -> bool:
 
 
 def _test(source: str, student: StudentProcess) -> str | None:
-    tree = ast.parse(source)
+    tree = parse(source)
     loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     try:
         names = student.names(sorted(loaded - set(dir(builtins)) - _bound(tree)))

@@ -14,6 +14,7 @@ import json
 import math
 import re
 import stat
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -321,6 +322,19 @@ def released(source: str) -> str:
     return "\n".join(kept)
 
 
+_PARSING = threading.Lock()
+
+
+def parse(source: str) -> ast.Module:
+    """Return the syntax tree of a source, as `ast.parse`, for one thread at a time.
+
+    CPython 3.11 counts how deep it is in a tree for all threads together. Where the search for garbage lets another
+    thread begin a tree meanwhile, it raises SystemError.
+    """
+    with _PARSING:
+        return ast.parse(source)
+
+
 def comparable(source: str) -> str:
     """Return a text without what may differ between two copies of a cell."""
     # The line that brings labkit names its version, which may have changed since the set was handed out.
@@ -332,7 +346,7 @@ def _facts(source: str) -> _Facts:
     facts = _Facts(set(), set(), None)
     try:
         # Lines that only IPython knows are no code here.
-        tree = ast.parse(re.sub(r"(?m)^([ \t]*)(%%?[a-zA-Z]|!)", r"\1# \2", source))
+        tree = parse(re.sub(r"(?m)^([ \t]*)(%%?[a-zA-Z]|!)", r"\1# \2", source))
         code = _EMPTY if _only_raises(tree) else ast.dump(tree) if len(source) < MOST_LETTERS / 10 else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return facts
