@@ -284,10 +284,12 @@ class Card:
     ValueError
         For an impossible name, or no such folder.
 
-    Examples
-    --------
-    >>> with Card("photos") as card:  # doctest: +SKIP
-    ...     pixels = tf.io.read_file(card.uri("cat/1.jpg", size=224))
+    Notes
+    -----
+    Used with ``with``, a card starts and stops with the block::
+
+        with Card("photos") as card:
+            pixels = tf.io.read_file(card.uri("cat/1.jpg", size=224))
     """
 
     def __init__(self, root: str | os.PathLike[str], name: str = "card0", device: str | None = None) -> None:
