@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
     board = ladder.scoreboard(album, consumer, rounds=rounds)
     _draw_rungs(board, figures / "scoreboard")
     print(board)
-    board.save(out / "scoreboard.json")
+    figures_of = {name: [asdict(one) for one in board[name]] for name in board}
+    write_aside(out / "scoreboard.json", json.dumps(figures_of, indent=1, allow_nan=False))
     page = write_aside(out / "index.html", render(figures, board))
     print(f"\nEvery timeline: {page}")
     return page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import signal
@@ -18,7 +19,9 @@ from typer.testing import CliRunner
 from execution import execute
 from labkit import doctor, offload
 from labkit.cli import app
+from labkit.course import ladder
 from labkit.offload.opencl import drivers
+from tour import walk
 
 TOPICS = ["Python", "TensorFlow", "devices", "OpenCL", "C++", "tfds", "disk", "memory"]
 
@@ -181,3 +184,18 @@ def wait_for(condition, what, tries=600):
             return
         time.sleep(0.1)
     raise AssertionError(f"waited in vain for {what}")
+
+
+@pytest.mark.long
+def test_a_tour_ends_with_the_scoreboard_its_figures_and_the_page(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_SCALE", "tiny")
+    monkeypatch.setenv("LABKIT_FAST", "1")
+    (tmp_path / "notebooks").mkdir()
+    cell = nbformat.v4.new_code_cell("print('looked at')")
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "notebooks" / "00_one.ipynb")
+    page = walk(tmp_path / "out", rounds=2, root=tmp_path)
+    kept = json.loads((tmp_path / "out" / "scoreboard.json").read_text(encoding="utf-8"))
+    assert set(kept) == {rung.name for rung in ladder.RUNGS}
+    assert all(len(rounds) == 2 and rounds[0]["images_per_s"] > 0 for rounds in kept.values())
+    assert "looked at" in (tmp_path / "out" / "00_one.ipynb").read_text(encoding="utf-8")
+    assert "<img" in page.read_text(encoding="utf-8")
