@@ -93,8 +93,9 @@ def whole(data: bytes) -> tuple[int, bool]:
     """
     adobe = progressive = False
     depth: dict[int, list[int]] = {}  # of each component the lowest bit that came, for each of its 64 coefficients
-    for marker, at, body in header.segments(data):  # noqa: B007 - where the image ends
+    for marker, at, body in header.segments(data):
         if marker == header.END:
+            end = at
             break
         if marker == 0xEE and len(body) >= 12 and body.startswith(b"Adobe"):
             adobe = True
@@ -110,5 +111,5 @@ def whole(data: bytes) -> tuple[int, bool]:
     short = [str(name) for name, bits in depth.items() if any(bits)]
     if short or not depth:
         whose = f"component {' and '.join(short)}" if short else "any component"
-        raise Damaged("truncated", f"the image ends at byte {at}, before the last scan of {whose}", at)
+        raise Damaged("truncated", f"the image ends at byte {end}, before the last scan of {whose}", end)
     return len(depth), adobe
