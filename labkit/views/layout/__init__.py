@@ -23,10 +23,13 @@ from labkit.views.layout import words
 from labkit.views.layout.block import VERSION, Block
 from labkit.views.layout.places import OVERVIEW, overlaid, stacked
 
-__all__ = ["OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout", "drawn_lanes", "on_device"]
+__all__ = ["OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout", "blamed_lane", "drawn_lanes", "on_device"]
 
 #: Gaps of a run that carry a sentence of their own, the longest ones; the others carry cause and length.
 SENTENCES = 2000
+
+#: A lane that is busy for a smaller share of the window is not drawn, unless gaps waited for it.
+_LEAST = 0.01
 
 
 class TimelineLayout:
@@ -112,19 +115,29 @@ def on_device(timeline: Timeline) -> bool:
     return bool((timeline.accelerator.category == CATEGORIES.index("kernel")).any())
 
 
-def drawn_lanes(timeline: Timeline, most: int) -> list[int]:
-    """Return which lanes a picture with room for `most` of them shows, in their order.
+def blamed_lane(timeline: Timeline) -> int:
+    """Return the lane that the gaps waited for most; 0, the accelerator, where there is none.
 
-    These are the accelerator, the lane that the gaps waited for most, and the busiest ones. Where train steps are the
-    work of the accelerator, its gaps are the waits of the consumer: a lane of them would repeat the gaps.
+    Where train steps are the work of the accelerator, its gaps are the waits of the consumer: a lane of them would
+    repeat the gaps.
     """
     lanes, causes = timeline.lanes, timeline.causes
     found = causes.lane >= 0
     waited = np.bincount(causes.lane[found], timeline.gaps.length_ns[found], minlength=len(lanes))
     able = [k for k in range(1, len(lanes)) if lanes[k].kind != "wait" or on_device(timeline)]
-    blamed = max(able, key=lambda k: waited[k], default=0)
-    ranked = sorted(able, key=lambda k: (k != blamed, -lanes[k].share))
-    return [0, *sorted(ranked[: most - 1])]
+    return max(able, key=lambda k: waited[k], default=0)
+
+
+def drawn_lanes(timeline: Timeline) -> list[int]:
+    """Return which lanes are worth drawing, the most important one first.
+
+    These are the accelerator, the lane that the gaps waited for most, and those that are busy for at least a hundredth
+    of the window, the busiest first.
+    """
+    lanes, blamed = timeline.lanes, blamed_lane(timeline)
+    able = [k for k in range(1, len(lanes)) if lanes[k].kind != "wait" or on_device(timeline)]
+    worth = [k for k in able if k == blamed or lanes[k].share >= _LEAST]
+    return [0, *sorted(worth, key=lambda k: (k != blamed, -lanes[k].share))]
 
 
 def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
