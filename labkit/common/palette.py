@@ -60,7 +60,7 @@ class Theme:
 THEMES = {
     "light": Theme(
         name="light", background="#ffffff", ink="#1a1a1a", muted="#555555", line="#8a8a8a", lane="#f3f3f3",
-        gap="#d22f18", node="#868686",
+        gap="#dd2f16", node="#868686",
         fill={
             "train": "#456483", "kernel": "#456483", "copy": "#8f848e", "read": "#5f3728", "decode": "#5a625d",
             "resize": "#588fc4", "map": "#80916f", "batch": "#483b51", "other": "#8f848e",

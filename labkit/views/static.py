@@ -22,7 +22,7 @@ from labkit.timeline.trace import CATEGORIES, Trace
 from labkit.timeline.wording import milliseconds, percent
 from labkit.views.detail import lod, threads_at_work
 from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, WIDTH, FigurePage, Words, fit, height_of, measure
-from labkit.views.layout import TimelineLayout, blamed_lane, drawn_lanes, words
+from labkit.views.layout import APART, TimelineLayout, blamed_lane, drawn_lanes, words
 from labkit.views.picture import DPI, Picture
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _TALL, _LOW, _SPACE = 0.4, 0.32, 0.06
 #: The band of all workers: its name, its height in inches, and its columns in pixels. Workers stand in lanes of their
 #: own where they are at most so many, and their spans so many pixels long.
 _BAND, _BAND_TALL, _COLUMN = "threads at work", 1.0, 6
-_APART, _LONG = 3, 24
+_LONG = 24
 
 Steps = int | slice | tuple[int, int] | None
 
@@ -205,7 +205,7 @@ def _workers(timeline: Timeline, drawn: list[int], first: int, last: int) -> lis
     """Return the worker lanes that become one band: all, unless they are few and what they do can be told apart."""
     workers = [k for k in sorted(drawn) if timeline.lanes[k].kind == "pipeline"]
     clear = all(_length(timeline.lanes[k], first, last) >= _LONG for k in workers)
-    return [] if len(workers) <= _APART and clear else workers
+    return [] if len(workers) <= APART and clear else workers
 
 
 def _length(lane: Lane, first: int, last: int) -> float:

@@ -106,7 +106,7 @@ def test_many_threads_are_one_band_and_the_picture_stays_of_one_size():
         assert "threads at work" in words(figure)
         assert_readable(figure)
     assert few.get_figheight() == many.get_figheight() == more.get_figheight() < 5
-    assert {"40", "0"} <= set(words(many))
+    assert sum(word.isdecimal() for word in words(many)) >= 2, "the number of threads stands beside the band"
 
 
 def test_few_threads_stand_apart_where_what_they_do_can_be_told_apart():

@@ -23,10 +23,13 @@ from labkit.views.layout import words
 from labkit.views.layout.block import VERSION, Block
 from labkit.views.layout.places import OVERVIEW, overlaid, stacked
 
-__all__ = ["OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout", "blamed_lane", "drawn_lanes", "on_device"]
+__all__ = ["APART", "OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout", "blamed_lane", "drawn_lanes", "on_device"]
 
 #: Gaps of a run that carry a sentence of their own, the longest ones; the others carry cause and length.
 SENTENCES = 2000
+
+#: More workers than this are drawn as one band.
+APART = 3
 
 #: A lane that is busy for a smaller share of the window is not drawn, unless gaps waited for it.
 _LEAST = 0.01
@@ -92,7 +95,8 @@ class TimelineLayout:
             lanes = [each | rows for each, rows in zip(run["lanes"], more["lanes"], strict=True)]
             gaps = _sentences(timeline)
             tables = words.tables(i, run, timeline.gaps, gaps["texts"])
-            runs.append(run | more | {"lanes": lanes, "gaps": gaps, "tables": tables})
+            band = _band(timeline)
+            runs.append(run | more | {"lanes": lanes, "gaps": gaps, "tables": tables, "band": band})
         return {
             "version": VERSION,
             "title": self.title,
@@ -102,7 +106,12 @@ class TimelineLayout:
             "legend": words.entries(self.timelines, self.lanes),
             "themes": {name: words.colours(name) for name in THEMES},
             "runs": runs,
-            "layouts": {"stacked": stacked(runs), "overlaid": overlaid(runs)},
+            "layouts": {
+                "stacked": stacked(runs),
+                "overlaid": overlaid(runs),
+                "stacked lanes": stacked(runs, apart=True),
+                "overlaid lanes": overlaid(runs, apart=True),
+            },
         }
 
     def encode(self) -> bytes:
@@ -166,6 +175,23 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
             for k, lane in enumerate(lanes)
         ],
     }  # fmt: skip
+
+
+def _band(timeline: Timeline) -> dict[str, Any] | None:
+    """Return the band of the workers: its lanes, words and the most threads that work at once; None where few work."""
+    blamed, lanes = blamed_lane(timeline), timeline.lanes
+    workers = [k for k in sorted(drawn_lanes(timeline)) if lanes[k].kind == "pipeline"]
+    if len(workers) <= APART:
+        return None
+    busy = [lanes[k].busy for k in workers]
+    ends = np.concatenate([each.end for each in busy])
+    order = np.argsort(np.concatenate([*(each.start for each in busy), ends]), kind="stable")
+    at_work = np.cumsum(np.where(order < len(ends), 1, -1))
+    average = sum(lanes[k].share for k in workers)
+    quiet = [k for k, lane in enumerate(lanes) if lane.kind == "pipeline" and k not in workers]
+    hidden = [k for k in (*workers, *quiet) if k != blamed]
+    most = int(at_work.max(initial=1))
+    return {"lanes": workers, "hidden": hidden, "most": most, "busy": f"{average:.1f} of {most}"}
 
 
 def _not_shown(timeline: Timeline) -> list[Lane]:
