@@ -5,6 +5,7 @@ Pure functions in integer nanoseconds, counted from the start of the window.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -95,6 +96,24 @@ def lod(lane: Lane, first_ns: int, last_ns: int, width: int) -> Bars:
         np.r_[ones * 0, (top - share)[code, column]],
         np.r_[ones, top[code, column]],
     )
+
+
+def threads_at_work(lanes: Iterable[Lane], first_ns: int, last_ns: int, width: int) -> np.ndarray:
+    """Return how many threads do each kind of work in each of `width` columns between two times, on average.
+
+    Returns
+    -------
+    ndarray of float64, shape (len(CATEGORIES), width)
+        All kinds of a column add up to the threads that work in it. Waiting and bookkeeping are left out.
+    """
+    edges = bins(Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64)), first_ns, last_ns, width)[0]
+    covered = np.zeros((len(CATEGORIES), width))
+    for lane in lanes:
+        category = lane.category[lane.pieces.owner]
+        for code in np.unique(category[IS_WORK[category]]).tolist():
+            mine = category == code
+            covered[code] += np.diff(covered_until(Intervals(lane.pieces.start[mine], lane.pieces.end[mine]), edges))
+    return covered / np.maximum(np.diff(edges), 1)
 
 
 def _extent(intervals: Intervals, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,13 +16,13 @@ import numpy as np
 from labkit.common.palette import LEGEND, THEMES, Theme, text_on, use_theme
 from labkit.timeline.causes import CAUSES
 from labkit.timeline.intervals import union
-from labkit.timeline.lanes import Lane
+from labkit.timeline.lanes import IS_WORK, Lane
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, Trace
 from labkit.timeline.wording import milliseconds, percent
-from labkit.views.detail import lod
+from labkit.views.detail import lod, threads_at_work
 from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, WIDTH, FigurePage, Words, fit, height_of, measure
-from labkit.views.layout import TimelineLayout, drawn_lanes, words
+from labkit.views.layout import APART, TimelineLayout, blamed_lane, drawn_lanes, words
 from labkit.views.picture import DPI, Picture
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ _LANES = {1: 12, 2: 6}
 #: Inches: the busy shares on the right, the longest name on the left, the accelerator, another lane, between lanes.
 _RIGHT, _NAME = 0.95, 2.45
 _TALL, _LOW, _SPACE = 0.4, 0.32, 0.06
+
+#: The band of all workers: its name, its height in inches, and its columns in pixels. Workers stand in lanes of their
+#: own where they are at most so many, and their spans so many pixels long.
+_BAND, _BAND_TALL, _COLUMN = "threads at work", 1.0, 6
+_LONG = 24
 
 Steps = int | slice | tuple[int, int] | None
 
@@ -60,10 +65,11 @@ def draw(
         The name of the run by default. Whether the run was measured or modelled is always written below it.
     steps : int, slice or (first, last), optional
         The steps to zoom in on: their number from the first on, a slice of positions in the window, or the numbers of
-        the first and the last one. Four by default, or fewer where there are fewer.
+        the first and the last one. By default four around the longest gap, or fewer where there are fewer.
     lanes : iterable of str, optional
-        Names of the lanes to show, in the order of the timeline; the accelerator is always shown. By default the
-        busiest dozen and the lane that was waited for most, and a line that sums up the others.
+        Names of the lanes to show, in the order of the timeline; the accelerator is always shown. By default more than
+        three workers are one band, the threads at work by kind; beside it stand the lane that was waited for most, the
+        busiest others, and a line that sums up the rest.
 
     Raises
     ------
@@ -151,13 +157,15 @@ class _Panel:
     last_ns: int
     steps: str
     lanes: tuple[Lane, ...]
+    band: tuple[Lane, ...]
     hidden: tuple[Lane, ...]
     header: tuple[Words, ...]
 
     @property
     def height(self) -> float:
         """Inches of the lanes, with the strip for labels above and the line for hidden lanes below."""
-        return LINE + _TALL + _SPACE + (len(self.lanes) - 1) * (_LOW + _SPACE) + (LINE if self.hidden else 0)
+        lanes = _TALL + _SPACE + (len(self.lanes) - 1) * (_LOW + _SPACE)
+        return LINE + lanes + (_BAND_TALL + _SPACE if self.band else 0) + (LINE if self.hidden else 0)
 
     @property
     def gaps(self) -> np.ndarray:
@@ -169,7 +177,7 @@ class _Panel:
     def names(self) -> list[str]:
         """Everything that is written on the left of the lanes."""
         more = [f"+ {len(self.hidden)} more lane{'s' * (len(self.hidden) > 1)}"] if self.hidden else []
-        return [*(" ".join(lane.name.split()) for lane in self.lanes), *more]
+        return [*(" ".join(lane.name.split()) for lane in self.lanes), *[_BAND] * bool(self.band), *more]
 
 
 def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | None) -> _Panel:
@@ -177,14 +185,36 @@ def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | Non
     first, last, which = _zoom(timeline, steps)
     lanes = timeline.lanes
     if wanted is not None:
-        shown = [k for k, lane in enumerate(lanes) if k == 0 or lane.name in wanted]
+        shown, hidden, band = [k for k, lane in enumerate(lanes) if k == 0 or lane.name in wanted], [], []
     else:
-        shown = drawn_lanes(timeline, _LANES[len(layout.runs)])
-    hidden = drawn_lanes(timeline, len(lanes)) if wanted is None else []
+        hidden = drawn_lanes(timeline)
+        band = _workers(timeline, hidden, first, last)
+        worth = [k for k in hidden if k not in band]
+        blamed = blamed_lane(timeline)
+        if blamed in band and _length(lanes[blamed], first, last) >= _LONG:
+            worth.insert(1, blamed)
+        shown = sorted(worth[: _LANES[len(layout.runs)]])
     headline = f"{run['headline']} · {which}{' shown' if which.startswith('step') else ''}"
     header = (Words(run["label"], weight="bold", most=2), Words(headline), Words(run["figures"], color="muted"))
-    rest = tuple(lanes[k] for k in hidden if k not in shown)
-    return _Panel(timeline, first, last, which, tuple(lanes[k] for k in shown), rest, header)
+    rest = tuple(lanes[k] for k in hidden if k not in shown and k not in band)
+    drawn, workers = (tuple(lanes[k] for k in some) for some in (shown, band))
+    return _Panel(timeline, first, last, which, drawn, workers, rest, header)
+
+
+def _workers(timeline: Timeline, drawn: list[int], first: int, last: int) -> list[int]:
+    """Return the worker lanes that become one band: all, unless they are few and what they do can be told apart."""
+    workers = [k for k in sorted(drawn) if timeline.lanes[k].kind == "pipeline"]
+    clear = all(_length(timeline.lanes[k], first, last) >= _LONG for k in workers)
+    return [] if len(workers) <= APART and clear else workers
+
+
+def _length(lane: Lane, first: int, last: int) -> float:
+    """Return the pixels of the piece of work that an instant falls into, on average; infinity where there is none."""
+    a, b = np.searchsorted(lane.pieces.end, first, "right"), np.searchsorted(lane.pieces.start, last, "left")
+    works = IS_WORK[lane.category[lane.pieces.owner[a:b]]]
+    length = (lane.pieces.end - lane.pieces.start)[a:b][works] / max(last - first, 1) * (WIDTH - _NAME - _RIGHT) * DPI
+    # Tiny pieces beside a long one count little.
+    return float((length**2).sum() / length.sum()) if len(length) else np.inf
 
 
 def _zoom(timeline: Timeline, steps: Steps) -> tuple[int, int, str]:
@@ -198,6 +228,10 @@ def _zoom(timeline: Timeline, steps: Steps) -> tuple[int, int, str]:
     a, b, stride = 0, 0, 1
     if steps is None:
         b = min(_STEPS, count)
+        if len(timeline.gaps):
+            longest = timeline.gaps.start_ns[timeline.gaps.length_ns.argmax()]
+            a = min(max(int(np.searchsorted(edges, longest, "right")) - 1 - b // 2, 0), count - b)
+            b += a
     elif isinstance(steps, slice):
         a, b, stride = steps.indices(count)
     elif isinstance(steps, tuple) and len(steps) == 2:
@@ -284,6 +318,9 @@ def _draw(title: str, verdict: str, panels: list[_Panel], look: Theme) -> Figure
     left = min(max(measure(n, BODY, "bold") for p in panels for n in p.names), _NAME) + MARGIN + 0.1
     width = WIDTH - left - _RIGHT
     span = max([p.last_ns - p.first_ns for p in panels] + [1])
+    columns = max(round(width * DPI / _COLUMN), 1)  # of the whole axis, so that they are as wide in both panels
+    bands = [threads_at_work(p.band, p.first_ns, p.first_ns + span, columns) for p in panels]
+    most = max(int(np.ceil(max(band.sum(axis=0).max() for band in bands) - 1e-6)), 1)
     legend = _legend(panels, span / (width * DPI))
     body = sum(height_of(p.header) + 0.06 + p.height for p in panels) + 0.14 * (len(panels) - 1)
     head = [Words(title, TITLE, weight="bold", most=2), Words(verdict)]
@@ -298,7 +335,7 @@ def _draw(title: str, verdict: str, panels: list[_Panel], look: Theme) -> Figure
         axes = page.axes(left, y, width, panel.height, *["bottom"] * last)
         axes.set(xlim=(panel.first_ns / 1e6, (panel.first_ns + span) / 1e6), ylim=(panel.height, 0))
         _time_axis(axes, labelled=last)
-        _lanes(page, _Axis(axes, left, y, width, panel.first_ns, span), panel)
+        _lanes(page, _Axis(axes, left, y, width, panel.first_ns, span), panel, bands[i], most)
         y += panel.height
     page.write(left + width / 2, y + 0.4, "milliseconds since the start of the window", SMALL, look.muted, ha="center")
     _draw_legend(page, legend_axes, legend, y + 0.62)
@@ -313,7 +350,7 @@ def _time_axis(axes: Axes, labelled: bool) -> None:
     axes.tick_params(axis="x", labelbottom=labelled, length=4 if labelled else 0)
 
 
-def _lanes(page: FigurePage, axis: _Axis, panel: _Panel) -> None:
+def _lanes(page: FigurePage, axis: _Axis, panel: _Panel, band: np.ndarray, most: int) -> None:
     """Draw one panel: beds, steps, bars, gaps, and the words on both sides."""
     look, right = page.look, axis.left + axis.width
     whole = panel.last_ns - panel.first_ns == panel.timeline.span_ns
@@ -328,14 +365,38 @@ def _lanes(page: FigurePage, axis: _Axis, panel: _Panel) -> None:
         page.write(axis.left - 0.1, middle, name, ha="right", weight=weight)
         page.write(right + 0.1, middle, percent(lane.share), weight=weight)
         _work(page, axis, panel, lane, y, high)
-        if i == 0:
-            _gaps(page, axis, panel, y, high)
         y += high + _SPACE
+        if i == 0:
+            _gaps(page, axis, panel, LINE, high)
+            if panel.band:
+                _band(page, axis, panel, y, band, most)
+                y += _BAND_TALL + _SPACE
     if panel.hidden:
         shares = [lane.share for lane in panel.hidden]
         page.write(axis.left - 0.1, axis.top + y + LINE / 2, panel.names[-1], color=look.muted, ha="right")
         more = f"{percent(min(shares))} to {percent(max(shares))} busy; print the timeline, or choose lanes"
         page.write(axis.left + 0.05, axis.top + y + LINE / 2, more, color=look.muted)
+
+
+def _band(page: FigurePage, axis: _Axis, panel: _Panel, y: float, threads: np.ndarray, most: int) -> None:
+    """Draw how many threads do what, stacked by kind of work, with the number of threads on the left."""
+    look, base, width = page.look, y + _BAND_TALL, threads.shape[1]
+    axis.rectangles(panel.first_ns, panel.last_ns, y, base, look.lane, zorder=0)
+    edges = np.linspace(axis.first_ns, axis.first_ns + axis.span_ns, width + 1)
+    edges = np.minimum(edges, panel.last_ns).repeat(2)[1:-1] / 1e6
+    below = np.zeros(2 * width)
+    for code in np.flatnonzero(threads.any(axis=1)).tolist():
+        category = CATEGORIES[code]
+        above, hatch = below + threads[code].repeat(2), LEGEND[category][1] or None
+        low, high = (base - level * _BAND_TALL / most for level in (below, above))
+        ink = {"facecolor": look.fill[category], "edgecolor": look.background, "hatch": hatch}
+        axis.axes.fill_between(edges, low, high, linewidth=0, zorder=3, **ink)
+        below = above
+    middle, left = axis.top + y + _BAND_TALL / 2, axis.left - 0.1
+    page.write(left, middle, _BAND, ha="right")
+    for number, at in ((most, y + LINE / 2), (0, base - LINE / 2)):
+        page.write(left, axis.top + at, f"{number}", SMALL, look.muted, ha="right")
+    page.write(axis.left + axis.width + 0.1, middle, f"{sum(lane.share for lane in panel.band):.1f} threads")
 
 
 def _rectangles(axes: Axes, start: Any, end: Any, top: Any, bottom: Any, color: str, **more: Any) -> None:
@@ -391,7 +452,7 @@ def _work(page: FigurePage, axis: _Axis, panel: _Panel, lane: Lane, y: float, hi
     columns = (panel.last_ns - panel.first_ns) / pixel / (4 if _crowded(panel, lane, pixel) else 0.5)
     bars = lod(lane, panel.first_ns, panel.last_ns, max(round(columns), 1))
     if lane.kind == "wait":
-        _outlines(axis, bars.start_ns, bars.end_ns, y, high, look)
+        _idle(axis, bars.start_ns, bars.end_ns, y, high, look)
         return
     inches = axis.inches(bars.end_ns - bars.start_ns)
     for code in np.unique(bars.category).tolist():
@@ -420,31 +481,30 @@ def _step_at(timeline: Timeline, start_ns: int) -> str:
     return f"step {timeline.step_numbers[min(max(place, 0), timeline.steps - 1)]}" if timeline.steps else ""
 
 
-def _outlines(axis: _Axis, start: np.ndarray, end: np.ndarray, y: float, high: float, look: Theme) -> None:
-    style = {"edgecolors": look.gap, "linewidths": 0.8, "hatch": "////", "zorder": 2}
-    axis.rectangles(start, end, y + 0.02, y + high - 0.02, "none", **style)
+def _idle(axis: _Axis, start: np.ndarray, end: np.ndarray, y: float, high: float, look: Theme) -> None:
+    axis.rectangles(start, end, y, y + high, look.gap, zorder=2)
 
 
 def _gaps(page: FigurePage, axis: _Axis, panel: _Panel, y: float, high: float) -> None:
-    """Outline the idle times of the accelerator and write their length and cause: inside, or in the strip above."""
+    """Draw the idle times of the accelerator, with length and cause in words: inside, or in the strip above."""
     look = page.look
     gaps, kinds = panel.timeline.gaps.where(panel.gaps), panel.timeline.causes.kind[panel.gaps]
     start = np.maximum(gaps.start_ns, panel.first_ns)
     end = np.minimum(gaps.start_ns + gaps.length_ns, panel.last_ns)
     inches = axis.inches(end - start)
     visible = np.flatnonzero(inches >= 3 / DPI)
-    _outlines(axis, start[visible], end[visible], y, high, look)
+    _idle(axis, start[visible], end[visible], y, high, look)
     taken: list[tuple[float, float]] = []
     for i in visible[np.argsort(-gaps.length_ns[visible], kind="stable")][:200].tolist():
         length, cause = f"{milliseconds(int(gaps.length_ns[i]))} ms", CAUSES[kinds[i]]
-        choices = [[length]] if cause == "unknown" else [[f"{length} {cause}"], [length, cause], [length]]
-        lines = next((c for c in choices if max(measure(t, SMALL) for t in c) + 0.18 <= inches[i]), None)
+        longest = [[f"idle {length}: {cause}"], [f"{length} {cause}"], [length, cause]]
+        choices = [*longest * (cause != "unknown"), [length]]
+        lines = next((c for c in choices if max(measure(t, SMALL, "bold") for t in c) + 0.1 <= inches[i]), None)
         x = axis.middle(int(start[i]), int(end[i]))
         if lines:
-            box = {"facecolor": look.background, "edgecolor": "none", "pad": 1.5 if len(lines) == 1 else 0.5}
             for k, text in enumerate(lines):
                 middle = axis.top + y + high / 2 + (k - (len(lines) - 1) / 2) * 0.17
-                page.write(x, middle, text, SMALL, ha="center", bbox=box)
+                page.write(x, middle, text, SMALL, text_on(look.gap), ha="center", weight="bold")
             continue
         half = measure(length, SMALL) / 2 + 0.05
         x = min(max(x, axis.left + half), axis.left + axis.width - half)
@@ -459,13 +519,14 @@ def _gaps(page: FigurePage, axis: _Axis, panel: _Panel, y: float, high: float) -
 
 def _legend(panels: list[_Panel], pixel: float) -> list[list[tuple[str, str, float]]]:
     """Return the legend in rows of (what, words, width in inches): only what occurs in the picture; `pixel` in ns."""
-    lanes = [lane for panel in panels for lane in panel.lanes]
+    lanes = [lane for panel in panels for lane in (*panel.lanes, *panel.band)]
     found = [(CATEGORIES[c], words.LABELS[CATEGORIES[c]]) for c in words.legend(lanes) if CATEGORIES[c] in LEGEND]
     more = {
         ("gap", "accelerator idle: how long, for what"): any(len(p.timeline.gaps) for p in panels),
-        ("node", "tf.data node open: waits or keeps books"): any(
+        ("node", "a tf.data step is open, but does no work of its own"): any(
             lane.kind in ("pipeline", "host") and (lane.category == CATEGORIES.index("iterator")).any()
-            for lane in lanes
+            for panel in panels
+            for lane in panel.lanes
         ),
         ("step", "a step begins"): any(_steps_apart(p, pixel) for p in panels),
         ("", "narrow columns: share of the time of each, in this order from below"): any(
@@ -485,7 +546,7 @@ def _draw_legend(page: FigurePage, legend_axes: Axes, rows: list[list[tuple[str,
     look = page.look
     styles = {c: {"facecolors": look.fill[c], "hatch": h or None, "edgecolors": look.background}
               for c, (_, h) in LEGEND.items()}  # fmt: skip
-    styles["gap"] = {"facecolors": "none", "hatch": "////", "edgecolors": look.gap, "linewidths": 0.8}
+    styles["gap"] = {"facecolors": look.gap}
     for k, row in enumerate(rows):
         x, middle = MARGIN, y + 0.24 * k + 0.12
         for what, label, width in row:

@@ -31,7 +31,7 @@ export function parse(view) {
   for (const entry of layout.legend) entry.times = entry.times.map(duration).join(" → ");
   for (const { items } of Object.values(layout.layouts)) for (const item of items) {
     item.facts = layout.runs[item.run];
-    item.lane = item.facts.lanes[item.lane];
+    item.lane = item.band ? { ...item, kind: "band", rows: [] } : item.facts.lanes[item.lane];
   }
   layout.series = layout.runs.flatMap((run, r) => {
     Object.assign(run.gap, { run: r, lane: 0, end: run.gap.start.map((from, k) => from + run.gap.length[k]) }); // a series, too
@@ -45,6 +45,10 @@ export function parse(view) {
       }));
     });
   });
+  const works = (row) => row.h > 4, busy = ({ category }) => !["iterator", "wait"].includes(layout.categories[category].key);
+  for (const { items } of Object.values(layout.layouts)) for (const item of items) {
+    item.series = item.band?.flatMap((k) => item.facts.lanes[k].rows.filter(works).flatMap((row) => row.series.filter(busy)));
+  }
   return layout;
 }
 
@@ -278,6 +282,7 @@ function paint(view, pen, top, width, height, all = false) {
     const y = top + p.y - scroll;
     paintSteps(view, pen, p, y);
     if (p.lane.kind === "accelerator") paintGaps(view, pen, p, y);
+    if (p.band) paintBand(view, pen, p, y);
     for (const row of p.lane.rows) {
       const high = y + row.y * p.scale, h = row.h * p.scale;
       pen.fade(matches ? FADED : 1);
@@ -318,6 +323,16 @@ function paintRow(view, pen, list, y, h, outlined = false) {
   }));
 }
 
+// How many threads of a band do what, in columns of four pixels.
+function paintBand(view, pen, { series, most, h }, y) {
+  const { first, left, pixel, colours } = view, width = Math.max(Math.ceil((view.right - left) / 4), 1), base = new Float64Array(width);
+  view.layout.categories.forEach((_, category) => {
+    const share = new Float64Array(width), mine = view.hidden.has(category) ? [] : series.filter((s) => s.category === category);
+    for (const s of mine) columns(s, first, first + width * 4 * pixel, width, Infinity).share.forEach((part, c) => { share[c] += part / most; });
+    paintShare(pen, share, base, left, 4, y, h, colours.fill[category]);
+  });
+}
+
 // Stack shares of columns on those in `base`: many columns beside each other as one shape, along its top and back.
 function paintShare(pen, share, base, left, size, y, h, fill) {
   const n = share.length, bottom = y + h, high = (k) => Math.max(share[k] * h, 0.5);
@@ -338,31 +353,25 @@ function paintShare(pen, share, base, left, size, y, h, fill) {
 }
 
 function paintSpan(view, pen, s, i, x, y, w, h) {
-  const { fill, on, background, gap } = view.colours, { key, hatch } = view.layout.categories[s.category];
-  if (key === "wait") {
-    if (h > 8 && w >= 6) paintIdle(view, pen, x, y, w, h); else pen.rect(x, y, w, h, gap);
-    return;
-  }
+  const { fill, on, background } = view.colours, { key, label, hatch } = view.layout.categories[s.category];
+  if (key === "wait") return paintIdle(view, pen, x, y, w, h);
   pen.rect(x, y, w, h, fill[s.category]);
   if (w > 4 && h > 3) pen.rect(x + w - 0.6, y, 0.6, h, background); // neighbours of one colour stay two
   if (hatch && h >= 8 && w >= 6) pen.hatch(x, y, w, h, hatch, background);
-  const step = stepOf(s, i), words = key === "train" && step >= 0 ? `step ${step}` : view.layout.runs[s.run].names[s.name[i]];
-  const fits = h >= 10 && w >= 26 ? elide(words, w - 8, 11) : "", size = fits && textWidth(fits, 11);
-  if (fits.length < 3 && fits !== words) return;
-  if (hatch) pen.rect(x + w / 2 - size / 2 - 2, y + 1, size + 4, h - 2, fill[s.category]);
-  pen.text(x + w / 2, y + h / 2 + 0.5, fits, 11, on[s.category], "center");
+  if (h < 10 || w < 26) return;
+  const step = stepOf(s, i), name = key === "train" && step >= 0 ? `step ${step}` : view.layout.runs[s.run].names[s.name[i]];
+  const words = [name, label].find((choice) => textWidth(choice, 11) + 8 <= w); // whole words, or none
+  if (!words) return;
+  const size = textWidth(words, 11) + 4;
+  if (hatch) pen.rect(x + w / 2 - size / 2, y + 1, size, h - 2, fill[s.category]);
+  pen.text(x + w / 2, y + h / 2 + 0.5, words, 11, on[s.category], "center");
 }
 
-// Idle time: hatched and outlined, with the first of several words that fits.
+// Idle time: in its strong colour, with the first of several words that fits.
 function paintIdle(view, pen, x, y, w, h, ...choices) {
-  const { gap, background, ink } = view.colours;
-  if (w >= 6) pen.hatch(x, y, w, h, "/", gap);
-  pen.box(x + 0.5, y + 0.5, w - 1, h - 1, gap);
-  const words = h > 12 && w > 30 && choices.find((choice) => textWidth(choice, 11) + 8 < w); // measuring takes its time
-  if (!words) return;
-  const size = textWidth(words, 11) + 6;
-  pen.rect(x + w / 2 - size / 2, y + h / 2 - 7, size, 14, background);
-  pen.text(x + w / 2, y + h / 2 + 0.5, words, 11, ink, "center");
+  pen.rect(x, y, w, h, view.colours.gap);
+  const words = h > 12 && w > 30 && choices.find((choice) => textWidth(choice, 11, true) + 8 < w); // measuring takes its time
+  if (words) pen.text(x + w / 2, y + h / 2 + 0.5, words, 11, view.colours.on_gap, "center", true);
 }
 
 function paintGaps(view, pen, p, y) {
@@ -370,7 +379,7 @@ function paintGaps(view, pen, p, y) {
   for (let i = above(gap.end, view.first); i < gap.start.length && gap.start[i] < view.last; i++) {
     if (gap.length[i] < WIDE * view.pixel) continue;
     const [x, x2] = view.edges(gap.start[i], gap.end[i], 3), words = duration(gap.length[i]), kind = gaps.kinds[gap.kind[i]];
-    paintIdle(view, pen, x, y, x2 - x, p.h, ...(kind === "unknown" ? [] : [`${words} ${kind}`]), words);
+    paintIdle(view, pen, x, y, x2 - x, p.h, ...(kind === "unknown" ? [] : [`idle ${words}: ${kind}`, `${words} ${kind}`]), words);
   }
 }
 
@@ -380,7 +389,7 @@ function paintSelected(view, pen, top) {
   const [chosen, waited] = [view.selected, view.selected.cause].map((item) => {
     const p = item && view.placeOf(item.run, item.lane), [x, x2] = p ? view.edges(item.from, item.to, 4) : [0, -1];
     if (x2 < x) return null;
-    const { y, h } = item.row ?? { y: 0, h: p.lane.height }, high = top + p.y + y * p.scale, low = high + h * p.scale;
+    const { y, h } = !p.band && item.row || { y: 0, h: p.lane.height ?? p.h }, high = top + p.y + y * p.scale, low = high + h * p.scale;
     const around = [x - 1, high - 1, Math.max(x2 - x, 2) + 2, low - high + 2];
     pen.box(...around, background, 5);
     pen.box(...around, ink, 2.5);
@@ -597,6 +606,7 @@ export class View {
     this.selected = this.measured = this.themeName = null; // an item, see itemOf; from and to; what the colours are for
     if (one) this.mode = "stacked";
     this.button("overlay").hidden = one;
+    this.button("lanes").hidden = !this.layout.layouts.stacked.items.some((p) => p.band);
     this.title.textContent = layout.title;
     this.heads.innerHTML = layout.runs.map((run) => element("div", { class: "lt-run" }, escaped(run.head))).join("");
     this.legend.innerHTML = layout.legend.map((entry) => this.legendEntry(entry)).join("");
@@ -611,8 +621,11 @@ export class View {
   keep({ first, last }) { if (first < this.span) this.show(first, Math.min(last, this.span), true); }
 
   // Where the lanes stand, one below the other or woven.
-  get plan() { return this.layout.layouts[this.mode]; }
-  placeOf(run, lane) { return this.plan.items.find((p) => p.run === run && p.lane.index === lane); }
+  get plan() { return this.layout.layouts[this.apart ? `${this.mode} lanes` : this.mode]; }
+  placeOf(run, lane) {
+    const mine = this.plan.items.filter((p) => p.run === run);
+    return mine.find((p) => p.lane.index === lane) ?? mine.find((p) => p.band?.includes(lane));
+  }
   lanesHeight() { return Math.min(this.plan.height, Math.max((this.look.height ?? 520) - AXIS, 60)); }
 
   legendEntry({ category, label, times }) {
@@ -702,6 +715,13 @@ export class View {
     this.mode = woven ? "overlaid" : "stacked";
     this.button("overlay").setAttribute("aria-pressed", String(woven));
     this.say(woven ? "lanes of the two runs side by side" : "one run below the other");
+    this.later();
+  }
+
+  lanes() {
+    this.apart = !this.apart;
+    this.button("lanes").setAttribute("aria-pressed", String(this.apart));
+    this.say(this.apart ? "a lane for each worker" : "all workers in one band");
     this.later();
   }
 

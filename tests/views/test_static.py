@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from assistive import ciede2000
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.text import Text
@@ -23,10 +24,13 @@ from vision import BLIND, lab
 
 from labkit.common import palette
 from labkit.common.palette import THEMES, contrast
+from labkit.timeline.lanes import WORK
 from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
-from labkit.timeline.trace import Span, Trace
+from labkit.timeline.trace import CATEGORIES, Span, Trace
 from labkit.views import static
+from labkit.views.detail import threads_at_work
+from labkit.views.layout import blamed_lane, drawn_lanes
 
 
 def texts(figure) -> list[Text]:
@@ -83,26 +87,65 @@ def test_pictures_of_a_device_are_readable_at_every_zoom(steps):
 
 def test_odd_names_of_threads_are_drawn_as_they_are():
     rows = [Span(name, "x", "decode", NOW, 5 * MS, -1) for name in ("$a_b$", "t" * 200, "two\nlines", "{x} %s \\n")]
-    figure = static.draw(Trace.from_spans(rows)).figure()
+    figure = static.draw(Trace.from_spans(rows), lanes=[row.thread for row in rows]).figure()
     assert_readable(figure)
     assert {"$a_b$", "two lines", "{x} %s \\n"} <= set(words(figure))
     figure.canvas.draw()
 
 
 def test_one_lane_per_thread_accelerator_on_top():
-    figure = static.draw(noisy_job(workers=3)).figure()
     names = ["accelerator", "tf.data worker 1", "tf.data worker 2", "tf.data worker 3"]
+    figure = static.draw(noisy_job(workers=3), lanes=names).figure()
     labels = {t.get_text(): t.get_position()[1] for t in texts(figure) if t.get_text() in names}
     assert sorted(labels, key=labels.get, reverse=True) == names
 
 
-def test_many_threads_are_summed_up_and_the_picture_stays_of_one_size():
-    few, many, more = (static.draw(noisy_job(workers=n, images=n)).figure() for n in (11, 40, 80))
-    assert sum(w.startswith("tf.data worker") for w in words(few)) == 11
-    assert sum(w.startswith("tf.data worker") for w in words(many)) == 11
-    assert "+ 29 more lanes" in words(many)
-    assert many.get_figheight() == more.get_figheight() < 8
-    assert_readable(many)
+def test_many_threads_are_one_band_and_the_picture_stays_of_one_size():
+    few, many, more = (static.draw(noisy_job(workers=n, images=n)).figure() for n in (4, 40, 80))
+    for figure in (few, many, more):
+        assert "threads at work" in words(figure)
+        assert_readable(figure)
+    assert few.get_figheight() == many.get_figheight() == more.get_figheight() < 5
+    assert sum(word.isdecimal() for word in words(many)) >= 2, "the number of threads stands beside the band"
+
+
+def test_few_threads_stand_apart_where_what_they_do_can_be_told_apart():
+    fat = [Span(f"tf.data worker {n}", "DecodeJpeg", "decode", NOW + n * 9 * MS, 8 * MS, -1) for n in (1, 2, 3)]
+    assert {"tf.data worker 1", "tf.data worker 3"} <= set(words(static.draw(Trace.from_spans(fat)).figure()))
+    assert "threads at work" not in words(static.draw(Trace.from_spans(fat)).figure())
+    assert "threads at work" in words(static.draw(noisy_job(workers=2)).figure())
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 99), workers=st.integers(1, 9), width=st.integers(1, 300))
+def test_the_band_holds_all_work_of_its_lanes_and_nothing_else(seed, workers, width):
+    timeline = Timeline(noisy_job(workers=workers, images=9, seed=seed))
+    lanes = [lane for lane in timeline.lanes if lane.kind == "pipeline"]
+    threads = threads_at_work(lanes, 0, timeline.span_ns, width)
+    assert threads.sum(axis=0).max() <= workers + 1e-9
+    column_ns = timeline.span_ns / width
+    for code, category in enumerate(CATEGORIES):
+        own = sum(lane.by_category.get(category, 0) for lane in lanes) if category in WORK else 0
+        assert threads[code].sum() * column_ns == pytest.approx(own, rel=1e-3, abs=width)
+
+
+def test_a_lane_that_hardly_works_is_not_drawn_while_a_busier_one_is_hidden():
+    timeline = Timeline(noisy_job(workers=20, images=40))
+    drawn = drawn_lanes(timeline)
+    lanes = timeline.lanes
+    assert drawn[:2] == [0, blamed_lane(timeline)]
+    assert all(lanes[k].share >= 0.01 for k in drawn[2:])
+    shares = [lanes[k].share for k in drawn[2:]]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_the_window_shown_holds_the_longest_gap():
+    for seed in range(5):
+        trace = noisy_job(steps=20, seed=seed)
+        longest = max(Timeline(trace).gaps, key=lambda gap: gap.length_ns)
+        assert f"{longest.length_ns / 1e6:.1f} ms" in static.draw(trace).text.split("job")[1]
+        shown = re.search(r"steps (\d+)–(\d+) of 20", static.draw(trace).text)
+        assert int(shown[1]) <= longest.step <= int(shown[2])
 
 
 def test_lanes_can_be_chosen():
@@ -148,8 +191,8 @@ def test_half_a_million_spans_make_a_bounded_number_of_bars():
 
 
 def test_gaps_are_marked_with_their_length_and_the_text_has_the_same_numbers():
-    picture = static.draw(noisy_job())
-    marked = {w.removesuffix(" ms") for w in words(picture.figure()) if re.fullmatch(r"[\d.,]+ ms", w)}
+    picture = static.draw(noisy_job(), steps=4)
+    marked = {m[1] for w in words(picture.figure()) if (m := re.match(r"(?:idle )?([\d.,]+) ms(?!.*images)", w))}
     gaps = [g for g in Timeline(noisy_job()).gaps if g.step < 4]
     assert marked == {f"{g.length_ns / 1e6:.1f}" for g in gaps}
     for length in marked:
@@ -158,7 +201,7 @@ def test_gaps_are_marked_with_their_length_and_the_text_has_the_same_numbers():
 
 def test_shares_at_the_end_of_the_lanes_are_those_of_the_timeline():
     timeline = Timeline(noisy_job(workers=2))
-    picture = static.draw(timeline)
+    picture = static.draw(timeline, lanes=[lane.name for lane in timeline.lanes])
     for lane in timeline.lanes:
         if lane.kind != "wait":
             assert f"{100 * lane.share:.1f} %" in words(picture.figure())
@@ -175,8 +218,8 @@ def test_every_picture_says_measured_or_modelled(origin, kind):
 
 
 def test_a_picture_says_which_steps_it_shows():
-    assert "steps 0–3 of 6" in " ".join(words(static.draw(noisy_job()).figure()))
-    assert "steps 0–3 of 6" in static.draw(noisy_job()).text
+    assert "steps 0–3 of 6" in " ".join(words(static.draw(noisy_job(), steps=4).figure()))
+    assert "steps 0–3 of 6" in static.draw(noisy_job(), steps=4).text
     assert "step 0 of 6" in static.draw(noisy_job(), steps=1).text
     assert "steps 2–4 of 6" in static.draw(noisy_job(), steps=(2, 4)).text
     assert "steps 4–5 of 6" in static.draw(noisy_job(), steps=slice(-2, None)).text
@@ -242,6 +285,16 @@ def test_work_can_be_told_apart_by_every_kind_of_colour_vision(look, blind):
     for a, b in itertools.combinations(names, 2):
         distance = np.linalg.norm(lab(look.fill[a], blind) - lab(look.fill[b], blind))
         assert distance >= 15, f"{a} and {b} look alike"
+
+
+@pytest.mark.parametrize("blind", BLIND)
+@pytest.mark.parametrize("look", THEMES.values(), ids=THEMES)
+def test_idle_time_has_the_one_strong_colour(look, blind):
+    """Twice the chroma of any work, and unlike each of them for every kind of colour vision."""
+    chroma = {c: np.hypot(*lab(color, "none")[1:]) for c, color in {**look.fill, "idle": look.gap}.items()}
+    assert chroma.pop("idle") > 2 * max(chroma.values())
+    assert all(ciede2000(lab(look.gap, blind), lab(color, blind)) >= 15 for color in look.fill.values())
+    assert contrast(palette.text_on(look.gap), look.gap) >= 4.5
 
 
 def test_colour_is_never_the_only_cue():

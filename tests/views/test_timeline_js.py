@@ -19,6 +19,7 @@ from traces import MS, crossing, crowd, job
 import labkit
 from labkit.common.palette import THEMES
 from labkit.timeline import perfetto
+from labkit.timeline.lanes import WORK
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Thread, Trace
 
@@ -162,6 +163,7 @@ def test_the_pixels_of_the_accelerator_are_its_busy_share(show, theme):
 def test_categories_stand_on_each_other_and_have_their_share_of_the_pixels(show):
     trace = crowd(30_000)
     page, lane = show(trace), Timeline(trace).lanes[3]
+    page.evaluate("view.lanes(); view.redraw()")
     pixels = page.evaluate("""() => { const p = view.plan.items[3], r = devicePixelRatio, left = Math.ceil(view.left);
       const width = Math.floor(view.right) - left, d = view.canvas.getContext('2d')
         .getImageData(left * r, p.y * r, width * r, p.lane.height * r); return [...d.data]; }""")
@@ -171,6 +173,31 @@ def test_categories_stand_on_each_other_and_have_their_share_of_the_pixels(show)
         distance = np.abs(pixels - [int(fill[i : i + 2], 16) for i in (1, 3, 5)]).sum(axis=1)
         # Edges between two colours are blended, and count for neither.
         assert own_ns / lane.window_ns - 0.08 < (distance < 40).mean() < own_ns / lane.window_ns + 0.02, category
+
+
+def test_a_band_of_workers_has_the_area_of_their_work_and_lanes_come_on_demand(show):
+    trace = crowd(30_000)
+    page, timeline = show(trace), Timeline(trace)
+    workers = [lane for lane in timeline.lanes if lane.kind == "pipeline"]
+    assert len(workers) > 3
+    pixels, most, names = page.evaluate("""() => { const p = view.plan.items.find((p) => p.band), r = devicePixelRatio;
+      const left = Math.ceil(view.left), width = Math.floor(view.right) - left;
+      const d = view.canvas.getContext('2d').getImageData(left * r, p.y * r, width * r, p.h * r);
+      return [[...d.data], p.most, view.plan.items.map((p) => p.name)]; }""")
+    assert "threads at work" in names
+    pixels = np.array(pixels, np.uint8).reshape(-1, 4)[:, :3].astype(int)
+    for category in {category for lane in workers for category in lane.by_category} & set(WORK):
+        fill = THEMES["light"].fill[category]
+        found = (np.abs(pixels - [int(fill[i : i + 2], 16) for i in (1, 3, 5)]).sum(axis=1) < 40).mean()
+        share = sum(lane.by_category.get(category, 0) for lane in workers) / timeline.span_ns / most
+        assert share - 0.08 < found < share + 0.03, category
+    page.get_by_role("button", name="a lane for each worker").click()
+    assert "threads at work" not in page.evaluate("view.plan.items.map((p) => p.name)")
+    shown = page.evaluate("view.plan.items.map((p) => p.name)")
+    assert {lane.name for lane in workers} <= set(shown)
+    page.locator("canvas.lt-lanes").focus()
+    page.keyboard.press("l")
+    assert page.evaluate("view.plan.items.map((p) => p.name)") == names
 
 
 def test_texts_never_overlap_and_stay_inside(show):

@@ -23,10 +23,16 @@ from labkit.views.layout import words
 from labkit.views.layout.block import VERSION, Block
 from labkit.views.layout.places import OVERVIEW, overlaid, stacked
 
-__all__ = ["OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout", "drawn_lanes", "on_device"]
+__all__ = ["APART", "OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout", "blamed_lane", "drawn_lanes", "on_device"]
 
 #: Gaps of a run that carry a sentence of their own, the longest ones; the others carry cause and length.
 SENTENCES = 2000
+
+#: More workers than this are drawn as one band.
+APART = 3
+
+#: A lane that is busy for a smaller share of the window is not drawn, unless gaps waited for it.
+_LEAST = 0.01
 
 
 class TimelineLayout:
@@ -89,7 +95,8 @@ class TimelineLayout:
             lanes = [each | rows for each, rows in zip(run["lanes"], more["lanes"], strict=True)]
             gaps = _sentences(timeline)
             tables = words.tables(i, run, timeline.gaps, gaps["texts"])
-            runs.append(run | more | {"lanes": lanes, "gaps": gaps, "tables": tables})
+            band = _band(timeline)
+            runs.append(run | more | {"lanes": lanes, "gaps": gaps, "tables": tables, "band": band})
         return {
             "version": VERSION,
             "title": self.title,
@@ -99,7 +106,12 @@ class TimelineLayout:
             "legend": words.entries(self.timelines, self.lanes),
             "themes": {name: words.colours(name) for name in THEMES},
             "runs": runs,
-            "layouts": {"stacked": stacked(runs), "overlaid": overlaid(runs)},
+            "layouts": {
+                "stacked": stacked(runs),
+                "overlaid": overlaid(runs),
+                "stacked lanes": stacked(runs, apart=True),
+                "overlaid lanes": overlaid(runs, apart=True),
+            },
         }
 
     def encode(self) -> bytes:
@@ -112,19 +124,29 @@ def on_device(timeline: Timeline) -> bool:
     return bool((timeline.accelerator.category == CATEGORIES.index("kernel")).any())
 
 
-def drawn_lanes(timeline: Timeline, most: int) -> list[int]:
-    """Return which lanes a picture with room for `most` of them shows, in their order.
+def blamed_lane(timeline: Timeline) -> int:
+    """Return the lane that the gaps waited for most; 0, the accelerator, where there is none.
 
-    These are the accelerator, the lane that the gaps waited for most, and the busiest ones. Where train steps are the
-    work of the accelerator, its gaps are the waits of the consumer: a lane of them would repeat the gaps.
+    Where train steps are the work of the accelerator, its gaps are the waits of the consumer: a lane of them would
+    repeat the gaps.
     """
     lanes, causes = timeline.lanes, timeline.causes
     found = causes.lane >= 0
     waited = np.bincount(causes.lane[found], timeline.gaps.length_ns[found], minlength=len(lanes))
     able = [k for k in range(1, len(lanes)) if lanes[k].kind != "wait" or on_device(timeline)]
-    blamed = max(able, key=lambda k: waited[k], default=0)
-    ranked = sorted(able, key=lambda k: (k != blamed, -lanes[k].share))
-    return [0, *sorted(ranked[: most - 1])]
+    return max(able, key=lambda k: waited[k], default=0)
+
+
+def drawn_lanes(timeline: Timeline) -> list[int]:
+    """Return which lanes are worth drawing, the most important one first.
+
+    These are the accelerator, the lane that the gaps waited for most, and those that are busy for at least a hundredth
+    of the window, the busiest first.
+    """
+    lanes, blamed = timeline.lanes, blamed_lane(timeline)
+    able = [k for k in range(1, len(lanes)) if lanes[k].kind != "wait" or on_device(timeline)]
+    worth = [k for k in able if k == blamed or lanes[k].share >= _LEAST]
+    return [0, *sorted(worth, key=lambda k: (k != blamed, -lanes[k].share))]
 
 
 def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
@@ -153,6 +175,23 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
             for k, lane in enumerate(lanes)
         ],
     }  # fmt: skip
+
+
+def _band(timeline: Timeline) -> dict[str, Any] | None:
+    """Return the band of the workers: its lanes, words and the most threads that work at once; None where few work."""
+    blamed, lanes = blamed_lane(timeline), timeline.lanes
+    workers = [k for k in sorted(drawn_lanes(timeline)) if lanes[k].kind == "pipeline"]
+    if len(workers) <= APART:
+        return None
+    busy = [lanes[k].busy for k in workers]
+    ends = np.concatenate([each.end for each in busy])
+    order = np.argsort(np.concatenate([*(each.start for each in busy), ends]), kind="stable")
+    at_work = np.cumsum(np.where(order < len(ends), 1, -1))
+    average = sum(lanes[k].share for k in workers)
+    quiet = [k for k, lane in enumerate(lanes) if lane.kind == "pipeline" and k not in workers]
+    hidden = [k for k in (*workers, *quiet) if k != blamed]
+    most = int(at_work.max(initial=1))
+    return {"lanes": workers, "hidden": hidden, "most": most, "busy": f"{average:.1f} of {most}"}
 
 
 def _not_shown(timeline: Timeline) -> list[Lane]:

@@ -16,32 +16,40 @@ OVERVIEW = 1024
 #: Space below a lane; words over a run; lanes that are woven into those of another run are lower.
 _SPACE, _HEAD, _LOWER = 5, 22, 0.8
 
+#: The band of all workers.
+_BAND = 66
 
-def stacked(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Put the runs one below the other on one axis."""
+
+def stacked(runs: list[dict[str, Any]], apart: bool = False) -> dict[str, Any]:
+    """Put the runs one below the other on one axis: the workers as one band below the accelerator, or `apart`."""
     items, heads, y = [], [], 0
     for r, run in enumerate(runs):
         if len(runs) > 1:
             y += _SPACE * (r > 0)
             heads.append({"run": r, "y": y, "h": _HEAD})
             y += _HEAD
+        band = None if apart else run["band"]
         for k, lane in enumerate(run["lanes"]):
-            if lane["shown"]:
+            if lane["shown"] and not (band and k in band["hidden"]):
                 items.append({"run": r, "lane": k, "name": lane["name"], "y": y, "h": lane["height"], "scale": 1.0})
                 y += lane["height"] + _SPACE
+            if k == 0 and band:
+                about = {"most": band["most"], "busy": band["busy"], "name": "threads at work", "scale": 1.0}
+                items.append({"run": r, "lane": -1, "band": band["lanes"], "y": y, "h": _BAND, **about})
+                y += _BAND + _SPACE
     return {"height": y, "items": items, "heads": heads}
 
 
-def overlaid(runs: list[dict[str, Any]]) -> dict[str, Any]:
+def overlaid(runs: list[dict[str, Any]], apart: bool = False) -> dict[str, Any]:
     """Put lanes of one kind and name right below each other, each a little lower than alone.
 
     A lane that the other run lacks stands alone, after the others of its kind.
     """
     if len(runs) == 1:
-        return stacked(runs)
+        return stacked(runs, apart)
     places: dict[tuple[int, str], list[dict[str, Any]]] = {}
-    for item in stacked(runs)["items"]:
-        kind = runs[item["run"]]["lanes"][item["lane"]]["kind"]
+    for item in stacked(runs, apart)["items"]:
+        kind = "accelerator" if "band" in item else runs[item["run"]]["lanes"][item["lane"]]["kind"]
         places.setdefault((LANE_KINDS.index(kind), item["name"]), []).append(item)
     items, y = [], 0.0
     for kind, name in sorted(places, key=lambda place: place[0]):  # stable: names stay in their order

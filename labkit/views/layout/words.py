@@ -68,7 +68,13 @@ def colours(name: str) -> dict[str, Any]:
     look = asdict(THEMES[name])
     fill = look.pop("fill")
     colours = [fill.get(c, look["node"] if c == "iterator" else fill["other"]) for c in CATEGORIES]
-    return {**look, "focus": fill["train"], "fill": colours, "on": [text_on(colour) for colour in colours]}
+    return {
+        **look,
+        "focus": fill["train"],
+        "fill": colours,
+        "on": [text_on(colour) for colour in colours],
+        "on_gap": text_on(look["gap"]),
+    }
 
 
 def figures_and_blame(timeline: Timeline) -> str:
