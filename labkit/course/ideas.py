@@ -169,7 +169,7 @@ _DRAWN = "A drawing, not a measurement."
 _TURN = "two steps in {total}, accelerator busy {busy}"
 _MAP = "waits for the map"
 _FOUR = Knobs(4, cores=4)
-_DECODED = Costs(map={"decode": 50}, train=40)
+_DECODED = Costs(map={"decode": 60}, train=25)
 _TABLE = {
     "00": (
         "While the accelerator trains on one batch, the CPU can prepare the next batch.",
@@ -185,18 +185,18 @@ _TABLE = {
     ),
     "02": (
         "Prefetch loads the next batch during the train step.",
-        Job(f"Without prefetch: {_TURN}", Costs(map={"load a batch": 50}, train=60), why="no batch"),
+        Job(f"Without prefetch: {_TURN}", Costs(map={"load a batch": 56}, train=60), why="no batch"),
         Job(
             f"With prefetch: {_TURN}",
-            Costs(map={"load a batch": 50}, train=60), Knobs(1, prefetch=1), warmup=2,
+            Costs(map={"load a batch": 56}, train=60), Knobs(1, prefetch=1), warmup=2,
         ),
     ),
     "03": (
         "Slow reads can wait at the same time.",
-        Job("Four slow reads in turn: {total}", Costs(read=50, train=40), _FOUR, 1, why="waits for four reads"),
+        Job("Four slow reads in turn: {total}", Costs(read=50, train=35), _FOUR, 1, why="waits for four reads"),
         Job(
             "Four slow reads at once: {total}",
-            Costs(map={"read file": 50}, train=40, sleeps=("map",)), _FOUR.changed(map_calls=4), 1, why="read",
+            Costs(map={"read file": 50}, train=35, sleeps=("map",)), _FOUR.changed(map_calls=4), 1, why="read",
             names={"read file": "read"},
         ),
     ),
@@ -214,9 +214,9 @@ _TABLE = {
         "The second epoch takes from the cache what the first epoch prepared.",
         Job(
             "Epoch 1: {total}, accelerator busy {busy}",
-            Costs(read=35, map={"decode": 50, "augment": 45}, train=60), steps=1, why="waits for a batch",
+            Costs(read=35, map={"decode": 50, "augment": 50}, train=60), steps=1, why="waits for a batch",
         ),
-        Job("Epoch 2: {total}, accelerator busy {busy}", Costs(map={"augment": 45}, train=60), steps=1, why="augment"),
+        Job("Epoch 2: {total}, accelerator busy {busy}", Costs(map={"augment": 50}, train=60), steps=1, why="augment"),
     ),
     "06": (
         "Each call of a map costs something. One call for a whole batch pays that cost once.",
