@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Inches: the height of a row, the names on its left, the figures on its right.
-_ROW, _LEFT, _RIGHT = 0.46, 2.35, 1.75
+_ROW, _LEFT, _RIGHT = 0.46, 2.35, 2.05
 
 #: Rows stay readable on one screen up to here.
 MOST = 24
 
 
 def draw(runs: Mapping[str, Trace | Timeline], *, title: str) -> Picture:
-    """Draw one row for each run: the accelerator's work as blocks, white where it waits, the pipeline's as a band.
+    """Draw one row for each run: the accelerator's steps and its idle time, and the pipeline's work as a band.
 
     The picture holds three steps of the slowest run, or all of the longest run if that is less. A row ends where its
     run ends.
@@ -83,7 +83,7 @@ def _cut(busy: Intervals, window: int, least: int) -> list[tuple[float, float]]:
 
 
 def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme) -> Figure:
-    key = "blocks: the accelerator trains; empty: it waits; thin band: the pipeline works; a row ends with its run"
+    key = "blue: the accelerator trains; red: it is idle; thin band: the pipeline works; a row ends with its run"
     body = _ROW * len(lines)
     span = WIDTH - _LEFT - _RIGHT
     page = FigurePage(look, heading(title, key), body + 0.62)
@@ -94,6 +94,7 @@ def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme)
     for row, (name, line) in enumerate(lines.items()):
         own = min(window, line.span_ns) / 1e6
         axes.broken_barh([(0, own)], (row + 0.12, 0.74), color=look.lane, linewidth=0)
+        axes.broken_barh([(0, own)], (row + 0.12, 0.52), color=look.gap, linewidth=0)
         work = _cut(line.accelerator.busy, window, 0)
         axes.broken_barh(work, (row + 0.12, 0.52), facecolor=look.fill["train"], edgecolor=look.lane, linewidth=0.6)
         band = _cut(line.pipeline_busy, window, pixel)
