@@ -36,6 +36,7 @@ _NAMES = {
     "compare": "views.static",
     "cores": "common.environment",
     "draw": "views.static",
+    "idea": "course.ideas",
     "plain": "pipelines.options",
     "setup": "notebook",
     "show": "views.widget",

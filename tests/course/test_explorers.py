@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from IPython.core.formatters import DisplayFormatter
 
 from labkit import simulate
+from labkit.common import palette
 from labkit.course import explorers
 from labkit.course.explorers import answers
 from labkit.course.explorers.panel import ExplorerPanel, TimelinePanel
 from labkit.simulate import capacity
 from labkit.timeline.timeline import Timeline
-from labkit.views import static
 
 NOTEBOOKS = [f"{number:02d}" for number in range(8)]
 BUTTONS = [(name, label) for name, sheet in explorers.SHEETS.items() for label in sheet.positions]
@@ -33,12 +33,6 @@ def places(draw, names=tuple(NOTEBOOKS)):
 #: One thread fills 32 files in turn, and a step of one image takes 1 ms: they come at once, then none for long.
 BURSTS = ("03", {"cycle_length": 32, "latency_ms": 0, "bandwidth_mb_s": 10, "threads": 1, "straggler": 1,
                  "order": "in order", "train_ms": 1, "batch_size": 1})  # fmt: skip
-
-
-def pixels(picture):
-    canvas = picture.figure().canvas
-    canvas.draw()
-    return bytes(canvas.buffer_rgba())
 
 
 def go(panel, position):
@@ -93,7 +87,9 @@ def test_every_button_leads_to_a_modelled_run_and_its_figures_in_words(name, lab
     rate = timeline.images_per_s
     assert f"{f'{rate:,.0f}' if rate >= 100 else f'{rate:.3g}'} images/s (modelled)" in answer.headline
     assert re.search(
-        r"busy .*%, step time .* ms, .* images/s \(modelled\)\. Ideal: min\(F .*, P .*, G ", answer.headline
+        r"busy .*%, step time .* ms, .* images/s \(modelled\)\. The most that each part could do alone, in images/s: "
+        r"fetch \(F\) .*, preparation \(P\) .*, the accelerator \(G\) .*\. The lowest number limits the job: ",
+        answer.headline,
     )
     assert f"limited by {answer.ideal.limit}" in answer.headline
 
@@ -228,15 +224,35 @@ def test_without_widgets_there_is_a_picture_and_its_text(make):
     assert set(DisplayFormatter().format(explorer, include=["text/plain"])[0]) == {"text/plain"}
 
 
-def test_the_static_picture_shows_the_opening_position_above_the_next_button():
-    explorer = explorers.explore("02")
-    labels = ("no prefetch", "prefetch(1)")
-    timelines = [explorer.answer(label).timeline for label in labels]
-    drawn = static.compare(*timelines, labels=labels, title=explorer.sheet.title)
-    assert pixels(explorer.picture) == pixels(drawn)
-    table = str(explorer)
-    assert all(label in table for label in explorer.sheet.positions)
-    assert "Assumptions:" in table
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_the_static_picture_has_a_row_for_every_button_with_its_busy_share(name):
+    explorer = explorers.explore(name)
+    figure = explorer.picture.figure()
+    shown = [(text.get_text(), round(text.get_position()[1], 6)) for text in figure.texts]
+    heights = dict(shown)
+    for label in explorer.positions:
+        (row,) = [words for words, y in shown if y == heights[label] and words != label]
+        assert row.startswith(f"{explorer.answer(label).timeline.busy:.0%} busy, ")
+        assert label in explorer.picture.alt
+        assert label in str(explorer)
+    assert "as opened" not in heights
+    assert "Assumptions:" in str(explorer)
+
+
+def test_an_explorer_that_is_opened_beside_its_buttons_has_a_row_for_that_too():
+    explorer = explorers.explore("02", work_ms=7.5, prefetch=4)
+    shown = [text.get_text() for text in explorer.picture.figure().texts]
+    assert shown.index("as opened") < shown.index("no prefetch")
+
+
+def test_idle_time_of_the_static_picture_has_the_colour_of_idle_time():
+    from matplotlib.colors import to_hex
+
+    explorer = explorers.explore("01")
+    for look in palette.THEMES.values():
+        axes = explorer.picture.figure(look.name).axes[0]
+        colors = [to_hex(c) for collection in axes.collections for c in collection.get_facecolor()]
+        assert colors.count(look.gap) == len(explorer.positions)
 
 
 def test_a_notebook_that_is_run_without_touching_a_slider_stores_picture_text_and_widget():

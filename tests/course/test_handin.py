@@ -193,7 +193,7 @@ def test_whatever_is_written_can_be_read(tmp_path_factory, data):
     )
     finite = st.floats(0, allow_infinity=False)
     figure = st.none() | st.builds(predictions.Figure, finite, finite, finite)
-    known = st.builds(predictions.Commitment, st.just("02.gain"), finite, st.just("times"), figure, figure)
+    known = st.builds(predictions.Commitment, st.just("02.gain"), st.none() | finite, st.just("times"), figure, figure)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LABKIT_DATA", str(here / "data"))
         patch.setattr(gradebook, "session", entries)
@@ -379,6 +379,16 @@ def test_the_page_stands_alone_with_words_for_every_picture(folder, tmp_path):
     assert "1.50 [1.50–1.50]</td><td>2.00 [2.00–2.00]</td>" in text
     for word in ("quick over naive", "02.gain", "01.1", "z-damaged.json", variants.pseudonym("s3")):
         assert word in text
+
+
+def test_what_was_left_open_is_no_prediction_of_a_class(full, tmp_path, capsys):
+    predictions.commit("03.gain", ...)
+    predictions.review("03.gain", measured=2.0)
+    labkit.submit("s1", folder=tmp_path)
+    assert " 1 predictions measured" in capsys.readouterr().out
+    group = handin.gather(tmp_path)
+    assert set(group.ratios()) == {"02.gain"}
+    assert "<td>0 of 1; no prediction: 1</td>" in group.html()
 
 
 def test_names_of_runs_cannot_break_the_page(full, tmp_path):

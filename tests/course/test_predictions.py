@@ -159,7 +159,6 @@ def test_what_is_measured_as_nothing_has_no_error_in_percent():
     [
         (lambda: predictions.commit("02.gain", "two"), r"the prediction 02\.gain is 'two'; allowed: a number of 0"),
         (lambda: predictions.commit("02.gain", True), r"is True; allowed"),
-        (lambda: predictions.commit("02.gain", ...), r"is Ellipsis; allowed"),
         (lambda: predictions.commit("02.gain", math.nan), r"is nan; allowed"),
         (lambda: predictions.commit("02.gain", -1), r"is -1; allowed"),
         (lambda: predictions.commit("00.busy", 75, unit="share"), r"from 0 to 1 .*for 75 % write 0\.75"),
@@ -179,6 +178,50 @@ def test_what_is_no_prediction_is_refused_in_one_sentence(call, words):
     with pytest.raises(ValueError, match=words) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+def test_three_dots_are_no_prediction_and_count_nowhere():
+    shown = str(predictions.commit("02.gain", ..., unit="times"))
+    assert shown == ("02.gain: no prediction yet. Replace the three dots by your number, then run this cell again.")
+    done = predictions.review("02.gain", model=1.8, measured=1.9)
+    assert done.verdict == "no prediction"
+    assert not done.prediction.right
+    assert done.prediction.error is None
+    assert done.prediction.model_error == pytest.approx(1.8 / 1.9 - 1)
+    assert "your prediction  no prediction" in str(done)
+    assert [bar.get_width() for bar in done.figure().axes[0].patches] == [1.8, 1.9]
+    predictions.commit("03.gain", 2)
+    predictions.review("03.gain", measured=2)
+    table = predictions.summary()
+    assert [p.verdict for p in table.predictions] == ["no prediction", "close"]
+    assert "1 of 1 measured predictions" in str(table)
+    assert "No prediction was given for 1 of 2" in str(table)
+    restart()
+    assert str(predictions.summary()) == str(table), "another kernel reads the same"
+
+
+def test_a_number_in_place_of_the_dots_counts_until_the_measurement_is_seen():
+    predictions.commit("02.gain", ...)
+    assert predictions.commit("02.gain", 1.6).value == 1.6
+    assert predictions.review("02.gain", measured=1.6).verdict == "close"
+    predictions.commit("03.gain", ...)
+    predictions.review("03.gain", measured=1.9)
+    late = predictions.commit("03.gain", 1.9)
+    assert late.value is None
+    assert "1.9 times came after the measurement and is not kept" in str(late)
+    restart()
+    again = predictions.commit("03.gain", 1.8)
+    assert again.value == 1.8
+    assert "In an earlier session it was left open, and you saw 1.9 times measured." in str(again)
+
+
+def test_dots_take_no_number_away():
+    predictions.commit("02.gain", 1.3)
+    assert predictions.commit("02.gain", ...).value == 1.3
+    restart()
+    assert predictions.commit("02.gain", ...).value == 1.3
+    assert predictions.review("02.gain", measured=1.3).verdict == "close"
+    assert predictions.commit("02.gain", ...).value == 1.3
 
 
 def test_the_bars_are_as_long_as_the_three_numbers():

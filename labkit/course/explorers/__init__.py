@@ -21,7 +21,7 @@ from labkit.course.explorers.planning import scale
 from labkit.course.explorers.sheets import SHEETS, Sheet, sliders_of
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent
-from labkit.views import static
+from labkit.views import ladder_chart, static
 from labkit.views.picture import Picture
 
 __all__ = ["SHEETS", "Explorer", "explore", "scale"]
@@ -94,13 +94,11 @@ class Explorer(Shown):
 
     @cached_property
     def picture(self) -> Picture:
-        """The static picture: where the explorer was opened, above the next button of its own."""
-        here = self.words(self.start)
-        later = [(label, self.start | position) for label, position in self.positions.items()]
-        place = next((i for i, (_, p) in enumerate(later) if p == self.start), -1)
-        ahead = [label for label, p in later[place + 1 :] + later[:place] if self.words(p) != here]
-        labels = (later[place][0] if place >= 0 else "as opened", ahead[0])
-        drawn = static.compare(self.first.timeline, self.others[ahead[0]].timeline, labels=labels, title=self.title)
+        """The static picture: one row for every button, and above them where the explorer was opened elsewhere."""
+        at_button = any(self.start | position == self.start for position in self.positions.values())
+        rows = {} if at_button else {"as opened": self.first.timeline}
+        rows |= {label: run.timeline for label, run in self.others.items()}
+        drawn = ladder_chart.draw(rows, title=f"{self.title} (modelled)")
         alt = f"{self.first.headline} {drawn.alt}"
         return Picture(lambda look: drawn.figure(look.name), drawn.title, alt, str(self))
 
@@ -123,7 +121,7 @@ class Explorer(Shown):
             self.question,
             f"Sliders: {self.words(self.start)}.",
             self.first.headline,
-            *Table(("button", "busy", "step ms", "images/s", "ideal"), rows, right=range(1, 5), indent="  ").lines(),
+            *Table(("button", "busy", "step ms", "images/s", "limit"), rows, right=range(1, 5), indent="  ").lines(),
             "Assumptions:",
             *(f"- {line}" for line in self.first.trace.run.assumptions),
         ]

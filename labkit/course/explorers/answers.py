@@ -1,4 +1,4 @@
-"""What an explorer answers: a simulated timeline, its figures in words, and the ideal min(F, P, G) beside them."""
+"""What an explorer answers: a simulated timeline, its figures in words, and the limit of each of its three parts."""
 
 from __future__ import annotations
 
@@ -102,18 +102,22 @@ class ModelledRun:
 
     @property
     def headline(self) -> str:
-        """Busy share, step time, images per second, the ideal, and which part limits it, in two or three sentences."""
+        """Busy share, step time, images per second, the limit of each part, and the lowest of them, in sentences."""
         t, best = self.timeline, self.ideal
-        parts = [f"{name} {_images(rate)}" for name, rate in (("F", best.fetch), ("P", best.prep), ("G", best.train))]
+        rates = (("fetch (F)", best.fetch), ("preparation (P)", best.prep), ("the accelerator (G)", best.train))
+        parts = ", ".join(f"{name} {_images(rate)}" for name, rate in rates)
         many = self.knobs.accelerators
         who = f"{many} accelerators" if many > 1 else "accelerator"
         text = (
             f"{who.capitalize()} busy {percent(t.busy)}, step time {_short(t.step_ms)} ms, "
             f"{_images(t.images_per_s or 0.0)} images/s (modelled). "
-            f"Ideal: min({', '.join(parts)}) = {_images(best.rate)} images/s, limited by {best.limit}."
+            f"The most that each part could do alone, in images/s: {parts}. "
+            f"The lowest number limits the job: {_images(best.rate)} images/s, limited by {best.limit}."
         )
         if best.together < 0.98 * best.rate:
-            text += f" The same threads or cores fetch and prepare: at most {_images(best.together)} images/s."
+            text += (
+                f" The same threads or cores fetch and prepare, so at most {_images(best.together)} images/s remain."
+            )
         return f"{text} {self.note}".strip()
 
     def faster_than(self, other: ModelledRun) -> float:

@@ -49,7 +49,7 @@ class _Exercise(Struct):
 class _PredictionEntry(Struct):
     name: _Name
     unit: _Text
-    value: _Number
+    value: _Number | None
     measured: _Figure
     model: _Figure
 

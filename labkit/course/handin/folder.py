@@ -170,8 +170,8 @@ def _named(entry: dict[str, Any]) -> tuple[str | None, ...]:
 
 
 def _empty(entry: dict[str, Any]) -> bool:
-    """Return whether an exercise was not tried, or a prediction not measured."""
-    return entry.get("tries") == 0 or entry.get("measured", "") is None
+    """Return whether an exercise was not tried, or a prediction has no number or was not measured."""
+    return entry.get("tries") == 0 or entry.get("value", "") is None or entry.get("measured", "") is None
 
 
 def _grouped(students: Iterable[dict[str, float]]) -> dict[str, list[float]]:
@@ -184,8 +184,9 @@ def _grouped(students: Iterable[dict[str, float]]) -> dict[str, list[float]]:
 
 
 def _seen(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the predictions of one student that can be compared: those whose measurement is above 0."""
-    return {p["name"]: p for p in result["predictions"] if p["measured"] and p["measured"][0] > 0}
+    """Return the predictions of one student that can be compared: a number, and a measurement above 0."""
+    given = (p for p in result["predictions"] if p["value"] is not None)
+    return {p["name"]: p for p in given if p["measured"] and p["measured"][0] > 0}
 
 
 # -- the page ------------------------------------------------------------------------------
@@ -275,6 +276,7 @@ def _students(group: Class) -> Table:
         system = f"{machine['os']} {machine['architecture']}, {machine['cores']} cores, {machine['memory']}"
         passed = sum(e["status"] == "passed" for e in r["exercises"])
         right = sum(abs(p["value"] / p["measured"][0] - 1) <= 0.1 for p in seen)
+        left = sum(p["value"] is None for p in r["predictions"])
         busy = max((run["busy"] for run in r["runs"]), default=None)
         best = max((s["median"] for s in r["speedups"]), default=None)
         rows.append((
@@ -283,6 +285,6 @@ def _students(group: Class) -> Table:
             f"{passed} of {len(r['exercises'])}",
             "–" if busy is None else f"{100 * busy:.0f} %",
             "–" if best is None else f"{best:.2f}×",
-            f"{right} of {len(seen)}",
+            f"{right} of {len(seen)}" + f"; no prediction: {left}" * (left > 0),
         ))  # fmt: skip
     return Table((*head, "predictions right within 10 %"), rows)

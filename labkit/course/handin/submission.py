@@ -127,7 +127,7 @@ def submit(
         missing = sum(len(found[what]) - len(document[what]) for what in found)
         more = f" Left out, as no hand-in holds such numbers or so many: {missing}." if missing else ""
         passed = sum(e["status"] == "passed" for e in document["exercises"])
-        measured = sum(p["measured"] is not None for p in document["predictions"])
+        measured = sum(None not in (p["value"], p["measured"]) for p in document["predictions"])
         print(
             f"{path.name}: {passed} of {len(document['exercises'])} checked exercises passed, {measured} predictions "
             f"measured, {len(document['runs'])} runs, {len(document['speedups'])} speed-ups. It keeps no id of yours, "

@@ -1,7 +1,8 @@
 """Predict, then run: numbers that readers commit before a measurement, beside those of model and measurement.
 
 A prediction is worth something only if it was made first. `commit` keeps a number; as long as its measurement has not
-been seen, another commit replaces it; after `review` has shown the measurement, the first one stays. Each
+been seen, another commit replaces it; after `review` has shown the measurement, the first one stays. Three dots
+(``...``) are no number: they never count, and a notebook that still holds them runs to its end. Each prediction
 is one small file in ``predictions`` of the lab's data folder (`labkit.photos.home`), so that `summary`
 knows those of other notebooks, which run in kernels of their own.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import EllipsisType
 from typing import Any
 
 import msgspec
@@ -35,8 +37,8 @@ def home() -> Path:
     return photos.home() / "predictions"
 
 
-def commit(name: str, value: float, unit: str = "times") -> Commitment:
-    """Keep the number that you expect, before you measure it.
+def commit(name: str, value: float | EllipsisType, unit: str = "times") -> Commitment:
+    """Keep the number that you expect before you measure it.
 
     Before its measurement is shown, a new number replaces the old one. After that, the number committed first stays
     for as long as this kernel runs, and the answer says so.
@@ -45,8 +47,8 @@ def commit(name: str, value: float, unit: str = "times") -> Commitment:
     ----------
     name : str
         Notebook and quantity with a dot between, as in ``02.gain``: small letters, digits and ``_``.
-    value : float
-        0 or more.
+    value : float, or ...
+        0 or more. Three dots commit nothing; a number that was given before stays.
     unit : str
         One of `UNITS`. A share is a number from 0 to 1.
 
@@ -57,21 +59,26 @@ def commit(name: str, value: float, unit: str = "times") -> Commitment:
     """
     _check_name(name)
     one_of("unit", unit, UNITS)
-    value = check_number(value, f"the prediction {name}", unit)
     known = _session.get(name)
+    before = known or _read(name)
+    if value is ...:
+        value = before.value if before is not None and before.unit == unit else None
+    else:
+        value = check_number(value, f"the prediction {name}", unit)
     if known is not None and known.measured is not None:
         if (known.value, known.unit) == (value, unit):
             return replace(known, note="")
         late = f"{number(value, unit)} {unit_word(unit)} came after the measurement and is not kept"
-        return replace(known, note=f"This was your first number: {late}; restart the kernel to begin anew.")
-    earlier = _read(name) if known is None else None
+        first = "This was your first number" if known.value is not None else "You gave no number in time"
+        return replace(known, note=f"{first}: {late}; restart the kernel to begin anew.")
+    earlier = before if known is None else None
     _session[name] = made = Commitment(name, value, unit)
     if earlier is not None and (earlier.value, earlier.unit) == (value, unit):
         return made  # what was measured in an earlier session stays in the summary until it is measured anew
     note = ""
     if earlier is not None and earlier.measured is not None:
-        before = f"{number(earlier.value, earlier.unit)} {unit_word(earlier.unit)}"
-        note = f"In an earlier session it was {before}, and you saw {earlier.measured.words(earlier.unit)} measured."
+        said = earlier.figures[0].words(earlier.unit) if earlier.figures[0] else "left open"
+        note = f"In an earlier session it was {said}, and you saw {earlier.measured.words(earlier.unit)} measured."
     return replace(made, note=f"{note} {_write(made)}".strip())
 
 
@@ -81,7 +88,7 @@ def review(name: str, *, measured: Any, model: Any = None) -> Review:
     Parameters
     ----------
     name : str
-        A name that was committed.
+        A name that was committed, with a number or with three dots.
     measured : number, sequence of numbers, or Speedup
         Several numbers are rounds: their median, lowest and highest. A `labkit.measures.Speedup` brings its interval.
     model : the same, optional
@@ -159,7 +166,8 @@ def _read(name: str) -> Commitment | None:
     """Return what the file holds; None where there is none, or it is damaged."""
     try:
         kept = msgspec.json.decode(_path(name).read_bytes(), type=Commitment)
-        check_number(kept.value, name, kept.unit)
+        if kept.value is not None:
+            check_number(kept.value, name, kept.unit)
     except (OSError, ValueError, msgspec.MsgspecError):
         return None
     return kept if kept.name == name else None

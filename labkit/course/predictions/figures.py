@@ -17,6 +17,9 @@ UNITS = ("times", "share", "ms", "s", "µs", "images/s", "MB", "GB", "MB/s", "co
 #: A number without a spread counts as right within this relative error.
 CLOSE = 0.1
 
+#: The verdict on a cell whose three dots are still there.
+NONE = "no prediction"
+
 #: The verdicts that count as right.
 RIGHT = ("inside the spread", "close")
 
@@ -55,7 +58,8 @@ class Commitment(Struct, frozen=True, tag_field="format", tag="labkit prediction
     ----------
     name : str
         Notebook and quantity, as in ``02.gain``.
-    value : float
+    value : float or None
+        None where the reader has given no number.
     unit : str
         One of `UNITS`.
     model, measured : Figure or None
@@ -65,7 +69,7 @@ class Commitment(Struct, frozen=True, tag_field="format", tag="labkit prediction
     """
 
     name: str
-    value: Number
+    value: Number | None
     unit: Literal[UNITS]
     model: Figure | None = None
     measured: Figure | None = None
@@ -73,8 +77,8 @@ class Commitment(Struct, frozen=True, tag_field="format", tag="labkit prediction
 
     @property
     def error(self) -> float | None:
-        """Relative error, (predicted − measured) / measured; None without a measurement, or where that is 0."""
-        return _error(self.value, self.measured)
+        """Relative error, (predicted − measured) / measured; None without both, or where 0 was measured."""
+        return None if self.value is None else _error(self.value, self.measured)
 
     @property
     def model_error(self) -> float | None:
@@ -86,8 +90,10 @@ class Commitment(Struct, frozen=True, tag_field="format", tag="labkit prediction
         """Right, or in which direction not.
 
         One of "inside the spread" (of several rounds), "close" (within `CLOSE` of the measured number), "too high",
-        "too low", "not measured yet".
+        "too low", "not measured yet", "no prediction".
         """
+        if self.value is None:
+            return NONE
         if self.measured is None:
             return "not measured yet"
         if self.measured.has_spread and self.measured.low <= self.value <= self.measured.high:
@@ -97,21 +103,21 @@ class Commitment(Struct, frozen=True, tag_field="format", tag="labkit prediction
         return "too high" if self.value > self.measured.middle else "too low"
 
     @property
-    def figures(self) -> tuple[Figure, Figure | None, Figure | None]:
-        """The reader's number, that of the model, and what was measured."""
-        return Figure(self.value, self.value, self.value), self.model, self.measured
+    def figures(self) -> tuple[Figure | None, Figure | None, Figure | None]:
+        """The reader's number, that of the model, and what was measured; None for each that is missing."""
+        own = None if self.value is None else Figure(self.value, self.value, self.value)
+        return own, self.model, self.measured
 
     @property
     def right(self) -> bool:
         """Whether the verdict is "inside the spread" or "close"."""
         return self.verdict in RIGHT
 
-    def __float__(self) -> float:
-        """Return the committed number, for a formula."""
-        return self.value
-
     def __str__(self) -> str:
         """Return name, number and unit, and the note where there is one."""
+        if self.value is None:
+            ask = "Replace the three dots by your number, then run this cell again."
+            return f"{self.name}: {NONE} yet. {self.note or ask}"
         return f"{self.name}: you predict {number(self.value, self.unit)} {unit_word(self.unit)}. {self.note}".strip()
 
     __repr__ = __str__

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 from labkit.common.table import Table, Tabular
-from labkit.course.predictions.figures import CLOSE, RIGHT, Commitment, percent, unit_word
+from labkit.course.predictions.figures import CLOSE, NONE, RIGHT, Commitment, percent, unit_word
 from labkit.views import charts
 from labkit.views.picture import Picture
 
@@ -30,7 +30,9 @@ class Review(Picture):
         rows, bars = [], {}
         labels = ("your prediction", "the model", "measured")
         for label, found, error in zip(labels, p.figures, (p.error, p.model_error, None), strict=True):
-            if found is not None:
+            if found is None and label == labels[0]:
+                rows.append((label, NONE, "–"))
+            elif found is not None:
                 rows.append((label, found.words(p.unit), "–" if error is None else percent(error)))
                 spread = (found.low, found.middle, found.high) if found.has_spread else (found.middle,)
                 bars[label if error is None else f"{label} ({percent(error)})"] = [scale * v for v in spread]
@@ -44,6 +46,8 @@ class Review(Picture):
 
 def _sentence(p: Commitment) -> str:
     """Return the verdict in one sentence."""
+    if p.value is None:
+        return "You gave no number, so the measurement stands alone and nothing is counted."
     if p.verdict == RIGHT[0]:
         wide = p.measured.high > _WIDE * max(p.measured.low, 1e-300)
         more = " The spread is wide, so that nearly any number would be; measure again on a quieter machine."
@@ -81,21 +85,24 @@ class Summary(Tabular):
         rows = []
         for p in self.predictions:
             errors = ("–" if e is None else percent(e) for e in (p.error, p.model_error))
-            figures = ("–" if f is None else f.words(p.unit) for f in p.figures)
-            rows.append((p.name, *figures, *errors, p.verdict))
+            own, *figures = ("–" if f is None else f.words(p.unit) for f in p.figures)
+            rows.append((p.name, NONE if p.value is None else own, *figures, *errors, p.verdict))
         head = ("prediction", "you", "model", "measured", "your error", "model's error", "verdict")
         return Table(head if rows else (), rows, notes=self.notes)
 
     @property
     def notes(self) -> list[str]:
         """The lines below the table: how many are right, the median errors."""
-        seen = [p for p in self.predictions if p.measured is not None]
+        given = [p for p in self.predictions if p.value is not None]
+        seen = [p for p in given if p.measured is not None]
         if not self.predictions:
             return ["No prediction has been committed yet: predictions.commit('02.gain', 1.3, unit='times')."]
         lines = [f"{sum(p.right for p in seen)} of {len(seen)} measured predictions are inside the spread or close."]
+        if left := len(self.predictions) - len(given):
+            lines.append(f"No prediction was given for {left} of {len(self.predictions)}: they do not count.")
         for whose, errors in (
             ("Your", [abs(p.error) for p in seen if p.error is not None]),
-            ("The models'", [abs(p.model_error) for p in seen if p.model_error is not None]),
+            ("The models'", [abs(p.model_error) for p in self.predictions if p.model_error is not None]),
         ):
             if errors:
                 lines.append(f"{whose} median error: {100 * statistics.median(errors):,.0f} % ({len(errors)}).")
