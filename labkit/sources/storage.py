@@ -14,8 +14,8 @@ import mmap
 import os
 import sys
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -185,6 +185,46 @@ class Storage:
         import tensorflow as tf
 
         return tf.constant(latency_ms * 1e3, tf.float64), tf.cast(size, tf.float64) / self.bandwidth_mb_s
+
+
+def straggler(store: Storage, slow: str | os.PathLike[str], factor: float = 10) -> Callable[..., Any]:
+    """Return a function like ``store.records`` for which one shard streams slower than all others.
+
+    Parameters
+    ----------
+    store : Storage
+    slow : path
+        The shard that lies on a busy server.
+    factor : number
+        The bandwidth of the busy server is that of `store`, divided by this; its latency is the same. Above 1.
+
+    Returns
+    -------
+    callable (path, compression="") -> tf.data.Dataset of string, shape ()
+        For ``interleave``; see `Storage.records`.
+
+    Raises
+    ------
+    ValueError
+        If `factor` is not above 1, or `store` has no bandwidth limit.
+    """
+    factor = number("factor", factor, above=1)
+    if math.isinf(store.bandwidth_mb_s):
+        raise ValueError(f"storage {store.name!r} has no bandwidth limit; allowed: one that a busy server can divide")
+    source = f"{store.name} at 1/{factor:g} of its bandwidth"
+    busy = replace(store, name=f"busy {store.name}", bandwidth_mb_s=store.bandwidth_mb_s / factor, source=source)
+    slow = os.fspath(slow)
+
+    def records(path: Any, compression: str = "") -> Any:
+        import tensorflow as tf
+
+        path = tf.convert_to_tensor(os.fspath(path) if isinstance(path, os.PathLike) else path)
+        # take(0) does not even open the shard, take(-1) is all of it.
+        of_busy = tf.where(path == slow, tf.constant(-1, tf.int64), tf.constant(0, tf.int64))
+        usual = store.records(path, compression).take(-1 - of_busy)
+        return usual.concatenate(busy.records(path, compression).take(of_busy))
+
+    return records
 
 
 _DS_ANALYZER = "DS-Analyzer, VLDB 2021, table 3"

@@ -188,6 +188,10 @@ class Timeline:
     def _pipeline(self) -> list[Lane]:
         return [lane for lane in self.lanes if lane.kind == "pipeline"]
 
+    def busiest(self, most: int = 4) -> list[str]:
+        """Return the names of the pipeline threads that work for longest, longest first: `most` of them."""
+        return [lane.name for lane in sorted(self._pipeline, key=lambda lane: -lane.share)[:most]]
+
     # -- words -------------------------------------------------------------------
 
     def __str__(self) -> str:

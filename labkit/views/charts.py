@@ -125,6 +125,35 @@ def lines(
     return Picture(functools.partial(_draw_lines, frame, places, rows), title, alt, text)
 
 
+def sweep(
+    measured: Mapping[str, Sequence[Any]], x: Sequence[float], *, x_label: str, title: str, note: str = ""
+) -> Picture:
+    """Draw images per second of measured pipelines over a number that grows from one to the next.
+
+    A second line shows what the first pipeline would gain if its speed grew in proportion to the number.
+
+    Parameters
+    ----------
+    measured : labkit.measures.Measures
+        One pipeline for each entry of `x`, in its order.
+    x : sequence of number
+        Strictly rising, above 0.
+    x_label, title, note : str
+        As in `lines`.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, or `x` does not rise from above 0.
+    """
+    if len(measured) != len(x) or not all(n > 0 for n in x):
+        raise ValueError(f"x is {x!r:.60}; allowed: a number above 0 for each of {len(measured)} pipelines")
+    rates = [[one.images_per_s for one in rounds] for rounds in measured.values()]
+    ideal = [statistics.median(rates[0]) * n / x[0] for n in x]
+    series = {"measured": rates, "in proportion to the first": ideal}
+    return lines(x, series, x_label=x_label, y_label="images/s", title=title, note=note)
+
+
 def points(
     values: Mapping[str, tuple[float, float]], *, x_label: str, y_label: str, title: str, note: str = ""
 ) -> Picture:

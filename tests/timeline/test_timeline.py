@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from traces import job
 
 from labkit.timeline import intervals
 from labkit.timeline.gaps import GAP_KINDS, Gap
@@ -354,3 +355,11 @@ def test_every_kind_of_gap_has_its_words():
     words = {str(Gap(0, 10**7, step, kind)) for kind in GAP_KINDS for step in (-1, 3)}
     assert len(words) == 2 * len(GAP_KINDS) - 1
     assert "10.0 ms waiting for batch 3" in words
+
+
+def test_the_busiest_threads_come_first_and_are_threads_of_the_pipeline():
+    timeline = Timeline(job(workers=3))
+    names = timeline.busiest(2)
+    shares = {lane.name: lane.share for lane in timeline.lanes if lane.kind == "pipeline"}
+    assert [shares[name] for name in names] == sorted(shares.values(), reverse=True)[:2]
+    assert len(timeline.busiest(99)) == len(shares) == 3
