@@ -227,6 +227,37 @@ def straggler(store: Storage, slow: str | os.PathLike[str], factor: float = 10) 
     return records
 
 
+def delayed(value: Any, ms: float, when: Any = True) -> Any:
+    """Return `value` as it is, after a wait: a stand-in for an element that takes long.
+
+    For use in ``dataset.map``. The wait holds the calling thread asleep, without Python.
+
+    Parameters
+    ----------
+    value : tensor or nested structure of them
+    ms : float
+        Milliseconds, 0 or more.
+    when : bool or boolean tensor of shape ()
+        Where it is false, there is no wait.
+
+    Raises
+    ------
+    ValueError
+        If `ms` is negative or longer than an hour.
+    """
+    import tensorflow as tf
+
+    ms = number("ms", ms, 0, _LONGEST_MS, unit="of milliseconds")
+    with tf.name_scope("delayed"), tf.device("/CPU:0"):
+        wait_us = tf.where(when, tf.constant(ms * 1e3, tf.float64), tf.constant(0.0, tf.float64))
+        held = tf.raw_ops.StatefulPartitionedCall(
+            args=[tf.constant(""), wait_us, tf.constant(0.0, tf.float64)], Tout=[tf.string],
+            f=_hold("delayed", "nothing").get_concrete_function(), executor_type="SINGLE_THREADED_EXECUTOR",
+        )  # fmt: skip
+        with tf.control_dependencies(held):
+            return tf.nest.map_structure(tf.identity, value)
+
+
 _DS_ANALYZER = "DS-Analyzer, VLDB 2021, table 3"
 
 #: Devices by name, fastest first. Where `source` says "assumed", the figure is an order of magnitude.

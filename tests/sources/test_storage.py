@@ -308,6 +308,21 @@ def test_a_missing_file_is_named(tmp_path):
         resident([tmp_path / "nowhere.jpg"])
 
 
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_a_delayed_element_is_overtaken_and_not_changed(rewritten):
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 2
+    options.experimental_optimization.apply_default_optimizations = rewritten
+    pairs = tf.data.Dataset.range(4).map(
+        lambda i: storage.delayed((i, 10 * i), ms=500, when=tf.equal(i, 0)), num_parallel_calls=2, deterministic=False
+    )
+    came = [(int(a), int(b)) for a, b in pairs.with_options(options)]
+    assert came[0] != (0, 0), "another call went on meanwhile"
+    assert sorted(came) == [(i, 10 * i) for i in range(4)]
+    with pytest.raises(ValueError, match="ms"):
+        storage.delayed(1, ms=-1)
+
+
 def test_the_page_cache_adds_nothing(files):
     assert PRESETS["page cache"].read(files[0]).numpy() == tf.io.read_file(files[0]).numpy()
     assert PRESETS["page cache"].request_ms(10**9) == 0
