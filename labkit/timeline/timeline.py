@@ -86,6 +86,11 @@ class Timeline:
 
     # -- the steps ------------------------------------------------------------
 
+    @property
+    def waits_ms(self) -> list[float]:
+        """How long the consumer waited for each batch, in their order. Milliseconds."""
+        return [float(ns) / 1e6 for ns in self._waits.end - self._waits.start]
+
     @cached_property
     def step_edges_ns(self) -> np.ndarray:
         """Where steps begin and end, int64, shape (steps + 1,): a step begins with the wait for its batch.

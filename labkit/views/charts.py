@@ -322,8 +322,9 @@ def _draw_lines(
     axes.set_ylim(_range([end for values in rows.values() for value in values for end in (value.low, value.high)]))
     axes.grid(axis="y", color=look.lane, linewidth=1)
     if mark:
+        axes.set_ylim(top=1.1 * axes.get_ylim()[1])  # room for its name above all lines
         axes.axvline(mark[0], color=look.ink, linewidth=1, linestyle=":")
-        _write(axes, mark[1], (mark[0], 0.05), (4, 0), look, xycoords=axes.get_xaxis_transform())
+        _write(axes, mark[1], (mark[0], 0.95), (4, 0), look, xycoords=axes.get_xaxis_transform())
     styles = [_style(look, i, name == ideal) for i, name in enumerate(rows)]
     for style, values in zip(styles, rows.values(), strict=True):
         for place, value in zip(x, values, strict=True):

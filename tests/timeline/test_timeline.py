@@ -168,6 +168,7 @@ def test_a_naive_loop_is_busy_for_its_share_of_training():
     assert [g.step for g in timeline.gaps] == [0, 1, 2, 3]
     assert [g.length_ns for g in timeline.gaps] == [30] * 4
     assert (timeline.wait_ms, timeline.train_ms, timeline.step_ms) == (30e-6, 10e-6, 40e-6)
+    assert timeline.waits_ms == [30e-6] * 4
     assert timeline.images_per_s == 8 / 160e-9
     assert timeline.overlap_ns["both"] == 0
 
