@@ -186,7 +186,7 @@ class Storage:
         def back(path: Any, label: Any) -> Any:
             return tf.ensure_shape(tf.io.parse_tensor(self.read(path), spec.dtype), spec.shape), label
 
-        return tf.data.Dataset.from_tensor_slices((paths, labels)).map(back)
+        return tf.data.Dataset.from_tensor_slices((paths, np.array(labels))).map(back)
 
     def _in_caller(self, dataset: Any, costs: Any) -> Any:
         """Return strings as they are, each after a wait that ``costs(string)`` -> (latency ms, bytes) makes."""
