@@ -85,7 +85,7 @@ result
 charts.sweep(result, calls, x_label="parallel calls", title="Images per second by parallel calls", cores=cores())
 
 # %% [markdown]
-# Up to the number of cores, the measured line should rise. Beyond the number of cores, it cannot rise much, because every core already works. It can even fall a little, because more threads then take turns on the same cores.
+# Up to the number of cores, the measured line should rise. Beyond the number of cores, it cannot rise much, because every core already works. It can even fall a little, because more threads then take turns on the same cores. A thread that waits for its turn still counts as *decode* in a timeline. So a long *decode* has two possible reasons: heavy work, or too many threads for the cores.
 #
 # Each short vertical line goes from the slowest to the fastest of the five rounds. If these lines are long, other programs used the cores: close them and measure again.
 #
