@@ -26,7 +26,7 @@ _MODULES = {
     "simulate": ("capacity", "simulate"),
     "sources": ("damage", "photos", "records", "storage"),
     "timeline": ("perfetto",),
-    "views": ("autotune_chart", "charts", "discrepancy", "ladder_chart"),
+    "views": ("autotune_chart", "buffer_chart", "charts", "discrepancy", "ladder_chart"),
 }
 #: The functions and types that notebooks use, and the module each is in.
 _NAMES = {

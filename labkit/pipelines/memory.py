@@ -164,19 +164,21 @@ def _bytes(part: Any) -> int:
     return OVERHEAD + sum(24 + (len(text) if len(text) > 22 else 0) for text in values.ravel().tolist())
 
 
-def choices(variants: Mapping[str, Any]) -> Choices:
+def choices(variants: Mapping[str, Any], *, sample: int = SAMPLE) -> Choices:
     """Return what a cache of each of several datasets would take.
 
     Parameters
     ----------
     variants : mapping of name to tf.data.Dataset or Estimate
+    sample : int
+        As `estimate`.
 
     Raises
     ------
     TypeError, ValueError
         As `estimate`.
     """
-    found = {name: d if isinstance(d, Estimate) else estimate(d) for name, d in variants.items()}
+    found = {name: d if isinstance(d, Estimate) else estimate(d, sample=sample) for name, d in variants.items()}
     return Choices(found, available()[0])
 
 

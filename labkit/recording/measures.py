@@ -232,6 +232,10 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         self[name]
         return self.traces[name]
 
+    def rates(self, name: str) -> list[float]:
+        """Return the images per second of a pipeline, one number for each round."""
+        return [one.images_per_s for one in self[name]]
+
     def difference(self, name: str, over: str | None = None) -> str | None:
         """Return one sentence why two pipelines did unequal work, or None; round by round."""
         for mine, theirs in self._work_pairs(name, over):
@@ -262,8 +266,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         over = next(iter(self)) if over is None else over
         if reason := self.difference(name, over):
             raise UnequalWork(f"{name} and {over} are not comparable: {reason}")
-        rates, base = ([m.images_per_s for m in self[n]] for n in (name, over))
-        return compare_rates(rates, base, paired=self.interleaved)
+        return compare_rates(self.rates(name), self.rates(over), paired=self.interleaved)
 
     def table(self) -> Table:
         """Return the table: medians and spread over the rounds, speed-up over the first row, notes."""
@@ -272,7 +275,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
                 "verdict", "equal work")  # fmt: skip
         rows = []
         for name, runs in self.items():
-            rates = [m.images_per_s for m in runs]
+            rates = self.rates(name)
             firsts = [m.first_batch_ms for m in runs if m.first_batch_ms is not None]
             reason = self.difference(name)
             if reason:

@@ -14,8 +14,8 @@ import mmap
 import os
 import sys
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -163,6 +163,31 @@ class Storage:
         stream = opened.flat_map(lambda name: tf.data.TFRecordDataset(name, compression))
         return self._in_caller(stream, lambda record: (0, tf.strings.length(record)))
 
+    def cached(self, dataset: Any, folder: str | os.PathLike[str]) -> Any:
+        """Write the pixels of a dataset once, and return a dataset that reads them back as this device would.
+
+        It stands in for ``dataset.cache(file)`` on a device that is modelled.
+
+        Parameters
+        ----------
+        dataset : tf.data.Dataset of (image, label)
+            It ends; labels are numbers.
+        folder : path
+            It exists; one file for each image is written there.
+        """
+        import tensorflow as tf
+
+        spec, paths, labels = dataset.element_spec[0], [], []
+        for image, label in dataset:
+            paths.append(os.path.join(os.fspath(folder), f"{len(paths)}.{spec.dtype.name}.tensor"))
+            tf.io.write_file(paths[-1], tf.io.serialize_tensor(image))
+            labels.append(label.numpy())
+
+        def back(path: Any, label: Any) -> Any:
+            return tf.ensure_shape(tf.io.parse_tensor(self.read(path), spec.dtype), spec.shape), label
+
+        return tf.data.Dataset.from_tensor_slices((paths, np.array(labels))).map(back)
+
     def _in_caller(self, dataset: Any, costs: Any) -> Any:
         """Return strings as they are, each after a wait that ``costs(string)`` -> (latency ms, bytes) makes."""
         import tensorflow as tf
@@ -185,6 +210,77 @@ class Storage:
         import tensorflow as tf
 
         return tf.constant(latency_ms * 1e3, tf.float64), tf.cast(size, tf.float64) / self.bandwidth_mb_s
+
+
+def straggler(store: Storage, slow: str | os.PathLike[str], factor: float = 10) -> Callable[..., Any]:
+    """Return a function like ``store.records`` for which one shard streams slower than all others.
+
+    Parameters
+    ----------
+    store : Storage
+    slow : path
+        The shard that lies on a busy server.
+    factor : number
+        The bandwidth of the busy server is that of `store`, divided by this; its latency is the same. Above 1.
+
+    Returns
+    -------
+    callable (path, compression="") -> tf.data.Dataset of string, shape ()
+        For ``interleave``; see `Storage.records`.
+
+    Raises
+    ------
+    ValueError
+        If `factor` is not above 1, or `store` has no bandwidth limit.
+    """
+    factor = number("factor", factor, above=1)
+    if math.isinf(store.bandwidth_mb_s):
+        raise ValueError(f"storage {store.name!r} has no bandwidth limit; allowed: one that a busy server can divide")
+    source = f"{store.name} at 1/{factor:g} of its bandwidth"
+    busy = replace(store, name=f"busy {store.name}", bandwidth_mb_s=store.bandwidth_mb_s / factor, source=source)
+    slow = os.fspath(slow)
+
+    def records(path: Any, compression: str = "") -> Any:
+        import tensorflow as tf
+
+        path = tf.convert_to_tensor(os.fspath(path) if isinstance(path, os.PathLike) else path)
+        # take(0) does not even open the shard, take(-1) is all of it.
+        of_busy = tf.where(path == slow, tf.constant(-1, tf.int64), tf.constant(0, tf.int64))
+        usual = store.records(path, compression).take(-1 - of_busy)
+        return usual.concatenate(busy.records(path, compression).take(of_busy))
+
+    return records
+
+
+def delayed(value: Any, ms: float, when: Any = True) -> Any:
+    """Return `value` as it is, after a wait: a stand-in for an element that takes long.
+
+    For use in ``dataset.map``. The wait holds the calling thread asleep, without Python.
+
+    Parameters
+    ----------
+    value : tensor or nested structure of them
+    ms : float
+        Milliseconds, 0 or more.
+    when : bool or boolean tensor of shape ()
+        Where it is false, there is no wait.
+
+    Raises
+    ------
+    ValueError
+        If `ms` is negative or longer than an hour.
+    """
+    import tensorflow as tf
+
+    ms = number("ms", ms, 0, _LONGEST_MS, unit="of milliseconds")
+    with tf.name_scope("delayed"), tf.device("/CPU:0"):
+        wait_us = tf.where(when, tf.constant(ms * 1e3, tf.float64), tf.constant(0.0, tf.float64))
+        held = tf.raw_ops.StatefulPartitionedCall(
+            args=[tf.constant(""), wait_us, tf.constant(0.0, tf.float64)], Tout=[tf.string],
+            f=_hold("delayed", "nothing").get_concrete_function(), executor_type="SINGLE_THREADED_EXECUTOR",
+        )  # fmt: skip
+        with tf.control_dependencies(held):
+            return tf.nest.map_structure(tf.identity, value)
 
 
 _DS_ANALYZER = "DS-Analyzer, VLDB 2021, table 3"

@@ -86,6 +86,11 @@ class Timeline:
 
     # -- the steps ------------------------------------------------------------
 
+    @property
+    def waits_ms(self) -> list[float]:
+        """How long the consumer waited for each batch, in their order. Milliseconds."""
+        return [float(ns) / 1e6 for ns in self._waits.end - self._waits.start]
+
     @cached_property
     def step_edges_ns(self) -> np.ndarray:
         """Where steps begin and end, int64, shape (steps + 1,): a step begins with the wait for its batch.
@@ -187,6 +192,10 @@ class Timeline:
     @property
     def _pipeline(self) -> list[Lane]:
         return [lane for lane in self.lanes if lane.kind == "pipeline"]
+
+    def busiest(self, most: int = 4) -> list[str]:
+        """Return the names of the pipeline threads that work for longest, longest first: `most` of them."""
+        return [lane.name for lane in sorted(self._pipeline, key=lambda lane: -lane.share)[:most]]
 
     # -- words -------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,6 +83,8 @@ def lines(
     title: str,
     note: str = "",
     log_x: bool = False,
+    ideal: str = "",
+    mark: tuple[float, str] | None = None,
 ) -> Picture:
     """Draw one line for each name over common x values; the y axis begins at zero unless a value is negative.
 
@@ -97,6 +100,10 @@ def lines(
         As in `bars`.
     log_x : bool
         Equal distances for equal ratios: for 1, 2, 4, 8 threads, say.
+    ideal : str
+        The name of a series that nobody measured: it is grey and dashed.
+    mark : (x, str), optional
+        A vertical line and its name, as in ``(2, "2 cores")``.
 
     Raises
     ------
@@ -120,9 +127,54 @@ def lines(
     text = _text(title, f"{note}\n{y_label} by {x_label}".strip(), (x_label, *rows), table)
     ends = "; ".join(f"{name} goes from {_number(r[0].middle)} to {_number(r[-1].middle)}" for name, r in rows.items())
     alt = f"{title}: {y_label} by {x_label}, {_number(places[0])} to {_number(places[-1])}. {ends}."
+    if mark:
+        text, alt = f"{text}\n  vertical line: {mark[1]}", f"{alt} A vertical line marks {mark[1]}."
     scale = "log" if log_x else "linear"
     frame = functools.partial(_axes, title=title, note=note, x_label=x_label, y_label=y_label, scale=scale)
-    return Picture(functools.partial(_draw_lines, frame, places, rows), title, alt, text)
+    return Picture(functools.partial(_draw_lines, frame, places, rows, ideal, mark), title, alt, text)
+
+
+def sweep(
+    measured: Mapping[str, Any],
+    x: Sequence[float],
+    *,
+    x_label: str,
+    title: str,
+    note: str = "",
+    cores: int | None = None,
+) -> Picture:
+    """Draw images per second of measured pipelines over a number that grows from one to the next.
+
+    A dashed line shows what the first pipeline would gain if its speed grew in proportion to the number.
+
+    Parameters
+    ----------
+    measured : labkit.measures.Measures, or dict of str to Measures
+        One pipeline for each entry of `x`, in its order. Of several measures, each is a line, and none is dashed.
+    x : sequence of number
+        Strictly rising, above 0.
+    cores : int, optional
+        Of the machine: a vertical line marks them, and the dashed line ends its rise there.
+    x_label, title, note : str
+        As in `lines`.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, or `x` does not rise from above 0.
+    """
+    several = all(isinstance(one, Mapping) for one in measured.values())
+    series, ideal = {}, ""
+    for name, one in measured.items() if several else [("measured", measured)]:
+        if len(one) != len(x) or not all(n > 0 for n in x):
+            raise ValueError(f"x is {x!r:.60}; allowed: a number above 0 for each of {len(one)} pipelines")
+        series[name] = [[round_.images_per_s for round_ in rounds] for rounds in one.values()]
+    if not several:
+        ideal = "in proportion to the first" + (", up to the cores" if cores else "")
+        middle, most = statistics.median(series["measured"][0]), max(x[0], cores or math.inf)
+        series[ideal] = [middle * min(n, most) / x[0] for n in x]
+    mark = (cores, f"{cores} core{'s' * (cores > 1)}") if cores else None
+    return lines(x, series, x_label=x_label, y_label="images/s", title=title, note=note, ideal=ideal, mark=mark)
 
 
 def points(
@@ -251,7 +303,14 @@ def _range(values: Iterable[float]) -> tuple[float, float]:
     return low - room if low < 0 else 0.0, high + room
 
 
-def _draw_lines(frame: Callable[..., Axes], x: list[float], rows: Mapping[str, list[_Value]], look: Theme) -> Figure:
+def _draw_lines(
+    frame: Callable[..., Axes],
+    x: list[float],
+    rows: Mapping[str, list[_Value]],
+    ideal: str,
+    mark: tuple[float, str] | None,
+    look: Theme,
+) -> Figure:
     words = {name: "\n".join(wrap(name, 2.2, SMALL)) for name in rows}
     right = max(measure(line, SMALL) for w in words.values() for line in w.split("\n")) + 0.75
     needed = sum(0.16 * (1 + w.count("\n")) + 0.08 for w in words.values())
@@ -262,25 +321,32 @@ def _draw_lines(frame: Callable[..., Axes], x: list[float], rows: Mapping[str, l
         axes.minorticks_off()
     axes.set_ylim(_range([end for values in rows.values() for value in values for end in (value.low, value.high)]))
     axes.grid(axis="y", color=look.lane, linewidth=1)
-    for i, values in enumerate(rows.values()):
-        color = look.fill[_COLORS[i % len(_COLORS)]]
+    if mark:
+        axes.set_ylim(top=1.1 * axes.get_ylim()[1])  # room for its name above all lines
+        axes.axvline(mark[0], color=look.ink, linewidth=1, linestyle=":")
+        _write(axes, mark[1], (mark[0], 0.95), (4, 0), look, xycoords=axes.get_xaxis_transform())
+    styles = [_style(look, i, name == ideal) for i, name in enumerate(rows)]
+    for style, values in zip(styles, rows.values(), strict=True):
         for place, value in zip(x, values, strict=True):
             if value.rounds > 1:
-                axes.plot([place] * 2, [value.low, value.high], color=color, linewidth=1, marker="_", markersize=5)
-        axes.plot(x, [v.middle for v in values], **_style(i, color, len(x) <= 30))
-    _name_lines(axes, x[-1], rows, words, high, look)
+                whisker = {"color": style["color"], "linewidth": 1, "marker": "_", "markersize": 5}
+                axes.plot([place] * 2, [value.low, value.high], **whisker)
+        axes.plot(x, [v.middle for v in values], **style | ({"marker": ""} if len(x) > 30 else {}))
+    _name_lines(axes, x[-1], rows, words, high, look, styles)
     return axes.figure
 
 
-def _style(i: int, color: str, marked: bool) -> dict[str, Any]:
-    style = _STYLES[i // len(_COLORS)]
-    marker = _MARKERS[i % len(_MARKERS)] if marked else ""
+def _style(look: Theme, i: int, ideal: bool) -> dict[str, Any]:
+    color = look.muted if ideal else look.fill[_COLORS[i % len(_COLORS)]]
+    style = (0, (4, 3)) if ideal else _STYLES[i // len(_COLORS)]
+    marker = "" if ideal else _MARKERS[i % len(_MARKERS)]
     return {"color": color, "linewidth": 1.8, "linestyle": style, "marker": marker, "markersize": 5, "clip_on": False}
 
 
 def _name_lines(
-    axes: Axes, last: float, rows: Mapping[str, list[_Value]], words: dict[str, str], high: float, look: Theme
-) -> None:
+    axes: Axes, last: float, rows: Mapping[str, list[_Value]], words: dict[str, str], high: float, look: Theme,
+    styles: list[dict[str, Any]],
+) -> None:  # fmt: skip
     """Write each name to the right of the end of its line, pushed apart where two would touch."""
     low, top = axes.get_ylim()
     inch = (top - low) / high
@@ -296,12 +362,12 @@ def _name_lines(
         ceiling = places[name] - tall[name] / 2 * inch
     across = axes.get_yaxis_transform()
     at = axes.transAxes.inverted().transform(axes.transData.transform((last, 0)))[0]
-    for i, name in enumerate(rows):
-        color, y = look.fill[_COLORS[i % len(_COLORS)]], places[name]
+    for style, name in zip(styles, rows, strict=True):
+        y = places[name]
         lead = {"transform": across, "clip_on": False, "linewidth": 0.8, "color": look.line}
         axes.plot([at + 0.008, 1.03], [rows[name][-1].middle, y], **lead)
-        axes.plot([1.035, 1.07], [y, y], transform=across, **_style(i, color, False))
-        axes.plot([1.0525], [y], transform=across, **_style(i, color, True))
+        axes.plot([1.035, 1.07], [y, y], transform=across, **style | {"marker": ""})
+        axes.plot([1.0525], [y], transform=across, **style)
         _write(axes, words[name], (1.08, y), (0, 0), look, xycoords=across)
 
 

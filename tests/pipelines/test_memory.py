@@ -154,6 +154,8 @@ def test_choices_are_a_table_that_says_what_fits():
     assert (second.split()[0], second.split()[-1]) == ("floats", "no")
     assert table._repr_html_().count("<tr>") == 3
     assert "&lt;b&gt;" in memory.choices({"<b>": small})._repr_html_()
+    names = tf.data.Dataset.from_tensor_slices(["a" * 100] * 70)
+    assert memory.choices({"all": names}, sample=70).estimates["all"].measured == 70
 
 
 def group(root, own, files):

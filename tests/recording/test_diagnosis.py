@@ -196,7 +196,7 @@ def test_a_line_ends_where_a_node_has_threads_of_its_own():
 def test_a_planted_bottleneck_is_the_one_that_limits(build, slow):
     lens = diagnosis.autotune(written(build(numbers())), INSTANT, steps=12)
     assert slow in lens.limit.labels, str(lens)
-    assert f"longest line of work is {lens.limit}" in str(lens)
+    assert f"slowest chain of nodes is {lens.limit}" in str(lens)
 
 
 def test_no_node_limits_where_the_consumer_hardly_waits():

@@ -249,7 +249,8 @@ def test_a_note_of_the_profiler_is_passed_on():
 def test_the_median_trace_is_kept_and_no_other():
     runs = rounds(300, count=5, noise=0.2)
     table = Measures.from_traces({"a": runs})
-    rates = sorted(m.images_per_s for m in table["a"])
+    assert table.rates("a") == [m.images_per_s for m in table["a"]]
+    rates = sorted(table.rates("a"))
     assert measures.figures(table.trace("a")).images_per_s == rates[2]
     kept = [weakref.ref(t) for t in runs]
     del runs

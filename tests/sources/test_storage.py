@@ -190,6 +190,25 @@ def test_the_waits_of_a_stream_are_seen_on_the_threads_of_interleave(shards):
     assert all("ParallelInterleave" in lane.name for lane in lanes)
 
 
+def test_a_straggler_streams_the_same_records_and_only_its_own_take_longer(shards):
+    paths, contents = shards
+    model = Storage("usual", 0, sum(map(len, contents[0])) / 20_000, "a test")  # 20 ms for all records together
+    stream = storage.straggler(model, paths[0], factor=40)
+    assert [list(stream(path).as_numpy_iterator()) for path in paths] == contents
+    slow, _ = seconds(stream(paths[0]))
+    assert slow >= 40 * 0.020
+    assert luckiest(lambda: seconds(stream(paths[1]))[0], slow / 2) < slow / 2
+    mixed = tf.data.Dataset.from_tensor_slices(paths).interleave(stream, cycle_length=4, num_parallel_calls=4)
+    assert sorted(mixed.as_numpy_iterator()) == sorted(r for records in contents for r in records)
+
+
+def test_a_straggler_that_is_not_slower_is_refused(shards):
+    with pytest.raises(ValueError, match=r"factor is 1; allowed: .* above 1"):
+        storage.straggler(PRESETS["object store"], shards[0][0], factor=1)
+    with pytest.raises(ValueError, match="'page cache' has no bandwidth limit"):
+        storage.straggler(PRESETS["page cache"], shards[0][0])
+
+
 def test_streams_of_a_shared_device_are_served_one_after_the_other(shards):
     model = Storage("stream arm", 30, math.inf, "a test", "device")
     assert seconds(streamed(shards[0][:8], model, parallel=8))[0] >= 8 * 0.030 * 0.9
@@ -287,6 +306,32 @@ def test_a_missing_file_is_named(tmp_path):
         evict(tmp_path / "nowhere.jpg")
     with pytest.raises(FileNotFoundError, match=r"nowhere\.jpg does not exist"):
         resident([tmp_path / "nowhere.jpg"])
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_a_delayed_element_is_overtaken_and_not_changed(rewritten):
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 2
+    options.experimental_optimization.apply_default_optimizations = rewritten
+    pairs = tf.data.Dataset.range(4).map(
+        lambda i: storage.delayed((i, 10 * i), ms=500, when=tf.equal(i, 0)), num_parallel_calls=2, deterministic=False
+    )
+    came = [(int(a), int(b)) for a, b in pairs.with_options(options)]
+    assert came[0] != (0, 0), "another call went on meanwhile"
+    assert sorted(came) == [(i, 10 * i) for i in range(4)]
+    with pytest.raises(ValueError, match="ms"):
+        storage.delayed(1, ms=-1)
+
+
+def test_pixels_come_back_from_a_modelled_cache_file_as_they_were(tmp_path):
+    images = tf.cast(tf.reshape(tf.range(24), [4, 2, 3]), tf.uint8)
+    pixels = tf.data.Dataset.from_tensor_slices((images, tf.range(4, dtype=tf.int64)))
+    kept = Storage("cache", 0.1, math.inf, "a test").cached(pixels, tmp_path)
+    assert kept.element_spec == pixels.element_spec
+    for (a, i), (b, j) in zip(pixels, kept, strict=True):
+        assert (a.numpy() == b.numpy()).all()
+        assert i == j
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_the_page_cache_adds_nothing(files):

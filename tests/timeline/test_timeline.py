@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traces import job
 
 from labkit.timeline import intervals
 from labkit.timeline.gaps import GAP_KINDS, Gap
@@ -167,6 +168,7 @@ def test_a_naive_loop_is_busy_for_its_share_of_training():
     assert [g.step for g in timeline.gaps] == [0, 1, 2, 3]
     assert [g.length_ns for g in timeline.gaps] == [30] * 4
     assert (timeline.wait_ms, timeline.train_ms, timeline.step_ms) == (30e-6, 10e-6, 40e-6)
+    assert timeline.waits_ms == [30e-6] * 4
     assert timeline.images_per_s == 8 / 160e-9
     assert timeline.overlap_ns["both"] == 0
 
@@ -354,3 +356,11 @@ def test_every_kind_of_gap_has_its_words():
     words = {str(Gap(0, 10**7, step, kind)) for kind in GAP_KINDS for step in (-1, 3)}
     assert len(words) == 2 * len(GAP_KINDS) - 1
     assert "10.0 ms waiting for batch 3" in words
+
+
+def test_the_busiest_threads_come_first_and_are_threads_of_the_pipeline():
+    timeline = Timeline(job(workers=3))
+    names = timeline.busiest(2)
+    shares = {lane.name: lane.share for lane in timeline.lanes if lane.kind == "pipeline"}
+    assert [shares[name] for name in names] == sorted(shares.values(), reverse=True)[:2]
+    assert len(timeline.busiest(99)) == len(shares) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
 import statistics
@@ -18,6 +19,9 @@ from labkit.views import charts
 NAMES = st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1, max_size=40)
 VALUES = st.floats(0, 1e9, allow_subnormal=False)
 ROUNDS = st.one_of(VALUES, st.lists(VALUES, min_size=1, max_size=5))
+
+
+MEASURE = collections.namedtuple("MEASURE", "images_per_s")
 
 
 def bars_of(values, **more):
@@ -171,6 +175,27 @@ def test_what_cannot_be_drawn_is_refused_in_one_sentence(make, words):
         make()
     assert "allowed" in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_sweep_shows_every_round_and_what_a_gain_in_proportion_would_be():
+    rates = {"a": [10, 12, 14], "b": [20], "c": [21]}
+    measured = {name: [MEASURE(rate) for rate in each] for name, each in rates.items()}
+    picture = charts.sweep(measured, [2, 4, 8], x_label="threads", title="Sweep")
+    drawn = [list(line.get_ydata()) for line in axes_of(picture).lines if list(line.get_xdata()) == [2, 4, 8]]
+    assert drawn == [[12, 20, 21], [12, 24, 48]]
+    assert "12 [10–14]" in picture.text
+    bounded = charts.sweep(measured, [2, 4, 8], x_label="threads", title="Sweep", cores=4)
+    axes = axes_of(bounded)
+    assert [12, 24, 24] in [list(line.get_ydata()) for line in axes.lines], "more cores than there are help nobody"
+    assert [4, 4] in [list(line.get_xdata()) for line in axes.lines]
+    assert "4 cores" in [text.get_text() for text in axes.texts]
+    assert "4 cores" in bounded.text
+    assert "4 cores" in bounded.alt
+    both = charts.sweep({"one": measured, "other": measured}, [2, 4, 8], x_label="threads", title="Sweep")
+    assert [list(line.get_ydata()) for line in axes_of(both).lines].count([12, 20, 21]) == 2
+    for x in ([2, 4], [0, 1, 2]):
+        with pytest.raises(ValueError, match="allowed: a number above 0 for each of 3 pipelines"):
+            charts.sweep(measured, x, x_label="threads", title="Sweep")
 
 
 def test_numpy_numbers_are_numbers():

@@ -87,7 +87,7 @@ class Lens(Reading):
     def notes(self) -> list[str]:
         """Return the lines under the table."""
         wait = f"{nodes.digits(statistics.median(self.wait_ms))} ms, {100 * self.wait_share:.0f} % of a typical step"
-        limit = f"The longest line of work is {self.limit}; the consumer waited {wait}."
+        limit = f"The slowest chain of nodes is {self.limit}; the consumer waited {wait}."
         readings = f"{len(self.readings)} readings in {self.seconds[-1]:.1f} s, of {self.reading_ms:.2f} ms each"
         return [
             f"after {self.steps[-1]} steps of {self.name}; {readings}; {self.accelerator}.",

@@ -22,7 +22,7 @@ class Setting:
     cores_per_accelerator : float
     cpu_ms_per_image : float
         Time of one core for decode, resize and augmentation of an image. 3.2 ms were measured with ``tf.image`` on the
-        machine that this lab was written on; notebook 04 measures yours.
+        machine that this lab was written on; notebook 04b measures yours.
     image_kb : float
         Mean size of a stored image, 1 kB = 1,000 bytes; 115 is the mean record of ImageNet (DLIO benchmark).
     dataset_gb : float
