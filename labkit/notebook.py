@@ -8,10 +8,11 @@ from pathlib import Path
 
 from labkit.common import shipped
 from labkit.common.environment import cores, importing, prepare
+from labkit.common.other_programs import BUSY, Watch, sentence
 
 
 def setup() -> None:
-    """Quieten TensorFlow and print one line about this machine.
+    """Quieten TensorFlow and print one line about this machine, and one more if other programs keep it busy.
 
     Call it before ``import tensorflow``. A variable that the reader has set is left alone.
 
@@ -21,6 +22,7 @@ def setup() -> None:
         If TensorFlow is not installed; the sentence says how to get it.
     """
     prepare()
+    watch = Watch()
     try:
         with importing():
             import tensorflow as tf
@@ -41,6 +43,8 @@ def setup() -> None:
         f"labkit {version} · Python {platform.python_version()} · TensorFlow {tf.__version__} · {where}, "
         f"{cores()} cores · {', '.join(gpus) if gpus else 'no GPU'} · data in {_short(photos.home())}"
     )
+    if (share := watch.share()) >= BUSY:
+        print(f"note: {sentence(share)}")
 
 
 def _short(path: Path) -> str:
