@@ -37,6 +37,7 @@ _NAMES = {
     "cores": "common.environment",
     "draw": "views.static",
     "plain": "pipelines.options",
+    "progress": "course.start_page",
     "setup": "notebook",
     "show": "views.widget",
     "submit": "course.handin",
