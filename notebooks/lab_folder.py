@@ -87,6 +87,12 @@ def _start(path: Path, now: Progress) -> None:
 
 
 def _digest(text: str) -> str:
+    """Return what stands for a file; for a notebook its cells and outputs: JupyterLab rewrites the rest as it saves."""
+    try:
+        cells = nbformat.reads(text, as_version=4).cells
+        text = json.dumps([(cell.cell_type, cell.source, cell.get("outputs")) for cell in cells])
+    except Exception:  # a page of Markdown, or half a notebook
+        pass
     return hashlib.sha256(text.encode()).hexdigest()
 
 

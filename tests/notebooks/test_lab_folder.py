@@ -79,12 +79,27 @@ def test_what_a_reader_saved_is_never_overwritten(checkout, tmp_path):
     assert (lab / "mine.ipynb").read_bytes() == before
 
 
-def test_a_copy_that_nobody_changed_follows_a_newer_edition(checkout, tmp_path):
+def test_a_copy_that_was_opened_and_not_changed_follows_a_newer_edition(checkout, tmp_path):
     prepare(lab := tmp_path / "lab", checkout)
+    opened = nbformat.read(lab / FIRST, 4)
+    opened.metadata["language_info"]["version"] = "3.12.0"  # as JupyterLab writes it down when it saves
+    nbformat.write(opened, lab / FIRST)
     newer = checkout / "notebooks" / FIRST
     newer.write_text(newer.read_text(encoding="utf-8").replace("Read a timeline", "A newer edition"), encoding="utf-8")
     assert prepare(lab, checkout) == []
     assert "A newer edition" in (lab / FIRST).read_text(encoding="utf-8")
+
+
+def test_a_copy_that_was_only_run_is_a_readers(checkout, tmp_path):
+    prepare(lab := tmp_path / "lab", checkout)
+    ran = nbformat.read(lab / FIRST, 4)
+    next(cell for cell in ran.cells if cell.get("outputs")).outputs.clear()
+    nbformat.write(ran, lab / FIRST)
+    before = (lab / FIRST).read_bytes()
+    newer = checkout / "notebooks" / FIRST
+    newer.write_text(newer.read_text(encoding="utf-8").replace("Read a timeline", "A newer edition"), encoding="utf-8")
+    assert len(prepare(lab, checkout)) == 1
+    assert (lab / FIRST).read_bytes() == before
 
 
 def test_a_notebook_that_lay_there_before_is_a_readers(checkout, tmp_path):
