@@ -30,7 +30,8 @@ help: ## list the verbs
 
 lab: $(READY) ## open JupyterLab on the start page, with your own copies of the notebooks in the folder lab
 	@$(BIN)/python notebooks/lab_folder.py lab
-	@cd lab && JUPYTER_CONFIG_PATH="$$PWD/.jupyter" ../$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) start.ipynb
+	@cd lab && JUPYTER_CONFIG_PATH="$$PWD/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
+	  ../$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) start.ipynb
 
 tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, write build/tour/index.html
 	@$(BIN)/labkit tour
