@@ -23,13 +23,27 @@ NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:c
 .PHONY: help tour test test-long test-colab test-solved test-kernels-oclgrind soak seeds lab release grade data doctor notebooks lint fix bench constraints chromium bubblewrap oclgrind clean
 
 help: ## list the verbs
+	@echo "For readers:"
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "For those who teach with the lab or change it:"
+	@awk -F':.*#! ' '/^[a-z-]+:.*#! / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+lab: $(READY) ## open JupyterLab on the start page, with your own copies of the notebooks in the folder lab
+	@$(BIN)/python notebooks/lab_folder.py lab
+	@cd lab && JUPYTER_CONFIG_PATH="$$PWD/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
+	  ../$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) start.ipynb
 
 tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, write build/tour/index.html
 	@$(BIN)/labkit tour
 
+data: $(READY) ## generate the photos (SCALE=tiny|small|full)
+	@$(BIN)/labkit data $(if $(SCALE),--scale $(SCALE))
+
+doctor: $(READY) ## check this machine, line by line
+	@$(BIN)/labkit doctor
+
 # Keras is imported with TensorFlow, which takes a second of every process; packages that need it ask for it, notebooks get it.
-test: $(READY) chromium bubblewrap ## run the tests: all packages, the browser, every notebook under nbval
+test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long"
@@ -40,62 +54,53 @@ test: $(READY) chromium bubblewrap ## run the tests: all packages, the browser, 
 	  "another process (make soak), many seeds (make seeds)."
 	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
 
-test-long: $(READY) chromium bubblewrap ## run what make test leaves out for its length: laws at full length, a whole class
+test-long: $(READY) chromium bubblewrap #! run what make test leaves out for its length: laws at full length, a whole class
 	@$(BIN)/labkit data --scale tiny
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) -m long tests
 
-test-colab: $(READY) ## run every notebook alone in an environment with Colab's packages, which is made first
+test-colab: $(READY) #! run every notebook alone in an environment with Colab's packages, which is made first
 	@$(BIN)/labkit data --scale tiny
 	@$(BIN)/python -m pytest -m colab tests
 
-test-solved: $(READY) ## run every solved notebook from top to bottom; every check must agree
+test-solved: $(READY) #! run every solved notebook from top to bottom; every check must agree
 	@$(BIN)/labkit data --scale tiny
 	@$(BIN)/python -m pytest -n $(WORKERS) -m solved tests/notebooks/test_solved.py
 
-test-kernels-oclgrind: $(READY) oclgrind ## run every OpenCL kernel under Oclgrind, and five planted bugs
+test-kernels-oclgrind: $(READY) oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py
 
-soak: $(READY) ## run `make test` ROUNDS times (10) while another process takes a core
+soak: $(READY) #! run `make test` ROUNDS times (10) while another process takes a core
 	@$(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),10) -- $(MAKE) --no-print-directory test
 
-seeds: $(READY) ## run every test that draws random numbers under SEEDS seeds (200); hours
+seeds: $(READY) #! run every test that draws random numbers under SEEDS seeds (200); hours
 	@$(BIN)/labkit data --scale tiny
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest -n $(WORKERS) -q -m random --seeds $(or $(SEEDS),200) tests
 
-lab: $(READY) ## open JupyterLab on notebook 00
-	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_read_a_timeline.ipynb
-
-release: $(READY) ## make the student versions of the problem sets in build/assignments/release
+release: $(READY) #! make the student versions of the problem sets in build/assignments/release
 	@$(BIN)/labkit assignments release
 
-grade: $(READY) ## grade a folder of submissions into a CSV (SUBMISSIONS=folder)
+grade: $(READY) #! grade a folder of submissions into a CSV (SUBMISSIONS=folder)
 	@$(if $(SUBMISSIONS),,echo "make grade needs a folder: make grade SUBMISSIONS=path/to/submissions" >&2; exit 2;) \
 	$(BIN)/labkit assignments grade "$(SUBMISSIONS)"
 
-data: $(READY) ## generate the photos (SCALE=tiny|small|full)
-	@$(BIN)/labkit data $(if $(SCALE),--scale $(SCALE))
-
-doctor: $(READY) ## check this machine, line by line
-	@$(BIN)/labkit doctor
-
-notebooks: $(READY) ## build and execute the notebooks from notebooks/source
+notebooks: $(READY) #! build and execute the notebooks from notebooks/source
 	@$(BIN)/python notebooks/build.py --execute
 
-lint: $(READY) ## style and drift: ruff, format, notebooks against their sources
+lint: $(READY) #! style and drift: ruff, format, notebooks against their sources
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && $(BIN)/python notebooks/build.py --check
 
-fix: $(READY) ## let ruff mend what it can
+fix: $(READY) #! let ruff fix what it can
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-bench: $(READY) ## run every benchmark, one after the other
+bench: $(READY) #! run every benchmark, one after the other
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-constraints: $(READY) ## resolve constraints.txt again from the ranges in pyproject.toml
+constraints: $(READY) #! resolve constraints.txt again from the ranges in pyproject.toml
 	@$(BIN)/python -m uv pip compile --universal --python-version 3.10 --all-extras --no-annotate --no-header \
 	  --no-emit-package labkit --upgrade --quiet pyproject.toml -o build/constraints.txt
 	@{ sed -n '/^#/p' constraints.txt; cat build/constraints.txt; } > constraints.txt.new && mv constraints.txt.new constraints.txt
 
-clean: ## delete what was built, keep .venv
+clean: ## delete what was built, with the photos and your predictions; keep .venv and the folder lab
 	rm -rf build dist .pytest_cache .ruff_cache
 
 # Two calls of pip: what builds labkit (and the one dependency without a wheel) comes from the same constraints.

@@ -38,6 +38,7 @@ _NAMES = {
     "draw": "views.static",
     "idea": "course.ideas",
     "plain": "pipelines.options",
+    "progress": "course.start_page",
     "setup": "notebook",
     "show": "views.widget",
     "submit": "course.handin",

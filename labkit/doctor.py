@@ -9,10 +9,12 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from labkit.common import other_programs
 from labkit.common.environment import ENVIRONMENT, cores
 from labkit.common.numbers import check_names
 from labkit.offload.opencl import drivers
@@ -186,6 +188,14 @@ def _memory() -> Iterator[Finding]:
     yield Finding("memory", ok, f"{free / 1e9:.1f} GB available{remedy}")
 
 
+def _load() -> Iterator[Finding]:
+    watch = other_programs.Watch()
+    time.sleep(2 * other_programs.SHORTEST_S)
+    share = watch.share()
+    text = other_programs.sentence(share).removesuffix(".") or "this system does not say"
+    yield Finding("load", not share >= other_programs.BUSY, text, required=False)
+
+
 #: What can be asked for, in the order of the report, and who looks.
 TOPICS = {
     "Python": _python,
@@ -196,6 +206,7 @@ TOPICS = {
     "tfds": _tfds,
     "disk": _disk,
     "memory": _memory,
+    "load": _load,
 }
 
 

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 from labkit.common import shipped
-from labkit.common.environment import cores, importing, prepare
+from labkit.common.environment import cores, importing, muted, prepare
+from labkit.common.other_programs import BUSY, Watch, sentence
 
 
 def setup() -> None:
-    """Quieten TensorFlow and print one line about this machine.
+    """Quieten TensorFlow and print one line about this machine, and one more if other programs keep it busy.
 
     Call it before ``import tensorflow``. A variable that the reader has set is left alone.
 
@@ -21,9 +22,12 @@ def setup() -> None:
         If TensorFlow is not installed; the sentence says how to get it.
     """
     prepare()
+    watch = Watch()
     try:
-        with importing():
+        with importing(), muted():  # without a GPU, TensorFlow reports errors of CUDA as it looks for one
             import tensorflow as tf
+
+            gpus = tf.config.list_physical_devices("GPU")
     except ImportError as error:
         raise ImportError(
             "the lab needs TensorFlow, which is not installed here: pip install 'labkit[tf]' (Colab has it already)"
@@ -31,16 +35,15 @@ def setup() -> None:
     from labkit.sources import photos
 
     where = "Colab" if "google.colab" in sys.modules else f"{platform.system()} {platform.machine()}"
-    gpus = [
-        tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
-        for gpu in tf.config.list_physical_devices("GPU")
-    ]
+    names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
     from labkit import __version__ as version
 
     print(
         f"labkit {version} · Python {platform.python_version()} · TensorFlow {tf.__version__} · {where}, "
-        f"{cores()} cores · {', '.join(gpus) if gpus else 'no GPU'} · data in {_short(photos.home())}"
+        f"{cores()} cores · {', '.join(names) if names else 'no GPU'} · data in {_short(photos.home())}"
     )
+    if (share := watch.share()) >= BUSY:
+        print(f"note: {sentence(share)}")
 
 
 def _short(path: Path) -> str:

@@ -23,7 +23,7 @@ from labkit.course import ladder
 from labkit.offload.opencl import drivers
 from tour import walk
 
-TOPICS = ["Python", "TensorFlow", "devices", "OpenCL", "C++", "tfds", "disk", "memory"]
+TOPICS = ["Python", "TensorFlow", "devices", "OpenCL", "C++", "tfds", "disk", "memory", "load"]
 
 
 def topics(lines):

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from labkit.common import other_programs
 from labkit.common.table import Table, Tabular
 from labkit.recording import work as tallies
 from labkit.timeline.intervals import median_ms, union
@@ -30,6 +31,9 @@ LEAST_EFFECT = 0.005
 
 NO_DIFFERENCE = "no measurable difference"
 
+#: The verdict where other programs took too much of the cores (`labkit.common.other_programs.BUSY`).
+TOO_BUSY = "no verdict: this machine is busy"
+
 
 @dataclass(frozen=True)
 class Speedup:
@@ -42,7 +46,7 @@ class Speedup:
     low, high : float
         Interval of coverage `LEVEL`; NaN after a single round.
     verdict : str
-        "faster", "slower", "no measurable difference", or why there is none.
+        "faster", "slower", "no measurable difference", or why there is none: one round only, or a busy machine.
     rounds : int
     """
 
@@ -266,7 +270,15 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         over = next(iter(self)) if over is None else over
         if reason := self.difference(name, over):
             raise UnequalWork(f"{name} and {over} are not comparable: {reason}")
-        return compare_rates(self.rates(name), self.rates(over), paired=self.interleaved)
+        found = compare_rates(self.rates(name), self.rates(over), paired=self.interleaved)
+        busy = found.rounds > 1 and self.others >= other_programs.BUSY
+        return replace(found, verdict=TOO_BUSY) if busy else found
+
+    @property
+    def others(self) -> float:
+        """Share of the cores, 0 to 1, that other programs took meanwhile; NaN where nobody can tell."""
+        shares = [t.run.host.others for t in self.traces.values() if t.run.host.others is not None]
+        return max(shares, default=math.nan)
 
     def table(self) -> Table:
         """Return the table: medians and spread over the rounds, speed-up over the first row, notes."""
@@ -314,6 +326,8 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         for name, trace in self.traces.items():
             if note := trace.run.profiler.note:
                 notes.append(f"{name}: {note}")
+        if taken := other_programs.sentence(self.others):
+            notes.append(taken)
         if any(self.equal_work(n) == "counts only" for n in list(self)[1:]):
             notes.append(
                 "counts only: nothing in the batches tells one image from another (no labels, no named files)."

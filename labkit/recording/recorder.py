@@ -8,17 +8,19 @@ It keeps all its events in memory until it stops, so it never sees more than a w
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from labkit.common.environment import POOL, cores
 from labkit.common.numbers import whole
+from labkit.common.other_programs import Watch
 from labkit.common.progress import bar, fast
 from labkit.pipelines.options import changed
 from labkit.pipelines.structure import check_dataset
@@ -195,14 +197,16 @@ class _Plan:
 
     def rounds(self, variants: Mapping[Any, Any], repeats: int, title: str) -> dict[Any, list[Trace]]:
         """Record each pipeline once in every round, starting with another one each time; return the traces by name."""
-        names, traces = list(variants), {name: [] for name in variants}
+        names, traces, watch = list(variants), {name: [] for name in variants}, Watch()
         known = [known_steps(d, self.steps, self.warmup) or self.steps for d in variants.values()]
         with _bar(self.progress, None if None in known else sum(known) * repeats, title) as tick:
             for number in range(repeats):
                 first = number % len(names)
                 for name in names[first:] + names[:first]:
                     traces[name].append(self.trace(variants[name], name, tick))
-        return traces
+        share = watch.share()
+        others = None if math.isnan(share) else share
+        return {n: [t.with_run(host=replace(t.run.host, others=others)) for t in ts] for n, ts in traces.items()}
 
     def facts(self) -> Accelerator:
         """Return what a trace says about its accelerator."""

@@ -36,7 +36,7 @@ def scan(folder: Path, progress: bool = True) -> tuple[tuple[str, ...], list[Pho
         If it holds no class folder, a class folder holds no photo, or a file is not a whole JPEG.
     """
     if not folder.exists():
-        raise FileNotFoundError(f"there is no folder {folder}")
+        raise FileNotFoundError(f"there is no folder {folder}; photos.load() without a name gives the lab's own photos")
     if not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file; name the folder that holds one folder of JPEGs per class")
     inside = _visible(folder)

@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from labkit.common import shipped
+from labkit.common.environment import muted
 from labkit.common.files import write_aside
 from labkit.sources import photo_files
 from labkit.sources.photo_files import PhotoFile, generator
@@ -26,7 +27,8 @@ from labkit.sources.photo_files import PhotoFile, generator
 def problem() -> str | None:
     """Return why tensorflow-datasets cannot be used here, in one sentence, or None if it can."""
     try:
-        tfds = importlib.import_module("tensorflow_datasets")
+        with muted():  # beside another protobuf than its own, it logs a traceback, and what follows says the same
+            tfds = importlib.import_module("tensorflow_datasets")
     except ModuleNotFoundError as error:
         reason = f"cannot be imported (no module {error.name})"
         if error.name == "tensorflow_datasets":

@@ -77,11 +77,22 @@ class Accelerator(_Record):
 
 @dataclass(frozen=True)
 class Host(_Record):
-    """The machine and its software: `cpus` is the number of cores that the process could use."""
+    """The machine and its software.
+
+    Parameters
+    ----------
+    cpus : int or None
+        Cores that the process could use.
+    tensorflow, python : str or None
+        Versions.
+    others : float or None
+        Share of these cores, 0 to 1, that other programs took while the run, and those beside it, were recorded.
+    """
 
     cpus: int | None = None
     tensorflow: str | None = None
     python: str | None = None
+    others: float | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from colab_stand_in.runtime import Runtime, at_github, pins, plain, saved
 from nbconvert import HTMLExporter
 
 from badges import bootstrap, settings
+from build import BAR
 from labkit.course import grading
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,6 +81,8 @@ def holds(notebook, path):
     code = [c for c in notebook.cells if c.cell_type == "code"]
     assert all(c.execution_count for c in code)
     assert not [o for o in outputs(notebook) if o.output_type == "error"]
+    red = [o.text for o in outputs(notebook) if o.output_type == "stream" and o.name == "stderr"]
+    assert not [text for text in red if not BAR.search(text)], "Colab shows in red what a cell writes to stderr"
     assert "· Colab," in words(notebook)
     assert "You must restart" not in words(notebook)
     checked = [c for c in code if "labkit.check(" in c.source]

@@ -1,10 +1,9 @@
-"""The code on the front page runs as it is written."""
+"""The pages beside the notebooks: their code runs as it is written, their links lead somewhere, no word is missing."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,30 +11,106 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", "docs/glossary.md", "docs/reference.md", "notebooks/INSTRUCTORS.md"]
+TERMS = """batch step epoch shard element page-cache gil xla fpga smartssd opencl initiation-interval framework start
+unknown fetch prep f-p-g busy-share stall autotune critical-path path-label""".split()
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+#: A row of the course: its number, its file, its minutes.
+ROW = re.compile(r"^\| \[(\d\d[a-z]?) [^|]*\(notebooks/([\w.]+)\) \|.*\| (\d+) min \|", re.MULTILINE)
+
+
+def page(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def anchors(text):
+    """Return the anchors that GitHub gives to the headings of a page: small letters, hyphens, no other signs."""
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
 @pytest.mark.opencl
-def test_the_code_of_the_front_page_runs_as_written(root, album, tmp_path):
-    blocks = BLOCK.findall((root / "README.md").read_text(encoding="utf-8"))
-    assert blocks, "the front page shows the instrument in code"
-    for path in map(Path, album.paths[:96]):  # a reader's own photos: a folder for each class
-        place = tmp_path / "pictures" / path.parent.name
-        place.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, place)
+@pytest.mark.parametrize("name", ["README.md", "docs/reference.md"])
+def test_the_code_of_a_page_runs_as_written(name, album, tmp_path):
+    """Nothing is given to it but the lab's photos, which it finds in this checkout."""
+    blocks = BLOCK.findall(page(name))
+    assert blocks, f"{name} shows code"
     with tempfile.TemporaryDirectory(prefix="cards-") as sockets:  # the path of a socket must be short
-        # What was compiled once is taken from where it is kept.
-        own = {
-            "HOME": str(tmp_path),
-            "LABKIT_CARDS": sockets,
-            "XDG_CACHE_HOME": str(Path.home() / ".cache"),
-            "LABKIT_FAST": "1",
-        }
+        own = {"LABKIT_CARDS": sockets, "LABKIT_FAST": "1", "LABKIT_SCALE": "tiny"}
         done = subprocess.run(
             [sys.executable, "-c", "\n".join(blocks)],
             cwd=tmp_path, env={**os.environ, **own},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    for shown in ("busy", "what to change", "Prefetch", "speed-up"):
+    for shown in ("busy", "what to change", "speed-up"):
         assert shown in done.stdout, shown
+
+
+def test_the_instrument_is_shown_in_ten_lines():
+    (block,) = BLOCK.findall(page("README.md"))
+    assert sum(bool(line) for line in block.splitlines()) <= 12
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_leads_somewhere(name):
+    """A link to a notebook that is optional may come before its notebook."""
+    for link in LINK.findall(page(name)):
+        path, _, anchor = link.partition("#")
+        if "://" in link or re.search(r"/\d\d[a-z]_\w+\.ipynb$", path):
+            continue
+        target = ((ROOT / name).parent / path).resolve() if path else ROOT / name
+        assert target.exists(), f"{name}: {link}"
+        assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), f"{name}: {link}"
+
+
+def test_a_page_has_each_anchor_once():
+    heads = re.findall(r"^## (.*)$", page("docs/glossary.md"), re.MULTILINE)
+    assert len(anchors(page("docs/glossary.md"))) == len(heads) + 1  # and the title
+
+
+def test_the_glossary_has_every_word_and_explains_it_in_a_few_sentences():
+    text = page("docs/glossary.md")
+    assert set(TERMS) <= anchors(text)
+    for entry in text.split("\n## ")[1:]:
+        head, body = entry.split("\n", 1)
+        words, shown = body.split("\nShown in ")
+        assert f"[{head}](#{next(iter(anchors('# ' + head)))})" in text, f"the list at the top lacks {head}"
+        sentences = re.findall(r"[.?](?=\s)", words)
+        assert 2 <= len(sentences) <= 5, f"{head}: {len(sentences)} sentences"
+        assert "](../notebooks/" in shown, head
+
+
+def test_what_a_notebook_links_in_the_glossary_is_there():
+    known = anchors(page("docs/glossary.md"))
+    for source in sorted((ROOT / "notebooks" / "source").glob("*.py")):
+        asked = re.findall(r"\(\.\./docs/glossary\.md(?:#([^)]*))?\)", source.read_text(encoding="utf-8"))
+        assert set(filter(None, asked)) <= known, f"{source.name} links {set(asked) - known}"
+
+
+def test_the_course_has_a_row_for_every_notebook_and_its_times_add_up():
+    rows = ROW.findall(page("README.md"))
+    assert all(name.startswith(f"{number}_") for number, name, _ in rows)
+    names = [name for _, name, _ in rows]
+    assert names == sorted(names)
+    there = {path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
+    assert there <= set(names)
+    assert {name for name in names if not name[2].isalpha()} <= there
+    for line in page("README.md").splitlines():
+        if row := ROW.match(line):
+            assert ("*Optional.*" in line) == row[1][-1].isalpha(), line
+            assert f"/notebooks/{row[2]})" in line.split("colab.research.google.com")[1]
+    assert 11 <= sum(int(minutes) for *_, minutes in rows) / 60 <= 13  # "about 12 hours"
+    assert "about 12 hours" in page("README.md")
+
+
+@pytest.mark.parametrize("name", ["overlap", "ladder"])
+def test_the_front_page_shows_its_pictures_as_soon_as_they_are_drawn(name):
+    files = [ROOT / "docs" / f"{name}.{theme}.svg" for theme in ("light", "dark")]
+    shown = re.sub(r"<!--.*?-->", "", page("README.md"), flags=re.DOTALL)
+    for file in files:
+        assert f'"docs/{file.name}"' in page("README.md")
+        assert (f'"docs/{file.name}"' in shown) == file.exists()
+    assert ("prefers-color-scheme: dark" in shown) or not any(file.exists() for file in files)

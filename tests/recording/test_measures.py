@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labkit.recording import measures
-from labkit.recording.measures import NO_DIFFERENCE, Measures, UnequalWork, compare_rates
+from labkit.recording.measures import NO_DIFFERENCE, TOO_BUSY, Measures, UnequalWork, compare_rates
+from labkit.timeline.run import Host
 from labkit.timeline.trace import Span, Trace
 
 MS = 1_000_000
@@ -268,6 +269,17 @@ def test_repeats_of_separate_recordings_are_compared_unpaired():
     assert len(table["a"]) == 5
     assert table.speedup("b").verdict == "faster"
     assert "one after the other" in str(table)
+
+
+@pytest.mark.parametrize(("others", "verdict"), [(None, "faster"), (0.1, "faster"), (0.25, TOO_BUSY), (0.9, TOO_BUSY)])
+def test_no_verdict_where_other_programs_took_a_quarter_of_the_cores(others, verdict):
+    """The figures stay: they were measured; only the conclusion is left out, and the line below the table says why."""
+    quiet = {"a": rounds(300, seed=1), "b": rounds(450, seed=2)}
+    traces = {n: [t.with_run(host=Host(cpus=2, others=others)) for t in runs] for n, runs in quiet.items()}
+    table, found = Measures.from_traces(traces), Measures.from_traces(traces).speedup("b")
+    assert found.verdict == verdict
+    assert found.median == Measures.from_traces(quiet).speedup("b").median
+    assert (f"{others:.0%}".replace("%", " %") in str(table)) if others is not None else ("programs" not in str(table))
 
 
 def test_measures_are_a_mapping_in_the_order_given():

@@ -53,6 +53,37 @@ def test_tfds_loads_the_set_without_network_and_without_our_code(home, tmp_path)
     assert ours == []
 
 
+#: What tensorflow-datasets does beside another protobuf than its own, in Python and below it.
+LOUD = """
+import os, sys
+from absl import logging
+try:
+    raise ValueError("gencode 6.31.1 runtime 5.29.6")
+except ValueError:
+    logging.exception("cannot be loaded")
+print("a warning", file=sys.stderr)
+os.write(2, b"an error from C++")
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [("", "imports as an empty module"), ("raise TypeError('Descriptors')", "cannot be imported (Descriptors)")],
+)
+def test_a_set_that_cannot_be_imported_is_one_sentence_and_nothing_in_red(last, reason, tmp_path):
+    (tmp_path / "tensorflow_datasets.py").write_text(LOUD + last)
+    ask = "import os, sys; from labkit.sources import tfds_sets; print(tfds_sets.problem());"
+    ask += "print('heard', file=sys.stderr, flush=True); os.write(2, b'again'); import logging; logging.error('logged')"
+    place = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    done = subprocess.run(
+        [sys.executable, "-c", ask], env={**os.environ, **place}, capture_output=True, text=True, check=True
+    )
+    assert reason in done.stdout
+    assert done.stderr.split()[0] == "heard"
+    assert all(word in done.stderr for word in ("again", "logged"))  # what comes later is seen again
+    assert "Traceback" not in done.stderr
+
+
 def test_records_hold_the_files_byte_for_byte(home):
     import tensorflow_datasets as tfds
 

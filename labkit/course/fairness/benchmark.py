@@ -7,21 +7,17 @@ whether this machine can tell the two apart at all.
 
 from __future__ import annotations
 
-import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import psutil
+
+from labkit.common.other_programs import BUSY, Watch
 
 #: Rounds of the first attempt and of the one retry: the least of three, then of nine.
 ROUNDS = (3, 6)
-
-#: Share of the cores that other programs may use before the result alone decides nothing against a student.
-LOADED = 0.25
 
 _NEAR = 0.9  # of the way from no gain to enough: too near to be called a miss
 
@@ -76,13 +72,13 @@ def run(
     """
     times: dict[str, list[float]] = {"slow": [], "good": [], "mine": []}
     made = {"slow": slow(), "good": good(), "mine": mine()}
-    since = _times()
+    since = Watch()
     for attempt, rounds in enumerate(ROUNDS):
         for number in range(rounds):
             order = list(made)
             for name in order[number % 3 :] + order[: number % 3]:
                 times[name].append(_seconds(made[name], train_ms))
-        verdict = judged(times, enough, _load(since), last=attempt == len(ROUNDS) - 1)
+        verdict = judged(times, enough, since.share(), last=attempt == len(ROUNDS) - 1)
         if verdict != UNCLEAR:
             break
     least = {name: min(values) for name, values in times.items()}
@@ -113,7 +109,7 @@ def judged(times: dict[str, list[float]], enough: float, load: float, last: bool
         return UNCLEAR
     near = 1 + _NEAR * (enough - 1)
     # On a machine at rest the least of nine is no accident; on a busy one eight of the nine must say the same.
-    return FAILED if gain["mine"] < near and (load < LOADED or pairs["mine"][-2] < near) else UNCLEAR
+    return FAILED if gain["mine"] < near and (load < BUSY or pairs["mine"][-2] < near) else UNCLEAR
 
 
 def _seconds(dataset: Any, train_ms: float) -> float:
@@ -122,21 +118,3 @@ def _seconds(dataset: Any, train_ms: float) -> float:
     for _ in dataset:
         time.sleep(train_ms / 1e3)
     return time.perf_counter() - began
-
-
-def _times() -> np.ndarray:
-    """Return the seconds so far of all cores, of cores at rest, and of this process; NaN where nobody can tell."""
-    try:
-        cores, own = psutil.cpu_times(), os.times()
-    except (OSError, RuntimeError, psutil.Error):  # a system that does not say is a system without a guard
-        return np.full(3, np.nan)
-    return np.array([sum(cores[:8]), cores.idle + getattr(cores, "iowait", 0.0), sum(own[:4])])
-
-
-def _load(since: np.ndarray) -> float:
-    """Return the share of all cores, 0 to 1, that other programs and the host of a virtual machine took since then.
-
-    It is NaN where nobody can tell.
-    """
-    total, idle, own = _times() - since
-    return float(np.clip((total - idle - own) / total, 0, 1)) if total > 0 else math.nan
