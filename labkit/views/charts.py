@@ -258,13 +258,13 @@ def _draw_panels(head: Sequence[Words], panels: Mapping[str, Mapping[str, _Value
     page = FigurePage(look, head, sum(heights) + 0.6)
     left = max(measure(line, BODY) for lines_ in names for line in lines_) + MARGIN + 0.1
     room = (WIDTH - left) / len(panels)
-    for number, (unit, rows) in enumerate(panels.items()):
+    for column, (unit, rows) in enumerate(panels.items()):
         width = room - max(measure(str(value), BODY) for value in rows.values()) - 0.25
-        axes = page.axes(left + number * room, page.top, width, sum(heights), "left", "bottom")
+        axes = page.axes(left + column * room, page.top, width, sum(heights), "left", "bottom")
         _labelled(axes, look, unit)
         _draw_bars(axes, rows, heights, look)
         middles = (sum(heights[:i]) + high / 2 for i, high in enumerate(heights))
-        for lines_, y in zip(names if not number else [], middles, strict=False):
+        for lines_, y in zip(names if column == 0 else [], middles, strict=False):
             _write(axes, "\n".join(lines_), (0, y), (-5, 0), look, ha="right", fontsize=BODY)
     return page.figure
 

@@ -16,7 +16,7 @@ from labkit import accelerators, charts, damage, explorers, photos, plain, predi
 # %% [markdown]
 # ## The idea
 #
-# A map in front of the batch calls its function once for each image. A map behind the batch calls its function once for the whole batch. Every call has a price of its own.
+# A map in front of the [batch](../docs/glossary.md#batch) calls its function once for each image. A map behind the batch calls its function once for the whole batch. Each call takes time of its own.
 
 # %% tags=["nbval-ignore-output"]
 labkit.idea("06")
@@ -72,7 +72,7 @@ print(f"one image takes {work_us:.0f} Âµs without a map, and {overhead_us:.0f} Â
 #
 # $$\frac{\text{overhead} + \text{work}}{\text{overhead} / \text{batch size} + \text{work}}$$
 #
-# How many times faster does the *trivial map* become with batches of 128? Replace the three dots by your number. The cell after it measures; its *model* is the formula.
+# How many times faster does the *trivial map* become with batches of 128? Replace the three dots by your number. The cell after it measures; its *model* is the formula. The explorer below shows the same for other sizes of work; [F, P and G](../docs/glossary.md#f-p-g) are the speeds of reading, preparing and training.
 
 # %% tags=["nbval-ignore-output"]
 print(predictions.commit("06.gain", ..., unit="times"))

@@ -14,7 +14,7 @@ from labkit import accelerators, charts, explorers, photos, plain, predictions, 
 # %% [markdown]
 # ## The idea
 #
-# Packed files save opens: many photos are read one after the other from one file. Packed pixels save decoding, too, but they are more bytes to read.
+# Packed files save opens, because many photos are read from one file. Packed pixels save decoding, too, but they are more bytes to read.
 
 # %% tags=["nbval-ignore-output"]
 labkit.idea("07")
@@ -22,7 +22,7 @@ labkit.idea("07")
 # %% [markdown]
 # ## Predict
 #
-# A TFRecord file can hold a photo as the bytes of its JPEG file, or as decoded pixels. Pixels take about five times the disk space (notebook 05), and they need no decoder. Suppose that all files are in the [page cache](../docs/glossary.md#page-cache), so that reading them is fast. How many times faster does a pipeline load packed *pixels* than *JPEG files*? Replace the three dots by your number. The explorer shows when more bytes cost more time than decoding:
+# A TFRecord file can hold a photo as the bytes of its JPEG file, or as decoded pixels. Pixels take about five times the disk space (notebook 05), and they need no decoder. Suppose that all files are in the [page cache](../docs/glossary.md#page-cache), so that reading them is fast. How many times faster does a pipeline load packed *pixels* than *JPEG files*? Replace the three dots by your number. The explorer shows when more bytes cost more time than decoding; [F, P and G](../docs/glossary.md#f-p-g) are the speeds of reading, preparing and training.
 
 # %% tags=["nbval-ignore-output"]
 print(predictions.commit("07.speed", ..., unit="times"))
