@@ -5,9 +5,9 @@
     python notebooks/build.py --check     change nothing; exit 1 if a notebook differs from its source
     python notebooks/build.py --solved DIR   write the solved notebooks to DIR, without outputs
 
-A source is ``notebooks/source/NN_verb_object.py`` in py:percent format. Two cells come from here:
-the *Open in Colab* badge and the bootstrap cell (see ``badges.py``). A cell tagged ``solution``
-appears in the solved notebook only, in place of the cell tagged ``stub`` before it.
+A source is ``notebooks/source/NN_verb_object.py`` in py:percent format; ``NNb_verb_object.py`` is an optional notebook
+beside ``NN``. Two cells come from here: the *Open in Colab* badge and the bootstrap cell (see ``badges.py``). A cell
+tagged ``solution`` appears in the solved notebook only, in place of the cell tagged ``stub`` before it.
 """
 
 from __future__ import annotations
@@ -182,10 +182,11 @@ def main(arguments: list[str] | None = None) -> int:
     action.add_argument("--check", action="store_true", help="change nothing, exit 1 on a difference")
     action.add_argument("--execute", action="store_true", help="run the notebooks and store their outputs")
     action.add_argument("--solved", type=Path, metavar="DIR", help="write the solved notebooks to DIR")
-    parser.add_argument("names", nargs="*", help="numbers or names of notebooks, as in 00 02; all by default")
+    parser.add_argument("names", nargs="*", help="numbers or names of notebooks, as in 00 04 04b; all by default")
     options = parser.parse_args(arguments)
     sources = sorted((HERE / "source").glob("[0-9]*.py"))
-    chosen = [s for s in sources if not options.names or any(s.stem.startswith(n) for n in options.names)]
+    names = [f"{n}_" if re.fullmatch(r"\d\d[a-z]?", n) else n for n in options.names]
+    chosen = [s for s in sources if not names or s.stem.startswith(tuple(names))]
     if not chosen:
         parser.error(f"no source matches {' '.join(options.names)}; there are: {', '.join(s.stem for s in sources)}")
     problems = []

@@ -132,7 +132,7 @@ WHOLE = "test_a_notebook_runs_from_top_to_bottom"
 def test_a_notebook_runs_from_top_to_bottom(opened, path):
     notebook = opened[path.stem].result()
     holds(notebook, path)
-    if path.stem.startswith("08"):
+    if path.stem.startswith("08_"):
         assert "Portable Computing Language" in words(notebook), "no OpenCL came with the bootstrap"
 
 

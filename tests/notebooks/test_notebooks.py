@@ -24,6 +24,11 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SOURCES = sorted((ROOT / "notebooks" / "source").glob("*.py"))
 
+#: A name without a letter belongs to the main course; ``04b_…`` is an optional notebook beside ``04_…``.
+NAME = re.compile(r"\d\d[a-z]?(_[a-z0-9]+)+")
+COURSE = [p for p in NOTEBOOKS if p.name[2] == "_"]
+OPTIONAL = [p for p in NOTEBOOKS if p not in COURSE]
+
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
@@ -79,8 +84,7 @@ def build(*arguments, cwd=ROOT):
 
 
 def test_the_course_is_complete():
-    names = [p.stem for p in NOTEBOOKS]
-    assert names == [
+    assert [p.stem for p in COURSE] == [
         "00_read_a_timeline",
         "01_measure_a_naive_pipeline",
         "02_overlap_with_prefetch",
@@ -93,16 +97,25 @@ def test_the_course_is_complete():
         "09_put_it_all_together",
         "10_diagnose_the_patient",
     ]
-    assert names == [p.stem for p in SOURCES]
+    assert [p.stem for p in NOTEBOOKS] == [p.stem for p in SOURCES]
+    assert all(NAME.fullmatch(p.stem) for p in NOTEBOOKS)
 
 
 def test_the_front_page_lists_every_notebook_and_each_leads_to_the_next():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for path, following in zip(NOTEBOOKS, [*NOTEBOOKS[1:], None], strict=True):
+    for path in NOTEBOOKS:
         assert f"(notebooks/{path.name})" in text
+        following = next((p for p in COURSE if p.name[:2] > path.name[:2]), None)
         last = next(line for line in cells(path)[-1].source.splitlines()[::-1] if line)
         assert last.startswith("**Next:**")
         assert following is None or f"({following.name})" in last, f"{path.name} does not lead to {following.name}"
+
+
+def test_an_optional_notebook_says_so_and_the_course_leads_to_it():
+    for path in OPTIONAL:
+        (main,) = (p for p in COURSE if p.name[:2] == path.name[:2])
+        assert f"({path.name})" in cells(main)[-1].source, f"{main.name} does not lead to {path.name}"
+        assert "optional" in cells(path)[1].source, f"the first words of {path.name} do not say that it is optional"
 
 
 def test_notebooks_agree_with_their_sources():
@@ -285,36 +298,37 @@ def test_the_bootstrap_installs_labkit_only_and_only_when_it_is_missing(path):
 @each
 def test_the_anatomy_is_complete(path):
     prose = "\n".join(c.source for c in cells(path, "markdown"))
-    for part in (
-        "**You will**",
-        "**You will learn**",
-        "**You need**",
-        "## Predict",
-        "## Build",
-        "## Run",
-        "## The timeline",
-        "## Explain",
-        "## Exercises",
-        "## Recap",
-        "## In practice",
-        "**Next:**",
-    ):
+    parts = ["**You will**", "**You will learn**", "**You need**", "## Recap", "**Next:**"]
+    if path in COURSE:
+        parts += ["## Predict", "## Build", "## Run", "## The timeline", "## Explain"]
+        parts += ["## Exercises", "## In practice"]
+    for part in parts:
         assert part in prose or (part == "## Build" and "## Naive is harder" in prose), f"{part} is missing"
     title = re.search(r"(?m)^# (\w+)", prose)[1]
     assert path.stem.split("_")[1].lower() == title.lower(), "title and file name begin with the same verb"
     words = len(re.findall(r"\w+", re.sub(r"\[!\[.*", "", prose)))
-    assert 700 <= words <= 1_500, f"{words} words"
-    assert 20 <= len(cells(path)) <= 60
+    assert (700 if path in COURSE else 300) <= words <= 1_500, f"{words} words"
+    assert (20 if path in COURSE else 12) <= len(cells(path)) <= 60
     for cell in cells(path, "code"):
         assert len(cell.source.splitlines()) <= 20, cell.source
 
 
+def checked(path):
+    """Return the numbers of the exercises of a notebook, in its order."""
+    return re.findall(r'labkit\.check\("([\d.]+)"', "\n".join(c.source for c in cells(path, "code")))
+
+
+def test_every_exercise_stands_in_one_notebook_of_its_number():
+    for path in NOTEBOOKS:
+        own = checked(path)
+        assert own == sorted(own)
+        assert all(number.startswith(f"{path.stem[:2]}.") for number in own)
+        assert (path in COURSE) <= len(own) <= 3
+    assert sorted(number for path in NOTEBOOKS for number in checked(path)) == list(grading.numbers())
+
+
 @each
-def test_exercises_are_registered_and_open_in_the_student_notebook(path):
-    number = path.stem[:2]
-    checked = re.findall(r'labkit\.check\("([\d.]+)"', "\n".join(c.source for c in cells(path, "code")))
-    assert checked == [n for n in grading.numbers() if n.startswith(f"{number}.")]
-    assert 2 <= len(checked) <= 3
+def test_exercises_are_open_in_the_student_notebook(path):
     for cell in cells(path, "code"):
         if "labkit.check(" in cell.source:
             assert "open" in cell.outputs[0]["data"]["text/plain"]
@@ -337,7 +351,7 @@ def test_solved_notebooks_score_full_marks(tmp_path):
                 exec(cell.source, space)
             elif found := re.search(r'labkit\.check\("([\d.]+)", (\w+)\)', cell.source):
                 results.append(asked(found[1], space[found[2]]))
-    assert [r.exercise for r in results] == list(grading.numbers())
+    assert sorted(r.exercise for r in results) == list(grading.numbers())
     on_a_device = set() if kernels else {"08.1", "08.2"}
     assert all(r.passed for r in results if r.exercise not in on_a_device), results
 
