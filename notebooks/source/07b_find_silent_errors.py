@@ -15,6 +15,14 @@ import tensorflow as tf
 from labkit import accelerators, checks, photos, plain, predictions
 
 # %% [markdown]
+# ## The idea
+#
+# An error in a map can change the data without an error message. The job runs, and only the data show the error.
+
+# %% tags=["nbval-ignore-output"]
+labkit.idea("07b")
+
+# %% [markdown]
 # ## The data
 #
 # Small pictures of 32×32 pixels, as in the set CIFAR-10, made from the photos:

@@ -17,6 +17,14 @@ import tensorflow as tf
 from labkit import accelerators, damage, photos, plain, predictions, records
 
 # %% [markdown]
+# ## The idea
+#
+# A damaged record stops the job. A job that leaves the record out goes on, and then somebody must count what is missing.
+
+# %% tags=["nbval-ignore-output"]
+labkit.idea("07c")
+
+# %% [markdown]
 # ## Predict
 #
 # Disks fill up, copies stop in the middle, and bits flip. Suppose that 64 photos are packed into four shards of 16 records. One bit is wrong in the sixth record of the second shard. How many of the 64 records does TensorFlow deliver before it stops? Replace the three dots by your number.
