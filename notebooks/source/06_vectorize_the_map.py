@@ -72,7 +72,7 @@ print(f"one image takes {work_us:.0f} Âµs without a map, and {overhead_us:.0f} Â
 #
 # $$\frac{\text{overhead} + \text{work}}{\text{overhead} / \text{batch size} + \text{work}}$$
 #
-# How many times faster does the *trivial map* become with batches of 128? Replace the three dots by your number. The cell after it measures; its *model* is the formula. The explorer below shows the same for other sizes of work; [F, P and G](../docs/glossary.md#f-p-g) are the speeds of reading, preparing and training.
+# How many times faster does the *trivial map* become with batches of 128? Replace the three dots by your number. The cell after it measures; its *model* is the formula. In the explorer you can change the work and the batch size; [F, P and G](../docs/glossary.md#f-p-g) are the speeds of reading, preparing and training.
 
 # %% tags=["nbval-ignore-output"]
 print(predictions.commit("06.gain", ..., unit="times"))
@@ -135,7 +135,7 @@ print("largest difference below 0.00001:", bool(difference < 1e-5))
 #
 # - *Plain ops*: TensorFlow runs the operations of `change` one after the other.
 # - *Compiled*: with `jit_compile=True`, the compiler [XLA](../docs/glossary.md#xla) makes one kernel out of all operations.
-# - *`tf.map_fn`*: it takes a batch, but it calls the old function once for each image.
+# - *`tf.map_fn`*: it takes a batch, and calls the old function once for each image.
 #
 # XLA compiles at the first call with each shape. So compiling belongs to the warm-up, and `drop_remainder=True` gives all batches one shape.
 
@@ -190,7 +190,7 @@ labkit.show(one, many, labels=("one by one", "compiled"), steps=1)
 #
 # In the upper picture, one step is 128 calls with several operations each. The operations are very short, and hardly any thread is at work. The time passes between them, where TensorFlow sets up the next call: [*framework*](../docs/glossary.md#framework). In the lower picture, one call changes the whole batch. XLA calls its kernel `ExecuteAsyncOnStream`. The train step can be drawn longer than 0.001 ms, because the modelled accelerator needs a free core to go on.
 #
-# `tf.map_fn` saves nothing: it calls the function once for each image, too.
+# `tf.map_fn` only looks like batch work: it still calls the function once for each image.
 #
 # ### Parsing accepts a batch
 #
@@ -269,7 +269,7 @@ except tf.errors.InvalidArgumentError as error:
 # %% [markdown]
 # `decode_jpeg` takes one string. A JPEG is a chain of codes with different lengths: a decoder finds a code only after it has read the code before it. So TensorFlow's CPU decoder takes one photo per call, and parallel calls use the other cores (notebook 04). Other decoders do take batches: nvJPEG decodes many photos at once on a GPU, and the kernels of notebook 08 decode a list of photos in one call.
 #
-# Photos of different sizes do not fit into one batch, as the second error says if yours differ. So this order works: decode and resize one by one and in parallel, then batch, then everything that has one shape.
+# If your photos differ in size, they do not fit into one batch: this is the second error. So this order works: decode and resize one by one and in parallel, then batch, then everything that has one shape.
 #
 # ## Exercises
 #
@@ -320,7 +320,7 @@ labkit.check("06.3", gain)
 # %% [markdown]
 # ## Recap
 #
-# You measured what one call of a map costs, and compared a formula with a trivial map. You wrote an augmentation for whole batches, and checked its pixels before its speed. Two lines showed what the batch gains alone and what compiling gains: for the real augmentation, compiling brings the gain.
+# You measured what one call of a map costs, and compared a formula with the measured gain of a trivial map. You wrote an augmentation for whole batches, and checked its pixels before its speed. Two lines showed what the batch gains alone and what compiling gains: for the real augmentation, compiling brings the gain.
 #
 # ## In practice
 #

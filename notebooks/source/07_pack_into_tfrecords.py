@@ -150,7 +150,7 @@ result = labkit.measure(variants, instant, steps=3, warmup=1)
 result
 
 # %% [markdown]
-# Space and time side by side. A thin line shows the spread of the rounds: where two of these lines overlap, look at the verdict in the table.
+# Space and time side by side. A thin line shows the spread of the rounds: where the lines of two forms overlap, do not say that one form is faster.
 
 # %% tags=["nbval-ignore-output"]
 megabytes = {"JPEG files": album.sizes.sum() / 1e6}
@@ -209,7 +209,7 @@ labkit.show(result.trace("records, JPEG"), result.trace("records, pixels"), labe
 #
 # With a warm page cache these bytes are fast. From a slow disk they take time. So pixels win where decoding is the bottleneck, and JPEG bytes win where the storage is the bottleneck.
 #
-# And JPEG records against JPEG files? On a local disk with a warm page cache, opening a file costs little, so the verdict in the table shows little gain or none. Over a network, every open is a request. A modelled object store lets each request wait about 30 ms:
+# And JPEG records against JPEG files? On a local disk with a warm page cache, opening a file costs little, so there is little to gain: look at the verdict in the table. Over a network, every open is a request. A modelled object store lets each request wait about 30 ms:
 
 # %% tags=["nbval-ignore-output"]
 far = storage.PRESETS["object store"]
@@ -223,7 +223,7 @@ labkit.measure(distant, instant, steps=2, warmup=1, repeats=3)
 #
 # ## Exercises
 #
-# **07.1** Write `shards_for(total_mb, servers)`, the number of shards: ten for each server. If shards would be smaller than 10 MB, take as many shards as have 10 MB. Each server gets at least one shard. One line.
+# **07.1** Write `shards_for(total_mb, servers)`, the number of shards: ten for each server. If these shards would be smaller than 10 MB, take fewer: the largest number of shards with at least 10 MB each. But each server gets at least one shard. One line.
 
 # %% tags=["stub"]
 def shards_for(total_mb, servers):
