@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from labkit.common import other_programs
+from labkit.common.numbers import one_of
 from labkit.common.table import Table, Tabular
 from labkit.recording import work as tallies
 from labkit.timeline.intervals import median_ms, union
@@ -177,6 +178,8 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         From `labkit.recording.work.Tally.work`, one per round.
     interleaved : bool
         Whether round i of one name ran beside round i of the others.
+    pictures : dict of name to Trace, optional
+        Where the rounds were timed without the profiler: one more round each, which the profiler watched.
 
     Raises
     ------
@@ -188,6 +191,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     traces: dict[str, Trace]
     works: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     interleaved: bool = True
+    pictures: dict[str, Trace] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that there are rounds to compare."""
@@ -232,9 +236,14 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         return len(self.rounds)
 
     def trace(self, name: str) -> Trace:
-        """Return the trace with the median throughput of `name`."""
+        """Return the trace with the median throughput of `name`, or that of `pictures`."""
         self[name]
-        return self.traces[name]
+        return self.pictures.get(name, self.traces[name])
+
+    def per_image(self, unit: str = "ms") -> dict[str, list[float]]:
+        """Return for each pipeline the time that one image took in every round; `unit` is "ms" or "µs"."""
+        scale = {"ms": 1e3, "µs": 1e6}[one_of("unit", unit, ("ms", "µs"))]
+        return {name: [scale / one.images_per_s for one in rounds] for name, rounds in self.items()}
 
     def rates(self, name: str) -> list[float]:
         """Return the images per second of a pipeline, one number for each round."""
@@ -323,6 +332,8 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
             consumers = {"": next(iter(consumers.values()))}
         notes += [f"accelerator{f' of {n}' if n else ''}: {c}." for n, c in consumers.items() if c]
         notes += [f"runs are {' and '.join(sorted(origins))}."] if origins else []
+        if self.pictures:
+            notes.append("timed without the profiler; the pictures show one more round, which the profiler slows down.")
         for name, trace in self.traces.items():
             if note := trace.run.profiler.note:
                 notes.append(f"{name}: {note}")

@@ -125,6 +125,7 @@ def measure(
     repeats: int = 5,
     max_events: int = 500_000,
     progress: bool | None = None,
+    profile: bool = True,
 ) -> measures.Measures:
     """Record several pipelines in interleaved rounds, so that a machine that drifts hits all alike.
 
@@ -139,6 +140,9 @@ def measure(
     repeats : int
         Rounds; five or more give the table a spread worth the name. Where LABKIT_FAST is set, two at most: enough
         to run every line, too few to trust a verdict.
+    profile : bool
+        False times all rounds by the clock alone, and then records one more round, only for the pictures. For small
+        elements the profiler takes more time than their own work, and a speed-up would be one of the profiler.
 
     Returns
     -------
@@ -154,8 +158,12 @@ def measure(
     plan = _Plan(accelerator, steps, warmup, max_events, progress)
     for name, dataset in variants.items():
         plan.check(dataset, name)
-    found = measures.Measures.from_traces(plan.rounds(variants, _rounds(repeats), "measuring"))
-    found.traces.update({name: trace.with_run(repeats=tuple(found[name])) for name, trace in found.traces.items()})
+    one = plan.trace if profile else plan.timed
+    found = measures.Measures.from_traces(plan.rounds(variants, _rounds(repeats), "measuring", one))
+    if not profile:
+        found.pictures.update((name, one) for name, [one] in plan.rounds(variants, 1, "one round for pictures").items())
+    for kept in (found.traces, found.pictures):
+        kept.update({name: trace.with_run(repeats=tuple(found[name])) for name, trace in kept.items()})
     return found
 
 
@@ -195,15 +203,21 @@ class _Plan:
         check_dataset(dataset, _label(name))
         check_length(dataset, self.steps, _label(name))
 
-    def rounds(self, variants: Mapping[Any, Any], repeats: int, title: str) -> dict[Any, list[Trace]]:
-        """Record each pipeline once in every round, starting with another one each time; return the traces by name."""
+    def rounds(
+        self, variants: Mapping[Any, Any], repeats: int, title: str, one: Callable[..., Trace] | None = None
+    ) -> dict[Any, list[Trace]]:
+        """Run each pipeline once in every round, starting with another one each time; return the traces by name.
+
+        `one` is what makes a trace: `trace` by default, or `timed`.
+        """
+        one = one or self.trace
         names, traces, watch = list(variants), {name: [] for name in variants}, Watch()
         known = [known_steps(d, self.steps, self.warmup) or self.steps for d in variants.values()]
         with _bar(self.progress, None if None in known else sum(known) * repeats, title) as tick:
             for number in range(repeats):
                 first = number % len(names)
                 for name in names[first:] + names[:first]:
-                    traces[name].append(self.trace(variants[name], name, tick))
+                    traces[name].append(one(variants[name], name, tick))
         share = watch.share()
         others = None if math.isnan(share) else share
         return {n: [t.with_run(host=replace(t.run.host, others=others)) for t in ts] for n, ts in traces.items()}
@@ -212,6 +226,30 @@ class _Plan:
         """Return what a trace says about its accelerator."""
         one = self.accelerator
         return Accelerator(one.name, one.kind, one.source, one.describe())
+
+    def timed(self, dataset: Any, name: str | None, tick: Callable[[], Any]) -> Trace:
+        """Time one repeat without the profiler: a trace of the consumer alone."""
+        stamps: list[tuple[int, ...]] = []
+
+        def see(_: int, *step: int) -> None:
+            stamps.append(step)
+            tick()
+
+        run = drive(
+            dataset, self.accelerator, self.steps, self.warmup, label=_label(name), max_events=None, on_step=see
+        )
+        return consumer(np.array(stamps, np.int64)).with_run(
+            name=name,
+            accelerator=self.facts(),
+            batch_size=run.batch_size,
+            steps=run.steps,
+            warmup=self.warmup,
+            images=run.images,
+            first_batch_ns=run.first_batch_ns,
+            window_ns=(stamps[0][0], stamps[-1][2]),
+            work=run.work,
+            profiler=Profile(note=" ".join(_ended(run, self.steps)) or None),
+        )
 
     def trace(self, dataset: Any, name: str | None, tick: Callable[[], Any]) -> Trace:
         """Record one repeat."""
@@ -271,11 +309,15 @@ def _unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:
     return stamps + offset + (last_offset - offset) * (stamps - start) // max(1, end - start)
 
 
+def _ended(run: Drive, steps: int | None) -> list[str]:
+    """Return a sentence where the dataset ended before the steps that were asked for."""
+    return [f"the dataset ended after {run.steps} of {steps} steps."] if run.ended else []
+
+
 def _notes(run: Drive, trace: Trace, events: int, steps: int | None) -> Iterator[str]:
     """Yield a sentence for everything that a reader of the figures has to know."""
     watched = len(run.stamps) // 3
-    if run.ended:
-        yield f"the dataset ended after {run.steps} of {steps} steps."
+    yield from _ended(run, steps)
     if not os.environ.get(POOL):
         yield (
             "TensorFlow's own pool for tensors is off, and recording large batches may cost a tenth of their "
@@ -291,7 +333,7 @@ def _notes(run: Drive, trace: Trace, events: int, steps: int | None) -> Iterator
         yield (
             f"recording distorts this pipeline: {events / max(1, run.window_images):.0f} events per image of about "
             f"{EVENT_NS / 1e3:.1f} µs each are some {min(1.0, cost_ns / max(1, cpu_ns)):.0%} of its CPU time; "
-            "trust the order of spans, not their lengths."
+            "trust the order of spans, not their lengths, and time it with measure(..., profile=False)."
         )
 
 

@@ -33,6 +33,8 @@ MANIFEST = "shards.json"
 COMPRESSIONS = {"": ".tfrecord", "GZIP": ".tfrecord.gz", "ZLIB": ".tfrecord.zlib"}
 #: What ``form`` may be: the bytes of the JPEG file, or its decoded uint8 pixels.
 FORMS = ("jpeg", "raw")
+#: A serialized ``tf.Example``; see `labkit.sources.framing.example`.
+example = framing.example
 _FORMAT = "labkit shards 1"
 
 

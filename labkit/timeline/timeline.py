@@ -11,12 +11,14 @@ from functools import cached_property
 
 import numpy as np
 
+from labkit.common.table import Table
 from labkit.timeline.causes import Causes, CriticalPath, Split, Stalls, find_causes, split, stalls
 from labkit.timeline.describe import describe
 from labkit.timeline.gaps import Marks, find_gaps
 from labkit.timeline.intervals import Intervals, at_least, median_ms, union, union_of
 from labkit.timeline.lanes import WORK, Lane, build
 from labkit.timeline.trace import CATEGORIES, Trace
+from labkit.timeline.wording import short_op
 
 
 class Timeline:
@@ -174,6 +176,29 @@ class Timeline:
         if not self.images:
             raise ValueError("the trace does not say how many images it holds: run.images and run.batch_size are None")
         return {category: own / 1e6 / self.images for category, own in self.work_ns.items()}
+
+    def operations(self, most: int = 6) -> Table:
+        """Return the operations that took the most thread time of the pipeline, longest first, as a table.
+
+        Parameters
+        ----------
+        most : int
+            How many rows.
+
+        Raises
+        ------
+        ValueError
+            As `per_image_ms`.
+        """
+        total = sum(self.per_image_ms.values()) or 1.0
+        work: dict[tuple[str, str], float] = {}
+        for (category, name), own in self.work_ns_by_name.items():
+            if category in WORK:
+                key = short_op(name), category
+                work[key] = work.get(key, 0) + own / 1e6 / self.images
+        longest = sorted(work.items(), key=lambda item: -item[1])[:most]
+        rows = [(op, kind, f"{ms:.3g}", f"{100 * ms / total:.0f} %") for (op, kind), ms in longest]
+        return Table(("operation", "kind of work", "ms per image", "share of all work"), rows, right=(2, 3))
 
     @cached_property
     def pipeline_busy(self) -> Intervals:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from labkit.common.numbers import number
 from labkit.common.palette import Theme
 from labkit.common.table import Table
-from labkit.views.figure_page import BODY, MARGIN, SMALL, WIDTH, FigurePage, heading, measure, wrap
+from labkit.views.figure_page import BODY, MARGIN, SMALL, WIDTH, FigurePage, Words, heading, measure, wrap
 from labkit.views.picture import Picture
 
 if TYPE_CHECKING:
@@ -64,14 +64,41 @@ def bars(values: Mapping[str, Any], *, unit: str, title: str, note: str = "") ->
     ValueError
         If there are no values, or one is negative or not a finite number.
     """
+    return panels({unit: values}, title=title, note=note)
+
+
+def panels(values: Mapping[str, Mapping[str, Any]], *, title: str, note: str = "") -> Picture:
+    """Draw the same names once and several bars for each, side by side: one panel for each unit.
+
+    Parameters
+    ----------
+    values : dict of str to dict of str to number, or to sequence of numbers
+        By unit, which is written below its axis, what `bars` takes. The names are those of the first panel.
+    title, note : str
+        As in `bars`.
+
+    Raises
+    ------
+    ValueError
+        As `bars`; or if two panels differ in their names.
+    """
     _named(values, "values")
-    rows = {name: _value(given, f"the bar of {name!r}", least=0) for name, given in values.items()}
-    text = _text(title, note, ("", unit), [(name, str(value)) for name, value in rows.items()])
-    low, high = (choose(rows, key=lambda name: rows[name].middle) for choose in (min, max))
-    ends = f"from {low} ({_number(rows[low].middle)} {unit}) to {high} ({_number(rows[high].middle)} {unit})"
-    alt = f"{title}: {len(rows)} bar{'s' * (len(rows) > 1)}, {ends}."
-    frame = functools.partial(_axes, title=title, note=note, x_label=unit)
-    return Picture(functools.partial(_draw_bars, frame, rows), title, alt, text)
+    drawn: dict[str, dict[str, _Value]] = {}
+    names: list[str] = []
+    for unit, given in values.items():
+        _named(given, "values")
+        names = names or list(given)
+        if set(given) != set(names):
+            raise ValueError(f"the panel {unit!r} names {sorted(given)}; allowed: the names of the first, {names}")
+        drawn[unit] = {name: _value(given[name], f"the bar of {name!r}", least=0) for name in names}
+    table = [(name, *(str(rows[name]) for rows in drawn.values())) for name in names]
+    text = _text(title, note, ("", *drawn), table)
+    ends = []
+    for unit, rows in drawn.items():
+        low, high = (choose(rows, key=lambda name: rows[name].middle) for choose in (min, max))
+        ends.append(f"from {low} ({_number(rows[low].middle)} {unit}) to {high} ({_number(rows[high].middle)} {unit})")
+    alt = f"{title}: {len(names)} bar{'s' * (len(names) > 1)}, {'; '.join(ends)}."
+    return Picture(functools.partial(_draw_panels, heading(title, note, most=None), drawn), title, alt, text)
 
 
 def lines(
@@ -252,16 +279,21 @@ def _axes(
     scale: str = "linear",
 ) -> Axes:  # fmt: skip
     """Return named axes below a title and a note; `box` in inches: left, width, height, room below."""
-    from matplotlib.ticker import FuncFormatter
-
     left, width, high, below = box
     page = FigurePage(look, heading(title, note, most=None), high + below)
     axes = page.axes(left, page.top, width, high, "left", "bottom")
     axes.set_xscale(scale)
+    return _labelled(axes, look, x_label, y_label)
+
+
+def _labelled(axes: Axes, look: Theme, x_label: str, y_label: str = "") -> Axes:
+    """Name both axes, and write their numbers without powers of ten."""
+    from matplotlib.ticker import FuncFormatter
+
     words = {"color": look.muted, "fontsize": SMALL, "family": "DejaVu Sans", "parse_math": False}
     axes.set_xlabel(x_label, **words)
     axes.set_ylabel(y_label, **words)
-    for axis in (axes.xaxis, axes.yaxis):  # numbers without powers of ten
+    for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.10g}"))
     return axes
 
@@ -272,28 +304,38 @@ def _write(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float,
     return axes.annotate(words, at, xytext=offset, textcoords="offset points", annotation_clip=False, **style | more)
 
 
-def _draw_bars(frame: Callable[..., Axes], rows: Mapping[str, _Value], look: Theme) -> Figure:
-    names = [wrap(name, 3.0, BODY) for name in rows]
-    left = max(measure(line, BODY) for lines_ in names for line in lines_) + MARGIN + 0.1
-    right = max(measure(str(value), BODY) for value in rows.values()) + 0.25
+def _draw_panels(head: Sequence[Words], panels: Mapping[str, Mapping[str, _Value]], look: Theme) -> Figure:
+    names = [wrap(name, 3.0, BODY) for name in next(iter(panels.values()))]
     heights = [max(_ROW, 0.19 * len(lines_) + 0.1) for lines_ in names]
-    axes = frame(look, (left, WIDTH - left - right, sum(heights), 0.6))
+    page = FigurePage(look, head, sum(heights) + 0.6)
+    left = max(measure(line, BODY) for lines_ in names for line in lines_) + MARGIN + 0.1
+    room = (WIDTH - left) / len(panels)
+    for column, (unit, rows) in enumerate(panels.items()):
+        width = room - max(measure(str(value), BODY) for value in rows.values()) - 0.25
+        axes = page.axes(left + column * room, page.top, width, sum(heights), "left", "bottom")
+        _labelled(axes, look, unit)
+        _draw_bars(axes, rows, heights, look)
+        middles = (sum(heights[:i]) + high / 2 for i, high in enumerate(heights))
+        for lines_, y in zip(names if column == 0 else [], middles, strict=False):
+            _write(axes, "\n".join(lines_), (0, y), (-5, 0), look, ha="right", fontsize=BODY)
+    return page.figure
+
+
+def _draw_bars(axes: Axes, rows: Mapping[str, _Value], heights: list[float], look: Theme) -> None:
     top = max(value.high for value in rows.values()) or 1.0
     axes.set(xlim=(0, top), ylim=(sum(heights), 0))
     axes.yaxis.set_visible(False)
     axes.grid(axis="x", color=look.lane, linewidth=1)
     at = 0.0
-    for lines_, high, value in zip(names, heights, rows.values(), strict=True):
+    for high, value in zip(heights, rows.values(), strict=True):
         y = at + high / 2
         axes.barh(y, value.middle, 0.22, color=look.fill["train"])
         if value.rounds > 1:
             ends = ([value.low, value.high], [y, y])  # twice: a bright edge shows the whisker on its bar
             for color, width in ((look.background, 3.2), (look.ink, 1.2)):
                 axes.plot(*ends, color=color, linewidth=width, marker="|", markeredgewidth=width, clip_on=False)
-        _write(axes, "\n".join(lines_), (0, y), (-5, 0), look, ha="right", fontsize=BODY)
         _write(axes, str(value), (value.high, y), (6, 0), look, fontsize=BODY)
         at += high
-    return axes.figure
 
 
 def _range(values: Iterable[float]) -> tuple[float, float]:

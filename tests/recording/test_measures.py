@@ -300,3 +300,11 @@ def test_measures_of_nothing_are_refused(traces):
 def test_interleaved_rounds_must_pair_up():
     with pytest.raises(ValueError, match="differ in number"):
         Measures.from_traces({"a": rounds(300, count=3), "b": rounds(300, count=4)})
+
+
+def test_the_time_of_an_image_is_one_over_the_rate():
+    found = Measures.from_traces({"a": [run(30, 10), run(10, 10)]})
+    assert found.per_image("ms")["a"] == pytest.approx([40 / 32, 20 / 32])
+    assert found.per_image("µs")["a"] == pytest.approx([40e3 / 32, 20e3 / 32])
+    with pytest.raises(ValueError, match="unit is 's'"):
+        found.per_image("s")

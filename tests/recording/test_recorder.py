@@ -272,6 +272,37 @@ def test_the_table_prints_the_note(tf):
     assert "tiny: recording distorts this pipeline" in str(table)
 
 
+def test_rounds_without_the_profiler_keep_the_table_and_bring_one_picture_each(tf, photos, monkeypatch):
+    """The profiler is started for the pictures only, and the guard of equal work looks at the timed rounds."""
+    watched, one = [], driver.drive
+    monkeypatch.setattr(recorder, "drive", lambda *a, **k: (watched.append(k["max_events"]), one(*a, **k))[1])
+    variants = {n: plain(photos.map(prepare).batch(size)) for n, size in {"a": 4, "b": 4, "c": 2}.items()}
+    found = recorder.measure(variants, FAST, steps=3, repeats=2, profile=False)
+    assert watched == [None] * 6 + [500_000] * 3
+    for name in ("a", "b"):
+        assert [(m.images, m.steps) for m in found[name]] == [(12, 3)] * 2
+        assert all(m.first_batch_ms > 0 and m.wait_ms > 0 and m.train_ms >= 1 for m in found[name])
+        assert found.trace(name).select("decode").any(), "a picture of the work"
+        assert not found.traces[name].select(kind="pipeline").any(), "the clock alone"
+        assert found.trace(name).run.repeats == tuple(found[name]), "its figures are the timed ones"
+    assert found.equal_work("b") == "yes"
+    assert "different counts" in found.difference("c")
+    assert found.speedup("b").rounds == 2
+    assert "timed without the profiler" in str(found)
+
+
+def test_rounds_without_the_profiler_are_not_said_to_be_distorted(tf):
+    tiny = tf.data.Dataset.from_tensor_slices(tf.zeros((64, 32, 32, 3))).repeat().map(lambda x: x * 2).batch(64)
+    table = recorder.measure({"tiny": plain(tiny)}, FAST, steps=4, repeats=1, profile=False)
+    assert "distorts" not in str(table)
+    assert "distorts" in table.trace("tiny").run.profiler.note, "its picture is"
+
+
+def test_a_dataset_that_ends_is_said_to_end_without_the_profiler_too(tf):
+    table = recorder.measure({"a": tf.data.Dataset.range(9).batch(1)}, FAST, steps=20, repeats=1, profile=False)
+    assert "a: the dataset ended after 7 of 20 steps." in str(table)
+
+
 # -- how much a recording may take -------------------------------------------------------
 
 

@@ -193,6 +193,15 @@ def test_copying_into_the_batch_is_the_own_time_of_the_batch_node():
     assert timeline.per_image_ms["read"] == 0
 
 
+def test_operations_are_those_of_the_work_longest_first():
+    rows = Timeline(walk()).operations(2).rows
+    assert rows[0] == ("JPEG", "decode", "9e-06", "72 %")
+    assert len(rows) == 2
+    everything = Timeline(walk()).operations(100).rows
+    assert sum(float(ms) for _, _, ms, _ in everything) == pytest.approx(sum(Timeline(walk()).per_image_ms.values()))
+    assert not [kind for _, kind, _, _ in everything if kind in ("iterator", "wait", "train")]
+
+
 def test_a_node_that_only_waits_is_not_at_work():
     spans = [Span("worker 1", "Iterator::Root::Prefetch", "iterator", NOW, 100, -1)]
     lane = Timeline(Trace.from_spans(spans)).lanes[1]

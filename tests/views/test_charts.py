@@ -99,6 +99,18 @@ def test_names_of_neighbouring_points_do_not_touch():
     assert not any(a.overlaps(b) for a, b in itertools.combinations(places, 2))
 
 
+def test_panels_draw_the_same_names_once_and_each_unit_from_zero():
+    picture = charts.panels({"MB": {"JPEG": 7.5, "pixels": 37}, "ms": {"pixels": [1, 2, 3], "JPEG": 9}}, title="Forms")
+    space, time = picture.figure().axes
+    assert [bar.get_width() for bar in space.patches] == [7.5, 37]
+    assert [bar.get_width() for bar in time.patches] == [9, 2], "in the order of the first panel"
+    assert space.get_xlim()[0] == time.get_xlim()[0] == 0
+    words = [text.get_text() for axes in (space, time) for text in axes.texts]
+    assert sorted(words) == sorted(["JPEG", "pixels", "7.5", "37", "9", "2 [1–3]"])
+    assert "pixels   37  2 [1–3]" in picture.text
+    assert picture.alt == "Forms: 2 bars, from JPEG (7.5 MB) to pixels (37 MB); from pixels (2 ms) to JPEG (9 ms)."
+
+
 @pytest.mark.parametrize("theme", THEMES)
 def test_each_theme_has_its_own_page_and_ink(theme):
     from matplotlib.colors import to_hex
@@ -165,6 +177,8 @@ def test_names_that_look_like_formulas_are_written_as_they_are():
         (lambda: lines_of([1, 2], {"a": [1]}), "one for each x"),
         (lambda: lines_of([1], {str(i): [1] for i in range(15)}), "up to 14"),
         (lambda: lines_of([1], {"a": [math.inf]}), "allowed: a number"),
+        (lambda: charts.panels({}, title="t"), "one name or more"),
+        (lambda: charts.panels({"MB": {"a": 1}, "ms": {"b": 1}}, title="t"), "the names of the first"),
         (lambda: points_of({"a": 3}), "a pair"),
         (lambda: points_of({"a": (1, 2, 3)}), "a pair"),
         (lambda: points_of({"a": (1, "2")}), "allowed: a number"),
