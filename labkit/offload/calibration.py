@@ -1,7 +1,7 @@
 """The card's decode rate held against everything that the vendor has published about it.
 
-One published picture fixes one figure; the other pictures say how far to trust it. The vendor's page allows two
-readings, and the lab prints both.
+One published picture fixes one figure; the two other pictures say how far to trust it. The vendor's page allows two
+readings. The lab prints both, and uses the reading that agrees with all three pictures.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ VENDOR = (
     Published("android", 960, 1280, 129_800, 1125, 1000 / 1.515),
 )
 
-#: Two ways to read the vendor's page. The first is the lab's default: all of the 512x512 picture's time is put on its
-#: blocks. The second: 8 cycles a block (the page says 8 coefficients a cycle), and 88,000 cycles that each call costs.
+#: Two ways to read the vendor's page, each with one figure that the 512x512 picture fixes. "per call", the lab's
+#: default: 8 cycles a block (the page says 8 coefficients a cycle), and some cycles that each call costs. "per block":
+#: all of the picture's time is put on its blocks.
 READINGS = {
+    "per call": {"idct_cycles_per_block": 8.0, "call_cycles": 80_600.0},
     "per block": {"idct_cycles_per_block": 34.5, "call_cycles": 0.0},
-    "per call": {"idct_cycles_per_block": 8.0, "call_cycles": 88_000.0},
 }
 
 
@@ -79,7 +80,7 @@ class Calibration:
         """Modelled over published rate of the Huffman part, less 1; on another picture of the same bytes."""
         return None if self.tokens is None else 300e6 / self.tokens / VENDOR[0].huffman_per_s - 1
 
-    def error(self, picture: str, reading: str = "per block") -> float:
+    def error(self, picture: str, reading: str = "per call") -> float:
         """Return modelled over published decode rate, less 1."""
         published, modelled = next((p, m) for name, p, m in self.rows if name == picture)
         return modelled[reading] / published - 1
@@ -93,8 +94,8 @@ class Calibration:
             )
             lines.append(f"  {name:<12}published {published:6,.0f}   {each}")
         lines += [
-            "  The lab's card counts per block: right for 512x512 by construction, ±20 % for photos like it;",
-            "  for the two others it is too slow.",
+            "  Both readings agree with lena_c_512 by construction. The lab's card counts per call: that reading",
+            "  agrees with the two others, too.",
         ]
         if self.tokens is not None:
             lines += [

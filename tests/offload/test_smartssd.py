@@ -47,24 +47,26 @@ KINDS = {
 # -- the three rates -----------------------------------------------------------------------------
 
 
-def test_the_default_card_meets_the_point_that_it_is_calibrated_on():
+def test_both_readings_meet_the_point_that_they_are_calibrated_on():
     check = calibration.check()
-    assert abs(check.error("lena_c_512")) < 0.01
+    assert all(abs(check.error("lena_c_512", reading)) < 0.01 for reading in calibration.READINGS)
     lena = calibration.VENDOR[0].counted
     assert (lena.blocks[0], lena.tokens[0]) == (6144, 131_119)
-    assert SmartSSD().answer(lena).per_instance == pytest.approx(243e6 / (34.5 * 6144))
+    assert SmartSSD().answer(lena).per_instance == pytest.approx(243e6 / (80_600 + 131_119))
 
 
-def test_the_second_reading_meets_every_published_point_within_five_percent():
-    check = calibration.check()
-    assert all(abs(check.error(name, "per call")) < 0.05 for name in ("lena_c_512", "t0", "android"))
-    assert "(-63 %)" in str(check), "that the first reading is far off for a large picture is said, not hidden"
+def test_the_range_of_the_default_card_holds_every_published_picture_and_that_of_the_other_reading_does_not():
+    check, pictures = calibration.check(), [one.name for one in calibration.VENDOR]
+    assert SmartSSD() == SmartSSD(**calibration.READINGS["per call"])
+    assert all(abs(check.error(name)) < 0.07 < smartssd.ERROR for name in pictures)
+    assert [abs(check.error(name, "per block")) > smartssd.ERROR for name in pictures] == [False, True, True]
+    assert "(-63 %)" in str(check), "that the other reading is far off for a large picture is said, not hidden"
 
 
 def test_rates_are_their_closed_forms_and_the_least_is_the_speed():
     card = SmartSSD(decoders=3)
     answer = card.answer(work())
-    assert answer.rates["decode"] == pytest.approx(3 * 243e6 / (34.5 * 4608))
+    assert answer.rates["decode"] == pytest.approx(3 * 243e6 / (80_600 + 130_000))
     assert answer.rates["output"] == pytest.approx(1.87e9 / 150_528)
     assert answer.rates["link"] == pytest.approx(card.bandwidth_gb_s(100_000) * 1e9 / 100_000)
     assert answer.images_per_s == min(answer.rates.values())
@@ -73,10 +75,10 @@ def test_rates_are_their_closed_forms_and_the_least_is_the_speed():
 
 def test_tokens_limit_where_they_take_longer_than_blocks():
     dense = work(symbols=500_000)
-    assert SmartSSD().cycles(dense)[0] == 500_000
-    assert SmartSSD(initiation_interval=2).cycles(dense)[0] == 1_000_000
+    assert SmartSSD().cycles(dense)[0] == 580_600
+    assert SmartSSD(initiation_interval=2).cycles(dense)[0] == 1_080_600
     assert SmartSSD(call_cycles=1000).cycles(dense)[0] == 501_000
-    assert SmartSSD().cycles(work(symbols=10))[0] == pytest.approx(34.5 * 4608)
+    assert SmartSSD().cycles(work(symbols=10))[0] == pytest.approx(80_600 + 8 * 4608)
 
 
 def test_bandwidth_is_the_published_one_at_published_sizes_and_between_its_neighbours_elsewhere():
@@ -120,6 +122,15 @@ def test_what_the_cpu_saves_is_cores_at_the_speed_of_the_job():
     answer = SmartSSD(decoders=8).answer(work(), cpu_ms=3.0, cores=2, accelerator=500)
     assert answer.cores_saved == pytest.approx(500 * 3.0 / 1000)
     assert SmartSSD().answer(work()).cores_saved is None
+
+
+def test_what_stays_with_the_host_is_saved_by_nobody_and_can_be_the_limit():
+    answer = SmartSSD(decoders=8).answer(work(), cpu_ms=3.0, cores=2, host_ms=1.0)
+    assert answer.rates["host"] == pytest.approx(2000)
+    assert (answer.limit, answer.images_per_s) == ("host", answer.rates["host"])
+    assert answer.gain == pytest.approx(3), "two thirds of the work are gone"
+    assert answer.cores_saved == pytest.approx(2000 * 2.0 / 1000)
+    assert "1.00 ms stay" in str(answer)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +207,12 @@ def test_the_remedy_is_one_for_a_card(card, limit, remedy):
     assert "map" not in stalls.advice
 
 
+def test_what_stays_with_the_host_slows_the_simulated_job_as_the_closed_form_says():
+    card, quick = SmartSSD(decoders=8), accelerators.modelled(step_ms=0.01)
+    simulated = Timeline(card.trace(work(), quick, steps=60, cores=2, host_ms=1.0)).images_per_s
+    assert simulated == pytest.approx(card.answer(work(), cores=2, host_ms=1.0).images_per_s, rel=0.05)
+
+
 def test_a_slow_accelerator_hides_the_card():
     slow = accelerators.modelled(images_per_s=200)
     assert Timeline(SmartSSD().trace(work(), slow)).busy > 0.99
@@ -215,6 +232,23 @@ def test_every_picture_carries_the_word_modelled():
     assert repr(answer) == repr(card.answer(work(), cpu_ms=3.0, cores=2, accelerator=1786))
     for said in ("limit", "link", "decoders to fill the link", "float32", "the CPU saves"):
         assert said in str(answer)
+
+
+def test_the_reader_s_photo_is_no_point_of_the_published_line():
+    drawn = SmartSSD().p2p_picture(119_000.0)
+    axes = drawn.figure("light").axes[0]
+    assert max(len(line.get_xdata()) for line in axes.lines) == len(P2P_READ)
+    assert len([line for line in drawn.text.splitlines() if line.split()[:1] == ["116"]]) == 0
+
+
+def test_a_gain_is_drawn_for_every_card_and_more_work_moved_gains_more():
+    cards = {"one": SmartSSD(), "eight": SmartSSD(decoders=8)}
+    drawn = smartssd.gain_picture(cards, work(), moved_ms=[0.1, 1, 4], host_ms=0.5, cores=2)
+    assert "modelled" in drawn.title
+    gains = [SmartSSD().answer(work(), cpu_ms=ms + 0.5, host_ms=0.5, cores=2).gain for ms in (0.1, 1, 4)]
+    assert gains == sorted(gains)
+    assert all(name in drawn.text for name in cards)
+    assert drawn.png("light") != drawn.png("dark")
 
 
 def test_photos_that_the_card_does_not_decode_are_left_out_and_told():
