@@ -44,7 +44,7 @@ ERROR = 0.20
 _RENAMED = {
     "tf.data interleave": "card (modelled): P2P read",
     "tf.data worker": "card (modelled): decoder",
-    "tf.data Prefetch": "card to host, augmentation there (modelled)",
+    "tf.data Prefetch": "card (modelled): to the host",
 }
 
 #: What to change where the card keeps the accelerator waiting: options of tf.data are no part of a card.
@@ -213,15 +213,17 @@ class SmartSSD:
             Or anything with ``name``, ``source`` and ``step_ns(batch_size)``.
         batch_size, steps, cores : int
         host_ms : float
-            Milliseconds of a core per photo that stay with the host. Output and augmentation of a batch overlap with
-            those of the next, so the longer of the two counts.
+            Milliseconds of a core per photo that stay with the host. They are drawn where the host is the slowest
+            part; elsewhere they hide behind the card.
         """
         counted = counted.whole()
         read_ms, kb = float(self.read_ms(counted).mean()), float(counted.bytes.mean()) / 1e3
         output_ms = batch_size * self.picture_bytes / (self.output_gb_s * 1e6)
+        if self.answer(counted, cores=cores, host_ms=host_ms).limit == "host":
+            output_ms = batch_size * host_ms / cores
         # What the card does takes no core of the host: to the simulator, the host sleeps meanwhile.
         costs = Costs(
-            map={"decode": np.sort(self.decode_ms(counted))}, batch=max(output_ms, batch_size * host_ms / cores),
+            map={"decode": np.sort(self.decode_ms(counted))}, batch=output_ms,
             train=accelerator.step_ns(batch_size) / 1e6, sleeps=("open", "read", "decode", "batch"),
         )  # fmt: skip
         # Reads run ahead, two batches are buffered.
@@ -453,10 +455,13 @@ def gain_picture(
     def figure(look: Any) -> Any:
         made = chart.figure(look.name)
         axes = made.axes[0]
-        lowest = min(map(min, rows.values()))
+        lowest, highest = (end(map(end, rows.values())) for end in (min, max))
         axes.set_yscale("log")
-        axes.set_ylim(min(lowest, 0.5) / 1.2)
-        axes.axhspan(axes.get_ylim()[0], 1, color=look.lane, zorder=0)
+        axes.set_ylim(min(lowest, 0.5) / 1.2, max(highest, 2) * 1.2)
+        ticks = [n * ten for ten in (0.01, 0.1, 1, 10) for n in (1, 2, 5) if lowest <= n * ten <= highest or n * ten == 1]
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_yticks([], minor=True)
+        axes.axhspan(axes.get_ylim()[0], 1, color=look.line, alpha=0.2, zorder=0)
         return made
 
     return Picture(figure, chart.title, chart.alt, chart.text)

@@ -213,6 +213,14 @@ def test_what_stays_with_the_host_slows_the_simulated_job_as_the_closed_form_say
     assert simulated == pytest.approx(card.answer(work(), cores=2, host_ms=1.0).images_per_s, rel=0.05)
 
 
+def test_work_of_the_host_that_hides_behind_the_card_is_not_to_blame():
+    quick = accelerators.modelled(step_ms=0.01)
+    hidden = Timeline(SmartSSD().trace(work(), quick, cores=2, host_ms=1.0)).stalls.advice
+    assert "more decoders" in hidden
+    slow = Timeline(SmartSSD(decoders=8).trace(work(), quick, cores=2, host_ms=1.0)).stalls.advice
+    assert "less work on the host" in slow
+
+
 def test_a_slow_accelerator_hides_the_card():
     slow = accelerators.modelled(images_per_s=200)
     assert Timeline(SmartSSD().trace(work(), slow)).busy > 0.99
@@ -368,6 +376,15 @@ def test_the_twins_give_the_bytes_of_the_device():
         assert np.array_equal(a.images, b.images)
     assert ours.images[-1] is None
     assert not a.images[-1].any()
+
+
+def test_without_a_device_a_kernel_that_is_tried_is_not_run():
+    from labkit.offload import twins
+
+    tried = twins.try_kernel("__kernel void k() {}", "k", [], 1, limit_s=3)
+    assert not tried.ok
+    assert "no OpenCL device" in str(tried)
+    assert tried.outputs == {}
 
 
 def test_a_machine_without_pyopencl_has_no_device(tmp_path):
