@@ -61,7 +61,7 @@ ladder_chart.draw({name: board.trace(name) for name in board}, title="The ladder
 # %% [markdown]
 # ## Explain
 #
-# A block is a train step. Between the blocks the accelerator is idle. All rows have the same number of steps, so a shorter row is a faster pipeline. The chart rises from top to bottom, but two neighbours can be equally fast. The verdicts and the ranges in the table say whether two rows really differ.
+# A block is a train step. Between the blocks the accelerator is idle. All rows have the same number of steps, so a shorter row is a faster pipeline. The order of the rows is chosen so that the chart rises, but two neighbours can be equally fast. The verdicts and the ranges in the table say whether two rows really differ.
 #
 # - *Prefetch* and *interleave* let loading and training overlap. Where loading takes several times as long as training, only a small part of it can hide behind the training. Reading warm local files is fast already, so *interleave* may gain nothing, or cost a little.
 # - *Parallel map* uses the other cores. If gaps remain, the cores are the limit, and from there on only less work helps. If no gaps remain, you have enough cores, and the rows below cannot gain more.
@@ -236,7 +236,7 @@ for name, model in models.items():
     print(f"{name:<6} {seconds:5.1f} s of training, {right:.0%} of {len(held_out)} held-out photos right")
 
 # %% [markdown]
-# About fifty steps teach a network very little, so both accuracies are low. With so few held-out photos, a difference of several points is chance. This test would *not* find a pipeline that changes the pixels a little. The comparison of pixels above is the better test. It shows that both copies get the same data, only sooner.
+# So few steps teach a network very little, so both accuracies are low. With so few held-out photos, a difference of several points is chance. This test would *not* find a pipeline that changes the pixels a little. The comparison of pixels above is the better test. It shows that both copies get the same data, only sooner.
 #
 # ## From one machine to many
 #
