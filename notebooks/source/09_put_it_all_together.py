@@ -63,7 +63,7 @@ ladder_chart.draw({name: board.trace(name) for name in board}, title="The ladder
 #
 # A block is a train step. Between the blocks the accelerator is idle. All rows have the same number of steps, so a shorter row is a faster pipeline. The order of the rows is chosen so that the chart rises, but two neighbours can be equally fast. The verdicts and the ranges in the table say whether two rows really differ.
 #
-# - *Prefetch* and *interleave* let loading and training overlap. Where loading takes several times as long as training, only a small part of it can hide behind the training. Reading warm local files is fast already, so *interleave* may gain nothing, or cost a little.
+# - *Prefetch* and *interleave* let loading and training overlap. Where loading takes several times as long as training, only a small part of it can hide behind the training. Local files in the [page cache](../docs/glossary.md#page-cache) are read fast already, so *interleave* may gain nothing, or cost a little.
 # - *Parallel map* uses the other cores. If gaps remain, the cores are the limit, and from there on only less work helps. If no gaps remain, you have enough cores, and the rows below cannot gain more.
 # - *Vectorized map*, *TFRecords* and *best* do the same work in fewer passes over memory. On a warm local disk, shards alone may gain nothing.
 # - A *cache of pixels* removes decoding from all later epochs. It takes 0.15 MB of memory for each photo, and it rounds pixels to whole grey levels. Both rows with this cache can be so fast that the accelerator is the limit. Then the two rows are equally fast.
@@ -123,7 +123,7 @@ compiled = batched(files, lambda file, u: (ladder.shrink(tf.io.read_file(file[0]
 # %% [markdown]
 # **2. Fewer bytes.** Between resizing and augmentation each batch is written to memory and read again. As float16 a batch has half the bytes. A grey level changes by at most 1/16.
 #
-# **3. Files in memory.** Put the photos into shards (notebook 07) and keep the JPEG bytes in memory after the first epoch (notebook 05). JPEG bytes take less memory than pixels where a photo has less than 0.15 MB.
+# **3. Files in memory.** Put the photos into [shards](../docs/glossary.md#shard) (notebook 07) and keep the JPEG bytes in memory after the first epoch (notebook 05). JPEG bytes take less memory than pixels where a photo has less than 0.15 MB.
 #
 # **4. Threads.** Use one thread for each core, and a single thread inside each operation. The parallel calls of `map` use all cores already.
 

@@ -339,15 +339,6 @@ def test_more_quality_means_more_tokens_and_as_many_blocks(quality):
     assert low.blocks[0] == high.blocks[0]
 
 
-def test_the_picture_for_the_check_has_the_vendors_shape_and_size():
-    made = calibration.alike(jpeg(500, 375, quality=95))
-    assert Image.open(io.BytesIO(made)).size == (512, 512)
-    check = calibration.check(jpeg(500, 375, quality=95))
-    assert check.tokens > 1000
-    assert check.huffman_error == pytest.approx(300e6 / check.tokens / 2288 - 1)
-    assert f"{check.tokens:,}" in str(check)
-
-
 def test_cards_are_compared_by_their_figures():
     assert SmartSSD() == SmartSSD()
     assert SmartSSD() != SmartSSD(decoders=2)
