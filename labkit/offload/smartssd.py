@@ -454,15 +454,7 @@ def gain_picture(
 
     def figure(look: Any) -> Any:
         made = chart.figure(look.name)
-        axes = made.axes[0]
-        lowest, highest = (end(map(end, rows.values())) for end in (min, max))
-        axes.set_yscale("log")
-        axes.set_ylim(min(lowest, 0.5) / 1.2, max(highest, 2) * 1.2)
-        all_ticks = [n * ten for ten in (0.01, 0.1, 1, 10) for n in (1, 2, 5)]
-        ticks = [tick for tick in all_ticks if lowest <= tick <= highest or tick == 1]
-        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.set_yticks([], minor=True)
-        axes.axhspan(axes.get_ylim()[0], 1, color=look.line, alpha=0.2, zorder=0)
+        made.axes[0].axhspan(0, 1, color=look.line, alpha=0.2, zorder=0)
         return made
 
     return Picture(figure, chart.title, chart.alt, chart.text)

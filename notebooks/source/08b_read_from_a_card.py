@@ -114,7 +114,7 @@ try:
     card.register()
     from_card = through_the_card()
     from_disk = tf.stack([unpack(name) for name in stored[:8]])
-    print(f"largest difference: {discrepancy.between(from_card, from_disk).largest:.0f} grey levels")
+    print(f"largest difference in grey levels: {discrepancy.between(from_card, from_disk).largest:.0f}")
 except (RuntimeError, OSError, tf.errors.OpError) as error:
     print(f"There is no card on this machine ({error}). Nothing below needs it.")
 
