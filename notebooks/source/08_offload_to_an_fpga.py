@@ -30,7 +30,7 @@ files = [tf.io.read_file(path).numpy() for path in album.paths[:8]]
 # %% [markdown]
 # ## The idea
 #
-# The CPU decodes and resizes each photo before it can augment the photo. A second device can decode and resize while the CPU augments.
+# In the upper part of the drawing, the *host* does all the work. The host is the computer with its CPU. In the lower part, a second device inside the computer, a *card*, reads and decodes the photos, so the CPU has less work.
 
 # %% tags=["nbval-ignore-output"]
 labkit.idea("08")
@@ -124,7 +124,7 @@ print(attempt(scale.replace("255.0f;", "255.0f")))
 print(attempt(scale.replace("out[i]", "out[i + 100000000]")))
 
 # %% [markdown]
-# On an FPGA the usual form of a kernel is a *task*: a kernel with a single work-item that contains a loop. The compiler turns the loop into a *hardware pipeline*. This circuit has one stage for each operation of the loop, here read, divide and write. All stages work at the same time, each on another value. The [initiation interval](../docs/glossary.md#initiation-interval) is the number of clock cycles from the start of one value to the start of the next. With an interval of 1, a value is finished in every clock cycle. With an interval of 4, the same circuit needs four times as long.
+# On an FPGA the usual form of a kernel is a *task*: a kernel with a single work-item that contains a loop. The compiler turns the loop into a *hardware pipeline*. This circuit has one stage for each operation of the loop, for example load, multiply and store. All stages work at the same time, each on another value. The [initiation interval](../docs/glossary.md#initiation-interval) is the number of clock cycles from the start of one value to the start of the next. With an interval of 1, a value enters in every clock cycle. With an interval of 4, a value enters in every fourth cycle only, so many values take about four times as long.
 
 # %% tags=["nbval-ignore-output"]
 labkit.idea("08.interval")
@@ -149,7 +149,7 @@ ours = kernels.decode(files)
 ours
 
 # %% [markdown]
-# A *progressive* JPEG stores the photo several times, each time with more detail. A *baseline* JPEG stores it once. The kernels decode baseline JPEGs, and the host decodes the others. The *host* is the computer with its CPU, as opposed to the device.
+# A *progressive* JPEG stores the photo several times, each time with more detail. A *baseline* JPEG stores it once. The kernels decode baseline JPEGs, and the host decodes the others.
 
 # %%
 photo = next(i for i, status in enumerate(ours.status) if status.code == "fine")

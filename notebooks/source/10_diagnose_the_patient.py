@@ -15,7 +15,7 @@ from labkit import drills, predictions, variants
 # %% [markdown]
 # ## The idea
 #
-# A fault leaves a pattern in the timeline. The pattern leads you to the fault:
+# Find the time in which the accelerator is idle. Then ask which threads work at that time, and what they do:
 
 # %% tags=["nbval-ignore-output"]
 labkit.idea("10")
