@@ -16,7 +16,7 @@ from labkit import accelerators, charts, discrepancy, offload, photos, plain, pr
 from labkit.offload import twins
 
 # %% [markdown]
-# [OpenCL](../docs/glossary.md#opencl) is a language for programs that run on many kinds of devices: CPUs, GPUs and FPGAs. A *kernel* is a function that is written in this language and runs on such a device. To *offload* work is to move the work from the CPU to another device.
+# [OpenCL](../docs/glossary.md#opencl) is a language for programs that run on many kinds of devices: CPUs, GPUs and FPGAs. A *kernel* is a function that is written in this language and runs on one of these devices. To *offload* work is to move the work from the CPU to another device.
 #
 # The kernels below run on the first OpenCL device of your machine. Usually this device is PoCL. PoCL is an OpenCL device that is your processor itself. PoCL proves that a kernel computes the right bytes. PoCL says *nothing* about the speed of an FPGA.
 
@@ -38,7 +38,7 @@ labkit.idea("08")
 # %% [markdown]
 # ## Predict
 #
-# This notebook follows slides whose authors profiled such a job. About half of the processor's time went into three operations: `DecodeJpeg`, `ResizeBilinear` and `AdjustSaturation`. Which share of the time, from 0 to 1, do these three operations take on your machine? Replace the three dots by your number.
+# This notebook follows slides whose authors profiled the same kind of job. About half of the processor's time went into three operations: `DecodeJpeg`, `ResizeBilinear` and `AdjustSaturation`. Which share of the time, from 0 to 1, do these three operations take on your machine? Replace the three dots by your number.
 
 # %% tags=["nbval-ignore-output"]
 print(predictions.commit("08.share", ..., unit="share"))
@@ -130,7 +130,7 @@ print(attempt(scale.replace("out[i]", "out[i + 100000000]")))
 labkit.idea("08.interval")
 
 # %% [markdown]
-# The folder `kernels` of the lab holds each kernel in both forms: for many work-items, and as a task. Entropy decoding suits a task: a circuit with an interval of 1 reads one token in each clock cycle. Several such circuits, side by side, decode several photos.
+# The folder `kernels` of the lab holds each kernel in both forms: for many work-items, and as a task. Entropy decoding suits a task: a circuit with an interval of 1 reads one token in each clock cycle. Several of these circuits, side by side, decode several photos.
 #
 # ## Run: the four kernels
 #
@@ -214,7 +214,7 @@ against |= {"Pillow, antialias": (pillow, smooth), f"resize, {who}": (opencv, fo
 print(discrepancy.table(against))
 
 # %% [markdown]
-# Pillow's "bilinear" takes the average of all pixels that become one pixel. TensorFlow and OpenCV mix four pixels and skip the others. With `antialias=True`, TensorFlow does what Pillow does. If you train a network with one library and use the network with another library, it sees different pixels, and no error tells you. Choose one library, write your choice down, and compare with a table such as this one.
+# Pillow's "bilinear" takes the average of all pixels that become one pixel. TensorFlow and OpenCV mix four pixels and skip the others. With `antialias=True`, TensorFlow does what Pillow does. If you train a network with one library and use the network with another library, it sees different pixels, and no error tells you. Choose one library, write your choice down, and compare the pixels with a table like the table above.
 #
 # ## A mistake in the source
 #
@@ -305,6 +305,6 @@ labkit.check("08.2", resize_source)
 # - Name `dct_method` and the resize filter. Use the same ones in training and in use.
 # - Measure the share of each operation first. Offload what is large.
 #
-# **Optional:** [08b Read from a card](08b_read_from_a_card.ipynb): a drive with an FPGA decodes the photos, and a model says when such a drive pays.
+# **Optional:** [08b Read from a card](08b_read_from_a_card.ipynb): a drive with an FPGA decodes the photos, and a model says when this drive pays.
 #
 # **Next:** [09 Put it all together](09_put_it_all_together.ipynb): every technique on one scoreboard, and a real model.

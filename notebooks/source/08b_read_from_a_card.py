@@ -5,7 +5,7 @@
 #
 # A [SmartSSD](../docs/glossary.md#smartssd) is a drive with flash memory and an [FPGA](../docs/glossary.md#fpga) in one case. This lab calls it the *card*. The FPGA can decode and resize photos before the photos reach the *host*, which is the computer with its CPU. [OpenCL](../docs/glossary.md#opencl) kernels do this work in our stand-in for the card.
 #
-# **You will** measure what a job gains if its photos arrive decoded, read such photos through plain `tf.data` from a filesystem that computes, and ask a model what a real card would gain.
+# **You will** measure what a job gains if its photos arrive decoded, read these photos through plain `tf.data` from a filesystem that computes, and ask a model what a real card would gain.
 #
 # **You will learn** how a filesystem becomes an accelerator, how to test a model, and when offload does not pay.
 #
@@ -93,7 +93,7 @@ model = min(most, cpu.images_per_s / (1 - moved)) / cpu.images_per_s
 predictions.review("08b.gain", model=model, measured=measured.speedup("prepared"))
 
 # %% [markdown]
-# The price of this gain is disk space: the stored pixels take 150 kB a photo (notebook 07 compares such formats). A card that decodes would give the gain, and you would keep the JPEGs.
+# The price of this gain is disk space: the stored pixels take 150 kB a photo (notebook 07 compares formats). A card that decodes would give the gain, and you would keep the JPEGs.
 #
 # ## A filesystem that computes
 #

@@ -240,7 +240,7 @@ for name, model in models.items():
 #
 # ## From one machine to many
 #
-# The same rule plans a cluster: the slowest of storage, processors and accelerators sets the speed. The next cell calculates such a plan and lists its assumptions. Find the number of accelerators from which the storage is the limit. Then change the plan. The last table shows how good your predictions were, in all notebooks that you ran here.
+# The same rule plans a cluster: the slowest of storage, processors and accelerators sets the speed. The next cell calculates a plan for a cluster and lists the assumptions. Find the number of accelerators from which the storage is the limit. Then change the plan. The last table shows how good your predictions were, in all notebooks that you ran here.
 
 # %% tags=["nbval-ignore-output"]
 explorers.scale("a thousand accelerators")

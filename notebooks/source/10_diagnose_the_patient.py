@@ -134,7 +134,7 @@ drill.fix(traded)
 #
 # ## When no clock helps
 #
-# The next drill keeps its accelerator busy, and still has a fault. For such a fault, look at the data. `probe` reads two epochs of the faulty pipeline and of a right one, and puts their numbers side by side. It does not say which line matters.
+# The next drill keeps its accelerator busy, and still has a fault. To find this kind of fault, look at the data. `probe` reads two epochs of the faulty pipeline and of a right one, and puts their numbers side by side. It does not say which line matters.
 #
 # The first lines say which photos and labels come. The lines with *mean* and *pixel* are brightness, from 0 to 1. The two lines with *against its original* say how much brighter a photo became. The last line says how much this change differs between the pixels of a photo: 0 if all pixels change by the same number.
 
@@ -143,7 +143,7 @@ quick = drills.draw(1)
 quick.probe()
 
 # %% [markdown]
-# Three lines differ. The two lines *mean where the original is brightest* and *spread of that difference* only say that the colours changed. The line *mean of red, green, blue* says how: red has the value that blue should have, and blue has the value of red. The labels and the order of the photos are right. A model trains on such photos without any error, and its accuracy suffers. Now you know what to look for in the code: a place that changes the order of the channels.
+# Three lines differ. The two lines *mean where the original is brightest* and *spread of that difference* only say that the colours changed. The line *mean of red, green, blue* says how: red has the value that blue should have, and blue has the value of red. The labels and the order of the photos are right. A model trains on these photos without any error, and its accuracy suffers. Now you know what to look for in the code: a place that changes the order of the channels.
 
 # %%
 print(quick.code)
