@@ -12,10 +12,11 @@ from typing import Any
 _FILES = {
     "jpeg.decoder": ("Decoder", "decode"),
     "jpeg.outcomes": ("Damaged", "Status", "Unsupported"),
+    "launches": ("normalize_clip", "random_brightness", "resize_bilinear"),
     "opencl.devices": ("Device", "NoDevice", "choose", "devices"),
     "opencl.engine": ("BuildError", "Engine"),
     "preprocessor": ("Preprocessor", "preprocess"),
-    "smartssd": ("SmartSSD",),
+    "smartssd": ("SmartSSD", "gain_picture"),
     "trial": ("Tried", "try_kernel"),
 }
 _NAMES = {name: file for file, names in _FILES.items() for name in names}

@@ -1,11 +1,14 @@
 """A SmartSSD on paper: what a card with these figures would do with the reader's photos. Modelled, never measured.
 
-The card reads a photo from its own flash over the peer-to-peer link (P2P), decodes it, resizes and augments it, and
-sends the finished picture to the host. The three run at the same time, so the slowest of them is the speed::
+The card reads a photo from its own flash over the peer-to-peer link (P2P), decodes and resizes it, and sends the pixels
+to the host. The host augments them: random numbers that are drawn anew stay on the CPU. All of these run at the same
+time, so the slowest of them is the speed::
 
     link     bandwidth(size of a read) / bytes of a photo
-    decode   decoders x clock / cycles of a photo, cycles = max(tokens x initiation interval, blocks x IDCT cycles)
-    output   bandwidth to the host / bytes of a finished picture
+    decode   decoders x clock / cycles of a photo,
+             cycles = call + max(tokens x initiation interval, blocks x IDCT cycles)
+    output   bandwidth to the host / bytes of the pixels
+    host     cores / time of a core that a photo still needs
 
 Tokens (Huffman symbols) and blocks come from the reader's photos, see `labkit.offload.tokens`.
 """
@@ -13,7 +16,7 @@ Tokens (Huffman symbols) and blocks come from the reader's photos, see `labkit.o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -35,7 +38,7 @@ P2P_READ: Mapping[int, float] = {
     64 << 20: 2.35, 128 << 20: 2.36,
 }  # fmt: skip
 
-#: How far the decode rate may be off, as a share.
+#: How far the decode rate may be off, as a share. The vendor's three pictures lie within 0.07, see `calibration`.
 ERROR = 0.20
 
 _RENAMED = {
@@ -48,7 +51,7 @@ _RENAMED = {
 _ADVICE = {
     "fetch": "larger reads from the flash, many photos in one, until the link is full; then a second card.",
     "prep": "more decoders on the card, until the link is full.",
-    "batch": "uint8 from the card, not float32; or a second card: its output is the limit.",
+    "batch": "uint8 from the card, not float32; then less work on the host: what comes after the card is the limit.",
 }
 
 
@@ -66,16 +69,16 @@ class SmartSSD:
     decoders : int
         Instances of the decoder that work side by side. One takes 23.1k LUT, 28 BRAM, 39 DSP (Vitis codec 2022.1).
     idct_cycles_per_block : float
-        Cycles of everything after the tokens, per block of 8x8. 34.5 is calibrated, not published: 243 MHz over
-        1,148 images/s over the 6,144 blocks of the vendor's 512x512 4:2:0 picture. See `labkit.offload.calibration`.
+        Cycles of everything after the tokens, per block of 8x8. 8: the vendor's page says 8 coefficients a cycle.
     call_cycles : float
-        Cycles of a photo during which nothing is decoded. 0 here; see the second reading in `calibration`.
+        Cycles of a photo during which nothing is decoded. 80,600 is calibrated, not published: 243 MHz over 1,148
+        images/s, less the 131,119 tokens of the vendor's 512x512 picture. See `labkit.offload.calibration`.
     p2p : mapping of int to float
         Bandwidth in GB/s by bytes of one read; between two sizes it is interpolated over the logarithm of the size.
     read_bytes : int, optional
         Bytes of one read, where photos lie packed in shards; by default each photo is a read of its own.
     output : {"uint8", "float32"}
-        Type of the finished picture.
+        Type of the pixels that the card returns.
     size : int
         Its height and width in pixels, 3 channels.
     output_gb_s : float
@@ -89,8 +92,8 @@ class SmartSSD:
 
     Notes
     -----
-    Assumed: one decoder works on one photo at a time and starts the next at once; resize and augmentation
-    keep up (the vendor's resize does 2,644 MP/s: 14,000 photos/s of 500x375); reads run ahead; P2P reads do not
+    Assumed: one decoder works on one photo at a time and starts the next at once; resize keeps up
+    (the vendor's does 2,644 MP/s: 14,000 photos/s of 500x375); reads run ahead; P2P reads do not
     share the link to the host, since the card has a PCIe switch of its own (AnandTech 16245); the photos lie on this
     card, in formats that it decodes.
     """
@@ -98,8 +101,8 @@ class SmartSSD:
     clock_mhz: float = ranged(number, 1, 10_000, default=243.0)
     initiation_interval: float = ranged(number, 0.01, 1000, default=1.0)
     decoders: int = ranged(whole, 1, 1000, default=1)
-    idct_cycles_per_block: float = ranged(number, 0, 10_000, default=34.5)
-    call_cycles: float = ranged(number, 0, 1e9, default=0.0)
+    idct_cycles_per_block: float = ranged(number, 0, 10_000, default=8.0)
+    call_cycles: float = ranged(number, 0, 1e9, default=80_600.0)
     p2p: Mapping[int, float] = field(default_factory=lambda: dict(P2P_READ), hash=False)
     read_bytes: int | None = ranged(whole, 1, 1 << 40, default=None, optional=True)
     output: str = "uint8"
@@ -171,13 +174,13 @@ class SmartSSD:
         counted : Counted
             Photos that the card decodes; see `labkit.offload.tokens.count`.
         cpu_ms : float, optional
-            Milliseconds that a core works on a photo without the card: reading, decoding, resizing, augmenting.
+            Milliseconds of a core per photo without the card: reading, decoding, resizing, augmenting.
         cores : int, optional
             Of the host.
         accelerator : float, optional
             Images per second that the accelerator trains.
         host_ms : float
-            Milliseconds of a core per photo that stay with the host.
+            Milliseconds of a core per photo that stay with the host: augmenting, batching.
 
         Raises
         ------
@@ -190,14 +193,17 @@ class SmartSSD:
             "decode": self.decoders * 1e3 / float(self.decode_ms(counted).mean()),
             "output": self.output_gb_s * 1e9 / self.picture_bytes,
         }
+        if host_ms and cores:
+            rates["host"] = cores * 1e3 / host_ms
         photo_bytes = float(counted.bytes.mean())
         return CardAnswer(self, rates, photo_bytes, len(counted), cpu_ms, cores, accelerator, host_ms)
 
     # -- a job with the card -------------------------------------------------------
 
     def trace(
-        self, counted: Counted, accelerator: Any, *, batch_size: int = 32, steps: int = 20, cores: int = 2
-    ) -> Trace:
+        self, counted: Counted, accelerator: Any, *, batch_size: int = 32, steps: int = 20, cores: int = 2,
+        host_ms: float = 0.0,
+    ) -> Trace:  # fmt: skip
         """Return the timeline of a training job that this card feeds: an ordinary `Trace` whose origin is modelled.
 
         Parameters
@@ -206,10 +212,15 @@ class SmartSSD:
         accelerator : labkit.accelerators.Modelled
             Or anything with ``name``, ``source`` and ``step_ns(batch_size)``.
         batch_size, steps, cores : int
+        host_ms : float
+            Milliseconds of a core per photo that stay with the host. They are drawn where the host is the slowest
+            part; elsewhere they hide behind the card.
         """
         counted = counted.whole()
         read_ms, kb = float(self.read_ms(counted).mean()), float(counted.bytes.mean()) / 1e3
         output_ms = batch_size * self.picture_bytes / (self.output_gb_s * 1e6)
+        if self.answer(counted, cores=cores, host_ms=host_ms).limit == "host":
+            output_ms = batch_size * host_ms / cores
         # What the card does takes no core of the host: to the simulator, the host sleeps meanwhile.
         costs = Costs(
             map={"decode": np.sort(self.decode_ms(counted))}, batch=output_ms,
@@ -239,13 +250,12 @@ class SmartSSD:
             Bytes of a photo, the mean of the reader's album for example.
         """
         rate = self.bandwidth_gb_s(number("photo_bytes", photo_bytes, 1, 1 << 40))
-        table = dict(sorted({**self.p2p, float(photo_bytes): rate}.items()))
-        note = "Published by the vendor, not measured here; the place of your photo is read off the line (modelled)."
+        note = "Line: published by the vendor, not measured here. Ring: the place of your photo on it (modelled)."
         share = 100 * rate / max(self.p2p.values())
         yours = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {share:.0f} % of the best."
         chart = charts.lines(
-            [size / 1024 for size in table],
-            {"P2P read": list(table.values())},
+            [size / 1024 for size in self.p2p],
+            {"P2P read": list(self.p2p.values())},
             x_label="bytes of one read (KB)",
             y_label="GB/s",
             title="Peer-to-peer reads, SSD to FPGA: small reads waste the link (modelled)",
@@ -258,6 +268,7 @@ class SmartSSD:
             made.axes[0].axvline(here, color=look.ink, linewidth=1, linestyle=":")
             where = {"xytext": (6, 4), "textcoords": "offset points", "fontsize": 9, "color": look.ink}
             made.axes[0].annotate("your photo", (here, 0), parse_math=False, **where)
+            made.axes[0].plot([here], [rate], "o", markersize=11, markerfacecolor="none", color=look.ink)
             return made
 
         return Picture(figure, chart.title, f"{chart.alt} {yours}", chart.text)
@@ -283,7 +294,7 @@ class CardAnswer:
     ----------
     card : SmartSSD
     rates : dict of str to float
-        Images per second of ``link``, ``decode`` (all decoders) and ``output``.
+        Images per second of ``link``, ``decode`` (all decoders), ``output``, and ``host`` where work stays there.
     photo_bytes : float
         Mean bytes of a photo.
     photos : int
@@ -304,12 +315,12 @@ class CardAnswer:
 
     @property
     def images_per_s(self) -> float:
-        """Images per second that the card delivers."""
+        """Images per second that the card delivers, or that the host finishes, whichever is less."""
         return min(self.rates.values())
 
     @property
     def limit(self) -> str:
-        """What limits: ``link``, ``decode`` or ``output``."""
+        """What limits: ``link``, ``decode``, ``output`` or ``host``."""
         return min(self.rates, key=lambda name: self.rates[name])
 
     @property
@@ -344,8 +355,8 @@ class CardAnswer:
         """How many times faster the job trains with the card; None without `cpu_ms` and `cores`."""
         if self.cpu_per_s is None:
             return None
-        need, host = self.accelerator or math.inf, self.cores * 1e3 / self.host_ms if self.host_ms else math.inf
-        return min(need, self.images_per_s, host) / min(need, self.cpu_per_s)
+        need = self.accelerator or math.inf
+        return min(need, self.images_per_s) / min(need, self.cpu_per_s)
 
     @property
     def verdict(self) -> str:
@@ -368,9 +379,11 @@ class CardAnswer:
         }
         if self.cpu_per_s is not None:
             bars[f"{self.cores} cores without a card"] = self.cpu_per_s
+        if "host" in self.rates:
+            bars[f"{self.cores} cores, augmentation only"] = self.rates["host"]
         if self.accelerator is not None:
             bars["the accelerator takes"] = self.accelerator
-        note = f"Modelled. The card is limited by {self.limit}. {self.verdict}".strip()
+        note = f"Modelled. The limit with the card: {self.limit}. {self.verdict}".strip()
         chart = charts.bars(bars, unit="images per second", title="What limits a SmartSSD (modelled)", note=note)
         chart.text += f"\n{self}"
         return chart
@@ -385,7 +398,7 @@ class CardAnswer:
         lines = [
             f"{card}",
             f"  {self.photos} photos of {self.photo_bytes / 1e3:,.0f} kB on average; decode rates are within "
-            f"±{100 * ERROR:.0f} % near the calibrated picture (512x512)",
+            f"±{100 * ERROR:.0f} %, which holds the vendor's three pictures",
             f"  one decoder      {self.per_instance:10,.0f} images/s "
             f"({(1 - ERROR) * self.per_instance:,.0f} to {(1 + ERROR) * self.per_instance:,.0f})",
             *(f"  {name:<17}{rate:10,.0f} images/s" for name, rate in self.rates.items()),
@@ -395,7 +408,8 @@ class CardAnswer:
         ]
         if self.cores_saved is not None:
             freed = f"{self.cpu_ms - self.host_ms:.2f} ms of a core per photo"
-            lines.append(f"  the CPU saves {freed}: {self.cores_saved:.1f} cores at the speed of the job")
+            stays = f", {self.host_ms:.2f} ms stay" if self.host_ms else ""
+            lines.append(f"  the CPU saves {freed}{stays}: {self.cores_saved:.1f} cores at the speed of the job")
         return "\n".join(lines + [f"  {self.verdict}"] * bool(self.verdict))
 
     __repr__ = __str__
@@ -404,3 +418,43 @@ class CardAnswer:
         size = self.card.changed(output=name).picture_bytes
         ratio = f"{size / self.photo_bytes:.1f} x the JPEG"
         return f"{name} {size / 1e3:,.0f} kB, {ratio}, {self.output_rates[name]:,.0f} images/s"
+
+
+def gain_picture(
+    cards: Mapping[str, SmartSSD], counted: Counted, *, moved_ms: Sequence[float], host_ms: float, cores: int
+) -> Picture:
+    """Draw what cards gain against the work that they take over, with an accelerator that takes everything.
+
+    Parameters
+    ----------
+    cards : mapping of str to SmartSSD
+    counted : Counted
+    moved_ms : sequence of float
+        Milliseconds of a core per photo that move to the card, strictly rising.
+    host_ms : float
+        Milliseconds of a core per photo that stay with the host.
+    cores : int
+        Of the host.
+
+    Raises
+    ------
+    ValueError
+        If no photo was counted, or a figure is out of range.
+    """
+    host = {"cores": cores, "host_ms": host_ms}
+    rows = {
+        name: [card.answer(counted, cpu_ms=ms + host_ms, **host).gain for ms in moved_ms]
+        for name, card in cards.items()
+    }
+    note = f"{cores} cores, {host_ms:.2f} ms of work per photo stay with them. Grey: the job is slower with the card."
+    chart = charts.lines(
+        moved_ms, rows, x_label="ms of a core per photo that move to the card", y_label="times faster with the card",
+        title="What a card gains (modelled)", note=note, log_x=True,
+    )  # fmt: skip
+
+    def figure(look: Any) -> Any:
+        made = chart.figure(look.name)
+        made.axes[0].axhspan(0, 1, color=look.line, alpha=0.2, zorder=0)
+        return made
+
+    return Picture(figure, chart.title, chart.alt, chart.text)

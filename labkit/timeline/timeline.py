@@ -200,6 +200,24 @@ class Timeline:
         rows = [(op, kind, f"{ms:.3g}", f"{100 * ms / total:.0f} %") for (op, kind), ms in longest]
         return Table(("operation", "kind of work", "ms per image", "share of all work"), rows, right=(2, 3))
 
+    @property
+    def ops_ms(self) -> dict[str, float]:
+        """Milliseconds of thread time per image and TensorFlow operation, longest first; iterators are left out.
+
+        Raises
+        ------
+        ValueError
+            If the trace does not say how many images it holds.
+        """
+        if not self.images:
+            raise ValueError("the trace does not say how many images it holds: run.images and run.batch_size are None")
+        found: dict[str, float] = {}
+        for (category, name), ns in self.work_ns_by_name.items():
+            if category != "iterator":  # waiting and bookkeeping of tf.data
+                operation = name.rpartition(":")[2]
+                found[operation] = found.get(operation, 0) + ns / 1e6 / self.images
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
     @cached_property
     def pipeline_busy(self) -> Intervals:
         """When any thread of the pipeline works, in window time."""

@@ -90,10 +90,13 @@ def differences(pairs: Mapping[str, tuple[Any, Any]], *, title: str, levels: flo
     text = f"{title}\n{table(pairs)}"
     alt = f"{title}. " + " ".join(f"{name}: largest difference {d.largest:.4g}." for name, d in found.items())
     below = {name: f"max {d.largest:.4g}, mean {d.mean:.3g}" for name, d in found.items()}
-    note = (
-        f"Absolute difference in grey levels, the largest of the three channels; full colour from {levels:g} levels on."
-    )
-    return Picture(lambda look: _figure(shown, below, title, note, look), title, alt, text)
+
+    def figure(look: Theme) -> Any:
+        equal, apart = ("white", "black") if look.name == "light" else ("black", "white")
+        note = f"{equal} = equal, {apart} = {levels:g} or more grey levels apart, in the channel that differs most"
+        return _figure(shown, below, title, note, look)
+
+    return Picture(figure, title, alt, text)
 
 
 def gallery(images: Mapping[str, Any], *, title: str, note: str = "") -> Picture:

@@ -1,22 +1,29 @@
 # %% [markdown]
-# # Diagnose the patient
+# # Diagnose a sick pipeline
 #
 # **You will** examine pipelines that have one fault each, name the fault, fix it, and prove that it is gone.
 #
-# **You will learn** to go from a symptom to a cause without being told, in which of two places to look first, and why a repair is proved by data and structure and not by a stopwatch.
+# **You will learn** to go from a symptom to a cause without help, to look at the timeline and at the data before you look at the code, and to prove a fix by data and structure instead of a stopwatch.
 #
-# **You need** notebooks 00 to 07. No GPU. About 40 minutes.
+# **You need** notebooks 00 to 07. You need no GPU. About 60 minutes.
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tempfile
-
 import tensorflow as tf
 from labkit import drills, predictions, variants
 
 # %% [markdown]
+# ## The idea
+#
+# Find the time in which the accelerator is idle. Then ask which threads work at that time, and what they do:
+
+# %% tags=["nbval-ignore-output"]
+labkit.idea("10")
+
+# %% [markdown]
 # ## A drill
 #
-# So far labkit told you what a gap waited for, and what to change. On your own job you will often have less: a picture, some code, and a feeling that something is wrong. A *drill* is practice for that. It is a pipeline with exactly one fault, drawn from a pool by a number:
+# So far labkit told you what each gap waited for, and what to change. In your own job you will often have less: a picture, some code, and the impression that something is wrong. A *drill* is practice for that. It is a pipeline with exactly one fault. A number chooses the drill, and the same number is the same drill on every machine:
 
 # %%
 drill = drills.draw(7)
@@ -24,47 +31,51 @@ print(f"{drill.name} should deliver {drill.task}.")
 print(f"{len(drill.diagnoses)} things can be wrong, and one of them is.")
 
 # %% [markdown]
-# The same number is the same drill on every machine. The timeline of a drill shows lanes and gaps, and leaves out what the gaps wait for: that is for you to find. (`labkit.Timeline` of the trace would tell you. Use it afterwards, to check yourself.) Here is the whole drill, code, timeline and all that could be wrong with it:
-
-# %% tags=["nbval-ignore-output"]
-drill
-
-# %% [markdown]
-# The function gets a `case`, which holds a few small photos in several forms. `case.photos` are names of JPEG files with their labels, and `case.shards` are TFRecord files of the same photos. `case.read(path)` reads a file from modelled storage, which takes 4 ms. `case.options(threads=16)` gives the map 16 threads, so that waiting reads do not have to queue for the few cores that you have, and switches TensorFlow's own rewriting off: what you read is what runs.
-#
-# ## Predict
-#
-# A batch has 8 photos, a read takes 4 ms, a train step 10 ms. The accelerator is idle most of the time. Suppose the fault is fixed and eight photos are read at once: which share of the time will the accelerator be busy? Commit yourself before you go on.
-
-# %% tags=["nbval-ignore-output"]
-predictions.commit("10.busy", 0.7, unit="share")
-
-# %% [markdown]
 # ## The timeline
 #
-# Zoom in until you see single reads. Three questions settle most cases. *Who works while the accelerator waits?* *How many do so at once?* *Does the same work come again?*
+# Look at the timeline first. The timeline of a drill shows the lanes and the gaps. It does not say what the gaps wait for, because you are to find that. (`labkit.Timeline(drill.trace)` would say it. Use it later, to check yourself.)
+#
+# Three questions lead to most faults. *Who works while the accelerator waits?* *How many threads work at once?* *Does the same work come again?*
 
 # %% tags=["nbval-ignore-output"]
 labkit.show(drill.timeline, steps=3)
 
 # %% [markdown]
-# Reads hop from worker to worker, but put a ruler anywhere: there is never more than one at a time. While the accelerator trains they go on, so prefetch does its work. Storage answers each read as quickly as it can. What is missing is a second read beside the first. Now look at the code: there are 16 threads, and `map` says nothing about using them.
+# While the accelerator waits, threads read files. The reads move from thread to thread, but at any moment only one thread reads. The reads go on while the accelerator trains, so prefetch works. What is missing is a second read at the same time as the first.
 #
-# Before you believe a diagnosis, look at one that does *not* fit. If nothing were prepared ahead, the two would take turns, and they do not:
+# Now read the code, and the list of everything that can be wrong with a drill. The function gets a `case`, which holds a few small photos. `case.photos` are names of JPEG files with their labels. `case.read(path)` reads a file from modelled storage, which takes 4 ms. `case.options(threads=16)` gives the map 16 threads, and it stops TensorFlow from changing your pipeline: the code that you read is the code that runs.
+
+# %%
+print(drill.code)
+for number, text in enumerate(drill.diagnoses, 1):
+    print(f"{number:>3}  {text}")
+
+# %% [markdown]
+# There are 16 threads, but `map` says nothing about calling `load` several times at once.
+#
+# Before you believe a diagnosis, test one that does *not* fit. Suppose that nothing were prepared while the accelerator trains. Then the accelerator and the pipeline would take turns. In the timeline they do not:
 
 # %%
 drill.diagnose("nothing is prepared while the accelerator trains: there is no prefetch")
 
 # %% [markdown]
-# A wrong answer is told how the fault that you named would show, and no more. The right one:
+# After a wrong answer you read how the fault that you named would show, and nothing else. Here is the right answer. You can also give its number in the list:
 
 # %%
 drill.diagnose("photos are loaded one after the other: the map is not parallel")
 
 # %% [markdown]
+# ## Predict
+#
+# A batch has 8 photos, a read takes 4 ms, and a train step takes 10 ms. Suppose the fault is fixed, and eight photos are read at once. Which share of the time, from 0 to 1, will the accelerator be busy? Replace the three dots by your number.
+
+# %% tags=["nbval-ignore-output"]
+predictions.commit("10.busy", ..., unit="share")
+
+# %% [markdown]
 # ## Build
 #
-# Fix what is broken and nothing else. Each further change is a further chance to break something, and the next reader has to understand it.
+# Fix the fault and change nothing else. Each further change can bring a new fault, and the next reader has to understand it.
 
 # %%
 def fixed(case):
@@ -80,7 +91,7 @@ def fixed(case):
 # %% [markdown]
 # ## Run
 #
-# `drill.record` runs a version of yours beside the same accelerator. The model in the picture is notebook 02's: a step takes as long as the slower of the two, training (10 ms) or reading (8 photos of 4 ms by eight calls).
+# `drill.record` runs your version before the same accelerator. The model is that of notebook 02. A step takes as long as the slower of two things: training (10 ms) or reading (8 photos of 4 ms in eight calls at once).
 
 # %% tags=["nbval-ignore-output"]
 after = labkit.Timeline(drill.record(fixed), explain=False)
@@ -91,13 +102,15 @@ predictions.review("10.busy", model=model, measured=after.busy)
 labkit.compare(drill.timeline, after, labels=("as drawn", "fixed"))
 
 # %% [markdown]
-# Faster is good, and it proves little: a pipeline that loses every second photo is faster, too. The proof looks at other photos than these, on storage that answers at once, and asks three things. Are the data those of a healthy pipeline? Is the fault gone from the graph? And has no *other* fault of the pool come in its place?
+# The model knows reading and training only, so it says that the accelerator is always busy. The measured share is lower. The rest is work that the model leaves out: threads have to be woken, photos are decoded, and a batch has to be put together and handed over. The line *who works* calls a part of this time *neither*: then the accelerator waits, and no thread of the pipeline works yet.
+#
+# A faster pipeline proves little. A pipeline that loses every second photo is faster, too. `drill.fix` proves more. It uses other photos, on storage that answers at once, and asks three questions. Are the data right? Is the fault gone from the graph? Is there no *other* fault of the list in its place?
 
 # %%
 drill.fix(fixed)
 
 # %% [markdown]
-# See what it says to a fix that trades one trouble for another. This one also keeps the images shuffled, in a buffer that must be filled first:
+# The next version removes the fault and brings another fault. It shuffles decoded images, in a buffer that must be filled first:
 
 # %%
 def traded(case):
@@ -115,46 +128,40 @@ drill.fix(traded)
 # %% [markdown]
 # ## Explain
 #
-# Why did one word help so much? The thread was not busy: it slept, until storage answered. Eight sleepers cost no more processor time than one, so eight reads end in the time of one. Were the lane full of *decode* instead, eight calls would help only as far as there are cores (notebook 04), and the same picture would have another remedy.
+# Why did one argument help so much? A thread that reads is not busy. It sleeps until the storage answers. Eight sleeping threads need no more processor time than one, so eight reads end in the time of one read. If the threads were busy with *decode* instead, eight calls would help only as far as there are cores (notebook 04).
 #
-# That is why a diagnosis has two parts, *what* waits and *why it is so*, and why the code belongs beside the timeline. The table *from symptom to remedy* in the README lists the usual pairs.
+# For this reason a diagnosis has two parts: *what* the accelerator waits for, and *why* that takes so long. The timeline shows the first part, and the code shows the second. The table *from symptom to remedy* in the README lists the usual pairs.
 #
-# ## When no clock tells
+# ## When no clock helps
 #
-# Another drill. Its accelerator is hardly ever idle:
-
-# %%
-quick = drills.draw(1)
-print(quick.code)
-
-# %% [markdown]
-# For such cases there is a second place to look: the data. `probe` reads two epochs of the faulty pipeline and of a healthy one and puts their numbers side by side. It does not say which line matters, nor why.
+# The next drill keeps its accelerator busy, and still has a fault. To find this kind of fault, look at the data. `probe` reads two epochs of the faulty pipeline and of a right one, and puts their numbers side by side. It does not say which line matters.
+#
+# The first lines say which photos and labels come. The lines with *mean* and *pixel* are brightness, from 0 to 1. The two lines with *against its original* say how much brighter a photo became. The last line says how much this change differs between the pixels of a photo: 0 if all pixels change by the same number.
 
 # %% tags=["nbval-ignore-output"]
+quick = drills.draw(1)
 quick.probe()
 
 # %% [markdown]
-# Three lines differ. Two of them, *brightest* and *spread*, only say that the colours have changed. The third says how: red is what blue should be, and blue what red should be, while green, darkness, labels and their order fit. Somebody once needed OpenCL's order of channels, and left the line in. A model trains on such photos without any complaint and is a little worse for ever. With that in mind the code takes one look: which part of it turns channels round?
+# Three lines differ. The two lines *mean where the original is brightest* and *spread of that difference* only say that the colours changed. The line *mean of red, green, blue* says how: red has the value that blue should have, and blue has the value of red. The labels and the order of the photos are right. A model trains on these photos without any error, and its accuracy suffers. Now you know what to look for in the code: a place that changes the order of the channels.
 
 # %%
+print(quick.code)
 quick.diagnose("red and blue are exchanged: the channels are turned round although TensorFlow decodes to RGB")
 
 # %% [markdown]
 # ## Exercises
 #
-# Two drills of your own. Look at each first, as above: display it, show its trace, probe its data. `try_it` draws your own version beside the same accelerator.
+# Here are two drills for you: the timeline of drill 16, and the data of drill 15. Do not read their code yet. Decide on a diagnosis first.
 
 # %% tags=["nbval-ignore-output"]
 slow, wrong = drills.draw(16), drills.draw(15)
-print(slow.code)
+print(f"{wrong.name} should deliver {wrong.task}.")
+print(wrong.probe())
 labkit.show(slow.timeline)
 
-# %% tags=["nbval-ignore-output"]
-print(wrong.code)
-wrong.probe()
-
 # %% [markdown]
-# **10.1** Write `diagnosis(seed)`: return what is wrong with drill 16, and with drill 15, in the words of `drills.diagnoses()`. Two to four lines.
+# **10.1** Write `diagnosis(seed)`: return what is wrong with drill 16 and with drill 15. Return a sentence of the list above, or its number. Two to four lines.
 
 # %% tags=["stub"]
 def diagnosis(seed):
@@ -168,12 +175,10 @@ def diagnosis(seed):
 
 # %%
 labkit.try_it("10.1", diagnosis)
-
-# %%
 labkit.check("10.1", diagnosis)
 
 # %% [markdown]
-# **10.2** Write `fixed_16(case)`: drill 16 without its fault. Begin with `print(slow.code)`; the change is one word. About eight lines.
+# **10.2** Write `fixed_16(case)`: drill 16 without its fault. Begin with `print(slow.code)`, and change one argument. About eight lines.
 
 # %% tags=["stub"]
 def fixed_16(case):
@@ -192,12 +197,10 @@ def fixed_16(case):
 
 # %%
 labkit.try_it("10.2", fixed_16)
-
-# %%
 labkit.check("10.2", fixed_16)
 
 # %% [markdown]
-# **10.3** Write `fixed_15(case)`: drill 15 without its fault. Each photo becomes brighter or darker as a whole, by a number from −0.2 to 0.2 that is drawn anew each time. About ten lines.
+# **10.3** Write `fixed_15(case)`: drill 15 without its fault. Begin with `print(wrong.code)`. Each photo becomes brighter or darker as a whole, by a number from −0.2 to 0.2. This number is new each time the photo comes. About ten lines.
 
 # %% tags=["stub"]
 def fixed_15(case):
@@ -218,34 +221,29 @@ def fixed_15(case):
 
 # %%
 labkit.try_it("10.3", fixed_15)
-
-# %%
 labkit.check("10.3", fixed_15)
 
 # %% [markdown]
 # ## Drills of your own
 #
-# The pool has more. In a course your id decides which are yours (and sizes and delays as well, `print` a variant to see them), so your neighbour has others as a rule:
-
-# %%
-print(variants.of("student 42", problem="drills").drills)
-
-# %% [markdown]
-# Take those three, or any other number. When you have finished, `labkit.submit` writes one file with what this session did, exercises, busy shares and speed-ups, and the predictions that are kept on this machine. Every notebook is a session of its own: call it in each. Without `folder` the file lies beside your notebook. It keeps a pseudonym in place of your id, and hides the names of your account and machine. (Its signature shows damage, it does not prove that you measured.)
+# There are more drills. In a course your id decides which drills are yours, so your neighbour usually has other drills. Take those three, or any other number. Write `drill` alone in a cell to see code, timeline and list at once.
+#
+# When you have finished, `labkit.submit` writes one file about this session: exercises, busy shares, speed-ups, and the predictions that are kept on this machine. The drills that this notebook solves count there, too. Call `submit` in each notebook. Without `folder` the file lies beside your notebook. The file has a pseudonym in place of your id, and it hides the names of your account and your machine. (A signature shows whether the file was damaged. It does not prove that you measured.)
 
 # %% tags=["nbval-ignore-output"]
+print(variants.of("student 42", problem="drills").drills)
 path = labkit.submit("student 42", folder=tempfile.mkdtemp())
 
 # %% [markdown]
 # ## Recap
 #
-# You examined a pipeline without any hint, asked who works, how many at once, and what comes again, and ruled out a diagnosis before you chose one. You fixed one thing and proved it by the data and the graph. You met a pipeline whose fault no clock shows, found the fault in its numbers, and fixed two more.
+# You examined a pipeline without help. You asked who works, how many threads work at once, and what comes again. You tested a diagnosis that does not fit before you chose one. You fixed one thing and proved the fix by the data and the graph. You found a fault that no clock shows in the numbers of the data.
 #
 # ## In practice
 #
-# - Timeline first, data second, code third. Code alone makes every line look suspicious.
-# - Say what you would have to see if you were wrong, and look for that.
-# - Change one thing. Then measure, and check the data, before you change the next.
-# - A fault that was found once is a test from then on.
+# - Look at the timeline first, at the data second, at the code third. In the code alone, every line can look suspicious.
+# - Say what you would see if your diagnosis were wrong, and look for that.
+# - Change one thing. Measure and check the data before you change the next thing.
+# - Write a test for each fault that you found.
 #
-# **Next:** your own job. `labkit.record` takes any `tf.data` pipeline, and its timeline tells the causes.
+# **Next:** your own job. `labkit.record` takes any `tf.data` pipeline, and its timeline names the causes.

@@ -745,7 +745,7 @@ SIGNS = {
         "reads or decodes follow each other",
     ),
     "three threads for eight calls": (
-        "one_thread", edited("one_thread", ("threads=1)", "threads=3)")), "more calls at once than the pool has lanes"),
+        "one_thread", edited("one_thread", ("threads=1)", "threads=3)")), "more calls at once than there are threads"),
 }  # fmt: skip
 
 

@@ -305,3 +305,19 @@ def test_every_twin_is_there_and_an_unknown_one_is_told():
     assert all(callable(getattr(reference, name)) for name in reference.__all__)
     with pytest.raises(AttributeError, match="resise"):
         reference.resise  # noqa: B018
+
+
+# -- one launch, one kernel ----------------------------------------------------------
+
+
+@pytest.mark.opencl
+def test_a_kernel_launched_alone_equals_its_twin():
+    from labkit import offload
+
+    levels, images = np.arange(7 * 5, dtype=np.uint8).reshape(7, 5) * 7, photos((2, 4, 3, 3))
+    for name, arguments in {
+        "resize_bilinear": (levels, 4, 9),
+        "random_brightness": (images, 8, 3, 0.125),
+        "normalize_clip": (levels, 0.2),
+    }.items():
+        np.testing.assert_array_equal(getattr(offload, name)(*arguments), getattr(reference, name)(*arguments), name)

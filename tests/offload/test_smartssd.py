@@ -47,24 +47,26 @@ KINDS = {
 # -- the three rates -----------------------------------------------------------------------------
 
 
-def test_the_default_card_meets_the_point_that_it_is_calibrated_on():
+def test_both_readings_meet_the_point_that_they_are_calibrated_on():
     check = calibration.check()
-    assert abs(check.error("lena_c_512")) < 0.01
+    assert all(abs(check.error("lena_c_512", reading)) < 0.01 for reading in calibration.READINGS)
     lena = calibration.VENDOR[0].counted
     assert (lena.blocks[0], lena.tokens[0]) == (6144, 131_119)
-    assert SmartSSD().answer(lena).per_instance == pytest.approx(243e6 / (34.5 * 6144))
+    assert SmartSSD().answer(lena).per_instance == pytest.approx(243e6 / (80_600 + 131_119))
 
 
-def test_the_second_reading_meets_every_published_point_within_five_percent():
-    check = calibration.check()
-    assert all(abs(check.error(name, "per call")) < 0.05 for name in ("lena_c_512", "t0", "android"))
-    assert "(-63 %)" in str(check), "that the first reading is far off for a large picture is said, not hidden"
+def test_the_range_of_the_default_card_holds_every_published_picture_and_that_of_the_other_reading_does_not():
+    check, pictures = calibration.check(), [one.name for one in calibration.VENDOR]
+    assert SmartSSD() == SmartSSD(**calibration.READINGS["per call"])
+    assert all(abs(check.error(name)) < 0.07 < smartssd.ERROR for name in pictures)
+    assert [abs(check.error(name, "per block")) > smartssd.ERROR for name in pictures] == [False, True, True]
+    assert "(-63 %)" in str(check), "that the other reading is far off for a large picture is said, not hidden"
 
 
 def test_rates_are_their_closed_forms_and_the_least_is_the_speed():
     card = SmartSSD(decoders=3)
     answer = card.answer(work())
-    assert answer.rates["decode"] == pytest.approx(3 * 243e6 / (34.5 * 4608))
+    assert answer.rates["decode"] == pytest.approx(3 * 243e6 / (80_600 + 130_000))
     assert answer.rates["output"] == pytest.approx(1.87e9 / 150_528)
     assert answer.rates["link"] == pytest.approx(card.bandwidth_gb_s(100_000) * 1e9 / 100_000)
     assert answer.images_per_s == min(answer.rates.values())
@@ -73,10 +75,10 @@ def test_rates_are_their_closed_forms_and_the_least_is_the_speed():
 
 def test_tokens_limit_where_they_take_longer_than_blocks():
     dense = work(symbols=500_000)
-    assert SmartSSD().cycles(dense)[0] == 500_000
-    assert SmartSSD(initiation_interval=2).cycles(dense)[0] == 1_000_000
+    assert SmartSSD().cycles(dense)[0] == 580_600
+    assert SmartSSD(initiation_interval=2).cycles(dense)[0] == 1_080_600
     assert SmartSSD(call_cycles=1000).cycles(dense)[0] == 501_000
-    assert SmartSSD().cycles(work(symbols=10))[0] == pytest.approx(34.5 * 4608)
+    assert SmartSSD().cycles(work(symbols=10))[0] == pytest.approx(80_600 + 8 * 4608)
 
 
 def test_bandwidth_is_the_published_one_at_published_sizes_and_between_its_neighbours_elsewhere():
@@ -120,6 +122,15 @@ def test_what_the_cpu_saves_is_cores_at_the_speed_of_the_job():
     answer = SmartSSD(decoders=8).answer(work(), cpu_ms=3.0, cores=2, accelerator=500)
     assert answer.cores_saved == pytest.approx(500 * 3.0 / 1000)
     assert SmartSSD().answer(work()).cores_saved is None
+
+
+def test_what_stays_with_the_host_is_saved_by_nobody_and_can_be_the_limit():
+    answer = SmartSSD(decoders=8).answer(work(), cpu_ms=3.0, cores=2, host_ms=1.0)
+    assert answer.rates["host"] == pytest.approx(2000)
+    assert (answer.limit, answer.images_per_s) == ("host", answer.rates["host"])
+    assert answer.gain == pytest.approx(3), "two thirds of the work are gone"
+    assert answer.cores_saved == pytest.approx(2000 * 2.0 / 1000)
+    assert "1.00 ms stay" in str(answer)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +207,20 @@ def test_the_remedy_is_one_for_a_card(card, limit, remedy):
     assert "map" not in stalls.advice
 
 
+def test_what_stays_with_the_host_slows_the_simulated_job_as_the_closed_form_says():
+    card, quick = SmartSSD(decoders=8), accelerators.modelled(step_ms=0.01)
+    simulated = Timeline(card.trace(work(), quick, steps=60, cores=2, host_ms=1.0)).images_per_s
+    assert simulated == pytest.approx(card.answer(work(), cores=2, host_ms=1.0).images_per_s, rel=0.05)
+
+
+def test_work_of_the_host_that_hides_behind_the_card_is_not_to_blame():
+    quick = accelerators.modelled(step_ms=0.01)
+    hidden = Timeline(SmartSSD().trace(work(), quick, cores=2, host_ms=1.0)).stalls.advice
+    assert "more decoders" in hidden
+    slow = Timeline(SmartSSD(decoders=8).trace(work(), quick, cores=2, host_ms=1.0)).stalls.advice
+    assert "less work on the host" in slow
+
+
 def test_a_slow_accelerator_hides_the_card():
     slow = accelerators.modelled(images_per_s=200)
     assert Timeline(SmartSSD().trace(work(), slow)).busy > 0.99
@@ -215,6 +240,23 @@ def test_every_picture_carries_the_word_modelled():
     assert repr(answer) == repr(card.answer(work(), cpu_ms=3.0, cores=2, accelerator=1786))
     for said in ("limit", "link", "decoders to fill the link", "float32", "the CPU saves"):
         assert said in str(answer)
+
+
+def test_the_reader_s_photo_is_no_point_of_the_published_line():
+    drawn = SmartSSD().p2p_picture(119_000.0)
+    axes = drawn.figure("light").axes[0]
+    assert max(len(line.get_xdata()) for line in axes.lines) == len(P2P_READ)
+    assert len([line for line in drawn.text.splitlines() if line.split()[:1] == ["116"]]) == 0
+
+
+def test_a_gain_is_drawn_for_every_card_and_more_work_moved_gains_more():
+    cards = {"one": SmartSSD(), "eight": SmartSSD(decoders=8)}
+    drawn = smartssd.gain_picture(cards, work(), moved_ms=[0.1, 1, 4], host_ms=0.5, cores=2)
+    assert "modelled" in drawn.title
+    gains = [SmartSSD().answer(work(), cpu_ms=ms + 0.5, host_ms=0.5, cores=2).gain for ms in (0.1, 1, 4)]
+    assert gains == sorted(gains)
+    assert all(name in drawn.text for name in cards)
+    assert drawn.png("light") != drawn.png("dark")
 
 
 def test_photos_that_the_card_does_not_decode_are_left_out_and_told():
@@ -297,15 +339,6 @@ def test_more_quality_means_more_tokens_and_as_many_blocks(quality):
     assert low.blocks[0] == high.blocks[0]
 
 
-def test_the_picture_for_the_check_has_the_vendors_shape_and_size():
-    made = calibration.alike(jpeg(500, 375, quality=95))
-    assert Image.open(io.BytesIO(made)).size == (512, 512)
-    check = calibration.check(jpeg(500, 375, quality=95))
-    assert check.tokens > 1000
-    assert check.huffman_error == pytest.approx(300e6 / check.tokens / 2288 - 1)
-    assert f"{check.tokens:,}" in str(check)
-
-
 def test_cards_are_compared_by_their_figures():
     assert SmartSSD() == SmartSSD()
     assert SmartSSD() != SmartSSD(decoders=2)
@@ -334,6 +367,15 @@ def test_the_twins_give_the_bytes_of_the_device():
         assert np.array_equal(a.images, b.images)
     assert ours.images[-1] is None
     assert not a.images[-1].any()
+
+
+def test_without_a_device_a_kernel_that_is_tried_is_not_run():
+    from labkit.offload import twins
+
+    tried = twins.try_kernel("__kernel void k() {}", "k", [], 1, limit_s=3)
+    assert not tried.ok
+    assert "no OpenCL device" in str(tried)
+    assert tried.outputs == {}
 
 
 def test_a_machine_without_pyopencl_has_no_device(tmp_path):

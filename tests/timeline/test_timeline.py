@@ -189,6 +189,10 @@ def test_copying_into_the_batch_is_the_own_time_of_the_batch_node():
     assert timeline.work_ns["decode"] == 4 * 20
     assert timeline.work_ns_by_name["decode", "DecodeImageV2Op::JPEG"] == 4 * 18
     assert timeline.work_ns_by_name["iterator", "Iterator::Root::Batch::Map"] == 4 * 5
+    assert sum(timeline.ops_ms.values()) * timeline.images == pytest.approx(
+        sum(ns for (category, _), ns in timeline.work_ns_by_name.items() if category != "iterator") / 1e6
+    )
+    assert next(iter(timeline.ops_ms)) == "JPEG", "the longest is first, without the name of its op before the colon"
     assert timeline.per_image_ms["decode"] == 10e-6
     assert timeline.per_image_ms["read"] == 0
 

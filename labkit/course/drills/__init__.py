@@ -212,7 +212,7 @@ class Drill:
             raise Wrong(f"that is none of the diagnoses; name one, or its number, 1 to {len(FAULTS)}")
         if chosen.key != self._fault.key:
             place = _PLACES[chosen.shows_in]
-            raise Wrong(f"of that fault you would see: {chosen.sign}; look again, in the {place}")
+            raise Wrong(f"if that were the fault, you would see this: {chosen.sign}. Look again, in the {place}")
         self._named = True
 
     def fix(self, pipeline: Any) -> CheckResult:

@@ -3,14 +3,15 @@
 A function has the name of its kernel: `resize_bilinear` is the twin of ``kernels/resize_bilinear.cl``, and so on. It
 takes and returns arrays, says its formula and its source, and is slow where slow is clearer.
 
-`decode` and `preprocess` have the names and results of the functions of `labkit.offload`, for a machine without a
-device. Nothing uses them in place of a device unasked: a reader writes ``twins.decode`` instead of ``offload.decode``.
+`decode`, `preprocess` and `try_kernel` have the names of functions of `labkit.offload`, for a machine without a device.
+Nothing uses them in place of a device unasked: a reader writes ``twins.decode`` instead of ``offload.decode``.
 A photo takes about a second. The twins do not know padding after the last block, which the device reports.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from labkit.offload.jpeg import host, huffman
 from labkit.offload.jpeg.decoder import Decoded
 from labkit.offload.jpeg.outcomes import Refusal, Status
 from labkit.offload.opencl.devices import NoDevice, devices
+from labkit.offload.trial import Tried
 from labkit.offload.twins import fused
 from labkit.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct, scan
 from labkit.offload.twins.image_operations import (
@@ -36,7 +38,7 @@ from labkit.offload.twins.token_counter import jpeg_tokens
 __all__ = [
     "decode", "draws", "has_device", "jpeg_color", "jpeg_entropy", "jpeg_idct", "jpeg_tokens", "normalize_clip",
     "philox", "preprocess", "random_brightness", "random_brightness_per_pixel", "random_flip", "random_saturation",
-    "resize_bilinear",
+    "resize_bilinear", "try_kernel",
 ]  # fmt: skip
 
 #: The text of the status of an image that the twins decoded; its code is ``fine``.
@@ -49,6 +51,11 @@ def has_device() -> bool:
         return bool(devices())
     except NoDevice:
         return False
+
+
+def try_kernel(*_arguments: Any, **_settings: Any) -> Tried:
+    """Say that nothing was run: no twin reads OpenCL. Arguments are those of `labkit.offload.try_kernel`."""
+    return Tried(False, "there is no OpenCL device, so nothing was run")
 
 
 def decode(images: Sequence[bytes]) -> Decoded:

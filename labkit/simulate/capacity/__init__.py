@@ -168,7 +168,7 @@ class CapacityPlan:
             shares = [100 / max(1.0, p.resources[i].seconds / p.resources[0].seconds) for p in plans]
             if i == 0 or min(shares) < 99.95:
                 series[resource.name] = shares
-        return self._against(plans, series, "busy as each lets them be (%)", "what limits")
+        return self._against(plans, series, "accelerator busy if only this resource limits (%)", "what limits")
 
     def stall(self) -> Picture:
         """Draw how many accelerators are bought and how many of them work, against their number: the cost of stall."""

@@ -37,8 +37,8 @@ def _shade(case, draw, clip=True):
 
 WRONG = {
     "10.1": [
-        (lambda seed: ONE_BY_ONE, "never lie side by side"),
-        (lambda seed: LATE, "drill 15: of that fault you would see"),
+        (lambda seed: ONE_BY_ONE, "never run at the same time"),
+        (lambda seed: LATE, "drill 15: if that were the fault, you would see"),
         (lambda seed: "storage is slow", "none of the diagnoses"),
         (lambda seed: {16: LATE}.get(seed, 0), "none of the diagnoses"),
     ],
