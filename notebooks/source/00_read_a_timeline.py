@@ -74,7 +74,7 @@ print(f"example {image.numpy().nbytes:>9,} bytes, {image.shape}, {image.dtype.na
 # %% [markdown]
 # ## Predict
 #
-# From here on, *loading a batch* means extract and transform together. Suppose that loading one batch takes 60 ms and training on it takes 60 ms. The job loads a batch, trains on it, loads the next batch, and so on. For what share of the time is the accelerator busy? Replace the three dots by your number. It is a share between 0 and 1.
+# From here on, *loading a batch* means extract and transform together. Suppose that loading one batch takes 30 ms and training on it takes 60 ms. The job loads a batch, trains on it, loads the next batch, and so on. For what share of the time is the accelerator busy? Replace the three dots by your number. It is a share between 0 and 1.
 
 # %% tags=["nbval-ignore-output"]
 predictions.commit("00.busy", ..., unit="share")
@@ -97,13 +97,13 @@ sequential = plain(files.map(load).batch(4))
 # %% [markdown]
 # The *consumer* of the batches is a *modelled* accelerator. It takes a batch and holds it for a stated time. The processor is free during this time, as it is beside a real accelerator.
 #
-# To reproduce the situation of your prediction, we set the step time to your machine's loading time. The trial run `probe` measures it.
+# To reproduce the situation of your prediction, we set the step time to twice your machine's loading time. The trial run `probe` measures the loading time.
 
 # %% tags=["nbval-ignore-output"]
 probe = labkit.record(sequential, accelerators.modelled(step_ms=1), steps=20)
 load_ms = round(labkit.Timeline(probe).wait_ms)
-accelerator = accelerators.modelled(step_ms=load_ms)
-print(f"loading a batch takes {load_ms} ms here, so a step will take as long")
+accelerator = accelerators.modelled(step_ms=2 * load_ms)
+print(f"loading a batch takes {load_ms} ms here, so a step will take {2 * load_ms} ms")
 print(accelerator.describe())
 
 # %% [markdown]
@@ -144,11 +144,11 @@ print(timeline)
 # Compare three numbers: your guess, the measurement, and a *model* (a simulation that knows only the times of the trial run `probe`).
 
 # %% tags=["nbval-ignore-output"]
-model = simulate.fit(probe).predict(train=load_ms)
+model = simulate.fit(probe).predict(train=2 * load_ms)
 predictions.review("00.busy", model=model.busy, measured=timeline.busy)
 
 # %% [markdown]
-# With equal times the answer is one half: 60 of 120 ms. The measured share differs a little, because the loading time varies from run to run.
+# The accelerator trains for 60 of 90 ms, so the answer is two thirds. The measured share differs a little, because the loading time varies from run to run.
 
 # %% [markdown]
 # ## Sequential and pipelined

@@ -106,7 +106,7 @@ labkit.show(naive_trace, title="Naive: open, read, decode, train, in turn", step
 # %% [markdown]
 # ## Explain
 #
-# Between two train steps is one long gap. In this gap the 32 photos of the next batch are prepared, one after the other. Several threads take part, but only one thread works at a time. The other cores are idle. A small part of the gap is *framework*: handing work from one thread to the next.
+# Between two train steps is one long gap. In this gap the 32 photos of the next batch are prepared, one after the other. Several threads take part, but only one thread works at a time. The other cores are idle. Another part of the gap is *framework*: handing work from one thread to the next.
 #
 # Where does the time of one photo go? The chart shows the thread time of each kind of work:
 
