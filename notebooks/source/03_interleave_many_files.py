@@ -151,7 +151,7 @@ local
 #
 # ## One slow shard
 #
-# Who waits for one slow file among many? Guess, and then compare the last two positions of the explorer. After that we measure it. `storage.straggler` makes one shard of 16 ten times slower to read, as on a busy server. Four shards take turns, and the accelerator needs 10 ms for a step.
+# Who waits for one slow file among many? Guess, and then compare the last two buttons of the explorer. After that we measure the same job. `storage.straggler` makes one shard of 16 ten times slower to read, as on a busy server. Four shards take turns, and the accelerator needs 10 ms for a step.
 
 # %% tags=["nbval-ignore-output"]
 explorers.explore("03")
