@@ -5,7 +5,7 @@
 #
 # **You will learn** what *extract, transform, load* are, how a sequential job differs from a pipelined one, and how to tell a *fetch stall* from a *prep stall*.
 #
-# **You need** basic Python and an idea of what a training step is. No GPU. About 40 minutes. The [glossary](../docs/glossary.md) explains every special word of the course.
+# **You need** basic Python and an idea of what a training step is. No GPU. About 40 minutes. The [glossary](../docs/glossary.md) explains all special words.
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
@@ -129,8 +129,8 @@ labkit.show(trace, title="Sequential: load, then train", steps=2)
 # Read the picture from the top.
 #
 # 1. **Accelerator.** The blocks are train steps. Between two blocks is a *gap*, in one strong colour: the accelerator is idle. The number at the end of the lane is the [busy share](../docs/glossary.md#busy-share) of all recorded steps.
-# 2. **Workers.** The *threads* of a small pool read, decode, resize and augment the photos. At any moment only one thread works. If there are many threads, the picture draws them as one band, *threads at work, by kind*. The lane *tf.data in the consumer's thread* copies the four photos into a batch.
-# 3. **All lanes together.** The accelerator and the workers never work at the same time. This is a *sequential* job.
+# 2. **Threads at work.** A *thread* is one line of work that the processor runs. The height says how many threads work at this moment, and the colours say on what. Here only one thread works at a time: the photos are prepared one after the other. (If there is room, each thread has a lane of its own.)
+# 3. **Both together.** The accelerator and the threads never work at the same time. This is a *sequential* job.
 #
 # The same recording in numbers:
 
@@ -161,7 +161,7 @@ pipelined_trace = labkit.record(pipelined, accelerator, steps=20, name="pipeline
 labkit.show(trace, pipelined_trace, labels=("sequential", "pipelined"), steps=4)
 
 # %% [markdown]
-# Compare the two busy shares and the gaps. Below, there is a new lane, *Prefetch*: this thread prepares the next batch. It and the workers are busy *under* the train steps, so the gaps are shorter.
+# Compare the two busy shares and the gaps. In the pipelined job, threads also work *under* the train steps: they prepare the next batch. So the gaps are shorter.
 #
 # Some gaps may remain. If loading took longer than the train step above it, the gap waits for *prep*. If the batch was almost ready, the gap is short, and its cause is *framework*. Overlap hides the shorter of the two times behind the longer time. It makes neither time shorter.
 #
@@ -173,7 +173,7 @@ explorers.explore("00")
 # %% [markdown]
 # ## Fetch stall or prep stall?
 #
-# A gap shows *that* the accelerator waits. The lanes below the gap show *what* it waits for. There are two kinds of [stall](../docs/glossary.md#stall):
+# A gap shows *that* the accelerator waits. The work below the gap shows *what* it waits for. There are two kinds of [stall](../docs/glossary.md#stall):
 #
 # - **prep stall**: the processor is still decoding or augmenting, as in the first timeline;
 # - **fetch stall**: the processor waits, too, because the storage is slow.
@@ -242,7 +242,7 @@ labkit.check("00.2", step_ms)
 # %% [markdown]
 # ## Recap
 #
-# You recorded a job and read its busy share. You saw a sequential job, in which the lanes take turns, and a pipelined job, in which the lanes overlap. You told a prep stall from a fetch stall by the lanes below the gap.
+# You recorded a job and read its busy share. In a sequential job, accelerator and threads take turns; in a pipelined job, they overlap. You told a prep stall from a fetch stall by the work below the gap.
 #
 # ## In practice
 #

@@ -190,7 +190,7 @@ pair = default.trace("naive"), default.trace("tf.data's defaults")
 labkit.show(*pair, labels=("naive", "tf.data's defaults"), steps=3)
 
 # %% [markdown]
-# Look below the train steps. In the upper timeline nobody works there. In the lower timeline the workers prepare the next batch: the job overlaps, although the code has no `prefetch`. The table shows whether this makes the job faster on your machine. If the interval contains 1.00×, nobody can tell; more rounds make the interval narrower.
+# Look below the train steps. In the upper timeline nobody works there. In the lower timeline threads prepare the next batch: the job overlaps, although the code has no `prefetch`. The table shows whether this makes the job faster on your machine. If the interval contains 1.00×, nobody can tell; more rounds make the interval narrower.
 #
 # ## Exercises
 #

@@ -97,7 +97,7 @@ labkit.show(result.trace("naive"), result.trace("prefetch(1)"), labels=("naive",
 # %% [markdown]
 # ## Explain
 #
-# In the upper timeline the lanes take turns. In the lower timeline the lane *Prefetch* is the producer. The producer and its workers are busy *under* the train steps.
+# In the upper timeline the accelerator and the threads take turns. In the lower timeline threads also work *under* the train steps: the producer prepares the next batch.
 #
 # Which side limits the job now?
 #
@@ -193,7 +193,7 @@ buffer_chart.draw({"AUTOTUNE": tuned})
 # %% tags=["nbval-ignore-output"]
 misplaced = plain(files.prefetch(32).map(load).batch(32))
 variants = {"naive": naive, "prefetch first": misplaced, "prefetch last": overlapped}
-places = labkit.measure(variants, v100, steps=5, repeats=5)
+places = labkit.measure(variants, v100, steps=5, repeats=3)
 places
 
 # %% [markdown]
