@@ -149,8 +149,7 @@ predictions.review("00.busy", model=model.busy, measured=timeline.busy)
 
 # %% [markdown]
 # The accelerator trains for 60 of 90 ms, so the answer is two thirds. The measured share differs a little, because the loading time varies from run to run.
-
-# %% [markdown]
+#
 # ## Sequential and pipelined
 #
 # Loading and training use different hardware, so they can happen at the same time. While the accelerator trains on batch *n*, the processor prepares batch *n + 1*. In `tf.data` this is `prefetch` (notebook 02).

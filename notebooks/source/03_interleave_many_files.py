@@ -8,7 +8,8 @@
 # **You need** notebook 02. No GPU, no network. About 60 minutes. Special words are in the [glossary](../docs/glossary.md).
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
-import math, tempfile
+import math
+import tempfile
 import tensorflow as tf
 from labkit import accelerators, charts, explorers, photos, plain, predictions, records, storage
 
