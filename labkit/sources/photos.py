@@ -243,9 +243,7 @@ def _photos(name: str, classes: tuple[str, ...], rows: list[PhotoFile], note: st
 def _note(place: Path, scale: str, seed: int) -> str | None:
     if seed != generator.SEED:
         return f"painted from seed {seed}: plain files only, the TFDS form has seed {generator.SEED}."
-    if tfds_sets.is_built(place, scale):
-        return None
-    return tfds_sets.problem() or "not packed for tensorflow-datasets yet: labkit.photos.prepare() does it."
+    return None if tfds_sets.is_built(place, scale) else tfds_sets.problem()
 
 
 def _folder(folder: Path, progress: bool) -> Photos:

@@ -81,12 +81,13 @@ def level(trace: Trace, depth: int | None = None) -> tuple[np.ndarray, np.ndarra
         If the last step of the pipeline is no prefetch.
     """
     start_ns, _ = trace.window_ns
-    names = np.array([n.startswith(f"{_PREFETCH}::") and n.count("::") == 3 for n in trace.names], bool)
+    names = np.array([name.startswith(f"{_PREFETCH}::") and name.count("::") == 3 for name in trace.names], bool)
     made = trace.where(names[trace.name])
     if not len(made):
         raise ValueError("the trace holds no batch made by a prefetch; allowed: a pipeline that ends with prefetch")
-    waits = trace.where(trace.select("wait", kind="consumer"))
-    put, taken = np.sort(made.end_ns), waits.end_ns
+    calls = trace.where(trace.select("iterator", name=_PREFETCH))
+    calls = calls if len(calls) else trace.where(trace.select("wait", kind="consumer"))  # a simulation has waits only
+    put, taken = np.sort(made.end_ns), calls.end_ns
     early = trace.select(kind="pipeline") & ~trace.select("iterator") & (trace.end_ns <= made.start_ns[0])
     if early.any():  # a batch was in the making when the recording began: its ops are seen, its call is not
         put = np.r_[made.start_ns[0], put]
@@ -94,11 +95,12 @@ def level(trace: Trace, depth: int | None = None) -> tuple[np.ndarray, np.ndarra
     change = np.r_[0, np.ones(len(put), np.int64), -np.ones(len(taken), np.int64)]
     order = np.lexsort((-change, ns))  # put before taken at the same instant
     ns, count = ns[order] - start_ns, np.cumsum(change[order])
-    longest = int(np.argmax(waits.duration_ns)) if len(waits) else 0
-    inside = (put > waits.start_ns[longest]) & (put <= taken[longest]) if len(waits) else np.zeros(0, bool)
-    if inside.any():  # the consumer waited for one batch, so that it found none
-        after = np.searchsorted(ns, taken[longest] - start_ns, side="right") - 1
-        return ns, count - count[after] + int(inside.sum()) - 1
+    if len(calls):
+        longest = int(np.argmax(calls.duration_ns))
+        inside = ((put > calls.start_ns[longest]) & (put <= taken[longest])).sum()
+        if inside:  # the consumer waited for one of these batches, so it had found none
+            after = np.searchsorted(ns, taken[longest] - start_ns, side="right") - 1
+            return ns, count - count[after] + inside - 1
     return ns, count - count.min() if depth is None else count - count.max() + depth
 
 

@@ -5,31 +5,39 @@
 #
 # **You will learn** what *extract, transform, load* are, how a sequential job differs from a pipelined one, and how to tell a *fetch stall* from a *prep stall*.
 #
-# **You need** basic Python and an idea of what a training step is. No GPU. About 25 minutes.
+# **You need** basic Python and an idea of what a training step is. No GPU. About 40 minutes. The [glossary](../docs/glossary.md) explains all special words.
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
 from labkit import accelerators, explorers, photos, plain, predictions, simulate, storage
 
 # %% [markdown]
+# ## The idea
+#
+# The drawing shows a job that loads and trains in turn, and the same job when it loads the next batch during the training.
+
+# %% tags=["nbval-ignore-output"]
+labkit.idea("00")
+
+# %% [markdown]
 # ## Extract, transform, load
 #
-# A training job repeats one step: take a batch of images, compute gradients, update the weights. The accelerator does the computing; something else must have the next batch ready. That something is the *input pipeline*, and it has three parts:
+# In each training [step](../docs/glossary.md#step), the accelerator takes a [batch](../docs/glossary.md#batch) of images, computes gradients, and updates the weights. The *input pipeline* gets the next batch ready. It has three parts:
 #
 # - **extract**: read the bytes from storage;
-# - **transform**: decode the JPEG, resize it, change it a little at random (*augmentation*), put several into a batch;
+# - **transform**: decode the JPEG, resize it, change it a little at random (*augmentation*), put images into a batch;
 # - **load**: hand the batch to the accelerator.
 #
-# Extract is limited by the disk or the network, transform by the processor. If either is too slow, the accelerator stands idle, and idle accelerators cost the same as busy ones. At Google, one job in five spent more than a third of its compute time in the input pipeline (Murray et al., *tf.data*, VLDB 2021, figure 1).
+# The disk or the network limits extract. The processor limits transform. If either is too slow, the accelerator is idle. At Google, one job in five spent more than a third of its compute time in the input pipeline (Murray et al., *tf.data*, VLDB 2021, figure 1).
 #
-# The lab brings its own photos, made on this machine, so nothing is downloaded. On average they are as large as ImageNet's: 115 kB (DLIO benchmark, resnet50 workload files), about 500×375 pixels.
+# The lab makes its own photos, so nothing is downloaded. On average a photo has 115 kB, as in ImageNet (DLIO benchmark, resnet50 workload files).
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()
 print(album.summary())
 
 # %% [markdown]
-# One of each class. Can you tell the ten classes apart? So can a small network.
+# This is one photo of each class. The photos are synthetic: drawings on textured backgrounds.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.views.picture import Photographs
@@ -40,7 +48,7 @@ Photographs(dict(zip(album.classes, first)))
 # %% [markdown]
 # ## Transform, step by step
 #
-# This is the chain that the whole course measures. It turns one file into one training example: decode, convert to float, resize to 224×224, then augment (flip, brightness, saturation) and clip to the range 0–1.
+# The whole course measures this function. It turns the bytes of one file into one training example: decode, convert to float, resize, augment (flip, brightness, saturation), and clip to the range 0–1. `dct_method="INTEGER_ACCURATE"` chooses TensorFlow's exact JPEG decoder.
 
 # %%
 def transform(data):
@@ -53,11 +61,11 @@ def transform(data):
     return tf.clip_by_value(image, 0, 1)
 
 # %% [markdown]
-# Watch the size of one photo on its way. A decoded image is typically five to seven times as large as its file (DS-Analyzer, VLDB 2021, section 6.3). Then float32 takes four bytes where a decoded value took one; resizing to 224×224 gives most of that back here. A pipeline spends memory, not only time.
+# Watch the size of one photo. A decoded image is typically five to seven times as large as its file (DS-Analyzer, VLDB 2021, section 6.3). float32 needs four bytes per value instead of one; shrinking to 224×224 saves most of that again.
 
 # %% tags=["nbval-ignore-output"]
 data = tf.io.read_file(album.paths[0])
-pixels = tf.io.decode_jpeg(data, channels=3)
+pixels = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
 image = transform(data)
 print(f"file    {len(data.numpy()):>9,} bytes")
 print(f"decoded {pixels.numpy().nbytes:>9,} bytes, {pixels.shape}, {pixels.dtype.name}")
@@ -66,15 +74,17 @@ print(f"example {image.numpy().nbytes:>9,} bytes, {image.shape}, {image.dtype.na
 # %% [markdown]
 # ## Predict
 #
-# Suppose that loading one batch takes 60 ms and training on it takes 60 ms. First the one, then the other, then the next batch. From here on, *loading a batch* is short for everything that happens before the accelerator has it: extract and transform. For what share of the time is the accelerator busy? Commit yourself: write a share from 0 to 1 in place of this one before you run on.
+# From here on, *loading a batch* means extract and transform together. Suppose that loading one batch takes 30 ms and training on it takes 60 ms. The job loads a batch, trains on it, loads the next batch, and so on. For what share of the time is the accelerator busy? Replace the three dots by your number. It is a share between 0 and 1.
 
 # %% tags=["nbval-ignore-output"]
-predictions.commit("00.busy", 0.75, unit="share")
+predictions.commit("00.busy", ..., unit="share")
 
 # %% [markdown]
 # ## Build
 #
-# A pipeline in `tf.data`: file names, one `map` that reads and transforms, one `batch`. `plain` sets two options: they switch off what TensorFlow would add by itself (its rewriting of the pipeline, and its tuning). Notebook 01 writes them out and shows what they change. For now the job does exactly what is written, and nothing else.
+# `album.files()` gives [`(path, label)`](../docs/glossary.md#path-label) pairs. `shuffle` mixes the pairs; with `reshuffle_each_iteration=False` every run has the same order, so that all runs train on the same photos. `repeat` begins again after the last photo. Real batches are larger than four photos, but here you can see each photo in the timeline.
+#
+# `plain` makes TensorFlow run the pipeline exactly as it is written. Notebook 01 shows what TensorFlow would change otherwise.
 
 # %%
 def load(path, label):
@@ -82,78 +92,79 @@ def load(path, label):
 
 
 files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False).repeat()
-sequential = plain(files.map(load).batch(16))
+sequential = plain(files.map(load).batch(4))
 
 # %% [markdown]
-# The consumer is a *modelled* accelerator: it takes a batch and holds it for a stated time without using the processor, as a real one would. Most readers have no V100 at hand, and the lesson is about waiting, not about arithmetic. Every picture says whether its accelerator is modelled or real.
+# The *consumer* of the batches is a *modelled* accelerator. It takes a batch and holds it for a stated time. The processor is free during this time, as it is beside a real accelerator.
 #
-# To make the case of the prediction, its step is set to the time that this machine needs to load a batch.
+# To reproduce the situation of your prediction, we set the step time to twice your machine's loading time. The trial run `probe` measures the loading time.
 
 # %% tags=["nbval-ignore-output"]
-probe = labkit.record(sequential, accelerators.modelled(step_ms=1), steps=10)
+probe = labkit.record(sequential, accelerators.modelled(step_ms=1), steps=20)
 load_ms = round(labkit.Timeline(probe).wait_ms)
-accelerator = accelerators.modelled(step_ms=load_ms)
-print(f"loading a batch takes {load_ms} ms here, so a step will take as long")
+accelerator = accelerators.modelled(step_ms=2 * load_ms)
+print(f"loading a batch takes {load_ms} ms here, so a step will take {2 * load_ms} ms")
 print(accelerator.describe())
 
 # %% [markdown]
 # ## Run
 #
-# `labkit.record` drives the pipeline: a short warm-up, then a window of steps under TensorFlow's own profiler. Nothing in the pipeline changes for it, and on photos it costs next to nothing.
+# `labkit.record` runs the pipeline: a short warm-up, and then some steps that TensorFlow's own profiler watches.
 
 # %% tags=["nbval-ignore-output"]
-trace = labkit.record(sequential, accelerator, steps=10, name="sequential")
+trace = labkit.record(sequential, accelerator, steps=20, name="sequential")
 trace
 
 # %% [markdown]
 # ## The timeline
 #
-# One row, or *lane*, per thread, time to the right. The accelerator is on top. In a running notebook, click into it to zoom (W, S) and move (A, D), or click a gap to read its cause; `?` lists all keys.
+# Time runs from left to right. Each row is a *lane*. The accelerator is the top lane. In a running notebook, click into the timeline to zoom (W, S) and move (A, D). Click a gap to read its cause. The key `?` lists all keys.
 
 # %% tags=["nbval-ignore-output"]
-labkit.show(trace, title="Sequential: load, then train", steps=4)
+labkit.show(trace, title="Sequential: load, then train", steps=2)
 
 # %% [markdown]
 # ## Explain
 #
-# Read it from the top.
+# Read the picture from the top.
 #
-# 1. **Accelerator.** Blocks are train steps. The hatched boxes between them are *gaps*: the accelerator waits, and the number says for how long. The percentage at the end of the lane is the headline of every analysis: the busy share. It counts the whole window, not only the steps shown.
-# 2. **The workers.** A *thread* is one line of work that the processor runs. Each photo is read, decoded, resized and augmented, one after the other; tf.data hands every photo to some thread of a small pool, one per core, so the work hops between lanes, but at any moment only one of them works. After sixteen photos the batch is copied together, in the lane *tf.data in the consumer's thread*; its grey line means that it waits until then.
-# 3. **All lanes together.** Accelerator and workers never work at the same time. While one trains, the others do nothing, and the other way round. That is what *sequential* looks like.
+# 1. **Accelerator.** The blocks are train steps. Between two blocks is a *gap*, in one strong colour: the accelerator is idle. The number at the end of the lane is the [busy share](../docs/glossary.md#busy-share) of all recorded steps.
+# 2. **Threads at work.** A *thread* is one line of work that the processor runs. The height says how many threads work at this moment, and the colours say on what. Here only one thread works at a time: the photos are prepared one after the other. (If there is room, each thread has a lane of its own.)
+# 3. **Both together.** The accelerator and the threads never work at the same time. This is a *sequential* job.
 #
-# The same in numbers, for those who prefer them and for screen readers:
+# The same recording in numbers:
 
 # %% tags=["nbval-ignore-output"]
 timeline = labkit.Timeline(trace)
 print(timeline)
 
 # %% [markdown]
-# And the number that you committed, beside the measured one and that of a *model*: a simulation of the job, made of the costs of the probe.
+# Read three rows. *accelerator busy* is the busy share. *per image* is the thread time of one photo; *map* is *other map work* in the picture. *gaps wait for* divides the idle time by its cause: [fetch](../docs/glossary.md#fetch) is reading, [prep](../docs/glossary.md#prep) is work of the processor, [framework](../docs/glossary.md#framework) is the handing over of batches, and [unknown](../docs/glossary.md#unknown) is time without recorded work. (The row *stalls* is an estimate of what each adds to the run, so its shares differ a little.)
+#
+# Compare three numbers: your guess, the measurement, and a *model* (a simulation that knows only the times of the trial run `probe`).
 
 # %% tags=["nbval-ignore-output"]
-model = simulate.fit(probe).predict(train=load_ms)
+model = simulate.fit(probe).predict(train=2 * load_ms)
 predictions.review("00.busy", model=model.busy, measured=timeline.busy)
 
 # %% [markdown]
-# With equal times the answer is one half: 60 of 120 ms. If the measured share is off, loading took longer or shorter than in the probe. Notebook 01 asks how much such numbers vary.
-
-# %% [markdown]
+# The accelerator trains for 60 of 90 ms, so the answer is two thirds. The measured share differs a little, because the loading time varies from run to run.
+#
 # ## Sequential and pipelined
 #
-# The two parts use different hardware, so they can work at the same time: while the accelerator trains on batch *n*, the processor prepares batch *n + 1*. In `tf.data` that is one word, `prefetch`; notebook 02 takes it apart.
+# Loading and training use different hardware, so they can happen at the same time. While the accelerator trains on batch *n*, the processor prepares batch *n + 1*. In `tf.data` this is `prefetch` (notebook 02).
 
 # %% tags=["nbval-ignore-output"]
-pipelined = plain(files.map(load).batch(16).prefetch(1))
-pipelined_trace = labkit.record(pipelined, accelerator, steps=10, name="pipelined")
+pipelined = plain(files.map(load).batch(4).prefetch(1))
+pipelined_trace = labkit.record(pipelined, accelerator, steps=20, name="pipelined")
 labkit.show(trace, pipelined_trace, labels=("sequential", "pipelined"), steps=4)
 
 # %% [markdown]
-# Both pictures share one time axis and show the same number of steps, so a shorter picture is a faster job. In the lower one a lane called *Prefetch* appears: the producer. It and the workers are busy *under* the train steps, and the gaps shrink or vanish.
+# Compare the two busy shares and the gaps. In the pipelined job, threads also work *under* the train steps: they prepare the next batch. So the gaps are shorter.
 #
-# A gap remains where a batch took longer to load than the step before it took to train. Overlap hides the shorter of the two times behind the longer one; it makes neither of them shorter.
+# Some gaps may remain. If loading took longer than the train step above it, the gap waits for *prep*. If the batch was almost ready, the gap is short, and its cause is *framework*. Overlap hides the shorter of the two times behind the longer time. It makes neither time shorter.
 #
-# More threads, and more accelerators, are the next two steps. You need not own them to see what they do: this explorer *simulates* the job. Press its buttons from left to right, then move a slider and guess first.
+# What do more threads and more accelerators change? The explorer *simulates* such jobs. Press its buttons from left to right, and then move the sliders. The lane *copy to the accelerator* is new: a real accelerator receives the batch before it trains. The ideal speed is min(F, P, G). [F, P and G](../docs/glossary.md#f-p-g) are images per second: how fast files can be **f**etched, how fast the processor can **p**repare them, and how fast the **G**PU can train. The slowest of the three limits the job.
 
 # %% tags=["nbval-ignore-output"]
 explorers.explore("00")
@@ -161,14 +172,14 @@ explorers.explore("00")
 # %% [markdown]
 # ## Fetch stall or prep stall?
 #
-# A gap tells *that* the accelerator waits. For *what*, the lanes below the gap tell:
+# A gap shows *that* the accelerator waits. The work below the gap shows *what* it waits for. There are two kinds of [stall](../docs/glossary.md#stall):
 #
-# - **prep stall**: the processor is still decoding or augmenting (the gap above is one);
-# - **fetch stall**: the processor waits as well, for storage.
+# - **prep stall**: the processor is still decoding or augmenting, as in the first timeline;
+# - **fetch stall**: the processor waits, too, because the storage is slow.
 #
-# The distinction decides what to buy. More cores do nothing for a fetch stall, a faster disk does nothing for a prep stall. In a study of nine networks on a V100 with a SATA SSD and 35 % of the data in memory, fetch stalls took 10–70 % of the epoch; with all of it in memory, preparation still took up to 65 % for one of them (ResNet18 on eight GPUs; DS-Analyzer, VLDB 2021, sections 4.3.2 and 4.3.4).
+# The kind of stall decides what to buy. More cores do not help a fetch stall, and a faster disk does not help a prep stall. One study trained nine networks on a server with eight V100 GPUs and a SATA SSD. With memory for 35 % of the data, fetch stalls took 10–70 % of the epoch. With all data in memory, prep stalls still took up to 65 % (ResNet18; DS-Analyzer, VLDB 2021, sections 4.3.2 and 4.3.4).
 #
-# To see a fetch stall, put the same photos on a slow disk. Here the disk is a model: the file is really read, and then held back for as long as the stated latency and bandwidth say.
+# So far the files came from memory: the operating system keeps files that were read before in its [page cache](../docs/glossary.md#page-cache). For a fetch stall, we put the photos on a modelled slow disk. Each file is really read, and then the thread waits as long as the slow disk would take.
 
 # %% tags=["nbval-ignore-output"]
 disk = storage.PRESETS["HDD"]
@@ -179,24 +190,24 @@ def load_from_disk(path, label):
     return transform(disk.read(path)), label
 
 
-slow_disk = plain(files.map(load_from_disk).batch(16))
+slow_disk = plain(files.map(load_from_disk).batch(4))
 
 # %% tags=["nbval-ignore-output"]
-disk_trace = labkit.record(slow_disk, accelerator, steps=6, name="slow disk")
+disk_trace = labkit.record(slow_disk, accelerator, steps=10, name="slow disk")
 labkit.show(disk_trace, title="The same job with a slow disk (modelled HDD)", steps=2)
 
 # %% [markdown]
-# Same chain, same accelerator, another cause: now reading takes most of each gap. Ask for the milliseconds instead of guessing from the colours:
+# Only the storage has changed, and now reading takes most of each gap. The numbers say it, too:
 
 # %% tags=["nbval-ignore-output"]
-for name, each in [("memory", trace), ("slow disk", disk_trace)]:
+for name, each in [("page cache", trace), ("slow disk", disk_trace)]:
     per_image = labkit.Timeline(each).per_image_ms
     print(f"{name:<10} read {per_image['read']:6.2f} ms, decode {per_image['decode']:5.2f} ms per image")
 
 # %% [markdown]
 # ## Exercises
 #
-# **00.1** Write `busy(spans, window_ms)`: the share of a window, 0 to 1, that train steps cover. `spans` is a list of `(start_ms, end_ms)` that do not overlap, and may be empty; the window starts at 0. One line is enough.
+# **00.1** Write `busy(spans, window_ms)`. It returns the share of a window, 0 to 1, that train steps cover. `spans` is a list of `(start_ms, end_ms)`. The spans do not overlap, and the list may be empty. The window starts at 0. One line.
 
 # %% tags=["stub"]
 def busy(spans, window_ms):
@@ -211,7 +222,7 @@ labkit.try_it("00.1", busy)
 labkit.check("00.1", busy)
 
 # %% [markdown]
-# **00.2** Write `step_ms(load_ms, train_ms, overlapped)`: how long one step of a long run takes, in milliseconds, without overlap and with it. Three lines.
+# **00.2** Write `step_ms(load_ms, train_ms, overlapped)`. It returns how long one step of a long run takes, in milliseconds. `overlapped` says whether loading and training overlap. Three lines.
 
 # %% tags=["stub"]
 def step_ms(load_ms, train_ms, overlapped):
@@ -230,12 +241,12 @@ labkit.check("00.2", step_ms)
 # %% [markdown]
 # ## Recap
 #
-# You recorded a job without changing it, drew one lane per thread, and read the busy share from the top lane. You saw a sequential job, whose lanes take turns, and a pipelined one, whose lanes overlap. You told a prep stall from a fetch stall by looking at what happens below the gap.
+# You recorded a job and read its busy share. In a sequential job, accelerator and threads take turns; in a pipelined job, they overlap. You told a prep stall from a fetch stall by the work below the gap.
 #
 # ## In practice
 #
-# - A timeline shows a few steps. Always pair it with the busy share of a longer window: one odd step makes a striking picture and proves nothing.
-# - `nvidia-smi` says for what share of the last moments *some* kernel ran. It does not say when the pauses were or what they waited for. A timeline does.
-# - The recording here comes from TensorFlow's profiler, which also sees a real GPU's streams and copies. With a GPU and a TensorFlow that sees it (Colab, or `pip install '.[gpu]'`), put `accelerators.real()` in place of `accelerators.modelled(...)`: lanes for the GPU's streams appear, and the step time is no longer yours to choose.
+# - A timeline shows a few steps. Look at the busy share of a longer run, too.
+# - `nvidia-smi` says for what share of the time *some* kernel ran. A timeline also says when the pauses were, and what they waited for.
+# - If TensorFlow finds a GPU (Colab, or `pip install '.[gpu]'`), use `accelerators.real()` in place of `accelerators.modelled(...)`. The timeline then has lanes for the GPU, and the GPU decides the step time.
 #
-# **Next:** [01 Measure a naive pipeline](01_measure_a_naive_pipeline.ipynb): what "naive" really means, and when a difference is a difference.
+# **Next:** [01 Measure a naive pipeline](01_measure_a_naive_pipeline.ipynb): what "naive" really means, and when a measured difference is real.

@@ -1,20 +1,28 @@
 # %% [markdown]
 # # Measure a naive pipeline
 #
-# **You will** measure the plainest pipeline there is, find where its time goes, and measure it again to see how far two equal runs differ.
+# **You will** measure the simplest pipeline, find where its time goes, and measure it again to see how much two equal runs differ.
 #
-# **You will learn** why tf.data is not naive by default, what the busy share says, and when a difference between two runs is one.
+# **You will learn** what tf.data changes in your pipeline by default, what the busy share says, and when a measured difference is real.
 #
-# **You need** notebook 00. No GPU. About 30 minutes.
+# **You need** notebook 00. No GPU. About 45 minutes. Special words are in the [glossary](../docs/glossary.md).
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, explorers, photos, predictions, simulate, storage
+from labkit import accelerators, charts, explorers, photos, predictions, simulate, storage
+
+# %% [markdown]
+# ## The idea
+#
+# A naive job does one thing at a time. The accelerator is idle while the processor opens, reads and decodes the next photos.
+
+# %% tags=["nbval-ignore-output"]
+labkit.idea("01")
 
 # %% [markdown]
 # ## The job
 #
-# The same chain as in notebook 00: open and read a file, decode, float, resize, augment, clip; 32 photos to a batch. The consumer is a modelled V100: its step time is published, and it is stated below.
+# The job does the same work as in notebook 00: open and read a file, decode, convert to float, resize, augment, clip. A batch has 32 photos. The consumer is a modelled V100, a GPU with a published step time.
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()
@@ -38,9 +46,9 @@ files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False
 # %% [markdown]
 # ## Naive is harder than it looks
 #
-# Write `files.map(load).batch(32)`, and tf.data does not run that. Before it starts, it rewrites the graph. What it does depends on the pipeline: here it fuses map and batch into one node, `MapAndBatch`, which prepares the next batch on its own while the consumer is busy; elsewhere it adds a `Prefetch` at the end. Either way the job already overlaps. That is helpful in production. In a lesson it is a trap: whoever compares this "naive" with "prefetch" compares overlap with overlap, and concludes that prefetch gains nothing.
+# If you write `files.map(load).batch(32)`, tf.data runs something else. Before it starts, it rewrites the *graph*, the list of steps. What it changes depends on the pipeline. Here it replaces map and batch by one node, `MapAndBatch`. In other pipelines it adds a `Prefetch` at the end. Both can prepare the next batch while the accelerator trains, so the job may already overlap. This is useful in production. In a lesson it is a trap: a comparison of such a job with `prefetch` compares overlap with overlap.
 #
-# Do not believe it, measure it. The profiler sees which nodes really run:
+# Which nodes really run? The profiler sees them. The list begins with the last step of the pipeline and ends with the source of the data:
 
 # %%
 as_it_comes = files.map(load).batch(32)
@@ -48,7 +56,7 @@ for node in labkit.recorder.graph(as_it_comes):
     print(node)
 
 # %% [markdown]
-# You wrote `map` and `batch`; what runs is `MapAndBatch`, and it works ahead. Two options switch the rewriting off:
+# You wrote `map` and `batch`, but `MapAndBatch` runs. (A table and a timeline at the end of this notebook show what the change gains.) Two options switch the rewriting off:
 
 # %%
 def plain(dataset):
@@ -59,13 +67,11 @@ def plain(dataset):
 
 
 naive = plain(files.map(load).batch(32))
-
-# %%
 for node in labkit.recorder.graph(naive):
     print(node)
 
 # %% [markdown]
-# Now the graph that runs is the graph that was written. (A node that had nothing to do meanwhile, such as the full list of names, is not shown.) A recording keeps the options that it ran with, so that nobody has to remember them:
+# Now the graph that runs is the graph that was written. (Nodes that did no work during the recording are not listed.) A recording keeps the options of its pipeline:
 
 # %%
 probe = labkit.record(naive, accelerators.modelled(step_ms=1), steps=6, name="naive")
@@ -75,15 +81,15 @@ for option, value in probe.run.options.items():
 # %% [markdown]
 # ## Predict
 #
-# The V100 trains 328 images a second. A naive pipeline opens, reads, decodes and trains in turn. For what share of the time will this V100 be busy, fed by this machine? Write your share, 0 to 1, in place of this one.
+# The V100 trains 328 images per second. A naive job opens, reads, decodes and trains in turn. For what share of the time will the V100 be busy if your machine prepares the photos? Replace the three dots by your number, a share between 0 and 1.
 
 # %% tags=["nbval-ignore-output"]
-predictions.commit("01.busy", 0.9, unit="share")
+predictions.commit("01.busy", ..., unit="share")
 
 # %% [markdown]
 # ## Run
 #
-# Now before the V100. The *model* beside the measurement knows nothing of this run: it takes the costs of loading from the short one above, whose step took a millisecond, and the train step from the publication.
+# Now the V100 takes the batches. Compare your number with the measurement and with a *model*. The model does not know this run. It knows only the loading times of the short run `probe` above, and the published step time of the V100.
 
 # %% tags=["nbval-ignore-output"]
 naive_trace = labkit.record(naive, v100, steps=12, name="naive")
@@ -100,23 +106,25 @@ labkit.show(naive_trace, title="Naive: open, read, decode, train, in turn", step
 # %% [markdown]
 # ## Explain
 #
-# Between two train steps lies one long gap, and below it 32 photos are prepared, one after the other. tf.data passes them to the threads of its pool in no particular order, so the work hops between lanes; put the lanes on top of each other and they fill one thread's time, not more. The other cores are idle.
+# Between two train steps is one long gap. In this gap the 32 photos of the next batch are prepared, one after the other. Several threads take part, but only one thread works at a time. The other cores are idle. Another part of the gap is *framework*: handing work from one thread to the next.
 #
-# Where does the time go? Per image, by kind of work:
+# Where does the time of one photo go? The chart shows the thread time of each kind of work:
 
 # %% tags=["nbval-ignore-output"]
-for kind in ("read", "decode", "resize", "map", "batch"):
-    per_image = timeline.per_image_ms[kind]
-    print(f"{kind:<8} {per_image:6.2f} ms  {'#' * round(per_image * 20)}")
+work = timeline.per_image_ms
+kinds = {"read": "read", "decode": "decode", "resize": "resize", "other map work": "map", "batch": "batch"}
+charts.bars({name: work[kind] for name, kind in kinds.items()}, unit="ms per image", title="Where one image's time goes")
 
 # %% [markdown]
-# What would have to change? The explorer begins with the costs of your recording. Move one at a time:
+# What would have to change? The explorer begins with the costs of your recording. Move one slider at a time. *Ideal* is the speed with perfect overlap, the smallest of [F, P and G](../docs/glossary.md#f-p-g). A naive job is slower than its ideal, because it does one thing at a time.
 
 # %% tags=["nbval-ignore-output"]
 explorers.explore("01", trace=naive_trace)
 
 # %% [markdown]
-# On a quiet machine decoding usually leads, and *map* follows: float conversion, flip, brightness, saturation, clip. Reading is nearly free while the operating system still holds the files in memory, the *page cache*. A photo set larger than memory has no such luck. Throw it out of the cache and look again:
+# For a busy share of 90 %, loading a batch may take only one ninth of the train step. For this V100 that is about 11 ms per batch, or 0.34 ms per photo. Compare this number with the chart above: if decoding alone takes longer, a faster disk cannot help enough. The following notebooks overlap the work, share it among the cores, or do it only once.
+#
+# Reading is fast while the operating system still holds the files in memory, in its [page cache](../docs/glossary.md#page-cache). If a photo set is larger than memory, its files must come from the disk again. We remove the files from the page cache and measure again:
 
 # %%
 paths = list(album.take(160).paths)
@@ -128,79 +136,65 @@ def read_ms():
     return labkit.Timeline(labkit.record(read_only, instant, steps=8, warmup=1)).per_image_ms["read"]
 
 # %% tags=["nbval-ignore-output"]
-warm, cold = [], []
-for _ in range(3):
-    warm.append(read_ms())
-    storage.evict(paths)
-    left = storage.resident(paths)
-    cold.append(read_ms())
-print(f"{left:.0%} of the bytes were still in the cache after eviction")
-print(f"read, per image: warm {min(warm):.3f} ms, cold {min(cold):.3f} ms")
+read_ms()  # from now on the files are in the page cache
+warm = read_ms()
+storage.evict(paths)
+print(f"{storage.resident(paths):.0%} of the bytes are still in the cache after eviction")
+print(f"read, per image: warm {warm:.3f} ms, cold {read_ms():.3f} ms")
 
 # %% [markdown]
-# If the first line is not near 0 %, the files could not be thrown out (macOS, or a folder that lives in memory), and warm and cold are the same thing. If it is 0 % and both are alike, your disk is fast, or there is a second cache outside a virtual machine. That is a result, too.
+# *Warm* files are in the page cache, *cold* files are not. Compare both with the decoding time in the chart: the page cache matters only as much as the difference between warm and cold. If the first line is not near 0 %, this machine cannot remove the files from its cache (macOS, or a folder in memory), and both numbers mean the same. If it is 0 % and both numbers are alike, the disk is fast, or there is a second cache outside a virtual machine.
 #
-# ## The first batch is another story
+# ## The first batch is different
 #
-# Before the first batch arrives, TensorFlow starts the pipeline and fills the shuffle buffer: once per iterator, so once per job with `repeat()`, and every epoch without. Here the buffer holds only file names, and the difference may be small; a buffer of images costs seconds. So it has a column of its own and stays out of the mean.
-
-# %% tags=["nbval-ignore-output"]
-print(f"first batch {naive_trace.run.first_batch_ns / 1e6:,.0f} ms, later waits {timeline.wait_ms:,.0f} ms")
-
-# %% [markdown]
+# Before the first batch, TensorFlow starts the pipeline and fills the shuffle buffer. With `repeat()` this happens once per job, otherwise once per [epoch](../docs/glossary.md#epoch). Here the buffer holds only file names, and the difference may be small; filling a buffer of images takes seconds. The tables report the first batch separately and leave it out of the averages.
+#
 # ## How far do two equal runs differ?
 #
-# Machines are noisy: other programs, shared cores, clock frequencies. Before any two pipelines are compared, compare one with itself. `labkit.measure` records both in turn, round by round, so that a slow minute hits both alike.
+# The speed of a machine varies, because of other programs, shared cores, and clock frequencies. Before we compare two pipelines, we compare a pipeline with itself. `labkit.measure` records both in turn, round by round. A slow minute then slows both.
 
 # %% tags=["nbval-ignore-output"]
-twins = labkit.measure({"naive": naive, "naive again": naive}, v100, steps=6, repeats=5)
-twins
+equal = labkit.measure({"naive": naive, "naive again": naive}, v100, steps=6, repeats=5)
+equal
 
 # %% [markdown]
-# The medians differ in some digit. Is one of them faster? The table answers with a *verdict*, and gives one only if the effect is larger than the spread over the rounds. For twins the honest answer is "no measurable difference". The interval is one of 97 %: about three times in a hundred, chance gives even twins a verdict. Run the cell again if it happens to you.
+# In every round the table divides the images/s of a pipeline by the images/s of the first pipeline, and the speed-up is the median of these ratios. For this reason it can differ a little from the ratio of the two medians in the table.
 #
-# Now something that does differ: the same chain, and at its end one more resize, to 112×112. Each image then has a quarter of the pixels:
+# Is one of the two faster? The last columns answer with a *verdict*. A difference counts as real only if the interval does not contain 1.00×, and if it is larger than the usual difference between rounds and larger than half a per cent. For two equal pipelines the right answer is "no measurable difference". The interval is a 97 % interval, so about three times in a hundred the verdict is wrong by chance. Run the cell again if this happens to you.
+#
+# The next pipeline really differs. At its end it resizes each image to 112×112, so that an image has a quarter of the pixels:
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def load_small(path, label):
     image, label = load(path, label)
     return tf.image.resize(image, [112, 112]), label
 
 
 smaller = plain(files.map(load_small).batch(32))
-
-# %% tags=["nbval-ignore-output"]
-pair = labkit.measure({"naive": naive, "smaller": smaller}, v100, steps=3, repeats=2)
-pair
+unfair = labkit.measure({"naive": naive, "smaller": smaller}, v100, steps=3, repeats=2)
+unfair
 
 # %% [markdown]
-# The table refuses: the two do not deliver the same thing, so their speeds cannot be compared. This matters in practice. TensorFlow's own guide measured its interleave examples on another number of samples than the rest, and readers found out (tensorflow issue 46536).
+# The table refuses: the two pipelines do not deliver the same images, so their speeds cannot be compared. This matters in practice. TensorFlow's own guide measured its interleave examples on another number of samples than its other examples, and its readers found out (tensorflow issue 46536).
 #
-# A fair comparison delivers the same photos in the same shapes. TensorFlow's default way to undo the discrete cosine transform of JPEG is said to be faster than the accurate one used here; its pixels differ slightly. Is it faster on this machine?
-
-# %%
-def load_default_dct(path, label):
-    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
-    image = tf.image.convert_image_dtype(image, tf.float32)
-    image = tf.image.resize(image, [224, 224])
-    image = tf.image.random_flip_left_right(image)
-    image = tf.image.random_brightness(image, max_delta=32 / 255)
-    image = tf.image.random_saturation(image, 0.5, 1.5)
-    return tf.clip_by_value(image, 0, 1), label
-
-
-default_dct = plain(files.map(load_default_dct).batch(32))
+# ## What does tf.data's rewriting gain?
+#
+# `naive` and `as_it_comes` deliver the same photos, so this comparison is fair:
 
 # %% tags=["nbval-ignore-output"]
-dct = labkit.measure({"accurate": naive, "default": default_dct}, v100, steps=6, repeats=5)
-dct
+default = labkit.measure({"naive": naive, "tf.data's defaults": as_it_comes}, v100, steps=6, repeats=5)
+default
+
+# %% tags=["nbval-ignore-output"]
+pair = default.trace("naive"), default.trace("tf.data's defaults")
+labkit.show(*pair, labels=("naive", "tf.data's defaults"), steps=3)
 
 # %% [markdown]
-# Whatever the verdict is on your machine: it is stated with the interval that it rests on, and where the interval covers 1.00× nobody can tell. More rounds narrow it.
+# Look below the train steps. In the upper timeline nobody works there. In the lower timeline threads prepare the next batch: the job overlaps, although the code has no `prefetch`. The table shows whether this makes the job faster on your machine. If the interval contains 1.00×, nobody can tell; more rounds make the interval narrower.
 #
 # ## Exercises
 #
-# **01.1** Write `images_per_s(step_ms, batch)`: how many images a second a job consumes whose steps take `step_ms` milliseconds. One line.
+# **01.1** Write `images_per_s(step_ms, batch)`. It returns how many images per second a job trains on if each step takes `step_ms` milliseconds. One line.
 
 # %% tags=["stub"]
 def images_per_s(step_ms, batch):
@@ -215,7 +209,7 @@ labkit.try_it("01.1", images_per_s)
 labkit.check("01.1", images_per_s)
 
 # %% [markdown]
-# **01.2** Write `naive_options(dataset)`: the same dataset with tf.data's rewriting and its tuning switched off. Four lines.
+# **01.2** Write `naive_options(dataset)`. It returns the same dataset, and tf.data neither rewrites nor tunes it. Four lines.
 
 # %% tags=["stub"]
 def naive_options(dataset):
@@ -233,7 +227,7 @@ labkit.try_it("01.2", naive_options)
 labkit.check("01.2", naive_options)
 
 # %% [markdown]
-# **01.3** Write `verdict(before, after)`: two lists of images per second, one entry per round. Return `"faster"` if *every* round got faster, `"slower"` if every round got slower, `"no difference"` otherwise. Four lines.
+# **01.3** Write `verdict(before, after)`, a simpler rule than the rule of the table. Both arguments are lists of images per second, with one entry per round. Return `"faster"` if *every* round got faster, `"slower"` if every round got slower, `"no difference"` otherwise. Four lines.
 
 # %% tags=["stub"]
 def verdict(before, after):
@@ -253,12 +247,12 @@ labkit.check("01.3", verdict)
 # %% [markdown]
 # ## Recap
 #
-# You switched tf.data's own improvements off and read from the graph that they are off. You measured a naive job, named its busy share, and saw that decoding and augmenting, not reading, take the time while the files are in memory. You kept the first batch apart, compared equal runs with each other, and were refused a comparison of unequal ones.
+# You switched tf.data's rewriting off and checked in the graph that it is off. You measured a naive job and its busy share, and you saw which kind of work takes most of the time. You kept the first batch apart, compared equal runs, and saw that a table refuses to compare unequal work.
 #
 # ## In practice
 #
-# - Leave the defaults *on* in production. They are off here so that each technique can be seen alone.
-# - Quote the median of several rounds with its spread, and the ratio within one run rather than the seconds of two days.
-# - The profiler costs a little for every event it notes (`naive_trace.run.profiler` counts them). For photos that is nothing; for tiny elements it is much, and the table says so when it matters.
+# - Leave the defaults *on* in production. They are off here so that you see each technique alone.
+# - Report the median of several rounds with its spread. Compare two pipelines within one run, and not the seconds of two days.
+# - The profiler needs a little time for each event (`naive_trace.run.profiler` counts the events). With photos this time is negligible. With tiny elements it is large, and then a note below the table says so.
 #
-# **Next:** [02 Overlap with prefetch](02_overlap_with_prefetch.ipynb): the gap shrinks by one word.
+# **Next:** [02 Overlap with prefetch](02_overlap_with_prefetch.ipynb): load the next batch during the training.

@@ -1,20 +1,28 @@
 # %% [markdown]
 # # Overlap with prefetch
 #
-# **You will** let the processor prepare the next batch while the accelerator trains on this one, predict what that gains, and measure it.
+# **You will** let the processor prepare the next batch while the accelerator trains on the current batch. You will predict what this gains, and measure it.
 #
 # **You will learn** how producer and consumer overlap, what the depth of the buffer is for, what `AUTOTUNE` decides, and when prefetch gains nothing.
 #
-# **You need** notebook 01. No GPU. About 30 minutes.
+# **You need** notebook 01. No GPU. About 45 minutes. Special words are in the [glossary](../docs/glossary.md).
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, explorers, photos, plain, predictions, simulate, storage
+from labkit import accelerators, buffer_chart, explorers, photos, plain, predictions, simulate, storage
+
+# %% [markdown]
+# ## The idea
+#
+# With prefetch, the processor loads the next batch while the accelerator trains on the current batch.
+
+# %% tags=["nbval-ignore-output"]
+labkit.idea("02")
 
 # %% [markdown]
 # ## The job so far
 #
-# The naive pipeline of notebook 01. `plain` sets the two options of that notebook, which keep tf.data from rewriting and tuning it.
+# This is the naive pipeline of notebook 01. `plain` sets the two options of that notebook, so tf.data neither rewrites nor tunes the pipeline.
 
 # %%
 def load(path, label):
@@ -35,7 +43,7 @@ print(album.summary())
 # %% [markdown]
 # ## Predict
 #
-# Two numbers are enough for a prediction: how long loading a batch takes, and how long training on it takes. Measure the first with a consumer that needs next to no time. The second is published.
+# For a prediction you need two numbers: how long loading a batch takes, and how long training on it takes. We measure the loading time with a consumer that needs almost no time. The training time is published.
 
 # %% tags=["nbval-ignore-output"]
 v100 = accelerators.modelled("V100")
@@ -45,33 +53,29 @@ train_ms = v100.step_ns(32) / 1e6
 print(f"load {load_ms:.0f} ms, train {train_ms:.0f} ms per batch of 32")
 
 # %% [markdown]
-# Without overlap a step takes the sum of both. With perfect overlap it takes the longer one. The ratio is the best that prefetch can gain, and it is never more than 2:
+# Without overlap a step takes the sum of both times. With perfect overlap it takes the longer time. The ratio is the most that prefetch can gain, and it is never more than 2:
 #
 # $$\text{speed-up} \le \frac{\text{load} + \text{train}}{\max(\text{load}, \text{train})}$$
 #
-# Commit yourself before you compute it: put your number in place of this one.
+# How many times faster will the job be on this machine? Replace the three dots by your number, before you compute the formula.
 
 # %% tags=["nbval-ignore-output"]
-predictions.commit("02.gain", 1.3, unit="times")
-
-# %% tags=["nbval-ignore-output"]
-bound = (load_ms + train_ms) / max(load_ms, train_ms)
-print(f"the formula allows {bound:.2f} times")
+predictions.commit("02.gain", ..., unit="times")
 
 # %% [markdown]
 # ## Build
 #
-# One word, at the very end:
+# `prefetch` comes at the very end:
 
 # %%
 overlapped = plain(files.map(load).batch(32).prefetch(1))
 
 # %% [markdown]
-# `prefetch(1)` starts a thread of its own, the *producer*. It runs everything before it in the pipeline and puts finished batches into a buffer that holds one. The *consumer*, your training loop, takes batches out. Neither waits for the other unless the buffer is full or empty.
+# `prefetch(1)` starts a new thread, the *producer*. The producer runs everything before it in the pipeline and puts finished batches into a *buffer*. This buffer has room for one batch. The *consumer*, your training loop, takes batches out of the buffer. The producer waits only if the buffer is full, and the consumer waits only if the buffer is empty.
 #
 # ## Run
 #
-# Both in turn, round by round, on the same photos in the same order. Then your number, beside that of a *model* which knows only the costs of the probe and simulates both jobs. (A number changed after its measurement was shown is not kept; restart the kernel to predict anew.)
+# We measure both pipelines in turn, round by round, on the same photos in the same order. Then we compare your number, the formula, and a *model*: a simulation of both jobs that knows only the times of the run `probe`. (A number that you change after you saw the measurement is not kept. Restart the kernel to predict again.)
 
 # %% tags=["nbval-ignore-output"]
 result = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, v100, steps=6, repeats=5)
@@ -79,7 +83,8 @@ result
 
 # %% tags=["nbval-ignore-output"]
 gain = result.speedup("prefetch(1)")
-fitted = simulate.fit(probe)  # the costs of the probe; nothing of the two runs above
+print(f"the formula allows {(load_ms + train_ms) / max(load_ms, train_ms):.2f} times")
+fitted = simulate.fit(probe)  # the times of the probe, and nothing of the two runs above
 before, ahead = fitted.predict(train=train_ms), fitted.predict(train=train_ms, prefetch=1)
 predictions.review("02.gain", model=ahead.images_per_s / before.images_per_s, measured=gain)
 
@@ -92,88 +97,98 @@ labkit.show(result.trace("naive"), result.trace("prefetch(1)"), labels=("naive",
 # %% [markdown]
 # ## Explain
 #
-# Above, the lanes take turns. Below, a *Prefetch* lane appears, the producer; with its workers it is busy under the train steps, and each step starts as soon as the longer of the two is done.
+# In the upper timeline the accelerator and the threads take turns. In the lower timeline threads also work *under* the train steps: the producer prepares the next batch.
 #
-# Two things to look for. If a gap remains before nearly every step, loading is longer than training, and the *producer* never pauses: it is the bottleneck now. If only some remain, single batches were slow; see *How deep a buffer?* below. If no gap remains, the *accelerator* never pauses, and the producer rests whenever its buffer is full. In both cases one side is busy all the time. That is the sign of good overlap: the bottleneck never waits.
+# Which side limits the job now?
 #
-# Did the measured gain reach the formula? Often not quite: the producer shares the cores with everything else on the machine. It can also come out a little above: the first steps after the warm-up find the buffer already filled.
+# - A gap before nearly every step: loading takes longer than training. The producer never pauses; it is the bottleneck.
+# - No gap: training takes longer. The accelerator never pauses, and the producer waits whenever its buffer is full.
+# - A few gaps: some batches took longer than others. See *How deep a buffer?* below.
 #
-# Check the graph, not only the clock. The naive one must have no prefetch, and the other exactly the one that was written:
+# With good overlap, one of the two sides is always busy.
+#
+# The measured gain is often a little smaller than the formula, because the producer shares the cores with other programs. It can also be a little larger, because the first steps after the warm-up find the buffer already filled.
+#
+# Check the graph as well as the time. The naive pipeline must have no prefetch:
 
 # %%
 for name in result:
-    prefetches = [node for node in result.trace(name).run.graph if node.endswith("Prefetch")]
-    print(name, prefetches)
+    print(name, "runs with prefetch:", "Root::Prefetch" in result.trace(name).run.graph)
 
 # %% [markdown]
 # ## When prefetch gains little
 #
-# The formula is largest where both times are equal. If one of them is much longer than the other, there is little to hide behind. Feed an accelerator that needs only a tenth of the loading time:
+# The formula is largest if both times are equal. If loading takes much longer than training, there is little time to hide. Here is an accelerator that needs only a tenth of the loading time:
 
 # %% tags=["nbval-ignore-output"]
 quick = accelerators.modelled(step_ms=round(load_ms / 10), name="quick")
-quick_bound = (load_ms + load_ms / 10) / load_ms
-print(f"load {load_ms:.0f} ms, train {load_ms / 10:.0f} ms: at most {quick_bound:.2f} times")
-
-# %% tags=["nbval-ignore-output"]
-fast = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, quick, steps=6, repeats=3)
+print(f"load {load_ms:.0f} ms, train {load_ms / 10:.0f} ms: at most {(load_ms + load_ms / 10) / load_ms:.2f} times")
+fast = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, quick, steps=6, repeats=5)
 fast
 
 # %% [markdown]
-# Once training is shorter than loading, a faster accelerator only waits more, and overlap has less to hide. Prefetch removes waiting *in turn*; it does not make loading faster. That is what the later techniques do: many files at once, parallel maps, caches, vectorised maps, packed records.
+# The possible gain is a tenth, and the loading time itself varies about as much. So the table may show "no measurable difference", or even a median above the formula. Only the interval says how sure the number is.
+#
+# If training is shorter than loading, a faster accelerator only waits longer. Prefetch lets both sides work at the same time, but it does not make loading faster. The next notebooks make loading faster, with many files at once, parallel maps, caches, vectorised maps and packed records.
 #
 # ## How deep a buffer?
 #
-# Does a buffer of two, or eight, gain more than one? Ask the model first:
+# Does a buffer of two batches, or eight, gain more than a buffer of one? Ask the model first:
 
 # %% tags=["nbval-ignore-output"]
 explorers.explore("02", position="prefetch(1), images vary")
 
 # %% [markdown]
-# If every batch takes the same time, no: a producer that is too slow leaves any buffer empty, and one that is fast enough fills any buffer. Depth is for *variation*. Let every eighth batch take much longer to load, as a busy disk might. A stand-in for a batch is enough here: one file read, 32 numbers out, no decoding. On average it is fast enough (150 ms shared by eight batches is less than 30 ms each); otherwise no depth would help.
+# If every batch takes the same time, a deeper buffer gains nothing. A slow producer leaves every buffer empty, and a fast producer fills every buffer. A deeper buffer helps if the times *vary*.
+#
+# In the next example every eighth batch takes 150 ms, as on a disk that is sometimes busy. The other batches take almost no time. To keep the example small, a batch here is only 32 copies of its number. On average a batch takes less than the train step of 30 ms; otherwise no depth would help.
 
 # %%
-busy_disk = storage.Storage("busy disk", 150, 1000, source="made up for this lesson")  # ms, MB/s
-
-
-def hiccup(step, path):
-    data = tf.cond(step % 8 == 7, lambda: busy_disk.read(path), lambda: tf.io.read_file(path))
-    return tf.fill([32, 1], tf.strings.length(data))
+def late(step, photo):
+    batch = tf.fill([32, 1], step)
+    return storage.delayed(batch, 150, when=step % 8 == 7)
 
 
 def bursty(depth):
-    return plain(files.enumerate().map(lambda step, item: hiccup(step, item[0])).prefetch(depth))
+    return plain(files.enumerate().map(late).prefetch(depth))
 
 # %% tags=["nbval-ignore-output"]
 steady = accelerators.modelled(step_ms=30)
-depths = labkit.measure({f"prefetch({d})": bursty(d) for d in (1, 4, 8)}, steady, steps=18, repeats=3)
+variants = {"prefetch(1)": bursty(1), "prefetch(4)": bursty(4), "prefetch(8)": bursty(8)}
+depths = labkit.measure(variants, steady, steps=18, repeats=3)
 depths
 
 # %% [markdown]
-# A pause of 150 ms needs five batches in store to pass unnoticed, since the accelerator eats one every 30 ms. Deeper than that gains nothing more, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values is 19 MB.
+# Compare the images/s and the busy shares. A *typical* wait, such as a median, cannot show the difference, because seven of eight batches arrive in time with every depth. Only the eighth batch is late.
+#
+# A pause of 150 ms is invisible only if five batches are already in the buffer, because the accelerator consumes one every 30 ms. A deeper buffer gains nothing more, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values has 19 MB (exercise 02.3).
+#
+# Below are the timeline of both jobs and a chart of the batches that are ready in the buffer. During each long pause the accelerator takes one batch after the other, and no new batch arrives. The buffer of one batch is soon empty. The buffer of eight batches is not.
 
 # %% tags=["nbval-ignore-output"]
 shallow, deep = depths.trace("prefetch(1)"), depths.trace("prefetch(8)")
 labkit.show(shallow, deep, labels=("prefetch(1)", "prefetch(8)"), steps=16)
 
+# %% tags=["nbval-ignore-output"]
+buffer_chart.draw({1: shallow, 8: deep})
+
 # %% [markdown]
 # ## AUTOTUNE
 #
-# `prefetch(tf.data.AUTOTUNE)` lets the prefetch choose its depth while the job runs: it doubles its buffer when the consumer finds it empty after it had been full.
-
-# %%
-tuned = plain(files.map(load).batch(32).prefetch(tf.data.AUTOTUNE))
+# With `prefetch(tf.data.AUTOTUNE)` the buffer chooses its own depth while the job runs ([AUTOTUNE](../docs/glossary.md#autotune)). `plain` turns off the tuner of tf.data, which looks at the whole pipeline. But each prefetch also has a small rule of its own, and this rule still works. It begins with a depth of one. Whenever the consumer finds the buffer empty after it was full, the rule doubles the depth. Here the rule has something to do, because every eighth batch is late:
 
 # %% tags=["nbval-ignore-output"]
-choice = labkit.measure({"prefetch(1)": overlapped, "prefetch(AUTOTUNE)": tuned}, v100, steps=5, repeats=3)
-choice
+tuned = labkit.record(bursty(tf.data.AUTOTUNE), steady, warmup=1, steps=40)
+buffer_chart.draw({"AUTOTUNE": tuned})
 
 # %% [markdown]
-# With batches that all take about the same time there is little to tune. AUTOTUNE is the right default in practice all the same: the table shows whether it costs anything here, and it adapts where your guess would not.
+# After a long gap the buffer becomes deeper. The next late batch then finds more batches ready, so its gap is shorter, until there is no gap. AUTOTUNE is a good default, because it adapts when batches vary and you need not know the right depth.
+#
+# AUTOTUNE has a price: memory. The rule counts batches and does not know how large a batch is. People have run out of memory with AUTOTUNE (tensorflow issue 29213, horovod pull request 4296). Compute with exercise 02.3 what your buffer may hold, and write a number if this is too much.
 #
 # ## The place matters
 #
-# Only what stands *before* the prefetch runs ahead. In `files.prefetch(32).map(load).batch(32)` the file names are prefetched, and names are not what the accelerator waits for:
+# Only the steps *before* the prefetch run ahead. In `files.prefetch(32).map(load).batch(32)` the file names are prefetched, but the accelerator does not wait for names:
 
 # %% tags=["nbval-ignore-output"]
 misplaced = plain(files.prefetch(32).map(load).batch(32))
@@ -182,12 +197,11 @@ places = labkit.measure(variants, v100, steps=5, repeats=3)
 places
 
 # %% [markdown]
-# The first two rows should be alike: where nothing can overlap, nothing is gained.
-
-# %% [markdown]
+# In the first two rows nothing can overlap, so a prefetch of names cannot gain much. Only the last row prefetches batches.
+#
 # ## Exercises
 #
-# **02.1** Write `overlapped_batches(dataset)`: the same batches, two of them ready ahead of the consumer, in one buffer. One line.
+# **02.1** Write `overlapped_batches(dataset)`. It returns the same batches, and one buffer holds up to two batches for the consumer. One line.
 
 # %% tags=["stub"]
 def overlapped_batches(dataset):
@@ -202,7 +216,7 @@ labkit.try_it("02.1", overlapped_batches)
 labkit.check("02.1", overlapped_batches)
 
 # %% [markdown]
-# **02.2** Write `speedup(load_ms, train_ms)`: how many times faster perfect overlap is than none. One line.
+# **02.2** Write `speedup(load_ms, train_ms)`. It returns how many times faster a job with perfect overlap is than a job without overlap. One line.
 
 # %% tags=["stub"]
 def speedup(load_ms, train_ms):
@@ -217,7 +231,7 @@ labkit.try_it("02.2", speedup)
 labkit.check("02.2", speedup)
 
 # %% [markdown]
-# **02.3** Write `buffer_mb(depth, batch, height, width)`: the memory, in MB (10^6 bytes), of a prefetch buffer of `depth` batches of float32 RGB images. One line.
+# **02.3** Write `buffer_mb(depth, batch, height, width)`. It returns the memory, in MB (10^6 bytes), of a prefetch buffer of `depth` batches of float32 RGB images. One line.
 
 # %% tags=["stub"]
 def buffer_mb(depth, batch, height, width):
@@ -234,12 +248,12 @@ labkit.check("02.3", buffer_mb)
 # %% [markdown]
 # ## Recap
 #
-# You predicted the gain of overlap from two numbers and measured it. You saw producer and consumer work at the same time, found the bottleneck as the side that never pauses, and saw what a deeper buffer is good for: variation, not speed. You put a prefetch in the wrong place and saw nothing happen.
+# You predicted the gain of overlap from two numbers and measured it. You saw producer and consumer work at the same time, and you found the bottleneck: the side that never pauses. You saw that a deeper buffer helps only if times vary, and how AUTOTUNE finds a depth. You put a prefetch in the wrong place and gained nothing from it.
 #
 # ## In practice
 #
-# - End every pipeline with `prefetch(tf.data.AUTOTUNE)`. It is the cheapest improvement there is, and the upper bound is 2.
-# - After prefetch, look which side never pauses. If it is the producer, make loading faster; if it is the accelerator, stop: the input pipeline is good enough.
-# - A buffer on the *host* hides loading. Copying to a GPU can be hidden, too: `tf.data.experimental.prefetch_to_device` keeps batches ready on the device.
+# - End a pipeline with `prefetch(tf.data.AUTOTUNE)`, and know how much memory the buffer may need (exercise 02.3). It is the cheapest improvement, and it gains at most a factor of 2.
+# - After prefetch, look which side never pauses. If it is the producer, make loading faster. If it is the accelerator, stop: the input pipeline is good enough.
+# - A buffer in the computer's memory hides the loading. A buffer on a GPU hides the copying to the GPU as well: see `tf.data.experimental.prefetch_to_device`.
 #
-# **Next:** [03 Interleave many files](03_interleave_many_files.ipynb): one storage, many files at once.
+# **Next:** [03 Interleave many files](03_interleave_many_files.ipynb): read many files at the same time.

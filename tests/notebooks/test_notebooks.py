@@ -306,7 +306,7 @@ def test_the_anatomy_is_complete(path):
         assert part in prose or (part == "## Build" and "## Naive is harder" in prose), f"{part} is missing"
     title = re.search(r"(?m)^# (\w+)", prose)[1]
     assert path.stem.split("_")[1].lower() == title.lower(), "title and file name begin with the same verb"
-    words = len(re.findall(r"\w+", re.sub(r"\[!\[.*", "", prose)))
+    words = len(re.findall(r"\w+", re.sub(r"\[!\[.*|\]\([^)]*\)", "", prose)))  # badges, and where links lead
     assert (700 if path in COURSE else 300) <= words <= 1_500, f"{words} words"
     assert (20 if path in COURSE else 12) <= len(cells(path)) <= 60
     for cell in cells(path, "code"):
