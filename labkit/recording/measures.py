@@ -266,7 +266,8 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         over = next(iter(self)) if over is None else over
         if reason := self.difference(name, over):
             raise UnequalWork(f"{name} and {over} are not comparable: {reason}")
-        return compare_rates(self.rates(name), self.rates(over), paired=self.interleaved)
+        rates, base = ([m.images_per_s for m in self[n]] for n in (name, over))
+        return compare_rates(rates, base, paired=self.interleaved)
 
     def table(self) -> Table:
         """Return the table: medians and spread over the rounds, speed-up over the first row, notes."""
