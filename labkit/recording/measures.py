@@ -279,7 +279,6 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         over = next(iter(self)) if over is None else over
         if reason := self.difference(name, over):
             raise UnequalWork(f"{name} and {over} are not comparable: {reason}")
-<<<<<<< HEAD
         found = compare_rates(self.rates(name), self.rates(over), paired=self.interleaved)
         busy = found.rounds > 1 and self.others >= other_programs.BUSY
         return replace(found, verdict=TOO_BUSY) if busy else found
@@ -289,10 +288,6 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         """Share of the cores, 0 to 1, that other programs took meanwhile; NaN where nobody can tell."""
         shares = [t.run.host.others for t in self.traces.values() if t.run.host.others is not None]
         return max(shares, default=math.nan)
-=======
-        rates, base = ([m.images_per_s for m in self[n]] for n in (name, over))
-        return compare_rates(rates, base, paired=self.interleaved)
->>>>>>> nb0405
 
     def table(self) -> Table:
         """Return the table: medians and spread over the rounds, speed-up over the first row, notes."""
