@@ -35,7 +35,7 @@ _FILLS = {"open": "copy", "read": "read", "decode": "decode", "train": "train", 
 _IDLE, _ARROW = "idle", "→"
 
 
-class Block(NamedTuple):
+class FatBlock(NamedTuple):
     """One block of a lane: where it begins, how long it is, its words, and the colour that it has by `_FILLS`."""
 
     start: float
@@ -48,7 +48,7 @@ class Group(NamedTuple):
     """Lanes below a caption: what is compared with the group above or below it."""
 
     caption: str
-    lanes: Mapping[str, list[Block]]
+    lanes: Mapping[str, list[FatBlock]]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Sketch:
 
 
 @dataclass(frozen=True)
-class Job:
+class Scene:
     """A simulated job of a few steps, and how its blocks are called.
 
     Parameters
@@ -114,7 +114,7 @@ class Job:
         begin, end = trace.window_ns
         last = trace.start_ns[trace.select("train")].max()
         name, work = self.only or "accelerator", {}
-        lanes: dict[str, list[Block]] = {name: []}
+        lanes: dict[str, list[FatBlock]] = {name: []}
         for span in trace:
             start, length = (span.start_ns - begin) / 1e6, span.duration_ns / 1e6
             if length < 1 or span.name.startswith("Iterator::"):  # a node that is open encloses the work itself
@@ -123,12 +123,12 @@ class Job:
                 continue  # work for a batch beyond the picture
             if span.category == "wait":
                 cause = f": {self.why}" * bool(self.why)
-                lanes[name].append(Block(start, length, f"idle {length:.0f} ms{cause}", _IDLE))
+                lanes[name].append(FatBlock(start, length, f"idle {length:.0f} ms{cause}", _IDLE))
             elif span.category == "train":
-                lanes[name].append(Block(start, length, "train", "train"))
+                lanes[name].append(FatBlock(start, length, "train", "train"))
             elif not self.only:
                 lane = self.lanes.get(span.name) or work.setdefault(span.thread, f"thread {len(work) + 1}")
-                block = Block(start, length, self.names.get(span.name, span.name), span.name.split()[0])
+                block = FatBlock(start, length, self.names.get(span.name, span.name), span.name.split()[0])
                 lanes.setdefault(lane, []).append(block)
         if len(work) == 1:  # one thread needs no number
             lanes = {"CPU" if lane == "thread 1" else lane: blocks for lane, blocks in lanes.items()}
@@ -136,27 +136,27 @@ class Job:
         return Group(self.caption.format(total=f"{(end - begin) / 1e6:.0f} ms", busy=f"{100 * busy:.0f} %"), lanes)
 
 
-def _row(*words: str, lengths: Iterable[float] = ()) -> list[Block]:
+def _row(*words: str, lengths: Iterable[float] = ()) -> list[FatBlock]:
     """Return blocks one after the other; words that begin with an arrow are a block without a colour."""
     found, at = [], 0.0
     sizes = list(lengths) or [1.0] * len(words)
     for text, length in zip(words, sizes, strict=True):
         kind, _, rest = text.partition(":")
-        found.append(Block(at, length, (rest or kind).strip(), kind))
+        found.append(FatBlock(at, length, (rest or kind).strip(), kind))
         at += length
     return found
 
 
 def _interval(interval: int, pixels: int = 3) -> Group:
     """Return which pixel each unit of a hardware pipeline has in each cycle, one pixel every `interval` cycles."""
-    lanes: dict[str, list[Block]] = {}
+    lanes: dict[str, list[FatBlock]] = {}
     for place, (unit, kind) in enumerate((("load", "read"), ("multiply", "map"), ("store", "copy"))):
         lanes[unit] = []
         for pixel in range(pixels):
             at = place + pixel * interval
-            lanes[unit].append(Block(at, 1, f"pixel {pixel + 1}", kind))
+            lanes[unit].append(FatBlock(at, 1, f"pixel {pixel + 1}", kind))
             if interval > 1 and pixel < pixels - 1:
-                lanes[unit].append(Block(at + 1, interval - 1, f"idle {interval - 1} cycles", _IDLE))
+                lanes[unit].append(FatBlock(at + 1, interval - 1, f"idle {interval - 1} cycles", _IDLE))
     often = "in every cycle" if interval == 1 else f"every {interval} cycles"
     end = 2 + (pixels - 1) * interval + 1
     return Group(
@@ -173,28 +173,28 @@ _DECODED = Costs(map={"decode": 60}, train=25)
 _TABLE = {
     "00": (
         "While the accelerator trains on one batch, the CPU can prepare the next batch.",
-        Job(f"In turn: {_TURN}", Costs(open=18, read=17, map={"decode": 25}, train=60), why="no batch"),
-        Job(
+        Scene(f"In turn: {_TURN}", Costs(open=18, read=17, map={"decode": 25}, train=60), why="no batch"),
+        Scene(
             f"Overlapped: {_TURN}",
             Costs(open=18, read=17, map={"decode": 25}, train=60), Knobs(1, prefetch=1), warmup=2,
         ),
     ),
     "01": (
         "In turn: while a batch is loaded, the accelerator is idle.",
-        Job(f"A naive pipeline: {_TURN}", Costs(open=20, read=25, map={"decode": 45}, train=60), why="no batch"),
+        Scene(f"A naive pipeline: {_TURN}", Costs(open=20, read=25, map={"decode": 45}, train=60), why="no batch"),
     ),
     "02": (
         "Prefetch loads the next batch during the train step.",
-        Job(f"Without prefetch: {_TURN}", Costs(map={"load a batch": 56}, train=60), why="no batch"),
-        Job(
+        Scene(f"Without prefetch: {_TURN}", Costs(map={"load a batch": 56}, train=60), why="no batch"),
+        Scene(
             f"With prefetch: {_TURN}",
             Costs(map={"load a batch": 56}, train=60), Knobs(1, prefetch=1), warmup=2,
         ),
     ),
     "03": (
         "Slow reads can wait at the same time.",
-        Job("Four slow reads in turn: {total}", Costs(read=50, train=35), _FOUR, 1, why="waits for four reads"),
-        Job(
+        Scene("Four slow reads in turn: {total}", Costs(read=50, train=35), _FOUR, 1, why="waits for four reads"),
+        Scene(
             "Four slow reads at once: {total}",
             Costs(map={"read file": 50}, train=35, sleeps=("map",)), _FOUR.changed(map_calls=4), 1, why="read",
             names={"read file": "read"},
@@ -202,45 +202,48 @@ _TABLE = {
     ),
     "04": (
         "Four threads decode four photos at the same time, if there are four cores.",
-        Job("One thread: {total}", _DECODED, _FOUR, 1, why="waits for four photos"),
-        Job("Four threads on four cores: {total}", _DECODED, _FOUR.changed(map_calls=4), 1, why="decode"),
+        Scene("One thread: {total}", _DECODED, _FOUR, 1, why="waits for four photos"),
+        Scene("Four threads on four cores: {total}", _DECODED, _FOUR.changed(map_calls=4), 1, why="decode"),
     ),
     "04b": (
         "AUTOTUNE begins with few threads and adds threads while the job runs.",
-        Job("At the beginning, one thread: {total}", _DECODED, _FOUR, 1, why="waits for four photos"),
-        Job("A little later, two threads: {total}", _DECODED, _FOUR.changed(map_calls=2, threads=2), 1, why="decode"),
+        Scene("At the beginning, one thread: {total}", _DECODED, _FOUR, 1, why="waits for four photos"),
+        Scene("A little later, two threads: {total}", _DECODED, _FOUR.changed(map_calls=2, threads=2), 1, why="decode"),
     ),
     "05": (
         "The second epoch takes from the cache what the first epoch prepared.",
-        Job(
+        Scene(
             "Epoch 1: {total}, accelerator busy {busy}",
             Costs(read=35, map={"decode": 50, "augment": 50}, train=60), steps=1, why="waits for a batch",
         ),
-        Job("Epoch 2: {total}, accelerator busy {busy}", Costs(map={"augment": 50}, train=60), steps=1, why="augment"),
+        Scene(
+            "Epoch 2: {total}, accelerator busy {busy}",
+            Costs(map={"augment": 50}, train=60), steps=1, why="augment",
+        ),
     ),
     "06": (
         "Each call of a map costs something. One call for a whole batch pays that cost once.",
-        Job("Map each image, then batch: {total}", Costs(map={"call": 22, "work": 22}, train=40), _FOUR, 1, why=_MAP),
-        Job(
+        Scene("Map each image, then batch: {total}", Costs(map={"call": 22, "work": 22}, train=40), _FOUR, 1, why=_MAP),
+        Scene(
             "Batch four images, then map the batch: {total}",
             Costs(map={"call": 22, "work": 88}, train=40), steps=1, why=_MAP, names={"work": "work on 4 images"},
         ),
     ),
     "07": (
         "One file with many records is opened once. Many small files are opened one by one.",
-        Job("Four small files: {total}", Costs(open=25, read=25, train=40), _FOUR, 1, why="waits for four files"),
-        Job(
+        Scene("Four small files: {total}", Costs(open=25, read=25, train=40), _FOUR, 1, why="waits for four files"),
+        Scene(
             "One record file: {total}",
             Costs(open=25, read=100, train=40), steps=1, why="waits for one file", names={"read": "read 4 photos"},
         ),
     ),
     "08": (
         "A card can read and decode, so that the host only augments.",
-        Job(
+        Scene(
             "The host does all the work: {total}",
             Costs(read=25, map={"decode": 55, "augment": 40}, train=60), steps=1, why="waits for a batch",
         ),
-        Job(
+        Scene(
             "The card reads and decodes: {total}",
             Costs(map={"decode on the card": 40, "augment": 40}, train=60), steps=1, why="waits for a batch",
             names={"decode on the card": "read, decode"}, lanes={"decode on the card": "card", "augment": "CPU"},
@@ -249,7 +252,7 @@ _TABLE = {
     "09": (
         "Each change makes the step shorter, because the accelerator is idle for a shorter time.",
         *(
-            Job("", Costs(open=fetch, read=fetch, map={"work": work}, train=30), Knobs(2, **knobs), 1, 6, only=rung)
+            Scene("", Costs(open=fetch, read=fetch, map={"work": work}, train=30), Knobs(2, **knobs), 1, 6, only=rung)
             for rung, fetch, work, knobs in (
                 ("naive", 6.5, 50, {}),
                 ("prefetch", 6.5, 50, {"prefetch": 1}),
@@ -261,7 +264,7 @@ _TABLE = {
     ),
     "10": (
         "Find the idle time. Then look which lane works at that time.",
-        Job(
+        Scene(
             "Which work does the accelerator wait for?",
             Costs(read=90, map={"decode": 20}, train=50), Knobs(1, prefetch=1), warmup=2, why="why?",
             lanes={"read": "reads: look here", "decode": "decodes"},
@@ -392,7 +395,7 @@ def _figure(found: Sketch, look: Theme) -> Figure:
     return page.figure
 
 
-def _draw(page: FigurePage, block: Block, box: tuple[float, float, float, float]) -> None:
+def _draw(page: FigurePage, block: FatBlock, box: tuple[float, float, float, float]) -> None:
     """Draw a block with its words inside, or an arrow with its words above it; `box` in inches from the top left."""
     from matplotlib.patches import FancyArrowPatch, Rectangle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 
@@ -14,6 +15,7 @@ from labkit import simulate
 from labkit.common import palette
 from labkit.course import explorers
 from labkit.course.explorers import answers
+from labkit.course.explorers.front_end import MODULE
 from labkit.course.explorers.panel import ExplorerPanel, TimelinePanel
 from labkit.simulate import capacity
 from labkit.timeline.timeline import Timeline
@@ -180,6 +182,45 @@ def test_a_button_that_moves_several_sliders_answers_once():
     panel.observe(answers.append, "reply")
     go(panel, list(explorer.positions.values())[-1])
     assert len(answers) == 1
+
+
+def test_every_position_gets_an_answer_of_its_own_even_where_the_words_are_equal():
+    panel = ExplorerPanel(explorers.scale("DGX-1V"))
+    answers = []
+    panel.observe(answers.append, "reply")
+    go(panel, {"hosts": 64})
+    go(panel, {"shards": 1})
+    first, second = (change["new"] for change in answers)
+    assert first["words"] == second["words"]
+    assert second["places"] == panel.places
+
+
+@pytest.mark.browser
+def test_a_widget_whose_kernel_is_gone_asks_to_run_the_cell_again(chromium):
+    """A real browser and the state of a real panel; a model without a kernel keeps what is set and answers nothing."""
+    panel = TimelinePanel(explorers.explore("02"))
+    state = json.dumps({"html": panel.html, "spec": panel.spec, "places": panel.places, "reply": panel.reply})
+    source = MODULE.read_text(encoding="utf-8").replace("export default { render };", "window.render = render;")
+    page = chromium.new_page()
+    page.clock.install()
+    page.set_content("<!doctype html><title>t</title><div id='here'></div>")
+    page.add_script_tag(content=source.replace("export function", "function"))
+    page.evaluate(f"""() => {{ const state = {state}, heard = {{}};
+      window.model = {{ get: (k) => state[k], save_changes: () => {{}}, off: () => {{}},
+        on: (what, then) => {{ heard[what] = then; }},
+        set: (k, v) => {{ state[k] = v; heard['change:' + k]?.(); }} }};
+      render({{ model, el: document.getElementById('here') }}); }}""")
+    said, first = page.get_by_role("status"), panel.reply["words"]
+    page.get_by_role("button").nth(1).click()
+    page.clock.run_for(9_000)
+    assert said.text_content() == first
+    page.clock.run_for(2_000)
+    assert said.text_content().endswith("run this cell again. The picture shows the last answer.")
+    page.get_by_role("button").nth(2).click()
+    page.evaluate("model.set('reply', { ...model.get('reply'), words: 'late' })")
+    page.clock.run_for(60_000)
+    assert said.text_content() == "late", "an answer ends the wait"
+    page.close()
 
 
 def test_the_opening_position_can_be_shown_above_the_current_one():

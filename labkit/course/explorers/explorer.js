@@ -3,6 +3,8 @@
 // Elements of the browser, the same in both: they take the keyboard and have names for a screen reader. Python writes them,
 // with the answer to the opening position.
 
+const SILENCE_MS = 10000; // an answer takes a second; a kernel that runs another cell answers after it
+const GONE = "No kernel answers. If no other cell is running, run this cell again. The picture shows the last answer.";
 const MINE = "data-lm-suppress-shortcuts"; // JupyterLab leaves the keys of such elements to them
 
 // Calls `moved` with the places of all sliders when one moved; returns what moves them, speaks, and shows an answer.
@@ -41,7 +43,7 @@ export function inColab(root, spec) {
       try {
         page.show((await google.colab.kernel.invokeFunction(spec.name, [asked], {})).data["application/json"]);
       } catch (error) {
-        page.say("No kernel answers: run this cell again. The picture shows the last answer.");
+        page.say(GONE);
       }
     }
     busy = false;
@@ -51,8 +53,15 @@ export function inColab(root, spec) {
 function render({ model, el }) {
   el.innerHTML = model.get("html");
   const root = el.firstElementChild;
-  const page = mount(root, model.get("spec"), (places) => { model.set("places", places); model.save_changes(); });
-  const follow = () => page.go(model.get("places")), show = () => page.show(model.get("reply"));
+  let silence = 0; // a kernel that was restarted knows nothing of this page, and says nothing
+  const page = mount(root, model.get("spec"), (places) => {
+    clearTimeout(silence);
+    silence = setTimeout(() => page.say(GONE), SILENCE_MS);
+    model.set("places", places);
+    model.save_changes();
+  });
+  const follow = () => page.go(model.get("places"));
+  const show = () => { clearTimeout(silence); page.show(model.get("reply")); };
   const takers = [...root.querySelectorAll("button, input, select")];
   const leave = ({ ctrlKey, metaKey, altKey }) => takers.forEach((node) => node.toggleAttribute(MINE, !(ctrlKey || metaKey || altKey)));
   follow();
@@ -61,6 +70,7 @@ function render({ model, el }) {
   model.on("change:reply", show);
   window.addEventListener("keydown", leave, true);
   return () => {
+    clearTimeout(silence);
     model.off("change:places", follow);
     model.off("change:reply", show);
     window.removeEventListener("keydown", leave, true);

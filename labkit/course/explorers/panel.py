@@ -24,7 +24,7 @@ class ExplorerPanel(anywidget.AnyWidget):
     places : list of int
         For each slider the place of its value, counted from 0.
     reply : dict
-        What is shown for them; see `Reply.shown`.
+        What is shown for them; see `Reply.shown`. ``places`` says which position it answers.
     """
 
     _esm, _css = MODULE, STYLE
@@ -46,7 +46,8 @@ class ExplorerPanel(anywidget.AnyWidget):
 
     def answer(self, _: Any = None) -> None:
         """Show the reply to where the sliders stand."""
-        self.reply = self.shown(self.explorer.reply(self.position))
+        # Two positions may get the same words, and the page waits for an answer to each.
+        self.reply = {**self.shown(self.explorer.reply(self.position)), "places": self.places}
 
     def shown(self, reply: Reply) -> dict[str, Any]:
         """Return what this panel shows of a reply."""
