@@ -149,6 +149,11 @@ def write(folder: Path, index: int, seed: int = SEED) -> tuple[str, int, str]:
     return name, len(data), hashlib.sha256(data).hexdigest()
 
 
+def line(path: str, size: int, sha256: str) -> bytes:
+    """Return the line of a ledger for a finished photo; it is one write, so that several processes may add to one."""
+    return f"{path}\t{size}\t{sha256}\n".encode()
+
+
 def serve(folder: Path, seed: int, requests: Connection, ledger: str) -> None:
     """Make the photos whose numbers come in, one at a time, until the other end of `requests` closes.
 
@@ -160,8 +165,7 @@ def serve(folder: Path, seed: int, requests: Connection, ledger: str) -> None:
         while True:
             index, reply = requests.recv(), None
             try:
-                # One write for each line, so that several processes may add to one ledger.
-                lines.write("\t".join(map(str, write(folder, index, seed))).encode() + b"\n")
+                lines.write(line(*write(folder, index, seed)))
             except OSError as error:
                 reply = error
             requests.send(reply)

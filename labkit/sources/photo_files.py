@@ -176,7 +176,7 @@ def appending(place: Path, title: str) -> Iterator[Callable[[str, int, str], Any
         torn = b"\n" if before and not before.endswith(b"\n") else b""
         if torn or title.encode() not in before.splitlines():
             file.write(torn + title.encode() + b"\n")
-        yield lambda path, size, sha256: file.write(f"{path}\t{size}\t{sha256}\n".encode())
+        yield lambda *entry: file.write(generator.line(*entry))
 
 
 def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, workers: int) -> None:

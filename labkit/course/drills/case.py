@@ -133,8 +133,8 @@ def _written(seed: int, size: int, white: int) -> str:
         ("shards", coded, _SHARDS, ""), ("archive", coded, 1, ""), ("crumbs", coded, size, ""),
         ("flat", pixels, _SHARDS, ""), ("zipped", pixels, _SHARDS, "GZIP"),
     ):  # fmt: skip
+        options = tf.io.TFRecordOptions(zipped, compression_level=1 if zipped else None)  # the fastest to write
         for number in range(files):
-            options = tf.io.TFRecordOptions(zipped, compression_level=1 if zipped else None)  # the fastest to write
             with tf.io.TFRecordWriter(str(folder / f"{kind}-{number:02d}"), options) as writer:
                 for record in records[number::files]:
                     writer.write(record)

@@ -81,8 +81,8 @@ def _curve(before: np.ndarray, after: np.ndarray) -> bool | None:
     filled = np.flatnonzero(np.bincount(bins, minlength=32) >= 4)
     if len(filled) < 4:
         return None
-    middles = ndimage.median(after, bins, filled)
-    spread = ndimage.median(np.abs(after - ndimage.median(after, bins, range(32))[bins]), bins, filled)
+    centre = ndimage.median(after, bins, range(32))
+    middles, spread = centre[filled], ndimage.median(np.abs(after - centre[bins]), bins, filled)
     steps = np.diff(middles)
     cliffs = np.flatnonzero((steps < -0.4) & (middles[1:] < 0.35))
     if np.mean(spread < 0.06) < 0.8 or np.mean(steps > -0.02) < 0.8:
