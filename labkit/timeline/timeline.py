@@ -191,31 +191,34 @@ class Timeline:
             As `per_image_ms`.
         """
         total = sum(self.per_image_ms.values()) or 1.0
-        work: dict[tuple[str, str], float] = {}
-        for (category, name), own in self.work_ns_by_name.items():
-            if category in WORK:
-                key = short_op(name), category
-                work[key] = work.get(key, 0) + own / 1e6 / self.images
-        longest = sorted(work.items(), key=lambda item: -item[1])[:most]
+        longest = list(self._ops_ms.items())[:most]
         rows = [(op, kind, f"{ms:.3g}", f"{100 * ms / total:.0f} %") for (op, kind), ms in longest]
         return Table(("operation", "kind of work", "ms per image", "share of all work"), rows, right=(2, 3))
 
     @property
     def ops_ms(self) -> dict[str, float]:
-        """Milliseconds of thread time per image and TensorFlow operation, longest first; iterators are left out.
+        """Milliseconds of thread time per image and operation of the pipeline, longest first.
 
         Raises
         ------
         ValueError
-            If the trace does not say how many images it holds.
+            As `per_image_ms`.
         """
+        found: dict[str, float] = {}
+        for (op, _), ms in self._ops_ms.items():
+            found[op] = found.get(op, 0) + ms
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    @cached_property
+    def _ops_ms(self) -> dict[tuple[str, str], float]:
+        """Milliseconds of thread time per image and (operation, category) of `WORK`, longest first."""
         if not self.images:
             raise ValueError("the trace does not say how many images it holds: run.images and run.batch_size are None")
-        found: dict[str, float] = {}
-        for (category, name), ns in self.work_ns_by_name.items():
-            if category != "iterator":  # waiting and bookkeeping of tf.data
-                operation = name.rpartition(":")[2]
-                found[operation] = found.get(operation, 0) + ns / 1e6 / self.images
+        found: dict[tuple[str, str], float] = {}
+        for (category, name), own in self.work_ns_by_name.items():
+            if category in WORK:
+                key = short_op(name), category
+                found[key] = found.get(key, 0) + own / 1e6 / self.images
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @cached_property
