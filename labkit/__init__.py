@@ -39,6 +39,7 @@ _NAMES = {
     "idea": "course.ideas",
     "plain": "pipelines.options",
     "progress": "course.start_page",
+    "save": "views.saved_page",
     "setup": "notebook",
     "show": "views.widget",
     "submit": "course.handin",

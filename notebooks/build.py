@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import html
 import re
 import sys
 from pathlib import Path
@@ -33,8 +32,10 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 VIEW = "application/vnd.jupyter.widget-view+json"
-#: What is left of a widget where it cannot live.
-PICTURES = {"image/png", "image/jpeg", "image/svg+xml"}
+#: A picture as a page, and the dark one in it; see `labkit.views.picture`. Beside it these kinds say nothing new.
+FIGURE = re.compile(r'<figure class="labkit-picture".*?</figure>', re.DOTALL)
+DARK = re.compile(r'<img class="labkit-dark"[^>]*>\n?')
+PICTURES = {"image/png", "image/jpeg"}
 #: What tqdm writes, with and without a total.
 BAR = re.compile(r"%\||\[\d+:\d\d[,<]")
 
@@ -100,8 +101,9 @@ def with_outputs(notebook: NotebookNode, old: NotebookNode) -> NotebookNode:
 def tidy(notebook: NotebookNode) -> NotebookNode:
     """Drop what must not be stored: widgets, progress bars, scripts, timings of cells, unstable metadata.
 
-    The view of a widget refers to a model that no reader of the file has: JupyterLab would show an error in place of
-    the picture beside it, and GitHub would refuse the whole notebook for its state.
+    The view of a widget refers to a model that no reader of the file has: JupyterLab would show an error in its place,
+    and GitHub would refuse the whole notebook for its state. Of a picture only the light one is stored, once, as a page
+    with its words; where the page is dark, its style inverts it.
 
     Raises
     ------
@@ -113,31 +115,25 @@ def tidy(notebook: NotebookNode) -> NotebookNode:
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k == "tags"})
         if cell.cell_type != "code":
             continue
-        cell.outputs = [output for output in cell.outputs if not _is_progress(output)]
+        kept: list[NotebookNode] = []
         for output in cell.outputs:
             data = output.get("data", {})
-            if VIEW in data and not set(data) & PICTURES:
-                what = str(data.get("text/plain", "a widget")).splitlines()[0]
-                raise ValueError(f"cell {number} shows {what!r:.80}, a widget without an image/png beside it")
-            data.pop(VIEW, None)
-            output.get("metadata", {}).pop(VIEW, None)
-            if "image/png" not in data:
+            page = data.get("text/html", "")
+            if _is_progress(output):
                 continue
-            alt = output.get("metadata", {}).get("image/png", {}).get("alt")
-            # Where outputs are compared, what is stored has the kinds that a run has.
-            alone = "text/html" not in data and "nbval-ignore-output" in cell.metadata.get("tags", [])
-            if alt and (alone or "<script" in data.get("text/html", "")):
-                data["text/html"] = _still(data["image/png"], alt)
+            if figure := FIGURE.search(page):
+                data["text/html"] = DARK.sub("", figure[0] if "<script" in page else page)
+                for kind in {VIEW, *PICTURES} & set(data):
+                    del data[kind]
+                output["metadata"] = {}
+            elif VIEW in data:  # the picture of the same thing stands above it
+                if not kept or not FIGURE.search(kept[-1].get("data", {}).get("text/html", "")):
+                    what = str(data.get("text/plain", "a widget")).splitlines()[0]
+                    raise ValueError(f"cell {number} shows {what!r:.80}, a widget without a picture above it")
+                continue
+            kept.append(output)
+        cell.outputs = kept
     return notebook
-
-
-def _still(png: str, alt: str) -> str:
-    """Return HTML of a picture: nbconvert and JupyterLab take it, and its words, rather than the image beside it.
-
-    The script that drew the view from the same output is left out: every timeline would store it once more.
-    """
-    source = "".join(png.split())
-    return f'<img src="data:image/png;base64,{source}" alt="{html.escape(alt)}" style="max-width:100%">'
 
 
 def _is_progress(output: NotebookNode) -> bool:

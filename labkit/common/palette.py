@@ -91,6 +91,12 @@ def use_theme(name: str | None) -> None:
     _chosen = None if name is None else theme(name).name
 
 
+def asked_for(name: str | None = None) -> list[str]:
+    """Return the themes in which a page shows a picture: `name`, or the chosen one; both where neither is given."""
+    name = name or _chosen or os.environ.get("LABKIT_THEME")
+    return [theme(name).name] if name else list(THEMES)
+
+
 def theme(name: str | None = None) -> Theme:
     """Return a theme by name; without one, the chosen one, that of ``LABKIT_THEME``, or light.
 

@@ -15,8 +15,8 @@ from labkit import simulate
 from labkit.common.numbers import one_of
 from labkit.common.palette import Theme, text_on
 from labkit.simulate import Costs, Knobs
-from labkit.views.figure_page import MARGIN, WIDTH, FigurePage, Words
-from labkit.views.picture import Picture
+from labkit.views.figure_page import MARGIN, FigurePage, Words
+from labkit.views.picture import WIDTH, Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,8 +12,8 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from labkit.common.palette import Theme
-from labkit.views.figure_page import BODY, MARGIN, SMALL, TITLE, WIDTH, FigurePage, Words
-from labkit.views.picture import Picture
+from labkit.views.figure_page import BODY, MARGIN, SMALL, TITLE, FigurePage, Words
+from labkit.views.picture import WIDTH, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,8 +17,8 @@ from labkit.common.palette import Theme
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import milliseconds
-from labkit.views.figure_page import BODY, MARGIN, SMALL, WIDTH, FigurePage, heading
-from labkit.views.picture import Picture
+from labkit.views.figure_page import BODY, MARGIN, SMALL, FigurePage, heading
+from labkit.views.picture import WIDTH, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from labkit.common.numbers import number
 from labkit.common.palette import Theme
 from labkit.common.table import Table
-from labkit.views.figure_page import BODY, MARGIN, SMALL, WIDTH, FigurePage, Words, heading, measure, wrap
-from labkit.views.picture import Picture
+from labkit.views.figure_page import BODY, MARGIN, SMALL, FigurePage, Words, heading, measure, wrap
+from labkit.views.picture import WIDTH, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

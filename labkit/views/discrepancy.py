@@ -13,8 +13,8 @@ import numpy as np
 
 from labkit.common.palette import Theme
 from labkit.common.table import Table
-from labkit.views.figure_page import MARGIN, SMALL, WIDTH, FigurePage, fit, heading
-from labkit.views.picture import Picture
+from labkit.views.figure_page import MARGIN, SMALL, FigurePage, fit, heading
+from labkit.views.picture import WIDTH, Picture
 
 #: Inches between two images.
 _GAP = 0.2

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from labkit.common.palette import Theme
 from labkit.timeline.wording import elide
-from labkit.views.picture import DPI
+from labkit.views.picture import DPI, WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.backends.backend_agg import RendererAgg
 
-#: Inches: the width of every page, the space at its edges, and the height of a line of text.
-WIDTH, MARGIN, LINE = 10.0, 0.15, 0.21
+#: Inches: the space at the edges of a page, and the height of a line of text.
+MARGIN, LINE = 0.15, 0.21
 
 #: Sizes of text in points.
 BODY, SMALL, TITLE = 9.5, 9.0, 12.0

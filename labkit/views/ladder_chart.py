@@ -13,8 +13,8 @@ from labkit.timeline.describe import provenance
 from labkit.timeline.intervals import Intervals, union
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
-from labkit.views.figure_page import MARGIN, SMALL, WIDTH, FigurePage, fit, heading
-from labkit.views.picture import DPI, Picture
+from labkit.views.figure_page import MARGIN, SMALL, FigurePage, fit, heading
+from labkit.views.picture import DPI, WIDTH, Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

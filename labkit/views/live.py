@@ -27,6 +27,9 @@ from labkit.recording.tfdata.driver import consumer
 from labkit.timeline.run import Run
 from labkit.timeline.trace import Trace
 
+#: The kind of an output that shows the model of a widget.
+VIEW = "application/vnd.jupyter.widget-view+json"
+
 #: Steps that the view shows while the job runs: its cost must not grow with the job.
 LAST = 200
 
@@ -146,7 +149,10 @@ class View(contextlib.AbstractContextManager):
 
     def _close(self, trace: Trace) -> None:
         self._widget.update(trace)
-        self._replace(*self._widget._repr_mimebundle_())
+        data, metadata = self._widget._repr_mimebundle_()
+        self._replace(data, metadata)
+        if VIEW not in data:  # a page took its place: the notebook need not store the model
+            self._widget.close()
 
     def _replace(self, data: dict[str, Any], metadata: dict[str, Any]) -> None:
         from IPython.display import display

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labkit.common.files import write_aside
-from labkit.common.palette import THEMES, Theme, theme
+from labkit.common.palette import THEMES, Theme, asked_for, theme
 from labkit.common.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Pixels per inch of a PNG; pictures are 10 inches wide.
-DPI = 100
+#: Inches of every picture, and pixels per inch of a PNG.
+WIDTH, DPI = 10.0, 100
 
 #: Colours of a PNG: a page has a dozen, the edges of its letters and hatchings take the others.
 COLOURS = 48
@@ -33,12 +33,50 @@ HATCH = 0.6
 
 _FORMATS = ("png", "svg", "pdf")
 
+#: A picture on a page: the one in the colours of the page, and its text to unfold. The attribute ``hidden`` holds where
+#: a page drops styles: a notebook that is not trusted.
+_FIGURE = """<figure class="labkit-picture" style="margin:0">
+<style>
+.labkit-picture img{{max-width:100%;height:auto}}
+{dark} .labkit-picture .labkit-light:not(:only-of-type){{display:none}}
+{dark} .labkit-picture .labkit-light:only-of-type{{filter:invert(.93) hue-rotate(180deg) saturate(1.3)}}
+{dark} .labkit-picture .labkit-dark{{display:inline!important}}
+</style>
+{images}
+<details><summary>in words</summary><pre>{text}</pre></details>
+</figure>"""
+
+#: How JupyterLab, Colab, Jupyter Book and Visual Studio Code say that a page is dark.
+_DARK = ":is([data-jp-theme-light=false],[theme=dark],[data-theme=dark],.vscode-dark)"
+
+
+def figure_html(images: Mapping[str, bytes], kind: str, width: int, alt: str, text: str) -> str:
+    """Return an image as HTML, in the theme of the page that shows it, with its text below it to unfold.
+
+    Parameters
+    ----------
+    images : mapping of str to bytes
+        The same picture by theme; "" in place of a theme where the reader chose one for every page. A light picture
+        without a dark one is inverted where the page is dark.
+    kind : str
+        What comes after ``image/`` in the name of their format.
+    width : int
+        Pixels of the page; the image may have more.
+    alt, text : str
+    """
+    shown = [
+        f'<img class="labkit-{look}"{" hidden" * (look == "dark")} width="{width}" alt="{html.escape(alt)}" '
+        f'src="data:image/{kind};base64,{base64.b64encode(data).decode("ascii")}">'
+        for look, data in images.items()
+    ]
+    return _FIGURE.format(dark=_DARK, images="\n".join(shown), text=html.escape(text))
+
 
 class Picture:
     """A figure with its title and its text equivalent.
 
-    Notebooks show it as a PNG with an opaque background, readable in either theme of JupyterLab. It opens no
-    window and leaves no figure behind in pyplot. Where the environment names a folder in ``LABKIT_FIGURES``,
+    Notebooks show it in the theme of the page, at twice the density of its pixels, with its text to unfold. It opens
+    no window and leaves no figure behind in pyplot. Where the environment names a folder in ``LABKIT_FIGURES``,
     every picture that a notebook shows is kept there, too.
 
     Parameters
@@ -48,16 +86,24 @@ class Picture:
     title, alt, text : str
         One line; one or two sentences; all numbers of the picture.
     name : str, optional
-        Theme in which it is shown; without one, the theme in force when it is shown.
+        Theme in which it is shown; without one, the theme chosen by `use_theme`, or else that of the page.
+    block : callable, optional
+        Returns what the interactive timeline draws of the same runs; see `labkit.views.layout`.
     """
 
     def __init__(
-        self, make: Callable[[Theme], Figure], title: str, alt: str, text: str, name: str | None = None
+        self,
+        make: Callable[[Theme], Figure],
+        title: str,
+        alt: str,
+        text: str,
+        name: str | None = None,
+        block: Callable[[], bytes] | None = None,
     ) -> None:
         theme(name)  # an unknown theme is refused here, not when the notebook shows the picture
         self.title, self.alt, self.text = title, alt, text
-        self._make, self._theme = make, name
-        self._png: dict[str, bytes] = {}
+        self._make, self._theme, self._block = make, name, block
+        self._pixels: dict[tuple[str, str], bytes] = {}
         self._kept = False
 
     def __str__(self) -> str:
@@ -79,10 +125,14 @@ class Picture:
 
     def png(self, theme: str | None = None) -> bytes:
         """Return the picture as PNG, 100 pixels per inch."""
-        look = self._look(theme).name
-        if look not in self._png:
-            self._png[look] = self._encode(look, "png")
-        return self._png[look]
+        return self._encode(self._look(theme).name, "png")
+
+    def html(self, both: bool = True) -> str:
+        """Return the picture for a page, see `figure_html`; not `both` leaves the dark one out: half the size."""
+        asked = asked_for(self._theme)
+        looks = {"": asked[0]} if len(asked) == 1 else {look: look for look in asked[: 1 + both]}
+        images = {look: self._encode(name, "webp") for look, name in looks.items()}
+        return figure_html(images, "webp", round(WIDTH * DPI), self.alt, self.text)
 
     def svg(self, theme: str | None = None) -> str:
         """Return the picture as SVG; title and alternative text are in its metadata."""
@@ -100,8 +150,7 @@ class Picture:
         ending = path.suffix.lower().lstrip(".")
         if ending not in _FORMATS:
             raise ValueError(f"{path} ends in {path.suffix!r}; allowed: {', '.join(f'.{f}' for f in _FORMATS)}")
-        look = self._look(theme).name
-        return write_aside(path, self.png(look) if ending == "png" else self._encode(look, ending))
+        return write_aside(path, self._encode(self._look(theme).name, ending))
 
     def keep(self, folder: str | os.PathLike[str]) -> Path:
         """Put the picture into a folder of numbered pictures, light and dark, with its title and text.
@@ -111,62 +160,71 @@ class Picture:
         Returns
         -------
         Path
-            ``NNN.json`` with the keys ``title``, ``alt`` and ``text``; beside it lie
-            ``NNN.light.png`` and ``NNN.dark.png``. It is written last: where it is, all of it is.
+            ``NNN.json`` with the keys ``title``, ``alt`` and ``text``; beside it lie ``NNN.light.webp`` and
+            ``NNN.dark.webp``, and of a timeline ``NNN.block``. It is written last: where it is, all of it is.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        images = {name: self.png(name) for name in THEMES}
+        files = {f"{name}.webp": self._encode(name, "webp") for name in THEMES}
+        if self._block:
+            files["block"] = self._block()
         for number in itertools.count(1):
             with contextlib.suppress(FileExistsError):  # the process that creates the file has the number
-                (folder / f"{number:03d}.light.png").open("xb").close()
+                (folder / f"{number:03d}.light.webp").open("xb").close()
                 break
-        for name, data in images.items():
-            write_aside(folder / f"{number:03d}.{name}.png", data)
+        for ending, data in files.items():
+            write_aside(folder / f"{number:03d}.{ending}", data)
         words = {"title": self.title, "alt": self.alt, "text": self.text}
         return write_aside(folder / f"{number:03d}.json", json.dumps(words, ensure_ascii=False, indent=1))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what a notebook shows: a PNG with alternative text, and the text equivalent."""
+        """Return what a notebook shows: a page in both themes, a PNG with alternative text, and the text equivalent."""
         png = self.png()
         folder = os.environ.get("LABKIT_FIGURES")
         if folder and not self._kept:
             self.keep(folder)
             self._kept = True
         width, height = struct.unpack(">II", png[16:24])
-        data = {"image/png": base64.b64encode(png).decode("ascii"), "text/plain": self.text}
+        data = {
+            "text/html": self.html(), "image/png": base64.b64encode(png).decode("ascii"), "text/plain": self.text,
+        }  # fmt: skip
         return data, {"image/png": {"width": width, "height": height, "alt": self.alt}}
 
     def _look(self, name: str | None) -> Theme:
         return theme(name or self._theme)
 
     def _encode(self, look: str, form: str) -> bytes:
+        if (look, form) in self._pixels:
+            return self._pixels[look, form]
         out = io.BytesIO()
         with plain_style():
             figure = self._make(theme(look))
-            if form == "png":
-                self._write_png(figure, out)
+            if form in ("png", "webp"):
+                self._write_pixels(figure, out, form)
             else:
                 date, words = ("Date", "Description") if form == "svg" else ("CreationDate", "Subject")
                 known = {date: None, "Creator": None, "Title": self.title, words: self.alt}
                 figure.savefig(out, format=form, dpi=DPI, metadata=known)
-        return out.getvalue()
+                return out.getvalue()
+        return self._pixels.setdefault((look, form), out.getvalue())
 
-    def _write_png(self, figure: Figure, out: io.BytesIO) -> None:
-        """Write a PNG with a palette: a third of the size, and no difference to be seen in flat fills."""
+    def _write_pixels(self, figure: Figure, out: io.BytesIO, form: str) -> None:
+        """Write a PNG, or a WebP at twice the density, in few colours: a third of the size, no visible change."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from PIL import Image, PngImagePlugin
 
-        words = PngImagePlugin.PngInfo()
-        words.add_itxt("Title", self.title)
-        words.add_itxt("Description", self.alt)
-        figure.set_dpi(DPI)
+        figure.set_dpi(DPI if form == "png" else 2 * DPI)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         image = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
-        image.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
-            out, "png", optimize=True, pnginfo=words, dpi=(DPI, DPI)
-        )
+        image = image.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        if form == "webp":
+            image.convert("RGB").save(out, "webp", lossless=True, quality=50, method=2)
+            return
+        words = PngImagePlugin.PngInfo()
+        words.add_itxt("Title", self.title)
+        words.add_itxt("Description", self.alt)
+        image.save(out, "png", optimize=True, pnginfo=words, dpi=(DPI, DPI))
 
 
 class Photographs:
@@ -226,8 +284,10 @@ class Photographs:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook shows: HTML, whose picture has its words in every viewer, a JPEG, and the text."""
+        asked = asked_for()
+        images = {look if len(asked) > 1 else "": self.jpeg(look) for look in asked}
+        page = figure_html(images, "jpeg", 540, self.alt, self.text)
         jpeg = base64.b64encode(self.jpeg()).decode("ascii")
-        page = f'<img src="data:image/jpeg;base64,{jpeg}" alt="{html.escape(self.alt)}" style="max-width:100%">'
         return {"text/html": page, "image/jpeg": jpeg, "text/plain": self.text}, {"image/jpeg": {"alt": self.alt}}
 
 

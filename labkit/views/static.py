@@ -21,9 +21,9 @@ from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, Trace
 from labkit.timeline.wording import milliseconds, percent
 from labkit.views.detail import lod, threads_at_work
-from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, WIDTH, FigurePage, Words, fit, height_of, measure
+from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, FigurePage, Words, fit, height_of, measure
 from labkit.views.layout import APART, TimelineLayout, blamed_lane, drawn_lanes, words
-from labkit.views.picture import DPI, Picture
+from labkit.views.picture import DPI, WIDTH, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,7 +142,7 @@ def picture_of(
     alt = " ".join([f"{layout.title}: two timelines on one time axis. {verdict}" if two else
                     f"{layout.title}: timeline,", *about])  # fmt: skip
     make = functools.partial(_draw, layout.title, verdict, panels)
-    return Picture(make, layout.title, alt, "\n".join(text), theme)
+    return Picture(make, layout.title, alt, "\n".join(text), theme, layout.encode)
 
 
 # -- what to show ------------------------------------------------------------------

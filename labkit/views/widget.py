@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-import html
 import json
 import uuid
 from collections.abc import Sequence
@@ -36,7 +35,7 @@ PAGE = Path(__file__).with_name("timeline.html")
 #: Bytes of a block that a notebook may store, compressed and as text; a larger one is sent to the page only.
 STORED = 1_500_000
 
-_PAGE = """<div class="{name}"><img src="data:image/png;base64,{png}" alt="{alt}" style="max-width:100%"></div>
+_HTML = """<div class="{name}">{figure}</div>
 <script type="module">
 {module}
 for (const el of document.querySelectorAll("div.{name}:not([data-shown])")) {{
@@ -140,11 +139,37 @@ class TimelineWidget(anywidget.AnyWidget):
 
     # -- display --------------------------------------------------------------------------
 
+    def open(self) -> None:
+        """Do nothing: a model is sent to the page when something asks for it, as a box of widgets does.
+
+        A page of its own needs none, and JupyterLab would store the model with the notebook.
+        """
+
+    @property
+    def model_id(self) -> str:
+        """The id of the model, which is sent to the page at the latest now."""
+        if self.comm is None:
+            super().open()
+        return super().model_id
+
+    def html(self, most: int | None = None) -> str | None:
+        """Return block, module and picture as HTML that needs no kernel; None if the block has more than `most` bytes.
+
+        Where scripts do not run (a notebook that is not trusted, GitHub), the picture is what remains.
+        """
+        if most and len(self.block) > 8 * most:  # compression does not make spans that small, and takes long
+            return None
+        block = packed(self.block)
+        if most and len(block) > most:
+            return None
+        name, look = f"labkit-{_digest(self.block)}", json.dumps({**self.look, "key": self._key})
+        return _HTML.format(name=name, figure=self.picture.html(both=False), module=module(), block=block, look=look)
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook shows and stores: the timeline, a picture of it, and its numbers."""
         data, metadata = self.picture._repr_mimebundle_()
         data["text/plain"] = str(self)
-        page = self._page(data["image/png"])
+        page = self.html(STORED)
         if page is not None:
             return data | {"text/html": page}, metadata
         view, more = super()._repr_mimebundle_()  # of the model, and where Colab finds widgets that are not its own
@@ -163,20 +188,6 @@ class TimelineWidget(anywidget.AnyWidget):
         publish_display_data(data, metadata, transient={"display_id": display_id}, update=update)
         return data
 
-    def _page(self, png: str) -> str | None:
-        """Return block, module and picture as HTML, or None if that is too much to store.
-
-        Where scripts do not run (a notebook that is not trusted, GitHub), the picture is what remains.
-        """
-        if len(self.block) > 8 * STORED:  # compression does not make spans that small, and takes long
-            return None
-        block = base64.b64encode(gzip.compress(self.block, 6, mtime=0)).decode()
-        if len(block) > STORED:
-            return None
-        name = f"labkit-{_digest(self.block)}"
-        look = json.dumps({**self.look, "key": self._key})
-        return _PAGE.format(name=name, png=png, alt=html.escape(self.alt), module=_module(), block=block, look=look)
-
 
 def _digest(block: bytes) -> str:
     """Return a name for a block; equal runs get equal names, so that tests can compare stored pages."""
@@ -189,8 +200,13 @@ def page() -> str:
     return "\n".join(line.strip() for line in PAGE.read_text(encoding="utf-8").splitlines())
 
 
+def packed(block: bytes) -> str:
+    """Return a block as the text that `mount` of the module takes: compressed, base64."""
+    return base64.b64encode(gzip.compress(block, 6, mtime=0)).decode()
+
+
 @lru_cache(maxsize=1)
-def _module() -> str:
+def module() -> str:
     """Return the module as the text of a script: without exports, remarks and margins."""
     lines = [line.strip() for line in MODULE.read_text(encoding="utf-8").splitlines()]
     plain = [line.removeprefix("export ") for line in lines if not line.startswith(("export default", "//"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import html
 import importlib.util
 import json
 import re
@@ -15,10 +16,13 @@ import nbformat
 import pytest
 from asked import asked
 
+import labkit
 from badges import badge, settings
 from labkit.common.environment import importing
 from labkit.course import grading
 from labkit.offload.twins import has_device
+from labkit.timeline.trace import Span, Trace
+from labkit.views import charts
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -172,7 +176,8 @@ def test_what_nbval_compares_holds_no_measured_value(path):
         for output in cell.outputs:
             shown = output.get("text") or str(output.get("data", {}).get("text/plain", ""))
             assert not re.search(r"0x[0-9a-f]{6,}|\d\s?ms\b|images/s|/home/|/tmp/|/root/", shown), shown[:200]
-            assert "image/png" not in output.get("data", {}), "a picture of measurements is not comparable"
+            page = output.get("data", {}).get("text/html", "")
+            assert "<img" not in page, "a picture of measurements is not comparable"
 
 
 BUILD_ALL = """
@@ -212,14 +217,17 @@ def test_nothing_is_stored_that_breaks_elsewhere(path):
 
 @each
 def test_every_stored_picture_has_its_words(path):
-    """What nobody can see can be read: alternative text in the metadata, the numbers beside the picture."""
+    """What nobody can see can be read: alternative text, and below the picture its numbers to unfold."""
     for cell in cells(path, "code"):
         for output in cell.outputs:
             data = output.get("data", {})
-            if "image/png" in data:
-                assert len(output.metadata["image/png"]["alt"]) > 20
-                assert len(data["text/plain"].splitlines()) > 1
-                assert "at 0x" not in data["text/plain"]
+            assert not data.keys() & {"image/png", "image/jpeg"}, "a picture is stored once, with its words"
+            page = data.get("text/html", "")
+            assert page.count("<img ") == page.count("<details>") == page.count("<figure")
+            for alt, words in re.findall(r'<img [^>]*alt="([^"]*)".*?<pre>(.*?)</pre>', page, re.DOTALL):
+                assert len(alt) > 20
+                assert len(words.splitlines()) > 1
+                assert "at 0x" not in words
 
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -237,32 +245,47 @@ def shown(builder, *outputs, kind="display_data", measured=False):
     return tidied.cells[0].outputs
 
 
-def test_of_a_widget_the_build_keeps_picture_alt_and_text(builder):
-    view = {"model_id": "0" * 32, "version_major": 2}
-    data = {VIEW: view, "image/png": "iVBORw0KGgo=", "text/plain": "Timeline\nbusy 40 %"}
-    metadata = {"image/png": {"alt": "a timeline"}, VIEW: {"colab": {"custom_widget_manager": {"url": "https://x"}}}}
+def bundle(made):
+    """Return an output as the kernel sends it."""
+    data, metadata = made._repr_mimebundle_()
+    return {"data": data, "metadata": metadata}
+
+
+@pytest.fixture(scope="module")
+def chart():
+    """A chart with two values."""
+    return charts.bars({"one": 1.0, "two": 2.0}, unit="ms", title="Two <bars>")
+
+
+def test_of_a_picture_the_build_keeps_the_light_one_and_its_words(builder, chart):
     for kind in ("display_data", "execute_result"):
-        (output,) = shown(builder, {"data": dict(data), "metadata": dict(metadata)}, kind=kind)
-        assert output.data.keys() == {"image/png", "text/plain"}
-        assert output.data["text/plain"] == data["text/plain"]
-        assert output.metadata == {"image/png": {"alt": "a timeline"}}
+        (output,) = shown(builder, bundle(chart), kind=kind)
+        assert output.data.keys() == {"text/html", "text/plain"}
+        assert output.metadata == {}
+        kept = output.data["text/html"]
+        assert kept.count("<img ") == kept.count("labkit-light\"") == 1
+        assert html.escape(chart.text) in kept
+        assert html.escape(chart.alt) in kept
+
+
+def test_of_an_explorer_the_build_keeps_the_picture_above_its_widget(builder, chart):
+    view = {VIEW: {"model_id": "0" * 32, "version_major": 2}, "text/plain": "an explorer"}
+    (output,) = shown(builder, bundle(chart), {"data": view})
+    assert "<img " in output.data["text/html"]
 
 
 def test_of_a_view_that_draws_itself_the_build_keeps_a_picture_with_its_words(builder):
-    page = "<div><img src='data:,'></div><script type='module'>draw()</script>"
-    data = {"text/html": page, "image/png": "iVBORw0KGgo=", "text/plain": "Timeline\nbusy 40 %"}
-    (output,) = shown(builder, {"data": dict(data), "metadata": {"image/png": {"alt": 'a <timeline> "40 %"'}}})
-    assert output.data.keys() == data.keys()
+    spans = [Span("consumer", "wait for batch", "wait", 0, 3_000_000, 0)]
+    spans += [Span("consumer", "train step", "train", 3_000_000, 4_000_000, 0)]
+    job = Trace.from_spans(spans, kinds={"consumer": "consumer"}, name="a job")
+    (output,) = shown(builder, bundle(labkit.show(job)))
+    assert output.data.keys() == {"text/html", "text/plain"}
     kept = output.data["text/html"]
     assert "<script" not in kept
-    assert f'src="data:image/png;base64,{output.data["image/png"]}"' in kept
-    assert 'alt="a &lt;timeline&gt; &quot;40 %&quot;"' in kept
-    (alone,) = shown(
-        builder, {"data": {"image/png": "iVBORw0KGgo="}, "metadata": {"image/png": {"alt": "a chart"}}}, measured=True
-    )
-    assert 'alt="a chart"' in alone.data["text/html"], "a web page takes the words from the HTML only"
+    assert kept.count("<img ") == 1
+    assert "<details>" in kept
     (table,) = shown(builder, {"data": {"text/html": "<table></table>", "text/plain": "t"}})
-    assert table.data["text/html"] == "<table></table>", "what runs no script stays as it is"
+    assert table.data["text/html"] == "<table></table>", "what is no picture stays as it is"
 
 
 @pytest.mark.parametrize("text", ["recording:  40%|████      | 8/20", "recording: 7step [00:02,  3.1step/s]"])
@@ -273,7 +296,7 @@ def test_of_a_progress_bar_the_build_keeps_nothing(builder, text):
 
 def test_a_widget_without_a_picture_is_refused(builder):
     """Of a slider alone a reader of the stored notebook would see nothing."""
-    with pytest.raises(ValueError, match=r"cell 0 shows 'IntSlider\(value=3\)', a widget without an image/png"):
+    with pytest.raises(ValueError, match=r"cell 0 shows 'IntSlider\(value=3\)', a widget without a picture above it"):
         shown(builder, {"data": {VIEW: {"model_id": "1"}, "text/plain": "IntSlider(value=3)"}})
 
 

@@ -142,7 +142,7 @@ def test_without_any_colour_what_shares_a_lane_differs_by_its_hatching():
 
 @looks
 def test_lines_of_a_chart_differ_without_colour(look):
-    styles = [charts._style(i, look.ink, True) for i in range(charts._MOST)]
+    styles = [charts._style(look, i, ideal=False) for i in range(charts._MOST)]
     assert len({(style["linestyle"], style["marker"]) for style in styles}) == charts._MOST
 
 

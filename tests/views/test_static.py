@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import io
 import itertools
 import json
@@ -388,20 +389,53 @@ def test_another_ending_is_refused_and_nothing_is_left(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_notebook_shows_the_png_with_alternative_text_once():
+def images(page):
+    """Return the tags of the images of a page, and the images themselves."""
+    found = re.findall(r'(<img [^>]*src="data:image/webp;base64,([^"]+)">)', page)
+    return [(tag.split(" src=")[0], Image.open(io.BytesIO(base64.b64decode(data)))) for tag, data in found]
+
+
+def test_a_notebook_shows_the_picture_with_alternative_text_once():
     from IPython.core.interactiveshell import InteractiveShell
 
     picture = static.draw(noisy_job(), title="My job")
     data, metadata = InteractiveShell.instance().display_formatter.format(picture)
-    assert set(data) == {"image/png", "text/plain"}
+    assert set(data) == {"text/html", "image/png", "text/plain"}
     assert base64.b64decode(data["image/png"]) == picture.png()
     assert data["text/plain"] == picture.text
     assert "My job" in metadata["image/png"]["alt"]
     assert "measured" in metadata["image/png"]["alt"]
     width, height = Image.open(io.BytesIO(picture.png())).size
     assert (metadata["image/png"]["width"], metadata["image/png"]["height"]) == (width, height)
-    data, _ = InteractiveShell.instance().display_formatter.format(picture, exclude={"image/png"})
+    data, _ = InteractiveShell.instance().display_formatter.format(picture, exclude={"image/png", "text/html"})
     assert set(data) == {"text/plain"}
+
+
+def test_a_page_has_the_picture_in_both_themes_at_twice_the_density_and_its_words(monkeypatch):
+    monkeypatch.delenv("LABKIT_THEME", raising=False)
+    picture = static.draw(noisy_job(), title="A <job>")
+    page = picture.html()
+    (light, bright), (dark, dim) = images(page)
+    width, height = Image.open(io.BytesIO(picture.png())).size
+    assert f'width="{width}"' in light
+    assert bright.size == dim.size == (2 * width, 2 * height)
+    assert bright.getpixel((0, 0)) == (255, 255, 255)
+    assert max(dim.getpixel((0, 0))) < 64
+    assert "hidden" not in light
+    assert " hidden " in dark, "where styles are dropped only one of them is seen"
+    assert f"<pre>{html.escape(picture.text)}</pre>" in page
+    assert page.count("&lt;job&gt;") >= 3, "in both alternatives and in the words"
+    ((only, image),) = images(picture.html(both=False))
+    assert only == light
+    assert image.tobytes() == bright.tobytes()
+
+
+def test_a_chosen_theme_is_shown_on_every_page(monkeypatch):
+    monkeypatch.setenv("LABKIT_THEME", "dark")
+    for picture in (static.draw(noisy_job()), static.draw(noisy_job(), theme="dark")):
+        ((tag, image),) = images(picture.html())
+        assert 'class="labkit-"' in tag, "no style hides or inverts it"
+        assert max(image.getpixel((0, 0))) < 64
 
 
 def test_shown_pictures_are_kept_where_the_environment_says(tmp_path, monkeypatch):
@@ -410,10 +444,12 @@ def test_shown_pictures_are_kept_where_the_environment_says(tmp_path, monkeypatc
     for picture in (first, second, first):
         picture._repr_mimebundle_()
     names = sorted(p.name for p in (tmp_path / "figures").iterdir())
-    assert names == [f"00{n}.{end}" for n in (1, 2) for end in ("dark.png", "json", "light.png")]
+    assert names == [f"00{n}.{end}" for n in (1, 2) for end in ("block", "dark.webp", "json", "light.webp")]
     kept = json.loads((tmp_path / "figures" / "002.json").read_text(encoding="utf-8"))
     assert kept == {"title": "Two", "alt": second.alt, "text": second.text}
-    assert (tmp_path / "figures" / "001.dark.png").read_bytes() == first.png("dark")
+    light, dark = (Image.open(tmp_path / "figures" / f"001.{look}.webp") for look in THEMES)
+    assert light.size == dark.size == (2000, 2 * Image.open(io.BytesIO(first.png())).height)
+    assert light.getpixel((0, 0)) != dark.getpixel((0, 0))
 
 
 def test_a_folder_filled_from_many_sides_at_once_loses_no_picture(tmp_path):
@@ -423,7 +459,7 @@ def test_a_folder_filled_from_many_sides_at_once_loses_no_picture(tmp_path):
     with ThreadPoolExecutor(16) as pool:
         kept = list(pool.map(lambda _: picture.keep(tmp_path), range(96)))
     assert len(set(kept)) == 96
-    assert len(list(tmp_path.iterdir())) == 3 * 96
+    assert len(list(tmp_path.iterdir())) == 4 * 96
 
 
 def test_pyplot_is_never_involved():

@@ -57,8 +57,8 @@ def test_a_notebook_stores_a_page_of_its_own_a_picture_and_words_but_no_view_of_
     assert Image.open(io.BytesIO(png)).size == (metadata["image/png"]["width"], metadata["image/png"]["height"])
     block = re.search(r'mount\(el, "([A-Za-z0-9+/=]+)"', data["text/html"])[1]
     assert gzip.decompress(base64.b64decode(block)) == made.block
-    assert f'alt="{made.alt}"' in data["text/html"]
-    assert data["image/png"] in data["text/html"], "the picture is what remains where scripts do not run"
+    assert f'alt="{made.picture.alt}"' in data["text/html"]
+    assert made.picture.html(both=False) in data["text/html"], "the picture is what remains where scripts do not run"
     assert not re.search(r"https?://(?!www\.w3\.org)", data["text/html"]), "nothing is fetched"
 
 
@@ -78,7 +78,8 @@ def test_what_is_too_large_to_be_stored_is_a_view_with_a_picture(monkeypatch):
     monkeypatch.setattr(widget, "STORED", 100)
     made = labkit.show(job())
     data, _ = made._repr_mimebundle_()
-    assert set(data) == {VIEW, "image/png", "text/plain"}
+    assert set(data) == {VIEW, "text/html", "image/png", "text/plain"}
+    assert data["text/html"] == made.picture.html()
     assert data[VIEW]["model_id"] == made.model_id
 
 

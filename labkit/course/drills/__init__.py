@@ -256,14 +256,10 @@ class Drill:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return what a notebook shows: the code, the timeline and the list, as a page and as text."""
         picture = static.draw(self.timeline, title=self.name)
-        data, metadata = picture._repr_mimebundle_()
         shown = "".join(f"<li>{html.escape(text)}</li>" for text in self.diagnoses)
-        alt = html.escape(metadata["image/png"]["alt"])
         page = (
             f"<p><strong>{self.name}</strong>: a pipeline that should deliver {html.escape(self.task)}.</p>"
-            f"<pre>{html.escape(self.code)}</pre>"
-            f'<img src="data:image/png;base64,{data["image/png"]}" alt="{alt}" style="max-width:100%">'
-            f"<p>What is wrong with it?</p><ol>{shown}</ol>"
+            f"<pre>{html.escape(self.code)}</pre>{picture.html()}<p>What is wrong with it?</p><ol>{shown}</ol>"
         )
         return {"text/plain": f"{self!r}\n\n{picture.text}", "text/html": page}
 

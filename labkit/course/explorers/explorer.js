@@ -24,7 +24,7 @@ export function mount(root, spec, moved) {
   });
   const show = (reply) => {
     say(reply.words);
-    root.querySelector("[data-part=pictures]").replaceChildren(...reply.pictures.map((picture) => Object.assign(new Image(), picture)));
+    root.querySelector("[data-part=pictures]").innerHTML = reply.pictures;
     root.querySelector("pre").textContent = reply.details;
   };
   return { go, say, show };
@@ -64,12 +64,16 @@ function render({ model, el }) {
   const show = () => { clearTimeout(silence); page.show(model.get("reply")); };
   const takers = [...root.querySelectorAll("button, input, select")];
   const leave = ({ ctrlKey, metaKey, altKey }) => takers.forEach((node) => node.toggleAttribute(MINE, !(ctrlKey || metaKey || altKey)));
+  const before = el.closest(".jp-OutputArea-child")?.previousElementSibling;
+  const instead = before?.querySelector(".labkit-picture"); // what is left where no kernel has this model
+  instead?.toggleAttribute("hidden", true);
   follow();
   show();
   model.on("change:places", follow);
   model.on("change:reply", show);
   window.addEventListener("keydown", leave, true);
   return () => {
+    instead?.toggleAttribute("hidden", false);
     clearTimeout(silence);
     model.off("change:places", follow);
     model.off("change:reply", show);

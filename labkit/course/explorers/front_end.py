@@ -7,7 +7,6 @@ from 'metadata.widgets'"), and they call the whole notebook invalid. A page stor
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 import uuid
@@ -61,11 +60,8 @@ class Reply:
     timeline: Timeline | None = None
 
     def shown(self, drawn: bool = True) -> dict[str, Any]:
-        """Return ``words``, ``details`` and ``pictures`` (list of ``src`` and ``alt``) for the browser."""
-        pictures = [
-            {"src": f"data:image/png;base64,{base64.b64encode(picture.png()).decode()}", "alt": picture.alt}
-            for picture in (self.draw() if drawn else ())
-        ]
+        """Return ``words``, ``details`` and ``pictures`` (HTML) for the browser."""
+        pictures = "".join(picture.html() for picture in (self.draw() if drawn else ()))
         return {"words": self.words, "details": self.details, "pictures": pictures}
 
 
@@ -135,7 +131,7 @@ class Shown:
             sliders="".join(map(_slider, self.controls, self.places(self.start))),
             words=escape(first["words"]),
             details=escape(first["details"]),
-            pictures="".join(f'<img src="{i["src"]}" alt="{escape(i["alt"])}">' for i in first["pictures"]),
+            pictures=first["pictures"],
         )
 
     def page(self) -> str:
@@ -157,14 +153,28 @@ class Shown:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the widget, and beside it the picture and the text for readers whose page shows no widget."""
+        """Return the picture of all buttons, and the text; in Colab the page, which holds the sliders, too."""
         data, metadata = self.picture._repr_mimebundle_()
         data["text/plain"] = str(self)
-        if hasattr(sys.modules.get("google.colab.output"), "register_callback"):
+        if _in_colab():
             data["text/html"] = self.page()
-        else:
-            data[_VIEW] = {"version_major": 2, "version_minor": 0, "model_id": self.panel.model_id}
         return data, metadata
+
+    def _ipython_display_(self) -> None:
+        """Publish the picture and, below it, the widget, which hides the picture above it while it is alive.
+
+        A model lives as long as its kernel. Where there is no model (a saved notebook, nbconvert), the picture stays.
+        """
+        from IPython.display import publish_display_data
+
+        publish_display_data(*self._repr_mimebundle_())
+        if not _in_colab():
+            view = {"version_major": 2, "version_minor": 0, "model_id": self.panel.model_id}
+            publish_display_data({_VIEW: view, "text/plain": self.title})
+
+
+def _in_colab() -> bool:
+    return hasattr(sys.modules.get("google.colab.output"), "register_callback")
 
 
 def _slider(control: Control, at: int) -> str:
