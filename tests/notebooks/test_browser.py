@@ -169,7 +169,9 @@ stand_in = accelerators.modelled(step_ms=20, name="stand-in")"""
 #: Its cells, as a reader would write them; the marks of the tests are in their first lines.
 CELLS = [
     RECORD,
-    "# live\nlive = labkit.record(slow, stand_in, steps=60, name='live job', live=True)",
+    # On a full machine the share of time that drawing may take lasts for one drawing only.
+    "# live\nfrom labkit.views import live as view\nview.SHARE = 0.5\n"
+    "live = labkit.record(slow, stand_in, steps=60, name='live job', live=True)",
     "# one\nbefore = labkit.record(slow, stand_in, steps=6, name='one after the other')\nlabkit.show(before)",
     "# two\nafter = labkit.record(fast, stand_in, steps=6, name='overlapped')\nlabkit.show(before, after)",
     "# words\nprint('\\n'.join(str(gap) for gap in labkit.Timeline(before).gaps.largest(3)))",
