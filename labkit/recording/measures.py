@@ -19,7 +19,7 @@ from labkit.common import other_programs
 from labkit.common.numbers import one_of
 from labkit.common.table import Table, Tabular
 from labkit.recording import work as tallies
-from labkit.timeline.intervals import median_ms, union
+from labkit.timeline.intervals import union
 from labkit.timeline.run import Measure
 from labkit.timeline.trace import Trace
 
@@ -29,6 +29,9 @@ LEVEL = 0.97
 
 #: A smaller relative effect is never called: the table would print it as 1.00.
 LEAST_EFFECT = 0.005
+
+#: An interval is shown from so many rounds on: that of fewer is too wide to say anything.
+ROUNDS = 5
 
 NO_DIFFERENCE = "no measurable difference"
 
@@ -59,8 +62,8 @@ class Speedup:
 
     @property
     def ratio(self) -> str:
-        """The ratio with its interval, as in ``2.00× (1.90–2.10)``."""
-        interval = "" if math.isnan(self.low) else f" ({self.low:.2f}–{self.high:.2f})"
+        """The ratio, with its interval where there are `ROUNDS` rounds, as in ``2.00× (1.90–2.10)``."""
+        interval = "" if self.rounds < ROUNDS else f" ({self.low:.2f}–{self.high:.2f})"
         return f"{self.median:.2f}×{interval}"
 
     def __str__(self) -> str:
@@ -108,9 +111,10 @@ def figures(trace: Trace) -> Measure:
         steps=steps,
         seconds=seconds,
         images_per_s=images / seconds,
-        step_ms=median_ms(np.diff(train.end_ns, prepend=start)),
-        wait_ms=median_ms(wait.duration_ns),
-        train_ms=median_ms(train.duration_ns),
+        step_ms=1e3 * seconds / steps,
+        wait_ms=wait.duration_ns.sum() / 1e6 / steps,
+        longest_wait_ms=wait.duration_ns.max(initial=0) / 1e6,
+        train_ms=train.duration_ns.sum() / 1e6 / steps,
         busy=union(np.clip(work.start_ns, start, end), np.clip(work.end_ns, start, end)).total_ns / (end - start),
         first_batch_ms=None if first_ns is None else first_ns / 1e6,
     )
@@ -290,10 +294,10 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         return max(shares, default=math.nan)
 
     def table(self) -> Table:
-        """Return the table: medians and spread over the rounds, speed-up over the first row, notes."""
+        """Return the table: the round with the median images/s and the spread, speed-up over the first row, notes."""
         first, notes = next(iter(self)), self._notes()
-        head = ("pipeline", "images/s", "step ms", "wait ms", "busy %", "first batch ms", f"speed-up over {first}",
-                "verdict", "equal work")  # fmt: skip
+        head = ("pipeline", "images/s", "step ms", "wait ms", "longest wait ms", "busy %", "first batch ms",
+                f"speed-up over {first}", "verdict", "equal work")  # fmt: skip
         rows = []
         for name, runs in self.items():
             rates = self.rates(name)
@@ -308,24 +312,28 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
             else:
                 speedup = self.speedup(name)
                 compared = speedup.ratio, speedup.verdict, self.equal_work(name)
+            one = runs[middle(runs)]
             rows.append([
                 name,
-                f"{np.median(rates):,.0f}" + (f" ({min(rates):,.0f}–{max(rates):,.0f})" if len(rates) > 1 else ""),
-                f"{np.median([m.step_ms for m in runs]):,.1f}",
-                f"{np.median([m.wait_ms for m in runs]):,.1f}",
-                f"{100 * np.median([m.busy for m in runs]):.0f}",
+                f"{one.images_per_s:,.0f}" + (f" ({min(rates):,.0f}–{max(rates):,.0f})" if len(rates) > 1 else ""),
+                f"{one.step_ms:,.1f}",
+                f"{one.wait_ms:,.1f}",
+                f"{one.longest_wait_ms:,.1f}",
+                f"{100 * one.busy:.0f}",
                 f"{np.median(firsts):,.0f}" if firsts else "?",
                 *compared,
             ])  # fmt: skip
-        return Table(head, rows, right=range(2, 6), notes=notes, rule=True)
+        return Table(head, rows, right=range(2, 7), notes=notes, rule=True)
 
     def _notes(self) -> list[str]:
         """Return the lines under the table: how it was measured, and what to keep in mind."""
         count = len(next(iter(self.rounds.values())))
         how = "interleaved rounds" if self.interleaved else "repeats, pipelines one after the other"
-        many = "median (lowest to highest) of" if count > 1 else "figures of"
-        notes = [f"{many} {count} {how if count > 1 else 'round'}"]
-        notes[0] += f"; speed-up with its {100 * LEVEL:.0f} % interval." if count > 1 else "."
+        notes = ["figures of one round; step and wait are means."]
+        if count > 1:
+            notes = [f"figures of the median round (lowest to highest) of {count} {how}; step and wait are means."]
+            interval = f", with its {100 * LEVEL:.0f} % interval" if count >= ROUNDS else ""
+            notes.append(f"speed-up: the median of the ratios of the single rounds{interval}.")
         origins = {t.run.origin for t in self.traces.values()}
         consumers = {n: t.run.accelerator.describe for n, t in self.traces.items()}
         if len(set(consumers.values())) == 1:

@@ -137,8 +137,10 @@ class Measure(_Record):
         How long it took.
     images_per_s : float
     step_ms, wait_ms, train_ms : float
-        Median time from one step's end to the next one's, and of its two parts: the wait for a
+        Mean time from one step's end to the next one's, and of its two parts: the wait for a
         batch, and the train step. Milliseconds.
+    longest_wait_ms : float
+        The longest of the waits, which a mean hides.
     busy : float
         Share of the time that the accelerator worked, 0..1.
     first_batch_ms : float or None
@@ -151,6 +153,7 @@ class Measure(_Record):
     images_per_s: float
     step_ms: float
     wait_ms: float
+    longest_wait_ms: float
     train_ms: float
     busy: float
     first_batch_ms: float | None

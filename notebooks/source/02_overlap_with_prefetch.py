@@ -155,7 +155,7 @@ def bursty(depth):
 # %% tags=["nbval-ignore-output"]
 steady = accelerators.modelled(step_ms=30)
 variants = {"prefetch(1)": bursty(1), "prefetch(4)": bursty(4), "prefetch(8)": bursty(8)}
-depths = labkit.measure(variants, steady, steps=18, repeats=3)
+depths = labkit.measure(variants, steady, steps=18, repeats=5)
 depths
 
 # %% [markdown]
@@ -193,7 +193,7 @@ buffer_chart.draw({"AUTOTUNE": tuned})
 # %% tags=["nbval-ignore-output"]
 misplaced = plain(files.prefetch(32).map(load).batch(32))
 variants = {"naive": naive, "prefetch first": misplaced, "prefetch last": overlapped}
-places = labkit.measure(variants, v100, steps=5, repeats=3)
+places = labkit.measure(variants, v100, steps=5, repeats=5)
 places
 
 # %% [markdown]

@@ -216,7 +216,7 @@ far = storage.PRESETS["object store"]
 files = album.files().map(lambda path, label: decode(far.read(path), label))
 shards = tf.data.Dataset.from_tensor_slices(list(packed.paths)).flat_map(far.records).map(parse).map(decode)
 distant = {"64 files": thumbnails(files), "4 shards": thumbnails(shards)}
-labkit.measure(distant, instant, steps=2, warmup=1, repeats=3)
+labkit.measure(distant, instant, steps=2, warmup=1, repeats=5)
 
 # %% [markdown]
 # There is one wait for each shard instead of one wait for each photo. This is the whole gain. Parallel reads (notebook 03) hide such waits, and shards avoid them.

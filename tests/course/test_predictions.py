@@ -134,7 +134,7 @@ def test_a_speedup_of_one_round_has_no_spread():
 
 def test_a_spread_that_holds_nearly_everything_is_called_wide():
     predictions.commit("02.gain", 1.3)
-    assert "wide" in str(predictions.review("02.gain", measured=Speedup(1.5, 0.8, 3.4, "no difference", 3)))
+    assert "wide" in str(predictions.review("02.gain", measured=Speedup(1.5, 0.8, 3.4, "no difference", 5)))
     assert "wide" not in str(predictions.review("02.gain", measured=Speedup(1.4, 1.2, 1.6, "faster", 3)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import re
 import weakref
 
 import numpy as np
@@ -195,11 +196,36 @@ def test_the_table_shows_medians_spread_and_a_verdict_for_equal_work():
     assert repr(table) == str(table)
 
 
+def test_a_row_adds_up_with_its_neighbours():
+    """A median of waits would hide the one long wait of which the busy share tells."""
+    spans, t = [], T0
+    for i in range(16):
+        wait = (200 if i % 8 == 7 else 1) * MS
+        spans += [Span("consumer", "wait", "wait", t, wait, i), Span("consumer", "step", "train", t + wait, 30 * MS, i)]
+        t += wait + 30 * MS
+    late = Trace.from_spans(spans, kinds={"consumer": "consumer"}, batch_size=32, window_ns=(T0, t))
+    head, _, row, *_ = str(Measures.from_traces({"a": [late]})).splitlines()
+    head, row = (re.split(r"\s{2,}", line.strip()) for line in (head, row))
+    told = dict(zip(head, row, strict=False))
+    step, wait, longest = (float(told[name]) for name in ("step ms", "wait ms", "longest wait ms"))
+    assert float(told["images/s"]) == pytest.approx(32_000 / step, rel=0.01)
+    assert wait + 30 == pytest.approx(step, abs=0.1)
+    assert float(told["busy %"]) == pytest.approx(100 * 30 / step, abs=0.6)
+    assert longest == 200
+
+
+@pytest.mark.parametrize("count", [2, 4, 5, 9])
+def test_an_interval_is_shown_from_five_rounds_on(count):
+    table = Measures.from_traces({"naive": rounds(300, count=count), "fast": rounds(600, count=count)})
+    assert bool(re.search(r"×\s?\(", str(table))) == ("interval" in str(table)) == (count >= 5)
+    assert "the median of the ratios of the single rounds" in str(table), "which two medians need not give"
+
+
 def test_columns_line_up():
     lines = str(Measures.from_traces({"a": rounds(300), "a much longer name": rounds(31_000, seed=5)})).splitlines()
     rule = lines[1]
     gaps = [i for i, character in enumerate(rule) if character == " "]
-    assert len(rule.split()) == 9
+    assert len(rule.split()) == 10
     for line in (lines[0], *lines[2:4]):
         assert {line.ljust(len(rule))[i] for i in gaps} == {" "}
 

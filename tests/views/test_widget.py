@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ipywidgets
 import pytest
 from PIL import Image
 
@@ -60,6 +61,18 @@ def test_a_notebook_stores_a_page_of_its_own_a_picture_and_words_but_no_view_of_
     assert f'alt="{made.picture.alt}"' in data["text/html"]
     assert made.picture.html(both=False) in data["text/html"], "the picture is what remains where scripts do not run"
     assert not re.search(r"https?://(?!www\.w3\.org)", data["text/html"]), "nothing is fetched"
+
+
+def test_a_model_goes_to_the_page_only_where_something_asks_for_it():
+    """JupyterLab stores every model with the notebook: a hundred kilobytes that no view uses."""
+    alone, boxed = labkit.show(job()), labkit.show(job())
+    alone._repr_mimebundle_()
+    alone.update(job(steps=6))
+    assert alone.comm is None
+    box = ipywidgets.VBox([boxed])
+    (child,) = box.get_state()["children"]
+    assert boxed.comm is not None
+    assert child.endswith(boxed.model_id)
 
 
 def test_equal_runs_are_stored_as_equal_pages():

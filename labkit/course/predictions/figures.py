@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, Struct
 
 from labkit.common import numbers
-from labkit.recording.measures import Speedup
+from labkit.recording.measures import ROUNDS, Speedup
 
 #: What a prediction may be counted in. A share lies between 0 and 1 and is printed in percent.
 UNITS = ("times", "share", "ms", "s", "µs", "images/s", "MB", "GB", "MB/s", "cores", "batches", "images")
@@ -139,7 +139,7 @@ def figure(given: Any, what: str, unit: str) -> Figure:
     if isinstance(given, Speedup):
         if unit != "times":
             raise ValueError(f"{what} is a speed-up, which counts in times; the prediction was committed in {unit}")
-        low, high = (given.median if math.isnan(v) else v for v in (given.low, given.high))
+        low, high = (given.median if given.rounds < ROUNDS else v for v in (given.low, given.high))
         return Figure(float(given.median), float(low), float(high))
     several = [given] if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") else list(given)
     if not several:
