@@ -1,7 +1,8 @@
 """Build the notebooks from their sources, one way.
 
     python notebooks/build.py             write notebooks/*.ipynb, keeping outputs of unchanged cells
-    python notebooks/build.py --execute   also run them (all, or the ones named) and store the outputs
+    python notebooks/build.py --execute   also run them and store the outputs: the ones named, or all, in their order
+                                          and with one new data folder, so that 09 sums up what 00 to 08 measured
     python notebooks/build.py --check     change nothing; exit 1 if a notebook differs from its source
     python notebooks/build.py --solved DIR   write the solved notebooks to DIR, without outputs
 
@@ -13,9 +14,12 @@ tagged ``solution`` appears in the solved notebook only, in place of the cell ta
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 import jupytext
@@ -185,6 +189,20 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = [s for s in sources if not names or s.stem.startswith(tuple(names))]
     if not chosen:
         parser.error(f"no source matches {' '.join(options.names)}; there are: {', '.join(s.stem for s in sources)}")
+    with contextlib.ExitStack() as stack:
+        if options.execute and not options.names:
+            os.environ["LABKIT_DATA"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="labkit-build-"))
+        problems = _make(chosen, options)
+    if options.check and not options.names:
+        known = {s.stem for s in sources}
+        problems += [f"{p.name} has no source" for p in sorted(HERE.glob("*.ipynb")) if p.stem not in known]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _make(chosen: list[Path], options: argparse.Namespace) -> list[str]:
+    """Build, check or execute notebooks by their sources; return what `--check` finds, one line each."""
     problems = []
     for source in chosen:
         path = HERE / f"{source.stem}.ipynb"
@@ -200,12 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
         elif path.exists():
             notebook = with_outputs(notebook, nbformat.read(path, as_version=4))
         write_aside(path, text(notebook))
-    if options.check and not options.names:
-        known = {s.stem for s in sources}
-        problems += [f"{p.name} has no source" for p in sorted(HERE.glob("*.ipynb")) if p.stem not in known]
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    return 1 if problems else 0
+    return problems
 
 
 if __name__ == "__main__":

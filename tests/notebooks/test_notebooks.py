@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import html
 import importlib.util
+import itertools
 import json
 import re
 import shutil
@@ -263,7 +264,7 @@ def test_of_a_picture_the_build_keeps_the_light_one_and_its_words(builder, chart
         assert output.data.keys() == {"text/html", "text/plain"}
         assert output.metadata == {}
         kept = output.data["text/html"]
-        assert kept.count("<img ") == kept.count("labkit-light\"") == 1
+        assert kept.count("<img ") == kept.count('labkit-light"') == 1
         assert html.escape(chart.text) in kept
         assert html.escape(chart.alt) in kept
 
@@ -348,6 +349,77 @@ def test_every_exercise_stands_in_one_notebook_of_its_number():
         assert all(number.startswith(f"{path.stem[:2]}.") for number in own)
         assert (path in COURSE) <= len(own) <= 3
     assert sorted(number for path in NOTEBOOKS for number in checked(path)) == list(grading.numbers())
+
+
+ROW = re.compile(r"\s{2,}")
+BEFORE_09 = [p for p in NOTEBOOKS if p.name < "09"]
+
+
+def texts(path):
+    """Return the texts of all outputs of a notebook, in their order."""
+    return [
+        "".join(output.get("text") or output.get("data", {}).get("text/plain", ""))
+        for cell in cells(path, "code")
+        for output in cell.outputs
+    ]
+
+
+def reviewed(paths):
+    """Return {prediction: {"you", "model", "measured": words}} of the reviews that notebooks show."""
+    found = {}
+    for text in itertools.chain.from_iterable(map(texts, paths)):
+        if head := re.match(r"(\d\d[a-z]?\.\w+): .*\n +value +error\n", text):
+            rows = (ROW.split(line.strip()) for line in text[head.end() :].splitlines())
+            names = {"your prediction": "you", "the model": "model", "measured": "measured"}
+            found[head[1]] = {names[row[0]]: row[1] for row in rows if row[0] in names}
+    return found
+
+
+def test_the_summary_of_09_is_what_the_notebooks_before_it_showed():
+    """All notebooks are run in their order with one data folder, so a figure quoted later is the figure seen before."""
+    last = ROOT / "notebooks" / "09_put_it_all_together.ipynb"
+    (summary,) = (text for text in texts(last) if "model's error" in text)
+    head, *lines = (ROW.split(line.strip()) for line in summary.splitlines())
+    rows = {line[0]: dict(zip(head, line, strict=False)) for line in lines if re.match(r"\d\d[a-z]?\.", line[0])}
+    shown = reviewed([*BEFORE_09, last])
+    committed = {
+        name for path in BEFORE_09 for cell in cells(path, "code")
+        for name in re.findall(r'predictions\.commit\("([^"]+)"', cell.source)
+    }  # fmt: skip
+    assert set(rows) == set(shown) == committed | {"09.gain"}
+    for name, figures in shown.items():
+        for who, words in figures.items():
+            assert rows[name][who] == words, f"{name}: {who}"
+
+
+def tables(text):
+    """Return the tables of measurements in a text: for each row {column: first number}."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines[:-1]):
+        if line.lstrip().startswith("pipeline  ") and set(lines[number + 1]) <= {"-", "─", " "}:
+            starts = [m.start() for m in re.finditer(r"\S+", lines[number + 1])]
+            ends = [*starts[1:], None]
+            head = [line[a:b].strip() for a, b in zip(starts, ends, strict=True)]
+            for row in itertools.takewhile(lambda one: one[:1].strip(), lines[number + 2 :]):
+                values = [row[a:b].strip() for a, b in zip(starts, ends, strict=True)]
+                yield dict(zip(head, values, strict=True))
+
+
+@each
+def test_every_stored_table_of_measurements_adds_up(path):
+    """Step = wait + train, busy = train / step, and as many images in a second as the step says."""
+    rates = []
+    for row in itertools.chain.from_iterable(map(tables, texts(path))):
+        step, wait, busy = (float(row[name].replace(",", "")) for name in ("step ms", "wait ms", "busy %"))
+        assert 100 * (step - wait) / step == pytest.approx(busy, abs=1.5 + 10 / step), row
+        assert float(row["longest wait ms"].replace(",", "")) >= wait - 0.1, row
+        rates.append(float(row["images/s"].split(" ")[0].replace(",", "")) * step / 1e3)
+    for batch in rates:
+        assert batch == pytest.approx(round(batch), rel=0.02, abs=0.3), "images of a step"
+
+
+def test_the_stored_tables_are_found():
+    assert sum(len(list(tables(text))) for path in NOTEBOOKS for text in texts(path)) > 20
 
 
 @each
