@@ -43,14 +43,14 @@ _FIGURE = """<figure class="labkit-picture" style="margin:0">
 {dark} .labkit-picture .labkit-dark{{display:inline!important}}
 </style>
 {images}
-<details><summary>in words</summary><pre>{text}</pre></details>
+<details><summary>in words</summary><pre>{text}</pre></details>{note}
 </figure>"""
 
 #: How JupyterLab, Colab, Jupyter Book and Visual Studio Code say that a page is dark.
 _DARK = ":is([data-jp-theme-light=false],[theme=dark],[data-theme=dark],.vscode-dark)"
 
 
-def figure_html(images: Mapping[str, bytes], kind: str, width: int, alt: str, text: str) -> str:
+def figure_html(images: Mapping[str, bytes], kind: str, width: int, alt: str, text: str, note: str = "") -> str:
     """Return an image as HTML, in the theme of the page that shows it, with its text below it to unfold.
 
     Parameters
@@ -62,14 +62,16 @@ def figure_html(images: Mapping[str, bytes], kind: str, width: int, alt: str, te
         What comes after ``image/`` in the name of their format.
     width : int
         Pixels of the page; the image may have more.
-    alt, text : str
+    alt, text, note : str
+        The note stands below the image, for all to see.
     """
     shown = [
         f'<img class="labkit-{look}"{" hidden" * (look == "dark")} width="{width}" alt="{html.escape(alt)}" '
         f'src="data:image/{kind};base64,{base64.b64encode(data).decode("ascii")}">'
         for look, data in images.items()
     ]
-    return _FIGURE.format(dark=_DARK, images="\n".join(shown), text=html.escape(text))
+    note = f"\n<figcaption>{html.escape(note)}</figcaption>" if note else ""
+    return _FIGURE.format(dark=_DARK, images="\n".join(shown), text=html.escape(text), note=note)
 
 
 class Picture:
@@ -127,12 +129,12 @@ class Picture:
         """Return the picture as PNG, 100 pixels per inch."""
         return self._encode(self._look(theme).name, "png")
 
-    def html(self, both: bool = True) -> str:
+    def html(self, both: bool = True, note: str = "") -> str:
         """Return the picture for a page, see `figure_html`; not `both` leaves the dark one out: half the size."""
         asked = asked_for(self._theme)
         looks = {"": asked[0]} if len(asked) == 1 else {look: look for look in asked[: 1 + both]}
         images = {look: self._encode(name, "webp") for look, name in looks.items()}
-        return figure_html(images, "webp", round(WIDTH * DPI), self.alt, self.text)
+        return figure_html(images, "webp", round(WIDTH * DPI), self.alt, self.text, note)
 
     def svg(self, theme: str | None = None) -> str:
         """Return the picture as SVG; title and alternative text are in its metadata."""

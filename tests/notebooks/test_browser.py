@@ -18,6 +18,8 @@ import pytest
 from assistive import CONTRAST, STOPS, nameless, tabbed
 from browser import ROOT, SHOTS, STILL, run_all, settle, turn_to, walk, wear
 from PIL import Image
+from timeline_page import click_gap
+from traces import job
 
 pytestmark = pytest.mark.browser
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -66,36 +68,94 @@ def test_the_stored_notebook_shows_its_pictures(desk, path):
     assert hosts - {"nobody"} == {"localhost"}, f"the page talks to {hosts}"
 
 
-def test_the_tour_page_needs_no_network_and_no_script(chromium, tmp_path):
-    """A page made from two real pictures: everything is inside, in both themes."""
+@pytest.fixture(scope="module")
+def tour_page(tmp_path_factory):
+    """The page of a tour of two rungs and of one notebook, made from real pictures."""
     from labkit.recording.measures import Measures
-    from labkit.timeline.trace import Span, Trace
-    from labkit.views import static
+    from labkit.views import ladder_chart, static
     from tour import render
 
-    spans = [Span("consumer", "train step", "train", i * 10_000_000, 6_000_000, i) for i in range(6)]
-    trace = Trace.from_spans(spans, kinds={"consumer": "consumer"}, images=192)
-    static.draw(trace, title="One").keep(tmp_path / "figures" / "scoreboard")
-    static.draw(trace, title="Two <b>").keep(tmp_path / "figures" / "00_x")
-    page_file = tmp_path / "index.html"
-    board = Measures.from_traces({"a <rung>": [trace], "another": [trace]})
-    page_file.write_text(render(tmp_path / "figures", board), encoding="utf-8")
-    for theme in ("light", "dark"):
-        page = chromium.new_page(viewport={"width": 1200, "height": 1500}, color_scheme=theme, java_script_enabled=True)
-        requests = []
-        page.on(
-            "request", lambda r, seen=requests: seen.append(r.url) if not r.url.startswith(("file:", "data:")) else None
-        )
-        page.goto(page_file.as_uri())
-        images = page.evaluate("[...document.images].map(i => [i.complete, i.naturalWidth, i.alt.length])")
-        assert len(images) == 2
-        assert all(done and width > 500 and alt > 40 for done, width, alt in images)
-        assert page.evaluate("document.querySelectorAll('script').length") == 0
-        assert page.get_by_text("Two <b>").count() > 0, "titles are text, not markup"
-        assert page.get_by_text("a <rung>").count() > 0
-        page.screenshot(path=SHOTS / f"tour-{theme}.png")
-        assert requests == []
-        page.close()
+    folder = tmp_path_factory.mktemp("tour")
+    slow, quick = job(name="slow", wait=36, images=12), job(name="quick", images=12)
+    static.compare(slow, quick).keep(folder / "figures" / "scoreboard")
+    ladder_chart.draw({"slow": slow, "quick": quick}, title="Rungs").keep(folder / "figures" / "scoreboard")
+    static.draw(slow, title="a <rung>").keep(folder / "figures" / "scoreboard")
+    static.draw(job(), title="Two <b>").keep(folder / "figures" / "07_x")
+    board = Measures.from_traces({"a <rung>": [slow], "another": [quick]})
+    titles = {"07_x": "07 Pack into TFRecords"}
+    (folder / "index.html").write_text(render(folder / "figures", board, titles), encoding="utf-8")
+    return folder / "index.html"
+
+
+def open_tour(chromium, path, **more):
+    """Open the page and all that is folded on it; return it with what it asks for and what goes wrong on it."""
+    page = chromium.new_page(**more)
+    page.asked, page.errors = [], []
+    page.on("request", lambda request: page.asked.append(request.url))
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    page.goto(path.as_uri())
+    return page
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_tour_page_can_be_read_without_a_network_and_without_scripts(chromium, tour_page, theme):
+    page = open_tour(
+        chromium, tour_page, viewport={"width": 1200, "height": 1500}, color_scheme=theme, java_script_enabled=False
+    )
+    assert "From 50 to 222 images per second" in page.get_by_role("heading", level=1).inner_text()
+    for summary in page.locator("summary").all():
+        if summary.is_visible():
+            summary.click()
+    pictures = page.locator("img").all()
+    assert len(pictures) == 4
+    for picture in pictures:
+        assert picture.is_visible()
+        assert picture.bounding_box()["width"] > 500
+        assert len(picture.get_attribute("alt")) > 40
+    for words in ("07 Pack into TFRecords", "a <rung>", "Two <b>"):
+        assert page.get_by_text(words).count() > 0, "titles are words, and text, not markup"
+    page.screenshot(path=SHOTS / f"tour-{theme}.png")
+    assert [url for url in page.asked if not url.startswith("data:")] == [tour_page.as_uri()]
+    page.close()
+
+
+def test_timelines_of_the_tour_page_live_once_they_are_seen(chromium, tour_page):
+    page = open_tour(chromium, tour_page, viewport={"width": 1200, "height": 700})
+    first, folded = "#scoreboard-001", "[id='07_x-001']"
+    words = click_gap(page, 1, first)
+    assert words.startswith("Gap 2 of 6, before: 36.0 ms")
+    assert "waiting for batch 1" in words
+    assert page.locator("script").count() == 1, "all timelines share one pen"
+    assert page.locator(f"{folded} .labkit-timeline").count() == 0
+    page.get_by_text("07 Pack into TFRecords").click()
+    assert click_gap(page, 1, folded).startswith("Gap 2 of 6: 5.00 ms")
+    assert [url for url in page.asked if not url.startswith(("data:", "blob:"))] == [tour_page.as_uri()]
+    assert page.errors == []
+    page.close()
+
+
+@pytest.mark.parametrize("width", [400, 760, 1200])
+@pytest.mark.parametrize("scripts", [True, False])
+def test_nothing_of_the_tour_page_is_cut_off(chromium, tour_page, width, scripts):
+    """What is wider than the page scrolls in a box of its own, and a line above the box says so."""
+    page = open_tour(chromium, tour_page, viewport={"width": width, "height": 9000}, java_script_enabled=scripts)
+    for summary in page.locator("summary").all():
+        if summary.is_visible():
+            summary.click()
+    if scripts:
+        page.wait_for_function("!document.querySelector('[data-block] > picture')")
+    wide = page.locator(".wide").all()
+    assert len(wide) == 5
+    scrolled = [box.evaluate("e => e.scrollWidth > e.clientWidth") for box in wide]
+    hints = [box.locator("xpath=preceding-sibling::*[1]").is_visible() for box in wide]
+    assert all(hint or not more for hint, more in zip(hints, scrolled, strict=True))
+    assert any(scrolled) or width > 1000
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for picture in page.locator("img").all():
+        box = picture.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    page.close()
 
 
 def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(desk, lab):
@@ -108,6 +168,9 @@ def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(desk, lab):
     turn_to(page, "explorers.ipynb", kernel=True, height=2400)
     run_all(page, 120)
     page.wait_for_function("document.querySelectorAll('.labkit-explorer [type=range][aria-valuetext]').length >= 20")
+    pictures = page.locator(".jp-OutputArea-output > .labkit-picture")
+    assert pictures.count() == 2
+    assert not any(picture.is_visible() for picture in pictures.all()), "the widgets are alive"
     for number in (0, 1):
         page.evaluate(f"document.querySelectorAll('.labkit-explorer')[{number}].id = 'controls{number}'")
         root = f"#controls{number}"
@@ -129,19 +192,26 @@ def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(desk, lab):
     slider.focus()
     before, said = slider.get_attribute("aria-valuetext"), status.inner_text()
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function("(words) => !document.body.textContent.includes(words)", arg=said)
+    spoken = "[...document.querySelectorAll('[role=status]')].map(status => status.textContent)"
+    page.wait_for_function(f"(words) => !{spoken}.includes(words)", arg=said)
     after = slider.get_attribute("aria-valuetext")
     assert before != after
     assert f"wait to open a file: {after}" in status.inner_text(), "the answer is spoken, with what was changed"
     page.get_by_role("button", name="16 files at once").focus()
     page.keyboard.press("Enter")
-    page.wait_for_function("document.body.textContent.includes('cycle length: 16 files')")
+    page.wait_for_function(f"{spoken}.join().includes('cycle length: 16 files')")
     for theme in ("Dark", "Light"):
         page.evaluate(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
         page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'Light').lower()}'")
         page.wait_for_function(f"(root) => ({CONTRAST})(root).length === 0", arg="#controls0")
         assert page.evaluate(CONTRAST, "#controls0") == []
+    page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    page.wait_for_function("!window.jupyterapp.shell.currentWidget.context.model.dirty")
     lab.end_sessions()
+    for name in (NOTEBOOKS[0].name, "explorers.ipynb"):
+        turn_to(page, name)
+    page.get_by_text("Buttons and sliders need a running kernel").first.wait_for()
+    assert [picture.is_visible() for picture in pictures.all()] == [True, True], "without a kernel there is a picture"
 
 
 # -- timelines ------------------------------------------------------------------------------------
@@ -174,6 +244,7 @@ CELLS = [
     "live = labkit.record(slow, stand_in, steps=60, name='live job', live=True)",
     "# one\nbefore = labkit.record(slow, stand_in, steps=6, name='one after the other')\nlabkit.show(before)",
     "# two\nafter = labkit.record(fast, stand_in, steps=6, name='overlapped')\nlabkit.show(before, after)",
+    "# chart\nfrom labkit import charts\ncharts.bars({'one': 1.0, 'two': 2.0}, unit='ms', title='Two busy bars')",
     "# words\nprint('\\n'.join(str(gap) for gap in labkit.Timeline(before).gaps.largest(3)))",
 ]
 
@@ -404,6 +475,17 @@ def test_the_theme_of_the_lab_is_followed(opened):
             page.screenshot(path=SHOTS / f"timeline-{mark}-{theme.lower()}.png")
 
 
+def test_a_picture_follows_the_theme_of_the_lab(opened):
+    page, _ = opened
+    shown = "() => [...document.querySelectorAll('img[alt^=\\'Two busy bars\\']')].filter(i => i.offsetParent)"
+    for theme, look in (("Dark", "labkit-dark"), ("Light", "labkit-light")):
+        page.evaluate(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
+        page.wait_for_function(f"({shown})().map(i => i.className).join() === '{look}'")
+        width, natural = page.evaluate(f"(i => [i.width, i.naturalWidth])(({shown})()[0])")
+        assert natural == 2000
+        assert width <= 1000
+
+
 #: Natural widths of all pictures of outputs, and of all timelines that are painted.
 WIDTHS = """() => {
   const all = (css) => [...document.querySelectorAll(css)];
@@ -424,7 +506,7 @@ def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, next_day,
     page, _ = opened
     saved = save(page, lab, made, timeline(page, "one"))
     outputs = [o for c in saved.cells if c.cell_type == "code" for o in c.outputs if "image/png" in o.get("data", {})]
-    assert len(outputs) == 3, "live, one and two"
+    assert len(outputs) == 4, "live, one, two and the chart"
     assert all(len(o.metadata["image/png"]["alt"]) > 40 for o in outputs)
     lab.end_sessions()
     from test_notebooks import load_build
@@ -453,8 +535,8 @@ def test_as_a_web_page_it_is_a_picture_with_words(opened, lab, made, tmp_path):
     command = [sys.executable, "-m", "nbconvert", "--to", "html", "--output-dir", str(tmp_path), str(lab.home / made)]
     subprocess.run(command, check=True, capture_output=True)
     text = (tmp_path / "timeline.html").read_text(encoding="utf-8")
-    alts = re.findall(r'<img[^>]*alt="([^"]*)"', text)
-    assert len(alts) == 3
+    alts = re.findall(r'<img (?![^>]*hidden)[^>]*alt="([^"]*)"', text)
+    assert len(alts) == 4
     assert all("busy" in alt for alt in alts), alts
     assert ERROR not in text
 

@@ -64,9 +64,13 @@ function render({ model, el }) {
   const show = () => { clearTimeout(silence); page.show(model.get("reply")); };
   const takers = [...root.querySelectorAll("button, input, select")];
   const leave = ({ ctrlKey, metaKey, altKey }) => takers.forEach((node) => node.toggleAttribute(MINE, !(ctrlKey || metaKey || altKey)));
-  const before = el.closest(".jp-OutputArea-child")?.previousElementSibling;
-  const instead = before?.querySelector(".labkit-picture"); // what is left where no kernel has this model
-  instead?.toggleAttribute("hidden", true);
+  let instead; // the picture above, which is left where no kernel has this model
+  const hide = () => {
+    if (!el.isConnected) return requestAnimationFrame(hide);
+    instead = el.closest(".jp-OutputArea-child")?.previousElementSibling?.querySelector(".labkit-picture");
+    instead?.toggleAttribute("hidden", true);
+  };
+  hide();
   follow();
   show();
   model.on("change:places", follow);

@@ -25,6 +25,9 @@ MODULE, STYLE = (Path(__file__).with_name(f"explorer.{end}") for end in ("js", "
 
 _VIEW = "application/vnd.jupyter.widget-view+json"
 
+#: What stands below the picture where the sliders are not alive.
+_ASLEEP = "Buttons and sliders need a running kernel: run this cell, and they appear in place of this picture."
+
 _MARKUP = """<div id="{name}" class="labkit-explorer"><h3>{title}</h3><p>{question}</p>
 <div data-part="controls"><div role="group" aria-label="positions of all sliders">{buttons}</div>{sliders}</div>
 <p role="status" aria-live="polite">{words}</p>
@@ -156,8 +159,7 @@ class Shown:
         """Return the picture of all buttons, and the text; in Colab the page, which holds the sliders, too."""
         data, metadata = self.picture._repr_mimebundle_()
         data["text/plain"] = str(self)
-        if _in_colab():
-            data["text/html"] = self.page()
+        data["text/html"] = self.page() if _in_colab() else self.picture.html(note=_ASLEEP)
         return data, metadata
 
     def _ipython_display_(self) -> None:
