@@ -10,8 +10,8 @@ def assumptions(costs: Costs, knobs: Knobs) -> list[str]:
     """Return one sentence for each assumption that these costs and knobs rest on."""
     asleep = [name for name in ("open", "read", *costs.operations, "batch") if costs.asleep(name)]
     found = [
-        f"{knobs.cores} cores, of which each beyond the first adds {knobs.core_gain:g} of a core: threads at work "
-        "share them equally; moving between cores and other programs cost nothing.",
+        f"{knobs.cores} cores. {_gain(knobs.core_gain)}Threads at work share the cores equally; moving between cores "
+        "and other programs cost nothing.",
         f"{_and([*asleep, 'copy', 'train'])} leave the cores alone; everything else is work on a core.",
         "A cost does not depend on the other knobs, and one image tells nothing about the next.",
         "An image that is slow in one map operation is slow in the others, if their values are sorted.",
@@ -52,6 +52,10 @@ def assumptions(costs: Costs, knobs: Knobs) -> list[str]:
     if not knobs.deterministic:
         found.append("Images that are ready overtake others, in the interleave and in the map.")
     return found
+
+
+def _gain(gain: float) -> str:
+    return f"Each core after the first adds {100 * gain:.0f} % of the work of one core. " if gain < 1 else ""
 
 
 def _and(words: list[str]) -> str:

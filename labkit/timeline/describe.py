@@ -65,7 +65,8 @@ def describe(timeline: Timeline) -> str:
         return "\n".join([*lines, "no spans: nothing was recorded in the window"])
     row("accelerator busy", f"{percent(timeline.busy)}, idle for {milliseconds(timeline.idle_ns)} ms")
     if timeline.steps:
-        parts = f"wait for a batch {timeline.wait_ms:,.1f} ms, train step {timeline.train_ms:,.1f} ms (medians)"
+        wait, train = timeline.parts_ms
+        parts = f"wait for a batch {wait:,.1f} ms, train step {train:,.1f} ms (means)"
         row("step time", f"{timeline.step_ms:,.1f} ms: {parts}")
     gaps = timeline.gaps.largest(_GAPS)
     more = f" (of {len(timeline.gaps):,})" if len(timeline.gaps) > len(gaps) else ""

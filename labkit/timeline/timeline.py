@@ -15,7 +15,7 @@ from labkit.common.table import Table
 from labkit.timeline.causes import Causes, CriticalPath, Split, Stalls, find_causes, split, stalls
 from labkit.timeline.describe import describe
 from labkit.timeline.gaps import Marks, find_gaps
-from labkit.timeline.intervals import Intervals, at_least, median_ms, union, union_of
+from labkit.timeline.intervals import Intervals, at_least, union, union_of
 from labkit.timeline.lanes import WORK, Lane, build
 from labkit.timeline.trace import CATEGORIES, Trace
 from labkit.timeline.wording import short_op
@@ -111,8 +111,15 @@ class Timeline:
 
     @property
     def step_ms(self) -> float:
-        """Median time from the end of a train step to the end of the next, in milliseconds; 0 without steps."""
-        return median_ms(np.diff(self._trains.end, prepend=0))
+        """Mean time of a step, the window by its steps, in milliseconds; 0 without steps."""
+        return self.span_ns / 1e6 / self.steps if self.steps else 0.0
+
+    @property
+    def parts_ms(self) -> tuple[float, float]:
+        """The two parts of `step_ms`, means as well: the wait for a batch, and the train step."""
+        parts = (int((marks.end - marks.start).sum()) for marks in (self._waits, self._trains))
+        wait, train = (ns / 1e6 / self.steps if self.steps else 0.0 for ns in parts)
+        return wait, train
 
     # -- what it waited for ----------------------------------------------------
 

@@ -30,7 +30,7 @@ labkit.idea("00")
 #
 # The disk or the network limits extract. The processor limits transform. If either is too slow, the accelerator is idle. At Google, one job in five spent more than a third of its compute time in the input pipeline (Murray et al., *tf.data*, VLDB 2021, figure 1).
 #
-# The lab makes its own photos, so nothing is downloaded. On average a photo has 115 kB, as in ImageNet (DLIO benchmark, resnet50 workload files).
+# The lab makes its own photos, so nothing is downloaded. On average a photo has about 115 kB, as in ImageNet (DLIO benchmark, resnet50 workload files).
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()
@@ -139,7 +139,7 @@ timeline = labkit.Timeline(trace)
 print(timeline)
 
 # %% [markdown]
-# Read three rows. *accelerator busy* is the busy share. *per image* is the thread time of one photo; *map* is *other map work* in the picture. *gaps wait for* divides the idle time by its cause: [fetch](../docs/glossary.md#fetch) is reading, [prep](../docs/glossary.md#prep) is work of the processor, [framework](../docs/glossary.md#framework) is the handing over of batches, and [unknown](../docs/glossary.md#unknown) is time without recorded work. (The row *stalls* is an estimate of what each adds to the run, so its shares differ a little.)
+# Read three rows. *accelerator busy* is the busy share. *per image* is the thread time of one photo; *map* is *other map work* in the picture. *gaps wait for* divides the idle time by its cause: [fetch](../docs/glossary.md#fetch) is reading, [prep](../docs/glossary.md#prep) is work of the processor, [framework](../docs/glossary.md#framework) is the handing over of batches, and [unknown](../docs/glossary.md#unknown) is time without recorded work. (The row *stalls* estimates what each adds to the run, so its shares differ a little. The lane *waits for a batch* is idle time.)
 #
 # Compare three numbers: your guess, the measurement, and a *model* (a simulation that knows only the times of the trial run `probe`).
 
@@ -197,7 +197,7 @@ disk_trace = labkit.record(slow_disk, accelerator, steps=10, name="slow disk")
 labkit.show(disk_trace, title="The same job with a slow disk (modelled HDD)", steps=2)
 
 # %% [markdown]
-# Only the storage has changed, and now reading takes most of each gap. The numbers say it, too:
+# Now reading takes most of each gap. The numbers say it, too:
 
 # %% tags=["nbval-ignore-output"]
 for name, each in [("page cache", trace), ("slow disk", disk_trace)]:

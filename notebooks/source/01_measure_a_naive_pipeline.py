@@ -22,7 +22,7 @@ labkit.idea("01")
 # %% [markdown]
 # ## The job
 #
-# The job does the same work as in notebook 00: open and read a file, decode, convert to float, resize, augment, clip. A batch has 32 photos. The consumer is a modelled V100, a GPU with a published step time.
+# The job does the same work as in notebook 00: open and read a file, decode, convert to float, resize, augment, clip. A batch has 32 photos. The consumer is a modelled V100, a GPU with a published step time. (This time is for training with 32-bit numbers. With 16-bit numbers a V100 is faster: the optional notebook 04b compares both.)
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()
@@ -46,7 +46,7 @@ files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False
 # %% [markdown]
 # ## Naive is harder than it looks
 #
-# If you write `files.map(load).batch(32)`, tf.data runs something else. Before it starts, it rewrites the *graph*, the list of steps. What it changes depends on the pipeline. Here it replaces map and batch by one node, `MapAndBatch`. In other pipelines it adds a `Prefetch` at the end. Both can prepare the next batch while the accelerator trains, so the job may already overlap. This is useful in production. In a lesson it is a trap: a comparison of such a job with `prefetch` compares overlap with overlap.
+# If you write `files.map(load).batch(32)`, tf.data runs something else. Before it starts, it rewrites the *graph*, the list of steps. What it changes depends on the pipeline. Here it replaces map and batch by one node, `MapAndBatch`. In other pipelines it adds a `Prefetch` at the end. Both nodes can prepare the next batch while the accelerator trains, so the job may already overlap. This is useful in production. In a lesson it is a trap: a comparison of such a job with `prefetch` compares overlap with overlap.
 #
 # Which nodes really run? The profiler sees them. The list begins with the last step of the pipeline and ends with the source of the data:
 
@@ -106,7 +106,7 @@ labkit.show(naive_trace, title="Naive: open, read, decode, train, in turn", step
 # %% [markdown]
 # ## Explain
 #
-# Between two train steps is one long gap. In this gap the 32 photos of the next batch are prepared, one after the other. Several threads take part, but only one thread works at a time. The other cores are idle. Another part of the gap is *framework*: handing work from one thread to the next.
+# Between two train steps is one long gap. In this gap the 32 photos of the next batch are prepared, one after the other. Several threads take part, but only one thread works at a time. The other cores are idle. Another part of the gap is [*framework*](../docs/glossary.md#framework): handing work from one thread to the next.
 #
 # Where does the time of one photo go? The chart shows the thread time of each kind of work:
 
@@ -143,11 +143,11 @@ print(f"{storage.resident(paths):.0%} of the bytes are still in the cache after 
 print(f"read, per image: warm {warm:.3f} ms, cold {read_ms():.3f} ms")
 
 # %% [markdown]
-# *Warm* files are in the page cache, *cold* files are not. Compare both with the decoding time in the chart: the page cache matters only as much as the difference between warm and cold. If the first line is not near 0 %, this machine cannot remove the files from its cache (macOS, or a folder in memory), and both numbers mean the same. If it is 0 % and both numbers are alike, the disk is fast, or there is a second cache outside a virtual machine.
+# *Warm* files are in the page cache, *cold* files are not. Compare both with the decoding time in the chart: the page cache matters only as much as the difference between warm and cold. If the first line is not near 0 %, this machine cannot remove the files from its cache (macOS, or a folder in memory), and both numbers mean the same. If it is 0 % and both numbers are alike, the disk is fast, or the machine is virtual and the computer that runs it keeps a second cache.
 #
 # ## The first batch is different
 #
-# Before the first batch, TensorFlow starts the pipeline and fills the shuffle buffer. With `repeat()` this happens once per job, otherwise once per [epoch](../docs/glossary.md#epoch). Here the buffer holds only file names, and the difference may be small; filling a buffer of images takes seconds. The tables report the first batch separately and leave it out of the averages.
+# Before the first batch, TensorFlow starts the pipeline and fills the shuffle buffer. With `repeat()` this happens once per job, otherwise once per [epoch](../docs/glossary.md#epoch). Here the buffer holds only file names, and the difference may be small; filling a buffer of images takes seconds. A gap for this reason has the cause [*start*](../docs/glossary.md#start). The tables report the first batch separately and leave it out of the averages.
 #
 # ## How far do two equal runs differ?
 #
@@ -160,7 +160,7 @@ equal
 # %% [markdown]
 # In every round the table divides the images/s of a pipeline by the images/s of the first pipeline, and the speed-up is the median of these ratios. For this reason it can differ a little from the ratio of the two medians in the table.
 #
-# Is one of the two faster? The last columns answer with a *verdict*. A difference counts as real only if the interval does not contain 1.00×, and if it is larger than the usual difference between rounds and larger than half a per cent. For two equal pipelines the right answer is "no measurable difference". The interval is a 97 % interval, so about three times in a hundred the verdict is wrong by chance. Run the cell again if this happens to you.
+# Is one of the two faster? The last columns answer with a *verdict*. A difference counts as real only if the interval does not contain 1.00×, and if it is larger than the usual difference between rounds and larger than half a per cent. For two equal pipelines the right answer is "no measurable difference". The interval is a 97 % interval, so about three times in a hundred the verdict is wrong by chance. Run the cell again if this happens to you. If other programs take a quarter of the cores or more, the table gives no verdict.
 #
 # The next pipeline really differs. At its end it resizes each image to 112×112, so that an image has a quarter of the pixels:
 

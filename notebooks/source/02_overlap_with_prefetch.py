@@ -129,7 +129,7 @@ fast
 # %% [markdown]
 # The possible gain is a tenth, and the loading time itself varies about as much. So the table may show "no measurable difference", or even a median above the formula. Only the interval says how sure the number is.
 #
-# If training is shorter than loading, a faster accelerator only waits longer. Prefetch lets both sides work at the same time, but it does not make loading faster. The next notebooks make loading faster, with many files at once, parallel maps, caches, vectorised maps and packed records.
+# If training is shorter than loading, a faster accelerator only waits longer. Prefetch lets both sides work at the same time, but it does not make loading faster. The next notebooks make loading faster, with many files at once, parallel maps, caches, vectorized maps and packed records.
 #
 # ## How deep a buffer?
 #
@@ -159,7 +159,7 @@ depths = labkit.measure(variants, steady, steps=18, repeats=5)
 depths
 
 # %% [markdown]
-# Compare the images/s and the busy shares. A *typical* wait, such as a median, cannot show the difference, because seven of eight batches arrive in time with every depth. Only the eighth batch is late.
+# Compare the images/s, the busy shares and the column *longest wait ms*. The column *wait ms* is a mean. A *median* wait, as in the words below a timeline, cannot show the difference: seven of eight batches arrive in time with every depth, and only the eighth batch is late.
 #
 # A pause of 150 ms is invisible only if five batches are already in the buffer, because the accelerator consumes one every 30 ms. A deeper buffer gains nothing more, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values has 19 MB (exercise 02.3).
 #
@@ -184,7 +184,7 @@ buffer_chart.draw({"AUTOTUNE": tuned})
 # %% [markdown]
 # After a long gap the buffer becomes deeper. The next late batch then finds more batches ready, so its gap is shorter, until there is no gap. AUTOTUNE is a good default, because it adapts when batches vary and you need not know the right depth.
 #
-# AUTOTUNE has a price: memory. The rule counts batches and does not know how large a batch is. People have run out of memory with AUTOTUNE (tensorflow issue 29213, horovod pull request 4296). Compute with exercise 02.3 what your buffer may hold, and write a number if this is too much.
+# AUTOTUNE has a price: memory. The rule never makes a buffer smaller again. By default the buffers of a pipeline may take half of the memory that is free at the start (`options.autotune.ram_budget` changes this limit), and your job may need that memory later. People have run out of memory with AUTOTUNE (tensorflow issue 29213, horovod pull request 4296). Compute with exercise 02.3 what your buffer may hold, and write a number if this is too much.
 #
 # ## The place matters
 #

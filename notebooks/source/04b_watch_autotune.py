@@ -16,6 +16,14 @@ import tensorflow as tf
 from labkit import accelerators, autotune_chart, charts, cores, diagnosis, photos, predictions, storage
 
 # %% [markdown]
+# ## The idea
+#
+# Nobody has to guess the number of threads: tf.data begins with few threads and adds threads while the job runs.
+
+# %% tags=["nbval-ignore-output"]
+labkit.idea("04b")
+
+# %% [markdown]
 # ## The job so far
 #
 # Each photo is loaded as in notebook 04.
@@ -78,7 +86,7 @@ predictions.review("04b.cores", measured=needed["V100, mixed precision: 1,170 im
 # %% [markdown]
 # ## Explain
 #
-# The same V100 has two bars, because it has two speeds: 1,170 / 328 = 3.6. A paper on V100 servers (DS-Analyzer, VLDB 2021, section 4.3.3, figure 5) found 3 to 4 cores per GPU for ResNet-50. With the rate of DLIO and about 3 ms of CPU time per photo, our rule gives only 1 core: most of the difference comes from the rate, because a V100 in mixed precision consumes 3.6 times as many photos. So ask two questions about each number of cores that you read: how fast does this accelerator train, and how much CPU time does one photo cost?
+# The same V100 has two bars, because it has two speeds: 1,170 / 328 = 3.6. A paper on V100 servers (DS-Analyzer, VLDB 2021, section 4.3.3, figure 5) found 3 to 4 cores per GPU for ResNet-50. With the rate of DLIO and 2 to 3 ms of CPU time per photo, our rule gives 1 core or less. Most of the difference comes from the rate, because a V100 in mixed precision consumes 3.6 times as many photos. So ask two questions about each number of cores that you read: how fast does this accelerator train, and how much CPU time does one photo cost?
 #
 # The same paper found 12 to 24 cores per GPU for ResNet-18 and AlexNet. These networks are smaller, so the same accelerator trains more images per second.
 #

@@ -68,7 +68,7 @@ overhead_us = max(mapped_us - work_us, 0.1)
 print(f"one image takes {work_us:.0f} µs without a map, and {overhead_us:.0f} µs more for the call of a trivial map")
 
 # %% [markdown]
-# Batch first pays the overhead once for all images of a batch. If the other work of each image stays the same, the gain is
+# If the batch comes first, the overhead is paid once for all images of a batch. If the other work of each image stays the same, the gain is
 #
 # $$\frac{\text{overhead} + \text{work}}{\text{overhead} / \text{batch size} + \text{work}}$$
 #
@@ -245,7 +245,7 @@ labkit.compare(slow, fast, labels=("plain ops", "compiled"))
 # %% [markdown]
 # Look for long blocks of *other map work* in the upper half: these are the plain ops of one batch. A batch of 32 photos has 19 MB of float32 values, more than the caches of most cores hold. Every plain op reads its whole input from memory and writes its whole result back. Some are slow by themselves: `StridedSlice` is the flip, which reads each row backwards, and `SelectV2` chooses between flipped and not flipped.
 #
-# One by one, a photo of 0.6 MB stays in the cache of a core from one operation to the next, and `tf.image` implements saturation as a single operation. That is why plain ops behind the batch can be **slower** than the map, although many guides advise to batch first.
+# In a map that takes one photo at a time, a photo of 0.6 MB stays in the cache of a core from one operation to the next, and `tf.image` implements saturation as a single operation. That is why plain ops behind the batch can be **slower** than the map, although many guides advise to batch first.
 #
 # XLA *fuses* the operations: one kernel reads each pixel once, computes everything, and writes the pixel once. The gain comes from compiling (fusing). Batching makes the compiled call worthwhile.
 #
@@ -267,7 +267,7 @@ except tf.errors.InvalidArgumentError as error:
     print("batch decoded photos:", damage.error_text(error))
 
 # %% [markdown]
-# `decode_jpeg` takes one string. A JPEG is a chain of codes with different lengths: a decoder finds a code only after it has read the code before it. So TensorFlow's CPU decoder takes one photo per call, and parallel calls use the other cores (notebook 04). Other decoders do take batches: nvJPEG decodes many photos at once on a GPU, and the kernels of notebook 08 decode a list of photos in one call.
+# `decode_jpeg` takes one string, so each call decodes one photo. A JPEG is a chain of codes with different lengths: a decoder finds a code only after it has read the code before it. For this reason a processor, which can brighten many pixels with one instruction, cannot decode many codes of one photo with one instruction. But photos do not depend on each other, so parallel calls use the other cores (notebook 04). And other decoders do take batches: nvJPEG decodes many photos at once on a GPU, and the kernels of notebook 08 decode a list of photos in one call.
 #
 # If your photos differ in size, they do not fit into one batch: this is the second error. So this order works: decode and resize one by one and in parallel, then batch, then everything that has one shape.
 #

@@ -7,7 +7,7 @@
 #
 # **You will learn** which errors in a map are silent, why no clock shows them, and how to check an augmentation before a long job.
 #
-# **You need** notebook 00. No GPU. About 25 minutes.
+# **You need** notebook 00. No GPU. About 25 minutes. Special words are in the [glossary](../docs/glossary.md).
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import numpy as np

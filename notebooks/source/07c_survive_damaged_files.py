@@ -7,7 +7,7 @@
 #
 # **You will learn** which damage TensorFlow reports, which damage it does not notice, and what `ignore_errors` really drops.
 #
-# **You need** notebook 07. No GPU. About 20 minutes.
+# **You need** notebook 07. No GPU. About 20 minutes. Special words, such as [shard](../docs/glossary.md#shard), are in the [glossary](../docs/glossary.md).
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tempfile

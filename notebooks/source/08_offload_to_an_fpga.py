@@ -18,7 +18,7 @@ from labkit.offload import twins
 # %% [markdown]
 # [OpenCL](../docs/glossary.md#opencl) is a language for programs that run on many kinds of devices: CPUs, GPUs and FPGAs. A *kernel* is a function that is written in this language and runs on one of these devices. To *offload* work is to move the work from the CPU to another device.
 #
-# The kernels below run on the first OpenCL device of your machine. Usually this device is PoCL. PoCL is an OpenCL device that is your processor itself. PoCL proves that a kernel computes the right bytes. PoCL says *nothing* about the speed of an FPGA.
+# The kernels below run on the first OpenCL device of your machine. Usually this device is PoCL, which runs the kernels on your processor. PoCL proves that a kernel computes the right bytes. PoCL says *nothing* about the speed of an FPGA.
 
 # %% tags=["nbval-ignore-output"]
 device = offload.devices()[0] if twins.has_device() else None
@@ -30,15 +30,16 @@ files = [tf.io.read_file(path).numpy() for path in album.paths[:8]]
 # %% [markdown]
 # ## The idea
 #
-# In the upper part of the drawing, the *host* does all the work. The host is the computer with its CPU. In the lower part, a second device inside the computer, a *card*, reads and decodes the photos, so the CPU has less work.
+# In the upper part of the drawing, the *host* does all the work. The host is the computer with its CPU. In the lower part, a second device inside the computer, a *card*, reads and decodes the photos, so the CPU has less work. The second drawing shows the way of a photo, today and with a card.
 
 # %% tags=["nbval-ignore-output"]
-labkit.idea("08")
+display(labkit.idea("08"))
+labkit.idea("08.card")
 
 # %% [markdown]
 # ## Predict
 #
-# This notebook follows slides whose authors profiled the same kind of job. About half of the processor's time went into three operations: `DecodeJpeg`, `ResizeBilinear` and `AdjustSaturation`. Which share of the time, from 0 to 1, do these three operations take on your machine? Replace the three dots by your number.
+# This notebook follows slides whose authors profiled the same kind of job. About half of the processor's time went into three operations: `DecodeJpeg`, `ResizeBilinear` and `AdjustSaturation`. What share of the time, from 0 to 1, do these three operations take on your machine? Replace the three dots by your number.
 
 # %% tags=["nbval-ignore-output"]
 print(predictions.commit("08.share", ..., unit="share"))
@@ -134,7 +135,7 @@ labkit.idea("08.interval")
 #
 # ## Run: the four kernels
 #
-# Each kernel has a *twin* in NumPy, `labkit.reference`. A twin computes the same numbers, and you can read it. Are these numbers right? TensorFlow decides. It gets the same random numbers:
+# For each kernel, `labkit.reference` has a function in NumPy that computes the same numbers and is easier to read. Are these numbers right? TensorFlow decides. It gets the same random numbers:
 
 # %%
 def by_tensorflow(data, flip, delta, factor):
@@ -218,7 +219,7 @@ print(discrepancy.table(against))
 #
 # ## A mistake in the source
 #
-# The slides explain random brightness with a matrix: another random number for every pixel. But `tf.image.random_brightness` draws **one** number for the whole image. With a number for each pixel you get noise. The light does not change:
+# The slides explain random brightness with a matrix: another random number for every pixel. But `tf.image.random_brightness` draws **one** number for the whole image. With a number for each pixel, the picture becomes grainy, and its brightness as a whole does not change:
 
 # %% tags=["nbval-ignore-output"]
 small = reference.resize_bilinear(exact, 64, 64)[None] / np.float32(255)

@@ -93,7 +93,7 @@ model = min(most, cpu.images_per_s / (1 - moved)) / cpu.images_per_s
 predictions.review("08b.gain", model=model, measured=measured.speedup("prepared"))
 
 # %% [markdown]
-# The price of this gain is disk space: the stored pixels take 150 kB a photo (notebook 07 compares formats). A card that decodes would give the gain, and you would keep the JPEGs.
+# The price of this gain is disk space: the stored pixels take 151 kB a photo (notebook 07 compares formats). A card that decodes would give the gain, and you would keep the JPEGs.
 #
 # ## A filesystem that computes
 #

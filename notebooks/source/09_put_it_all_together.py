@@ -39,7 +39,7 @@ predictions.commit("09.gain", ..., unit="times")
 #
 # `labkit.ladder` holds the pipelines of all notebooks. The rows down to *best* decode every photo in every epoch. They stand in the order of the notebooks. The last two rows keep resized pixels in memory (notebook 05), so they decode in the first epoch only. Caches are filled before the measurement. The row *best* has four more changes, which you will make yourself below.
 #
-# The model for your prediction is simple. The H100 never waits, so nothing can train faster than the H100 does.
+# The model for your prediction is a limit: an H100 that never waits.
 
 # %% tags=["nbval-ignore-output"]
 board = ladder.scoreboard(album.take(160), h100, rounds=5, steps=3)
@@ -53,7 +53,7 @@ predictions.review("09.gain", model=most / naive_rate, measured=board.speedup("b
 # %% [markdown]
 # ## The timeline
 #
-# Here are the same rows on one time axis. The picture shows one run of each row, the middle one, and the table above shows medians of all rounds. So the figures of a row can differ a little.
+# Here are the same rows on one time axis. For each row, the picture shows the run whose figures stand in the table, the middle one.
 
 # %% tags=["nbval-ignore-output"]
 ladder_chart.draw({name: board.trace(name) for name in board}, title="The ladder, rung by rung")
@@ -164,7 +164,7 @@ for before, after in zip(names, names[1:]):
 steps
 
 # %% [markdown]
-# Read the list line by line. *No measurable difference* means that this change gains nothing *on your machine*. If the memory is fast enough, half the bytes gain nothing. If the files are warm, bytes that are in memory already gain nothing. With a cold disk or a remote store (notebook 03) the third change can matter most. Leave out what gains nothing on the machine where you train: it only makes your pipeline longer.
+# Read the list line by line. *No measurable difference* means that *on your machine* nobody can tell whether this change gains anything. If the memory is fast enough, half the bytes gain nothing. If the files are warm, bytes that are in memory already gain nothing. With a cold disk or a remote store (notebook 03) the third change can matter most. Leave out what gains nothing on the machine where you train: it only makes your pipeline longer.
 #
 # What is the limit of this approach? A pipeline that reads and decodes, and then throws the pixels away, tells you roughly:
 
@@ -193,7 +193,7 @@ labkit.measure({"guide": ladder.guide(mine), "best": mine_best}, h100, steps=4, 
 #
 # ## A real model
 #
-# So far the accelerator was modelled. Now train a small network with real gradient steps, on the device that TensorFlow finds. Two copies start from the same weights. One copy gets the naive pipeline, the other copy gets *best*. Both get the same photos and the same random numbers.
+# So far the accelerator was modelled. Now train a small network with real gradient steps, on the device that TensorFlow finds. Two copies start from the same weights. One copy gets the naive pipeline, the other copy gets *best*. Both get the same photos and the same random numbers. (The first layer averages each image down to 32×32 pixels, so that a step is short without a GPU.)
 
 # %%
 def network():
@@ -240,7 +240,7 @@ for name, model in models.items():
 #
 # ## From one machine to many
 #
-# The same rule plans a cluster: the slowest of storage, processors and accelerators sets the speed. The next cell calculates a plan for a cluster and lists the assumptions. Find the number of accelerators from which the storage is the limit. Then change the plan. The last table shows how good your predictions were, in all notebooks that you ran here.
+# The same rule plans a cluster: the slowest of storage, processors and accelerators sets the speed. The next cell calculates a plan for a cluster of the V100s of notebook 01 (328 images per second), and lists the assumptions. Find the number of accelerators from which the storage is the limit. Then change the plan. The last table shows how good your predictions were, in all notebooks that you ran here.
 
 # %% tags=["nbval-ignore-output"]
 explorers.scale("a thousand accelerators")

@@ -5,7 +5,7 @@
 #
 # **You will learn** to go from a symptom to a cause without help, to look at the timeline and at the data before you look at the code, and to prove a fix by data and structure instead of a stopwatch.
 #
-# **You need** notebooks 00 to 07. You need no GPU. About 60 minutes.
+# **You need** notebooks 00 to 07. You need no GPU. About 60 minutes. Special words are in the [glossary](../docs/glossary.md).
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tempfile
@@ -67,7 +67,7 @@ drill.diagnose("photos are loaded one after the other: the map is not parallel")
 # %% [markdown]
 # ## Predict
 #
-# A batch has 8 photos, a read takes 4 ms, and a train step takes 10 ms. Suppose the fault is fixed, and eight photos are read at once. Which share of the time, from 0 to 1, will the accelerator be busy? Replace the three dots by your number.
+# A batch has 8 photos, a read takes 4 ms, and a train step takes 10 ms. Suppose the fault is fixed, and eight photos are read at once. What share of the time, from 0 to 1, will the accelerator be busy? Replace the three dots by your number.
 
 # %% tags=["nbval-ignore-output"]
 predictions.commit("10.busy", ..., unit="share")

@@ -323,7 +323,7 @@ def test_text_holds_the_figures():
     text = " ".join(str(Timeline(Trace.from_spans(spans, {"consumer": "consumer"}, images=8))).split())
     for words in (
         "160.0 ms, 4 steps, 8 images: 50.0 images/s", "25.0 %, idle for 120.0 ms", "40.0 ms: wait",
-        "wait for a batch 30.0 ms", "train step 10.0 ms (medians)",
+        "wait for a batch 30.0 ms", "train step 10.0 ms (means)",
         "30.0 ms before step 0 · 30.0 ms waiting for batch 1",
         "both 0.0 % · only the pipeline 62.5 % · only the accelerator 25.0 % · neither 12.5 %",
         "decode 10.00 · batch 2.50 · together 12.50 ms of thread time",

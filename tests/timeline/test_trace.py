@@ -173,7 +173,7 @@ def test_an_unknown_fact_is_refused():
 
 
 def test_a_run_is_equal_to_itself_written_as_json():
-    measure = Measure(8, 2, 0.5, 16.0, 250.0, 10.0, 240.0, 0.9, None)
+    measure = Measure(8, 2, 0.5, 16.0, 250.0, 10.0, 15.0, 240.0, 0.9, None)
     run = Run(
         "measured",
         "job",
