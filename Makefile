@@ -20,7 +20,7 @@ LEFT_OUT := build/left-out.txt
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-long test-colab test-solved test-kernels-oclgrind soak seeds lab release grade data doctor notebooks lint fix bench constraints chromium bubblewrap oclgrind clean
+.PHONY: help tour test test-long test-colab test-solved test-kernels-oclgrind soak seeds lab release grade data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
 
 help: ## list the verbs
 	@echo "For readers:"
@@ -85,6 +85,9 @@ grade: $(READY) #! grade a folder of submissions into a CSV (SUBMISSIONS=folder)
 
 notebooks: $(READY) #! build and execute the notebooks from notebooks/source
 	@$(BIN)/python notebooks/build.py --execute
+
+figures: $(READY) chromium #! draw, measure and film the pictures of README.md
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python docs/figures.py
 
 lint: $(READY) #! style and drift: ruff, format, notebooks against their sources
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && $(BIN)/python notebooks/build.py --check

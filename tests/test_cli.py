@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import os
@@ -198,4 +199,6 @@ def test_a_tour_ends_with_the_scoreboard_its_figures_and_the_page(tmp_path, monk
     assert set(kept) == {rung.name for rung in ladder.RUNGS}
     assert all(len(rounds) == 2 and rounds[0]["images_per_s"] > 0 for rounds in kept.values())
     assert "looked at" in (tmp_path / "out" / "00_one.ipynb").read_text(encoding="utf-8")
-    assert "<img" in page.read_text(encoding="utf-8")
+    text = html.unescape(page.read_text(encoding="utf-8"))
+    assert all(f"Timeline of {rung.name}" in text for rung in ladder.RUNGS)
+    assert text.count("data-block=") == len(ladder.RUNGS) + 1, "a timeline for each rung, and naive against the best"

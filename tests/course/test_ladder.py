@@ -17,7 +17,7 @@ import labkit
 from labkit.course import ladder
 from labkit.pipelines import augment
 from labkit.recording import accelerators, recorder
-from tour import run, walk
+from tour import RUNGS, run, title_of, walk
 
 
 def batches(dataset, count):
@@ -302,6 +302,13 @@ def test_a_broken_notebook_is_named_and_kept_up_to_there(tmp_path):
     with pytest.raises(RuntimeError, match="00_tiny stopped at cell 1 of 2: ZeroDivisionError"):
         run(path, tmp_path / "out" / path.name, tmp_path / "figures")
     assert "42" in (tmp_path / "out" / path.name).read_text()
+
+
+def test_the_page_of_a_tour_has_a_sentence_for_each_rung_and_the_titles_of_the_notebooks():
+    assert set(RUNGS) == {rung.name for rung in ladder.RUNGS}
+    notebooks = Path(__file__).parents[2] / "notebooks"
+    assert title_of(notebooks / "07_pack_into_tfrecords.ipynb") == "07 Pack into TFRecords"
+    assert title_of(notebooks / "08_offload_to_an_fpga.ipynb") == "08 Offload to an FPGA"
 
 
 def test_a_tour_without_notebooks_says_so(tmp_path):

@@ -38,3 +38,18 @@ def show_in(tab, *timelines, **look):
     """Show timelines in a page; ``view`` is there the view, ``lab`` the module, ``model`` the model."""
     look = {"page": page(), "theme": None, "height": None, **look}
     tab.evaluate(MODEL, [MODULE.read_text(encoding="utf-8"), encoded(*timelines), look])
+
+
+#: Where the middle of a gap of the first run lies in the page, once the timeline below `root` has been painted.
+GAP = """([root, number]) => { const view = document.querySelector(`${root} .labkit-timeline`)?.timeline;
+  if (!view?.painted) return null;
+  const { gap } = view.layout.runs[0], place = view.placeOf(0, 0), canvas = view.canvas.getBoundingClientRect();
+  return [canvas.left + view.x((gap.start[number] + gap.end[number]) / 2), canvas.top + place.y + place.h / 2]; }"""
+
+
+def click_gap(tab, number, root="body"):
+    """Wait until a saved timeline lives, click a gap of its first run, and return what the timeline says."""
+    tab.wait_for_function(GAP, arg=[root, number])
+    tab.locator(f"{root} .lt-lanes").first.scroll_into_view_if_needed()
+    tab.mouse.click(*tab.evaluate(GAP, [root, number]))
+    return tab.locator(f"{root} .lt-detail").first.inner_text()

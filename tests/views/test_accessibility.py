@@ -338,7 +338,7 @@ def pages(tmp_path, monkeypatch):
     monkeypatch.setattr(gradebook, "session", gradebook.Journal())
     monkeypatch.setattr(predictions, "_session", {})
     static.draw(job(), title="One").keep(tmp_path / "figures" / "00_read_a_timeline")
-    static.draw(job(), title="All rungs").keep(tmp_path / "figures" / "scoreboard")
+    static.draw(job(), title="a rung").keep(tmp_path / "figures" / "scoreboard")
     made = {
         "tour": tour.render(tmp_path / "figures", Measures.from_traces({"a rung": [job()], "another": [job(wait=2)]}))
     }
@@ -369,6 +369,9 @@ def test_pages_can_be_read_and_walked_by_keys_in_both_themes(pages, chromium, sc
         page = chromium.new_page(viewport={"width": 700, "height": 900}, color_scheme=scheme)
         page.goto(path.as_uri())
         page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        page.set_viewport_size({"width": 700, "height": 9000})  # every timeline is seen, and lives
+        page.wait_for_function("!document.querySelector('[data-block] > picture')")
+        page.set_viewport_size({"width": 700, "height": 900})
         assert page.evaluate(CONTRAST, "body") == []
         assert nameless(page, "body") == []
         stops = tabbed(page, "main, section, div, nav, figure, details, p")
