@@ -167,6 +167,11 @@ class _Panel:
         lanes = _TALL + _SPACE + (len(self.lanes) - 1) * (_LOW + _SPACE)
         return LINE + lanes + (_BAND_TALL + _SPACE if self.band else 0) + (LINE if self.hidden else 0)
 
+    def cores(self, most: int) -> int:
+        """Return the number of cores, for a line in a band that reaches up to `most` threads; 0 for no line."""
+        cores = self.timeline.run.host.cpus or 0
+        return cores if self.band and cores <= most else 0
+
     @property
     def gaps(self) -> np.ndarray:
         """Indices of the gaps that lie in the part shown."""
@@ -321,7 +326,7 @@ def _draw(title: str, verdict: str, panels: list[_Panel], look: Theme) -> Figure
     columns = max(round(width * DPI / _COLUMN), 1)  # of the whole axis, so that they are as wide in both panels
     bands = [threads_at_work(p.band, p.first_ns, p.first_ns + span, columns) for p in panels]
     most = max(int(np.ceil(max(band.sum(axis=0).max() for band in bands) - 1e-6)), 1)
-    legend = _legend(panels, span / (width * DPI))
+    legend = _legend(panels, span / (width * DPI), most)
     body = sum(height_of(p.header) + 0.06 + p.height for p in panels) + 0.14 * (len(panels) - 1)
     head = [Words(title, TITLE, weight="bold", most=2), Words(verdict)]
     page = FigurePage(look, head, body + 0.62 + len(legend) * 0.24 + 0.08)
@@ -392,6 +397,10 @@ def _band(page: FigurePage, axis: _Axis, panel: _Panel, y: float, threads: np.nd
         ink = {"facecolor": look.fill[category], "edgecolor": look.background, "hatch": hatch}
         axis.axes.fill_between(edges, low, high, linewidth=0, zorder=3, **ink)
         below = above
+    if cores := panel.cores(most):
+        at = base - cores / most * _BAND_TALL
+        shown = [panel.first_ns / 1e6, panel.last_ns / 1e6]
+        axis.axes.plot(shown, [at] * 2, color=look.ink, linewidth=1, linestyle=(0, (4, 3)), zorder=4)
     middle, left = axis.top + y + _BAND_TALL / 2, axis.left - 0.1
     page.write(left, middle, _BAND, ha="right")
     for number, at in ((most, y + LINE / 2), (0, base - LINE / 2)):
@@ -517,12 +526,16 @@ def _gaps(page: FigurePage, axis: _Axis, panel: _Panel, y: float, high: float) -
 # -- legend ------------------------------------------------------------------------------
 
 
-def _legend(panels: list[_Panel], pixel: float) -> list[list[tuple[str, str, float]]]:
+def _legend(panels: list[_Panel], pixel: float, most: int) -> list[list[tuple[str, str, float]]]:
     """Return the legend in rows of (what, words, width in inches): only what occurs in the picture; `pixel` in ns."""
+    cores = words.cores_of(panel.cores(most) for panel in panels)
     lanes = [lane for panel in panels for lane in (*panel.lanes, *panel.band)]
     found = [(CATEGORIES[c], words.LABELS[CATEGORIES[c]]) for c in words.legend(lanes) if CATEGORIES[c] in LEGEND]
     more = {
-        ("gap", "accelerator idle: how long, for what"): any(len(p.timeline.gaps) for p in panels),
+        ("cores", cores): bool(cores),
+        ("gap", f"accelerator idle: how long{', for what' * words.told(p.timeline for p in panels)}"): any(
+            len(p.timeline.gaps) for p in panels
+        ),
         ("node", "a tf.data step is open, but does no work of its own"): any(
             lane.kind in ("pipeline", "host") and (lane.category == CATEGORIES.index("iterator")).any()
             for panel in panels
@@ -552,6 +565,8 @@ def _draw_legend(page: FigurePage, legend_axes: Axes, rows: list[list[tuple[str,
         for what, label, width in row:
             if what == "node":
                 _rectangles(legend_axes, x, x + 0.34, middle + 0.01, middle + 0.055, look.node)
+            elif what == "cores":
+                legend_axes.plot([x, x + 0.34], [middle] * 2, color=look.ink, linewidth=1, linestyle=(0, (4, 3)))
             elif what == "step":
                 _lines(legend_axes, [x + 0.17], middle - 0.09, middle + 0.09, look.line)
             elif what:

@@ -5,10 +5,14 @@
 const LONG = 2 ** 32 - 1; // a duration that stands in the column of long ones
 const WIDE = 3; // CSS pixels from which a span is drawn as itself
 const FADED = 0.22; // the opacity of spans that are not what is searched for
-const AXIS = 26, NAMES = 170, RIGHT = 66, STRIP = 15; // CSS pixels: axis, names, busy shares, a strip of the overview
+const AXIS = 26, NAMES = 230, RIGHT = 66, STRIP = 15; // CSS pixels: axis, names, busy shares, a strip of the overview
 
 const clamp = (x, low, high) => Math.max(Math.min(x, high), low);
 const decoded = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+const stepOf = (series, i) => series.step?.[i] ?? -1;
+const exported = ({ lanes }) => lanes.flatMap((lane) => lane.export ? lane.rows.flatMap((row) => row.series) : []);
+const veil = (pen, opacity, ...where) => { pen.fade(opacity); pen.rect(...where); pen.fade(1); };
+const withModifier = (event) => event.ctrlKey || event.metaKey || event.altKey;
 
 // -- the block of bytes ---------------------------------------------------------------------------------------------
 
@@ -29,10 +33,6 @@ export function parse(view) {
     total[i + 1] = total[i] + lasts;
   }
   for (const entry of layout.legend) entry.times = entry.times.map(duration).join(" → ");
-  for (const { items } of Object.values(layout.layouts)) for (const item of items) {
-    item.facts = layout.runs[item.run];
-    item.lane = item.band ? { ...item, kind: "band", rows: [] } : item.facts.lanes[item.lane];
-  }
   layout.series = layout.runs.flatMap((run, r) => {
     Object.assign(run.gap, { run: r, lane: 0, end: run.gap.start.map((from, k) => from + run.gap.length[k]) }); // a series, too
     return run.lanes.flatMap((lane, k) => {
@@ -47,12 +47,12 @@ export function parse(view) {
   });
   const works = (row) => row.h > 4, busy = ({ category }) => !["iterator", "wait"].includes(layout.categories[category].key);
   for (const { items } of Object.values(layout.layouts)) for (const item of items) {
+    item.facts = layout.runs[item.run];
+    item.lane = item.band ? { ...item, kind: "band", rows: [] } : item.facts.lanes[item.lane];
     item.series = item.band?.flatMap((k) => item.facts.lanes[k].rows.filter(works).flatMap((row) => row.series.filter(busy)));
   }
   return layout;
 }
-
-const stepOf = (series, i) => series.step?.[i] ?? -1;
 
 // A span of a series or a gap of a run; `cause` is what a gap waited for, where that is known.
 function itemOf(series, i) {
@@ -165,15 +165,12 @@ function textWidth(text, size, bold = false) {
   return widths.get(key);
 }
 
+// A text that fits: as it is, or else without words in its middle, or without letters there.
 function elide(text, room, size, bold) {
-  if (textWidth(text, size, bold) <= room) return text;
-  let low = 0, high = text.length;
-  const cut = (k) => `${text.slice(0, Math.ceil(k / 2))}…${k > 1 ? text.slice(text.length - Math.floor(k / 2)) : ""}`;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (textWidth(cut(middle), size, bold) <= room) low = middle; else high = middle;
-  }
-  return low ? cut(low) : "";
+  const fits = (words) => textWidth(words, size, bold) <= room;
+  const cut = (all, k, space) => [...all.slice(0, (k + 1) >> 1), "…", ...all.slice(all.length - (k >> 1))].join(space);
+  const cuts = (space, least) => text.split(space).map((_, k, all) => cut(all, k, space)).slice(least);
+  return [...cuts("", 1), ...cuts(" ", 2), text].findLast(fits) ?? "";
 }
 
 // The lines of a hatching on a tile of 8 pixels, as an SVG path; dots are short lines.
@@ -253,8 +250,8 @@ class SvgPen {
 
 // The spans of the window of a run, each once, as its files have them.
 function spansOf(layout, run) {
-  const spans = exported(layout, run).flatMap((s) => Array.from(s.start, (start, i) => ({ s, start, lasts: s.end[i] - start,
-    name: run.names[s.name[i]], step: stepOf(s, i), category: layout.categories[s.category].key })));
+  const spans = exported(run).flatMap((s) => Array.from(s.start, (start, i) => ({ s, start, lasts: s.end[i] - start,
+    name: run.ops[s.name[i]] ?? run.names[s.name[i]], step: stepOf(s, i), category: layout.categories[s.category].key })));
   return spans.sort((a, b) => a.start - b.start || b.lasts - a.lasts);
 }
 
@@ -262,13 +259,15 @@ function spansOf(layout, run) {
 
 // Draw the lanes and the axis; `all` of the lanes, or those that are scrolled into sight.
 function paint(view, pen, top, width, height, all = false) {
-  const { colours, left, right, matches, plan } = view, below = top + height - AXIS, room = view.lanesHeight();
+  const { colours, left, right, matches, plan, compared } = view, below = top + height - AXIS, room = view.lanesHeight();
   const scroll = all ? 0 : view.scroll = clamp(view.scroll, 0, plan.height - room);
   pen.rect(0, top, width, height, colours.background);
   pen.clip(0, top, width, height - AXIS);
   for (const head of plan.heads) {
-    const { label, figures } = view.layout.runs[head.run], y = top + head.y - scroll + head.h / 2;
-    pen.text(4, y, elide(joined(label, figures), right - 12, 12, true), 12, colours.ink, "left", true);
+    const { label, figures, edge } = view.layout.runs[head.run], y = top + head.y - scroll + head.h / 2;
+    const parts = [label, compared && `${compared} steps: ${duration(edge[compared])}`, ...figures.split(" · ")];
+    while (parts.length > 1 && textWidth(joined(...parts), 12, true) > right - 12) parts.pop();
+    pen.text(4, y, elide(joined(...parts), right - 12, 12, true), 12, colours.ink, "left", true);
   }
   const visible = plan.items.filter((p) => p.y - scroll + p.h > 0 && p.y - scroll < height);
   for (const p of visible) {
@@ -290,6 +289,10 @@ function paint(view, pen, top, width, height, all = false) {
       pen.fade(1);
       if (matches) paintRow(view, pen, row.series.flatMap((s) => matches.series.get(s) ?? []), high, h, true);
     }
+    if (!compared) continue;
+    const end = view.x(p.facts.edge[compared]); // what follows is pale: the lengths that are seen are those of the same work
+    veil(pen, 0.8, end, y, right - end, p.h, colours.background);
+    pen.rect(end - 1, y, 2, p.h, colours.ink);
   }
   if (view.selected) paintSelected(view, pen, top - scroll);
   pen.free();
@@ -324,28 +327,26 @@ function paintRow(view, pen, list, y, h, outlined = false) {
 }
 
 // How many threads of a band do what, in columns of four pixels.
-function paintBand(view, pen, { series, most, h }, y) {
+function paintBand(view, pen, { series, most, cores, h }, y) {
   const { first, left, pixel, colours } = view, width = Math.max(Math.ceil((view.right - left) / 4), 1), base = new Float64Array(width);
   view.layout.categories.forEach((_, category) => {
     const share = new Float64Array(width), mine = view.hidden.has(category) ? [] : series.filter((s) => s.category === category);
     for (const s of mine) columns(s, first, first + width * 4 * pixel, width, Infinity).share.forEach((part, c) => { share[c] += part / most; });
     paintShare(pen, share, base, left, 4, y, h, colours.fill[category]);
   });
+  if (cores) pen.dashed(`M${left} ${y + h * (1 - cores / most)}H${view.right}`, colours.ink);
 }
 
 // Stack shares of columns on those in `base`: many columns beside each other as one shape, along its top and back.
 function paintShare(pen, share, base, left, size, y, h, fill) {
-  const n = share.length, bottom = y + h, high = (k) => Math.max(share[k] * h, 0.5);
+  const n = share.length, bottom = y + h;
   for (let c = 0; c < n; c++) {
     if (!share[c]) continue;
-    const from = c;
+    const from = c, points = [];
+    const step = (a, b, high) => points.push(left + a * size, bottom - high * h, left + b * size, bottom - high * h);
     while (c < n && share[c]) c++;
-    if (c - from < 3) {
-      for (let k = from; k < c; k++) pen.rect(left + k * size, bottom - base[k] * h - high(k), size, high(k), fill);
-      continue;
-    }
-    const points = [], step = (a, b, high) => points.push(left + a * size, bottom - high * h, left + b * size, bottom - high * h);
-    for (let k = from; k < c; k++) step(k, k + 1, base[k] + share[k]);
+    const least = c - from < 3 ? 0.5 / h : 0; // what stands alone is seen
+    for (let k = from; k < c; k++) step(k, k + 1, base[k] + Math.max(share[k], least));
     for (let k = c - 1; k >= from; k--) step(k + 1, k, base[k]);
     pen.shape(points, fill);
   }
@@ -418,9 +419,7 @@ function paintMeasure(view, pen, top, below) {
   const { ink, background } = view.colours, { left, right, measured } = view;
   const [a, b] = view.edges(measured.from, measured.to, 0);
   if (b < a) return;
-  pen.fade(0.14);
-  pen.rect(a, top, b - a, below - top, ink);
-  pen.fade(1);
+  veil(pen, 0.14, a, top, b - a, below - top, ink);
   for (const x of [a, b]) pen.rect(x - 0.75, top, 1.5, below - top, ink);
   const words = duration(measured.to - measured.from), size = textWidth(words, 12, true) + 8;
   const x = clamp((a + b) / 2, left + size / 2, right - size / 2);
@@ -444,15 +443,14 @@ function paintStrips(view, pen) {
 // The part of the run that is seen: a frame over the strips, and a veil over the rest of them.
 function paintFrame(view, pen, height) {
   const { colours, left, right } = view, [from, to] = [view.first, view.last].map((t) => left + t / view.span * (right - left));
-  pen.fade(0.55);
-  for (const [a, b] of [[left, from], [to, right]]) pen.rect(a, 0, b - a, height - 2, colours.background);
-  pen.fade(1);
+  for (const [a, b] of [[left, from], [to, right]]) veil(pen, 0.55, a, 0, b - a, height - 2, colours.background);
   pen.box(from + 0.75, 0.75, Math.max(to - from - 1.5, 2), height - 3.5, colours.ink, 1.5);
 }
 
-// The sample of a category, or of the gaps (null), in a legend.
+// The sample of a category, of the gaps (null) or of the line of the cores (-1) in a legend.
 function paintSample(view, pen, x, y, w, h, category) {
-  const { fill, background } = view.colours, { key, hatch } = view.layout.categories[category] ?? { key: "wait" };
+  const { fill, background, ink } = view.colours, { key, hatch } = view.layout.categories[category] ?? { key: "wait" };
+  if (category < 0) return pen.dashed(`M${x} ${y + h / 2}h${w}`, ink);
   if (key === "wait") return paintIdle(view, pen, x, y, w, h);
   if (key === "iterator") return pen.rect(x, y + h / 2 - 2, w, 4, fill[category]);
   pen.rect(x, y, w, h, fill[category]);
@@ -483,24 +481,18 @@ function paintSheet(view, penOf) {
 
 // -- words ----------------------------------------------------------------------------------------------------------
 
-const exported = (layout, run) => run.lanes.flatMap((lane) => lane.export ? lane.rows.flatMap((row) => row.series) : []);
-
 function spanWords(layout, { series: s, i, from, to }) {
-  const run = layout.runs[s.run], lane = run.lanes[s.lane].name, [thread] = run.threads[s.thread];
+  const run = layout.runs[s.run], lane = run.lanes[s.lane].name, [thread] = run.threads[s.thread], name = run.names[s.name[i]];
   const step = stepOf(s, i), during = run.number[above(run.edge, from) - 1];
   const when = step >= 0 ? `step ${step}` : during === undefined ? "" : `during step ${during}`;
-  return [
-    run.names[s.name[i]],
-    joined(duration(to - from), layout.categories[s.category].label),
-    joined(`thread ${thread}`, lane !== thread && `lane ${lane}`, run.label),
-    `${exactly(from)} to ${exactly(to)} ms`,
-    joined(when, ordinal(layout, run, s.name[i], from)),
-  ];
+  const what = joined(duration(to - from), layout.categories[s.category].label);
+  const where = joined(`thread ${thread}`, lane !== thread && `lane ${lane}`, run.label);
+  return [name, what, where, `${exactly(from)} to ${exactly(to)} ms`, joined(when, ordinal(layout, run, s.name[i], from))];
 }
 
 // How many spans of this name began before: one operation per image makes it the number of the image.
 function ordinal(layout, run, name, t) {
-  const starts = exported(layout, run).flatMap((s) => named(s, new Set([name])).map((i) => s.start[i]));
+  const starts = exported(run).flatMap((s) => named(s, new Set([name])).map((i) => s.start[i]));
   const all = starts.length, place = starts.filter((start) => start < t).length + 1;
   const image = run.images && Math.abs(all - run.images) <= 0.1 * run.images;
   return image ? `image ${grouped(place)} of ${grouped(all)} by order of start` : `${grouped(place)} of ${grouped(all)} of this name`;
@@ -514,17 +506,14 @@ function gapWords(layout, { run: r, i, from, to, cause }) {
     gaps.texts[i] ?? `Mostly ${gaps.kinds[gap.kind[i]]}${name ? `: ${name}` : ""}.`,
     gaps.parts[i] && `of which ${gaps.parts[i]}`,
     lane && `Waited for ${name || "span"} on ${lane}, ${exactly(cause.from)} to ${exactly(cause.to)} ms (outlined).`,
-  ].filter(Boolean);
+  ];
 }
 
 function measureWords(layout, { from, to }) {
   const lines = [`Measured: ${duration(to - from)}, ${exactly(from)} to ${exactly(to)} ms`];
   for (const { gap, edge, span_ns, label } of layout.runs) {
-    let idle = 0;
+    const idle = gap.start.reduce((sum, t, i) => sum + Math.max(Math.min(gap.end[i], to) - Math.max(t, from), 0), 0);
     const end = Math.min(to, span_ns), steps = above(edge, to, 1) - above(edge, from, 1);
-    for (let i = above(gap.end, from); i < gap.start.length && gap.start[i] < to; i++) {
-      idle += Math.min(gap.end[i], to) - Math.max(gap.start[i], from);
-    }
     const ends = steps === 1 ? "1 step ends here" : `${grouped(steps)} steps end here`;
     if (end > from) lines.push(`${label ? `${label}: ` : ""}accelerator idle ${duration(idle)} (${percent(idle / (end - from))}), ${ends}`);
   }
@@ -532,8 +521,6 @@ function measureWords(layout, { from, to }) {
 }
 
 // -- the page -------------------------------------------------------------------------------------------------------
-
-const withModifier = (event) => event.ctrlKey || event.metaKey || event.altKey;
 
 // Light or dark: what JupyterLab, Colab or VS Code says, or else the browser.
 function themeOf() {
@@ -559,7 +546,7 @@ function watch() {
 }
 
 globalThis.labkitWatched ??= watch();
-const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => target.timeline.resize()));
+const sizes = new ResizeObserver((all) => all.forEach(({ target, contentRect }) => target.timeline.resize(contentRect.width)));
 const sights = new IntersectionObserver((entries) => entries.forEach(({ target }) => target.timeline.later()));
 
 export class View {
@@ -575,8 +562,7 @@ export class View {
     takeKeys(this);
     takePointer(this);
     takeOverview(this);
-    sizes.observe(root);
-    sights.observe(root);
+    for (const watch of [sizes, sights]) watch.observe(root);
     this.update(data);
   }
 
@@ -587,12 +573,12 @@ export class View {
   }
 
   button(name) { return this.root.querySelector(`[name=${name}]`); }
+  press(node, on, words) { node.ariaPressed = String(on); this.say(words); this.later(); }
   say(words) { this.live.textContent = words; }
   wordsOf(item) { return (item.row ? spanWords : gapWords)(this.layout, item); }
 
   destroy() {
-    sizes.unobserve(this.root);
-    sights.unobserve(this.root);
+    for (const watch of [sizes, sights]) watch.unobserve(this.root);
     this.layout = null;
     this.root.remove();
   }
@@ -608,13 +594,12 @@ export class View {
     this.button("overlay").hidden = one;
     this.button("lanes").hidden = !this.layout.layouts.stacked.items.some((p) => p.band);
     this.title.textContent = layout.title;
-    this.heads.innerHTML = layout.runs.map((run) => element("div", { class: "lt-run" }, escaped(run.head))).join("");
+    this.heads.innerHTML = layout.runs.map(({ head }) => `<details class="lt-run"><summary>${escaped(head)}</summary></details>`).join("");
     this.legend.innerHTML = layout.legend.map((entry) => this.legendEntry(entry)).join("");
     this.find(this.search.value);
     this.tables();
     this.describe();
     this.sentence();
-    this.later();
   }
 
   // The part of the axis that was seen before, if it was a part and is still there.
@@ -630,28 +615,27 @@ export class View {
 
   legendEntry({ category, label, times }) {
     const inside = `<canvas aria-hidden="true"></canvas><span>${label}</span><small>${times}</small>`;
-    if (category === null) return element("span", { class: "lt-key" }, inside);
-    return element("button", {
-      class: "lt-key",
-      title: `${label}: time of its own in each run, all threads together; press to hide or show`,
-      "aria-pressed": !this.hidden.has(category),
-      "data-category": this.layout.categories[category].key,
-      "data-act": JSON.stringify(["hide", category, label]),
-    }, inside);
+    const key = this.layout.categories[category]?.key, act = JSON.stringify(["hide", category, label]);
+    const title = `${label}: time of its own in each run, all threads together; press to hide or show`;
+    const press = { title, "aria-pressed": !this.hidden.has(category), "data-category": key, "data-act": act };
+    return element(key ? "button" : "span", { class: "lt-key", ...key && press }, inside);
   }
 
   hide(category, label) {
-    const shown = this.hidden.delete(category);
+    const shown = this.hidden.delete(category), { key } = this.layout.categories[category];
     if (!shown) this.hidden.add(category);
-    this.root.querySelector(`[data-category=${this.layout.categories[category].key}]`).ariaPressed = String(shown);
-    this.say(`${label} ${shown ? "shown" : "hidden"}`);
-    this.later();
+    this.press(this.root.querySelector(`[data-category=${key}]`), shown, `${label} ${shown ? "shown" : "hidden"}`);
   }
 
   // Paint anew what no zoom changes: the samples of the legend and the strips of the overview.
   recolour(theme, width) {
     const { root, layout } = this, high = layout.runs.length * (2 * STRIP + 4), look = layout.themes[theme];
+    const names = layout.layouts["stacked lanes"].items.map(({ name }) => textWidth(name, 12, true) + 14);
+    const narrow = root.clientWidth < 700; // legend and headlines are folded
     Object.assign(this, { themeName: theme, width, high, colours: look });
+    this.left = Math.round(Math.min(Math.max(110, ...names), 0.32 * width, NAMES));
+    root.classList.toggle("lt-narrow", narrow);
+    for (const head of this.heads.querySelectorAll("summary")) head.tabIndex = narrow ? 0 : -1; // it has something to unfold
     for (const [key, value] of Object.entries({ ...look, high: `${high}px` })) root.style.setProperty(`--${key}`, value);
     this.legend.querySelectorAll("canvas").forEach((canvas, k) => {
       paintSample(this, new CanvasPen(canvas, 24, 13), 0, 0, 24, 13, layout.legend[k].category);
@@ -660,15 +644,13 @@ export class View {
   }
 
   later() { this.frame ??= requestAnimationFrame(() => { this.frame = null; this.redraw(); }); }
-  resize() { this.observed = this.root.clientWidth; this.later(); } // what the observer compares the next width with
+  resize(width) { this.observed = width; this.later(); } // what the observer compares the next width with
 
   redraw() {
     if (!this.layout) return; // gone
-    if (!this.root.clientWidth) { // out of the page, as the cells that JupyterLab has scrolled away
-      // The observer reports the return of a width only where it has observed the 0; until then, try every frame.
-      if (this.observed) this.later();
-      return;
-    }
+    // Out of the page, as the cells that JupyterLab has scrolled away, or between two style sheets: the observer reports
+    // the return of a width only where it has reported the 0; until then, try every frame.
+    if (!this.root.clientWidth) return this.observed && this.later();
     const theme = this.look.theme ?? themeOf(), width = Math.max(this.root.clientWidth - 16, 120);
     if (theme !== this.themeName || width !== this.width) this.recolour(theme, width);
     this.height = this.lanesHeight() + AXIS;
@@ -678,9 +660,13 @@ export class View {
     this.root.dataset.painted = ++this.painted;
   }
 
-  get left() { return Math.min(NAMES, Math.round(this.width * 0.26)); }
   get right() { return this.width - (this.width > 420 ? RIGHT : 8); }
   get pixel() { return (this.last - this.first) / (this.right - this.left); }
+  // Of two runs that are shown from their start for the same number of steps: how many; else 0.
+  get compared() {
+    const { runs } = this.layout, asked = runs.length > 1 && this.first === 0 && this.last === this.look.last;
+    return asked ? Math.max(0, ...runs.map(({ edge }) => edge.indexOf(this.last))) : 0;
+  }
   x(t) { return this.left + (t - this.first) / this.pixel; }
   edges(from, to, beyond) { return [Math.max(this.x(from), this.left - beyond), Math.min(this.x(to), this.right + beyond)]; }
   timeAt(x) { return this.first + (x - this.left) * this.pixel; }
@@ -713,16 +699,12 @@ export class View {
     if (this.layout.runs.length < 2) return;
     const woven = this.mode === "stacked";
     this.mode = woven ? "overlaid" : "stacked";
-    this.button("overlay").setAttribute("aria-pressed", String(woven));
-    this.say(woven ? "lanes of the two runs side by side" : "one run below the other");
-    this.later();
+    this.press(this.button("overlay"), woven, woven ? "lanes of the two runs side by side" : "one run below the other");
   }
 
   lanes() {
     this.apart = !this.apart;
-    this.button("lanes").setAttribute("aria-pressed", String(this.apart));
-    this.say(this.apart ? "a lane for each worker" : "all workers in one band");
-    this.later();
+    this.press(this.button("lanes"), this.apart, this.apart ? "a lane for each worker" : "all workers in one band");
   }
 
   // The lane under a place of the canvas, and the span or the gap of the accelerator there; null outside.
@@ -747,7 +729,8 @@ export class View {
   hover(x, y) {
     const { place, item } = this.hit(x, y) ?? {}, lane = place?.lane;
     let lines = null;
-    if (item) lines = item.row ? this.wordsOf(item) : [...this.wordsOf(item).slice(0, 2), "click for the span it waited for"];
+    if (item?.row) lines = this.wordsOf(item);
+    else if (item) lines = [...this.wordsOf(item).slice(0, 2), item.cause && "click for the span it waited for"];
     else if (lane && x < this.left) lines = [lane.name, `${lane.busy} busy · spans: ${lane.spans}`, lane.note];
     this.canvas.style.cursor = item ? "pointer" : "default";
     this.tip.hidden = !lines;
@@ -766,8 +749,6 @@ export class View {
     this.later();
   }
 
-  selectGap(run, k) { this.go(itemOf(this.layout.runs[run].gap, k)); }
-
   // Select something, and bring it into sight: a gap with what it waited for, as far as that is not much longer than the
   // gap; a tiny one is magnified.
   go(item) {
@@ -780,30 +761,23 @@ export class View {
     this.select(item);
   }
 
-  // The one after or before what is selected, around at both ends; else, of the first run, the first or last in sight.
-  follow(list, way) {
+  // Go to the one after or before what is selected, around at both ends; else, of the first run, the first or last in sight.
+  follow(list, way, none) {
     const { series, i } = this.selected ?? {}, now = list.findIndex((item) => item.series === series && item.i === i);
     const before = ({ run, from }) => run === list[0].run && (way > 0 ? from < this.first : from <= this.last);
-    return list.at((now >= 0 ? now + way : list.filter(before).length + Math.min(way, 0)) % list.length);
+    const item = list.at((now >= 0 ? now + way : list.filter(before).length + Math.min(way, 0)) % list.length);
+    if (item) this.go(item); else this.say(none);
   }
 
-  nextGap(way) {
-    const item = this.follow(this.layout.runs.flatMap(({ gap }) => Array.from(gap.start, (_, i) => itemOf(gap, i))), way);
-    if (item) this.go(item); else this.say("there is no gap");
-  }
-
-  nextMatch(way) {
-    const item = this.follow(this.matches?.list ?? [], way);
-    if (item) this.go(item);
-  }
+  nextGap(way) { this.follow(this.layout.runs.flatMap(({ gap: g }) => Array.from(g.start, (_, i) => itemOf(g, i))), way, "there is no gap"); }
+  selectGap(run, k) { this.go(itemOf(this.layout.runs[run].gap, k)); }
+  nextMatch(way) { this.follow(this.matches?.list ?? [], way, this.found.textContent); }
 
   measure() {
     this.measuring = !this.measuring;
-    this.button("measure").setAttribute("aria-pressed", String(this.measuring));
     if (this.measuring) this.measured ??= this.selected; // for the keyboard
     this.sentence();
-    this.say(this.measuring ? this.detail.textContent : "measuring off");
-    this.later();
+    this.press(this.button("measure"), this.measuring, this.measuring ? this.detail.textContent : "measuring off");
   }
 
   find(words) {
@@ -816,7 +790,7 @@ export class View {
     const series = new Map(), list = [];
     for (const s of layout.series) {
       const lane = layout.runs[s.run].lanes[s.lane], found = named(s, names[s.run]);
-      if (!lane.shown || (!lane.export && lane.kind === "accelerator")) continue;
+      if (!lane.drawn || (!lane.export && lane.kind === "accelerator")) continue;
       const [start, end, name, step] = [s.start, s.end, s.name, s.step].map((column) => column && found.map((i) => column[i]));
       const total = [0];
       found.forEach((i, k) => total.push(total[k] + s.end[i] - s.start[i]));
@@ -830,6 +804,7 @@ export class View {
   }
 
   seek() { this.search.focus(); }
+  tables() { this.panel.innerHTML = this.panel.hidden ? "" : this.layout.runs.map((run) => run.tables).join(""); }
   clearSearch() { this.search.value = ""; this.find(""); }
 
   // The name of the canvas for those who cannot see it; with what is seen now.
@@ -840,11 +815,10 @@ export class View {
   }
 
   sentence() {
-    let lines = ["", "No spans: nothing was recorded in the window."];
+    let lines = ["", this.layout.hint];
     if (this.measured) lines = measureWords(this.layout, this.measured);
     else if (this.selected) lines = this.wordsOf(this.selected);
     else if (this.measuring) lines = ["Drag over the lanes to measure."];
-    else if (this.layout.series.length) lines = ["", "Click a gap of the accelerator for its cause, or a span for its name. Press ? for keys."];
     write(this.detail, lines);
   }
 
@@ -859,23 +833,22 @@ export class View {
   }
 
   toggle(name) {
-    const panel = this[name], shown = panel.hidden;
+    const panel = this[name], button = this.button(name), shown = button.ariaExpanded === "false";
+    button.ariaExpanded = String(shown);
+    if (name === "legend") return; // its style folds it
     panel.hidden = !shown;
-    this.button(name).setAttribute("aria-expanded", String(shown));
     if (name === "help") return this.say(panel.innerText); // nothing, while it is hidden
     this.tables();
     (shown ? panel : this.canvas).focus({ preventScroll: true });
   }
-
-  tables() { this.panel.innerHTML = this.panel.hidden ? "" : this.layout.runs.map((run) => run.tables).join(""); }
 
   csv() {
     const field = (value) => /[",\r\n]/.test(value) ? `"${value.replace(/"/g, '""')}"` : value;
     const rows = this.layout.runs.flatMap((run) => spansOf(this.layout, run).map(({ s, start, lasts, name, step, category }) => [
       run.label || run.name, run.origin, ...run.threads[s.thread], name, category, BigInt(run.start_ns) + BigInt(start), lasts, step,
     ]));
-    const lines = rows.map((row) => row.map(field).join(","));
-    return ["run,origin,thread,kind,name,category,start_ns,duration_ns,step", ...lines, ""].join("\n");
+    const head = "run,origin,thread,kind,name,category,start_ns,duration_ns,step";
+    return [head, ...rows.map((row) => row.map(field).join(",")), ""].join("\n");
   }
 
   // One file for all runs: a page may save but one file a click. Python names the processes and the tracks.
@@ -922,13 +895,19 @@ function hull(one, other) {
 // -- keys, wheel, pointer -------------------------------------------------------------------------------------------
 
 function takeKeys(view) {
-  const { canvas, search, help } = view, of = (key) => help.querySelector(`[data-keys~="${CSS.escape(key)}"]`);
+  const { canvas, search, help, panel } = view, of = (key) => help.querySelector(`[data-keys~="${CSS.escape(key)}"]`);
   canvas.onkeydown = (event) => {
     const node = of(event.key) ?? (event.shiftKey ? null : of(event.key.toLowerCase()));
     if (!node || withModifier(event) || !view.layout) return;
     event.preventDefault();
     event.stopPropagation();
     view.act(node);
+  };
+  for (const [node, name, key] of [[panel, "panel", "t"], [help, "help", "?"]]) node.onkeydown = (event) => {
+    if (withModifier(event) || ![key, "Escape"].includes(event.key)) return;
+    event.preventDefault();
+    view.toggle(name);
+    canvas.focus({ preventScroll: true });
   };
   search.oninput = () => view.find(search.value);
   search.onkeydown = (event) => {
@@ -1009,8 +988,6 @@ function takeOverview(view) {
   overview.onpointermove = (event) => drag?.(timeAt(event));
   overview.onpointerup = overview.onpointercancel = () => { drag = null; };
 }
-
-// -- two doors ------------------------------------------------------------------------------------------------------
 
 // A saved page: bytes in base64, compressed.
 export async function mount(el, text, look) {

@@ -88,7 +88,7 @@ def tour_page(tmp_path_factory):
 
 
 def open_tour(chromium, path, **more):
-    """Open the page and all that is folded on it; return it with what it asks for and what goes wrong on it."""
+    """Open the page; return it with what it asks for and what goes wrong on it."""
     page = chromium.new_page(**more)
     page.asked, page.errors = [], []
     page.on("request", lambda request: page.asked.append(request.url))
@@ -97,15 +97,19 @@ def open_tour(chromium, path, **more):
     return page
 
 
+def unfold(page):
+    """Click on all that the page itself has folded; a timeline folds its own."""
+    for summary in page.locator("summary:not(.labkit-timeline *)").all():
+        summary.click()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_tour_page_can_be_read_without_a_network_and_without_scripts(chromium, tour_page, theme):
     page = open_tour(
         chromium, tour_page, viewport={"width": 1200, "height": 1500}, color_scheme=theme, java_script_enabled=False
     )
     assert "From 50 to 222 images per second" in page.get_by_role("heading", level=1).inner_text()
-    for summary in page.locator("summary").all():
-        if summary.is_visible():
-            summary.click()
+    unfold(page)
     pictures = page.locator("img").all()
     assert len(pictures) == 4
     for picture in pictures:
@@ -139,9 +143,7 @@ def test_timelines_of_the_tour_page_live_once_they_are_seen(chromium, tour_page)
 def test_nothing_of_the_tour_page_is_cut_off(chromium, tour_page, width, scripts):
     """What is wider than the page scrolls in a box of its own, and a line above the box says so."""
     page = open_tour(chromium, tour_page, viewport={"width": width, "height": 9000}, java_script_enabled=scripts)
-    for summary in page.locator("summary").all():
-        if summary.is_visible():
-            summary.click()
+    unfold(page)
     if scripts:
         page.wait_for_function("!document.querySelector('[data-block] > picture')")
     wide = page.locator(".wide").all()
@@ -462,12 +464,18 @@ def test_every_download_is_what_it_says(opened, tmp_path):
 
 
 def test_the_theme_of_the_lab_is_followed(opened):
+    """Each time by each timeline that is on the page, whichever is in sight."""
     page, _ = opened
     SHOTS.mkdir(parents=True, exist_ok=True)
     corner = "c => [...c.getContext('2d').getImageData(2, c.height - 2, 1, 1).data].slice(0, 3).reduce((a, b) => a + b)"
-    for theme in ("Dark", "Light"):
+    for theme in ("Dark", "Light") * 5:
         page.evaluate(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
         page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'Light').lower()}'")
+        follows = f"c => ({corner})(c) {'< 200' if theme == 'Dark' else '> 500'}"
+        page.wait_for_function(f"""() => {{ const all = [...document.querySelectorAll('{LANES}')];
+          return all.length && all.filter((c) => c.clientWidth).every({follows}); }}""")
+    for theme in ("Dark", "Light"):
+        wear(page, theme.lower())
         for mark in ("live", "one", "two"):
             canvas = timeline(page, mark)
             follows = f"c => ({corner})(c) {'< 200' if theme == 'Dark' else '> 500'}"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traces import gpu_job
 
 from labkit.common.palette import THEMES
 from labkit.timeline.intervals import Intervals
@@ -154,8 +155,44 @@ def test_places_never_overlap_and_hold_every_lane(given_traces):
         places.sort()
         assert all(a[1] <= b[0] for a, b in itertools.pairwise(places))
         assert places[-1][1] <= layout["height"]
-        shown = {(r, k) for r, run in enumerate(header["runs"]) for k, lane in enumerate(run["lanes"]) if lane["shown"]}
-        assert {(i["run"], i["lane"]) for i in layout["items"]} == shown
+        drawn = {(r, k) for r, run in enumerate(header["runs"]) for k, lane in enumerate(run["lanes"]) if lane["drawn"]}
+        assert {(i["run"], i["lane"]) for i in layout["items"]} == drawn
+
+
+def test_waits_have_a_lane_only_where_they_are_not_the_gaps_and_stay_in_the_table():
+    alone = TimelineLayout([job()]).header
+    of_device = TimelineLayout([gpu_job()]).header
+    for header, drawn in ((alone, False), (of_device, True)):
+        names = {item["name"] for item in header["layouts"]["stacked"]["items"]}
+        assert ("waits for a batch" in names) == drawn
+        assert ("wait for a batch" in {entry["label"] for entry in header["legend"]}) == drawn
+        assert "waits for a batch" in header["runs"][0]["tables"]
+
+
+@pytest.mark.parametrize(("cpus", "line"), [(1, 1), (5, 5), (9, 0), (None, 0)])
+def test_a_band_has_a_line_at_the_number_of_cores_where_it_reaches_it(cpus, line):
+    """Five workers work at once."""
+    header = TimelineLayout([job(workers=5, host={"cpus": cpus})]).header
+    band = next(item for item in header["layouts"]["stacked"]["items"] if "band" in item)
+    assert (band["most"], band["cores"]) == (5, line)
+    assert [entry["label"] for entry in header["legend"] if entry["category"] == -1] == (
+        [f"number of cores: {line}"] if line else []
+    )
+
+
+def test_storage_is_called_by_its_name_and_downloaded_as_it_was_recorded():
+    raw = "SingleElementIterator::FiniteTake::Sleep"
+    spans = [Span("worker 1", raw, "read", 0, 400, -1), Span("worker 1", "Iterator::Map", "iterator", 0, 900, -1)]
+    about = TimelineLayout([Trace.from_spans(spans, kinds=KINDS)]).header["runs"][0]
+    assert sorted(about["names"]) == ["Iterator::Map", "modelled storage"]
+    assert about["ops"] == {about["names"].index("modelled storage"): raw}
+
+
+def test_what_tells_no_cause_promises_none():
+    for explain in (True, False):
+        header = TimelineLayout([Timeline(job(), explain=explain)]).header
+        words = header["hint"] + header["legend"][-1]["label"]
+        assert ("cause" in words) == explain
 
 
 def test_the_overview_has_the_busy_share_of_the_whole_run():

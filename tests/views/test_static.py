@@ -249,6 +249,19 @@ def test_the_text_of_a_comparison_holds_both_timelines():
     assert str(Timeline(b)) in text
 
 
+@pytest.mark.parametrize(("cpus", "line"), [(2, True), (40, False), (None, False)])
+def test_a_band_has_a_dashed_line_at_the_number_of_cores_where_it_reaches_it(cpus, line):
+    """Six workers, of which more than two and less than forty work at once."""
+    figure = static.draw(noisy_job(workers=6, images=24, host={"cpus": cpus})).figure()
+    assert ("number of cores: 2" in words(figure)) == line
+    axes = next(axes for axes in figure.axes if axes.zorder == 1 and axes.collections)
+    levels = [float(mark.get_ydata()[0]) for mark in axes.lines if mark.is_dashed()]
+    most = max(int(word) for word in words(figure) if word in "23456")
+    top = static.LINE + static._TALL + static._SPACE
+    assert levels == ([pytest.approx(top + static._BAND_TALL * (1 - cpus / most))] if line else [])
+    assert_readable(figure)
+
+
 def test_what_occurs_is_in_the_legend_and_nothing_else():
     assert {"read", "decode", "resize", "other map work", "train step"} <= set(words(static.draw(noisy_job()).figure()))
     assert not {"kernel", "batch", "copy to the device"} & set(words(static.draw(noisy_job()).figure()))

@@ -44,6 +44,7 @@ def show(tab):
 
     def shown(*timelines, **look):
         tab.evaluate("window.done?.()")
+        tab.set_viewport_size({"width": 1100, "height": 900})
         show_in(tab, *timelines, **look)
         return tab
 
@@ -233,6 +234,98 @@ def test_texts_never_overlap_and_stay_inside(show):
     page.set_viewport_size({"width": 1100, "height": 900})
 
 
+def renamed(trace, lane="worker 1", name="tf.data in the consumer's thread"):
+    """Return a trace with another name for one thread, and with TensorFlow's name for a modelled storage."""
+    threads = tuple(Thread(name if t.name == lane else t.name, t.kind) for t in trace.threads)
+    names = tuple("SingleElementIterator::FiniteTake::Sleep" if n == "ReadFile" else n for n in trace.names)
+    columns = {c: getattr(trace, c) for c in Trace._DTYPES}
+    return Trace(**columns, names=names, threads=threads, run=trace.run)
+
+
+def written(page):
+    """Return all texts of the picture."""
+    return page.evaluate("""(() => { const holder = document.createElement('div'); holder.innerHTML = view.svg();
+      return [...holder.querySelectorAll('text')].map((t) => t.textContent); })()""")
+
+
+@pytest.mark.parametrize("width", [1100, 700, 420])
+def test_words_are_whole_or_absent(show, width):
+    trace = renamed(job(storage="modelled"))
+    page = show(trace)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_function("w => innerWidth === w && view.width > w - 60", arg=width)
+    known = {"…", *" ".join([*(lane.name for lane in Timeline(trace).lanes), "modelled storage"]).split()}
+    for share in (1, 0.4, 0.1, 0.03):
+        page.evaluate("s => { view.show(0, view.span * s); view.redraw(); }", share)
+        lanes = [text for text in written(page) if text.startswith("tf.data") and "node" not in text]
+        assert lanes
+        assert all(set(text.replace("…", " … ").split()) <= known for text in lanes), lanes
+        assert width < 700 or lanes == ["tf.data in the consumer's thread"]
+    assert "modelled storage" in written(page)
+
+
+def test_storage_has_one_name_on_spans_in_words_and_in_the_search_and_its_own_in_files(show):
+    page = show(renamed(job(storage="modelled")))
+    page.wait_for_function("!view.frame && innerWidth === 1100")
+    page.mouse.move(*place(page, "worker 2", 0.5 * MS))
+    assert page.locator(".lt-tip").inner_text().startswith("modelled storage\n")
+    page.locator(".lt-lanes").focus()
+    page.keyboard.press("/")
+    page.keyboard.type("modelled storage")
+    assert page.locator(".lt-found").inner_text().startswith("12 found")
+    page.keyboard.press("Escape")
+    assert "Sleep" not in page.locator(".labkit-timeline").inner_text()
+    assert "SingleElementIterator::FiniteTake::Sleep" in page.evaluate("view.csv()")
+    assert "modelled storage" not in page.evaluate("view.csv() + view.perfetto()").replace("modelled storage ·", "")
+
+
+def test_a_line_stands_at_the_number_of_cores(show):
+    page = show(job(workers=5, host={"cpus": 2}))
+    found = page.evaluate("""(() => { const holder = document.createElement('div'); holder.innerHTML = view.svg();
+      const path = holder.querySelector('path[stroke-dasharray]').getAttribute('d');
+      const p = view.plan.items.find((p) => p.band), head = 10 + 18 * 2;
+      return [path, `M${view.left} ${head + p.y + p.h * (1 - 2 / 5)}H${view.right}`]; })()""")
+    assert found[0] == found[1]
+    assert "number of cores: 2" in page.locator(".lt-legend").inner_text()
+    show(job(workers=5, host={"cpus": 9}))
+    assert "cores" not in page.locator(".lt-legend").inner_text()
+
+
+# -- a narrow page ---------------------------------------------------------------------------------
+
+
+def test_in_a_narrow_page_the_lanes_begin_near_the_top_and_what_is_folded_unfolds(chromium):
+    page = chromium.new_page(viewport={"width": 420, "height": 900})
+    show_in(page, job(storage="modelled", host={"cpus": 2}, workers=6), job(wait=1), last=36 * MS)
+    top = "view.canvas.getBoundingClientRect().top - view.root.getBoundingClientRect().top"
+    rows = "new Set([...view.root.querySelector('.lt-bar').children].filter((b) => b.offsetWidth)"
+    rows += ".map((b) => b.offsetTop)).size"
+    assert page.evaluate(top) <= 160
+    assert page.evaluate(rows) <= 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    legend, head = page.get_by_role("button", name="legend"), page.locator(".lt-run summary").first
+    high = page.evaluate(top)
+    for fold, shown in ((legend, page.locator("[data-category=decode]")), (head, None)):
+        before = page.evaluate(top)
+        fold.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_function(f"(before) => {top} > before", arg=before)
+        if shown:
+            assert shown.is_visible()
+            assert fold.get_attribute("aria-expanded") == "true"
+        fold.press("Enter")
+        page.wait_for_function(f"(before) => {top} === before", arg=before)
+    assert legend.get_attribute("aria-expanded") == "false"
+    page.set_viewport_size({"width": 1100, "height": 900})
+    page.wait_for_function("view.width > 1000 && !view.frame")
+    assert page.locator("[data-category=decode]").is_visible(), "nothing is folded where there is room"
+    assert not legend.is_visible()
+    page.set_viewport_size({"width": 420, "height": 900})
+    page.wait_for_function("view.width < 420 && !view.frame")
+    assert page.evaluate(top) == high
+    page.close()
+
+
 # -- moving ----------------------------------------------------------------------------------------
 
 
@@ -402,6 +495,24 @@ def test_a_click_on_a_gap_tells_its_cause_and_outlines_what_it_waited_for(show):
         assert target == [cause.start_ns, cause.end_ns, cause.lane]
 
 
+def test_a_timeline_without_causes_promises_none(show):
+    page = show(Timeline(job(), explain=False))
+    page.mouse.move(*place(page, "accelerator", 2.5 * MS))
+    words = page.locator(".labkit-timeline").inner_text() + " ".join(page.evaluate("[...document.querySelectorAll("
+        "'.labkit-timeline [title]')].map((e) => e.title)"))  # fmt: skip
+    assert "Gap 1 of 6" in words
+    assert "waited" not in words
+    assert "click for" not in words
+    assert "cause" not in words
+    page.locator(".lt-lanes").focus()
+    page.keyboard.press("t")
+    assert "cause" not in page.locator(".lt-tables").inner_text()
+    page = show(job())
+    page.mouse.move(*place(page, "accelerator", 2.5 * MS))
+    assert "click for the span it waited for" in page.locator(".lt-tip").inner_text()
+    assert "click for the cause" in page.locator(".lt-legend").inner_text()
+
+
 def test_n_and_p_walk_through_all_gaps_and_bring_them_into_sight(show):
     page = show(job(), job(wait=2))
     page.locator(".lt-lanes").focus()
@@ -539,7 +650,59 @@ def test_two_runs_share_one_axis_stacked_and_overlaid(show):
     assert page.get_by_role("button", name="overlay the two runs (O)").get_attribute("aria-pressed") == "false"
 
 
+def test_two_runs_begin_with_the_same_number_of_steps_and_what_follows_them_is_pale(show):
+    before, after = Timeline(job()), Timeline(job(wait=1))
+    ends = [int(timeline.step_edges_ns[4]) for timeline in (before, after)]
+    page = show(before, after, last=max(ends))
+    assert page.evaluate("[view.first, view.last, view.compared]") == [0, max(ends), 4]
+    texts = written(page)
+    assert any("before · 4 steps: 36.0 ms" in text for text in texts), texts
+    assert any("after · 4 steps: 20.0 ms" in text for text in texts), texts
+    seen = """(t) => { const p = view.plan.items.find((q) => q.run === 1), d = devicePixelRatio;
+      return [...view.canvas.getContext('2d').getImageData(view.x(t) * d, (p.y + 2) * d, 1, 1).data].slice(0, 3); }"""
+    train = THEMES["light"].fill["train"]
+    wanted = [int(train[i : i + 2], 16) for i in (1, 3, 5)]
+    assert page.evaluate(seen, 19.5 * MS) == wanted
+    assert min(page.evaluate(seen, 24.5 * MS)) > max(wanted), "the fifth step"
+    page.evaluate("view.all(); view.redraw()")
+    assert page.evaluate(seen, 24.5 * MS) == wanted, "all of it is asked for"
+    assert not any(" steps: " in text for text in written(page))
+
+
 # -- for those who cannot see it ---------------------------------------------------------------------
+
+
+#: What JupyterLab says about tables of outputs.
+LAB_TABLES = """.jp-RenderedHTMLCommon table { margin-left: auto } :not(.x).jp-RenderedHTMLCommon td,
+  :not(.x).jp-RenderedHTMLCommon th, :not(.x).jp-RenderedHTMLCommon tr { text-align: right; padding: 9px }"""
+
+
+def test_t_and_escape_close_the_tables_from_inside_and_give_the_focus_back(show):
+    page = show(job())
+    for opens, region, closes in (("t", "tables", "t"), ("t", "tables", "Escape"), ("?", "keys and mouse", "Escape")):
+        panel = page.get_by_role("region", name=region)
+        page.locator(".lt-lanes").focus()
+        page.keyboard.press(opens)
+        panel.focus()
+        if opens == "t":
+            panel.get_by_role("button", name="show gap 3").focus()
+        page.keyboard.press(closes)
+        assert panel.is_hidden()
+        assert page.evaluate("document.activeElement === view.canvas"), (region, closes)
+        assert page.locator(f"[name={'panel' if opens == 't' else 'help'}]").get_attribute("aria-expanded") == "false"
+
+
+def test_words_in_tables_stand_on_the_left_in_jupyterlab_too(show):
+    page = show(job())
+    page.evaluate("css => { const s = document.createElement('style'); s.textContent = css; document.body.append(s);"
+                  " document.getElementById('here').className = 'jp-RenderedHTMLCommon' }", LAB_TABLES)  # fmt: skip
+    page.locator(".lt-lanes").focus()
+    page.keyboard.press("?")
+    page.keyboard.press("t")
+    sides = page.evaluate("[...document.querySelectorAll('.lt-panel :is(td, th, caption)')]"
+                          ".map((cell) => getComputedStyle(cell).textAlign)")  # fmt: skip
+    assert len(sides) > 50
+    assert set(sides) == {"left"}
 
 
 def test_tables_hold_every_lane_and_every_gap_with_its_cause(show):
@@ -707,6 +870,38 @@ def test_it_follows_the_theme_of_jupyterlab_colab_and_the_browser(show):
     becomes("light")
 
 
+def test_every_timeline_follows_every_change_of_the_theme_while_its_width_is_gone_for_a_moment(show):
+    """JupyterLab swaps its style sheets: for some frames, or less than one, nothing has a width."""
+    page = show(job())
+    page.evaluate("""() => { for (const _ of [1, 2]) new lab.View(document.getElementById('here'), model.block,
+      model.get('look')); }""")
+    grounds = {theme: [int(look.background[i : i + 2], 16) for i in (1, 3, 5)] for theme, look in THEMES.items()}
+    page.wait_for_function("[...document.querySelectorAll('.labkit-timeline')].every((r) => r.timeline.painted)")
+    switch = """async ([theme, kind]) => {
+      const body = document.body, frame = () => new Promise(requestAnimationFrame);
+      const set = () => { body.dataset.jpThemeLight = String(theme === 'light'); };
+      const gone = (yes) => { document.getElementById('here').style.display = yes ? 'none' : ''; };
+      if (kind === 0) { set(); requestAnimationFrame(() => gone(false)); gone(true); await frame(); await frame(); }
+      if (kind === 1) { gone(true); await frame(); set(); await frame(); gone(false); }
+      if (kind === 2) { set(); await 0; gone(true); await new Promise((done) => setTimeout(done)); gone(false); }
+      if (kind === 3) { requestAnimationFrame(() => gone(true)); set(); await null; await null;
+        requestAnimationFrame(() => gone(false)); await frame(); } // 0 wide just when it is painted
+      if (kind === 4) { requestAnimationFrame(() => { gone(true); set(); });
+        await frame(); await frame(); await frame(); gone(false); } }"""
+    colours = """[...document.querySelectorAll('.labkit-timeline')].map((root) => {
+      const at = (c, x, y) => [...c.getContext('2d').getImageData(x, y, 1, 1).data].slice(0, 3).join();
+      const { canvas, strips } = root.timeline, theme = root.timeline.layout.themes[root.timeline.themeName];
+      return [at(canvas, 1, canvas.height - 2), theme.name, getComputedStyle(root).backgroundColor]; })"""
+    for number in range(50):
+        theme = ("dark", "light")[number % 2]
+        page.evaluate(switch, [theme, number % 5])
+        ground = grounds[theme]
+        wanted = [[",".join(map(str, ground)), theme, f"rgb({', '.join(map(str, ground))})"]] * 3
+        page.wait_for_function(f"(wanted) => JSON.stringify({colours}) === wanted",
+                               arg=json.dumps(wanted, separators=(",", ":")), timeout=10_000)  # fmt: skip
+    page.evaluate("delete document.body.dataset.jpThemeLight")
+
+
 def test_what_was_to_be_drawn_while_there_was_no_width_is_drawn_when_the_width_is_back(show):
     """Nobody else says that something has changed: the width was 0 for less than a frame."""
     page = show(job())
@@ -809,7 +1004,7 @@ def test_a_stored_page_is_alive_with_scripts_and_a_picture_without(chromium, tmp
         page.wait_for_selector(".labkit-timeline[data-painted]" if scripts else "img")
         assert page.locator("img").count() == (0 if scripts else 1)
         if not scripts:
-            assert page.locator("img").get_attribute("alt") == made.alt
+            assert page.locator("img").get_attribute("alt") == made.picture.alt
         assert asked == []
         context.close()
 

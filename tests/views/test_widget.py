@@ -43,6 +43,14 @@ def test_show_takes_one_or_two_timelines_or_traces():
     assert isinstance(one, widget.TimelineWidget)
 
 
+def test_the_first_steps_of_both_runs_are_in_view_at_first():
+    """The axis is common, and as long as the steps of the slower one take."""
+    slow, quick = Timeline(job()), Timeline(job(wait=1))
+    for pair in ((slow, quick), (quick, slow)):
+        assert labkit.show(*pair, steps=2).look["last"] == slow.step_edges_ns[2] > quick.step_edges_ns[2]
+    assert labkit.show(slow, quick).look["last"] is None
+
+
 def test_its_text_is_that_of_the_timelines_and_holds_no_address():
     trace = job()
     assert repr(labkit.show(trace)) == str(labkit.show(trace)) == str(Timeline(trace))

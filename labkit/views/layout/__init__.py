@@ -6,6 +6,7 @@ a canvas; it reads it as one block of bytes (`labkit.views.layout.block`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,7 @@ from labkit.timeline.describe import provenance
 from labkit.timeline.lanes import Lane, lane_of
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, Trace
-from labkit.timeline.wording import percent
+from labkit.timeline.wording import percent, short_op
 from labkit.views.layout import words
 from labkit.views.layout.block import VERSION, Block
 from labkit.views.layout.places import OVERVIEW, overlaid, stacked
@@ -27,6 +28,9 @@ __all__ = ["APART", "OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout", "blame
 
 #: Gaps of a run that carry a sentence of their own, the longest ones; the others carry cause and length.
 SENTENCES = 2000
+
+#: What readers know the reads of a modelled storage by.
+_STORAGE = "modelled storage"
 
 #: More workers than this are drawn as one band.
 APART = 3
@@ -90,11 +94,11 @@ class TimelineLayout:
     @cached_property
     def header(self) -> dict[str, Any]:
         """All of the layout except its columns, JSON-ready; `labkit/views/timeline.js` reads it."""
-        runs = []
+        runs: list[dict[str, Any]] = []
         for i, (run, timeline, more) in enumerate(zip(self.runs, self.timelines, self.block.runs, strict=True)):
             lanes = [each | rows for each, rows in zip(run["lanes"], more["lanes"], strict=True)]
             gaps = _sentences(timeline)
-            tables = words.tables(i, run, timeline.gaps, gaps["texts"])
+            tables = words.tables(i, run, timeline, gaps["texts"])
             band = _band(timeline)
             runs.append(run | more | {"lanes": lanes, "gaps": gaps, "tables": tables, "band": band})
         return {
@@ -103,7 +107,8 @@ class TimelineLayout:
             "alt": self.alt,
             "span_ns": max(timeline.span_ns for timeline in self.timelines),
             "categories": words.categories(),
-            "legend": words.entries(self.timelines, self.lanes),
+            "legend": words.entries(self.timelines, runs, self.lanes),
+            "hint": words.hint(self.timelines, any(map(len, itertools.chain(*self.lanes)))),
             "themes": {name: words.colours(name) for name in THEMES},
             "runs": runs,
             "layouts": {
@@ -151,7 +156,8 @@ def drawn_lanes(timeline: Timeline) -> list[int]:
 
 def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
     """Return what is written about a run and its lanes."""
-    count = len(timeline.lanes)
+    count, device = len(timeline.lanes), on_device(timeline)
+    storage = {k: name for k, name in enumerate(timeline.names) if short_op(name) == _STORAGE}
     headline, figures = provenance(timeline.run), words.figures_and_blame(timeline)
     return {
         "label": label,
@@ -164,13 +170,16 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
         "start_ns": str(timeline.start_ns),
         "images": timeline.images,
         "threads": [list(thread) for thread in timeline.trace.threads],
-        "names": list(timeline.names),
+        "names": [_STORAGE if k in storage else name for k, name in enumerate(timeline.names)],
+        "ops": storage,  # as the files have them that are downloaded
         "lanes": [
             {
                 "name": " ".join(lane.name.split()), "kind": lane.kind, "spans": f"{len(lane):,}",
                 "busy": percent(lane.share), "note": words.note(lane), "shown": k < count,
+                # Where train steps are the accelerator, a lane of waits would repeat its gaps; a table names it.
+                "drawn": k < count and (lane.kind != "wait" or device),
                 # Kernels are shown twice, on their stream and on the accelerator; they are exported once.
-                "export": lane is not timeline.accelerator or not on_device(timeline),
+                "export": lane is not timeline.accelerator or not device,
             }
             for k, lane in enumerate(lanes)
         ],
@@ -191,7 +200,9 @@ def _band(timeline: Timeline) -> dict[str, Any] | None:
     quiet = [k for k, lane in enumerate(lanes) if lane.kind == "pipeline" and k not in workers]
     hidden = [k for k in (*workers, *quiet) if k != blamed]
     most = int(at_work.max(initial=1))
-    return {"lanes": workers, "hidden": hidden, "most": most, "busy": f"{average:.1f} of {most}"}
+    cores = timeline.run.host.cpus or 0
+    busy = f"{average:.1f} of {most}"
+    return {"lanes": workers, "hidden": hidden, "most": most, "busy": busy, "cores": cores if cores <= most else 0}
 
 
 def _not_shown(timeline: Timeline) -> list[Lane]:

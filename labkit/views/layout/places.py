@@ -30,11 +30,12 @@ def stacked(runs: list[dict[str, Any]], apart: bool = False) -> dict[str, Any]:
             y += _HEAD
         band = None if apart else run["band"]
         for k, lane in enumerate(run["lanes"]):
-            if lane["shown"] and not (band and k in band["hidden"]):
+            if lane["drawn"] and not (band and k in band["hidden"]):
                 items.append({"run": r, "lane": k, "name": lane["name"], "y": y, "h": lane["height"], "scale": 1.0})
                 y += lane["height"] + _SPACE
             if k == 0 and band:
-                about = {"most": band["most"], "busy": band["busy"], "name": "threads at work", "scale": 1.0}
+                about = {key: band[key] for key in ("most", "busy", "cores")}
+                about |= {"name": "threads at work", "scale": 1.0}
                 items.append({"run": r, "lane": -1, "band": band["lanes"], "y": y, "h": _BAND, **about})
                 y += _BAND + _SPACE
     return {"height": y, "items": items, "heads": heads}

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from labkit.common.palette import LEGEND, THEMES, text_on
+from labkit.timeline.causes import CAUSES
 from labkit.timeline.describe import figures
-from labkit.timeline.gaps import Gaps
 from labkit.timeline.lanes import WORK, Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
@@ -36,21 +36,44 @@ def legend(lanes: Iterable[Lane]) -> list[int]:
     return [code for code in map(CATEGORIES.index, LABELS) if code in found]
 
 
-def entries(timelines: list[Timeline], lanes: list[list[Lane]]) -> list[dict[str, Any]]:
-    """Return the entries of a legend: what occurs, and its own time in each run, all threads together; the gaps last.
+def entries(timelines: list[Timeline], runs: list[dict[str, Any]], lanes: list[list[Lane]]) -> list[dict[str, Any]]:
+    """Return the entries of a legend: what is drawn, with its own time in each run, all threads together; gaps last.
 
     Each entry has its words (``label``), the ``times`` in nanoseconds, one for each run, and the index into
-    `CATEGORIES` (``category``), which is None for the gaps.
+    `CATEGORIES` (``category``), which is None for the gaps and -1 for the line of the cores.
     """
     own = [_own_ns(timeline) for timeline in timelines]
+    all_lanes = zip(itertools.chain(*lanes), itertools.chain(*(run["lanes"] for run in runs)), strict=True)
     found = [
         {"category": code, "label": LABELS[CATEGORIES[code]], "times": [each[CATEGORIES[code]] for each in own]}
-        for code in legend(itertools.chain(*lanes))
+        for code in legend(lane for lane, about in all_lanes if about["drawn"])
     ]
+    if cores := cores_of(run["band"]["cores"] for run in runs if run["band"]):
+        found.append({"category": -1, "label": cores, "times": []})
     if any(len(timeline.gaps) for timeline in timelines):
         times = [int(timeline.idle_ns) for timeline in timelines]
-        found.append({"category": None, "label": "accelerator idle: click for the cause", "times": times})
+        label = f"accelerator idle{': click for the cause' * told(timelines)}"
+        found.append({"category": None, "label": label, "times": times})
     return found
+
+
+def cores_of(numbers: Iterable[int]) -> str:
+    """Return what the dashed lines in the bands of the workers stand for; "" where there is no line."""
+    found = sorted(set(numbers) - {0})
+    return f"number of cores: {' and '.join(map(str, found))}" if found else ""
+
+
+def told(timelines: Iterable[Timeline]) -> bool:
+    """Return whether the timelines say of any gap what it waited for; those of a drill do not."""
+    return any((timeline.causes.kind != CAUSES.index("unknown")).any() for timeline in timelines)
+
+
+def hint(timelines: Iterable[Timeline], spans: bool) -> str:
+    """Return what is said while nothing is selected."""
+    if not spans:
+        return "No spans: nothing was recorded in the window."
+    what = "its cause" if told(timelines) else "how long it is"
+    return f"Click a gap of the accelerator for {what}, or a span for its name. Press ? for keys."
 
 
 def _own_ns(timeline: Timeline) -> dict[str, int]:
@@ -104,11 +127,12 @@ def alt(title: str, runs: list[dict[str, Any]]) -> str:
     return " ".join(sentences)
 
 
-def tables(number: int, run: dict[str, Any], gaps: Gaps, texts: dict[int, str]) -> str:
+def tables(number: int, run: dict[str, Any], timeline: Timeline, texts: dict[int, str]) -> str:
     """Return two tables in HTML: the lanes of a run by its number, and its longest gaps, with a button that shows each.
 
     `run` is what is written about the run, and `texts` holds the sentences of its longest gaps by their numbers.
     """
+    gaps, last = timeline.gaps, "cause" if told([timeline]) else "in words"
     keys = ("name", "kind", "busy", "spans", "note")
     lanes = [[escape(lane[key]) for key in keys] for lane in run["lanes"] if lane["shown"]]
     rows = []
@@ -121,7 +145,7 @@ def tables(number: int, run: dict[str, Any], gaps: Gaps, texts: dict[int, str]) 
     longest = f"the {_ROWS} longest of " if len(gaps) > _ROWS else ""
     whose, count = escape(f"{run['label']}: ") if run["label"] else "", f"{len(gaps):,} gap{'s' * (len(gaps) != 1)}"
     return _table(f"{whose}lanes", ("lane", "kind", "busy", "spans", "time by kind of work"), lanes) + _table(
-        f"{whose}{longest}{count} of the accelerator", ("gap", "starts at, ms", "lasts, ms", "step", "cause"), rows
+        f"{whose}{longest}{count} of the accelerator", ("gap", "starts at, ms", "lasts, ms", "step", last), rows
     )
 
 
