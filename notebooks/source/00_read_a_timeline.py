@@ -22,22 +22,22 @@ labkit.idea("00")
 # %% [markdown]
 # ## Extract, transform, load
 #
-# In each training [step](../docs/glossary.md#step), the accelerator takes a [batch](../docs/glossary.md#batch) of images, computes gradients, and updates the weights. The *input pipeline* gets the next batch ready. It has three parts:
+# In each training [step](../docs/glossary.md#step), the [accelerator](../docs/glossary.md#accelerator) takes a [batch](../docs/glossary.md#batch) of images, computes gradients, and updates the weights. The *input pipeline* gets the next batch ready. It has three parts:
 #
 # - **extract**: read the bytes from storage;
-# - **transform**: decode the JPEG, resize it, change it a little at random (*augmentation*), put images into a batch;
-# - **load**: hand the batch to the accelerator.
+# - **transform**: decode the JPEG, resize it, change it a little at random (*augmentation*). Then images are put into a batch;
+# - **load**: hand the batch to the accelerator. We call this part *copy*, because in the rest of the course *loading a batch* means extract and transform.
 #
-# The disk or the network limits extract. The processor limits transform. If either is too slow, the accelerator is idle. At Google, one job in five spent more than a third of its compute time in the input pipeline (Murray et al., *tf.data*, VLDB 2021, figure 1).
+# The disk or the network limits extract. The processor limits transform. If either is too slow, the accelerator is idle. At Google, one job in five spent more than a third of its compute time in the input pipeline (Murray et al., VLDB 2021, figure 1).
 #
-# The lab makes its own photos, so nothing is downloaded. On average a photo has about 115 kB, as in ImageNet (DLIO benchmark, resnet50 workload files).
+# The lab makes its own photos, so nothing is downloaded. A photo has about 115 kB, as in ImageNet.
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()
 print(album.summary())
 
 # %% [markdown]
-# This is one photo of each class. The photos are synthetic: drawings on textured backgrounds.
+# This is one photo of each class. The photos are synthetic.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.views.picture import Photographs
@@ -48,7 +48,7 @@ Photographs(dict(zip(album.classes, first)))
 # %% [markdown]
 # ## Transform, step by step
 #
-# The whole course measures this function. It turns the bytes of one file into one training example: decode, convert to float, resize, augment (flip, brightness, saturation), and clip to the range 0–1. `dct_method="INTEGER_ACCURATE"` chooses TensorFlow's exact JPEG decoder.
+# The whole course measures this function. It turns the bytes of one file into one training example. `dct_method="INTEGER_ACCURATE"` chooses TensorFlow's exact JPEG decoder.
 
 # %%
 def transform(data):
@@ -61,7 +61,7 @@ def transform(data):
     return tf.clip_by_value(image, 0, 1)
 
 # %% [markdown]
-# Watch the size of one photo. A decoded image is typically five to seven times as large as its file (DS-Analyzer, VLDB 2021, section 6.3). float32 needs four bytes per value instead of one; shrinking to 224×224 saves most of that again.
+# Watch the size of one photo. float32 makes the array four times larger. Resizing to 224×224 makes it small again.
 
 # %% tags=["nbval-ignore-output"]
 data = tf.io.read_file(album.paths[0])
@@ -74,7 +74,7 @@ print(f"example {image.numpy().nbytes:>9,} bytes, {image.shape}, {image.dtype.na
 # %% [markdown]
 # ## Predict
 #
-# From here on, *loading a batch* means extract and transform together. Suppose that loading one batch takes 30 ms and training on it takes 60 ms. The job loads a batch, trains on it, loads the next batch, and so on. For what share of the time is the accelerator busy? Replace the three dots by your number. It is a share between 0 and 1.
+# Suppose that loading one batch takes 30 ms and training on it takes 60 ms. The job loads a batch, trains on it, loads the next batch, and so on. For what share of the time is the accelerator busy? Replace the three dots by your number, a share between 0 and 1. You can change your number until you see the measurement. If you leave the dots, the notebook continues without a prediction.
 
 # %% tags=["nbval-ignore-output"]
 predictions.commit("00.busy", ..., unit="share")
@@ -82,7 +82,7 @@ predictions.commit("00.busy", ..., unit="share")
 # %% [markdown]
 # ## Build
 #
-# `album.files()` gives [`(path, label)`](../docs/glossary.md#path-label) pairs. `shuffle` mixes the pairs; with `reshuffle_each_iteration=False` every run has the same order, so that all runs train on the same photos. `repeat` begins again after the last photo. Real batches are larger than four photos, but here you can see each photo in the timeline.
+# A tf.data pipeline is a chain of stages. `album.files()` gives [`(path, label)`](../docs/glossary.md#path-label) pairs. `map(load)` calls `load` for each pair. `batch(4)` puts four results into one array. These lines only describe the work: it starts when somebody asks for a batch. `shuffle` mixes the pairs, here in the same order in every run. `repeat` begins again after the last photo. Real batches are larger than four photos, but here you can see each photo in the timeline.
 #
 # `plain` makes TensorFlow run the pipeline exactly as it is written. Notebook 01 shows what TensorFlow would change otherwise.
 
@@ -95,9 +95,9 @@ files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False
 sequential = plain(files.map(load).batch(4))
 
 # %% [markdown]
-# The *consumer* of the batches is a *modelled* accelerator. It takes a batch and holds it for a stated time. The processor is free during this time, as it is beside a real accelerator.
+# The *consumer* of the batches is a [*modelled*](../docs/glossary.md#measured-modelled) accelerator. It takes a batch and holds it for a stated time.
 #
-# To reproduce the situation of your prediction, we set the step time to twice your machine's loading time. The trial run `probe` measures the loading time.
+# First comes a trial run, `probe`. Its accelerator trains for only 1 ms, so nearly all the time is loading: `wait_ms` is how long it waited for a batch. In your prediction, training took twice as long as loading, so we set it so here.
 
 # %% tags=["nbval-ignore-output"]
 probe = labkit.record(sequential, accelerators.modelled(step_ms=1), steps=20)
@@ -109,7 +109,7 @@ print(accelerator.describe())
 # %% [markdown]
 # ## Run
 #
-# `labkit.record` runs the pipeline: a short warm-up, and then some steps that TensorFlow's own profiler watches.
+# `labkit.record` runs the pipeline: a short warm-up, and then some steps that TensorFlow's own profiler watches. What it returns is called a *trace*. A trace holds every piece of work with its beginning and its end:
 
 # %% tags=["nbval-ignore-output"]
 trace = labkit.record(sequential, accelerator, steps=20, name="sequential")
@@ -118,7 +118,7 @@ trace
 # %% [markdown]
 # ## The timeline
 #
-# Time runs from left to right. Each row is a *lane*. The accelerator is the top lane. In a running notebook, click into the timeline to zoom (W, S) and move (A, D). Click a gap to read its cause. The key `?` lists all keys.
+# Time runs from left to right. Each row is a [*lane*](../docs/glossary.md#lane). The accelerator is the top lane. In a running notebook, click into the timeline to zoom (W, S) and move (A, D). Click a gap to read its cause. The key `?` lists all keys.
 
 # %% tags=["nbval-ignore-output"]
 labkit.show(trace, title="Sequential: load, then train", steps=2)
@@ -128,8 +128,8 @@ labkit.show(trace, title="Sequential: load, then train", steps=2)
 #
 # Read the picture from the top.
 #
-# 1. **Accelerator.** The blocks are train steps. Between two blocks is a *gap*, in one strong colour: the accelerator is idle. The number at the end of the lane is the [busy share](../docs/glossary.md#busy-share) of all recorded steps.
-# 2. **Threads at work.** A *thread* is one line of work that the processor runs. The height says how many threads work at this moment, and the colours say on what. Here only one thread works at a time: the photos are prepared one after the other. (If there is room, each thread has a lane of its own.)
+# 1. **Accelerator.** The blocks are train steps. Between two blocks is a [*gap*](../docs/glossary.md#gap): the accelerator is idle. All gaps have the same strong colour, and the words in a gap name its cause. The number at the end of the lane is the [busy share](../docs/glossary.md#busy-share) of all recorded steps.
+# 2. **Threads at work.** A *thread* is one line of work that the processor runs. The height says how many threads work at this moment, and the colours say on what. Here only one thread works at a time: the photos are prepared one after the other.
 # 3. **Both together.** The accelerator and the threads never work at the same time. This is a *sequential* job.
 #
 # The same recording in numbers:
@@ -139,7 +139,7 @@ timeline = labkit.Timeline(trace)
 print(timeline)
 
 # %% [markdown]
-# Read three rows. *accelerator busy* is the busy share. *per image* is the thread time of one photo; *map* is *other map work* in the picture. *gaps wait for* divides the idle time by its cause: [fetch](../docs/glossary.md#fetch) is reading, [prep](../docs/glossary.md#prep) is work of the processor, [framework](../docs/glossary.md#framework) is the handing over of batches, and [unknown](../docs/glossary.md#unknown) is time without recorded work. (The row *stalls* estimates what each adds to the run, so its shares differ a little. The lane *waits for a batch* is idle time.)
+# Read three rows. *accelerator busy* is the busy share. *per image* says how long threads worked on one photo, by kind of work; *map* is all work that is neither read, decode nor resize (*other map work* in the picture). *gaps wait for* divides the idle time by its cause: [fetch](../docs/glossary.md#fetch) is reading, [prep](../docs/glossary.md#prep) is work of the processor, [framework](../docs/glossary.md#framework) is the handing over of batches, and [unknown](../docs/glossary.md#unknown) is time without recorded work. (Ignore the row *stalls* for now: it estimates what each cause adds to the run. The lane *waits for a batch* is idle time.)
 #
 # Compare three numbers: your guess, the measurement, and a *model* (a simulation that knows only the times of the trial run `probe`).
 
@@ -160,11 +160,13 @@ pipelined_trace = labkit.record(pipelined, accelerator, steps=20, name="pipeline
 labkit.show(trace, pipelined_trace, labels=("sequential", "pipelined"), steps=4)
 
 # %% [markdown]
-# Compare the two busy shares and the gaps. In the pipelined job, threads also work *under* the train steps: they prepare the next batch. So the gaps are shorter.
+# Compare the two busy shares and the gaps. In the pipelined job, threads also work *under* the train steps: they prepare the next batch. So the gaps are shorter. Overlap hides the shorter of the two times behind the longer time. It makes neither time shorter.
 #
-# Some gaps may remain. If loading took longer than the train step above it, the gap waits for *prep*. If the batch was almost ready, the gap is short, and its cause is *framework*. Overlap hides the shorter of the two times behind the longer time. It makes neither time shorter.
+# ## Three speeds
 #
-# What do more threads and more accelerators change? The explorer *simulates* such jobs. Press its buttons from left to right, and then move the sliders. The lane *copy to the accelerator* is new: a real accelerator receives the batch before it trains. The ideal speed is min(F, P, G). [F, P and G](../docs/glossary.md#f-p-g) are images per second: how fast files can be **f**etched, how fast the processor can **p**repare them, and how fast the **G**PU can train. The slowest of the three limits the job.
+# Three speeds limit every job: how fast files can be **f**etched, how fast the processor can **p**repare them, and how fast the **G**PU can train ([F, P and G](../docs/glossary.md#f-p-g), in images per second). The slowest of the three limits the job: if F is 900, P is 350 and G is 500, the job reaches at most 350.
+#
+# An [*explorer*](../docs/glossary.md#explorer) is a small simulation with buttons and sliders. Press its buttons from left to right. For each button, say which of the three speeds is the smallest.
 
 # %% tags=["nbval-ignore-output"]
 explorers.explore("00")
@@ -177,7 +179,7 @@ explorers.explore("00")
 # - **prep stall**: the processor is still decoding or augmenting, as in the first timeline;
 # - **fetch stall**: the processor waits, too, because the storage is slow.
 #
-# The kind of stall decides what to buy. More cores do not help a fetch stall, and a faster disk does not help a prep stall. One study trained nine networks on a server with eight V100 GPUs and a SATA SSD. With memory for 35 % of the data, fetch stalls took 10–70 % of the epoch. With all data in memory, prep stalls still took up to 65 % (ResNet18; DS-Analyzer, VLDB 2021, sections 4.3.2 and 4.3.4).
+# The kind of stall decides what to buy. More cores do not help a fetch stall, and a faster disk does not help a prep stall. One study trained nine networks on eight V100 GPUs. With memory for 35 % of the data, fetch stalls took 10–70 % of the [epoch](../docs/glossary.md#epoch). With all data in memory, prep stalls still took up to 65 % (DS-Analyzer, VLDB 2021, section 4.3).
 #
 # So far the files came from memory: the operating system keeps files that were read before in its [page cache](../docs/glossary.md#page-cache). For a fetch stall, we put the photos on a modelled slow disk. Each file is really read, and then the thread waits as long as the slow disk would take.
 
@@ -222,6 +224,8 @@ labkit.try_it("00.1", busy)
 labkit.check("00.1", busy)
 
 # %% [markdown]
+# (`try_it` runs your function on an example and shows the result. `check` says whether the function is right.)
+#
 # **00.2** Write `step_ms(load_ms, train_ms, overlapped)`. It returns how long one step of a long run takes, in milliseconds. `overlapped` says whether loading and training overlap. Three lines.
 
 # %% tags=["stub"]
@@ -245,8 +249,7 @@ labkit.check("00.2", step_ms)
 #
 # ## In practice
 #
-# - A timeline shows a few steps. Look at the busy share of a longer run, too.
-# - `nvidia-smi` says for what share of the time *some* kernel ran. A timeline also says when the pauses were, and what they waited for.
+# - `nvidia-smi` says for what share of the time *some* program ran on the GPU. A timeline also says when the pauses were, and what they waited for.
 # - If TensorFlow finds a GPU (Colab, or `pip install '.[gpu]'`), use `accelerators.real()` in place of `accelerators.modelled(...)`. The timeline then has lanes for the GPU, and the GPU decides the step time.
 #
 # **Next:** [01 Measure a naive pipeline](01_measure_a_naive_pipeline.ipynb): what "naive" really means, and when a measured difference is real.

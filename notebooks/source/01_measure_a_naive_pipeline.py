@@ -14,7 +14,7 @@ from labkit import accelerators, charts, explorers, photos, predictions, simulat
 # %% [markdown]
 # ## The idea
 #
-# A naive job does one thing at a time. The accelerator is idle while the processor opens, reads and decodes the next photos.
+# The accelerator is idle while the processor loads the next photos.
 
 # %% tags=["nbval-ignore-output"]
 labkit.idea("01")
@@ -22,7 +22,7 @@ labkit.idea("01")
 # %% [markdown]
 # ## The job
 #
-# The job does the same work as in notebook 00: open and read a file, decode, convert to float, resize, augment, clip. A batch has 32 photos. The consumer is a modelled V100, a GPU with a published step time. (This time is for training with 32-bit numbers. With 16-bit numbers a V100 is faster: the optional notebook 04b compares both.)
+# The job does the same work as in notebook 00: open and read a file, decode, convert to float, resize, augment, clip. A batch has 32 photos. The consumer is a modelled V100, a GPU with a published step time. (This time is for 32-bit numbers; the optional notebook 04b compares it with 16 bits.)
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()
@@ -46,9 +46,9 @@ files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False
 # %% [markdown]
 # ## Naive is harder than it looks
 #
-# If you write `files.map(load).batch(32)`, tf.data runs something else. Before it starts, it rewrites the *graph*, the list of steps. What it changes depends on the pipeline. Here it replaces map and batch by one node, `MapAndBatch`. In other pipelines it adds a `Prefetch` at the end. Both nodes can prepare the next batch while the accelerator trains, so the job may already overlap. This is useful in production. In a lesson it is a trap: a comparison of such a job with `prefetch` compares overlap with overlap.
+# If you write `files.map(load).batch(32)`, tf.data runs something else. Before it starts, it rewrites the *graph*, the list of stages. What it changes depends on the pipeline. Here it replaces map and batch by one node, `MapAndBatch`. In other pipelines it adds a `Prefetch` at the end. Both nodes can prepare the next batch while the accelerator trains, so the job may already overlap. This is useful in production. In a lesson it is a trap: you would think that you compare a job *without* overlap and a job *with* overlap, but both jobs overlap.
 #
-# Which nodes really run? The profiler sees them. The list begins with the last step of the pipeline and ends with the source of the data:
+# Which nodes really run? The profiler sees them. `Root` is the end of the pipeline, so the list begins with the last stage and ends with the source of the data:
 
 # %%
 as_it_comes = files.map(load).batch(32)
@@ -71,7 +71,7 @@ for node in labkit.recorder.graph(naive):
     print(node)
 
 # %% [markdown]
-# Now the graph that runs is the graph that was written. (Nodes that did no work during the recording are not listed.) A recording keeps the options of its pipeline:
+# Now the graph that runs is the graph that was written. (Nodes that did no work during the recording are not listed.) A recording keeps the options of its pipeline. We use this short recording, `probe`, again below: its loading time helps you to predict, and the model needs it, too.
 
 # %%
 probe = labkit.record(naive, accelerators.modelled(step_ms=1), steps=6, name="naive")
@@ -81,9 +81,10 @@ for option, value in probe.run.options.items():
 # %% [markdown]
 # ## Predict
 #
-# The V100 trains 328 images per second. A naive job opens, reads, decodes and trains in turn. For what share of the time will the V100 be busy if your machine prepares the photos? Replace the three dots by your number, a share between 0 and 1.
+# The V100 needs about 98 ms to train on a batch of 32 photos. The next cell prints how long your machine needs to load such a batch. A naive job loads and trains in turn. For what share of the time will the V100 be busy? Run the cell, replace the three dots by your number, a share between 0 and 1, and run the cell again.
 
 # %% tags=["nbval-ignore-output"]
+print(f"loading a batch of 32 takes about {labkit.Timeline(probe).wait_ms:.0f} ms on this machine")
 predictions.commit("01.busy", ..., unit="share")
 
 # %% [markdown]
@@ -94,7 +95,7 @@ predictions.commit("01.busy", ..., unit="share")
 # %% tags=["nbval-ignore-output"]
 naive_trace = labkit.record(naive, v100, steps=12, name="naive")
 timeline = labkit.Timeline(naive_trace)
-model = simulate.fit(probe).predict(train=v100.step_ns(32) / 1e6)
+model = simulate.fit(probe).predict(train=v100.step_ns(32) / 1e6)  # of a batch of 32, in milliseconds
 predictions.review("01.busy", model=model.busy, measured=timeline.busy)
 
 # %% [markdown]
@@ -106,7 +107,7 @@ labkit.show(naive_trace, title="Naive: open, read, decode, train, in turn", step
 # %% [markdown]
 # ## Explain
 #
-# Between two train steps is one long gap. In this gap the 32 photos of the next batch are prepared, one after the other. Several threads take part, but only one thread works at a time. The other cores are idle. Another part of the gap is [*framework*](../docs/glossary.md#framework): handing work from one thread to the next.
+# Between two train steps is one long gap. In this gap the 32 photos of the next batch are prepared, one after the other. TensorFlow hands the work from thread to thread, but the threads take turns, so only one core works at a time. Another part of the gap is [*framework*](../docs/glossary.md#framework): handing work from one thread to the next.
 #
 # Where does the time of one photo go? The chart shows the thread time of each kind of work:
 
@@ -124,7 +125,9 @@ explorers.explore("01", trace=naive_trace)
 # %% [markdown]
 # For a busy share of 90 %, loading a batch may take only one ninth of the train step. For this V100 that is about 11 ms per batch, or 0.34 ms per photo. Compare this number with the chart above: if decoding alone takes longer, a faster disk cannot help enough. The following notebooks overlap the work, share it among the cores, or do it only once.
 #
-# Reading is fast while the operating system still holds the files in memory, in its [page cache](../docs/glossary.md#page-cache). If a photo set is larger than memory, its files must come from the disk again. We remove the files from the page cache and measure again:
+# ## How much does the page cache help?
+#
+# Reading is fast while the operating system still holds the files in memory, in its [page cache](../docs/glossary.md#page-cache). If a photo set is larger than memory, its files must come from the disk again. We remove the files from the page cache and measure again. `from_tensor_slices(paths)` makes a dataset from a list, and this dataset is only read:
 
 # %%
 paths = list(album.take(160).paths)
@@ -147,20 +150,20 @@ print(f"read, per image: warm {warm:.3f} ms, cold {read_ms():.3f} ms")
 #
 # ## The first batch is different
 #
-# Before the first batch, TensorFlow starts the pipeline and fills the shuffle buffer. With `repeat()` this happens once per job, otherwise once per [epoch](../docs/glossary.md#epoch). Here the buffer holds only file names, and the difference may be small; filling a buffer of images takes seconds. A gap for this reason has the cause [*start*](../docs/glossary.md#start). The tables report the first batch separately and leave it out of the averages.
+# Before the first batch, TensorFlow starts the pipeline and fills the shuffle buffer. If `shuffle` stands before `repeat`, as here, the buffer is filled again at the beginning of every [epoch](../docs/glossary.md#epoch). Here the buffer holds only file names, so this is quick; filling a buffer of images takes seconds. A gap for this reason has the cause [*start*](../docs/glossary.md#start). The tables report the first batch separately and leave it out of the averages.
 #
 # ## How far do two equal runs differ?
 #
-# The speed of a machine varies, because of other programs, shared cores, and clock frequencies. Before we compare two pipelines, we compare a pipeline with itself. `labkit.measure` records both in turn, round by round. A slow minute then slows both.
+# The speed of a machine varies, because of other programs, shared cores, and clock frequencies. Before we compare two pipelines, we compare a pipeline with itself. `labkit.measure` records both in turn, round by round. A slow minute then slows both. `repeats` is the number of rounds, and `steps` is the number of training steps of each round.
 
 # %% tags=["nbval-ignore-output"]
 equal = labkit.measure({"naive": naive, "naive again": naive}, v100, steps=6, repeats=5)
 equal
 
 # %% [markdown]
-# In every round the table divides the images/s of a pipeline by the images/s of the first pipeline, and the speed-up is the median of these ratios. For this reason it can differ a little from the ratio of the two medians in the table.
+# In every round the table divides the images/s of a pipeline by the images/s of the first pipeline. The *speed-up* is the median of these ratios, so it can differ a little from the ratio of the two speeds in the table. The *interval* behind it says how sure it is: the true speed-up is probably inside. If 1.00× is inside the interval, perhaps there is no difference at all.
 #
-# Is one of the two faster? The last columns answer with a *verdict*. A difference counts as real only if the interval does not contain 1.00×, and if it is larger than the usual difference between rounds and larger than half a per cent. For two equal pipelines the right answer is "no measurable difference". The interval is a 97 % interval, so about three times in a hundred the verdict is wrong by chance. Run the cell again if this happens to you. If other programs take a quarter of the cores or more, the table gives no verdict.
+# Is one of the two faster? The column *verdict* answers. It says *faster* or *slower* only if 1.00× is outside the interval. The difference must also be larger than the usual difference between rounds, and larger than half a per cent. For two equal pipelines the right answer is "no measurable difference". The interval is a 97 % interval, so the verdict is wrong by chance at most about three times in a hundred.
 #
 # The next pipeline really differs. At its end it resizes each image to 112×112, so that an image has a quarter of the pixels:
 
@@ -175,7 +178,7 @@ unfair = labkit.measure({"naive": naive, "smaller": smaller}, v100, steps=3, rep
 unfair
 
 # %% [markdown]
-# The table refuses: the two pipelines do not deliver the same images, so their speeds cannot be compared. This matters in practice. TensorFlow's own guide measured its interleave examples on another number of samples than its other examples, and its readers found out (tensorflow issue 46536).
+# The table refuses: the two pipelines do not deliver the same images, so their speeds cannot be compared. The column *equal work* says so. This matters in practice: the guide of TensorFlow once compared examples that read different numbers of samples, and its readers found out (tensorflow issue 46536).
 #
 # ## What does tf.data's rewriting gain?
 #
@@ -190,7 +193,7 @@ pair = default.trace("naive"), default.trace("tf.data's defaults")
 labkit.show(*pair, labels=("naive", "tf.data's defaults"), steps=3)
 
 # %% [markdown]
-# Look below the train steps. In the upper timeline nobody works there. In the lower timeline threads prepare the next batch: the job overlaps, although the code has no `prefetch`. The table shows whether this makes the job faster on your machine. If the interval contains 1.00×, nobody can tell; more rounds make the interval narrower.
+# Look below the train steps. In the upper timeline nobody works there. In the lower timeline threads prepare the next batch: the job overlaps, although the code has no `prefetch`. The table shows whether this makes the job faster on your machine. If the interval contains 1.00×, nobody can tell.
 #
 # ## Exercises
 #

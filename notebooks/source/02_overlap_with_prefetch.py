@@ -53,11 +53,11 @@ train_ms = v100.step_ns(32) / 1e6
 print(f"load {load_ms:.0f} ms, train {train_ms:.0f} ms per batch of 32")
 
 # %% [markdown]
-# Without overlap a step takes the sum of both times. With perfect overlap it takes the longer time. The ratio is the most that prefetch can gain, and it is never more than 2:
+# Without overlap a step takes the sum of both times. With perfect overlap it takes the longer time. The ratio is the most that prefetch can gain:
 #
 # $$\text{speed-up} \le \frac{\text{load} + \text{train}}{\max(\text{load}, \text{train})}$$
 #
-# How many times faster will the job be on this machine? Replace the three dots by your number, before you compute the formula.
+# Compute this ratio for your two numbers. Then predict how many times faster the job will really be on this machine, and replace the three dots by your number.
 
 # %% tags=["nbval-ignore-output"]
 predictions.commit("02.gain", ..., unit="times")
@@ -141,12 +141,12 @@ explorers.explore("02", position="prefetch(1), images vary")
 # %% [markdown]
 # If every batch takes the same time, a deeper buffer gains nothing. A slow producer leaves every buffer empty, and a fast producer fills every buffer. A deeper buffer helps if the times *vary*.
 #
-# In the next example every eighth batch takes 150 ms, as on a disk that is sometimes busy. The other batches take almost no time. To keep the example small, a batch here is only 32 copies of its number. On average a batch takes less than the train step of 30 ms; otherwise no depth would help.
+# In the next example every eighth batch takes 150 ms, as on a disk that is sometimes busy. The other batches take almost no time. To keep the example small, a batch here is only 32 copies of its number, and `images/s` counts these copies. `enumerate` numbers the elements, and `late` uses only the number. `delayed` returns the batch, 150 ms later if `when` is true. On average a batch takes less than the train step of 30 ms; otherwise no depth would help.
 
 # %%
-def late(step, photo):
-    batch = tf.fill([32, 1], step)
-    return storage.delayed(batch, 150, when=step % 8 == 7)
+def late(number, _):
+    batch = tf.fill([32, 1], number)
+    return storage.delayed(batch, 150, when=number % 8 == 7)
 
 
 def bursty(depth):
@@ -161,9 +161,9 @@ depths
 # %% [markdown]
 # Compare the images/s, the busy shares and the column *longest wait ms*. The column *wait ms* is a mean. A *median* wait, as in the words below a timeline, cannot show the difference: seven of eight batches arrive in time with every depth, and only the eighth batch is late.
 #
-# A pause of 150 ms is invisible only if five batches are already in the buffer, because the accelerator consumes one every 30 ms. A deeper buffer gains nothing more, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values has 19 MB (exercise 02.3).
+# A pause of 150 ms is invisible only if five batches are already in the buffer, because the accelerator consumes one every 30 ms. Four batches cover 120 of the 150 ms, so a short gap remains with `prefetch(4)`. A deeper buffer gains nothing more, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values has 19 MB (exercise 02.3).
 #
-# Below are the timeline of both jobs and a chart of the batches that are ready in the buffer. During each long pause the accelerator takes one batch after the other, and no new batch arrives. The buffer of one batch is soon empty. The buffer of eight batches is not.
+# Below are the timeline of both jobs and a chart of the batches that are ready in the buffer. During each long pause the accelerator takes one batch after the other, and no new batch arrives. The buffer of one batch is soon empty. The buffer of eight batches is not. (In the chart, time runs across, and the height is the number of finished batches in the buffer.)
 
 # %% tags=["nbval-ignore-output"]
 shallow, deep = depths.trace("prefetch(1)"), depths.trace("prefetch(8)")
@@ -184,11 +184,11 @@ buffer_chart.draw({"AUTOTUNE": tuned})
 # %% [markdown]
 # After a long gap the buffer becomes deeper. The next late batch then finds more batches ready, so its gap is shorter, until there is no gap. AUTOTUNE is a good default, because it adapts when batches vary and you need not know the right depth.
 #
-# AUTOTUNE has a price: memory. The rule never makes a buffer smaller again. By default the buffers of a pipeline may take half of the memory that is free at the start (`options.autotune.ram_budget` changes this limit), and your job may need that memory later. People have run out of memory with AUTOTUNE (tensorflow issue 29213, horovod pull request 4296). Compute with exercise 02.3 what your buffer may hold, and write a number if this is too much.
+# AUTOTUNE has a price: memory. The rule never makes a buffer smaller again. By default the buffers of a pipeline may take half of the memory that is free at the start (`options.autotune.ram_budget` changes this limit), and your job may need that memory later. People have run out of memory with AUTOTUNE (tensorflow issue 29213, horovod pull request 4296). Compute with exercise 02.3 what your buffer may hold. If it is too much, replace AUTOTUNE by a number: `prefetch(2)`.
 #
 # ## The place matters
 #
-# Only the steps *before* the prefetch run ahead. In `files.prefetch(32).map(load).batch(32)` the file names are prefetched, but the accelerator does not wait for names:
+# Only the stages *before* the prefetch run ahead. In `files.prefetch(32).map(load).batch(32)` the file names are prefetched, but the accelerator does not wait for names:
 
 # %% tags=["nbval-ignore-output"]
 misplaced = plain(files.prefetch(32).map(load).batch(32))
@@ -197,7 +197,7 @@ places = labkit.measure(variants, v100, steps=5, repeats=5)
 places
 
 # %% [markdown]
-# In the first two rows nothing can overlap, so a prefetch of names cannot gain much. Only the last row prefetches batches.
+# In the first two rows nothing expensive can overlap, so a prefetch of names cannot gain much. Only the last row prefetches batches.
 #
 # ## Exercises
 #

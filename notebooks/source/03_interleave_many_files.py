@@ -34,9 +34,9 @@ packed = records.write(album, folder.name, shards=16)
 print(len(packed), "shards,", packed.count, "photos")
 
 # %% [markdown]
-# This notebook is about *reading*. The photos stay JPEG bytes, and the accelerator needs only 1 ms for a batch, so it waits most of the time. `records.parse` splits each record into the bytes of the photo and its label. `plain` keeps tf.data from rewriting and tuning the pipeline.
+# This notebook is about *reading*. The photos stay JPEG bytes, and the accelerator needs only 1 ms for a batch, so it waits most of the time. `records.parse` takes a batch of records and returns the bytes of the photos and their labels. `plain` keeps tf.data from rewriting and tuning the pipeline.
 #
-# Interleave changes the **order** of the photos, so the first five batches are other photos than before. TensorFlow's own guide compares runs that do not even read the same *number* of samples, 12 against 6 (tensorflow issue 46536). For a fair comparison, every recording here covers **one whole [epoch](../docs/glossary.md#epoch)**, after one whole epoch of warm-up. Each run then delivers each photo exactly once, and the last column of each table checks this.
+# 160 photos are five batches of 32. Interleave changes the **order** of the photos, so two runs that stop early would read different photos. Therefore every recording here covers **one whole [epoch](../docs/glossary.md#epoch)**, after one epoch of warm-up. The column *equal work* of each table checks that both runs read the same photos; their order may differ.
 
 # %%
 def epochs(stream):
@@ -121,13 +121,13 @@ labkit.show(parallel, title="The second job alone: parallel, cycle 16", steps=ep
 #
 # "In turn" opens one shard at a time: the first shard waits, then the second shard, and so on. "Parallel, cycle 16" waits for 16 shards at the same time. No wait became shorter. The *same* waits happen together.
 #
-# The measured gain is usually smaller than the model's. The model leaves out the start of an epoch, the handing over between threads, and the different sizes of the shards. (A note below the table may warn that recording distorts. It concerns processor time, and these pipelines hardly use the processor. The waits keep their length.)
+# The measured gain is usually smaller than the model's. Here the model is only a formula: the waits in turn, divided by one wait. It leaves out the start of an epoch, the handing over between threads, and the different sizes of the shards. (A note below the table may warn that recording distorts. It concerns processor time, and these pipelines hardly use the processor. The waits keep their length.)
 #
 # The row "sequential, cycle 16" mixes the same files in the same order as "parallel, cycle 16", but one thread reads them. Its speed-up should be near 1×. So the gain comes from the parallel calls, and not from the mixing.
 #
 # The row "parallel, cycle 4" can gain more than four times, because a parallel interleave also opens the files that come next, by default up to twice `cycle_length`.
 #
-# Our model gives every request its own bandwidth, but a real network link is shared (tensorflow issue 26309: a reader with 512 files at once starts fast and becomes slow).
+# Our store gives every request its own bandwidth, but a real network link is shared (tensorflow issue 26309).
 #
 # ## When interleave gains little: a warm local disk
 #
@@ -152,7 +152,7 @@ local
 #
 # ## One slow shard
 #
-# Who waits for one slow file among many? Guess, and then compare the last two buttons of the explorer. After that we measure the same job. `storage.straggler` makes one shard of 16 ten times slower to read, as on a busy server. Four shards take turns, and the accelerator needs 10 ms for a step.
+# Who waits for one slow file among many? Guess, and then compare the last two buttons of the explorer. After that we measure the same job. `storage.straggler` makes one shard of 16 ten times slower to read, as on a busy server. Four shards are read at the same time. With `deterministic=True`, the default, their records are taken in turn: a record that is ready waits for its place in the order. With `deterministic=False`, any record that is ready is taken.
 
 # %% tags=["nbval-ignore-output"]
 explorers.explore("03")
@@ -178,7 +178,7 @@ labkit.compare(ordered, free, labels=("in order", "any order"), steps=epoch, lan
 # %% [markdown]
 # The picture shows the busiest reading threads. Look for the longest read without a pause: this is the slow shard. In order, every fourth record has to come from the slow shard while it is open. The other three shards fill their small buffers and then wait, so one slow server makes four shards slow. (If the tool says that a gap waits for [start](../docs/glossary.md#start), it means everything that happens before the first batch of the epoch. Here this includes reading from the slow shard.)
 #
-# With `deterministic=False` any shard that has a record ready goes next. The slow shard is not faster; it just no longer blocks the others. The epoch still cannot end before its last record. So the gain is largest if there are many other records to read meanwhile, and it is zero if the slow shard comes last.
+# With `deterministic=False` the slow shard is not faster, but it no longer blocks the others. The epoch still cannot end before its last record. So the gain is largest if there are many other records to read meanwhile, and it is zero if the slow shard comes last.
 #
 # The price is the order. We read each dataset twice:
 
@@ -229,7 +229,7 @@ labkit.try_it("03.1", mixed)
 labkit.check("03.1", mixed)
 
 # %% [markdown]
-# **03.2** Write `epoch_ms(shards, at_once, open_ms, stream_ms)`. It returns how long an epoch takes at least. `at_once` shards are read at the same time, and all shards have the same size. A group of shards must be finished before the next group starts. One line.
+# **03.2** Write `epoch_ms(shards, at_once, open_ms, stream_ms)`. It returns how long an epoch takes, as a simple estimate: `at_once` shards are read at the same time, and a group must be finished before the next group starts. `open_ms` is the time to open one shard, and `stream_ms` is the time to read it after that. One line.
 
 # %% tags=["stub"]
 def epoch_ms(shards, at_once, open_ms, stream_ms):

@@ -38,7 +38,7 @@ def trace(name, busy):
 
 
 def measured(rate, busy=0.5):
-    return Measure(80, 10, 80 / rate, rate, 10, 5, 5, busy, 20.0)
+    return Measure(80, 10, 80 / rate, rate, 10, 5, 5, 5, busy, 20.0)
 
 
 @pytest.fixture
