@@ -18,8 +18,8 @@ import contextlib
 import hashlib
 import os
 import re
+import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import jupytext
@@ -191,7 +191,9 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no source matches {' '.join(options.names)}; there are: {', '.join(s.stem for s in sources)}")
     with contextlib.ExitStack() as stack:
         if options.execute and not options.names:
-            os.environ["LABKIT_DATA"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="labkit-build-"))
+            os.environ["LABKIT_DATA"] = str(folder := HERE.parent / "build" / "notebooks")
+            shutil.rmtree(folder, ignore_errors=True)
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
         problems = _make(chosen, options)
     if options.check and not options.names:
         known = {s.stem for s in sources}

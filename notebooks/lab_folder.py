@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+from nbformat.sign import NotebookNotary
 
 from labkit.common.files import write_aside
 from labkit.course.start_page import Progress, progress
@@ -50,7 +51,7 @@ def prepare(folder: Path, root: Path = ROOT) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     note = folder / EDITIONS
     known = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
-    kept = []
+    kept, notary = [], NotebookNotary()
     for source in [*sorted((root / "notebooks").glob("[0-9]*.ipynb")), *sorted((root / "docs").glob("*.md"))]:
         place = source.parent.name
         name = source.name if place == "notebooks" else f"{place}/{source.name}"
@@ -61,6 +62,8 @@ def prepare(folder: Path, root: Path = ROOT) -> list[str]:
                 kept.append(f"{target} is yours and stays as it is; there is a newer edition: rename yours to get it.")
             continue
         write_aside(target, text)
+        if place == "notebooks":  # JupyterLab trusts it from now on, so that its pictures follow the theme
+            notary.sign(nbformat.reads(text, as_version=4))
         known[name] = edition
     write_aside(note, json.dumps(known, indent=1))
     # nbgrader's buttons are for those who make assignments.

@@ -45,7 +45,7 @@ def epochs(stream):
 
 quick = accelerators.modelled(step_ms=1)
 epoch = math.ceil(packed.count / 32)  # batches in an epoch
-whole_epoch = dict(warmup=epoch, steps=epoch)
+whole_epoch = dict(warmup=epoch, steps=epoch, profile=False)  # timed without the profiler
 
 # %% [markdown]
 # ## What interleave does
@@ -121,7 +121,7 @@ labkit.show(parallel, title="The second job alone: parallel, cycle 16", steps=ep
 #
 # "In turn" opens one shard at a time: the first shard waits, then the second shard, and so on. "Parallel, cycle 16" waits for 16 shards at the same time. No wait became shorter. The *same* waits happen together.
 #
-# The measured gain is usually smaller than the model's. Here the model is only a formula: the waits in turn, divided by one wait. It leaves out the start of an epoch, the handing over between threads, and the different sizes of the shards. (A note below the table may warn that recording distorts. It concerns processor time, and these pipelines hardly use the processor. The waits keep their length.)
+# The measured gain is usually smaller than the model's. Here the model is only a formula: the waits in turn, divided by one wait. It leaves out the start of an epoch, the handing over between threads, and the different sizes of the shards.
 #
 # The row "sequential, cycle 16" mixes the same files in the same order as "parallel, cycle 16", but one thread reads them. Its speed-up should be near 1×. So the gain comes from the parallel calls, and not from the mixing.
 #

@@ -224,7 +224,7 @@ slow = {
 }
 
 # %% tags=["nbval-ignore-output"]
-labkit.measure(slow, quick, steps=2, warmup=1, repeats=5)
+labkit.measure(slow, quick, steps=2, warmup=1, repeats=5, profile=False)
 
 # %% [markdown]
 # Nothing is decoded in the last row, and still it should be the slowest row: the disk must deliver 602 kB for each image, but the JPEG file is much smaller. (If it is not the slowest row, your cores decode more slowly than this disk delivers.) The cache of uint8 needs only 151 kB for each image.

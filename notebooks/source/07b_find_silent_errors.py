@@ -122,7 +122,7 @@ def job(step):
 
 
 ten = accelerators.modelled(step_ms=10)
-jobs = labkit.measure({"as found": job(cutout_as_found), "correct": job(cutout)}, ten, steps=10)
+jobs = labkit.measure({"as found": job(cutout_as_found), "correct": job(cutout)}, ten, steps=10, profile=False)
 jobs
 
 # %% tags=["nbval-ignore-output"]

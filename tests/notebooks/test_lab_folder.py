@@ -11,6 +11,7 @@ import sys
 
 import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
 
 import labkit
 from lab_folder import EDITIONS, prepare
@@ -48,6 +49,16 @@ def test_a_reader_sees_notebooks_a_start_page_and_the_glossary_and_nothing_else(
     assert visible(tmp_path / "lab") == [*there, "docs", "start.ipynb"]
     for path in (tmp_path / "lab").rglob("*.ipynb"):
         nbformat.validate(nbformat.read(path, 4))
+
+
+def test_copies_are_trusted_and_what_comes_in_afterwards_is_not(tmp_path, monkeypatch):
+    """Without trust JupyterLab drops the style that lets a picture follow the theme."""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    prepare(lab := tmp_path / "lab")
+    copy, notary = nbformat.read(lab / "00_read_a_timeline.ipynb", as_version=4), NotebookNotary()
+    assert notary.check_signature(copy)
+    copy.cells[3]["source"] = "<script>alert(1)</script>"
+    assert not notary.check_signature(copy)
 
 
 def test_every_link_leads_somewhere_inside_of_the_folder(tmp_path):
