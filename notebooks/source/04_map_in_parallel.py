@@ -119,7 +119,7 @@ explorers.explore("04", trace=result.trace("1 call"), train_ms=18)
 #
 # A thread that decodes needs a core. A thread that waits for storage needs no core. So the best number of threads depends on what the threads do. We run the same job with three modelled storage devices. All three pipelines do the same work on the same photos; only the wait for the bytes differs.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 def sweep_of(read):
     variants = {name: mapped(n, lambda path, label: load(path, label, read)) for name, n in zip(names, calls)}
     return labkit.measure(variants, instant, steps=2, warmup=1, repeats=1)

@@ -407,13 +407,15 @@ def tables(text):
 
 @each
 def test_every_stored_table_of_measurements_adds_up(path):
-    """Step = wait + train, busy = train / step, and as many images in a second as the step says."""
+    """Step = wait + train and a little handing over, busy = train / step, and images/s as the step says."""
     rates = []
     for row in itertools.chain.from_iterable(map(tables, texts(path))):
         step, wait, busy = (float(row[name].replace(",", "")) for name in ("step ms", "wait ms", "busy %"))
-        assert 100 * (step - wait) / step == pytest.approx(busy, abs=1.5 + 10 / step), row
+        between = step - wait - step * busy / 100
+        assert -0.1 - 0.006 * step < between < 2 + 0.05 * step, row
         assert float(row["longest wait ms"].replace(",", "")) >= wait - 0.1, row
-        rates.append(float(row["images/s"].split(" ")[0].replace(",", "")) * step / 1e3)
+        if row["equal work"] != "no":  # whoever loses elements has batches of several sizes
+            rates.append(float(row["images/s"].split(" ")[0].replace(",", "")) * step / 1e3)
     for batch in rates:
         assert batch == pytest.approx(round(batch), rel=0.02, abs=0.3), "images of a step"
 
