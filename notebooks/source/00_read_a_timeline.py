@@ -109,7 +109,7 @@ print(accelerator.describe())
 # %% [markdown]
 # ## Run
 #
-# `labkit.record` runs the pipeline: a short warm-up, and then some steps that TensorFlow's own profiler watches. What it returns is called a *trace*. A trace holds every piece of work with its beginning and its end:
+# `labkit.record` runs the pipeline: a short warm-up, and then some steps that TensorFlow's own profiler watches. What it returns is called a *trace*. Look at one number in the output, the *spans*. A span is one piece of work with its beginning and its end:
 
 # %% tags=["nbval-ignore-output"]
 trace = labkit.record(sequential, accelerator, steps=20, name="sequential")
@@ -139,7 +139,7 @@ timeline = labkit.Timeline(trace)
 print(timeline)
 
 # %% [markdown]
-# Read three rows. *accelerator busy* is the busy share. *per image* says how long threads worked on one photo, by kind of work; *map* is all work that is neither read, decode nor resize (*other map work* in the picture). *gaps wait for* divides the idle time by its cause: [fetch](../docs/glossary.md#fetch) is reading, [prep](../docs/glossary.md#prep) is work of the processor, [framework](../docs/glossary.md#framework) is the handing over of batches, and [unknown](../docs/glossary.md#unknown) is time without recorded work. (Ignore the row *stalls* for now: it estimates what each cause adds to the run. The lane *waits for a batch* is idle time.)
+# Read three rows. *accelerator busy* is the busy share. *per image* says how long threads worked on one photo (the *thread time*), by kind of work; *map* is all work that is neither read, decode nor resize (*other map work* in the picture). *gaps wait for* divides the idle time by its cause: [fetch](../docs/glossary.md#fetch) is reading, [prep](../docs/glossary.md#prep) is work of the processor, [framework](../docs/glossary.md#framework) is the handing over of batches, and [unknown](../docs/glossary.md#unknown) is time without recorded work. (Ignore the row *stalls* for now. The lane *waits for a batch* is idle time.)
 #
 # Compare three numbers: your guess, the measurement, and a *model* (a simulation that knows only the times of the trial run `probe`).
 
@@ -165,7 +165,8 @@ labkit.show(trace, pipelined_trace, labels=("sequential", "pipelined"), steps=4)
 # ## Three speeds
 #
 # Three speeds limit every job: how fast files can be **f**etched, how fast the processor can **p**repare them, and how fast the **G**PU can train ([F, P and G](../docs/glossary.md#f-p-g), in images per second). The slowest of the three limits the job: if F is 900, P is 350 and G is 500, the job reaches at most 350.
-#
+
+# %% [markdown]
 # An [*explorer*](../docs/glossary.md#explorer) is a small simulation with buttons and sliders. Press its buttons from left to right. For each button, say which of the three speeds is the smallest.
 
 # %% tags=["nbval-ignore-output"]
@@ -209,6 +210,8 @@ for name, each in [("page cache", trace), ("slow disk", disk_trace)]:
 # %% [markdown]
 # ## Exercises
 #
+# Below each exercise, `try_it` runs your function on an example and shows the result. `check` says whether the function is right.
+#
 # **00.1** Write `busy(spans, window_ms)`. It returns the share of a window, 0 to 1, that train steps cover. `spans` is a list of `(start_ms, end_ms)`. The spans do not overlap, and the list may be empty. The window starts at 0. One line.
 
 # %% tags=["stub"]
@@ -224,8 +227,6 @@ labkit.try_it("00.1", busy)
 labkit.check("00.1", busy)
 
 # %% [markdown]
-# (`try_it` runs your function on an example and shows the result. `check` says whether the function is right.)
-#
 # **00.2** Write `step_ms(load_ms, train_ms, overlapped)`. It returns how long one step of a long run takes, in milliseconds. `overlapped` says whether loading and training overlap. Three lines.
 
 # %% tags=["stub"]

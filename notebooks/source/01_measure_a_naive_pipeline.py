@@ -48,7 +48,7 @@ files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False
 #
 # If you write `files.map(load).batch(32)`, tf.data runs something else. Before it starts, it rewrites the *graph*, the list of stages. What it changes depends on the pipeline. Here it replaces map and batch by one node, `MapAndBatch`. In other pipelines it adds a `Prefetch` at the end. Both nodes can prepare the next batch while the accelerator trains, so the job may already overlap. This is useful in production. In a lesson it is a trap: you would think that you compare a job *without* overlap and a job *with* overlap, but both jobs overlap.
 #
-# Which nodes really run? The profiler sees them. `Root` is the end of the pipeline, so the list begins with the last stage and ends with the source of the data:
+# Which nodes really run? The profiler sees them. Each line of the output names one node. `Root` is the end of the pipeline, so the list begins with the last stage and ends with the source of the data:
 
 # %%
 as_it_comes = files.map(load).batch(32)
@@ -178,7 +178,7 @@ unfair = labkit.measure({"naive": naive, "smaller": smaller}, v100, steps=3, rep
 unfair
 
 # %% [markdown]
-# The table refuses: the two pipelines do not deliver the same images, so their speeds cannot be compared. The column *equal work* says so. This matters in practice: the guide of TensorFlow once compared examples that read different numbers of samples, and its readers found out (tensorflow issue 46536).
+# The table refuses: the two pipelines do not deliver the same images, so their speeds cannot be compared. The column *equal work* says so.
 #
 # ## What does tf.data's rewriting gain?
 #

@@ -142,6 +142,8 @@ explorers.explore("02", position="prefetch(1), images vary")
 # If every batch takes the same time, a deeper buffer gains nothing. A slow producer leaves every buffer empty, and a fast producer fills every buffer. A deeper buffer helps if the times *vary*.
 #
 # In the next example every eighth batch takes 150 ms, as on a disk that is sometimes busy. The other batches take almost no time. To keep the example small, a batch here is only 32 copies of its number, and `images/s` counts these copies. `enumerate` numbers the elements, and `late` uses only the number. `delayed` returns the batch, 150 ms later if `when` is true. On average a batch takes less than the train step of 30 ms; otherwise no depth would help.
+#
+# A pause of 150 ms is invisible only if five batches are ready, because the accelerator takes one every 30 ms. Four batches cover 120 of the 150 ms, so expect a short gap with `prefetch(4)`.
 
 # %%
 def late(number, _):
@@ -161,7 +163,7 @@ depths
 # %% [markdown]
 # Compare the images/s, the busy shares and the column *longest wait ms*. The column *wait ms* is a mean. A *median* wait, as in the words below a timeline, cannot show the difference: seven of eight batches arrive in time with every depth, and only the eighth batch is late.
 #
-# A pause of 150 ms is invisible only if five batches are already in the buffer, because the accelerator consumes one every 30 ms. Four batches cover 120 of the 150 ms, so a short gap remains with `prefetch(4)`. A deeper buffer gains nothing more, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values has 19 MB (exercise 02.3).
+# A buffer that is deep enough gains nothing from more depth, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values has 19 MB (exercise 02.3).
 #
 # Below are the timeline of both jobs and a chart of the batches that are ready in the buffer. During each long pause the accelerator takes one batch after the other, and no new batch arrives. The buffer of one batch is soon empty. The buffer of eight batches is not. (In the chart, time runs across, and the height is the number of finished batches in the buffer.)
 

@@ -36,7 +36,7 @@ print(len(packed), "shards,", packed.count, "photos")
 # %% [markdown]
 # This notebook is about *reading*. The photos stay JPEG bytes, and the accelerator needs only 1 ms for a batch, so it waits most of the time. `records.parse` takes a batch of records and returns the bytes of the photos and their labels. `plain` keeps tf.data from rewriting and tuning the pipeline.
 #
-# 160 photos are five batches of 32. Interleave changes the **order** of the photos, so two runs that stop early would read different photos. Therefore every recording here covers **one whole [epoch](../docs/glossary.md#epoch)**, after one epoch of warm-up. The column *equal work* of each table checks that both runs read the same photos; their order may differ.
+# 160 photos are five batches of 32. Interleave changes the **order** of the photos, so two runs that stop early would read different photos. (In TensorFlow's guide the example of interleave read another number of samples than the other examples: tensorflow issue 46536.) Therefore every recording here covers **one whole [epoch](../docs/glossary.md#epoch)**, after one epoch of warm-up. The column *equal work* of each table checks that both runs read the same photos; their order may differ.
 
 # %%
 def epochs(stream):
@@ -229,7 +229,7 @@ labkit.try_it("03.1", mixed)
 labkit.check("03.1", mixed)
 
 # %% [markdown]
-# **03.2** Write `epoch_ms(shards, at_once, open_ms, stream_ms)`. It returns how long an epoch takes, as a simple estimate: `at_once` shards are read at the same time, and a group must be finished before the next group starts. `open_ms` is the time to open one shard, and `stream_ms` is the time to read it after that. One line.
+# **03.2** Write `epoch_ms(shards, at_once, open_ms, stream_ms)`. It returns a simple estimate of how long an epoch takes. Assume that the shards are read in groups of `at_once`. A group must be finished before the next group starts, and no shard is opened early. `open_ms` is the time to open one shard, and `stream_ms` is the time to read it after that. One line. (Hint: `math.ceil`.)
 
 # %% tags=["stub"]
 def epoch_ms(shards, at_once, open_ms, stream_ms):
