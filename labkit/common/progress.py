@@ -19,12 +19,19 @@ def kind() -> Any:
     """Return tqdm's class for this place: a widget in a notebook, text elsewhere.
 
     Text in Colab, too: of a widget it stores the model, in a form for which GitHub refuses the whole notebook.
+    There it goes to stdout, since Colab shows in red what is written to stderr.
     """
-    if "google.colab" in sys.modules:
-        from tqdm.std import tqdm
-    else:
+    if "google.colab" not in sys.modules:
         from tqdm.auto import tqdm
-    return tqdm
+
+        return tqdm
+    from tqdm.std import tqdm as text
+
+    class Plain(text):
+        def __init__(self, *args: Any, **words: Any) -> None:
+            super().__init__(*args, **{"file": sys.stdout} | words)
+
+    return Plain
 
 
 @contextlib.contextmanager

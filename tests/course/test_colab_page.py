@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.common.progress import kind
+from labkit.common.progress import bar, kind
 from labkit.course import explorers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,8 +60,12 @@ def test_sliders_that_do_not_fit_together_give_a_sentence():
     assert reply["pictures"] == ""
 
 
-def test_a_progress_bar_is_text_in_colab_and_a_widget_elsewhere(colab):
-    assert kind().__module__ == "tqdm.std"
+def test_a_progress_bar_is_text_in_colab_and_nothing_red(colab, capsys):
+    with bar(3, "three") as step:
+        step()
+    said = capsys.readouterr()
+    assert "three" in said.out
+    assert said.err == "", "Colab shows in red what is written to stderr"
     del sys.modules["google.colab"]
     assert kind().__module__ != "tqdm.std"
 
