@@ -420,6 +420,16 @@ def test_every_stored_table_of_measurements_adds_up(path):
         assert batch == pytest.approx(round(batch), rel=0.02, abs=0.3), "images of a step"
 
 
+def test_best_is_the_fastest_pipeline_that_decodes_in_every_epoch():
+    """Of the ladder as 09 shows it: the rows down to *best*; those below it keep pixels in memory."""
+    every = [list(tables(text)) for path in NOTEBOOKS if path.stem.startswith("09_") for text in texts(path)]
+    (ladder,) = (rows for rows in every if {"naive", "best", "best, cache of pixels"} <= {r["pipeline"] for r in rows})
+    rates = {row["pipeline"]: float(row["images/s"].split(" ")[0].replace(",", "")) for row in ladder}
+    decoding = {name: rate for name, rate in rates.items() if "cache" not in name}
+    assert max(decoding, key=decoding.get) == "best"
+    assert min(rate for name, rate in rates.items() if name not in decoding) > rates["best"]
+
+
 def test_the_stored_tables_are_found():
     assert sum(len(list(tables(text))) for path in NOTEBOOKS for text in texts(path)) > 20
 
