@@ -22,19 +22,21 @@ def setup() -> None:
         If TensorFlow is not installed; the sentence says how to get it.
     """
     prepare()
-    watch = Watch()
+    watch, colab = Watch(), "google.colab" in sys.modules
     try:
         with importing(), muted():  # without a GPU, TensorFlow reports errors of CUDA as it looks for one
             import tensorflow as tf
 
             gpus = tf.config.list_physical_devices("GPU")
+            if colab:  # XLA says once in a process that it compiled something: red in Colab, so it says it now
+                tf.function(tf.negative, jit_compile=True)(1.0)
     except ImportError as error:
         raise ImportError(
             "the lab needs TensorFlow, which is not installed here: pip install 'labkit[tf]' (Colab has it already)"
         ) from error
     from labkit.sources import photos
 
-    where = "Colab" if "google.colab" in sys.modules else f"{platform.system()} {platform.machine()}"
+    where = "Colab" if colab else f"{platform.system()} {platform.machine()}"
     names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
     from labkit import __version__ as version
 

@@ -92,7 +92,7 @@ def holds(notebook, path):
     assert "· Colab," in words(notebook)
     assert "You must restart" not in words(notebook)
     checked = [c for c in code if "labkit.check(" in c.source]
-    assert len(checked) >= 2
+    assert len(checked) >= (2 if re.match(r"\d\d_", path.name) else 0), "an optional notebook may have fewer"
     for cell in checked:
         assert "open" in cell.outputs[0]["data"]["text/plain"], "an exercise that nobody solved scores"
     for now, then in zip(notebook.cells, nbformat.read(path, as_version=4).cells, strict=True):
