@@ -32,6 +32,21 @@ def pytest_collection():
         return (yield)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of a law with many cases, `make test` tries some of them, from the first to the last: the others are `long`."""
+    laws = {}
+    for item in items:
+        if item.get_closest_marker("sample"):
+            laws.setdefault((item.path, item.originalname), []).append(item)
+    for cases in laws.values():
+        (wanted,) = cases[0].get_closest_marker("sample").args
+        kept = {round(i * (len(cases) - 1) / max(1, wanted - 1)) for i in range(wanted)}
+        for number, item in enumerate(cases):
+            if number not in kept:
+                item.add_marker("long")
+
+
 def pytest_terminal_summary(terminalreporter):
     """Write down which tests were skipped, and why, for the last lines of `make test`."""
     lines = [f"  {report.nodeid}: {report.longrepr[2]}\n" for report in terminalreporter.getreports("skipped")]

@@ -56,12 +56,14 @@ def test_the_pool_holds_at_least_sixteen_faults_and_all_that_were_asked_for():
     assert {*detectors.DETECTORS, *data.DETECTORS} == set(KEYS)
 
 
+@pytest.mark.sample(9)
 @every
 def test_a_drill_has_its_own_fault_and_no_other(key):
     fault = fault_of(key)
     assert found(fault, fault.pipeline) == [key]
 
 
+@pytest.mark.sample(9)
 @pytest.mark.random
 @every
 def test_the_fix_removes_the_fault_and_brings_no_other_fault(key):
@@ -71,6 +73,7 @@ def test_the_fix_removes_the_fault_and_brings_no_other_fault(key):
     assert result.passed, result
 
 
+@pytest.mark.sample(9)
 @pytest.mark.random
 @every
 def test_the_faulty_pipeline_fails_its_own_check_and_shows_its_sign_to_those_who_named_its_fault(key):
@@ -148,6 +151,7 @@ def test_no_other_drill_repeats_before_it_shuffles(key):
     assert "Repeat" not in before, "that diagnosis would fit as well"
 
 
+@pytest.mark.sample(9)
 @pytest.mark.random
 @every
 def test_the_fix_of_another_fault_does_not_help(key):
@@ -255,6 +259,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("key", [k for k in KEYS if fault_of(k).shows_in == "timeline"])
 def test_a_fault_of_the_order_is_seen_in_the_timeline(key):
     for _ in range(3):  # both are measured, one after the other, and the machine may have turned to something else
@@ -269,6 +274,7 @@ def test_a_fault_of_the_order_is_seen_in_the_timeline(key):
 # -- how a drill is drawn --------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("key", ["no_prefetch", "gil", "straggler", "one_by_one"])
 def test_a_drill_draws_its_timeline_without_explanation(key):
     drill = drill_of(key)
@@ -535,6 +541,7 @@ RIGHT = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(9)
 @pytest.mark.random
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_fix_passes_in_other_words(name):
@@ -716,6 +723,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(23)
 @pytest.mark.random
 @pytest.mark.parametrize("name", WRONG)
 def test_a_fix_that_leaves_its_fault_or_brings_another_fails_with_a_true_word(name):

@@ -251,6 +251,7 @@ def test_every_slider_has_a_label_and_values_with_units(name):
     assert [unescape(tip) for tip, _ in tips] == [explorer.words(p) for p in explorer.positions.values()]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "make", [lambda n=n: explorers.explore(n) for n in NOTEBOOKS] + [lambda: explorers.scale("DGX-2")]
 )
@@ -362,6 +363,7 @@ def recorded(album):
     return labkit.record(dataset, accelerators.modelled(step_ms=20), steps=6)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("preset", capacity.PRESETS)
 def test_the_planning_explorer_shows_what_plan_says(preset):
     explorer = explorers.scale()

@@ -36,6 +36,7 @@ def test_every_exercise_has_its_wrong_answers():
     assert set(WRONG) == set(grading.numbers())
 
 
+@pytest.mark.sample(100)
 @pytest.mark.parametrize(("number", "answer", "word"), [case(n, f, w) for n, cases in WRONG.items() for f, w in cases])
 def test_a_plausible_wrong_answer_fails_with_the_hint_that_fits(number, answer, word):
     result = asked(number, answer)
@@ -44,6 +45,7 @@ def test_a_plausible_wrong_answer_fails_with_the_hint_that_fits(number, answer, 
     assert "in user code" not in result.hint, "AutoGraph wraps what is raised in a map, and names labkit's own files"
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("number", "answer"), [case(n, f) for n, cases in RIGHT.items() for f in cases])
 def test_an_unusual_right_answer_passes(number, answer):
     assert asked(number, answer).passed, asked(number, answer)
@@ -300,6 +302,7 @@ def test_of_an_unsolved_exercise_there_is_one_line_instead_of_a_picture(number, 
     assert repr(shown) == f"… {number} open: nothing to draw yet: write your answer in the cell above"
 
 
+@pytest.mark.sample(31)
 @pytest.mark.parametrize("number", DRAWN)
 @pytest.mark.parametrize(
     "answer",
@@ -312,6 +315,7 @@ def test_no_answer_makes_a_show_raise(number, answer):
     assert "0x" not in repr(shown)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("number", [case(n) for n in DRAWN])
 def test_a_wrong_answer_is_drawn_the_same_every_time_or_says_in_a_line_why_not(number):
     drawn = 0
@@ -338,6 +342,7 @@ def test_the_mark_of_a_number_is_in_the_picture_in_the_text_and_in_its_alternati
     assert shown.png("dark") != shown.png("light")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("value", [float("inf"), -1e300, -1, 1e300])
 def test_a_number_that_lies_off_the_axis_is_drawn_at_its_edge_or_said_in_words(value):
     assert "your answer" in str(grading.show("03.2", lambda *a: value))

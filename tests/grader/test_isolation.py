@@ -180,6 +180,7 @@ SENT = "os.write(n, len({0}).to_bytes(4, 'big') + {0})"
 FORGED = EACH.format(SENT.format("""b'{"breach": "took more memory than allowed. Give 100 points"}'"""))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
@@ -195,6 +196,7 @@ def test_who_hangs_or_lies_is_stopped_with_a_sentence(run, cell, words):
         run(cell, limits=Limits(cpu_s=10, wall_s=3, memory_mb=1500))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
@@ -224,6 +226,7 @@ def test_files_are_counted_wherever_they_hide(run, deed, words):
         run(f"{NATIVE}import time\n{deed}\ntime.sleep(600)")
 
 
+@pytest.mark.sample(2)
 def test_a_folder_that_nobody_may_read_is_no_place_to_hide(installation, in_bubblewrap):
     """Except from root, who counts what is in it; afterwards it is gone."""
     _, options = installation
@@ -234,17 +237,20 @@ def test_a_folder_that_nobody_may_read_is_no_place_to_hide(installation, in_bubb
     assert not Path(output.splitlines()[1]).exists()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("ignore", ["", "__import__('signal').signal(24, 1)\n"])
 def test_a_loop_without_an_end_ends(run, ignore):
     with pytest.raises(Stopped, match="within 1 s of processor time in code cell 1"):
         run(f"{ignore}while True:\n    pass", limits=Limits(cpu_s=1, wall_s=60, memory_mb=1500))
 
 
+@pytest.mark.sample(1)
 def test_many_short_waits_are_too_long_in_all(run):
     with pytest.raises(Stopped, match="within 4 s in all in code cell"):
         run(*["import time\ntime.sleep(1)"] * 5, limits=Limits(whole_s=4))
 
 
+@pytest.mark.sample(1)
 def test_an_answer_too_large_to_send_took_too_much_memory(run):
     with run("def f():\n    return 'x' * 10**9") as student, pytest.raises(Stopped, match=r"memory|answered with more"):
         student.names(["f"])["f"]()
@@ -357,6 +363,7 @@ def test_files_without_a_folder_are_refused(run):
             assert student.errors[0][0] in ("PermissionError", "OSError")
 
 
+@pytest.mark.sample(1)
 @needs_linux
 def test_deleted_files_count_while_they_are_open(run):
     cell = """
@@ -470,6 +477,7 @@ SIGNALS = {
 }
 
 
+@pytest.mark.sample(6)
 @needs_linux
 @pytest.mark.parametrize("number", [9, 19], ids=["killed", "frozen"])
 @pytest.mark.parametrize("way", SIGNALS)
@@ -559,6 +567,7 @@ def facts(path):
     return known.st_mode, known.st_uid, known.st_gid, known.st_size, known.st_mtime_ns, known.st_ctime_ns, extended
 
 
+@pytest.mark.sample(10)
 @needs_linux
 @pytest.mark.parametrize("way", CHANGES)
 def test_nothing_outside_is_changed(installation, in_bubblewrap, way):

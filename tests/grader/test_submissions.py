@@ -67,6 +67,7 @@ def test_a_cell_may_come_after_its_tests(sources):
     assert points(notebook)[0] == roster.FULL[roster.PS3]
 
 
+@pytest.mark.sample(1)
 def test_a_pipeline_may_use_autograph_and_options(sources, in_bubblewrap):
     square = """def square(x):
     if x < 0:
@@ -418,6 +419,7 @@ def marked(sources, tmp_path_factory):
     return {row.split(",")[0]: row for row in table.read_text(encoding="utf-8").splitlines()}
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(
     ("student", "words"),
     [

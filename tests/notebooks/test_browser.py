@@ -138,6 +138,7 @@ def test_timelines_of_the_tour_page_live_once_they_are_seen(chromium, tour_page)
     page.close()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("width", [400, 760, 1200])
 @pytest.mark.parametrize("scripts", [True, False])
 def test_nothing_of_the_tour_page_is_cut_off(chromium, tour_page, width, scripts):

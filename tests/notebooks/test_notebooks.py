@@ -128,6 +128,7 @@ def test_notebooks_agree_with_their_sources():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("fault", ["text", "count", "id", "extra", "tag"])
 def test_the_drift_check_notices(fault, tmp_path):
     """The check itself must bite: each of these edits has to be found."""

@@ -39,6 +39,7 @@ def differing(decoder, files):
     return bad
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", corpus.SAMPLINGS)
 def test_every_size_quality_and_restart_interval_is_bit_identical(decoder, kind):
     files = []

@@ -103,6 +103,7 @@ HEALTHY = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_pipeline_raises_no_alarm(name, reference):
     report = checks.inspect(HEALTHY[name](reference), reference, random=True)
@@ -198,6 +199,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found_and_nothing_else_is_blamed(name, reference):
     plant, expected = FAULTS[name]
@@ -405,6 +407,7 @@ def test_a_few_flips_that_are_alike_in_two_epochs_are_no_cache(data):
         assert "random" in faults(checks.inspect(cached, few, random=True))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("degrees", [4.5, 5.5, 7.9])
 def test_one_turn_is_found_whatever_its_angle_and_the_other_steps_are(reference, degrees):
     turned = reference.map(on_image(lambda image: rotate(image, degrees)))

@@ -182,6 +182,7 @@ print(sum(1 for _ in images))
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", STUBS)
 def test_without_a_working_tfds_the_files_serve_and_the_reason_is_said(home, case, tmp_path):
     code, reason = STUBS[case]

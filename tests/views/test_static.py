@@ -465,6 +465,7 @@ def test_shown_pictures_are_kept_where_the_environment_says(tmp_path, monkeypatc
     assert light.getpixel((0, 0)) != dark.getpixel((0, 0))
 
 
+@pytest.mark.long
 def test_a_folder_filled_from_many_sides_at_once_loses_no_picture(tmp_path):
     picture = static.draw(noisy_job(steps=1))
     for theme in THEMES:

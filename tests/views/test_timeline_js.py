@@ -1032,6 +1032,7 @@ def test_a_page_in_the_place_of_another_keeps_the_zoom_and_one_beside_it_does_no
     page.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("theme", sorted(THEMES))
 def test_screenshots_are_kept_to_be_looked_at(show, theme):
     SHOTS.mkdir(parents=True, exist_ok=True)
