@@ -49,12 +49,12 @@ test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, 
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long"
 	@$(BIN)/python -m pytest -m "alone and not long" $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
-	@echo "Left out: laws at full length and with all their cases (make test-long), solved notebooks (make test-solved), Colab's packages" \
+	@echo "Left out: laws at full length, with all their cases (make test-long), solved notebooks (make test-solved), Colab's packages" \
 	  "(make test-colab), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
 	  "another process (make soak), many seeds (make seeds)."
 	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
 
-test-long: $(READY) chromium bubblewrap #! run what make test leaves out for its length: laws at full length and with all their cases, a whole class
+test-long: $(READY) chromium bubblewrap #! run what make test leaves out: laws at full length, with all their cases
 	@$(BIN)/labkit data --scale tiny
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) -m long tests
 

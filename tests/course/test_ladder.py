@@ -24,6 +24,7 @@ def batches(dataset, count):
     return [(images.numpy(), labels.numpy()) for images, labels in dataset.take(count)]
 
 
+@pytest.mark.long
 def test_every_rung_delivers_the_same_labels_in_the_same_order(album):
     """Into the second epoch, which caches serve from memory."""
     few = album.take(2 * ladder.BATCH)

@@ -161,6 +161,7 @@ def test_the_release_itself_needs_no_repair(tmp_path, course, released):
         assert (checked.status, checked.notes) == ("ok", [])
 
 
+@pytest.mark.long
 def test_after_the_precheck_every_graded_cell_is_there_once_with_the_sources_tests(tmp_path, course, released):
     names = [
         c["metadata"]["nbgrader"]["grade_id"] for c in course.notebook(roster.PS1).cells if "nbgrader" in c.metadata

@@ -145,6 +145,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", WRONG)
 def test_nearly_right_is_not_full_marks(sources, name):
     found, failed, _ = points(answered(sources, name, **WRONG[name]))
@@ -267,6 +268,7 @@ def put_aside(kind, draft=False, below=False):
     return deed
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "deed",
     [

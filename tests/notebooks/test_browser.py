@@ -41,8 +41,8 @@ def next_day(chromium, lab):
     page.close()
 
 
-#: Timelines, and an explorer with photographs; the others are `make test-long`.
-FIRST = [p for p in NOTEBOOKS if p.name.startswith(("00_", "08_"))]
+#: The others are `make test-long`.
+FIRST = NOTEBOOKS[:1]
 
 
 @pytest.mark.parametrize(
@@ -510,6 +510,7 @@ def save(page, lab, name, canvas):
     return nbformat.read(lab.home / name, as_version=4)
 
 
+@pytest.mark.long
 def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, next_day, lab, made):
     """As the reader saved it, trusted; as the build stores it, trusted and not."""
     page, _ = opened

@@ -239,6 +239,7 @@ def test_kernels_are_kept_for_the_next_process_in_a_folder_of_their_driver_until
     assert python(home + KERNEL).stdout == "sum 135\n"
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_a_damaged_kernel_is_gone_when_the_cache_is_emptied(home, tmp_path):
     """PoCL trusts what it finds: a file that was cut may kill its reader, and the doctor is the cure."""
@@ -273,6 +274,7 @@ def test_a_folder_that_nobody_can_write_to_is_replaced_by_a_temporary_one_with_a
     assert not Path(place).exists(), "it goes with the process"
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_a_machine_where_nothing_can_be_written_works_from_temporary_folders(tmp_path):
     (tmp_path / "file").write_text("")

@@ -225,6 +225,7 @@ def test_labels_alone_show_loss_and_leave_the_pairing_open(reference, data):
     assert faults(checks.inspect(swapped, labels=data[1])) == {"labels"}
 
 
+@pytest.mark.long
 def test_an_order_that_was_to_be_the_same_is_compared(reference):
     shuffled = reference.map(on_image(augment)).shuffle(96)
     report = checks.inspect(shuffled, reference, deterministic=True)
@@ -391,6 +392,7 @@ def test_one_augmentation_is_looked_at_alone(data):
         checks.probe(augment, image, times=2)
 
 
+@pytest.mark.long
 def test_as_many_flips_in_both_epochs_are_no_cache(data):
     """Of eight flips of one image as many come in two epochs, in some order, in every fifth check."""
     for _ in range(20):

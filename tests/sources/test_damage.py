@@ -173,6 +173,7 @@ def test_where_the_damage_is_agrees_with_tensorflow(broken):
     assert damage.error_text(by_tensorflow(shards)[1]) == f"DataLossError: corrupted record at {fault.byte}"
 
 
+@pytest.mark.long
 def test_an_impossible_length_is_found_although_its_checksum_agrees(broken):
     shards = broken("huge length")
     report = find(shards)

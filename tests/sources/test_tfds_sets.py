@@ -136,6 +136,7 @@ print(tfds_sets.is_built(home, "tiny"), faults, *(home / "lab_photos" / "tiny").
 """
 
 
+@pytest.mark.long
 def test_a_disk_too_full_for_the_records_is_one_sentence_and_leaves_no_half_of_them(home, tmp_path):
     fill = 'mount -t tmpfs -o size=30m none "$1" && cp -r "$2/lab_photos_files" "$1" && shift 2 && exec "$@"'
     namespace = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--mount"]

@@ -269,6 +269,7 @@ def test_nothing_in_the_lab_moves_by_itself():
         )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_explorers_of_colab_need_no_mouse_either(colab, chromium, scheme):
@@ -362,6 +363,7 @@ def test_pages_have_a_language_a_title_headings_and_tables_that_can_be_followed(
         assert all(len(alt) > 40 for alt in page.alts)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_can_be_read_and_walked_by_keys_in_both_themes(pages, chromium, scheme):

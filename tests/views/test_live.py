@@ -219,6 +219,7 @@ def test_an_interrupted_recording_leaves_a_picture_and_a_kernel_that_goes_on(ker
     assert printed(kernel.run("print(labkit.record(data, fast, steps=5, live=True).run.steps)")) == "5\n"
 
 
+@pytest.mark.long
 def test_in_a_terminal_it_prints_nothing_and_loads_no_widget():
     code = JOB.replace("labkit.setup()", "from labkit.common.environment import prepare; prepare()") + (
         "import sys, threading\n"

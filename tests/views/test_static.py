@@ -64,6 +64,7 @@ def assert_readable(figure) -> None:
 # -- layout ------------------------------------------------------------------
 
 
+@pytest.mark.long
 @settings(max_examples=25)
 @given(
     steps=st.integers(0, 7),
