@@ -28,7 +28,7 @@ from labkit.recording import measures
 from labkit.recording.accelerators import check_accelerator, modelled
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import Drive, RecordingError, check_length, consumer, drive, known_steps
-from labkit.timeline.run import Accelerator, Host, Profile, Run, Totals
+from labkit.timeline.run import Accelerator, Clock, Host, Profile, Run, Totals
 from labkit.timeline.trace import Trace
 
 __all__ = ["RecordingError", "graph", "measure", "record"]
@@ -267,6 +267,7 @@ class _Plan:
         if run.spans is None:
             raise RecordingError(f"{_label(name)} ended after {run.steps} steps, before those that were to be recorded")
         stamps = _unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
+        sampled = np.array(run.samples, np.int64).reshape(-1, 2)
         window = int(stamps[0, 0]), int(stamps[-1, 2])
         watched = run.spans.where(~run.spans.select(kind="consumer"))
         trace = Trace.merge(consumer(stamps), watched).slice(*window)
@@ -286,6 +287,7 @@ class _Plan:
             node_names=run.spans.run.node_names,
             options=changed(dataset),
             work=run.work,
+            clock=Clock(tuple(_unix(sampled[:, 0], run.clock).tolist()), tuple(sampled[:, 1].tolist()), run.queued_ns),
             job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
             profiler=Profile(
                 events=events,

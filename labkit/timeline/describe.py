@@ -80,7 +80,9 @@ def describe(timeline: Timeline) -> str:
         row("gaps wait for", f"{parts or 'nothing'} of the window")
         if stalls.cause:
             op = f": {stalls.blame}, {percent(stalls.blamed_share)} of the window" if stalls.blame else ""
-            row("to blame", f"{stalls.cause}{op}")
+            effort = timeline.efforts.get(stalls.blame or "")
+            known = {True: "; it computes", False: "; it waits for something else", None: ""}
+            row("to blame", f"{stalls.cause}{op}{known[effort.computes] if effort else ''}")
         row("what to change", stalls.advice)
     if timeline.span_ns:
         words = {"both": "both", "pipeline": "only the pipeline", "accelerator": "only the accelerator"}

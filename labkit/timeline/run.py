@@ -117,6 +117,29 @@ class Profile(_Record):
 
 
 @dataclass(frozen=True)
+class Clock(_Record):
+    """Samples of the processor time of the process while the window was recorded, all of its threads together.
+
+    Parameters
+    ----------
+    at_ns, cpu_ns : tuple of int
+        When, on the clock of the trace, and the processor time until then. Nanoseconds.
+    queued_ns : int or None
+        How long its threads were ready and had no core, all together; None where the system does not count it.
+    """
+
+    at_ns: tuple[int, ...] = ()
+    cpu_ns: tuple[int, ...] = ()
+    queued_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that each sample is whole."""
+        super().__post_init__()
+        if len(self.at_ns) != len(self.cpu_ns):
+            raise ValueError(f"at_ns has {len(self.at_ns)} entries and cpu_ns {len(self.cpu_ns)}; allowed: as many")
+
+
+@dataclass(frozen=True)
 class Totals(_Record):
     """All steps after the warm-up, watched or not: their number, their images, and their seconds."""
 
@@ -191,6 +214,7 @@ class Run(_Record):
     work : dict or None
         What the pipeline delivered, see `labkit.recording.work.Tally.work`.
     job : Totals or None
+    clock : Clock or None
     profiler : Profile
     repeats : tuple of Measure
         The figures of every repeat of this run.
@@ -231,6 +255,7 @@ class Run(_Record):
     options: dict[str, str] = field(default_factory=dict)
     work: dict[str, Any] | None = None
     job: Totals | None = None
+    clock: Clock | None = None
     profiler: Profile = Profile()
     repeats: tuple[Measure, ...] = ()
     host: Host = Host()

@@ -12,7 +12,17 @@ from functools import cached_property
 import numpy as np
 
 from labkit.common.table import Table
-from labkit.timeline.causes import Causes, CriticalPath, Split, Stalls, find_causes, split, stalls
+from labkit.timeline.causes import (
+    Causes,
+    CriticalPath,
+    Effort,
+    Split,
+    Stalls,
+    efforts,
+    find_causes,
+    split,
+    stalls,
+)
 from labkit.timeline.describe import describe
 from labkit.timeline.gaps import Marks, find_gaps
 from labkit.timeline.intervals import Intervals, at_least, union, union_of
@@ -131,7 +141,7 @@ class Timeline:
     @cached_property
     def stalls(self) -> Stalls:
         """Shares of the window by cause, the op to blame, and what to change."""
-        return stalls(self.causes, self.lanes, self.run, self.steps, self.overlap_ns)
+        return stalls(self.causes, self.lanes, self.run, self.steps, self.overlap_ns, self.efforts)
 
     @cached_property
     def split(self) -> Split:
@@ -140,7 +150,12 @@ class Timeline:
 
     @cached_property
     def _path(self) -> CriticalPath:
-        return CriticalPath(self.lanes, self.waits, self.run, self.names)
+        return CriticalPath(self.lanes, self.waits, self.run, self.names, self.efforts)
+
+    @cached_property
+    def efforts(self) -> dict[str, Effort]:
+        """Whether each op computes or waits while it is open, by its word; see `labkit.timeline.causes.effort`."""
+        return efforts(self.lanes, self.run, self.names, self.start_ns)
 
     # -- images and the work on them -------------------------------------------
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.recording.processor_clock import Sampler
 from labkit.recording.tfdata import xplane
 from labkit.recording.work import Tally, count_images
 from labkit.timeline.trace import Span, Trace
@@ -63,6 +64,9 @@ class Drive:
     window_images : int
     spans : Trace or None
         What the profiler saw in the window.
+    samples : list of (int, int)
+    queued_ns : int or None
+        Of the window, see `labkit.recording.processor_clock.Sampler`.
     clock : list of (int, int)
         At both ends of the window: the counter, and what must be added to it for the Unix clock.
     """
@@ -78,6 +82,8 @@ class Drive:
     stamps: array = field(default_factory=lambda: array("q"))
     window_images: int = 0
     spans: Trace | None = None
+    samples: list[tuple[int, int]] = field(default_factory=list)
+    queued_ns: int | None = None
     clock: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -225,8 +231,8 @@ def drive(
     KeyboardInterrupt
         If it came, even where Python forgets it: see `keeping_interrupts`.
     """
-    with keeping_interrupts() as raise_interrupt, Session() as session:
-        driver = _Driver(dataset, accelerator, steps, warmup, label, session, raise_interrupt)
+    with keeping_interrupts() as raise_interrupt, Session() as session, Sampler() as sampler:
+        driver = _Driver(dataset, accelerator, steps, warmup, label, session, sampler, raise_interrupt)
         try:
             if max_events is not None:
                 # The first session of a process loads what it needs. It also tells whether another one runs.
@@ -293,6 +299,7 @@ class _Driver:
     warmup: int
     label: str
     session: Session
+    sampler: Sampler
     raise_interrupt: Callable[[], None]
     iterator: Any = None
     most_bytes: float = math.inf
@@ -366,6 +373,7 @@ class _Driver:
                 self.session.start()
                 most_bytes = _memory_bytes() + self.most_bytes
                 run.clock.append(_clock_offset())
+                self.sampler.start()
             where = f"step {number}" + ("" if steps is None else f" of {steps}")
             start = clock()
             with Mark(xplane.WAIT_MARK, step_num=number - first):
@@ -398,6 +406,8 @@ class _Driver:
         """Take the profile; return how long that held the loop up, and its CPU time, in ns."""
         self.run.clock.append(_clock_offset())
         start = time.perf_counter_ns(), time.process_time_ns()
+        self.sampler.stop()
+        self.run.samples, self.run.queued_ns = self.sampler.samples, self.sampler.queued_ns
         self.run.spans = self.session.stop()
         return time.perf_counter_ns() - start[0], time.process_time_ns() - start[1]
 

@@ -23,11 +23,12 @@ wait, the walk goes on in the lane whose span ended last before. An example, wit
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, UNKNOWN, Causes
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
@@ -35,6 +36,7 @@ from labkit.timeline.intervals import Intervals, at_least, complement, covered_u
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
+from labkit.timeline.wording import short_op
 
 _CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "copy": COPY}
 _COPY, _ITERATOR, _KERNEL = (CATEGORIES.index(word) for word in ("copy", "iterator", "kernel"))
@@ -75,8 +77,10 @@ def find_causes(path: CriticalPath, gaps: Gaps, explain: bool = True) -> Causes:
 class SpanNames:
     """What the names of spans say: which are nodes, which run Python, which node stands below which."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], efforts: Mapping[str, Effort]) -> None:
         self.names = names
+        computing = {word for word, effort in efforts.items() if effort.computes}
+        self.computing = np.array([short_op(name) in computing for name in names], bool)
         self.node = np.array([n.startswith("Iterator::") for n in names], bool)
         self.python = np.array([i for i, n in enumerate(names) if n.rpartition(":")[2] in _PYTHON_OPS], np.int64)
         known = {names[i] for i in np.flatnonzero(self.node).tolist()}
@@ -117,6 +121,9 @@ class Track:
             table[CATEGORIES.index(word)] = cause
         table[_ITERATOR] = FRAMEWORK
         self.cause = table[category]
+        # A node that reads records has no op of its own for unpacking them. The read of a whole file has.
+        unpacks = (self.cause == FETCH) & names.node[self.op] & names.computing[self.op]
+        self.cause[unpacks] = PREP
         self._charge_python(np.isin(lane.name_id, names.python))
         # Of the time between two pieces: what belongs to both goes on, a read is over when its bytes are taken, and
         # anything else is handed over.
@@ -164,6 +171,8 @@ class CriticalPath:
         Its cores and its warm-up are used.
     names : tuple of str
         What the spans of the lanes are called.
+    efforts : mapping of str to Effort
+        Whether ops compute or wait, see `labkit.timeline.causes.effort`: a source that computes unpacks what it reads.
 
     Attributes
     ----------
@@ -173,8 +182,15 @@ class CriticalPath:
         The same, split by what ran on the path; without what has no op.
     """
 
-    def __init__(self, lanes: Sequence[Lane], waits: Intervals, run: Run, names: tuple[str, ...]) -> None:
-        self.lanes, self.run, self.names, self.waits = lanes, run, SpanNames(names), waits
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        waits: Intervals,
+        run: Run,
+        names: tuple[str, ...],
+        efforts: Mapping[str, Effort] | None = None,
+    ) -> None:
+        self.lanes, self.run, self.names, self.waits = lanes, run, SpanNames(names, efforts or {}), waits
         span_ns = lanes[0].window_ns
         shown = [i for i, lane in enumerate(lanes) if lane.kind in ("pipeline", "stream") and len(lane)]
         self.tracks = {i: Track(lanes[i], i, self.names) for i in shown}

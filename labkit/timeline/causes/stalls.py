@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes
-from labkit.timeline.causes.thresholds import LEAST, ONE_BY_ONE, OVERLAPS, STRAGGLER
+from labkit.timeline.causes.thresholds import INTERPRETER_FULL, LEAST, ONE_BY_ONE, OVERLAPS, STRAGGLER, THROWN_AWAY
 from labkit.timeline.gaps import Gaps
 from labkit.timeline.intervals import overlap, union, union_of
 from labkit.timeline.lanes import Lane
@@ -47,7 +49,14 @@ class Stalls:
     advice: str
 
 
-def stalls(causes: Causes, lanes: Sequence[Lane], run: Run, steps: int, overlap_ns: dict[str, int]) -> Stalls:
+def stalls(
+    causes: Causes,
+    lanes: Sequence[Lane],
+    run: Run,
+    steps: int,
+    overlap_ns: Mapping[str, int],
+    efforts: Mapping[str, Effort],
+) -> Stalls:
     """Add up the causes of all gaps, and say what to change.
 
     Parameters
@@ -62,6 +71,8 @@ def stalls(causes: Causes, lanes: Sequence[Lane], run: Run, steps: int, overlap_
         Train steps in the window.
     overlap_ns : dict
         The window split by who works, see `labkit.Timeline.overlap_ns`.
+    efforts : mapping of str to Effort
+        Whether ops compute or wait.
     """
     span = lanes[0].window_ns
     total = dict(zip(CAUSES, causes.parts_ns.sum(axis=0).tolist(), strict=True))
@@ -76,7 +87,8 @@ def stalls(causes: Causes, lanes: Sequence[Lane], run: Run, steps: int, overlap_
     blame = min(ops, key=lambda op: (-ops[op], op)) if ops else None  # of equal ones the first by its name
     share = ops[blame] / span if blame else 0.0
     # The maker of the trace may know better what to change.
-    advice = run.advice.get(worst) or _advice(worst, blame or "", causes, lanes, overlap_ns)
+    found = _Found(worst, blame or "", causes, lanes, run, efforts)
+    advice = run.advice.get(worst) or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice)
 
 
@@ -93,8 +105,30 @@ def _nothing_to_blame(steps: int, shares: dict[str, float]) -> str:
     return "larger batches or fewer other programs: batches are handed over late, or Python works between steps."
 
 
-def _advice(cause: str, blame: str, causes: Causes, lanes: Sequence[Lane], overlap_ns: dict[str, int]) -> str:
+@dataclass(frozen=True)
+class _Found:
+    """What was found in the gaps, and what the pipeline has already."""
+
+    cause: str
+    blame: str
+    causes: Causes
+    lanes: Sequence[Lane]
+    run: Run
+    efforts: Mapping[str, Effort]
+
+    def has(self, *kinds: str) -> bool:
+        """Tell whether a node of the pipeline begins with one of these words."""
+        leaves = (n.rpartition("::")[2] for n in self.causes.names if n.startswith("Iterator::"))
+        return any(leaf.startswith(kinds) for leaf in leaves)
+
+    def at_once(self, *categories: str) -> float:
+        """Return how many threads do such work at once in the gaps."""
+        return _at_once(categories, self.causes.gaps, self.lanes)
+
+
+def _advice(found: _Found, overlap_ns: Mapping[str, int]) -> str:
     """Return what to change, for a cause and the op that is to blame."""
+    cause, blame, lanes = found.cause, found.blame, found.lanes
     if cause == "start":
         if "Shuffle" in blame:
             return "a smaller shuffle buffer, or shuffle file names before the slow part of the pipeline."
@@ -103,32 +137,102 @@ def _advice(cause: str, blame: str, causes: Causes, lanes: Sequence[Lane], overl
         return "nothing in steady state: the first batch fills the pipeline; leave it out of the mean."
     if cause == "copy":
         return "copy the next batch while this one trains (prefetch_to_device), and send uint8 or float16."
+    if cause in ("prep", "fetch") and (wasted := _thrown_away(lanes, found.causes.names, blame)):
+        node, ratio = wasted
+        return (
+            f"{node} before the map: {ratio:.1f} elements are made for each one that it lets through. Where it needs "
+            "what the map makes, let a cheap map make just that."
+        )
     busy_ns = lanes[0].busy.total_ns
-    ahead = any(name.startswith(_AHEAD) for name in causes.names) or overlap_ns["both"] >= OVERLAPS * busy_ns
+    ahead = any(name.startswith(_AHEAD) for name in found.causes.names) or overlap_ns["both"] >= OVERLAPS * busy_ns
     if ahead and overlap_ns["accelerator"] >= lanes[0].window_ns - busy_ns:
         return "a deeper prefetch: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
-    change = _change(cause, blame, causes, lanes)
+    change = _change(found)
     return change if ahead else f"prefetch(AUTOTUNE) as the last step, so that both work at once; then {change}"
 
 
-def _change(cause: str, blame: str, causes: Causes, lanes: Sequence[Lane]) -> str:
+def _change(found: _Found) -> str:
     """Return how batches, prep or fetches take less time, whatever works at the same time."""
+    cause, blame = found.cause, found.blame
     if cause == "batch":
+        if "Padded" in blame:
+            return (
+                "fewer padded values: group elements of similar length (bucket_by_sequence_length), cut the longest, "
+                "or keep them ragged (ragged_batch)."
+            )
         copy = "less to copy into a batch: smaller or uint8 elements, batch earlier"
-        return f"{copy}; or batch(num_parallel_calls=AUTOTUNE)."
+        return f"{copy}." if found.has("ParallelBatch") else f"{copy}; or batch(num_parallel_calls=AUTOTUNE)."
     if cause == "prep":
         if "PyFunc" in blame:
-            return "TensorFlow ops in place of the Python function: the interpreter lets one thread run at a time."
-        if _at_once(("decode", "resize", "map", "batch"), causes.gaps, lanes) < ONE_BY_ONE:
-            return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
+            return _python(found)
+        if blame in ("TFRecord", "TextLine", "FixedLengthRecord"):
+            return (
+                f"less work for the processor: {blame} computes while it reads, as it does where records are packed "
+                "(GZIP, ZLIB). Store them unpacked, or read several files at once: "
+                "interleave(num_parallel_calls=AUTOTUNE)."
+            )
+        effort = found.efforts.get(blame)
+        if found.run.host.cpus == 1 and not (effort and effort.computes is False):
+            return f"less work for the processor, which has one core: cache what {blame} makes, or make it cheaper."
+        if found.at_once("decode", "resize", "map", "batch") < ONE_BY_ONE:
+            if found.has("Map") or not found.has("ParallelMap"):
+                return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
+            return (
+                f"more threads for the map, which is parallel already: {blame} runs on one at a time. See whether "
+                "private_threadpool_size is 1, or other programs hold the cores."
+            )
         return (
             f"less work for the processor: {blame} keeps several threads busy; cache what is expensive, or add cores."
         )
-    if _straggles(causes, lanes):
+    if _straggles(found.causes, found.lanes):
         return "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."
-    if _at_once(("read",), causes.gaps, lanes) < ONE_BY_ONE:
+    if found.at_once("read") < ONE_BY_ONE:
+        if found.has("ParallelInterleave"):
+            return "more reads at once: a larger cycle_length of interleave, or reads in a parallel map."
         return "parallel reads: interleave(num_parallel_calls=AUTOTUNE) over files, or read in a parallel map."
     return "more reads at once (a wider private_threadpool_size), fewer and larger files, fewer bytes, or a cache."
+
+
+def _python(found: _Found) -> str:
+    """Return what helps a Python function: its calls hold the interpreter, or they wait, one at a time or together."""
+    effort = found.efforts.get(found.blame)
+    if effort and effort.computes is False and effort.cores < INTERPRETER_FULL:
+        if found.at_once("map") < ONE_BY_ONE:
+            return (
+                "map(num_parallel_calls=16) for the Python function: it waits (asleep, or for an answer), and one "
+                "call runs at a time."
+            )
+        return (
+            "the Python function's own code: its calls wait, several at a time, and the processor rests. If they wait "
+            "for one lock, take it away; if for answers from outside, make more calls at once."
+        )
+    reason = "the interpreter lets one thread run at a time."
+    if effort and effort.computes is None:
+        reason = "Python's threads take turns, and the recording cannot tell whether its calls compute or wait."
+    return f"TensorFlow ops in place of the Python function: {reason}"
+
+
+def _thrown_away(lanes: Sequence[Lane], names: tuple[str, ...], blame: str) -> tuple[str, float] | None:
+    """Return a node that drops elements behind a map, and how many are made for each that it hands on; or None.
+
+    A filter asks its input for every element. A shard lets its input skip elements, which the input makes all the same,
+    so there the calls of the op to blame are counted.
+    """
+    calls: Counter[str] = Counter()
+    for lane in lanes:
+        counts = np.bincount(lane.name_id, minlength=len(names))
+        calls.update({names[i]: int(counts[i]) for i in np.flatnonzero(counts).tolist()})
+    for path, handed_on in list(calls.items()):
+        node = path.rpartition("::")[2]
+        if not path.startswith("Iterator::") or node not in ("Shard", "Filter"):
+            continue
+        if not any("Map" in name.rpartition("::")[2] for name in calls if name.startswith(f"{path}::")):
+            continue
+        asked = sum(count for name, count in calls.items() if name.rpartition("::")[0] == path)
+        made = sum(count for name, count in calls.items() if short_op(name) == blame) if node == "Shard" else asked
+        if made >= THROWN_AWAY * handed_on:
+            return node.lower(), made / handed_on
+    return None
 
 
 def _at_once(categories: tuple[str, ...], gaps: Gaps, lanes: Sequence[Lane]) -> float:

@@ -25,3 +25,21 @@ STRAGGLER = 5
 
 #: A pipeline is said to work ahead if it works during this share of the busy time of the accelerator.
 OVERLAPS = 0.10
+
+#: An op that computes for at least this share of the time in which it is open is said to compute,
+COMPUTES = 0.4
+#: and one that computes for at most this share is said to wait. Where both may be, nobody can tell.
+WAITS = 0.45
+
+#: Ops that are open for a smaller share of the window are left out.
+OPEN = 0.02
+#: How firmly ops are held to nothing in one fit of `labkit.timeline.causes.effort`, and what works all the time
+HELD = 0.03
+#: in the other one.
+FIRMLY = 0.3
+
+#: All calls of Python functions together keep at least this share of one core busy: the interpreter is full.
+INTERPRETER_FULL = 0.7
+
+#: A node that asks for this many times the elements that it hands on throws work away.
+THROWN_AWAY = 1.2

@@ -1,0 +1,132 @@
+"""Whether an op computes or waits: the time of the processor, shared out among the ops that were open.
+
+A span says from when to when an op was open. It does not say what its thread did meanwhile: bytes that come from a
+disk, records that are unpacked and a function that sleeps look alike. So the recorder samples the processor time of its
+process (`labkit.timeline.run.Clock`). Between two samples this time is a sum over ops: the time that an op was open, in
+all threads together, times its share of this time on a core. The shares are found by least squares, each between 0
+and the number of cores.
+
+Where threads wait for a core, all shares fall alike: they are divided by the share of the time in which threads that
+were ready had a core, which Linux counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from labkit.timeline.causes.thresholds import COMPUTES, FIRMLY, HELD, OPEN, WAITS
+from labkit.timeline.intervals import overlap, union
+from labkit.timeline.lanes import IS_WORK, Lane
+from labkit.timeline.run import Run
+from labkit.timeline.wording import short_op
+
+
+class Effort(NamedTuple):
+    """What the threads of an op did while it was open.
+
+    Parameters
+    ----------
+    low, high : float
+        Between these lies the share of this time in which the op computed, or was ready to: 0 to the number of cores.
+        They are a standard error beside two fits: where processor time fits an op as well as it fits what works all
+        the time, one gives it to the latter, and the other to the op.
+    cores : float
+        Cores that the op kept busy, on average over the window, at most.
+    """
+
+    low: float
+    high: float
+    cores: float
+
+    @property
+    def computes(self) -> bool | None:
+        """True if it computes for most of the time, False if it waits for something else, None if nobody can tell."""
+        return True if self.low >= COMPUTES else False if self.high <= WAITS else None
+
+
+def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int) -> dict[str, Effort]:
+    """Return the effort of each op, by the word that readers know it by.
+
+    Parameters
+    ----------
+    lanes : sequence of Lane
+        The accelerator first.
+    run : Run
+        Its samples of the processor are used; without samples the answer is empty.
+    names : sequence of str
+        What the spans of the lanes are called.
+    start_ns : int
+        Start of the window, on the clock of the trace.
+
+    Notes
+    -----
+    Left out are ops that are open for less than `OPEN` of the window, and where fewer than two samples for each op lie
+    in the window.
+    """
+    clock = run.clock
+    if clock is None or not lanes:
+        return {}
+    at, cpu = (np.array(column, np.int64) for column in (clock.at_ns, clock.cpu_ns))
+    at -= start_ns
+    inside = (at >= 0) & (at <= lanes[0].window_ns)
+    at, cpu = at[inside], cpu[inside]
+    if len(at) < 3:
+        return {}
+    length = np.diff(at)
+    real = run.accelerator.kind == "real"
+    opened: dict[str, np.ndarray] = {}
+    for lane in lanes:
+        works = IS_WORK[lane.category[lane.pieces.owner]] & (lane.kind in ("pipeline", "host"))
+        if lane.kind == "accelerator" and real:
+            works = np.ones(len(works), bool)
+        name = lane.name_id[lane.pieces.owner]
+        for one in np.unique(name[works]).tolist():
+            mine = works & (name == one)
+            key = short_op(names[one])
+            times = overlap(union(lane.pieces.start[mine], lane.pieces.end[mine]), at[:-1], at[1:])
+            opened[key] = opened.get(key, np.zeros(len(length), np.int64)) + times
+    large = [key for key, times in opened.items() if times.sum() >= OPEN * length.sum()]
+    if not large or len(length) < 2 * len(large):
+        return {}
+    return _shares({key: opened[key] / 1e6 for key in large}, np.diff(cpu) / 1e6, length / 1e6, run)
+
+
+def _shares(opened: dict[str, np.ndarray], cpu: np.ndarray, length: np.ndarray, run: Run) -> dict[str, Effort]:
+    """Solve for the share of each op; all times in milliseconds, one for each pair of neighbouring samples."""
+    # Threads that were ready but had no core would have computed: the shares of those that compute grow to 1.
+    queued = run.clock.queued_ns / 1e6 if run.clock and run.clock.queued_ns else 0.0
+    ready = float(cpu.sum() / (cpu.sum() + queued)) if cpu.sum() else 1.0
+    # The last column is what works all the time, whatever is open: the profiler, the clocks of tf.data.
+    table = np.stack([*opened.values(), length], axis=1)
+    most = float(run.host.cpus or 1)
+    ops = np.arange(table.shape[1]) < len(opened)
+    least, least_error = _fit(table, cpu, length, most, np.where(ops, HELD, 0.0))
+    largest, largest_error = _fit(table, cpu, length, most, np.where(ops, 0.0, FIRMLY))
+    found = {}
+    for i, (word, times) in enumerate(opened.items()):
+        low, high = max(0.0, least[i] - least_error[i]), largest[i] + largest_error[i]
+        found[word] = Effort(low / ready, high / ready, high * float(times.sum() / length.sum()))
+    return found
+
+
+def _fit(
+    table: np.ndarray, cpu: np.ndarray, length: np.ndarray, most: float, firmly: np.ndarray
+) -> tuple[list[float], list[float]]:
+    """Return the share of each column of a table of open times, and its standard error.
+
+    A column is held to nothing, the more firmly the larger its entry of `firmly` is: time that fits two columns goes to
+    the one that is held less.
+    """
+    from scipy.optimize import lsq_linear
+
+    weight = 1 / np.sqrt(length)  # an interval that is long weighs as much as its time
+    weighted, target = table * weight[:, None], cpu * weight
+    held = np.diag(firmly * np.linalg.norm(weighted, axis=0))
+    weighted, target = np.vstack([weighted, held]), np.r_[target, np.zeros(len(held))]
+    found = lsq_linear(weighted, target, bounds=(0.0, most)).x
+    left = (target - weighted @ found)[: len(length)]
+    spread = np.linalg.pinv(weighted.T @ weighted) * (left @ left) / max(1, len(length) - len(found))
+    return found.tolist(), np.sqrt(np.maximum(np.diag(spread), 0)).tolist()

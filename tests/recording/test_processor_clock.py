@@ -1,0 +1,78 @@
+"""The samples of the processor clock: real threads that work, sleep and end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from labkit.recording.processor_clock import MOST, Sampler
+
+
+def spin(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def test_samples_rise_and_hold_the_time_that_threads_worked():
+    with Sampler() as sampler:
+        sampler.start()
+        worker = threading.Thread(target=spin, args=(0.2,))
+        worker.start()
+        worker.join()
+        sampler.stop()
+    at, cpu = zip(*sampler.samples, strict=True)
+    assert list(at) == sorted(at)
+    assert list(cpu) == sorted(cpu)
+    assert cpu[-1] - cpu[0] >= 0.15e9
+    assert (cpu[-1] - cpu[0]) / (at[-1] - at[0]) < 64
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts how long threads wait for a core")
+def test_threads_that_want_more_cores_than_there_are_wait_for_them():
+    matrix, cores = np.ones((400, 400)), len(os.sched_getaffinity(0))
+    end = time.monotonic() + 0.5
+
+    def work():
+        while time.monotonic() < end:
+            np.sort(matrix, axis=0)  # without the interpreter's lock
+
+    with Sampler() as sampler:
+        sampler.start()
+        threads = [threading.Thread(target=work) for _ in range(4 * cores)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.4)
+        sampler.stop()
+        for thread in threads:
+            thread.join()
+    assert sampler.queued_ns > 0.1e9
+
+
+def test_a_long_window_keeps_few_samples_and_the_first(monkeypatch):
+    monkeypatch.setattr("labkit.recording.processor_clock.PERIOD_S", 0)
+    with Sampler() as sampler:
+        sampler.start()
+        time.sleep(0.2)
+        sampler.stop()
+    assert MOST / 2 < len(sampler.samples) <= MOST
+
+
+def test_leaving_the_block_ends_the_thread_whatever_happens():
+    before = threading.active_count()
+
+    def fails():
+        with Sampler() as sampler:
+            sampler.start()
+            assert threading.active_count() == before + 1
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert threading.active_count() == before
+    Sampler().stop()

@@ -1,0 +1,112 @@
+"""Whether ops compute or wait: shares that are known are found again, and what cannot be told is not said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Span, Trace
+
+NOW, MS = 1_800_000_000_000_000_000, 1_000_000
+OPS = {"x/DecodeJpeg:DecodeJpeg": "decode", "Iterator::Root::TFRecord": "read", "f/EagerPyFunc:EagerPyFunc": "map"}
+WORDS = ("DecodeJpeg", "TFRecord", "EagerPyFunc")
+
+
+def recorded(shares, *, cpus=2, queued_ms=0.0, background=0.0, every_ms=5, ms=1200, seed=0, sampled=True):
+    """Return a timeline of two threads with ops one after the other, whose shares on a core are known."""
+    chance = np.random.default_rng(seed)
+    spans, used = [], np.zeros(ms)  # processor time of each millisecond, in milliseconds
+    for worker in ("worker 1", "worker 2"):
+        at = 0
+        while at < ms:
+            if (i := int(chance.integers(0, 4))) < 3:
+                end = min(ms, at + int(chance.integers(2, 30)))
+                name = list(OPS)[i]
+                spans.append(Span(worker, name, OPS[name], NOW + at * MS, (end - at) * MS, -1))
+                used[at:end] += shares[i]
+                at = end
+            else:
+                at += int(chance.integers(2, 30))
+    spans += [Span("consumer", "wait for batch", "wait", NOW, ms * MS // 2, 0)]
+    spans += [Span("consumer", "train step", "train", NOW + ms * MS // 2, ms * MS - ms * MS // 2, 0)]
+    total = np.r_[0, np.cumsum(used + background)]
+    at = range(0, ms + 1, every_ms)
+    clock = {
+        "at_ns": [NOW + t * MS for t in at],
+        "cpu_ns": [int(total[t] * MS) + 7 * MS for t in at],
+        "queued_ns": int(queued_ms * MS),
+    }
+    facts = {"clock": clock} if sampled else {}
+    return Timeline(
+        Trace.from_spans(
+            spans,
+            {"consumer": "consumer", "worker 1": "pipeline", "worker 2": "pipeline"},
+            host={"cpus": cpus},
+            window_ns=(NOW, NOW + ms * MS),
+            **facts,
+        )
+    )
+
+
+@settings(max_examples=30)
+@given(st.tuples(*[st.floats(0, 1)] * 3), st.integers(0, 99), st.floats(0, 0.2))
+def test_a_share_that_is_known_lies_between_the_two_that_are_found(shares, seed, background):
+    found = recorded(shares, seed=seed, background=background).efforts
+    assert set(found) == set(WORDS)
+    for word, share in zip(WORDS, shares, strict=True):
+        effort = found[word]
+        assert effort.low - 0.02 <= share <= effort.high + 0.02, word
+        if effort.computes is not None:
+            assert effort.computes == (share >= 0.4) or 0.38 <= share <= 0.47
+
+
+def test_an_op_that_computes_and_one_that_waits_are_told_apart():
+    found = recorded((1.0, 0.9, 0.05)).efforts
+    assert [found[word].computes for word in WORDS] == [True, True, False]
+    assert found["EagerPyFunc"].cores < 0.2
+
+
+def test_where_threads_wait_for_a_core_all_shares_are_measured_by_those_that_had_one():
+    """On one core, three ops that would all compute get a part of it each."""
+    slow = recorded((0.4, 0.4, 0.4))
+    asked = float(np.diff(slow.run.clock.cpu_ns).sum() / MS)
+    found = recorded((0.4, 0.4, 0.4), queued_ms=1.5 * asked).efforts
+    assert all(found[word].low == pytest.approx(slow.efforts[word].low * 2.5) for word in WORDS)
+    assert all(found[word].computes for word in WORDS)
+
+
+def test_without_samples_or_with_too_few_nothing_is_said():
+    assert recorded((1, 1, 1), sampled=False).efforts == {}
+    assert recorded((1, 1, 1), every_ms=400).efforts == {}
+
+
+def test_what_is_always_there_may_be_the_background_or_an_op_and_nobody_can_tell():
+    """A pipeline of one op that never rests: the processor time fits the op, and anything else that is steady."""
+    ms = 600
+    spans = [Span("worker", "x/DecodeJpeg:DecodeJpeg", "decode", NOW, ms * MS, -1)]
+    spans += [Span("consumer", "wait for batch", "wait", NOW, ms * MS, 0)]
+    at = range(0, ms + 1, 5)
+    clock = {"at_ns": [NOW + t * MS for t in at], "cpu_ns": [int(0.9 * t * MS) for t in at]}
+    trace = Trace.from_spans(
+        spans, {"consumer": "consumer", "worker": "pipeline"}, host={"cpus": 2}, clock=clock,
+        window_ns=(NOW, NOW + ms * MS),
+    )  # fmt: skip
+    effort = Timeline(trace).efforts["DecodeJpeg"]
+    assert effort.computes is None
+    assert effort.low < 0.1 < 0.8 < effort.high
+
+
+def test_a_source_that_computes_is_preparation_and_one_that_waits_is_a_fetch():
+    for share, cause in ((1.0, "prep"), (0.05, "fetch")):
+        timeline = recorded((0.9, share, 0.05))
+        path = timeline.causes
+        charged = {key[0] for key in path.by_op if timeline.names[key[1]] == "Iterator::Root::TFRecord"}
+        assert charged <= {cause}, (share, charged)
+
+
+def test_a_clock_with_columns_of_unequal_length_is_refused():
+    with pytest.raises(ValueError, match="at_ns has 2 entries and cpu_ns 1; allowed: as many"):
+        Trace.from_spans([], clock={"at_ns": [1, 2], "cpu_ns": [1]})
