@@ -28,7 +28,7 @@ from labkit.recording import measures
 from labkit.recording.accelerators import check_accelerator, modelled
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import Drive, RecordingError, check_length, consumer, drive, known_steps
-from labkit.timeline.run import Accelerator, Clock, Host, Profile, Run, Totals
+from labkit.timeline.run import Accelerator, Host, ProcessorTime, Profile, Run, Totals
 from labkit.timeline.trace import Trace
 
 __all__ = ["RecordingError", "graph", "measure", "record"]
@@ -287,7 +287,9 @@ class _Plan:
             node_names=run.spans.run.node_names,
             options=changed(dataset),
             work=run.work,
-            clock=Clock(tuple(_unix(sampled[:, 0], run.clock).tolist()), tuple(sampled[:, 1].tolist()), run.queued_ns),
+            processor=ProcessorTime(
+                tuple(_unix(sampled[:, 0], run.clock).tolist()), tuple(sampled[:, 1].tolist()), run.queued_ns
+            ),
             job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
             profiler=Profile(
                 events=events,

@@ -117,7 +117,7 @@ class Profile(_Record):
 
 
 @dataclass(frozen=True)
-class Clock(_Record):
+class ProcessorTime(_Record):
     """Samples of the processor time of the process while the window was recorded, all of its threads together.
 
     Parameters
@@ -214,7 +214,7 @@ class Run(_Record):
     work : dict or None
         What the pipeline delivered, see `labkit.recording.work.Tally.work`.
     job : Totals or None
-    clock : Clock or None
+    processor : ProcessorTime or None
     profiler : Profile
     repeats : tuple of Measure
         The figures of every repeat of this run.
@@ -255,7 +255,7 @@ class Run(_Record):
     options: dict[str, str] = field(default_factory=dict)
     work: dict[str, Any] | None = None
     job: Totals | None = None
-    clock: Clock | None = None
+    processor: ProcessorTime | None = None
     profiler: Profile = Profile()
     repeats: tuple[Measure, ...] = ()
     host: Host = Host()

@@ -2,9 +2,9 @@
 
 A span says from when to when an op was open. It does not say what its thread did meanwhile: bytes that come from a
 disk, records that are unpacked and a function that sleeps look alike. So the recorder samples the processor time of its
-process (`labkit.timeline.run.Clock`). Between two samples this time is a sum over ops: the time that an op was open, in
-all threads together, times its share of this time on a core. The shares are found by least squares, each between 0
-and the number of cores.
+process (`labkit.timeline.run.ProcessorTime`). Between two samples this time is a sum over ops: the time that an op was
+open, in all threads together, times its share of this time on a core. The shares are found by least squares, each
+between 0 and the number of cores. What is no op, such as the profiler itself, takes `BACKGROUND` of a core at most.
 
 Where threads wait for a core, all shares fall alike: they are divided by the share of the time in which threads that
 were ready had a core, which Linux counts.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.causes.thresholds import COMPUTES, FIRMLY, HELD, OPEN, WAITS
+from labkit.timeline.causes.thresholds import BACKGROUND, COMPUTES, FIRMLY, HELD, OPEN, WAITS
 from labkit.timeline.intervals import overlap, union
 from labkit.timeline.lanes import IS_WORK, Lane
 from labkit.timeline.run import Run
@@ -66,7 +66,7 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
     Left out are ops that are open for less than `OPEN` of the window, and where fewer than two samples for each op lie
     in the window.
     """
-    clock = run.clock
+    clock = run.processor
     if clock is None or not lanes:
         return {}
     at, cpu = (np.array(column, np.int64) for column in (clock.at_ns, clock.cpu_ns))
@@ -97,11 +97,11 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
 def _shares(opened: dict[str, np.ndarray], cpu: np.ndarray, length: np.ndarray, run: Run) -> dict[str, Effort]:
     """Solve for the share of each op; all times in milliseconds, one for each pair of neighbouring samples."""
     # Threads that were ready but had no core would have computed: the shares of those that compute grow to 1.
-    queued = run.clock.queued_ns / 1e6 if run.clock and run.clock.queued_ns else 0.0
+    queued = run.processor.queued_ns / 1e6 if run.processor and run.processor.queued_ns else 0.0
     ready = float(cpu.sum() / (cpu.sum() + queued)) if cpu.sum() else 1.0
     # The last column is what works all the time, whatever is open: the profiler, the clocks of tf.data.
     table = np.stack([*opened.values(), length], axis=1)
-    most = float(run.host.cpus or 1)
+    most = np.r_[np.full(len(opened), float(run.host.cpus or 1)), BACKGROUND]
     ops = np.arange(table.shape[1]) < len(opened)
     least, least_error = _fit(table, cpu, length, most, np.where(ops, HELD, 0.0))
     largest, largest_error = _fit(table, cpu, length, most, np.where(ops, 0.0, FIRMLY))
@@ -113,9 +113,9 @@ def _shares(opened: dict[str, np.ndarray], cpu: np.ndarray, length: np.ndarray, 
 
 
 def _fit(
-    table: np.ndarray, cpu: np.ndarray, length: np.ndarray, most: float, firmly: np.ndarray
+    table: np.ndarray, cpu: np.ndarray, length: np.ndarray, most: np.ndarray, firmly: np.ndarray
 ) -> tuple[list[float], list[float]]:
-    """Return the share of each column of a table of open times, and its standard error.
+    """Return the share of each column of a table of open times, 0 to `most`, and its standard error.
 
     A column is held to nothing, the more firmly the larger its entry of `firmly` is: time that fits two columns goes to
     the one that is held less.

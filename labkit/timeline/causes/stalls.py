@@ -19,6 +19,8 @@ from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import percent, short_op
 
 _BLAMED = ("fetch", "prep", "batch", "copy", "start")
+# Nodes that read records, and unpack them where they are packed.
+_SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord")
 # Nodes below the root that hand over from a thread of their own.
 _AHEAD = ("Iterator::Root::Prefetch", "Iterator::Root::MapAndBatch", "Iterator::Root::Parallel")
 
@@ -87,7 +89,7 @@ def stalls(
     blame = min(ops, key=lambda op: (-ops[op], op)) if ops else None  # of equal ones the first by its name
     share = ops[blame] / span if blame else 0.0
     # The maker of the trace may know better what to change.
-    found = _Found(worst, blame or "", causes, lanes, run, efforts)
+    found = _Blame(worst, blame or "", causes, lanes, run, efforts)
     advice = run.advice.get(worst) or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice)
 
@@ -106,7 +108,7 @@ def _nothing_to_blame(steps: int, shares: dict[str, float]) -> str:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Blame:
     """What was found in the gaps, and what the pipeline has already."""
 
     cause: str
@@ -116,17 +118,26 @@ class _Found:
     run: Run
     efforts: Mapping[str, Effort]
 
+    @property
+    def nodes(self) -> set[str]:
+        """The nodes of the pipeline, by their words."""
+        return {short_op(name) for name in self.causes.names if name.startswith("Iterator::")}
+
     def has(self, *kinds: str) -> bool:
         """Tell whether a node of the pipeline begins with one of these words."""
-        leaves = (n.rpartition("::")[2] for n in self.causes.names if n.startswith("Iterator::"))
-        return any(leaf.startswith(kinds) for leaf in leaves)
+        return any(node.startswith(kinds) for node in self.nodes)
+
+    @property
+    def one_call(self) -> bool:
+        """Whether a map may make one call at a time: no map is parallel by its name. A fused one does not say."""
+        return "Map" in self.nodes or not self.has("ParallelMap")
 
     def at_once(self, *categories: str) -> float:
         """Return how many threads do such work at once in the gaps."""
         return _at_once(categories, self.causes.gaps, self.lanes)
 
 
-def _advice(found: _Found, overlap_ns: Mapping[str, int]) -> str:
+def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
     """Return what to change, for a cause and the op that is to blame."""
     cause, blame, lanes = found.cause, found.blame, found.lanes
     if cause == "start":
@@ -151,7 +162,7 @@ def _advice(found: _Found, overlap_ns: Mapping[str, int]) -> str:
     return change if ahead else f"prefetch(AUTOTUNE) as the last step, so that both work at once; then {change}"
 
 
-def _change(found: _Found) -> str:
+def _change(found: _Blame) -> str:
     """Return how batches, prep or fetches take less time, whatever works at the same time."""
     cause, blame = found.cause, found.blame
     if cause == "batch":
@@ -165,7 +176,7 @@ def _change(found: _Found) -> str:
     if cause == "prep":
         if "PyFunc" in blame:
             return _python(found)
-        if blame in ("TFRecord", "TextLine", "FixedLengthRecord"):
+        if blame in _SOURCES:
             return (
                 f"less work for the processor: {blame} computes while it reads, as it does where records are packed "
                 "(GZIP, ZLIB). Store them unpacked, or read several files at once: "
@@ -175,7 +186,7 @@ def _change(found: _Found) -> str:
         if found.run.host.cpus == 1 and not (effort and effort.computes is False):
             return f"less work for the processor, which has one core: cache what {blame} makes, or make it cheaper."
         if found.at_once("decode", "resize", "map", "batch") < ONE_BY_ONE:
-            if found.has("Map") or not found.has("ParallelMap"):
+            if found.one_call:
                 return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
             return (
                 f"more threads for the map, which is parallel already: {blame} runs on one at a time. See whether "
@@ -186,6 +197,12 @@ def _change(found: _Found) -> str:
         )
     if _straggles(found.causes, found.lanes):
         return "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."
+    effort = found.efforts.get(blame)
+    if blame in _SOURCES and effort and effort.computes is None and not found.has("ParallelInterleave"):
+        return (
+            f"several files at once, interleave(num_parallel_calls=AUTOTUNE): the recording cannot tell whether {blame} "
+            "waits for bytes or unpacks them (GZIP, ZLIB), and this helps both."
+        )
     if found.at_once("read") < ONE_BY_ONE:
         if found.has("ParallelInterleave"):
             return "more reads at once: a larger cycle_length of interleave, or reads in a parallel map."
@@ -193,10 +210,14 @@ def _change(found: _Found) -> str:
     return "more reads at once (a wider private_threadpool_size), fewer and larger files, fewer bytes, or a cache."
 
 
-def _python(found: _Found) -> str:
+def _python(found: _Blame) -> str:
     """Return what helps a Python function: its calls hold the interpreter, or they wait, one at a time or together."""
     effort = found.efforts.get(found.blame)
     if effort and effort.computes is False and effort.cores < INTERPRETER_FULL:
+        if found.at_once("map") < ONE_BY_ONE and not found.one_call:
+            return (
+                "more calls of the Python function at once: it waits (asleep, or for an answer), the processor rests."
+            )
         if found.at_once("map") < ONE_BY_ONE:
             return (
                 "map(num_parallel_calls=16) for the Python function: it waits (asleep, or for an answer), and one "

@@ -33,6 +33,8 @@ WAITS = 0.45
 
 #: Ops that are open for a smaller share of the window are left out.
 OPEN = 0.02
+#: Cores that this process keeps busy beside its ops, at most: the profiler, tf.data's own clocks, the notebook.
+BACKGROUND = 0.25
 #: How firmly ops are held to nothing in one fit of `labkit.timeline.causes.effort`, and what works all the time
 HELD = 0.03
 #: in the other one.
