@@ -200,8 +200,8 @@ def _change(found: _Blame) -> str:
     effort = found.efforts.get(blame)
     if blame in _SOURCES and effort and effort.computes is None and not found.has("ParallelInterleave"):
         return (
-            f"several files at once, interleave(num_parallel_calls=AUTOTUNE): the recording cannot tell whether {blame} "
-            "waits for bytes or unpacks them (GZIP, ZLIB), and this helps both."
+            "several files at once, interleave(num_parallel_calls=AUTOTUNE): the recording cannot tell whether "
+            f"{blame} waits for bytes or unpacks them (GZIP, ZLIB), and this helps both."
         )
     if found.at_once("read") < ONE_BY_ONE:
         if found.has("ParallelInterleave"):
