@@ -103,12 +103,16 @@ def run(path: Path, result: Path, figures: Path) -> None:
     import nbformat
 
     notebook = nbformat.read(path, as_version=4)
-    before = os.environ.get("LABKIT_FIGURES")
-    os.environ["LABKIT_FIGURES"] = str(figures)  # the kernel inherits it; see labkit.views.static
+    # The kernel inherits both; see labkit.views.picture and labkit.course.predictions. A reader who looks at the tour
+    # has predicted nothing, and shall not be told later that the measurement has been seen.
+    given = {"LABKIT_FIGURES": str(figures), "LABKIT_PREDICTIONS": str(result.parent / "predictions")}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ |= given
     try:
         execute(notebook, path.stem, path.parent)
     finally:
-        os.environ.pop("LABKIT_FIGURES") if before is None else os.environ.update(LABKIT_FIGURES=before)
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
         write_aside(result, nbformat.writes(notebook, version=4))
 
 

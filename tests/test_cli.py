@@ -192,12 +192,16 @@ def test_a_tour_ends_with_the_scoreboard_its_figures_and_the_page(tmp_path, monk
     monkeypatch.setenv("LABKIT_SCALE", "tiny")
     monkeypatch.setenv("LABKIT_FAST", "1")
     (tmp_path / "notebooks").mkdir()
-    cell = nbformat.v4.new_code_cell("print('looked at')")
+    monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
+    predicts = "labkit.predictions.commit('02.gain', ...); labkit.predictions.review('02.gain', measured=2)"
+    cell = nbformat.v4.new_code_cell(f"import labkit; {predicts}; print('looked at')")
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "notebooks" / "00_one.ipynb")
     page = walk(tmp_path / "out", rounds=2, root=tmp_path)
     kept = json.loads((tmp_path / "out" / "scoreboard.json").read_text(encoding="utf-8"))
     assert set(kept) == {rung.name for rung in ladder.RUNGS}
     assert all(len(rounds) == 2 and rounds[0]["images_per_s"] > 0 for rounds in kept.values())
+    assert not (tmp_path / "data" / "predictions").exists(), "a tour is no prediction of its reader"
+    assert list((tmp_path / "out" / "predictions").iterdir())
     assert "looked at" in (tmp_path / "out" / "00_one.ipynb").read_text(encoding="utf-8")
     text = html.unescape(page.read_text(encoding="utf-8"))
     assert all(f"Timeline of {rung.name}" in text for rung in ladder.RUNGS)

@@ -9,6 +9,7 @@ knows those of other notebooks, which run in kernels of their own.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from types import EllipsisType
@@ -33,7 +34,9 @@ _session: dict[str, Commitment] = {}
 
 
 def home() -> Path:
-    """Return the folder that keeps predictions: ``predictions`` in the lab's data folder."""
+    """Return the folder that keeps predictions: that in LABKIT_PREDICTIONS, else one in the lab's data folder."""
+    if place := os.environ.get("LABKIT_PREDICTIONS"):
+        return Path(place).expanduser().absolute()
     return photos.home() / "predictions"
 
 

@@ -14,14 +14,17 @@ from labkit.recording.measures import ROUNDS, Speedup
 #: What a prediction may be counted in. A share lies between 0 and 1 and is printed in percent.
 UNITS = ("times", "share", "ms", "s", "µs", "images/s", "MB", "GB", "MB/s", "cores", "batches", "images")
 
-#: A number without a spread counts as right within this relative error.
-CLOSE = 0.1
+#: A number counts as right within this relative error,
+CLOSE = 0.2
+
+#: where the ends of the spread lie no farther from the middle than this share of it.
+WIDE = 0.3
 
 #: The verdict on a cell whose three dots are still there.
 NONE = "no prediction"
 
-#: The verdicts that count as right.
-RIGHT = ("inside the spread", "close")
+#: The verdict that counts, and the one on a number that a wider spread neither proves nor disproves.
+RIGHT, OPEN = "right", "cannot be told"
 
 
 Number = Annotated[float, Meta(ge=0)]
@@ -44,6 +47,11 @@ class Figure(NamedTuple):
     def has_spread(self) -> bool:
         """Whether more than one measurement is behind it."""
         return self.low < self.high
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether an end of the spread is farther than `WIDE` from the middle."""
+        return max(self.high - self.middle, self.middle - self.low) > WIDE * abs(self.middle)
 
     def words(self, unit: str) -> str:
         """Return number, spread and unit, as in ``1.91 [1.85–1.97] times``."""
@@ -89,17 +97,18 @@ class Commitment(Struct, frozen=True, tag_field="format", tag="labkit prediction
     def verdict(self) -> str:
         """Right, or in which direction not.
 
-        One of "inside the spread" (of several rounds), "close" (within `CLOSE` of the measured number), "too high",
-        "too low", "not measured yet", "no prediction".
+        One of "right" (within `CLOSE` of what was measured), "too high", "too low", "cannot be told" (the spread of the
+        measurement is wider than `WIDE`, and the number lies in it), "not measured yet", "no prediction".
         """
         if self.value is None:
             return NONE
         if self.measured is None:
             return "not measured yet"
-        if self.measured.has_spread and self.measured.low <= self.value <= self.measured.high:
-            return RIGHT[0]
-        if abs(self.value - self.measured.middle) <= CLOSE * abs(self.measured.middle):
-            return RIGHT[1]
+        close = abs(self.value - self.measured.middle) <= CLOSE * abs(self.measured.middle)
+        if self.measured.is_wide and (close or self.measured.low <= self.value <= self.measured.high):
+            return OPEN
+        if close:
+            return RIGHT
         return "too high" if self.value > self.measured.middle else "too low"
 
     @property
@@ -110,8 +119,8 @@ class Commitment(Struct, frozen=True, tag_field="format", tag="labkit prediction
 
     @property
     def right(self) -> bool:
-        """Whether the verdict is "inside the spread" or "close"."""
-        return self.verdict in RIGHT
+        """Whether the verdict is "right"."""
+        return self.verdict == RIGHT
 
     def __str__(self) -> str:
         """Return name, number and unit, and the note where there is one."""

@@ -6,12 +6,9 @@ import statistics
 from dataclasses import dataclass
 
 from labkit.common.table import Table, Tabular
-from labkit.course.predictions.figures import CLOSE, NONE, RIGHT, Commitment, percent, unit_word
+from labkit.course.predictions.figures import CLOSE, NONE, OPEN, RIGHT, WIDE, Commitment, percent, unit_word
 from labkit.views import charts
 from labkit.views.picture import Picture
-
-#: A spread whose ends differ by this factor tells little.
-_WIDE = 1.5
 
 
 class Review(Picture):
@@ -48,14 +45,15 @@ def _sentence(p: Commitment) -> str:
     """Return the verdict in one sentence."""
     if p.value is None:
         return "You gave no number, so the measurement stands alone and nothing is counted."
-    if p.verdict == RIGHT[0]:
-        wide = p.measured.high > _WIDE * max(p.measured.low, 1e-300)
-        more = " The spread is wide, so that nearly any number would be; measure again on a quieter machine."
-        return "Your number lies inside the spread of the measurement: right." + more * wide
+    if p.verdict == OPEN:
+        return (
+            f"Your number fits, but the spread is wider than ±{100 * WIDE:.0f} %, so many others would fit as well: "
+            "nothing can be told. Measure again on a quieter machine."
+        )
     if p.error is None:
         return "Nothing was measured but 0, of which no error in percent can be told."
-    if p.verdict == RIGHT[1]:
-        return f"Your number is {percent(p.error)} off, within {100 * CLOSE:.0f} %: close enough to be right."
+    if p.verdict == RIGHT:
+        return f"Your number is {percent(p.error)} off, within {100 * CLOSE:.0f} %: right."
     points = f" ({100 * abs(p.value - p.measured.middle):.0f} points)" if p.unit == "share" else ""
     side = "above" if p.error > 0 else "below"
     return f"Your number is {100 * abs(p.error):,.0f} %{points} {side} what was measured."
@@ -97,7 +95,9 @@ class Summary(Tabular):
         seen = [p for p in given if p.measured is not None]
         if not self.predictions:
             return ["No prediction has been committed yet: predictions.commit('02.gain', 1.3, unit='times')."]
-        lines = [f"{sum(p.right for p in seen)} of {len(seen)} measured predictions are inside the spread or close."]
+        lines = [f"{sum(p.right for p in seen)} of {len(seen)} measured predictions are right."]
+        if unclear := sum(p.verdict == OPEN for p in seen):
+            lines.append(f"The spread was too wide to tell for {unclear} of them.")
         if left := len(self.predictions) - len(given):
             lines.append(f"No prediction was given for {left} of {len(self.predictions)}: they do not count.")
         for whose, errors in (
