@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-#: Between two samples. Nanoseconds of one core per second: about a hundredth of a percent.
+#: Between two samples. Both clocks take about a microsecond.
 PERIOD_S = 0.005
 
 #: A trace keeps no more samples than this; of more, every second, third, … one.
