@@ -322,6 +322,11 @@ def _notes(run: Drive, trace: Trace, events: int, steps: int | None) -> Iterator
     """Yield a sentence for everything that a reader of the figures has to know."""
     watched = len(run.stamps) // 3
     yield from _ended(run, steps)
+    if run.one_image:
+        yield (
+            f"each element has the shape of one image, and was counted as a batch of {run.batch_size}: "
+            "is .batch() missing?"
+        )
     if not os.environ.get(POOL):
         yield (
             "TensorFlow's own pool for tensors is off, and recording large batches may cost a tenth of their "

@@ -23,6 +23,7 @@ _LABEL_BYTES = 64  # a component up to this size per image can be a label
 _ONE_HOT_CLASSES = 1024
 _HISTOGRAM_LABELS = 1024  # more distinct labels than this are counted by digest alone
 _MEMORY_ROWS, _MEMORY_BYTES = 100_000, 64 << 20  # larger arrays in memory are not hashed
+_SMALLEST = 16  # an array of three dimensions is taken for an image from this height and width on
 _INTEGER = ("int", "uint")
 _REORDERS = ("Shuffle", "Interleave", "Random")
 _SELECTS = ("Take", "Skip", "Filter", "Shard")
@@ -46,6 +47,30 @@ def count_images(batch: Any) -> int:
         If there is no component, or it is a single value: the dataset was not batched.
     """
     return _opened(batch)[2]
+
+
+def looks_like_one_image(batch: Any) -> bool:
+    """Tell whether the first component has the shape of a single image: height, width and 1, 3 or 4 colours.
+
+    A dataset that was not batched delivers such elements. So does, rarely, one of batches of lists of three numbers.
+    """
+    first = next(iter(flatten(batch)), None)
+    dims = tuple(getattr(first, "shape", ()))
+    return len(dims) == 3 and None not in dims and min(dims[:2]) >= _SMALLEST and dims[2] in (1, 3, 4)
+
+
+def check_batched(batch: Any) -> None:
+    """Refuse an element that is one image with its label, and no batch.
+
+    Raises
+    ------
+    ValueError
+        The sentence says what is missing.
+    """
+    first, *others = flatten(batch)
+    if looks_like_one_image(batch) and others and not any(np.ndim(other) for other in others):
+        shape = "×".join(map(str, first.shape))
+        raise ValueError(f"an element is one image of {shape} with its label; end the pipeline with .batch(32)")
 
 
 def _opened(batch: Any) -> tuple[list[Any], list[tuple[int | None, ...]], int]:

@@ -369,6 +369,18 @@ def test_ragged_batches_are_taken_apart(album):
     assert report["once"].status == report["labels"].status == "passed"
 
 
+@pytest.mark.parametrize("steps", [1, 4, 7])
+def test_steps_of_an_endless_dataset_are_no_epochs_and_accuse_nobody(reference, steps):
+    """More steps than an epoch has bring every element again, and the next ones begin somewhere in the middle."""
+    endless = reference.repeat().batch(36)
+    for asked in ({}, {"deterministic": True}):
+        report = checks.inspect(endless, steps=steps, random=False, **asked)
+        assert not report.faults, report
+        assert "never ends" in report["order"].text
+    assert "count=" in checks.inspect(endless, steps=7, random=False)["once"].text
+    assert checks.inspect(endless, count=COUNT, random=False, deterministic=True)["order"].status == "passed"
+
+
 def test_an_endless_dataset_needs_a_length(reference):
     endless = reference.map(on_image(augment)).repeat().batch(36)
     with pytest.raises(ValueError, match=r"never ends .*steps=, count=, or reference="):

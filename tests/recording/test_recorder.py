@@ -633,6 +633,20 @@ def test_single_values_are_no_batches(tf):
         recorder.record(tf.data.Dataset.range(9), FAST, name="p")
 
 
+def test_an_image_with_its_label_is_no_batch_and_a_lone_one_may_be_none(tf):
+    """One photo of 224 rows was once counted as 224 images."""
+    photos = tf.data.Dataset.range(9).map(lambda i: (tf.zeros((224, 200, 3)), i))
+    with pytest.raises(ValueError, match=r"'p' does not deliver batches: .* one image of 224×200×3 .*\.batch\(32\)"):
+        recorder.record(photos, FAST, name="p")
+    with pytest.raises(ValueError, match=r"\.batch\(32\)"):
+        recorder.measure({"p": photos}, FAST, repeats=1, profile=False)
+    lone = recorder.record(photos.map(lambda image, label: image), FAST, steps=3, progress=False)
+    assert ".batch() missing?" in lone.run.profiler.note
+    for shape in ((3, 224, 200, 3), (32, 100), (32, 10, 3), (32, 64, 64)):
+        rows = tf.data.Dataset.range(9).map(lambda i, shape=shape: (tf.zeros(shape), tf.zeros(shape[0])))
+        assert "missing" not in (recorder.record(rows, FAST, steps=2, progress=False).run.profiler.note or "")
+
+
 def test_elements_of_every_structure_are_taken(tf):
     rows = tf.data.Dataset.range(40)
     ragged = rows.map(lambda i: tf.range(i % 5)).ragged_batch(4)

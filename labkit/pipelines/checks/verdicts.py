@@ -51,6 +51,11 @@ class Evidence:
     deterministic: bool | None
 
     @cached_property
+    def adrift(self) -> bool:
+        """Whether the dataset never ends and was read by `steps`: then nobody knows where an epoch begins."""
+        return int(self.dataset.cardinality()) == -1 and not self.first.whole
+
+    @cached_property
     def match(self) -> matching.Match | None:
         """The elements of the first epoch, found again in the reference."""
         return None if self.truth is None else matching.match(self.first, self.truth)
@@ -62,6 +67,10 @@ class Evidence:
 
 
 _Seen = tuple[str, str]
+_ADRIFT = (
+    "the dataset never ends (repeat()), and steps= may be more or less than an epoch; say its length instead: count=, "
+    "labels= or reference="
+)
 
 
 def verdict(name: str, facts: Evidence) -> _Seen:
@@ -98,6 +107,8 @@ def once(facts: Evidence) -> _Seen:
         many = len(first) - len(set(first.keys or first.digests))
         if facts.layout.image is None and not first.keys:
             return OPEN, "needs reference=, or a component that is a key (key=): values alone may well be equal"
+        if many and facts.adrift:
+            return OPEN, f"{many:,} came more than once: {_ADRIFT}"
         if many:
             return FAULT, (
                 f"{many:,} came more than once, equal in {'key' if first.keys else 'every pixel'}; look for repeat, "
@@ -222,6 +233,8 @@ def random(facts: Evidence) -> _Seen:
     if facts.random is False:
         if len(first) == len(second) and not fresh:
             return PASSED, "both epochs deliver the same pixels"
+        if facts.adrift:
+            return OPEN, _ADRIFT
         if facts.said and _same_elements(facts) is False:
             return OPEN, "the two epochs hold different elements"
         return FAULT, f"{fresh:,} of {len(first):,} elements changed in epoch 2, and nothing should be random"
@@ -280,6 +293,8 @@ def order(facts: Evidence) -> _Seen:
         ways.append(("place in the reference", facts.match.place, facts.again.place))
     ways.append(("label", first.labels, second.labels))
     by, one, other = next((way for way in ways if way[1]), ways[-1])
+    if facts.adrift:
+        return OPEN, _ADRIFT
     if not one:
         return OPEN, "needs a key (key=), labels or reference= to tell the elements apart"
     same = list(one) == list(other)

@@ -25,7 +25,7 @@ import numpy as np
 
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.tfdata import xplane
-from labkit.recording.work import Tally, count_images
+from labkit.recording.work import Tally, check_batched, count_images, looks_like_one_image
 from labkit.timeline.trace import Span, Trace
 
 #: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
@@ -64,6 +64,8 @@ class Drive:
     window_images : int
     spans : Trace or None
         What the profiler saw in the window.
+    one_image : bool
+        Whether the first batch has the shape of a single image.
     samples : list of (int, int)
     queued_ns : int or None
         Of the window, see `labkit.recording.processor_clock.Sampler`.
@@ -82,6 +84,7 @@ class Drive:
     stamps: array = field(default_factory=lambda: array("q"))
     window_images: int = 0
     spans: Trace | None = None
+    one_image: bool = False
     samples: list[tuple[int, int]] = field(default_factory=list)
     queued_ns: int | None = None
     clock: list[tuple[int, int]] = field(default_factory=list)
@@ -337,6 +340,8 @@ class _Driver:
             raise ValueError(f"{self.label} is empty: it ended before its first batch")
         try:
             self.run.batch_size = count_images(batch)
+            check_batched(batch)
+            self.run.one_image = looks_like_one_image(batch)
         except ValueError as error:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error
         if hasattr(self.accelerator, "prepare"):
