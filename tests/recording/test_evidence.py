@@ -132,3 +132,19 @@ def test_padding_is_named_and_its_advice_can_be_followed(tf):
 
     timeline = said(uneven, lambda s: s.blame == "PaddedBatchV2", lambda s: "num_parallel_calls" in s.advice)
     assert "padded" in timeline.stalls.advice
+
+
+@pytest.mark.parametrize("calls", [None, 4])
+def test_many_small_calls_are_told_to_come_after_the_batch(tf, calls):
+    rows = tf.data.Dataset.from_tensor_slices(tf.zeros([4096, 32])).repeat()
+
+    def change(values):
+        return tf.clip_by_value(2 * values + 1, 0.0, 1.0)
+
+    def one_by_one():
+        return rows.map(change, num_parallel_calls=calls).batch(512).prefetch(1)
+
+    said(one_by_one, lambda s: "batch before the map" in s.advice, lambda s: "AUTOTUNE): " in s.advice)
+    whole = rows.batch(512).map(change, num_parallel_calls=calls).prefetch(1)
+    timeline = Timeline(recorder.record(whole, accelerators.modelled(step_ms=2), steps=12, progress=False))
+    assert "batch before" not in timeline.stalls.advice

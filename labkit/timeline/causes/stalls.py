@@ -10,7 +10,16 @@ import numpy as np
 
 from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes
-from labkit.timeline.causes.thresholds import INTERPRETER_FULL, LEAST, ONE_BY_ONE, OVERLAPS, STRAGGLER, THROWN_AWAY
+from labkit.timeline.causes.thresholds import (
+    INTERPRETER_FULL,
+    LEAST,
+    MANY_CALLS,
+    ONE_BY_ONE,
+    OVERLAPS,
+    SMALL_NS,
+    STRAGGLER,
+    THROWN_AWAY,
+)
 from labkit.timeline.gaps import Gaps
 from labkit.timeline.intervals import overlap, union, union_of
 from labkit.timeline.lanes import Lane
@@ -81,7 +90,7 @@ def stalls(
     shares = {cause: ns / span if span else 0.0 for cause, ns in total.items()}
     worst = max(_BLAMED, key=lambda cause: shares[cause])
     if shares[worst] < LEAST:
-        return Stalls(shares, None, None, 0.0, _nothing_to_blame(steps, shares))
+        return Stalls(shares, None, None, 0.0, _nothing_to_blame(steps, shares, lanes))
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
         if cause == worst:
@@ -90,11 +99,12 @@ def stalls(
     share = ops[blame] / span if blame else 0.0
     # The maker of the trace may know better what to change.
     found = _Blame(worst, blame or "", causes, lanes, run, efforts)
-    advice = run.advice.get(worst) or _advice(found, overlap_ns)
+    small = _small_calls(lanes, steps) if worst in ("prep", "batch") else None
+    advice = run.advice.get(worst) or small or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice)
 
 
-def _nothing_to_blame(steps: int, shares: dict[str, float]) -> str:
+def _nothing_to_blame(steps: int, shares: dict[str, float], lanes: Sequence[Lane]) -> str:
     if not steps:
         return "nothing can be said: the trace holds no train step."
     rest = max(("framework", "unknown"), key=lambda cause: shares[cause])
@@ -104,7 +114,23 @@ def _nothing_to_blame(steps: int, shares: dict[str, float]) -> str:
         return f"nothing single: no cause takes {percent(LEAST)} of the window; more steps tell more."
     if rest == "unknown":
         return "nothing yet: nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
+    if small := _small_calls(lanes, steps):
+        return small
     return "larger batches or fewer other programs: batches are handed over late, or Python works between steps."
+
+
+def _small_calls(lanes: Sequence[Lane], steps: int) -> str | None:
+    """Return what helps where the calls of a map are many, and so short that handing them over takes longer."""
+    codes = [CATEGORIES.index(c) for c in ("decode", "resize", "map")]
+    pipeline = [lane for lane in lanes if lane.kind == "pipeline"]
+    lengths = [(lane.end_ns - lane.start_ns)[np.isin(lane.category, codes)] for lane in pipeline]
+    count, total = sum(map(len, lengths)), sum(int(one.sum()) for one in lengths)
+    if not steps or count < MANY_CALLS * steps or total >= SMALL_NS * count:
+        return None
+    return (
+        "batch before the map, so that one call works on many elements: its operations take "
+        f"{total / count / 1e3:.1f} µs each, {count / steps:,.0f} in a step, and to call them takes longer."
+    )
 
 
 @dataclass(frozen=True)

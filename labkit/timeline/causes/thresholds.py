@@ -45,3 +45,9 @@ INTERPRETER_FULL = 0.7
 
 #: A node that asks for this many times the elements that it hands on throws work away.
 THROWN_AWAY = 1.2
+
+#: Operations of a map that take less than this each, on average, are short beside what it takes to call them: about
+#: 10 µs for a map of one element (notebook 06). Nanoseconds.
+SMALL_NS = 10_000
+#: And they matter where there are at least so many in a step.
+MANY_CALLS = 200
