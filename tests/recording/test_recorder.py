@@ -647,6 +647,18 @@ def test_an_image_with_its_label_is_no_batch_and_a_lone_one_may_be_none(tf):
         assert "missing" not in (recorder.record(rows, FAST, steps=2, progress=False).run.profiler.note or "")
 
 
+@pytest.mark.parametrize("profile", [True, False])
+def test_a_modelled_step_that_ends_late_is_busy_for_no_longer_than_it_states(tf, monkeypatch, profile):
+    """The consumer sleeps for a step, and wakes up late where other programs hold the cores."""
+    model = accelerators.modelled(step_ms=5)
+    monkeypatch.setattr(type(model), "step", lambda self, batch: time.sleep(0.02))
+    found = recorder.measure({"p": tf.data.Dataset.range(99).batch(3)}, model, steps=8, repeats=1, profile=profile)
+    (figures,) = found["p"]
+    assert figures.train_ms == pytest.approx(5, abs=0.01)
+    assert figures.step_ms >= 7.25 / 8 * 20, "the window ends with the last step, as it states it"
+    assert figures.busy <= 0.28
+
+
 def test_elements_of_every_structure_are_taken(tf):
     rows = tf.data.Dataset.range(40)
     ragged = rows.map(lambda i: tf.range(i % 5)).ragged_batch(4)
