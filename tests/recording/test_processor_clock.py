@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,7 +33,6 @@ def test_samples_rise_and_hold_the_time_that_threads_worked():
     assert (cpu[-1] - cpu[0]) / (at[-1] - at[0]) < 64
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts how long threads wait for a core")
 def test_threads_that_want_more_cores_than_there_are_wait_for_them():
     matrix, cores = np.ones((400, 400)), len(os.sched_getaffinity(0))
     end = time.monotonic() + 0.5
@@ -51,7 +50,10 @@ def test_threads_that_want_more_cores_than_there_are_wait_for_them():
         sampler.stop()
         for thread in threads:
             thread.join()
-    assert sampler.queued_ns > 0.1e9
+    if Path("/proc/self/schedstat").exists():
+        assert sampler.queued_ns > 0.1e9
+    else:
+        assert sampler.queued_ns is None, "only Linux counts it"
 
 
 def test_a_long_window_keeps_few_samples_and_the_first(monkeypatch):

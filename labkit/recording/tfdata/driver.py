@@ -390,9 +390,9 @@ class _Driver:
             with Mark(xplane.TRAIN_MARK, step_num=number - first):
                 self.train(self.accelerator.step, batch, where)
             end = clock(), cpu()
-            trained = min(end[0], taken + self.stated_ns(batch))
             lost = lost[0] + pause[0], lost[1] + pause[1]  # only a pause that a step follows is within begin and end
             images = tally.add(batch)
+            trained = min(end[0], taken + self.stated_ns(images))
             run.images += images
             number += 1
             pause = (0, 0)
@@ -409,14 +409,14 @@ class _Driver:
             self.finish()
         run.elapsed_ns, run.cpu_ns = (end[i] - begin[i] - lost[i] for i in (0, 1))
 
-    def stated_ns(self, batch: Any) -> float:
-        """Return how long a modelled step on a batch lasts, without end for a real one.
+    def stated_ns(self, images: int) -> float:
+        """Return how long a modelled step on so many images lasts, without end for a real one.
 
         Where other programs hold the cores, the consumer wakes up late. A model is not busy meanwhile.
         """
         if getattr(self.accelerator, "kind", None) != "modelled":
             return math.inf
-        return self.accelerator.step_ns(count_images(batch))
+        return self.accelerator.step_ns(images)
 
     def finish(self) -> tuple[int, int]:
         """Take the profile; return how long that held the loop up, and its CPU time, in ns."""
