@@ -37,6 +37,7 @@ _NAMES = {
     "cores": "common.environment",
     "draw": "views.static",
     "idea": "course.ideas",
+    "improve": "recording.improve",
     "plain": "pipelines.options",
     "progress": "course.start_page",
     "save": "views.saved_page",

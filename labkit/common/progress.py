@@ -76,3 +76,21 @@ def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.
     delay = max(delay_s, 1e-9 if notebook else 0)
     with Bar(total=total, desc=title, unit="step", disable=hidden, delay=delay, leave=False) as shown:
         yield shown.update
+
+
+def optional_bar(
+    progress: bool | None, total: int | None, title: str
+) -> contextlib.AbstractContextManager[Callable[[], Any]]:
+    """Give a function to call after each step; by default its bar appears only where somebody looks and it takes long.
+
+    Parameters
+    ----------
+    progress : bool or None
+        Show the bar, hide it, or leave it to this function.
+    total, title
+        As for `bar`.
+    """
+    if progress is not None:
+        return bar(total, title, not progress)
+    watched = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return bar(total, title, fast() or not watched, delay_s=3)

@@ -66,8 +66,8 @@ class DatasetNode:
     """
 
     dataset: Any
-    downstream: tuple[DatasetNode, ...] = ()
-    upstream: list[DatasetNode] = field(default_factory=list)
+    downstream: tuple[DatasetNode, ...] = field(default=(), repr=False)
+    upstream: list[DatasetNode] = field(default_factory=list, repr=False)
 
     @property
     def kind(self) -> str:
@@ -126,6 +126,13 @@ def operations(graph: Any) -> list[Any]:
     """Return the operations (``NodeDef``) of a ``tf.Graph``, and those in the functions that it calls."""
     inside = graph.as_graph_def()
     return [*inside.node, *(n for function in inside.library.function for n in function.node_def)]
+
+
+def is_random(op: str) -> bool:
+    """Tell whether an operation of this type draws random numbers."""
+    kinds = ("Random", "StatelessRandom", "Stateful", "Multinomial")
+    helpers = ("GetKeyCounter", "GetAlg", "PartitionedCall", "IndexShuffle")
+    return op.startswith(kinds) and not op.endswith(helpers)
 
 
 # -- as TensorFlow runs it -----------------------------------------------------------------

@@ -7,11 +7,9 @@ It keeps all its events in memory until it stops, so it never sees more than a w
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import platform
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +19,7 @@ import numpy as np
 from labkit.common.environment import POOL, cores
 from labkit.common.numbers import whole
 from labkit.common.other_programs import Watch
-from labkit.common.progress import bar, fast
+from labkit.common.progress import fast, optional_bar
 from labkit.pipelines.options import changed
 from labkit.pipelines.structure import check_dataset
 from labkit.recording import measures
@@ -213,7 +211,7 @@ class _Plan:
         one = one or self.trace
         names, traces, watch = list(variants), {name: [] for name in variants}, Watch()
         known = [known_steps(d, self.steps, self.warmup) or self.steps for d in variants.values()]
-        with _bar(self.progress, None if None in known else sum(known) * repeats, title) as tick:
+        with optional_bar(self.progress, None if None in known else sum(known) * repeats, title) as tick:
             for number in range(repeats):
                 first = number % len(names)
                 for name in names[first:] + names[:first]:
@@ -350,11 +348,3 @@ def _rounds(repeats: Any) -> int:
     """Return the rounds to measure: where LABKIT_FAST is set, as few as run every line."""
     asked = whole("repeats", repeats, least=1)
     return min(asked, FAST_ROUNDS) if fast() else asked
-
-
-def _bar(progress: bool | None, total: int | None, title: str) -> contextlib.AbstractContextManager[Callable[[], Any]]:
-    """Give a function to call after each step; by default its bar appears only where the recording takes long."""
-    if progress is not None:
-        return bar(total, title, not progress)
-    watched = sys.stderr.isatty() or "ipykernel" in sys.modules
-    return bar(total, title, fast() or not watched, delay_s=3)

@@ -31,9 +31,7 @@ _Pairs = Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
 def random_ops(dataset: Any) -> tuple[str, ...]:
     """Return the kinds of random ops in the functions of a pipeline; empty where there are none."""
     ops = frozenset().union(*(node.ops for node in structure.nodes(dataset)))
-    kinds = ("Random", "StatelessRandom", "Stateful", "Multinomial")
-    helpers = ("GetKeyCounter", "GetAlg", "PartitionedCall", "IndexShuffle")
-    return tuple(sorted(op for op in ops if op.startswith(kinds) and not op.endswith(helpers)))
+    return tuple(sorted(filter(structure.is_random, ops)))
 
 
 def colour(pairs: Sequence[tuple[float, float]]) -> tuple[str, str]:

@@ -1,0 +1,263 @@
+"""A pipeline as the calls that wrote it.
+
+`read` turns a dataset back into method calls with their arguments. A call is the text that a reader sees and the step
+that is built, so the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from labkit.pipelines.structure import AUTOTUNE, DatasetNode, check_dataset, is_random, nodes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Call:
+    """A method call on a dataset.
+
+    Parameters
+    ----------
+    method : str
+        Of ``tf.data.Dataset``.
+    arguments : tuple
+        By position.
+    settings : mapping of str to Any
+        By name.
+    node : DatasetNode, optional
+        The node of the pipeline that was read; None for a call that a change adds.
+    known : bool
+        Whether it can be called again. Else it is only written down.
+    """
+
+    method: str
+    arguments: tuple[Any, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    node: DatasetNode | None = None
+    known: bool = True
+
+    @property
+    def random(self) -> bool:
+        """Whether its function draws random numbers."""
+        return self.node is not None and any(map(is_random, self.node.ops))
+
+    @property
+    def parallel(self) -> bool:
+        """Whether it makes several calls at once."""
+        return "num_parallel_calls" in self.settings
+
+    def having(self, **settings: Any) -> Call:
+        """Return the call with other settings."""
+        return replace(self, settings={**self.settings, **settings})
+
+    def on(self, dataset: Any) -> Any:
+        """Return the dataset that it makes of another one."""
+        return getattr(dataset, self.method)(*self.arguments, **self.settings)
+
+    def __str__(self) -> str:
+        """Return it as Python, as in ``.map(load, num_parallel_calls=AUTOTUNE)``."""
+        if not self.known:
+            return f".{self.method}(…)"
+        parts = [text(one) for one in self.arguments]
+        parts += [f"{name}={text(one)}" for name, one in self.settings.items()]
+        return f".{self.method}({', '.join(parts)})"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Written:
+    """A pipeline: what its calls begin with, and the calls.
+
+    Parameters
+    ----------
+    source : tf.data.Dataset
+        What the calls are made on.
+    begin : str
+        It, as Python.
+    calls : tuple of Call
+        The first one first.
+    above : tuple of Call
+        Calls that made the source, which cannot be made again; they are only written down.
+    """
+
+    source: Any
+    begin: str
+    calls: tuple[Call, ...]
+    above: tuple[Call, ...] = ()
+
+    def build(self) -> Any:
+        """Return the dataset."""
+        dataset = self.source
+        for call in self.calls:
+            dataset = call.on(dataset)
+        return dataset
+
+    def code(self) -> str:
+        """Return the pipeline as Python, one call a line."""
+        return "\n".join(["dataset = (", f"    {self.begin}", *(f"    {c}" for c in (*self.above, *self.calls)), ")"])
+
+    __repr__ = code
+
+    def once(self) -> Written:
+        """Return the pipeline without its repeats: one epoch."""
+        return replace(self, calls=tuple(call for call in self.calls if call.method != "repeat"))
+
+
+_READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
+
+
+def read(dataset: Any) -> Written:
+    """Return a dataset as the calls that wrote it.
+
+    A call that is not known (a window, a zip of several datasets, what another library adds) ends the part that can
+    be changed: the calls before it stand in `Written.above`.
+
+    Raises
+    ------
+    TypeError
+        If it is no dataset.
+    """
+    check_dataset(dataset)
+    calls, source = [], None
+    for node in nodes(dataset):  # from the end to the source
+        if source is not None and node.dataset is not source:
+            continue
+        inputs = _inputs(node)
+        if inputs is None or len(inputs) != 1:
+            begin = _source(node)
+            break
+        source = inputs[0]
+        calls.insert(0, _call(node))
+    last = max((place for place, call in enumerate(calls) if not call.known), default=-1)
+    source = calls[last].node.dataset if last >= 0 else node.dataset
+    return Written(source, begin, tuple(calls[last + 1 :]), tuple(calls[: last + 1]))
+
+
+def _inputs(node: DatasetNode) -> list[Any] | None:
+    """Return the datasets that a node is called on; None for a source, as a generator and a reader of files are."""
+    inputs = list(getattr(node.dataset, "_inputs", list)())
+    kinds = [type(one).__name__ for one in inputs]
+    if node.kind in _READERS:
+        return None
+    if node.kind == "FlatMap" and kinds == ["_TensorDataset"]:
+        return None  # Dataset.from_generator
+    if node.kind == "Zip" and len(inputs) == 2 and kinds[0] == "_VariantDataset":
+        return inputs[1:]  # Dataset.enumerate
+    if node.kind == "Unbatch" and kinds == ["_RestructuredDataset"]:
+        return inputs[0]._inputs()[0]._inputs()  # a map of its own comes before it
+    return inputs or None
+
+
+def _call(node: DatasetNode) -> Call:
+    """Return the call that made a node."""
+    make = _CALLS.get(node.kind)
+    try:
+        method, arguments, settings = make(node.dataset)
+    except (TypeError, AttributeError):  # another class of this name, or one of another release of TensorFlow
+        return Call(_method(node.kind), node=node, known=False)
+    given = {name: one for name, one in settings.items() if one is not None}
+    return Call(method, tuple(one for one in arguments if one is not None), given, node)
+
+
+def _method(kind: str) -> str:
+    """Return what the method is called that makes a node of some kind: ``GroupByWindow`` is ``group_by_window``."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in kind).lstrip("_")
+
+
+def _parallel(dataset: Any) -> dict[str, Any]:
+    """Return the settings of a parallel node: its calls, and its order where it has one of its own."""
+    return {"num_parallel_calls": int(dataset._num_parallel_calls), "deterministic": _deterministic(dataset)}
+
+
+def _deterministic(dataset: Any) -> bool | None:
+    said = getattr(dataset, "_deterministic", None)
+    if said is None:  # an interleave writes it down in its graph only
+        node = DatasetNode(dataset)
+        return False if not node.ordered(True) else True if node.ordered(False) else None
+    return {"true": True, "false": False}.get(said)
+
+
+def _batch(dataset: Any) -> dict[str, Any]:
+    return {"drop_remainder": bool(dataset._drop_remainder) or None}
+
+
+def _interleave(dataset: Any) -> dict[str, Any]:
+    cycle, block = int(dataset._cycle_length), int(dataset._block_length)
+    return {"cycle_length": None if cycle == AUTOTUNE else cycle, "block_length": None if block == 1 else block}
+
+
+def _shuffle(dataset: Any) -> dict[str, Any]:
+    # TensorFlow keeps the seed of the operation in the second place, and 0, 0 for none.
+    again = None if dataset._reshuffle_each_iteration in (None, True) else False
+    return {"seed": int(dataset._seed2) or None, "reshuffle_each_iteration": again}
+
+
+def _repeat(dataset: Any) -> tuple[Any, ...]:
+    count = int(dataset._count)
+    return () if count < 0 else (count,)
+
+
+def _cache(dataset: Any) -> tuple[Any, ...]:
+    name = dataset._filename.numpy().decode()
+    return (name,) if name else ()
+
+
+_CALLS: dict[str, Callable[[Any], tuple[str, tuple[Any, ...], dict[str, Any]]]] = {
+    "Map": lambda d: ("map", (d._map_func._func,), {}),
+    "ParallelMap": lambda d: ("map", (d._map_func._func,), _parallel(d)),
+    "FlatMap": lambda d: ("flat_map", (d._map_func._func,), {}),
+    "Interleave": lambda d: ("interleave", (d._map_func._func,), _interleave(d)),
+    "ParallelInterleave": lambda d: ("interleave", (d._map_func._func,), {**_interleave(d), **_parallel(d)}),
+    "Filter": lambda d: ("filter", (d._predicate._func,), {}),
+    "Batch": lambda d: ("batch", (int(d._batch_size),), _batch(d)),
+    "ParallelBatch": lambda d: ("batch", (int(d._batch_size),), {**_batch(d), **_parallel(d)}),
+    "PaddedBatch": lambda d: ("padded_batch", (int(d._batch_size), d._padded_shapes, d._padding_values), _batch(d)),
+    "Unbatch": lambda d: ("unbatch", (), {}),
+    "Prefetch": lambda d: ("prefetch", (int(d._buffer_size),), {}),
+    "Shuffle": lambda d: ("shuffle", (int(d._buffer_size),), _shuffle(d)),
+    "Repeat": lambda d: ("repeat", _repeat(d), {}),
+    "Take": lambda d: ("take", (int(d._count),), {}),
+    "Skip": lambda d: ("skip", (int(d._count),), {}),
+    "Shard": lambda d: ("shard", (int(d._num_shards), int(d._index)), {}),
+    "Cache": lambda d: ("cache", _cache(d), {}),
+    "Options": lambda d: ("with_options", (d.options(),), {}),
+    "Zip": lambda d: ("enumerate", (int(next(iter(d._inputs()[0]))) or None,), {}),
+}
+
+
+def _source(node: DatasetNode) -> str:
+    """Return the source of a pipeline as Python, without its data."""
+    kind = node.kind
+    if kind in _READERS:
+        return f"tf.data.{kind}Dataset(…)"
+    names = {"TensorSlice": "from_tensor_slices", "Tensor": "from_tensors", "FlatMap": "from_generator"}
+    if kind in names or kind == "Range":
+        return f"tf.data.Dataset.{names.get(kind, 'range')}(…)"
+    return "dataset"
+
+
+def text(value: Any) -> str:
+    """Return an argument as Python: a function by its name, a lambda by its source, AUTOTUNE by its word."""
+    if callable(value):
+        name = getattr(value, "__name__", "function")
+        return _lambda(value) if name == "<lambda>" else name
+    if type(value).__name__ == "Options":
+        return "options"
+    if value is None or isinstance(value, (int, float, str)):
+        return "AUTOTUNE" if value == AUTOTUNE and isinstance(value, int) else repr(value)
+    return "…"
+
+
+def _lambda(function: Any) -> str:
+    """Return the source of a lambda, if it is the only one where it stands."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)).strip().lstrip("."))
+    except (OSError, TypeError, SyntaxError):
+        return "lambda …"
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
+    return ast.unparse(found[0]) if len(found) == 1 else "lambda …"

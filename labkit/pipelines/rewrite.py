@@ -1,0 +1,240 @@
+"""Other ways to write a pipeline: the same elements for less work, or with more of it at the same time.
+
+Whether one of them is faster only a measurement tells: see `labkit.improve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from labkit.common.environment import cores
+from labkit.pipelines.calls import Call, Written, text
+from labkit.pipelines.structure import AUTOTUNE
+
+#: Calls of a function that waits for answers, and the threads that they need: more than any laptop has cores.
+MANY = 16
+SEVERAL = "several files at once"
+#: Calls behind which elements and their order are the same whether a map comes before or after them.
+_SAME_ELSEWHERE = ("map", "prefetch")
+#: Calls before a cache whose place among shuffles and repeats matters.
+_ORDERED = ("interleave", "flat_map", "filter", "enumerate", "take", "skip", "shard", "unbatch")
+#: Reads of a map that may come from far away.
+_READS = ("ReadFile", "PyFunc", "EagerPyFunc")
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """Another way to write a pipeline.
+
+    Parameters
+    ----------
+    name : str
+        What is changed, in a few words.
+    written : Written
+        The pipeline with the change.
+    same_order : bool
+        Whether the elements come in the same order.
+    stored : Written, optional
+        What a cache keeps: it pays from the second epoch on, and must not change from one to the next.
+    swapped : tuple, optional
+        The dataset and the function of a map that now works on batches: the two must commute.
+    """
+
+    name: str
+    written: Written
+    same_order: bool = True
+    stored: Written | None = None
+    swapped: tuple[Any, Callable[..., Any]] | None = None
+
+
+def changes(
+    written: Written, *, waits: bool = False, room: Callable[[Written], bool] = lambda _: True
+) -> Iterator[Change]:
+    """Yield other ways to write a pipeline, one change each: first what saves work, then what does it at once.
+
+    None of them names what the pipeline has already.
+
+    Parameters
+    ----------
+    written : Written
+    waits : bool
+        Whether the work to blame waits, for storage or for an answer: then more calls than cores are offered.
+    room : callable
+        Tells whether the elements that a pipeline (`Written.once`, up to the place of a cache) delivers fit into
+        memory; it is asked only where a cache is possible.
+    """
+    yield from _less_work(written)
+    yield from _cached(written, room)
+    yield from _at_once(written)
+    if waits:
+        yield from _many(written)
+    ends = [call for call in written.calls if call.method != "with_options"]
+    if not ends or ends[-1].method != "prefetch":
+        yield Change("prefetch at the end", _inserted(written, _behind(written, ends), Call("prefetch", (AUTOTUNE,))))
+
+
+def by_hand(written: Written) -> Iterator[Change]:
+    """Yield changes of the calls in `Written.above`, which can be shown, but not built."""
+    above = replace(written, source=None, calls=written.above, above=())
+    for change in (*_less_work(above), *_at_once(above)):
+        calls = (*change.written.calls, *written.calls)
+        yield replace(change, written=replace(written, calls=calls, above=()))
+
+
+def _behind(written: Written, ends: list[Call]) -> int:
+    """Return the place behind the last of some calls."""
+    return written.calls.index(ends[-1]) + 1 if ends else 0
+
+
+def _less_work(written: Written) -> Iterator[Change]:
+    calls = written.calls
+    for place, call in enumerate(calls):
+        before = place
+        while before and calls[before - 1].method in _SAME_ELSEWHERE:
+            before -= 1
+        crossed = [one for one in calls[before:place] if one.method == "map"]
+        if call.method in ("shard", "skip", "shuffle") and crossed:
+            yield Change(f"{call.method} before the map", _moved(written, place, before))
+        if call.method == "filter" and crossed and not any(one.random for one in crossed):
+            early = replace(call, arguments=(_Composed(call.arguments[0], crossed),))
+            yield Change("filter before the map", _moved(written, place, before, early))
+        last = calls[place - 1] if place else call
+        if call.method == "batch" and last.method == "map" and not last.random:
+            elements = last.node.dataset._input_dataset, last.arguments[0]
+            yield Change("batch before the map", _moved(written, place, place - 1), swapped=elements)
+
+
+def _cached(written: Written, room: Callable[[Written], bool]) -> Iterator[Change]:
+    """Yield a cache behind the last map that draws nothing at random, or the cache that is there, moved behind it.
+
+    Shuffles and repeats that come before that map go behind the cache. A map does not care for the place of an element,
+    so the elements and their order stay the same.
+    """
+    old = next((call for call in written.calls if call.method == "cache"), None)
+    if old is not None and old.arguments:
+        return  # its file holds what stands before it now
+    calls = [call for call in written.calls if call is not old]
+    kept, moved = [], []
+    for call in calls:
+        if call.method in ("shuffle", "repeat"):
+            moved.append(call)
+        elif (call.method == "map" and not call.random) or (call.method in _ORDERED and not moved):
+            kept.append(call)
+        elif call.method != "prefetch":
+            break
+    rest = calls[calls.index(call) :] if calls and call not in (*kept, *moved) else []
+    before = written.calls[: written.calls.index(old)] if old else ()
+    work = [call for call in kept if call.method in ("map", "interleave", "flat_map") and call not in before]
+    stored = replace(written, calls=tuple(kept))
+    if work and room(stored):
+        name = "cache what the maps make" if old is None else "the cache behind the maps"
+        new = (*kept, old or Call("cache"), *moved, *rest)
+        yield Change(name, replace(written, calls=new), stored=stored)
+
+
+def _at_once(written: Written) -> Iterator[Change]:
+    if records := _several_files(written):
+        yield records
+    for place, call in enumerate(written.calls):
+        if call.method not in ("flat_map", "interleave"):
+            continue
+        cycle = 1 if call.method == "flat_map" else call.settings.get("cycle_length", 0)
+        if not call.parallel and cycle > 1:
+            yield Change(SEVERAL, _replaced(written, {place: call.having(num_parallel_calls=AUTOTUNE)}))
+        elif not call.parallel or 0 < cycle < MANY:
+            wide = replace(call, method="interleave").having(cycle_length=MANY, num_parallel_calls=AUTOTUNE)
+            yield Change(SEVERAL, _replaced(written, {place: wide}), same_order=False)
+    for method in ("map", "batch"):
+        found = {i: c for i, c in enumerate(written.calls) if c.method == method and not c.parallel}
+        if found:
+            new = {place: call.having(num_parallel_calls=AUTOTUNE) for place, call in found.items()}
+            yield Change(f"parallel {method}", _replaced(written, new))
+    threads = 0 if written.source is None else written.build().options().threading.private_threadpool_size
+    if threads and threads < cores():
+        yield Change("a thread for each core", _threads(written, cores()))
+
+
+def _many(written: Written) -> Iterator[Change]:
+    """Yield more calls at once than there are cores, for maps whose functions wait."""
+    maps = {
+        i: c.having(num_parallel_calls=MANY)
+        for i, c in enumerate(written.calls)
+        if c.method == "map" and c.settings.get("num_parallel_calls", 0) < MANY and c.node.ops.intersection(_READS)
+    }
+    if maps:
+        yield Change("more calls than cores", _threads(_replaced(written, maps), MANY))
+
+
+def _several_files(written: Written) -> Change | None:
+    """Return the change that reads the files of a source of records in parallel, if it has several."""
+    import tensorflow as tf
+
+    source = written.source
+    if type(source).__name__ != "TFRecordDatasetV2" or source._num_parallel_reads:
+        return None
+    names = source._filenames
+    if not isinstance(names, tf.data.Dataset):
+        names = tf.data.Dataset.from_tensor_slices(np.ravel(names))
+    count = int(names.cardinality())
+    if 0 <= count < 2:
+        return None
+    packed = source._compression_type
+
+    def read_file(name: Any) -> Any:
+        return tf.data.TFRecordDataset(name, compression_type=packed)
+
+    reads = Call("interleave", (read_file,), {"cycle_length": MANY, "num_parallel_calls": AUTOTUNE})
+    files = f"{count} file names" if count > 0 else "file names"
+    begin = f"tf.data.Dataset.from_tensor_slices([… {files}])"
+    new = replace(written, source=names, begin=begin, calls=(reads, *written.calls))
+    return Change(SEVERAL, new, same_order=False)
+
+
+class _Composed:
+    """A predicate on what maps make, asked before they run. TensorFlow leaves out the work that it does not need."""
+
+    def __init__(self, predicate: Callable[..., Any], maps: list[Call]) -> None:
+        self.functions = [call.arguments[0] for call in maps] + [predicate]
+        taken = [call.node.dataset._input_dataset for call in maps] + [maps[-1].node.dataset]
+        stars = ["*" if isinstance(dataset.element_spec, tuple) else "" for dataset in taken]
+        nested = "x"
+        for star, function in zip(stars, self.functions, strict=True):
+            name = text(function)
+            nested = f"{f'({name})' if name.startswith('lambda') else name}({star}{nested})"
+        self.__name__ = f"lambda {stars[0]}x: {nested}"
+
+    def __call__(self, *parts: Any) -> Any:
+        """Return what the predicate says of an element of the source."""
+        for function in self.functions:
+            value = function(*parts)
+            parts = value if isinstance(value, tuple) else (value,)
+        return value
+
+
+def _moved(written: Written, place: int, to: int, call: Call | None = None) -> Written:
+    """Return the pipeline with the call at a place moved forward to another place."""
+    calls = list(written.calls)
+    moved = calls.pop(place)
+    calls.insert(to, call or moved)
+    return replace(written, calls=tuple(calls))
+
+
+def _replaced(written: Written, new: Mapping[int, Call]) -> Written:
+    return replace(written, calls=tuple(new.get(place, call) for place, call in enumerate(written.calls)))
+
+
+def _inserted(written: Written, place: int, call: Call) -> Written:
+    return replace(written, calls=(*written.calls[:place], call, *written.calls[place:]))
+
+
+def _threads(written: Written, count: int) -> Written:
+    """Return the pipeline with a pool of so many threads; the other options stay."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = count
+    return replace(written, calls=(*written.calls, Call("with_options", (options,))))

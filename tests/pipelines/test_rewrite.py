@@ -1,0 +1,192 @@
+"""Pipelines that are read as calls, built again, and written in other ways."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from labkit.pipelines import calls, equality, rewrite
+
+SEEDS = range(40)
+
+
+@pytest.fixture(scope="module")
+def tf():
+    import tensorflow as tf
+
+    return tf
+
+
+def double(value, number):
+    return 2 * value, number
+
+
+def even(value, number):
+    return number % 2 == 0
+
+
+def generated(tf, seed):
+    """A pipeline of calls that a seed draws."""
+    draw = random.Random(seed)
+    size = draw.randint(20, 60)
+    dataset = tf.data.Dataset.from_tensor_slices((tf.range(size * 3.0)[:size], tf.range(size)))
+    parallel = {"num_parallel_calls": draw.choice([None, 2, tf.data.AUTOTUNE])}
+    steps = [
+        lambda d: d.map(double, **parallel),
+        lambda d: d.map(lambda value, number: (value + 1, number)),
+        lambda d: d.filter(even),
+        lambda d: d.shard(draw.randint(2, 3), 1),
+        lambda d: d.skip(draw.randint(1, 3)),
+        lambda d: d.take(draw.randint(8, 20)),
+        lambda d: d.shuffle(draw.randint(2, 50), seed=draw.randint(1, 9)),
+        lambda d: d.enumerate(draw.choice([0, 5])).map(lambda place, pair: pair),
+        lambda d: d.interleave(
+            lambda value, number: tf.data.Dataset.from_tensors((value, number)).repeat(2),
+            cycle_length=draw.choice([1, 3]),
+            num_parallel_calls=draw.choice([None, tf.data.AUTOTUNE]),
+        ),
+        lambda d: d.flat_map(lambda value, number: tf.data.Dataset.from_tensors((value, number))),
+        lambda d: d.cache(),
+        lambda d: d.prefetch(2),
+        lambda d: d.batch(3).unbatch(),
+    ]
+    for step in draw.sample(steps, draw.randint(2, 6)):
+        dataset = step(dataset)
+    dataset = dataset.batch(draw.choice([1, 4]), drop_remainder=draw.choice([True, False]))
+    return draw.choice([lambda d: d, lambda d: d.repeat(2), lambda d: d.prefetch(tf.data.AUTOTUNE)])(dataset)
+
+
+def delivered(dataset):
+    return [tuple(part.tobytes() for part in element) for element in dataset.as_numpy_iterator()]
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_read_is_built_again_and_every_change_delivers_what_it_says(tf, seed):
+    dataset = generated(tf, seed)
+    written = calls.read(dataset)
+    assert not written.above
+    assert delivered(written.build()) == delivered(dataset)
+    assert written.code().count("\n") == len(written.calls) + 2
+    reference = equality.Reference(written)
+    for change in rewrite.changes(written, waits=True):
+        said = reference.compared(change)
+        fits = said in equality.FINE if not change.same_order else said == equality.SAME
+        # Where the order of elements decides which of them arrive, a change of their order is refused.
+        picks = {"shard", "skip", "take"} & {call.method for call in written.calls}
+        assert fits or (not change.same_order and picks), (change.name, said, written)
+        again = [str(call) for call in change.written.calls]
+        assert again != [str(call) for call in written.calls], "never what the pipeline has already"
+
+
+def test_a_call_keeps_its_settings(tf):
+    def load(value):
+        return value
+
+    def files(value):
+        return tf.data.Dataset.range(value)
+
+    dataset = (
+        tf.data.Dataset.range(9)
+        .shuffle(7, seed=3, reshuffle_each_iteration=False)
+        .interleave(files, cycle_length=4, block_length=2, num_parallel_calls=3, deterministic=False)
+        .map(load, num_parallel_calls=tf.data.AUTOTUNE)
+        .padded_batch(4)
+        .prefetch(5)
+    )
+    assert [str(call) for call in calls.read(dataset).calls] == [
+        ".shuffle(7, seed=3, reshuffle_each_iteration=False)",
+        ".interleave(files, cycle_length=4, block_length=2, num_parallel_calls=3, deterministic=False)",
+        ".map(load, num_parallel_calls=AUTOTUNE)",
+        ".padded_batch(4, …, …)",
+        ".prefetch(5)",
+    ]
+    names = {change.name for change in rewrite.changes(calls.read(dataset))}
+    assert not names & {"parallel map", "prefetch at the end"}
+
+
+def test_a_filter_is_asked_before_the_work_that_it_does_not_need(tf):
+    def photo(path, label):
+        return tf.io.read_file(path), label
+
+    files = tf.data.Dataset.from_tensor_slices((["no such file"] * 4, [1, 2, 3, 4]))
+    written = calls.read(files.map(photo).filter(lambda image, label: label > 4).batch(2))
+    change = next(one for one in rewrite.changes(written) if one.name == "filter before the map")
+    assert delivered(change.written.build()) == [], "no file was opened"
+    assert "photo(*x)" in str(change.written.calls[0])
+
+
+def test_a_map_that_mixes_elements_does_not_move_behind_the_batch(tf):
+    def centred(row):
+        return row - tf.reduce_mean(row)
+
+    rows = tf.data.Dataset.from_tensor_slices(tf.reshape(tf.range(32.0), [16, 2]))
+    written = calls.read(rows.map(centred).batch(4))
+    change = next(one for one in rewrite.changes(written) if one.name == "batch before the map")
+    assert "does not give for a batch" in equality.Reference(written).compared(change)
+
+
+def test_random_work_is_neither_cached_nor_drawn_once_for_a_batch(tf):
+    rows = tf.data.Dataset.range(16).map(lambda i: tf.random.uniform([2])).batch(4)
+    assert {change.name for change in rewrite.changes(calls.read(rows))} == {
+        "parallel map", "parallel batch", "prefetch at the end",
+    }  # fmt: skip
+
+
+def test_a_cache_is_refused_where_a_python_function_draws(tf):
+    def drawn(_):
+        return np.random.default_rng().random(2).astype("float32")
+
+    rows = tf.data.Dataset.range(16).map(lambda i: tf.numpy_function(drawn, [i], tf.float32)).batch(4)
+    written = calls.read(rows)
+    change = next(one for one in rewrite.changes(written) if one.stored)
+    assert "differs from epoch to epoch" in equality.Reference(written).compared(change)
+
+
+def test_another_cache_place_keeps_the_elements_and_their_order(tf):
+    files = tf.data.Dataset.range(12).cache().shuffle(12, seed=5).repeat(2).map(lambda i: 3 * i).batch(4)
+    written = calls.read(files)
+    change = next(one for one in rewrite.changes(written) if one.stored)
+    assert [call.method for call in change.written.calls] == ["map", "cache", "shuffle", "repeat", "batch"]
+    assert delivered(change.written.build()) == delivered(files)
+
+
+def test_a_cache_is_offered_only_where_there_is_room(tf):
+    written = calls.read(tf.data.Dataset.range(12).map(lambda i: 3 * i).batch(4))
+    assert any(change.stored for change in rewrite.changes(written))
+    assert not any(change.stored for change in rewrite.changes(written, room=lambda _: False))
+
+
+def test_what_cannot_be_built_is_shown(tf):
+    windows = tf.data.Dataset.range(12).map(lambda i: i + 1).window(3).flat_map(lambda window: window).batch(4)
+    written = calls.read(windows)
+    assert [call.method for call in written.above] == ["map", "window"]
+    assert [change.name for change in rewrite.by_hand(written)] == ["parallel map"]
+    assert ".window(…)" in written.code()
+    assert delivered(written.build()) == delivered(windows)
+
+
+def test_files_of_records_are_read_at_the_same_time(tf, tmp_path):
+    names = [str(tmp_path / f"{number}") for number in range(3)]
+    for name in names:
+        with tf.io.TFRecordWriter(name, "GZIP") as writer:
+            for number in range(4):
+                writer.write(f"{name} {number}".encode())
+    written = calls.read(tf.data.TFRecordDataset(names, "GZIP").batch(2))
+    change = next(one for one in rewrite.changes(written) if one.name == rewrite.SEVERAL)
+    assert equality.Reference(written).compared(change) == equality.REORDERED
+    assert "[… 3 file names]" in change.written.code()
+
+
+def test_other_types_and_shapes_are_named(tf):
+    written = calls.read(tf.data.Dataset.range(8).batch(2))
+    other = calls.read(tf.data.Dataset.range(8).map(lambda i: tf.cast(i, tf.float32)).batch(2))
+    said = equality.Reference(written).compared(rewrite.Change("another type", other))
+    assert said == "other elements: float32(None,) in place of int64(None,)"
+
+
+def test_no_dataset_is_refused():
+    with pytest.raises(TypeError, match=r"dataset is a list; allowed: a tf\.data\.Dataset"):
+        calls.read([1, 2])
