@@ -88,7 +88,7 @@ measured
 # %% tags=["nbval-ignore-output"]
 cpu = labkit.Timeline(measured.trace("all on the CPU"))
 moved = sum(cpu.per_image_ms[kind] for kind in ("read", "decode", "resize")) / sum(cpu.per_image_ms.values())
-most = 1e9 / h100.step_ns(1)  # images per second that the H100 trains
+most = h100.images_per_s(32)  # that the H100 trains
 model = min(most, cpu.images_per_s / (1 - moved)) / cpu.images_per_s
 predictions.review("08b.gain", model=model, measured=measured.speedup("prepared"))
 
