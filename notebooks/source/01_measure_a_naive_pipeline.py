@@ -22,7 +22,7 @@ labkit.idea("01")
 # %% [markdown]
 # ## The job
 #
-# The job does the same work as in notebook 00: open and read a file, decode, convert to float, resize, augment, clip. A batch has 32 photos. The consumer is a modelled V100, a GPU with a published step time. (Its source states no precision, but the speed is one of 32-bit numbers. The optional notebook 04b compares it with 16 bits. A step has a fixed part, so a batch of 32 takes more than half as long as one of 64.)
+# The job does the same work as in notebook 00: open and read a file, decode, convert to float, resize, augment, clip. A batch has 32 photos. The consumer is a modelled V100, a GPU with a published step time. (The speed is that of 32-bit numbers; the optional notebook 04b compares it with 16 bits. A step has a fixed part, so half a batch takes more than half the time.)
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()
