@@ -1,7 +1,8 @@
 """A problem of one's own for every student: sizes, delays and planted faults, from the student's id alone.
 
 All numbers come from SHA-256 of the id, the course and the problem: the same on every platform and Python version, and
-an instructor who has the list of ids has all variants. No id is kept: a variant knows its student by a pseudonym.
+an instructor who has the list of ids has all variants. No id is kept: a variant knows its student by a pseudonym. The
+drills belong to notebook 10; sizes and delays are for an instructor's own tasks, no exercise of the lab reads them.
 """
 
 from __future__ import annotations

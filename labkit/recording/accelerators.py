@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numbers
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,22 +19,64 @@ import numpy as np
 from labkit.common.numbers import number, whole
 from labkit.recording.work import count_images, flatten
 
+#: ResNet-50 trained on one V100, images per second by batch size: MXNet 1.2 (cuDNN 7.0.5, the script's default fp32),
+#: "Training results" of its performance page, docs/static_site/src/pages/api/faq/perf.md of apache/mxnet.
+V100_BY_BATCH = {1: 34.54, 2: 65.01, 4: 113.49, 8: 174.81, 16: 251.22, 32: 298.51, 64: 343.19, 128: 363.69}
+
+
+def _fixed_ms(images_per_s: Mapping[int, float]) -> float:
+    """Return the milliseconds of a step that do not depend on its batch: the least squares line at no image at all."""
+    sizes = np.array(list(images_per_s), np.float64)
+    return float(np.polyfit(sizes, 1e3 * sizes / np.array(list(images_per_s.values())), 1)[1])
+
 
 class Preset(NamedTuple):
-    """A published step time: `images` trained in `seconds`, and where it is written."""
+    """A published train step: `images` in `seconds`, at which `precision`, and where it is written.
+
+    ``fixed_ms`` are the milliseconds that a step of any size takes. It is 0 where the step has been published for one
+    batch size only: one point fixes one number, so the step is assumed to grow in proportion to the batch.
+    """
 
     images: int
     seconds: float
+    precision: str
     source: str
+    fixed_ms: float = 0.0
+
+    @property
+    def images_per_s(self) -> float:
+        """Images trained per second at the published batch size."""
+        return self.images / self.seconds
 
 
-#: ResNet-50 train steps as the MLPerf Storage emulator (DLIO benchmark) states them:
-#: ``batch_size`` and ``computation_time`` of its workload files.
+#: ResNet-50 train steps. Those of DLIO benchmark (the emulator of MLPerf Storage) are ``batch_size`` and
+#: ``computation_time`` of its workload files, which state no precision. "V100" is about as fast as fp32 elsewhere (343
+#: images/s at 64 images in `V100_BY_BATCH`). "V100 mixed" is a user's log of 256 images a step in mixed precision.
 PRESETS = {
-    "V100": Preset(64, 0.195, "DLIO benchmark, resnet50_v100.yaml"),
-    "A100": Preset(400, 0.435, "DLIO benchmark, resnet50_a100.yaml"),
-    "H100": Preset(400, 0.224, "DLIO benchmark, resnet50_h100.yaml"),
-}
+    "V100": Preset(
+        64, 0.195, "not stated", "DLIO benchmark, resnet50_v100.yaml; fixed part: MXNet, perf.md",
+        _fixed_ms(V100_BY_BATCH),
+    ),
+    "A100": Preset(400, 0.435, "not stated", "DLIO benchmark, resnet50_a100.yaml"),
+    "H100": Preset(400, 0.224, "not stated", "DLIO benchmark, resnet50_h100.yaml"),
+    "V100 mixed": Preset(256, 256 / 1170, "mixed", "NVIDIA/DALI, issue 2242"),
+}  # fmt: skip
+
+
+def published(name: str) -> tuple[str, Preset]:
+    """Return the key and the preset of a name that is written in any case.
+
+    Raises
+    ------
+    ValueError
+        If there is no such preset.
+    """
+    found = {key.casefold(): (key, preset) for key, preset in PRESETS.items()}
+    if not isinstance(name, str) or name.casefold() not in found:
+        hint = f" (for a step of {name} ms write step_ms={name})" if isinstance(name, numbers.Real) else ""
+        raise ValueError(f"accelerator preset is {name!r}; allowed: {', '.join(PRESETS)}{hint}")
+    return found[name.casefold()]
+
 
 _HOUR_MS = 3_600_000
 
@@ -48,7 +91,7 @@ class Modelled:
     source : str
         Where the time comes from.
     per_image_ns, per_step_ns : float
-        The step lasts ``per_step_ns + per_image_ns * batch_size``; one of the two is 0.
+        The step lasts ``per_step_ns + per_image_ns * batch_size``.
     basis : str
         The stated time in words, for `describe`.
     """
@@ -69,6 +112,10 @@ class Modelled:
             If `batch_size` is not a whole number of 1 or more.
         """
         return round(self.per_step_ns + self.per_image_ns * whole("batch_size", batch_size, least=1))
+
+    def images_per_s(self, batch_size: int) -> float:
+        """Return the images per second of an accelerator that never waits, at a batch size."""
+        return batch_size * 1e9 / self.step_ns(batch_size)
 
     def prepare(self, batch: Any) -> None:
         """Do nothing: a model needs no warm-up."""
@@ -105,9 +152,10 @@ def modelled(
     Parameters
     ----------
     preset : str, optional
-        A key of `PRESETS`, in any case. The published time per image is used for every batch
-        size: a step is assumed to grow linearly with the batch. That is fair near
-        the published batch size; small batches really cost more per image.
+        A key of `PRESETS`, in any case. A step has a fixed part and a part per image, so that it takes exactly the
+        published time at the published batch size. The fixed part of the V100 comes from its published speed at eight
+        batch sizes (`V100_BY_BATCH`). The others are published for one batch size: no fixed part is known, 0 is
+        assumed, and small batches really cost more per image. `Modelled.describe` says which.
     step_ms : float, optional
         Milliseconds per step, whatever the batch size.
     images_per_s : float, optional
@@ -129,16 +177,13 @@ def modelled(
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise ValueError(f"name is {name!r}; allowed: a text that is not empty")
     if preset is not None:
-        key = preset.upper() if isinstance(preset, str) else preset
-        if not isinstance(key, str) or key not in PRESETS:
-            hint = f" (for a step of {preset} ms write step_ms={preset})" if isinstance(preset, numbers.Real) else ""
-            raise ValueError(f"accelerator preset is {preset!r}; allowed: {', '.join(PRESETS)}{hint}")
-        images, seconds, source = PRESETS[key]
-        basis = (
-            f"ResNet-50 step of {images} images in {seconds * 1e3:g} ms, "
-            f"{seconds / images * 1e3:.2f} ms per image at any batch size"
-        )
-        return Modelled(name or key, source, seconds / images * 1e9, 0.0, basis)
+        key, (images, seconds, precision, source, fixed_ms) = published(preset)
+        per_image_ms = (seconds * 1e3 - fixed_ms) / images
+        parts = f"{per_image_ms:.2f} ms per image"
+        parts = f"{fixed_ms:.0f} ms + {parts}" if fixed_ms else f"{parts} assumed at any batch size"
+        precision = f"precision {precision}" if precision == "not stated" else f"{precision} precision"
+        basis = f"ResNet-50 step of {images} images in {seconds * 1e3:.4g} ms, {precision}; {parts}"
+        return Modelled(name or key, source, per_image_ms * 1e6, fixed_ms * 1e6, basis)
     if step_ms is not None:
         step_ms = number("step_ms", step_ms, 1e-6, _HOUR_MS, unit="of milliseconds")
         basis = f"every step {step_ms:g} ms, whatever the batch size"

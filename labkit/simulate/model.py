@@ -75,7 +75,8 @@ class Model:
         ----------
         **changes
             Knobs by name, as ``map_calls=4``, and costs by name, as ``train=30`` or ``read=0.1``. Another
-            ``batch_size`` changes the costs per batch in proportion, unless they are given, too.
+            ``batch_size`` changes the costs per batch in proportion, unless they are given, too (for an accelerator
+            whose step has a fixed part, give ``train=accelerator.step_ns(batch_size) / 1e6``).
 
         Raises
         ------

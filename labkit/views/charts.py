@@ -41,7 +41,7 @@ class _Value:
     rounds: int
 
     def __str__(self) -> str:
-        if self.rounds == 1:
+        if self.low == self.high:
             return _number(self.middle)
         return f"{_number(self.middle)} [{_number(self.low)}–{_number(self.high)}]"
 
@@ -266,7 +266,7 @@ def _number(value: float) -> str:
 def _text(title: str, note: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """Return title, note and an aligned table: names to the left, numbers to the right."""
     several = any("[" in cell for row in rows for cell in row[1:])
-    notes = [note] * bool(note) + ["medians [lowest–highest of all rounds]"] * several
+    notes = [note] * bool(note) + ["middle values [lowest–highest]"] * several
     table = Table(head, rows, right=range(1, len(head)), caption="\n".join([title, *notes]), indent="  ")
     return str(table)
 

@@ -22,7 +22,7 @@ labkit.idea("01")
 # %% [markdown]
 # ## The job
 #
-# The job does the same work as in notebook 00: open and read a file, decode, convert to float, resize, augment, clip. A batch has 32 photos. The consumer is a modelled V100, a GPU with a published step time. (This time is for 32-bit numbers; the optional notebook 04b compares it with 16 bits.)
+# The job does the same work as in notebook 00: open and read a file, decode, convert to float, resize, augment, clip. A batch has 32 photos. The consumer is a modelled V100, a GPU with a published step time. (The speed is that of 32-bit numbers; the optional notebook 04b compares it with 16 bits. A step has a fixed part, so half a batch takes more than half the time.)
 
 # %% tags=["nbval-ignore-output"]
 album = photos.load()
@@ -81,7 +81,7 @@ for option, value in probe.run.options.items():
 # %% [markdown]
 # ## Predict
 #
-# The V100 needs about 98 ms to train on a batch of 32 photos. The next cell prints how long your machine needs to load such a batch. A naive job loads and trains in turn. For what share of the time will the V100 be busy? Run the cell, replace the three dots by your number, a share between 0 and 1, and run the cell again.
+# The V100 needs about 110 ms to train on a batch of 32 photos. The next cell prints how long your machine needs to load such a batch. A naive job loads and trains in turn. For what share of the time will the V100 be busy? Run the cell, replace the three dots by your number, a share between 0 and 1, and run the cell again.
 
 # %% tags=["nbval-ignore-output"]
 print(f"loading a batch of 32 takes about {labkit.Timeline(probe).wait_ms:.0f} ms on this machine")
@@ -123,7 +123,7 @@ charts.bars({name: work[kind] for name, kind in kinds.items()}, unit="ms per ima
 explorers.explore("01", trace=naive_trace)
 
 # %% [markdown]
-# For a busy share of 90 %, loading a batch may take only one ninth of the train step. For this V100 that is about 11 ms per batch, or 0.34 ms per photo. Compare this number with the chart above: if decoding alone takes longer, a faster disk cannot help enough. The following notebooks overlap the work, share it among the cores, or do it only once.
+# For a busy share of 90 %, loading a batch may take only one ninth of the train step. For this V100 that is about 12 ms per batch, or 0.38 ms per photo. Compare this number with the chart above: if decoding alone takes longer, a faster disk cannot help enough. The following notebooks overlap the work, share it among the cores, or do it only once.
 #
 # ## How much does the page cache help?
 #

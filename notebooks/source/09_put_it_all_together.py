@@ -46,7 +46,7 @@ board = ladder.scoreboard(album.take(160), h100, rounds=5, steps=3)
 board
 
 # %% tags=["nbval-ignore-output"]
-most = 1e9 / h100.step_ns(1)  # images per second of an H100 that never waits
+most = h100.images_per_s(32)  # of an H100 that never waits
 naive_rate = labkit.Timeline(board.trace("naive")).images_per_s
 predictions.review("09.gain", model=most / naive_rate, measured=board.speedup("best, cache of pixels"))
 
@@ -240,7 +240,7 @@ for name, model in models.items():
 #
 # ## From one machine to many
 #
-# The same rule plans a cluster: the slowest of storage, processors and accelerators sets the speed. The next cell calculates a plan for a cluster of the V100s of notebook 01 (328 images per second), and lists the assumptions. Find the number of accelerators from which the storage is the limit. Then change the plan. The last table shows how good your predictions were, in all notebooks that you ran here.
+# The same rule plans a cluster: the slowest of storage, processors and accelerators sets the speed. The next cell calculates a plan for a cluster of the V100s of notebook 01 (at batches of 64, 328 images per second), and lists the assumptions. Find the number of accelerators from which the storage is the limit. Then change the plan. The last table shows how good your predictions were, in all notebooks that you ran here.
 
 # %% tags=["nbval-ignore-output"]
 explorers.scale("a thousand accelerators")

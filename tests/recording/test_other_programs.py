@@ -50,7 +50,7 @@ def test_the_work_of_own_processes_is_own_while_they_run_and_after_they_ended():
         child.communicate("\n")
     ended = _now().own - before.own
     assert running >= 0.45  # clocks of the system count in steps of 10 ms
-    assert ended >= running
+    assert ended >= running - 1e-6  # differences of floats
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")

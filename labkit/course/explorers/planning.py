@@ -111,6 +111,8 @@ def _settings(plan: capacity.CapacityPlan) -> dict[str, Any]:
 def scale(preset: str | None = None, **changes: Any) -> ScaleExplorer:
     """Return the explorer of `labkit.simulate.capacity`, opened at its `plan` of the same arguments.
 
+    A plan is a closed form: a thousand accelerators are as quick to calculate as one, since none of them is simulated.
+
     Raises
     ------
     ValueError

@@ -100,12 +100,14 @@ class Summary(Tabular):
             lines.append(f"The spread was too wide to tell for {unclear} of them.")
         if left := len(self.predictions) - len(given):
             lines.append(f"No prediction was given for {left} of {len(self.predictions)}: they do not count.")
-        for whose, errors in (
-            ("Your", [abs(p.error) for p in seen if p.error is not None]),
-            ("The models'", [abs(p.model_error) for p in self.predictions if p.model_error is not None]),
+        measured = [p for p in self.predictions if p.measured is not None]
+        for whose, errors, among in (
+            ("Your", [abs(p.error) for p in seen if p.error is not None], seen),
+            ("The models'", [abs(p.model_error) for p in measured if p.model_error is not None], measured),
         ):
             if errors:
-                lines.append(f"{whose} median error: {100 * statistics.median(errors):,.0f} % ({len(errors)}).")
+                median = 100 * statistics.median(errors)
+                lines.append(f"{whose} median error: {median:,.0f} % ({len(errors)} of {len(among)} measured).")
         if self.damaged:
             lines.append(
                 f"{self.damaged} file{'s' * (self.damaged > 1)} of predictions could not be read and are left out."

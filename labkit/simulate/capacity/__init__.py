@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from labkit.common.numbers import check_names, one_of
 from labkit.common.table import Table
+from labkit.recording.accelerators import PRESETS as PUBLISHED
 from labkit.simulate.capacity.setting import Setting
 from labkit.views import charts
 from labkit.views.picture import Picture
@@ -196,15 +197,17 @@ class CapacityPlan:
         return self.limits()._repr_mimebundle_()
 
 
+_MIXED = PUBLISHED["V100 mixed"]
+
 #: Plans by name: what they change of `Setting`, and where it is written.
 PRESETS: dict[str, tuple[dict[str, Any], str]] = {
     "DGX-1V": (
-        {"accelerators": 8, "cores_per_accelerator": 5.0, "accelerator": 1170.0, "cache_gb_per_host": 500.0},
-        "40 cores for 8 V100: GTC 2019, session S9925; 1,170 images/s (ResNet-50, mixed precision): a user's log in "
-        "NVIDIA/DALI#2242; ImageNet in memory is assumed",
+        {"accelerators": 8, "cores_per_accelerator": 5.0, "accelerator": "V100 mixed", "cache_gb_per_host": 500.0},
+        "40 cores for 8 V100: GTC 2019, session S9925; "
+        f"ResNet-50 in {_MIXED.precision} precision: {_MIXED.source}; ImageNet in memory is assumed",
     ),
     "DGX-2": (
-        {"accelerators": 16, "cores_per_accelerator": 3.0, "accelerator": 1170.0, "cache_gb_per_host": 500.0},
+        {"accelerators": 16, "cores_per_accelerator": 3.0, "accelerator": "V100 mixed", "cache_gb_per_host": 500.0},
         "48 cores for 16 V100: GTC 2019, session S9925; the rest as DGX-1V",
     ),
     "30 GB on 8 servers": (

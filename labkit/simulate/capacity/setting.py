@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labkit.common.numbers import check_ranges, number, ranged, whole
-from labkit.recording.accelerators import modelled
+from labkit.recording.accelerators import modelled, published
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Setting:
     accelerators, hosts : int
         All together; they are spread evenly, each host has at least one.
     accelerator : str or float
-        A key of `labkit.accelerators.PRESETS` (V100: ResNet-50 of 328 images/s, A100 920, H100 1,786; DLIO benchmark),
-        or the images per second that one of them trains.
+        A key of `labkit.accelerators.PRESETS`, which stands for the published images per second at the published batch
+        size, or the images per second that one of them trains.
     cores_per_accelerator : float
     cpu_ms_per_image : float
         Time of one core for decode, resize and augmentation of an image. 3.2 ms were measured with ``tf.image`` on the
@@ -82,7 +82,7 @@ class Setting:
     def rate(self) -> float:
         """Images per second that one accelerator trains."""
         if isinstance(self.accelerator, str):
-            return 1e9 / modelled(self.accelerator).per_image_ns
+            return published(self.accelerator)[1].images_per_s
         return 1e9 / modelled(images_per_s=self.accelerator).per_image_ns
 
     @property
