@@ -5,7 +5,7 @@ Whether one of them is faster only a measurement tells: see `labkit.improve`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,8 @@ MANY = 16
 SEVERAL = "several files at once"
 #: Calls behind which elements and their order are the same whether a map comes before or after them.
 _SAME_ELSEWHERE = ("map", "prefetch")
+#: Calls that go by the place of an element alone.
+_PLACED = ("shuffle", "prefetch", "shard", "skip", "take", "repeat")
 #: Calls before a cache whose place among shuffles and repeats matters.
 _ORDERED = ("interleave", "flat_map", "filter", "enumerate", "take", "skip", "shard", "unbatch")
 #: Reads of a map that may come from far away.
@@ -102,10 +104,19 @@ def _less_work(written: Written) -> Iterator[Change]:
         if call.method == "filter" and crossed and not any(one.random for one in crossed):
             early = replace(call, arguments=(_Composed(call.arguments[0], crossed),))
             yield Change("filter before the map", _moved(written, place, before, early))
-        last = calls[place - 1] if place else call
-        if call.method == "batch" and last.method == "map" and not last.random:
+        if call.method == "batch" and (behind := _map_of(calls[:place])) is not None:
+            last = calls[behind]
             elements = last.node.dataset._input_dataset, last.arguments[0]
-            yield Change("batch before the map", _moved(written, place, place - 1), swapped=elements)
+            rest = (*calls[:behind], *calls[behind + 1 : place + 1], last, *calls[place + 1 :])
+            yield Change("batch before the map", replace(written, calls=rest), swapped=elements)
+
+
+def _map_of(calls: Sequence[Call]) -> int | None:
+    """Return the place of a map that gives the calls behind it their elements as they are, if it draws nothing."""
+    place = len(calls) - 1
+    while place >= 0 and calls[place].method in _PLACED:
+        place -= 1
+    return place if place >= 0 and calls[place].method == "map" and not calls[place].random else None
 
 
 def _cached(written: Written, room: Callable[[Written], bool]) -> Iterator[Change]:

@@ -11,11 +11,13 @@ import numpy as np
 from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes
 from labkit.timeline.causes.thresholds import (
+    HANDED_OVER,
     INTERPRETER_FULL,
     LEAST,
     MANY_CALLS,
     ONE_BY_ONE,
     OVERLAPS,
+    SHORT_NS,
     SMALL_NS,
     STRAGGLER,
     THROWN_AWAY,
@@ -89,8 +91,9 @@ def stalls(
     total = dict(zip(CAUSES, causes.parts_ns.sum(axis=0).tolist(), strict=True))
     shares = {cause: ns / span if span else 0.0 for cause, ns in total.items()}
     worst = max(_BLAMED, key=lambda cause: shares[cause])
+    handed_over = overlap_ns["neither"] >= HANDED_OVER * span
     if shares[worst] < LEAST:
-        return Stalls(shares, None, None, 0.0, _nothing_to_blame(steps, shares, lanes))
+        return Stalls(shares, None, None, 0.0, _nothing_to_blame(steps, shares, lanes, handed_over))
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
         if cause == worst:
@@ -99,12 +102,12 @@ def stalls(
     share = ops[blame] / span if blame else 0.0
     # The maker of the trace may know better what to change.
     found = _Blame(worst, blame or "", causes, lanes, run, efforts)
-    small = _small_calls(lanes, steps) if worst in ("prep", "batch") else None
+    small = _small_calls(lanes, steps, handed_over) if worst in ("prep", "batch") else None
     advice = run.advice.get(worst) or small or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice)
 
 
-def _nothing_to_blame(steps: int, shares: dict[str, float], lanes: Sequence[Lane]) -> str:
+def _nothing_to_blame(steps: int, shares: dict[str, float], lanes: Sequence[Lane], handed_over: bool) -> str:
     if not steps:
         return "nothing can be said: the trace holds no train step."
     rest = max(("framework", "unknown"), key=lambda cause: shares[cause])
@@ -114,22 +117,26 @@ def _nothing_to_blame(steps: int, shares: dict[str, float], lanes: Sequence[Lane
         return f"nothing single: no cause takes {percent(LEAST)} of the window; more steps tell more."
     if rest == "unknown":
         return "nothing yet: nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
-    if small := _small_calls(lanes, steps):
+    if small := _small_calls(lanes, steps, handed_over):
         return small
     return "larger batches or fewer other programs: batches are handed over late, or Python works between steps."
 
 
-def _small_calls(lanes: Sequence[Lane], steps: int) -> str | None:
-    """Return what helps where the calls of a map are many, and so short that handing them over takes longer."""
+def _small_calls(lanes: Sequence[Lane], steps: int, handed_over: bool) -> str | None:
+    """Return what helps where the calls of a map are many, and so short that handing them over takes longer.
+
+    `handed_over` tells whether much of the window was spent on handing over, whatever a call takes.
+    """
     codes = [CATEGORIES.index(c) for c in ("decode", "resize", "map")]
     pipeline = [lane for lane in lanes if lane.kind == "pipeline"]
     lengths = [(lane.end_ns - lane.start_ns)[np.isin(lane.category, codes)] for lane in pipeline]
     count, total = sum(map(len, lengths)), sum(int(one.sum()) for one in lengths)
-    if not steps or count < MANY_CALLS * steps or total >= SMALL_NS * count:
+    if not steps or count < MANY_CALLS * steps or total >= (SHORT_NS if handed_over else SMALL_NS) * count:
         return None
+    cost = "to call them takes longer" if total < SMALL_NS * count else "to hand them over takes much of the time"
     return (
         "batch before the map, so that one call works on many elements: its operations take "
-        f"{total / count / 1e3:.1f} µs each, {count / steps:,.0f} in a step, and to call them takes longer."
+        f"{total / count / 1e3:.1f} µs each, {count / steps:,.0f} in a step, and {cost}."
     )
 
 

@@ -51,3 +51,6 @@ THROWN_AWAY = 1.2
 SMALL_NS = 10_000
 #: And they matter where there are at least so many in a step.
 MANY_CALLS = 200
+#: Operations up to this length are short, too, where handing over takes at least a share `HANDED_OVER` of the window:
+#: neither the pipeline nor the accelerator works meanwhile. Nanoseconds.
+SHORT_NS, HANDED_OVER = 100_000, 0.15
