@@ -47,6 +47,16 @@ def pytest_collection_modifyitems(items):
                 item.add_marker("long")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def advice_beside_other_tests():
+    """Tests run beside each other on the same cores, where the product would refuse its advice."""
+    from labkit.timeline.causes import thresholds
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresholds, "CROWDED", 2.0)
+        yield
+
+
 def pytest_terminal_summary(terminalreporter):
     """Write down which tests were skipped, and why, for the last lines of `make test`."""
     lines = [f"  {report.nodeid}: {report.longrepr[2]}\n" for report in terminalreporter.getreports("skipped")]

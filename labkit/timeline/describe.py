@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _LINES, _LANES = 30, 6
 _GAPS = 3
+# A smaller share of the cores is not worth a line.
+_OTHERS = 0.05
 
 
 def provenance(run: Run) -> str:
@@ -68,6 +70,10 @@ def describe(timeline: Timeline) -> str:
         wait, train = timeline.parts_ms
         parts = f"wait for a batch {wait:,.1f} ms, train step {train:,.1f} ms (means)"
         row("step time", f"{timeline.step_ms:,.1f} ms: {parts}")
+    if (others := run.host.others) is not None and others >= _OTHERS:
+        queued = run.processor.queued_ns if run.processor else None
+        ready = "" if queued is None else f"; ready threads of this process waited {queued / 1e6:,.0f} ms for one"
+        row("other programs", f"took {percent(others)} of the cores meanwhile{ready}")
     gaps = timeline.gaps.largest(_GAPS)
     more = f" (of {len(timeline.gaps):,})" if len(timeline.gaps) > len(gaps) else ""
     row("largest gaps", (" · ".join(map(str, gaps)) or "none") + more)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit.timeline.causes import CAUSES
+from labkit.timeline.causes import CAUSES, thresholds
+from labkit.timeline.run import ProcessorTime
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 
@@ -244,6 +245,20 @@ def test_the_text_names_shares_blame_and_change():
     assert "gaps wait for     prep 45.0 % · fetch 5.0 % of the window" in text
     assert "to blame          prep: DecodeJpeg, 45.0 % of the window" in text
     assert "what to change    prefetch(AUTOTUNE) as the last step" in text
+
+
+@pytest.mark.parametrize("others", [0.3, 0.5, 0.9])
+def test_no_advice_where_other_programs_hold_half_of_the_cores(others, monkeypatch):
+    monkeypatch.setattr(thresholds, "CROWDED", 0.5)
+    spans = wait(0, 10), train(10, 20), ("worker", "x:DecodeJpeg", "decode", 0, 9), ("worker", "r", "read", 9, 10)
+    processor = ProcessorTime((NOW, NOW + 20 * MS), (0, 9 * MS), 4 * MS)
+    timeline = walk(*spans, host={"cpus": 2, "others": others}, processor=processor)
+    assert timeline.stalls.cause == "prep", "what was recorded stays"
+    assert ("AUTOTUNE" in timeline.stalls.advice) == (others < 0.5)
+    assert ("close other programs and record again" in timeline.stalls.advice) == (others >= 0.5)
+    row = f"took {100 * others:.1f} % of the cores meanwhile; ready threads of this process waited 4 ms for one"
+    assert row in " ".join(str(timeline).split())
+    assert "other programs" not in str(walk(*spans, host={"cpus": 2, "others": 0.01}))
 
 
 # -- pipelines with one planted bottleneck -------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labkit.timeline.causes import thresholds
 from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes
 from labkit.timeline.causes.thresholds import (
@@ -90,10 +91,12 @@ def stalls(
     span = lanes[0].window_ns
     total = dict(zip(CAUSES, causes.parts_ns.sum(axis=0).tolist(), strict=True))
     shares = {cause: ns / span if span else 0.0 for cause, ns in total.items()}
+    crowded = _crowded(run)
     worst = max(_BLAMED, key=lambda cause: shares[cause])
     handed_over = overlap_ns["neither"] >= HANDED_OVER * span
     if shares[worst] < LEAST:
-        return Stalls(shares, None, None, 0.0, _nothing_to_blame(steps, shares, lanes, handed_over))
+        found = _nothing_to_blame(steps, shares, lanes, handed_over)
+        return Stalls(shares, None, None, 0.0, crowded if crowded and sum(shares.values()) >= LEAST else found)
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
         if cause == worst:
@@ -103,8 +106,19 @@ def stalls(
     # The maker of the trace may know better what to change.
     found = _Blame(worst, blame or "", causes, lanes, run, efforts)
     small = _small_calls(lanes, steps, handed_over) if worst in ("prep", "batch") else None
-    advice = run.advice.get(worst) or small or _advice(found, overlap_ns)
+    advice = crowded or run.advice.get(worst) or small or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice)
+
+
+def _crowded(run: Run) -> str | None:
+    """Return why there is no advice, where other programs held the cores."""
+    others = run.host.others
+    if others is None or others < thresholds.CROWDED:
+        return None
+    return (
+        f"nothing yet: other programs took {percent(others)} of the cores, and what waits may wait for them. From "
+        f"{percent(thresholds.CROWDED)} on there is no advice: close other programs and record again."
+    )
 
 
 def _nothing_to_blame(steps: int, shares: dict[str, float], lanes: Sequence[Lane], handed_over: bool) -> str:
@@ -225,9 +239,12 @@ def _change(found: _Blame) -> str:
                 f"more threads for the map, which is parallel already: {blame} runs on one at a time. See whether "
                 "private_threadpool_size is 1, or other programs hold the cores."
             )
-        return (
-            f"less work for the processor: {blame} keeps several threads busy; cache what is expensive, or add cores."
-        )
+        cache = "cache what is expensive"
+        if found.has("MemoryCache", "FileCache"):
+            cache = "make it cheaper, or cache behind it"
+        elif found.has("ForeverRepeat", "FiniteRepeat"):
+            cache += ", which every epoch makes again"
+        return f"less work for the processor: {blame} keeps several threads busy; {cache}, or add cores."
     if _straggles(found.causes, found.lanes):
         return "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."
     effort = found.efforts.get(blame)

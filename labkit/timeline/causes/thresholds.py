@@ -54,3 +54,6 @@ MANY_CALLS = 200
 #: Operations up to this length are short, too, where handing over takes at least a share `HANDED_OVER` of the window:
 #: neither the pipeline nor the accelerator works meanwhile. Nanoseconds.
 SHORT_NS, HANDED_OVER = 100_000, 0.15
+
+#: Where other programs hold at least this share of the cores, no advice is given: what waits then waits for them.
+CROWDED = 0.5
