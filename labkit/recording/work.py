@@ -73,6 +73,32 @@ def check_batched(batch: Any) -> None:
         raise ValueError(f"an element is one image of {shape} with its label; end the pipeline with .batch(32)")
 
 
+def padded_share(dataset: Any, batch: Any) -> float | None:
+    """Return the share of the values of a batch, 0 to 1, that only fill rows up; None where nothing pads.
+
+    They are the values at the end of a row that equal the value that pads, where that is one number for all parts.
+
+    Parameters
+    ----------
+    dataset : tf.data.Dataset
+        Its nodes say whether a ``padded_batch`` made the batch.
+    batch : tensor or nested structure of tensors
+    """
+    pads = [node.dataset._padding_values for node in structure.nodes(dataset) if node.kind == "PaddedBatch"]
+    values = {np.asarray(value).item() for _, value in structure.named(pads)}
+    numbers = values - {b""}
+    if not pads or len(numbers) != 1:
+        return None
+    filled = total = 0
+    for part in flatten(batch):
+        rows = _array(part) if len(getattr(part, "shape", ())) > 1 else None
+        if rows is not None and rows.size and rows.dtype.kind in "iuf":
+            ends = (rows.reshape(len(rows), -1) == next(iter(numbers)))[:, ::-1]
+            filled += int(np.where(ends.all(axis=1), ends.shape[1], np.argmin(ends, axis=1)).sum())
+            total += rows.size
+    return filled / total if total else None
+
+
 def _opened(batch: Any) -> tuple[list[Any], list[tuple[int | None, ...]], int]:
     """Return the components of a batch, their shapes, and its images."""
     components = flatten(batch)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from luck import luckiest
 
-from labkit.recording.work import Tally, agreement, count_images, difference
+from labkit.recording.work import Tally, agreement, count_images, difference, padded_share
 
 LABELS = np.random.default_rng(3).integers(0, 10, 64)
 PATHS = [f"/photos/{i:03d}.jpg" for i in range(64)]
@@ -265,3 +265,15 @@ def test_a_batch_without_a_tensor_is_refused(batch):
         Tally().add(batch)
     with pytest.raises(ValueError, match="no tensor"):
         count_images(batch)
+
+
+def test_the_share_of_padding_is_that_of_the_rows_that_were_filled_up():
+    lengths = [2, 10, 4, 4]
+    rows = tf.data.Dataset.from_tensor_slices(lengths).map(lambda n: tf.range(1, n + 1)).padded_batch(4)
+    batch = next(iter(rows))
+    assert padded_share(rows, batch) == pytest.approx(sum(10 - n for n in lengths) / 40)
+    assert padded_share(tf.data.Dataset.range(4).batch(4), batch) is None, "nothing pads"
+    minus = tf.data.Dataset.from_tensor_slices(lengths).map(tf.range).padded_batch(4, padding_values=-1)
+    assert padded_share(minus, next(iter(minus))) == pytest.approx(0.5)
+    names = tf.data.Dataset.from_tensor_slices(["a", "b"]).padded_batch(2)
+    assert padded_share(names, next(iter(names))) is None, "no rows of values"

@@ -25,7 +25,7 @@ import numpy as np
 
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.tfdata import xplane
-from labkit.recording.work import Tally, check_batched, count_images, looks_like_one_image
+from labkit.recording.work import Tally, check_batched, count_images, looks_like_one_image, padded_share
 from labkit.timeline.trace import Span, Trace
 
 #: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
@@ -307,6 +307,7 @@ class _Driver:
     raise_interrupt: Callable[[], None]
     iterator: Any = None
     most_bytes: float = math.inf
+    padded: float | None = None
     run: Drive = field(default_factory=Drive)
 
     def take(self, where: str) -> Any:
@@ -343,6 +344,7 @@ class _Driver:
             self.run.batch_size = count_images(batch)
             check_batched(batch)
             self.run.one_image = looks_like_one_image(batch)
+            self.padded = padded_share(self.dataset, batch)
         except ValueError as error:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error
         if hasattr(self.accelerator, "prepare"):
@@ -402,7 +404,8 @@ class _Driver:
                 if number == last or _memory_bytes() > most_bytes:
                     pause = self.finish()
             on_step(number - 1, start, taken, trained)
-        run.steps, run.ended, run.work = number, number != steps and steps is not None, tally.work()
+        run.steps, run.ended = number, number != steps and steps is not None
+        run.work = tally.work() | ({} if self.padded is None else {"padded": self.padded})
         if number == 0:
             raise ValueError(self.too_short(self.warmup))
         if self.session.running:

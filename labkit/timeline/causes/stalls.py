@@ -214,9 +214,11 @@ def _change(found: _Blame) -> str:
     cause, blame = found.cause, found.blame
     if cause == "batch":
         if "Padded" in blame:
+            share = (found.run.work or {}).get("padded")
+            much = "" if share is None else f"{percent(share)} of the values of the first batch only fill up, so "
             return (
-                "fewer padded values: group elements of similar length (bucket_by_sequence_length), cut the longest, "
-                "or keep them ragged (ragged_batch)."
+                f"fewer padded values: {much}group elements of similar length (bucket_by_sequence_length), cut the "
+                "longest, or keep them ragged (ragged_batch)."
             )
         copy = "less to copy into a batch: smaller or uint8 elements, batch earlier"
         return f"{copy}." if found.has("ParallelBatch") else f"{copy}; or batch(num_parallel_calls=AUTOTUNE)."
