@@ -251,14 +251,17 @@ def test_the_text_names_shares_blame_and_change():
 def test_no_advice_where_other_programs_hold_half_of_the_cores(others, monkeypatch):
     monkeypatch.setattr(thresholds, "CROWDED", 0.5)
     spans = wait(0, 10), train(10, 20), ("worker", "x:DecodeJpeg", "decode", 0, 9), ("worker", "r", "read", 9, 10)
-    processor = ProcessorTime((NOW, NOW + 20 * MS), (0, 9 * MS), 4 * MS)
+    processor = ProcessorTime((NOW, NOW + 20 * MS), (0, 9 * MS), 14 * MS)
     timeline = walk(*spans, host={"cpus": 2, "others": others}, processor=processor)
     assert timeline.stalls.cause == "prep", "what was recorded stays"
     assert ("AUTOTUNE" in timeline.stalls.advice) == (others < 0.5)
-    assert ("close other programs and record again" in timeline.stalls.advice) == (others >= 0.5)
-    row = f"took {100 * others:.1f} % of the cores meanwhile; ready threads of this process waited 4 ms for one"
+    assert ("Close other programs and record again" in timeline.stalls.advice) == (others >= 0.5)
+    row = f"took {100 * others:.1f} % of the cores meanwhile; ready threads of this process waited 14 ms for one"
     assert row in " ".join(str(timeline).split())
     assert "other programs" not in str(walk(*spans, host={"cpus": 2, "others": 0.01}))
+    served = ProcessorTime((NOW, NOW + 20 * MS), (0, 9 * MS), 1 * MS)
+    timeline = walk(*spans, host={"cpus": 2, "others": others}, processor=served)
+    assert "AUTOTUNE" in timeline.stalls.advice, "it hardly waited for a core"
 
 
 # -- pipelines with one planted bottleneck -------------------------------------------------

@@ -17,6 +17,7 @@ from labkit.timeline.causes.thresholds import (
     LEAST,
     MANY_CALLS,
     ONE_BY_ONE,
+    ONE_THREAD,
     OVERLAPS,
     SHORT_NS,
     SMALL_NS,
@@ -91,11 +92,12 @@ def stalls(
     span = lanes[0].window_ns
     total = dict(zip(CAUSES, causes.parts_ns.sum(axis=0).tolist(), strict=True))
     shares = {cause: ns / span if span else 0.0 for cause, ns in total.items()}
-    crowded = _crowded(run)
+    crowded = _crowded(run, span)
     worst = max(_BLAMED, key=lambda cause: shares[cause])
-    handed_over = overlap_ns["neither"] >= HANDED_OVER * span
+    handed_over = overlap_ns["neither"] >= HANDED_OVER * span or shares["framework"] >= HANDED_OVER
+    small = _small_calls(lanes, causes.names, steps, handed_over)
     if shares[worst] < LEAST:
-        found = _nothing_to_blame(steps, shares, lanes, handed_over)
+        found = _nothing_to_blame(steps, shares, small)
         return Stalls(shares, None, None, 0.0, crowded if crowded and sum(shares.values()) >= LEAST else found)
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
@@ -105,23 +107,27 @@ def stalls(
     share = ops[blame] / span if blame else 0.0
     # The maker of the trace may know better what to change.
     found = _Blame(worst, blame or "", causes, lanes, run, efforts)
-    small = _small_calls(lanes, steps, handed_over) if worst in ("prep", "batch") else None
+    small = small if worst in ("prep", "batch") else None
     advice = crowded or run.advice.get(worst) or small or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice)
 
 
-def _crowded(run: Run) -> str | None:
-    """Return why there is no advice, where other programs held the cores."""
-    others = run.host.others
+def _crowded(run: Run, span: int) -> str | None:
+    """Return why there is no advice, where other programs held the cores and the pipeline wanted them."""
+    others, processor = run.host.others, run.processor
     if others is None or others < thresholds.CROWDED:
         return None
+    if processor and processor.queued_ns is not None:
+        ran = processor.cpu_ns[-1] - processor.cpu_ns[0] if processor.cpu_ns else 0
+        if processor.queued_ns < max(thresholds.STARVED * ran, thresholds.QUEUED * span):
+            return None
     return (
-        f"nothing yet: other programs took {percent(others)} of the cores, and what waits may wait for them. From "
-        f"{percent(thresholds.CROWDED)} on there is no advice: close other programs and record again."
+        f"nothing yet: other programs took {percent(others)} of the cores, and the pipeline waited for a core for "
+        "longer than it ran. Close other programs and record again."
     )
 
 
-def _nothing_to_blame(steps: int, shares: dict[str, float], lanes: Sequence[Lane], handed_over: bool) -> str:
+def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None) -> str:
     if not steps:
         return "nothing can be said: the trace holds no train step."
     rest = max(("framework", "unknown"), key=lambda cause: shares[cause])
@@ -131,27 +137,36 @@ def _nothing_to_blame(steps: int, shares: dict[str, float], lanes: Sequence[Lane
         return f"nothing single: no cause takes {percent(LEAST)} of the window; more steps tell more."
     if rest == "unknown":
         return "nothing yet: nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
-    if small := _small_calls(lanes, steps, handed_over):
+    if small:
         return small
     return "larger batches or fewer other programs: batches are handed over late, or Python works between steps."
 
 
-def _small_calls(lanes: Sequence[Lane], steps: int, handed_over: bool) -> str | None:
-    """Return what helps where the calls of a map are many, and so short that handing them over takes longer.
+def _small_calls(lanes: Sequence[Lane], names: Sequence[str], steps: int, handed_over: bool) -> str | None:
+    """Return what helps where a map is called for many elements, and each call is shorter than it takes to make it.
 
-    `handed_over` tells whether much of the window was spent on handing over, whatever a call takes.
+    The calls are those of the nodes: of operations that take next to nothing, the profiler keeps few. `handed_over`
+    tells whether much of the window was spent on handing over, whatever a call takes.
     """
     codes = [CATEGORIES.index(c) for c in ("decode", "resize", "map")]
     pipeline = [lane for lane in lanes if lane.kind == "pipeline"]
-    lengths = [(lane.end_ns - lane.start_ns)[np.isin(lane.category, codes)] for lane in pipeline]
-    count, total = sum(map(len, lengths)), sum(int(one.sum()) for one in lengths)
-    if not steps or count < MANY_CALLS * steps or total >= (SHORT_NS if handed_over else SMALL_NS) * count:
+    asked = sum(np.bincount(lane.name_id, minlength=len(names)) for lane in pipeline) if pipeline else ()
+    # A map that is fused with its batch asks for its elements, and is itself asked for batches.
+    nodes = [i for i, name in enumerate(names) if any(map(_is_map, name.split("::")[-2:]))]
+    calls = max((int(asked[i]) for i in nodes), default=0)
+    work = sum(int((lane.end_ns - lane.start_ns)[np.isin(lane.category, codes)].sum()) for lane in pipeline)
+    if not steps or calls < MANY_CALLS * steps or work >= (SHORT_NS if handed_over else SMALL_NS) * calls:
         return None
-    cost = "to call them takes longer" if total < SMALL_NS * count else "to hand them over takes much of the time"
+    cost = "to make the calls takes longer" if work < SMALL_NS * calls else "to hand them over takes much of the time"
     return (
-        "batch before the map, so that one call works on many elements: its operations take "
-        f"{total / count / 1e3:.1f} µs each, {count / steps:,.0f} in a step, and {cost}."
+        "batch before the map, so that one call works on many elements: there are "
+        f"{calls / steps:,.0f} calls in a step, their operations take {work / calls / 1e3:,.0f} µs each, and {cost}."
     )
+
+
+def _is_map(node: str) -> bool:
+    """Tell whether a part of the path of a node names a map of elements."""
+    return node.startswith(("Map", "ParallelMap"))
 
 
 @dataclass(frozen=True)
@@ -178,6 +193,12 @@ class _Blame:
     def one_call(self) -> bool:
         """Whether a map may make one call at a time: no map is parallel by its name. A fused one does not say."""
         return "Map" in self.nodes or not self.has("ParallelMap")
+
+    @property
+    def queued(self) -> bool:
+        """Whether threads of this process were ready, and waited for a core, for much of the window."""
+        ns = self.run.processor.queued_ns if self.run.processor else None
+        return ns is not None and ns >= thresholds.QUEUED * self.lanes[0].window_ns
 
     def at_once(self, *categories: str) -> float:
         """Return how many threads do such work at once in the gaps."""
@@ -237,6 +258,11 @@ def _change(found: _Blame) -> str:
         if found.at_once("decode", "resize", "map", "batch") < ONE_BY_ONE:
             if found.one_call:
                 return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
+            if found.queued and found.at_once("decode", "resize", "map", "batch") > ONE_THREAD:
+                return (
+                    f"less work for the processor: {blame} has calls enough, but waits for a core; cache what is "
+                    "expensive, add cores, or close other programs."
+                )
             return (
                 f"more threads for the map, which is parallel already: {blame} runs on one at a time. See whether "
                 "private_threadpool_size is 1, or other programs hold the cores."
@@ -247,7 +273,7 @@ def _change(found: _Blame) -> str:
         elif found.has("ForeverRepeat", "FiniteRepeat"):
             cache += ", which every epoch makes again"
         return f"less work for the processor: {blame} keeps several threads busy; {cache}, or add cores."
-    if _straggles(found.causes, found.lanes):
+    if found.has("Interleave", "ParallelInterleave", "ParallelMap") and _straggles(found.causes, found.lanes):
         return "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."
     effort = found.efforts.get(blame)
     if blame in _SOURCES and effort and effort.computes is None and not found.has("ParallelInterleave"):
@@ -265,6 +291,11 @@ def _change(found: _Blame) -> str:
 def _python(found: _Blame) -> str:
     """Return what helps a Python function: its calls hold the interpreter, or they wait, one at a time or together."""
     effort = found.efforts.get(found.blame)
+    if found.has("Generator") and not (effort and effort.computes):
+        return (
+            "several generators at once, each with its own part of the data: interleave(num_parallel_calls=…) over "
+            "their numbers, as long as the generator waits. One that computes holds the interpreter: TensorFlow ops."
+        )
     if effort and effort.computes is False and effort.cores < INTERPRETER_FULL:
         if found.at_once("map") < ONE_BY_ONE and not found.one_call:
             return (

@@ -19,6 +19,8 @@ LEAST = 0.05
 
 #: Where fewer threads than this work at once, work is said to be done one by one.
 ONE_BY_ONE = 1.5
+#: and up to this many it is a single thread that does all.
+ONE_THREAD = 1.05
 
 #: A read that takes this many times the usual one is a straggler.
 STRAGGLER = 5
@@ -46,14 +48,18 @@ INTERPRETER_FULL = 0.7
 #: A node that asks for this many times the elements that it hands on throws work away.
 THROWN_AWAY = 1.2
 
-#: Operations of a map that take less than this each, on average, are short beside what it takes to call them: about
+#: Calls of a map whose operations take less than this, on average, are short beside what it takes to make one: about
 #: 10 µs for a map of one element (notebook 06). Nanoseconds.
-SMALL_NS = 10_000
+SMALL_NS = 30_000
 #: And they matter where there are at least so many in a step.
-MANY_CALLS = 200
-#: Operations up to this length are short, too, where handing over takes at least a share `HANDED_OVER` of the window:
+MANY_CALLS = 64
+#: Up to this length they are short, too, where handing over takes at least a share `HANDED_OVER` of the window:
 #: neither the pipeline nor the accelerator works meanwhile. Nanoseconds.
-SHORT_NS, HANDED_OVER = 100_000, 0.15
+SHORT_NS, HANDED_OVER = 200_000, 0.15
 
-#: Where other programs hold at least this share of the cores, no advice is given: what waits then waits for them.
+#: Where other programs hold at least this share of the cores,
 CROWDED = 0.5
+#: and threads waited for a core this many times as long as they ran, and for the next share, no advice is given.
+STARVED = 1.5
+#: Where threads waited for a core for at least this share of the window, a parallel map lacks cores, not threads.
+QUEUED = 0.3

@@ -1,0 +1,127 @@
+"""How often the tool names the right cause of a slow pipeline, and whether its advice makes it faster.
+
+    python benchmarks/diagnosis.py
+
+The pipelines are those of ``tests/faults/pool.py``: each has a fault, or none, and its sizes, delays and names are
+drawn from a seed. Each is recorded once, alone and beside other programs that take a core each. Where the advice is
+the right one, it is applied, and both pipelines are measured in turn. The last line is one JSON object of shares:
+``cause_right`` (the right cause with the right advice), ``cause_wrong`` (another cause, or advice that cannot help),
+``undecided`` (it says that it cannot tell, or blames nothing where something is wrong), ``advice_faster`` and
+``advice_harmful`` (of the advice that was applied, called faster and slower), by the number of ``competitors``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "faults"))
+
+#: A program that is no child of the one that asks for it, works for as long as that one lives, and prints its number.
+COMPETITOR = """
+import os, sys
+if os.fork():
+    os._exit(0)
+print(os.getpid(), flush=True)
+os.close(1)
+while True:
+    os.kill(int(sys.argv[1]), 0)
+    sum(range(1_000_000))
+"""
+
+
+@contextlib.contextmanager
+def beside(count: int) -> Iterator[None]:
+    """Let so many other programs take a core each."""
+    words = [sys.executable, "-c", COMPETITOR, str(os.getpid())]
+    started = [subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout for _ in range(count)]
+    try:
+        yield
+    finally:
+        for number in started:
+            os.kill(int(number), signal.SIGKILL)
+
+
+def judged(one: Any, stalls: Any) -> str:
+    """Return "right", "wrong" or "undecided"."""
+    import pool
+
+    if re.search(pool.OPEN, stalls.advice):
+        return "undecided"
+    if not one.causes:
+        return "right" if stalls.cause is None else "wrong"
+    if re.search(one.never, stalls.advice):
+        return "wrong"
+    if stalls.cause in one.causes and re.search(one.says, stalls.advice):
+        return "right"
+    return "undecided" if stalls.cause is None else "wrong"
+
+
+def main() -> None:
+    """Print a table and one line of JSON."""
+    import pool
+
+    import labkit
+    from labkit.recording import accelerators, measures, recorder
+    from labkit.sources import photos
+
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("--seeds", type=int, default=1, help="pipelines of each kind")
+    words.add_argument("--first", type=int, default=1, help="the first seed")
+    words.add_argument("--competitors", type=int, nargs="+", default=[0, 2], help="programs that take a core each")
+    words.add_argument("--only", default="", help="a part of the names of the pipelines to run")
+    words.add_argument("--no-fix", action="store_true", help="do not apply the advice")
+    given = words.parse_args()
+    labkit.setup()
+    album, figures = photos.load(scale="tiny"), {}
+    with tempfile.TemporaryDirectory() as folder:
+        for count in given.competitors:
+            found: Counter[str] = Counter()
+            with beside(count):
+                for one in [one for one in pool.FAULTS if given.only in one.name]:
+                    for seed in range(given.first, given.first + given.seeds):
+                        accelerator = accelerators.modelled(step_ms=one.step_ms)
+                        slow = one.build(seed, Path(folder), album)
+                        trace = recorder.record(slow, accelerator, steps=12, warmup=4, progress=False)
+                        stalls = labkit.Timeline(trace).stalls
+                        word, fixed = judged(one, stalls), ""
+                        if word == "right" and one.fix and not given.no_fix:
+                            both = {"before": slow, "after": one.build(seed, Path(folder), album, fixed=True)}
+                            rounds = recorder.measure(
+                                both, accelerator, steps=8, warmup=12 if "cache" in one.says else 2, progress=False,
+                                profile=False,
+                            )  # fmt: skip
+                            speedup = measures.compare_rates(rounds.rates("after"), rounds.rates("before"))
+                            fixed = str(speedup)
+                            found[speedup.verdict] += 1
+                            found["applied"] += 1
+                        found[word] += 1
+                        print(f"{count}  {one.name:44s}{word:11s}{stalls.cause!s:10s}{stalls.blame or '':18s}{fixed}")
+                        if word != "right":
+                            print(f"     {stalls.advice}", flush=True)
+            all_of, applied = sum(found[w] for w in ("right", "wrong", "undecided")), max(1, found["applied"])
+            figures[count] = {
+                "cause_right": round(found["right"] / all_of, 3),
+                "cause_wrong": round(found["wrong"] / all_of, 3),
+                "undecided": round(found["undecided"] / all_of, 3),
+                "advice_faster": round(found["faster"] / applied, 3),
+                "advice_harmful": round(found["slower"] / applied, 3),
+                "pipelines": all_of,
+            }
+    print(json.dumps({f"competitors_{count}": shares for count, shares in figures.items()}))
+
+
+if __name__ == "__main__":
+    main()

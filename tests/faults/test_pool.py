@@ -1,0 +1,57 @@
+"""Pipelines that nobody planted for the tool: what it must say of each, and what it must not say."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pool
+import pytest
+
+from labkit.recording import accelerators, recorder, work
+from labkit.timeline.timeline import Timeline
+
+TRIES = 4
+NAMES = [one.name for one in pool.FAULTS]
+
+
+def test_there_are_forty_kinds_and_some_have_no_fault():
+    assert len(NAMES) >= 40
+    assert not [name for name, count in Counter(NAMES).items() if count > 1]
+    assert sum(not one.causes for one in pool.FAULTS) >= 5
+
+
+@pytest.mark.sample(10)
+@pytest.mark.parametrize("one", pool.FAULTS, ids=NAMES)
+def test_a_fault_and_its_fix_deliver_as_many_elements(one, tmp_path, album):
+    tallies = []
+    for fixed in (False, True):
+        tally = work.Tally()
+        for batch in one.build(1, tmp_path, album, fixed).take(2):
+            tally.add(batch)
+        tallies.append(tally.work())
+    assert tallies[0]["images"] == tallies[1]["images"] > 0
+
+
+def test_a_seed_draws_the_same_pipeline_and_another_seed_another_one(tmp_path, album):
+    def drawn(seed):
+        return [pool.Draw(f"{one.name} {seed}", tmp_path, album).random() for one in pool.FAULTS]
+
+    assert drawn(1) == drawn(1)
+    assert not set(drawn(1)) & set(drawn(2))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("one", pool.FAULTS, ids=NAMES)
+def test_the_cause_is_named_and_nothing_that_does_not_help(one, tmp_path, album):
+    """A recording may leave the question open, and is then made again."""
+    seen = []
+    for seed in range(TRIES):
+        accelerator = accelerators.modelled(step_ms=one.step_ms)
+        dataset = one.build(seed, tmp_path, album)
+        stalls = Timeline(recorder.record(dataset, accelerator, steps=12, warmup=4, progress=False)).stalls
+        seen.append((stalls.cause, stalls.blame, stalls.advice))
+        right = stalls.cause in one.causes if one.causes else stalls.cause is None
+        if right and re.search(one.says, stalls.advice) and not re.search(one.never, stalls.advice):
+            return
+    pytest.fail("\n".join(map(str, seen)))
