@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow")
-
-from labkit.course import grading  # noqa: E402
+from labkit.course import grading
 
 
 @pytest.mark.parametrize("number", ["05.2", "06.1", "09.2"])

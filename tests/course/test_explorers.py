@@ -6,6 +6,8 @@ import json
 import re
 from html import unescape
 
+import nbclient
+import nbformat
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -301,7 +303,6 @@ def test_idle_time_of_the_static_picture_has_the_colour_of_idle_time():
 
 
 def test_a_notebook_that_is_run_without_touching_a_slider_stores_picture_text_and_widget():
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     cells = ["from labkit import explorers", "explorers.explore('00')", "explorers.scale('DGX-2')"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbclient.NotebookClient(notebook, kernel_name="python3", timeout=120).execute()

@@ -6,18 +6,17 @@ import time
 
 import psutil
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-tf = pytest.importorskip("tensorflow")
-
-from labkit import simulate  # noqa: E402
-from labkit.course import fairness, grading  # noqa: E402
-from labkit.course.fairness import benchmark, timeouts  # noqa: E402
-from labkit.course.fairness.stages import called_in  # noqa: E402
-from labkit.pipelines import structure  # noqa: E402
-from labkit.pipelines.options import naive  # noqa: E402
-from labkit.simulate.workers import Endless  # noqa: E402
+from labkit import simulate
+from labkit.course import fairness, grading
+from labkit.course.fairness import benchmark, timeouts
+from labkit.course.fairness.stages import called_in
+from labkit.pipelines import structure
+from labkit.pipelines.options import naive
+from labkit.simulate.workers import Endless
 
 ms = st.integers(1, 40)
 AUTOTUNE = tf.data.AUTOTUNE

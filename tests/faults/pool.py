@@ -248,17 +248,17 @@ def spinner(draw: Draw, factor: float = 1) -> Callable[..., Any]:
     return count
 
 
-@fault(2, WAITS, MORE_CALLS, r"TensorFlow ops in place|interpreter lets one")
+@fault(2, WAITS, MORE_CALLS, r"interpreter lets one")
 def python_waits_for_an_answer(draw, fixed):
     return python(draw, sleeper(draw), 16, 16) if fixed else python(draw, sleeper(draw), None)
 
 
-@fault(2, WAITS, MORE_CALLS + "|lock", r"TensorFlow ops in place|interpreter lets one")
+@fault(2, WAITS, MORE_CALLS + "|lock", r"interpreter lets one")
 def python_waits_with_two_calls(draw, fixed):
     return python(draw, sleeper(draw), *((16, 16) if fixed else (2, 2)))
 
 
-@fault(2, WAITS, r"lock", r"num_parallel_calls=16|TensorFlow ops in place")
+@fault(2, WAITS, r"lock", r"num_parallel_calls=16|interpreter lets one")
 def python_waits_for_a_lock(draw, fixed):
     lock, ask = threading.Lock(), sleeper(draw)
 
@@ -564,7 +564,7 @@ def all_cores_multiply(draw, fixed):
     return exactly(made.batch(16).prefetch(2))
 
 
-@fault(2, WAITS, MORE_CALLS, r"TensorFlow ops in place")
+@fault(2, WAITS, MORE_CALLS, r"interpreter lets one")
 def one_side_of_a_zip_waits(draw, fixed):
     import tensorflow as tf
 
@@ -573,7 +573,7 @@ def one_side_of_a_zip_waits(draw, fixed):
     return exactly(tf.data.Dataset.zip((quick, slow.unbatch().batch(8))).prefetch(1), 16 if fixed else None)
 
 
-@fault(2, WAITS, MORE_CALLS, r"TensorFlow ops in place")
+@fault(2, WAITS, MORE_CALLS, r"interpreter lets one")
 def one_of_several_sets_waits(draw, fixed):
     import tensorflow as tf
 

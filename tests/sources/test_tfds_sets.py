@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow_datasets  # noqa: F401 -- without it, these tests would show nothing
 
 from labkit.sources import photo_files, photos, tfds_sets
 from labkit.sources.photo_files import generator
-
-pytest.importorskip("tensorflow_datasets", reason="the tests of the TFDS form need the extra tfds")
 
 
 @pytest.fixture(scope="module")

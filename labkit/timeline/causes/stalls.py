@@ -310,10 +310,12 @@ def _python(found: _Blame) -> str:
             "the Python function's own code: its calls wait, several at a time, and the processor rests. If they wait "
             "for one lock, take it away; if for answers from outside, make more calls at once."
         )
-    reason = "the interpreter lets one thread run at a time."
     if effort and effort.computes is None:
-        reason = "Python's threads take turns, and the recording cannot tell whether its calls compute or wait."
-    return f"TensorFlow ops in place of the Python function: {reason}"
+        return (
+            "TensorFlow ops in place of the Python function if it computes, more calls of it at once if it waits: "
+            "Python's threads take turns, and the recording cannot tell which."
+        )
+    return "TensorFlow ops in place of the Python function: the interpreter lets one thread run at a time."
 
 
 def _thrown_away(lanes: Sequence[Lane], names: tuple[str, ...], blame: str) -> tuple[str, float] | None:
