@@ -29,6 +29,8 @@ from labkit.timeline.trace import Trace
 
 #: Seconds of one round of a trial, about, and the fewest and most steps of it.
 ROUND_S, STEPS = 0.6, (4, 20)
+#: From this busy share on, the accelerator is the limit, and nothing is tried.
+ENOUGH = 0.95
 #: Seconds of the longest epoch that a cache is tried on.
 EPOCH_S = 3.0
 
@@ -184,7 +186,7 @@ class _Search:
 
     def run(self, tick: Callable[[], Any]) -> None:
         """Try the changes until none is left, or the time is up."""
-        while (timeline := Timeline(self.trace)).stalls.cause is not None:
+        while (timeline := Timeline(self.trace)).busy < ENOUGH:
             for change in filter(self.open, self.offered(timeline)):
                 if time.monotonic() > self.ends:
                     self.notes.append("The time was up before every change was tried.")
