@@ -35,6 +35,9 @@ ROUNDS = 5
 
 NO_DIFFERENCE = "no measurable difference"
 
+#: How a verdict ends where all rounds point the same way, and are fewer than `ROUNDS`.
+TOO_FEW = "too few to be sure"
+
 #: The verdict where other programs took too much of the cores (`labkit.common.other_programs.BUSY`).
 TOO_BUSY = "no verdict: this machine is busy"
 
@@ -50,7 +53,8 @@ class Speedup:
     low, high : float
         Interval of coverage `LEVEL`; NaN after a single round.
     verdict : str
-        "faster", "slower", "no measurable difference", or why there is none: one round only, or a busy machine.
+        "faster", "slower", "no measurable difference", or why there is none: one round only, a few that all point the
+        same way ("3 of 3 rounds faster, too few to be sure"), or a busy machine.
     rounds : int
     """
 
@@ -131,7 +135,8 @@ def compare_rates(rates: Sequence[float], base: Sequence[float], *, paired: bool
     The interval is Student's t on the logarithms of the ratios: round by round where the rounds
     were interleaved (`paired`), which cancels a machine that drifts; Welch's otherwise. A verdict needs
     three things: the interval excludes 1, the median effect exceeds the noise (the scaled median absolute
-    deviation of a single ratio), and it exceeds `LEAST_EFFECT`.
+    deviation of a single ratio), and it exceeds `LEAST_EFFECT`. Fewer than `ROUNDS` rounds that all point the same way
+    are said to be too few.
 
     Raises
     ------
@@ -161,6 +166,14 @@ def compare_rates(rates: Sequence[float], base: Sequence[float], *, paired: bool
     verdict = NO_DIFFERENCE
     if abs(median) > max(noise, LEAST_EFFECT):
         verdict = "faster" if low > 0 else "slower" if high < 0 else NO_DIFFERENCE
+    if (
+        verdict == NO_DIFFERENCE
+        and paired
+        and n < ROUNDS
+        and abs(median) > LEAST_EFFECT
+        and len({*np.sign(effects)}) == 1
+    ):
+        verdict = f"{n} of {n} rounds {'faster' if median > 0 else 'slower'}, {TOO_FEW}"
     return Speedup(math.exp(median), math.exp(low), math.exp(high), verdict, n)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labkit.recording import measures
-from labkit.recording.measures import NO_DIFFERENCE, TOO_BUSY, Measures, UnequalWork, compare_rates
+from labkit.recording.measures import NO_DIFFERENCE, TOO_BUSY, TOO_FEW, Measures, UnequalWork, compare_rates
 from labkit.timeline.run import Host
 from labkit.timeline.trace import Span, Trace
 
@@ -120,10 +120,10 @@ def test_a_wild_round_never_turns_a_verdict_round(factor, rounds):
         fast, slow = draws(rng, 450, 0.05, rounds), draws(rng, 300, 0.05, rounds)
         fast[rng.integers(rounds)] *= factor
         result = compare_rates(fast, slow)
-        assert result.verdict in ("faster", NO_DIFFERENCE)
+        assert result.verdict in ("faster", NO_DIFFERENCE, f"{rounds} of {rounds} rounds faster, {TOO_FEW}")
         assert result.low <= result.median <= result.high
         mirrored = compare_rates(slow, fast)
-        assert mirrored.verdict in ("slower", NO_DIFFERENCE)
+        assert mirrored.verdict in ("slower", NO_DIFFERENCE, f"{rounds} of {rounds} rounds slower, {TOO_FEW}")
 
 
 @given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=2, max_size=12), st.booleans())
@@ -132,13 +132,24 @@ def test_swapping_the_two_inverts_the_speed_up(pairs, paired):
     there, back = compare_rates(a, b, paired=paired), compare_rates(b, a, paired=paired)
     assert there.median * back.median == pytest.approx(1)
     assert there.low * back.high == pytest.approx(1)
-    assert {there.verdict, back.verdict} in ({NO_DIFFERENCE}, {"faster", "slower"})
+    one, other = (said.verdict.replace("slower", "faster") for said in (there, back))
+    assert one == other
+    assert there.verdict != back.verdict or there.verdict == NO_DIFFERENCE
 
 
 def test_the_interval_holds_the_median_even_where_the_mean_is_far_from_it():
     result = compare_rates([300] * 7 + [600] * 5, [300] * 12)
     assert result.low <= result.median == 1 <= result.high
     assert result.verdict == NO_DIFFERENCE
+
+
+def test_a_few_rounds_that_point_the_same_way_are_said_to_be_too_few():
+    few = compare_rates([160, 81, 228], [24, 37, 19])
+    assert few.verdict == "3 of 3 rounds faster, too few to be sure"
+    assert compare_rates([24, 37, 19], [160, 81, 228]).verdict == "3 of 3 rounds slower, too few to be sure"
+    assert compare_rates([160, 20, 228], [24, 37, 19]).verdict == NO_DIFFERENCE
+    assert compare_rates([160, 81, 228, 90, 100], [24, 37, 19, 5, 80]).verdict in ("faster", NO_DIFFERENCE)
+    assert compare_rates([300.1] * 3, [300] * 3).verdict == NO_DIFFERENCE
 
 
 def test_one_repeat_has_no_verdict():
