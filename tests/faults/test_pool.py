@@ -8,6 +8,7 @@ from collections import Counter
 import pool
 import pytest
 
+from labkit.common import other_programs
 from labkit.recording import accelerators, recorder, work
 from labkit.timeline.timeline import Timeline
 
@@ -44,15 +45,22 @@ def test_a_seed_draws_the_same_pipeline_and_another_seed_another_one(tmp_path, a
 @pytest.mark.long
 @pytest.mark.parametrize("one", pool.FAULTS, ids=NAMES)
 def test_the_cause_is_named_and_nothing_that_does_not_help(one, tmp_path, album):
-    """A recording may leave the question open, and is then made again."""
-    seen = []
+    """A recording may leave the question open, and is then made again, with another seed.
+
+    What does not help is never said, whatever runs beside the test. What is right must be said where a recording had
+    the cores for itself; how often it is said beside other programs is counted by ``benchmarks/diagnosis.py``.
+    """
+    seen, alone = [], False
     for seed in range(TRIES):
         accelerator = accelerators.modelled(step_ms=one.step_ms)
         dataset = one.build(seed, tmp_path, album)
-        stalls = Timeline(recorder.record(dataset, accelerator, steps=12, warmup=4, progress=False)).stalls
+        trace = recorder.record(dataset, accelerator, steps=12, warmup=4, progress=False)
+        stalls = Timeline(trace).stalls
         seen.append((stalls.cause, stalls.blame, stalls.advice))
         assert not re.search(one.never, stalls.advice), seen
         right = stalls.cause in one.causes if one.causes else stalls.cause is None
         if right and re.search(one.says, stalls.advice):
             return
-    pytest.fail("\n".join(map(str, seen)))
+        beside = (trace.run.host.others or 0) >= other_programs.BUSY
+        alone |= not beside and not re.search(pool.OPEN, stalls.advice)
+    assert not alone, "\n".join(map(str, seen))
