@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from labkit.pipelines.calls import Written
-from labkit.pipelines.checks.fingerprints import digest
+from labkit.pipelines.checks.fingerprints import dense, digest
 from labkit.pipelines.rewrite import Change
 from labkit.pipelines.structure import named
 
@@ -42,7 +42,7 @@ class _Reading:
         """Read a dataset, for `READ_S` at most."""
         found, end = cls(), time.monotonic() + READ_S
         for batch in dataset:
-            parts = [_array(part) for _, part in named(batch)]
+            parts = [dense(part) for _, part in named(batch)]
             found.batches += 1
             if found.batches <= 2:
                 found.values.append(parts)
@@ -111,7 +111,7 @@ class Reference:
 def _whole(written: Written) -> list[bytes]:
     """Return a digest of each of the first elements of a pipeline, which need not be batched."""
     elements = written.once().build().take(SAMPLE)
-    return [b"".join(digest(_array(part)) for _, part in named(element)) for element in elements]
+    return [b"".join(digest(dense(part)) for _, part in named(element)) for element in elements]
 
 
 def _commute(dataset: Any, function: Any) -> bool:
@@ -123,7 +123,7 @@ def _commute(dataset: Any, function: Any) -> bool:
         return False
     elements = tf.data.Dataset.from_tensor_slices(batch)
     ways = elements.map(function).batch(SAMPLE), elements.batch(SAMPLE).map(function)
-    one, other = ([_array(part) for _, part in named(next(iter(way)))] for way in ways)
+    one, other = ([dense(part) for _, part in named(next(iter(way)))] for way in ways)
     return _close(one, other)
 
 
@@ -138,15 +138,6 @@ def _close(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
         if not equal:
             return False
     return True
-
-
-def _array(part: Any) -> np.ndarray:
-    """Return a tensor as an array; what is ragged or sparse is filled up."""
-    import tensorflow as tf
-
-    if isinstance(part, tf.sparse.SparseTensor):
-        part = tf.sparse.to_dense(part)
-    return np.asarray(part.to_tensor() if hasattr(part, "to_tensor") else part)
 
 
 def _compatible(one: Any, other: Any) -> bool:

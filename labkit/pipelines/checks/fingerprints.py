@@ -238,17 +238,22 @@ def rows(dataset: Any, found: Layout) -> Iterator[list[np.ndarray]]:
     for element in dataset:
         parts = [value for _, value in named(element)]
         if not found.batched:
-            yield [_dense(part) for part in parts]
+            yield [dense(part) for part in parts]
             continue
         parts = [part if hasattr(part, "to_tensor") else part.numpy() for part in parts]
         counts = {int(part.nrows()) if hasattr(part, "to_tensor") else len(part) for part in parts}
         if len(counts) != 1:
             raise ValueError(f"a batch has components of {sorted(counts)} elements; allowed: equally many")
         for i in range(counts.pop()):
-            yield [_dense(part[i]) for part in parts]
+            yield [dense(part[i]) for part in parts]
 
 
-def _dense(value: Any) -> np.ndarray:
+def dense(value: Any) -> np.ndarray:
+    """Return a tensor as an array; what is ragged or sparse is filled up."""
+    import tensorflow as tf
+
+    if isinstance(value, tf.sparse.SparseTensor):
+        value = tf.sparse.todense(value)
     return np.asarray(value.to_tensor() if hasattr(value, "to_tensor") else value)
 
 
