@@ -247,6 +247,11 @@ def test_the_text_names_shares_blame_and_change():
     assert "what to change    prefetch(AUTOTUNE) as the last step" in text
 
 
+def test_a_map_that_runs_in_no_thread_of_the_pipeline_is_no_small_call():
+    timeline = walk(wait(0, 10), train(10, 20), ("consumer", f"{ROOT}::Map", "iterator", 0, 9))
+    assert "batch before" not in timeline.stalls.advice
+
+
 @pytest.mark.parametrize("others", [0.3, 0.5, 0.9])
 def test_no_advice_where_other_programs_hold_half_of_the_cores(others, monkeypatch):
     monkeypatch.setattr(thresholds, "CROWDED", 0.5)

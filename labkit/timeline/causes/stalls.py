@@ -150,7 +150,7 @@ def _small_calls(lanes: Sequence[Lane], names: Sequence[str], steps: int, handed
     """
     codes = [CATEGORIES.index(c) for c in ("decode", "resize", "map")]
     pipeline = [lane for lane in lanes if lane.kind == "pipeline"]
-    asked = sum(np.bincount(lane.name_id, minlength=len(names)) for lane in pipeline) if pipeline else ()
+    asked = sum((np.bincount(lane.name_id, minlength=len(names)) for lane in pipeline), np.zeros(len(names), np.int64))
     # A map that is fused with its batch asks for its elements, and is itself asked for batches.
     nodes = [i for i, name in enumerate(names) if any(map(_is_map, name.split("::")[-2:]))]
     calls = max((int(asked[i]) for i in nodes), default=0)
