@@ -252,7 +252,7 @@ def scoreboard(photos: Photos, accelerator: Any, rounds: int = 5, steps: int = 1
     accelerator : Modelled or Real
         The consumer; see `labkit.accelerators`.
     rounds, steps : int
-        Rounds over all rungs, and steps in each recording.
+        Rounds over all rungs, none of which is added for a verdict that is open, and steps in each recording.
 
     Returns
     -------
@@ -261,4 +261,4 @@ def scoreboard(photos: Photos, accelerator: Any, rounds: int = 5, steps: int = 1
     """
     from labkit.recording.recorder import measure
 
-    return measure(build(photos), accelerator, steps=steps, repeats=rounds, progress=progress)
+    return measure(build(photos), accelerator, steps=steps, repeats=rounds, limit=rounds, progress=progress)

@@ -58,7 +58,7 @@ def changes(
 ) -> Iterator[Change]:
     """Yield other ways to write a pipeline, one change each: first what saves work, then what does it at once.
 
-    None of them names what the pipeline has already.
+    For work that waits it is the other way round. None of them names what the pipeline has already.
 
     Parameters
     ----------
@@ -69,11 +69,13 @@ def changes(
         Tells whether the elements that a pipeline (`Written.once`, up to the place of a cache) delivers fit into
         memory; it is asked only where a cache is possible.
     """
+    at_once = [*_at_once(written), *(_many(written) if waits else ())]
+    if waits:
+        yield from at_once
     yield from _less_work(written)
     yield from _cached(written, room)
-    yield from _at_once(written)
-    if waits:
-        yield from _many(written)
+    if not waits:
+        yield from at_once
     ends = [call for call in written.calls if call.method != "with_options"]
     if not ends or ends[-1].method != "prefetch":
         yield Change("prefetch at the end", _inserted(written, _behind(written, ends), Call("prefetch", (AUTOTUNE,))))

@@ -29,6 +29,10 @@ from labkit.timeline.trace import Trace
 
 #: Seconds of one round of a trial, about, and the fewest and most steps of it.
 ROUND_S, STEPS = 0.6, (4, 20)
+
+#: Rounds that are added to a trial where its verdict is open.
+MORE = 2
+
 #: From this busy share on, the accelerator is the limit, and nothing is tried.
 ENOUGH = 0.95
 #: Seconds of the longest epoch that a cache is tried on.
@@ -146,7 +150,7 @@ def improve(
     accelerator : Modelled or Real
         The consumer; see `labkit.accelerators`.
     repeats : int
-        Rounds of each trial; LABKIT_FAST allows two.
+        Rounds of each trial, and two more where its verdict is open; LABKIT_FAST allows one.
     seconds : float
         No trial begins later than this, in seconds.
     progress : bool, optional
@@ -234,8 +238,9 @@ class _Search:
             warmup = self.reference.batches + 2
         both = {"before": _endless(self.written), "after": _endless(change.written)}
         found = recorder.measure(
-            both, self.accelerator, steps=steps, warmup=warmup, repeats=self.repeats, progress=False, profile=False
-        )
+            both, self.accelerator, steps=steps, warmup=warmup, repeats=self.repeats, limit=self.repeats + MORE,
+            progress=False, profile=False,
+        )  # fmt: skip
         rates = found.rates("after"), found.rates("before")
         speedup = measures.compare_rates(*rates)
         if found.others >= other_programs.BUSY:

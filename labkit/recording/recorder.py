@@ -7,10 +7,11 @@ It keeps all its events in memory until it stops, so it never sees more than a w
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,8 +35,8 @@ __all__ = ["RecordingError", "graph", "measure", "record"]
 #: CPU time of one event of the profiler; 0.6 to 1.9 µs were measured on two-core machines.
 EVENT_NS = 1_300
 
-#: Rounds of a comparison where LABKIT_FAST is set.
-FAST_ROUNDS = 2
+#: Rounds of a comparison where LABKIT_FAST is set, and those at which a comparison gives up by default.
+FAST_ROUNDS, LIMIT = 1, 11
 
 #: Recording is said to distort a pipeline where the profiler takes more than this share of the CPU time of the
 #: process, and this share of the window. Photos: 2 %; elements of 32×32 that are mapped one by one: 15 to 50 %.
@@ -70,7 +71,7 @@ def record(
         Steps before the window, the first batch included. Where the job might have more than `max_events`, the
         last one is profiled to count them, if it is not the first batch.
     repeats : int
-        The trace of the repeat with the median throughput is returned. LABKIT_FAST allows two at most.
+        The trace of the repeat with the median throughput is returned. LABKIT_FAST allows one.
     name : str, optional
         What views call the pipeline.
     max_events : int
@@ -106,7 +107,7 @@ def record(
     repeats = _rounds(repeats)
     if on_start is not None:
         on_start(Run("measured", name, plan.facts()))
-    traces = plan.rounds({name: dataset}, repeats, name or "recording")[name]
+    traces = plan.rounds({name: dataset}, [repeats], name or "recording")[name]
     rounds = tuple(trace.run.repeats[0] for trace in traces)
     chosen = traces[measures.middle(rounds)].with_run(repeats=rounds)
     if on_trace is not None:
@@ -121,13 +122,15 @@ def measure(
     steps: int | None = 20,
     warmup: int = 2,
     repeats: int = 5,
+    limit: int | None = None,
     max_events: int = 500_000,
     progress: bool | None = None,
     profile: bool = True,
 ) -> measures.Measures:
     """Record several pipelines in interleaved rounds, so that a machine that drifts hits all alike.
 
-    Every round records each pipeline once, starting with another one each time.
+    Every round records each pipeline once, starting with another one each time. While a verdict is open, rounds are
+    added, in up to three portions (`labkit.measures.looks`).
 
     Parameters
     ----------
@@ -136,8 +139,11 @@ def measure(
     accelerator, steps, warmup, max_events, progress
         As in `record`.
     repeats : int
-        Rounds; five or more give the table a spread worth the name. Where LABKIT_FAST is set, two at most: enough
-        to run every line, too few to trust a verdict.
+        Rounds of the first look; five or more give the table a spread worth the name, and verdicts. Where LABKIT_FAST
+        is set, one, and none is added: enough to run every line, too few for a verdict.
+    limit : int, optional
+        Rounds at which the measurement ends, whatever the verdicts; `repeats` adds none. By default 11, but none is
+        added to fewer than five: who asks for so few asks for no verdict.
     profile : bool
         False times all rounds by the clock alone, and then records one more round, only for the pictures. For small
         elements the profiler takes more time than their own work, and a speed-up would be one of the profiler.
@@ -156,10 +162,17 @@ def measure(
     plan = _Plan(accelerator, steps, warmup, max_events, progress)
     for name, dataset in variants.items():
         plan.check(dataset, name)
+    repeats = whole("repeats", repeats, least=1)
+    if limit is None:
+        limit = max(repeats, LIMIT) if repeats >= measures.ROUNDS else repeats
+    looks = measures.looks(repeats, whole("limit", limit, least=repeats, other="(repeats)"))
     one = plan.trace if profile else plan.timed
-    found = measures.Measures.from_traces(plan.rounds(variants, _rounds(repeats), "measuring", one))
+    found = measures.Measures.from_traces(
+        plan.rounds(variants, [_rounds(repeats)] if fast() else looks, "measuring", one)
+    )
     if not profile:
-        found.pictures.update((name, one) for name, [one] in plan.rounds(variants, 1, "one round for pictures").items())
+        pictures = plan.rounds(variants, [1], "one round for pictures")
+        found.pictures.update((name, one) for name, [one] in pictures.items())
     for kept in (found.traces, found.pictures):
         kept.update({name: trace.with_run(repeats=tuple(found[name])) for name, trace in kept.items()})
     return found
@@ -202,20 +215,25 @@ class _Plan:
         check_length(dataset, self.steps, _label(name))
 
     def rounds(
-        self, variants: Mapping[Any, Any], repeats: int, title: str, one: Callable[..., Trace] | None = None
+        self, variants: Mapping[Any, Any], looks: Sequence[int], title: str, one: Callable[..., Trace] | None = None
     ) -> dict[Any, list[Trace]]:
         """Run each pipeline once in every round, starting with another one each time; return the traces by name.
 
-        `one` is what makes a trace: `trace` by default, or `timed`.
+        It ends after as many rounds as the first of `looks` says where all verdicts are decided by then, else after
+        the next, and so on. `one` is what makes a trace: `trace` by default, or `timed`.
         """
         one = one or self.trace
         names, traces, watch = list(variants), {name: [] for name in variants}, Watch()
         known = [known_steps(d, self.steps, self.warmup) or self.steps for d in variants.values()]
-        with optional_bar(self.progress, None if None in known else sum(known) * repeats, title) as tick:
-            for number in range(repeats):
-                first = number % len(names)
-                for name in names[first:] + names[:first]:
-                    traces[name].append(one(variants[name], name, tick))
+        for done, look in itertools.pairwise([0, *looks]):
+            if done and measures.Measures.from_traces(traces).decided:
+                break
+            more = f"{title}: {look - done} more rounds, a verdict is open" if done else title
+            with optional_bar(self.progress, None if None in known else sum(known) * (look - done), more) as tick:
+                for number in range(done, look):
+                    first = number % len(names)
+                    for name in names[first:] + names[:first]:
+                        traces[name].append(one(variants[name], name, tick))
         share = watch.share()
         others = None if math.isnan(share) else share
         return {n: [t.with_run(host=replace(t.run.host, others=others)) for t in ts] for n, ts in traces.items()}

@@ -9,6 +9,7 @@ import planted
 import pytest
 import tensorflow as tf
 from hypothesis import given
+from repeats import again
 from test_causes import many, traces, train, wait, walk
 
 from labkit import simulate
@@ -141,7 +142,7 @@ def prepared(files):
 def agreeing(build, accelerator, model, **more) -> Differential:
     """Return the closest of up to five tries: a machine that is busy elsewhere hits the three runs unequally."""
     tries = []
-    for _ in range(5):
+    for _ in again(5):
         tries.append(diagnosis.differential(build, accelerator, storage=model, steps=10, **more))
         if tries[-1].difference <= AGREE:
             break

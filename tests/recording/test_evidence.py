@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from repeats import again
 
 from labkit.recording import accelerators, recorder
 from labkit.timeline.timeline import Timeline
@@ -26,7 +27,7 @@ def tf():
 
 def said(make, fits, contrary):
     """Record until the advice fits; it must never be the contrary. Return the last timeline."""
-    for _ in range(TRIES):
+    for _ in again(TRIES):
         timeline = Timeline(recorder.record(make(), accelerators.modelled(step_ms=2), steps=12, progress=False))
         stalls = timeline.stalls
         assert not contrary(stalls), (stalls, timeline.efforts)

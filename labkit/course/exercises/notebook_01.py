@@ -54,7 +54,10 @@ def naive_or_not(function: Any) -> Any:
 
 @exercise("01.3")
 def honest_verdict(function: Any) -> None:
-    """``verdict(before, after)``: ``"faster"``, ``"slower"`` or ``"no difference"`` from images/s of paired rounds."""
+    """``verdict(before, after)``: ``"faster"``, ``"slower"`` or ``"no difference"`` from images/s of paired rounds.
+
+    Every round must point the same way, which `labkit.measures.compare_rates` asks of its first five rounds, too.
+    """
     noisy = ([100.0, 140.0, 90.0, 120.0], [120.0, 110.0, 105.0, 100.0])
     cases = [
         ([100.0, 104.0, 98.0, 101.0], [200.0, 205.0, 199.0, 203.0], "faster"),

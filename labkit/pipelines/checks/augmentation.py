@@ -60,13 +60,14 @@ def overflow(pairs: _Pairs) -> tuple[str, str]:
     pairs = pairs[:: max(1, len(pairs) // _LOOKED_AT)]
     curves = [[_curve(truth[:, side], pixels[:, 0]) for side in (0, 1)] for _, pixels, _, truth in pairs]
     judged, wrapped = sum(both != [None, None] for both in curves), sum(any(both) for both in curves)
+    # Where pixels moved, a few images look like a curve by chance, and one in ten of those like a cliff.
+    if judged < max(_LEAST_PAIRS, len(pairs) / 2):
+        return OPEN, "images were moved or resized, so single pixels cannot be compared; check before that step"
     if wrapped >= max(2, 0.02 * judged):
         return FAULT, (
             f"in {wrapped:,} of {judged:,} elements, pixels that are bright in the reference are dark: bytes wrapped "
             "around; convert to float before adding, then clip"
         )
-    if judged < _LEAST_PAIRS:
-        return OPEN, "images were moved or resized, so single pixels cannot be compared; check before that step"
     return PASSED, "no bright pixel turned dark"
 
 
