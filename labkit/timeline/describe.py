@@ -88,7 +88,8 @@ def describe(timeline: Timeline) -> str:
             op = f": {stalls.blame}, {percent(stalls.blamed_share)} of the window" if stalls.blame else ""
             effort = timeline.efforts.get(stalls.blame or "")
             known = {True: "; it computes", False: "; it waits for something else", None: ""}
-            row("to blame", f"{stalls.cause}{op}{known[effort.computes] if effort else ''}")
+            during = f"; meanwhile {stalls.during}" if stalls.during else ""
+            row("to blame", f"{stalls.cause}{op}{known[effort.computes] if effort else ''}{during}")
         row("what to change", stalls.advice)
     if timeline.span_ns:
         words = {"both": "both", "pipeline": "only the pipeline", "accelerator": "only the accelerator"}

@@ -7,6 +7,7 @@ import planted
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import again
 
 from labkit.timeline.causes import CAUSES, thresholds
 from labkit.timeline.run import ProcessorTime
@@ -205,6 +206,55 @@ def test_a_repeat_that_begins_an_epoch_is_a_start_and_a_shuffle_that_fills_is_na
     assert "shuffle" in timeline.stalls.advice
 
 
+def test_what_runs_while_a_buffer_fills_is_charged_and_what_fills_is_named():
+    repeat = f"{ROOT}::ForeverRepeat"
+    shuffle, mapped = f"{repeat}::Shuffle", f"{repeat}::Shuffle::Map"
+    spans = []
+    for i in range(6):  # each photo is read for 0.1 ms and decoded for 0.8 ms; the fourth call takes ten of them
+        a, count = 20 * i, 10 if i == 3 else 1
+        spans += [wait(a, a + count), train(a + count, a + 20)]
+        spans += [("next", node, "iterator", a, a + count) for node in (ROOT, repeat, shuffle)]
+        for k in range(a, a + count):
+            spans += [("next", mapped, "iterator", k, k + 0.95)]
+            spans += [("next", "x:ReadFile", "read", k, k + 0.1), ("next", "x:DecodeJpeg", "decode", k + 0.1, k + 0.9)]
+    timeline = walk(*spans, warmup=1)
+    assert timeline.causes[3].parts == pytest.approx(
+        {"fetch": 1 * MS, "prep": 8 * MS, "start": 1 * MS}
+        | dict.fromkeys(("batch", "copy", "framework", "unknown"), 0), abs=0.1 * MS
+    )  # fmt: skip
+    assert timeline.names[timeline.causes[3].op] == "x:DecodeJpeg"
+    assert "DecodeJpeg in next, while Shuffle fills its buffer" in timeline.causes[3].text
+    assert "while" not in timeline.causes[2].text
+    assert timeline.stalls.during == "Shuffle fills its buffer"
+    assert "shuffle file names" in timeline.stalls.advice
+    assert "meanwhile Shuffle fills its buffer" in " ".join(str(timeline).split())
+
+
+@pytest.mark.parametrize("made", [1, 4])
+def test_elements_that_no_batch_holds_are_counted(made):
+    mapped, spans = f"{ROOT}::Prefetch::BatchV2::Window::Map", []
+    for i in range(4):  # two images in a batch
+        a = 20 * i
+        spans += [wait(a, a + 12), train(a + 12, a + 20), ("next", ROOT, "iterator", a, a + 12)]
+        for k in range(2 * made):
+            begin, end = a + 12 * k / (2 * made), a + 12 * (k + 1) / (2 * made)
+            spans += [("runner", mapped, "iterator", begin, end), ("runner", "x:DecodeJpeg", "decode", begin, end)]
+    advice = walk(*spans, warmup=1, images=8).stalls.advice
+    assert "map(num_parallel_calls=AUTOTUNE)" in advice
+    assert ("4.0 elements for each one that a batch holds" in advice) == (made == 4)
+
+
+def test_a_deeper_prefetch_is_for_those_who_have_one():
+    for node, change in (("Prefetch", "a deeper prefetch"), ("MapAndBatch", "prefetch(AUTOTUNE) as the last step")):
+        spans = []
+        for i, load in enumerate((1, 1, 12, 1, 1, 12)):
+            a = 20 * i
+            spans += [wait(a, a + load), train(a + load, a + 20), ("next", ROOT, "iterator", a, a + load)]
+            spans += [("worker", f"{ROOT}::{node}", "iterator", a, a + load)]
+            spans += [("worker", "x:DecodeJpeg", "decode", a, a + load)]
+        assert walk(*spans, warmup=1).stalls.advice.startswith(change)
+
+
 def test_a_copy_inside_a_step_is_a_copy_and_the_rest_of_the_step_is_not():
     timeline = walk(
         wait(0, 1), train(1, 20), ("gpu", "MemcpyH2D", "copy", 2, 10), ("gpu", "k", "kernel", 10, 20),
@@ -274,18 +324,21 @@ def test_no_advice_where_other_programs_hold_half_of_the_cores(others, monkeypat
 
 @pytest.fixture(scope="module")
 def tries(tmp_path_factory):
-    """What recordings of each planted pipeline say; a second one where the first was wrong: the machine may be busy."""
+    """What two recordings of each planted pipeline say, and a third where they differ: most of three decide."""
     files = planted.Files(tmp_path_factory.mktemp("planted"))
-    found = {}
+    found = {plant.name: [] for plant in planted.PLANTS}
     for plant in planted.PLANTS:
-        found[plant.name] = [Timeline(plant.record(files)).stalls]
-        if not all(planted.verdict(plant, found[plant.name][0])):
+        for number in again(3):
             found[plant.name].append(Timeline(plant.record(files)).stalls)
+            if number and len({planted.verdict(plant, stalls) for stalls in found[plant.name]}) == 1:
+                break
     return found
 
 
 def wrong(tries, what):
-    return {p.name: tries[p.name] for p in planted.PLANTS if not planted.verdict(p, tries[p.name][-1])[what]}
+    """Return the pipelines of which most recordings are wrong."""
+    right = {p.name: sum(planted.verdict(p, stalls)[what] for stalls in tries[p.name]) for p in planted.PLANTS}
+    return {name: tries[name] for name, count in right.items() if 2 * count < len(tries[name])}
 
 
 @pytest.mark.alone
@@ -297,7 +350,7 @@ def test_the_planted_cause_is_named_in_eleven_of_twelve(tries):
 @pytest.mark.alone
 def test_nobody_is_blamed_where_the_accelerator_is_the_limit(tries):
     assert all(found.cause is found.blame is None for found in tries["none"])
-    assert all(name == "none" or found[-1].cause for name, found in tries.items())
+    assert all(name == "none" or sum(bool(one.cause) for one in found) > 1 for name, found in tries.items())
 
 
 @pytest.mark.alone

@@ -269,7 +269,7 @@ def test_nothing_in_the_lab_moves_by_itself():
         )
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_explorers_of_colab_need_no_mouse_either(colab, chromium, scheme):

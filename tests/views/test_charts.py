@@ -47,7 +47,7 @@ def boxes(axes):
     return [text.get_window_extent() for text in axes.texts if text.get_text()]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.dictionaries(NAMES, ROUNDS, min_size=1, max_size=8))
 def test_a_bar_is_as_long_as_the_median_of_its_rounds(values):
     axes = axes_of(bars_of(values))
@@ -56,7 +56,7 @@ def test_a_bar_is_as_long_as_the_median_of_its_rounds(values):
     assert axes.get_xlim()[0] == 0, "a bar that does not begin at zero lies about ratios"
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.dictionaries(NAMES, st.lists(ROUNDS, min_size=3, max_size=3), min_size=1, max_size=14))
 def test_a_line_goes_through_the_medians(series):
     axes = axes_of(lines_of([1, 2, 8], series, log_x=True))

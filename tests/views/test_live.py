@@ -148,9 +148,11 @@ def test_the_trace_is_the_same_as_without(kernel):
 
 def test_several_repeats_share_one_output_and_no_thread_is_left(kernel):
     messages = kernel.run(
-        "import threading\n"
+        "import os, threading\n"
         "before = {t.name for t in threading.enumerate()}\n"
-        "trace = labkit.record(data, fast, steps=30, repeats=2, live=True)\n"
+        "os.environ['LABKIT_FAST'] = '0'\n"
+        "trace = labkit.record(data, fast, steps=30, repeats=2, live=True, progress=False)\n"
+        "os.environ['LABKIT_FAST'] = '1'\n"
         "assert {t.name for t in threading.enumerate()} <= before\n"
         "assert len(trace.run.repeats) == 2"
     )

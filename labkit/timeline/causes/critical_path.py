@@ -58,6 +58,8 @@ def find_causes(path: CriticalPath, gaps: Gaps, explain: bool = True) -> Causes:
     """
     n = len(gaps)
     parts, main, by_op = np.zeros((n, len(CAUSES)), np.int64), np.full((4, n), -1), Counter()
+    starting: Counter[int] = Counter()
+    during = np.full(n, -1, np.int32)
     short = (gaps.length_ns < FRAMEWORK_NS) & explain
     parts[np.arange(n), np.where(short, FRAMEWORK, UNKNOWN)] = gaps.length_ns
     # Between two kernels of one step there is nothing to follow, and there may be very many such gaps.
@@ -68,10 +70,15 @@ def find_causes(path: CriticalPath, gaps: Gaps, explain: bool = True) -> Causes:
         main[:, i] = path.follow(gaps[i])
         parts[i] = path.parts
         by_op.update(path.ops)
+        starting.update(path.starting)
+        if 2 * sum(path.starting.values()) >= gaps[i].length_ns:
+            during[i] = max(path.starting, key=lambda node: path.starting[node])
     kind, (op, lane) = parts.argmax(axis=1).astype(np.int8), main[:2].astype(np.int32)
     ops = {(CAUSES[c], o): ns for (c, o), ns in sorted(by_op.items(), key=lambda x: (-x[1], x[0]))}
     lane_names = tuple(shown.name for shown in path.lanes)
-    return Causes(kind, op, lane, *main[2:], parts, ops, gaps, path.names.names, lane_names, explain)
+    return Causes(
+        kind, op, lane, *main[2:], parts, ops, gaps, path.names.names, lane_names, explain, during, dict(starting)
+    )
 
 
 class SpanNames:
@@ -134,8 +141,8 @@ class Track:
         self.call_times = union(*(np.array([call[k] for call in self.calls], np.int64) for k in (0, 1)))
         self.starts = inside(self.start, self.start + 1, self.call_times)
         rested = self.start - np.r_[np.int64(-1), self.end[:-1]] >= REST_NS
-        stop = self.waits | self.starts
-        barrier = stop | np.r_[False, stop[:-1]][: len(stop)] | rested
+        stop, turns = self.waits, np.diff(self.starts, prepend=False)
+        barrier = stop | np.r_[False, stop[:-1]][: len(stop)] | turns | rested
         self.back = np.maximum.accumulate(np.where(barrier, np.arange(len(owner)), 0))
 
     def _charge_python(self, python: np.ndarray) -> None:
@@ -180,6 +187,8 @@ class CriticalPath:
         The gap that was followed last, split by cause.
     ops : Counter of (cause, index into names)
         The same, split by what ran on the path; without what has no op.
+    starting : Counter of index into names
+        How much of it a node took to begin an epoch or to fill its buffer, whatever ran meanwhile.
     """
 
     def __init__(
@@ -263,6 +272,8 @@ class CriticalPath:
         self.ops: Counter[tuple[int, int]] = Counter()
         self.chains: dict[int, list[tuple[int, int, int, int]]] = {}
         self.single: list[tuple[int, int, int, int, int]] = []  # op, length, lane, start and end of its span
+        self.starting: Counter[int] = Counter()
+        self.noted: dict[tuple[int, int], tuple[int, int, int]] = {}  # starting calls: start and end in the gap, node
 
     def _charge(self, cause: int, ns: int, op: int = -1) -> None:
         """Add a time to a cause, and to the op that it is for."""
@@ -351,6 +362,10 @@ class CriticalPath:
             start += self._held(self.python, start, end, int(self.names.python[0]))
         if end - start >= FRAMEWORK_NS and len(self.full.start):
             start += self._held(self.full, start, end, -1)
+        for begin, now, node in self.noted.values():  # what nobody else is to blame for is the start itself
+            if begin <= start < end <= now:
+                self._charge(START, end - start, node)
+                return
         self._charge(FRAMEWORK if handed_over or end - start < FRAMEWORK_NS else UNKNOWN, end - start)
 
     def _held(self, held: Intervals, start: int, end: int, op: int) -> int:
@@ -395,12 +410,7 @@ class CriticalPath:
         if piece < 0 or track.end[piece] < now:
             return self._rested(track, piece, now, first, node)
         if track.starts[piece]:
-            at = int(np.searchsorted(track.call_times.start, track.start[piece], side="right")) - 1
-            begin = max(int(track.call_times.start[at]), first)
-            call = self._starting(track, begin, now)
-            self._charge(START, now - begin, call[2])
-            self.single.append((call[2], now - begin, lane, call[0], call[1]))
-            return begin, lane, node
+            self._note_start(track, piece, first, now)
         if track.waits[piece]:
             node, low = int(track.op[piece]), max(int(track.start[piece]), first)
             found = self._ended(low, now, node)
@@ -439,6 +449,17 @@ class CriticalPath:
                 return self._furthest([row for row in same if int(self.ended.lane[row]) not in self.left])
             at -= 1
         return None
+
+    def _note_start(self, track: Track, piece: int, first: int, now: int) -> None:
+        """Note once that a lane begins an epoch or fills a buffer; what runs meanwhile is charged as always."""
+        at = int(np.searchsorted(track.call_times.start, track.start[piece], side="right")) - 1
+        if (track.index, at) in self.noted:
+            return
+        begin = max(int(track.call_times.start[at]), first)
+        start, end, node = self._starting(track, begin, now)
+        self.noted[track.index, at] = begin, now, node
+        self.starting[node] += now - begin
+        self.single.append((node, now - begin, track.index, start, end))
 
     def _starting(self, track: Track, begin: int, now: int) -> tuple[int, int, int]:
         """Return start, end and node of the call that took most of the time; the innermost that took half of it."""

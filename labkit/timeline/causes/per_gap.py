@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,8 @@ from labkit.timeline.gaps import Gaps
 from labkit.timeline.wording import milliseconds, percent, short_op
 
 #: What the accelerator waits for. ``fetch``: bytes from storage; ``prep``: decoding and all other map work; ``batch``:
-#: copying elements together; ``copy``: the way into the device; ``start``: the first batch, or the first after
-#: an epoch boundary or a shuffle buffer that fills; ``framework``: handing over, scheduling, Python between steps.
+#: copying elements together; ``copy``: the way into the device; ``start``: the first batch of all, and what nothing
+#: else explains while an epoch begins or a shuffle buffer fills; ``framework``: handing over, scheduling, Python.
 CAUSES = ("fetch", "prep", "batch", "copy", "start", "framework", "unknown")
 
 FETCH, PREP, BATCH, COPY, START, FRAMEWORK, UNKNOWN = range(len(CAUSES))
@@ -30,6 +30,12 @@ WORDS = {
     "framework": "handing over, scheduling and Python",
     "unknown": "of nothing that the trace shows",
 }
+
+
+def filling(node: str) -> str:
+    """Return what a node does that takes elements before it hands on one, as in ``Shuffle fills its buffer``."""
+    word = short_op(node)
+    return f"{word} fills its buffer" if word.startswith("Shuffle") else f"{word} begins an epoch"
 
 
 class Cause(NamedTuple):
@@ -70,6 +76,10 @@ class Causes(Sequence[Cause]):
         What `op` and `lane` point into.
     explained : bool
         Whether the causes are known; without, the sentence of a gap says only how long it is.
+    during : ndarray of int32, shape (n,), optional
+        The node that began an epoch or filled its buffer for at least half of the gap: index into `names`, -1 if none.
+    starting : dict of index into names to nanoseconds
+        How much of all gaps each node took for that, whatever ran meanwhile.
     """
 
     kind: np.ndarray
@@ -83,6 +93,8 @@ class Causes(Sequence[Cause]):
     names: tuple[str, ...]
     lane_names: tuple[str, ...]
     explained: bool = True
+    during: np.ndarray | None = None
+    starting: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of gaps."""
@@ -105,6 +117,8 @@ class Causes(Sequence[Cause]):
             what += f", {short_op(self.names[self.op[i]])}"
         if self.lane[i] >= 0:
             what += f" in {self.lane_names[self.lane[i]]}"
+        if self.during is not None and self.during[i] >= 0 and kind != START:
+            what += f", while {filling(self.names[self.during[i]])}"
         rest = [c for c in np.argsort(-parts, kind="stable").tolist() if c != kind and parts[c] * 20 >= gap.length_ns]
         also = ", ".join(f"{CAUSES[c]} {percent(int(parts[c]) / gap.length_ns)}" for c in rest)
         return f"{gap}: {what}{'; also ' if also else ''}{also}."

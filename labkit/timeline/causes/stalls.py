@@ -10,11 +10,12 @@ import numpy as np
 
 from labkit.timeline.causes import thresholds
 from labkit.timeline.causes.effort import Effort
-from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes
+from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes, filling
 from labkit.timeline.causes.thresholds import (
     HANDED_OVER,
     INTERPRETER_FULL,
     LEAST,
+    MADE,
     MANY_CALLS,
     ONE_BY_ONE,
     ONE_THREAD,
@@ -55,6 +56,8 @@ class Stalls:
         Its share of the window.
     advice : str
         What to change, in one sentence.
+    during : str or None
+        What a node does in at least half of that time, as in ``Shuffle fills its buffer``.
     """
 
     shares: dict[str, float]
@@ -62,6 +65,7 @@ class Stalls:
     blame: str | None
     blamed_share: float
     advice: str
+    during: str | None = None
 
 
 def stalls(
@@ -108,8 +112,22 @@ def stalls(
     # The maker of the trace may know better what to change.
     found = _Blame(worst, blame or "", causes, lanes, run, efforts)
     small = small if worst in ("prep", "batch") else None
-    advice = crowded or run.advice.get(worst) or small or _advice(found, overlap_ns)
-    return Stalls(shares, worst, blame, share, advice)
+    node = _starts(causes, total[worst])
+    advice = crowded or run.advice.get(worst) or small or (node and _start(node)) or _advice(found, overlap_ns)
+    return Stalls(shares, worst, blame, share, advice, filling(node) if node and worst != "start" else None)
+
+
+def _starts(causes: Causes, ns: int) -> str | None:
+    """Return the node that began epochs or filled its buffer for at least half of this time in the gaps, or None."""
+    node = max(causes.starting, key=lambda i: causes.starting[i], default=None)
+    return None if node is None or 2 * causes.starting[node] < ns else short_op(causes.names[node])
+
+
+def _start(node: str) -> str:
+    """Return what to change where gaps are the start of epochs, or a buffer that fills."""
+    if node.startswith("Shuffle"):
+        return "a smaller shuffle buffer, or shuffle file names before the slow part of the pipeline."
+    return "repeat() before the slow part (and before batch and prefetch), so that the next epoch starts early."
 
 
 def _crowded(run: Run, span: int) -> str | None:
@@ -209,10 +227,6 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
     """Return what to change, for a cause and the op that is to blame."""
     cause, blame, lanes = found.cause, found.blame, found.lanes
     if cause == "start":
-        if "Shuffle" in blame:
-            return "a smaller shuffle buffer, or shuffle file names before the slow part of the pipeline."
-        if "Repeat" in blame:
-            return "repeat() before the slow part (and before batch and prefetch), so that the next epoch starts early."
         return "nothing in steady state: the first batch fills the pipeline; leave it out of the mean."
     if cause == "copy":
         return "copy the next batch while this one trains (prefetch_to_device), and send uint8 or float16."
@@ -225,8 +239,14 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
     busy_ns = lanes[0].busy.total_ns
     ahead = any(name.startswith(_AHEAD) for name in found.causes.names) or overlap_ns["both"] >= OVERLAPS * busy_ns
     if ahead and overlap_ns["accelerator"] >= lanes[0].window_ns - busy_ns:
-        return "a deeper prefetch: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
+        deeper = "a deeper prefetch" if found.has("Prefetch") else "prefetch(AUTOTUNE) as the last step"
+        return f"{deeper}: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
     change = _change(found)
+    if cause in ("prep", "fetch") and (made := _made(lanes, found.causes.names, found.run)) >= MADE:
+        change = (
+            f"look at what the map makes: {made:.1f} elements for each one that a batch holds. Where some are dropped "
+            f"(take, skip, window), drop them before the map. Then {change}"
+        )
     return change if ahead else f"prefetch(AUTOTUNE) as the last step, so that both work at once; then {change}"
 
 
@@ -339,6 +359,21 @@ def _thrown_away(lanes: Sequence[Lane], names: tuple[str, ...], blame: str) -> t
         if made >= THROWN_AWAY * handed_on:
             return node.lower(), made / handed_on
     return None
+
+
+def _made(lanes: Sequence[Lane], names: Sequence[str], run: Run) -> float:
+    """Return how many elements the map that is called most makes for each one that the train steps took; 0 if unknown.
+
+    A map that is fused with its batch is asked for batches, so it counts for little here. Of maps that are zipped,
+    nobody can tell one from the other by the path.
+    """
+    if not run.images:
+        return 0.0
+    pipeline = [lane for lane in lanes if lane.kind == "pipeline"]
+    asked = sum((np.bincount(lane.name_id, minlength=len(names)) for lane in pipeline), np.zeros(len(names), np.int64))
+    nodes = [(i, name) for i, name in enumerate(names) if name.startswith("Iterator::") and "::Zip" not in name]
+    maps = [i for i, name in nodes if _is_map(name.rpartition("::")[2])]
+    return max((int(asked[i]) for i in maps), default=0) / run.images
 
 
 def _at_once(categories: tuple[str, ...], gaps: Gaps, lanes: Sequence[Lane]) -> float:

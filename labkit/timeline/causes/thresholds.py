@@ -9,7 +9,7 @@ NODE_NS = 20_000
 #: A thread that does nothing for longer than this waits for another thread. Nanoseconds.
 REST_NS = 50_000
 
-#: The start of an epoch is a cause of its own where its call takes this many times what other calls take,
+#: A call begins an epoch, or fills a buffer, where it takes this many times what other calls take,
 START_FACTOR = 2
 #: and at least so long. Nanoseconds.
 START_NS = 500_000
@@ -47,6 +47,9 @@ INTERPRETER_FULL = 0.7
 
 #: A node that asks for this many times the elements that it hands on throws work away.
 THROWN_AWAY = 1.2
+
+#: A map that makes this many elements for each one in a batch may make some that nobody takes.
+MADE = 1.5
 
 #: Calls of a map whose operations take less than this, on average, are short beside what it takes to make one: about
 #: 10 µs for a map of one element (notebook 06). Nanoseconds.

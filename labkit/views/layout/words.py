@@ -106,7 +106,7 @@ def figures_and_blame(timeline: Timeline) -> str:
     if not timeline.steps or not stalls.cause:
         return figures(timeline)
     what = "the start of an epoch" if stalls.cause == "start" else stalls.blame or stalls.cause
-    return f"{figures(timeline)} · waits mostly for {what}"
+    return f"{figures(timeline)} · waits mostly for {what}{f', while {stalls.during}' if stalls.during else ''}"
 
 
 def note(lane: Lane) -> str:
