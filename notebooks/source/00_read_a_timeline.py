@@ -16,7 +16,7 @@ from labkit import accelerators, explorers, photos, plain, predictions, simulate
 #
 # The drawing shows a job that loads and trains in turn, and the same job when it loads the next batch during the training.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("00")
 
 # %% [markdown]
@@ -63,13 +63,14 @@ def transform(data):
 # %% [markdown]
 # Watch the size of one photo. float32 makes the array four times larger. Resizing to 224×224 makes it small again.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 data = tf.io.read_file(album.paths[0])
 pixels = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
 image = transform(data)
-print(f"file    {len(data.numpy()):>9,} bytes")
-print(f"decoded {pixels.numpy().nbytes:>9,} bytes, {pixels.shape}, {pixels.dtype.name}")
-print(f"example {image.numpy().nbytes:>9,} bytes, {image.shape}, {image.dtype.name}")
+floats = tf.image.convert_image_dtype(pixels, tf.float32)
+print(f"file    {len(data.numpy()) / 1000:6,.0f} kB")
+for name, array in (("decoded", pixels), ("float32", floats), ("example", image)):
+    print(f"{name} {array.numpy().nbytes / 1000:6,.0f} kB, {array.shape}, {array.dtype.name}")
 
 # %% [markdown]
 # ## Predict
@@ -93,6 +94,8 @@ def load(path, label):
 
 files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False).repeat()
 sequential = plain(files.map(load).batch(4))
+for part in sequential.element_spec:
+    print(part.shape, part.dtype.name)  # None: as many photos as there are
 
 # %% [markdown]
 # The *consumer* of the batches is a [*modelled*](../docs/glossary.md#measured-modelled) accelerator. It takes a batch and holds it for a stated time.

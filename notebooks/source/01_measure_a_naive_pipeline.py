@@ -16,7 +16,7 @@ from labkit import accelerators, charts, explorers, photos, predictions, simulat
 #
 # The accelerator is idle while the processor loads the next photos.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("01")
 
 # %% [markdown]
@@ -154,16 +154,16 @@ print(f"read, per image: warm {warm:.3f} ms, cold {read_ms():.3f} ms")
 #
 # ## How far do two equal runs differ?
 #
-# The speed of a machine varies, because of other programs, shared cores, and clock frequencies. Before we compare two pipelines, we compare a pipeline with itself. `labkit.measure` records both in turn, round by round. A slow minute then slows both. `repeats` is the number of rounds, and `steps` is the number of training steps of each round.
+# The speed of a machine varies. Before we compare two pipelines, we compare a pipeline with itself. `labkit.measure` records both in turn, round by round. A slow minute then slows both. `repeats` is the number of rounds; while a verdict is open, up to 11 are made. `steps` is the number of training steps of each round.
 
 # %% tags=["nbval-ignore-output"]
 equal = labkit.measure({"naive": naive, "naive again": naive}, v100, steps=6, repeats=5)
 equal
 
 # %% [markdown]
-# In every round the table divides the images/s of a pipeline by the images/s of the first pipeline. The *speed-up* is the median of these ratios, so it can differ a little from the ratio of the two speeds in the table. The *interval* behind it says how sure it is: the true speed-up is probably inside. If 1.00× is inside the interval, perhaps there is no difference at all.
+# In every round the table divides the images/s of a pipeline by the images/s of the first pipeline. The *speed-up* is the median of these ratios, so it can differ a little from the ratio of the two speeds in the table. The *interval* behind it says how sure it is: the true speed-up is probably inside.
 #
-# Is one of the two faster? The column *verdict* answers. It says *faster* or *slower* only if 1.00× is outside the interval. The difference must also be larger than the usual difference between rounds, and larger than half a per cent. For two equal pipelines the right answer is "no measurable difference". The interval is a 97 % interval, so the verdict is wrong by chance at most about three times in a hundred.
+# Is one of the two faster? The column *verdict* answers. It says *faster* or *slower* only if 1.00× is outside the interval; after five rounds this needs *every* round to point the same way. The difference must also be larger than the usual difference between rounds, and larger than half a per cent. "No measurable difference", right here, needs an interval within 5 % of 1.00×; else it is *undecided*. The table looks up to four times, so with its 98.5 % interval it is wrong about four times in a hundred.
 #
 # The next pipeline really differs. At its end it resizes each image to 112×112, so that an image has a quarter of the pixels:
 
@@ -230,7 +230,7 @@ labkit.try_it("01.2", naive_options)
 labkit.check("01.2", naive_options)
 
 # %% [markdown]
-# **01.3** Write `verdict(before, after)`, a simpler rule than the rule of the table. Both arguments are lists of images per second, with one entry per round. Return `"faster"` if *every* round got faster, `"slower"` if every round got slower, `"no difference"` otherwise. Four lines.
+# **01.3** Write `verdict(before, after)`, the first part of the table's rule. Both arguments are lists of images per second, with one entry per round. Return `"faster"` if *every* round got faster, `"slower"` if every round got slower, `"no difference"` otherwise. Four lines.
 
 # %% tags=["stub"]
 def verdict(before, after):

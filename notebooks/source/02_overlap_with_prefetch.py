@@ -16,7 +16,7 @@ from labkit import accelerators, buffer_chart, explorers, photos, plain, predict
 #
 # With prefetch, the processor loads the next batch while the accelerator trains on the current batch.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("02")
 
 # %% [markdown]
@@ -69,6 +69,7 @@ predictions.commit("02.gain", ..., unit="times")
 
 # %%
 overlapped = plain(files.map(load).batch(32).prefetch(1))
+print(*labkit.recorder.graph(overlapped), sep="\n")
 
 # %% [markdown]
 # `prefetch(1)` starts a new thread, the *producer*. The producer runs everything before it in the pipeline and puts finished batches into a *buffer*. This buffer has room for one batch. The *consumer*, your training loop, takes batches out of the buffer. The producer waits only if the buffer is full, and the consumer waits only if the buffer is empty.
@@ -127,7 +128,7 @@ fast = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, quick, steps=
 fast
 
 # %% [markdown]
-# The possible gain is a tenth, and the loading time itself varies about as much. So the table may show "no measurable difference", or even a median above the formula. Only the interval says how sure the number is.
+# The possible gain is a tenth, and the loading time itself varies about as much. So the table may end *undecided* after 11 rounds, or even show a median above the formula. Only the interval says how sure the number is.
 #
 # If training is shorter than loading, a faster accelerator only waits longer. Prefetch lets both sides work at the same time, but it does not make loading faster. The next notebooks make loading faster, with many files at once, parallel maps, caches, vectorized maps and packed records.
 #

@@ -16,7 +16,7 @@ from labkit import accelerators, charts, cores, explorers, photos, plain, predic
 #
 # Photos do not depend on each other. Two cores can therefore work on two photos at the same time. No photo is finished faster, but more photos are finished per second.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("04")
 
 # %% [markdown]

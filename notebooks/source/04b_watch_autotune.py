@@ -20,7 +20,7 @@ from labkit import accelerators, autotune_chart, charts, cores, diagnosis, photo
 #
 # Nobody has to guess the number of threads: tf.data begins with few threads and adds threads while the job runs.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("04b")
 
 # %% [markdown]
@@ -143,6 +143,7 @@ def decode(data, label):
 
 fetched = files.map(lambda path, label: (disk.read(path), label))
 planted = fetched.map(decode, num_parallel_calls=tf.data.AUTOTUNE).batch(16).with_options(options)
+print(*labkit.recorder.graph(planted), sep="\n")
 
 # %% tags=["nbval-ignore-output"]
 found = diagnosis.autotune(planted, accelerators.modelled(step_ms=1), steps=8)

@@ -19,7 +19,7 @@ from labkit import accelerators, charts, checks, explorers, memory, photos, plai
 #
 # Reading, decoding and resizing a photo gives the same pixels in every [epoch](../docs/glossary.md#epoch). A cache keeps these pixels, so only the first epoch has to compute them.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("05")
 
 # %% [markdown]

@@ -18,7 +18,7 @@ from labkit import accelerators, charts, damage, explorers, photos, plain, predi
 #
 # A map in front of the [batch](../docs/glossary.md#batch) calls its function once for each image. A map behind the batch calls its function once for the whole batch. Each call takes time of its own.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("06")
 
 # %% [markdown]
@@ -46,7 +46,9 @@ images, labels = next(iter(files.map(fetch).batch(32)))
 tiles = tf.image.extract_patches(images, [1, 32, 32, 1], [1, 32, 32, 1], [1, 1, 1, 1], "VALID")
 tiles = tf.image.convert_image_dtype(tf.reshape(tiles, [-1, 32, 32, 3]), tf.uint8, saturate=True)
 small = tf.data.Dataset.from_tensor_slices((tiles, tf.repeat(labels, 49))).repeat()
+instant = accelerators.modelled(step_ms=0.001)
 print(len(tiles), "tiles of", tiles.shape[1:])
+print("calls of a map in an epoch:", len(tiles), "before the batch,", -(-len(tiles) // 128), "behind it")
 
 # %% [markdown]
 # ## Predict
@@ -60,29 +62,31 @@ def trivial(image, label):
     return image, tf.maximum(label, 0)
 
 
-instant = accelerators.modelled(step_ms=0.001)
-without, map_first = plain(small.batch(128)), plain(small.map(trivial).batch(128))
-calls = labkit.measure({"no map": without, "map first": map_first}, instant, steps=40, profile=False)
-work_us, mapped_us = map(statistics.median, calls.per_image("µs").values())
-overhead_us = max(mapped_us - work_us, 0.1)
-print(f"one image takes {work_us:.0f} µs without a map, and {overhead_us:.0f} µs more for the call of a trivial map")
+jobs = {"no map": plain(small.batch(128)), "no map, 32": plain(small.batch(32))}
+jobs |= {"map first": plain(small.map(trivial).batch(128)), "batch first": plain(small.batch(128).map(trivial))}
+jobs |= {"batch first, 32": plain(small.batch(32).map(trivial))}
+calls = labkit.measure(jobs, instant, steps=100, limit=5, profile=False)
+us = {name: statistics.median(rounds) for name, rounds in calls.per_image("µs").items()}
+overhead_us, batch_us = us["map first"] - us["no map"], 32 * (us["batch first, 32"] - us["no map, 32"])
+print(f"an image takes {us['no map']:.0f} µs, and {overhead_us:.0f} µs more for the call of a trivial map")
+print(f"a call for a batch of 32 takes {batch_us:.0f} µs")
 
 # %% [markdown]
-# If the batch comes first, the overhead is paid once for all images of a batch. If the other work of each image stays the same, the gain is
+# If the batch comes first, the overhead is paid once for all images of a batch. The other work of each image stays the same. The gain is
 #
-# $$\frac{\text{overhead} + \text{work}}{\text{overhead} / \text{batch size} + \text{work}}$$
+# $$\frac{\text{overhead} + \text{work}}{\text{overhead of a batch} / \text{batch size} + \text{work}}$$
 #
-# How many times faster does the *trivial map* become with batches of 128? Replace the three dots by your number. The cell after it measures; its *model* is the formula. In the explorer you can change the work and the batch size; [F, P and G](../docs/glossary.md#f-p-g) are the speeds of reading, preparing and training.
+# A call for a batch often takes longer than a call for one image: it is rare, and meanwhile other work has filled the caches of the core. We measured it with batches of 32.
+#
+# How many times faster does the *trivial map* become with batches of 128? Replace the three dots by your number. The cell after it shows the measurement; its *model* is the formula. In the explorer you can change the work and the batch size; [F, P and G](../docs/glossary.md#f-p-g) are the speeds of reading, preparing and training.
 
 # %% tags=["nbval-ignore-output"]
 print(predictions.commit("06.gain", ..., unit="times"))
 explorers.explore("06", overhead_us=round(min(320, max(1, overhead_us))))
 
 # %% tags=["nbval-ignore-output"]
-batch_first = plain(small.batch(128).map(trivial))
-swapped = labkit.measure({"map first": map_first, "batch first": batch_first}, instant, steps=40, profile=False)
-formula = (overhead_us + work_us) / (overhead_us / 128 + work_us)
-predictions.review("06.gain", model=formula, measured=swapped.speedup("batch first"))
+formula = (overhead_us + us["no map"]) / (max(0, batch_us) / 128 + us["no map"])
+predictions.review("06.gain", model=formula, measured=calls.speedup("batch first", over="map first"))
 
 # %% [markdown]
 # The formula is made for such a map: one operation, and next to no work. If model and measurement are far apart, other programs used the cores: run the cells again. For photos this overhead is nothing, because decoding one photo takes a millisecond or more (notebook 01).

@@ -16,7 +16,7 @@ from labkit import accelerators, charts, explorers, photos, plain, predictions, 
 #
 # Packed files save opens, because many photos are read from one file. Packed pixels save decoding, too, but they are more bytes to read.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("07")
 
 # %% [markdown]

@@ -19,7 +19,7 @@ from labkit import accelerators, checks, photos, plain, predictions
 #
 # An error in a map can change the data without an error message. The job runs, and only the data show the error.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("07b")
 
 # %% [markdown]

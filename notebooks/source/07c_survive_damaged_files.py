@@ -21,7 +21,7 @@ from labkit import accelerators, damage, photos, plain, predictions, records
 #
 # A damaged record stops the job. A job that leaves the record out goes on, and then somebody must count what is missing.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("07c")
 
 # %% [markdown]

@@ -32,7 +32,7 @@ files = [tf.io.read_file(path).numpy() for path in album.paths[:8]]
 #
 # In the upper part of the drawing, the *host* does all the work. The host is the computer with its CPU. In the lower part, a second device inside the computer, a *card*, reads and decodes the photos, so the CPU has less work. The second drawing shows the way of a photo, today and with a card.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 display(labkit.idea("08"))
 labkit.idea("08.card")
 
@@ -127,7 +127,7 @@ print(attempt(scale.replace("out[i]", "out[i + 100000000]")))
 # %% [markdown]
 # On an FPGA the usual form of a kernel is a *task*: a kernel with a single work-item that contains a loop. The compiler turns the loop into a *hardware pipeline*. This circuit has one stage for each operation of the loop, for example load, multiply and store. All stages work at the same time, each on another value. The [initiation interval](../docs/glossary.md#initiation-interval) is the number of clock cycles from the start of one value to the start of the next. With an interval of 1, a value enters in every clock cycle. With an interval of 4, a value enters in every fourth cycle only, so many values take about four times as long.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("08.interval")
 
 # %% [markdown]

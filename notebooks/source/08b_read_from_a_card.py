@@ -22,7 +22,7 @@ from labkit import accelerators, card, discrepancy, offload, photos, plain, pred
 #
 # The photos take the upper way today. With a card they take the lower way:
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("08.card")
 
 # %% [markdown]

@@ -18,7 +18,7 @@ from labkit import accelerators, augment, explorers, ladder, ladder_chart, photo
 #
 # Each technique of this course removes a part of the waiting. Together they keep the accelerator busy:
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("09")
 
 # %% [markdown]

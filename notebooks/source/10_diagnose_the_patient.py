@@ -17,7 +17,7 @@ from labkit import drills, predictions, variants
 #
 # Find the time in which the accelerator is idle. Then ask which threads work at that time, and what they do:
 
-# %% tags=["nbval-ignore-output"]
+# %%
 labkit.idea("10")
 
 # %% [markdown]

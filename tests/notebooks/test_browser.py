@@ -138,7 +138,7 @@ def test_timelines_of_the_tour_page_live_once_they_are_seen(chromium, tour_page)
     page.close()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("width", [400, 760, 1200])
 @pytest.mark.parametrize("scripts", [True, False])
 def test_nothing_of_the_tour_page_is_cut_off(chromium, tour_page, width, scripts):
@@ -161,6 +161,7 @@ def test_nothing_of_the_tour_page_is_cut_off(chromium, tour_page, width, scripts
     page.close()
 
 
+@pytest.mark.long
 def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(desk, lab):
     """In a real JupyterLab: each slider has a name and a value in words, and keeps its keys from the notebook."""
     cells = ["from labkit import explorers\nexplorers.explore('03')", "explorers.scale()"]
@@ -338,6 +339,7 @@ def download(canvas, kind, folder):
     return folder / info.value.suggested_filename
 
 
+@pytest.mark.long
 def test_every_canvas_is_painted_and_says_in_words_what_it_shows(opened):
     page, _ = opened
     for mark, word in (("live", "live job"), ("one", "one after the other"), ("two", "before and after")):

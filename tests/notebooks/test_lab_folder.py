@@ -143,6 +143,7 @@ def test_a_start_page_that_cannot_be_read_is_put_aside(tmp_path):
     nbformat.validate(nbformat.read(lab / "start.ipynb", 4))
 
 
+@pytest.mark.long
 def test_the_cell_of_the_start_page_gives_what_is_stored_with_it(tmp_path):
     prepare(lab := tmp_path / "lab")
     _, cell = nbformat.read(lab / "start.ipynb", 4).cells
@@ -242,6 +243,7 @@ def test_help_shows_a_readers_verbs_before_all_others(root):
     assert max(map(len, done.stdout.splitlines())) <= 120
 
 
+@pytest.mark.long
 def test_jupyterlab_hides_nbgrader_from_readers(tmp_path):
     prepare(lab := tmp_path / "lab")
     assert json.loads((lab / EDITIONS).read_text())

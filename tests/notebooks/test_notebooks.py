@@ -177,9 +177,29 @@ def test_what_nbval_compares_holds_no_measured_value(path):
             continue
         for output in cell.outputs:
             shown = output.get("text") or str(output.get("data", {}).get("text/plain", ""))
+            if re.search("(?m)^(Simulated, not measured|A drawing, not a measurement).$", shown):
+                continue  # its times are those of the model; of the picture, nbval compares the words
             assert not re.search(r"0x[0-9a-f]{6,}|\d\s?ms\b|images/s|/home/|/tmp/|/root/", shown), shown[:200]
             page = output.get("data", {}).get("text/html", "")
             assert "<img" not in page, "a picture of measurements is not comparable"
+
+
+def compared_lines(path):
+    """Return the lines of text that nbval compares, without those of exercises that nobody has answered."""
+    shown = [
+        output.get("text") or str(output.get("data", {}).get("text/plain", ""))
+        for cell in cells(path, "code")
+        if not {"nbval-ignore-output", "bootstrap"} & set(cell.metadata.get("tags", []))
+        for output in cell.outputs
+    ]
+    lines = "\n".join(shown).splitlines()
+    return [line for line in lines if line.strip() and "write your answer in the cell above" not in line]
+
+
+def test_a_green_run_says_that_the_lessons_still_show_what_they_say():
+    lines = {path.stem: len(compared_lines(path)) for path in NOTEBOOKS}
+    assert min(lines.values()) >= 8, lines
+    assert sum(lines.values()) >= 150, lines
 
 
 BUILD_ALL = """
