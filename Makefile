@@ -17,7 +17,7 @@ WORKERS := 4
 SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # What a run of the tests skipped, and why: a line for each test.
 LEFT_OUT := build/left-out.txt
-NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 -p no:cacheprovider notebooks
+NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
 .PHONY: help tour test test-long test-colab test-solved test-kernels-oclgrind soak seeds lab release grade data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
@@ -23,6 +22,9 @@ settings.load_profile("lab")
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), *(str(folder) for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
 sys.path.append(str(ROOT / "notebooks"))  # the tools that need a checkout: tour, badges, build and grader
+
+import repeats  # noqa: E402 (this one and the next stand in tests/support)
+from left_out import leave_out  # noqa: E402
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,11 +60,20 @@ def advice_beside_other_tests():
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Write down which tests were skipped, and why, for the last lines of `make test`."""
+    """Say which tests measured again; write down which were skipped, and why, for the last lines of `make test`."""
+    done = [report for name in ("", "passed", "failed", "error") for report in terminalreporter.getreports(name)]
+    terminalreporter.write_line(repeats.line([report for report in done if hasattr(report, "user_properties")]))
     lines = [f"  {report.nodeid}: {report.longrepr[2]}\n" for report in terminalreporter.getreports("skipped")]
     if lines and (ROOT / "build").is_dir():
         with (ROOT / "build" / "left-out.txt").open("a", encoding="utf-8") as file:
             file.writelines(lines)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item):
+    """Let the report of a test carry its repeats, from whatever process it ran in."""
+    if count := repeats.told(item.nodeid):
+        item.user_properties.append(("repeats", count))
 
 
 def pytest_addoption(parser):
@@ -105,9 +116,7 @@ def pytest_runtest_setup(item):
     try:
         choose()
     except NoDevice as error:
-        if os.environ.get("LABKIT_REQUIRE_OPENCL"):
-            pytest.fail(f"{error}, and LABKIT_REQUIRE_OPENCL is set", pytrace=False)
-        pytest.skip(f"NO OPENCL HERE: THIS TEST DID NOT RUN ({error})")
+        leave_out(str(error), "LABKIT_REQUIRE_OPENCL")
 
 
 @pytest.fixture(scope="session")
@@ -134,22 +143,24 @@ def album():
 
 @pytest.fixture
 def on_small_disk(tmp_path):
-    """Return the words before a command that runs it with `tmp_path` on a disk of 3 MB."""
-    mount = 'mount -t tmpfs -o size=3m none "$1" && shift && exec "$@"'
-    namespace = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--mount"]
-    ways = [
-        [*namespace, "sh", "-c", mount, "sh", str(tmp_path)],
-        ["bwrap", "--dev-bind", "/", "/", "--size", str(3 << 20), "--tmpfs", str(tmp_path)],
-    ]
-    for inside in ways:
-        if (
-            shutil.which(inside[0])
-            and not subprocess.run([*inside, "true"], capture_output=True, check=False).returncode
-        ):
-            return inside
-    if os.environ.get("LABKIT_REQUIRE_SMALL_DISK"):
-        pytest.fail("nobody may mount a small disk to fill here, and LABKIT_REQUIRE_SMALL_DISK is set")
-    pytest.skip("this machine lets nobody mount a small disk to fill")
+    """A function: so many MB in, the words before a command that runs it with `tmp_path` on an empty disk of that size.
+
+    Root may mount one; anybody else, and root in a container, becomes the owner of a namespace of users first.
+    """
+
+    def words(mb: int = 3) -> list[str]:
+        mount = ["sh", "-c", f'mount -t tmpfs -o size={mb}m none "$0" && exec "$@"', str(tmp_path)]
+        ways = (
+            ["unshare", "--mount", *mount],
+            ["unshare", "--user", "--map-root-user", "--mount", *mount],
+            ["bwrap", "--dev-bind", "/", "/", "--size", str(mb << 20), "--tmpfs", str(tmp_path)],
+        )
+        for way in ways:
+            if shutil.which(way[0]) and not subprocess.run([*way, "true"], capture_output=True, check=False).returncode:
+                return way
+        return leave_out("this machine lets nobody mount a small disk to fill", "LABKIT_REQUIRE_SMALL_DISK")
+
+    return words
 
 
 @pytest.fixture
@@ -171,9 +182,7 @@ def chromium():
     from browser import CHROMIUM, QUIET_FLAGS
 
     if CHROMIUM is None:
-        if os.environ.get("LABKIT_REQUIRE_BROWSER"):
-            pytest.fail("no Chromium on this machine, and LABKIT_REQUIRE_BROWSER is set")
-        pytest.skip("NO CHROMIUM HERE: THE BROWSER TEST DID NOT RUN (apt install chromium)")
+        leave_out("no Chromium on this machine (apt install chromium)", "LABKIT_REQUIRE_BROWSER")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -21,6 +21,7 @@ def spec(page):
     return json.loads(re.search(r"inColab\(document.getElementById\(.*?\), (\{.*\})\);\n</script>", page, re.S)[1])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("made", [lambda: explorers.explore("02"), explorers.scale], ids=["pipeline", "plan"])
 def test_an_explorer_leaves_a_page_a_picture_and_its_text_and_no_model(colab, made):
     explorer = made()

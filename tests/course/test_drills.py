@@ -205,6 +205,7 @@ def test_the_code_that_is_shown_runs_alone_and_has_no_word_about_its_fault(key):
     assert detectors.find(dataset, case) == detectors.find(fault.pipeline(case), case)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.random
 @pytest.mark.parametrize("key", [k for k in KEYS if fault_of(k).shows_in == "data"])
 def test_a_fault_of_the_data_is_seen_in_the_numbers_of_the_probe(key):

@@ -253,7 +253,7 @@ def test_every_slider_has_a_label_and_values_with_units(name):
     assert [unescape(tip) for tip, _ in tips] == [explorer.words(p) for p in explorer.positions.values()]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "make", [lambda n=n: explorers.explore(n) for n in NOTEBOOKS] + [lambda: explorers.scale("DGX-2")]
 )
@@ -302,6 +302,7 @@ def test_idle_time_of_the_static_picture_has_the_colour_of_idle_time():
         assert colors.count(look.gap) == len(explorer.positions)
 
 
+@pytest.mark.long
 def test_a_notebook_that_is_run_without_touching_a_slider_stores_picture_text_and_widget():
     cells = ["from labkit import explorers", "explorers.explore('00')", "explorers.scale('DGX-2')"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])

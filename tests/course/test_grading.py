@@ -169,7 +169,7 @@ LEFT = threading.Event()
 
 @pytest.mark.parametrize("answer", [never, waits])
 def test_a_dataset_whose_elements_never_come_is_left_and_stopped(answer, monkeypatch):
-    monkeypatch.setattr(timeouts, "LIMIT_S", 1.0)
+    monkeypatch.setattr(timeouts, "LIMIT_S", 5.0)  # on a busy machine, TensorFlow takes a second to trace the answer
     LEFT.clear()
     before = set(threading.enumerate())
     result = check("02.1", answer)
@@ -315,7 +315,7 @@ def test_no_answer_makes_a_show_raise(number, answer):
     assert "0x" not in repr(shown)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [case(n) for n in DRAWN])
 def test_a_wrong_answer_is_drawn_the_same_every_time_or_says_in_a_line_why_not(number):
     drawn = 0

@@ -192,6 +192,22 @@ def filters_behind_the_work(draw, fixed):
     return exactly(draw.photos().map(load, num_parallel_calls=2).filter(wanted).batch(8).prefetch(2))
 
 
+@fault(4, CPU, r"elements for each one that a batch holds", r"straggler|interpreter")
+def windows_keep_one_of_many(draw, fixed):
+    count, load = draw.choice([3, 4]), photo(draw)
+    if fixed:
+        wanted = draw.photos().enumerate().filter(lambda number, _: number % count == 0)
+        return exactly(wanted.map(lambda _, one: load(*one)[0], num_parallel_calls=2).batch(8).prefetch(2))
+    made = draw.photos().map(load, num_parallel_calls=2).window(count)
+    return exactly(made.flat_map(lambda pixels, _: pixels.take(1)).batch(8).prefetch(2))
+
+
+@fault(30, CPU, r"^prefetch", r"private_threadpool")
+def names_are_prefetched_and_photos_are_not(draw, fixed):
+    made = draw.photos().prefetch(draw.choice([16, 64])).map(photo(draw), num_parallel_calls=2).batch(16)
+    return exactly(made.prefetch(2) if fixed else made)
+
+
 @fault(4, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads")
 def pictures_are_png(draw, fixed):
     import tensorflow as tf
@@ -409,6 +425,35 @@ def far_shards_are_read_two_at_a_time(draw, fixed):
     return far_records(draw, 8, 8, 8) if fixed else far_records(draw, 2, 2, 8)
 
 
+@fault(4, {"fetch"}, r"interleave|parallel reads|reads at once", r"less work")
+def far_folders_hold_far_shards(draw, fixed):
+    import tensorflow as tf
+
+    from labkit.sources import storage
+
+    store = storage.Storage("far folders", draw.choice([4.0, 6.0]), 30.0, "drawn for a test")
+    folders = tf.data.Dataset.from_tensor_slices(np.reshape(records(draw, "", 8), [2, 4])).repeat()
+    calls = 4 if fixed else None
+
+    def shards(names):
+        return tf.data.Dataset.from_tensor_slices(names).interleave(
+            store.records, cycle_length=4, num_parallel_calls=calls
+        )
+
+    found = folders.interleave(shards, cycle_length=2, num_parallel_calls=2 if fixed else None)
+    return exactly(found.map(values).batch(8).prefetch(1), 16 if fixed else None)
+
+
+@fault(2, WAITS, r"GZIP", r"straggler|larger cycle")
+def packed_files_in_a_flat_map(draw, fixed):
+    import tensorflow as tf
+
+    kind = "" if fixed else "GZIP"
+    names = tf.data.Dataset.from_tensor_slices(records(draw, kind, 4)).repeat()
+    found = names.flat_map(lambda name: tf.data.TFRecordDataset(name, kind))
+    return exactly(found.map(values).batch(draw.choice([8, 16])).prefetch(1))
+
+
 # -- arrays and text -----------------------------------------------------------------------
 
 
@@ -511,6 +556,22 @@ def texts_in_turn(draw, fixed):
 
 
 @fault(2, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads")
+def words_are_looked_up_in_turn(draw, fixed):
+    import tensorflow as tf
+
+    words = [f"w{number}" for number in range(draw.choice([2000, 5000]))]
+    keys = tf.lookup.KeyValueTensorInitializer(tf.constant(words), tf.range(len(words), dtype=tf.int64))
+    table, text = tf.lookup.StaticHashTable(keys, -1), " ".join(draw.choice(words) for _ in range(8000))
+
+    def numbers(line):
+        return table.lookup(tf.strings.split(line))[:500]
+
+    calls = AUTOTUNE if fixed else None
+    made = tf.data.Dataset.from_tensors(text).repeat().map(numbers, num_parallel_calls=calls)
+    return exactly(made.batch(draw.choice([8, 16])).prefetch(1))
+
+
+@fault(2, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads")
 def sounds_in_turn(draw, fixed):
     import tensorflow as tf
 
@@ -607,6 +668,15 @@ def records_in_time(draw, fixed):
     import tensorflow as tf
 
     return exactly(tf.data.TFRecordDataset(records(draw, "")).repeat().map(values).batch(8).prefetch(2))
+
+
+@healthy(20)
+def rows_of_any_length_in_time(draw, fixed):
+    import tensorflow as tf
+
+    numbers = tf.data.Dataset.range(10**6).map(lambda i: tf.range(i % draw.choice([40, 50]) + 1))
+    lengths = numbers.bucket_by_sequence_length(lambda row: tf.shape(row)[0], [10, 20, 30], [16] * 4)
+    return exactly(lengths.prefetch(2))
 
 
 @healthy(25)

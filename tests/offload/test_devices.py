@@ -222,6 +222,7 @@ def kept_by_pocl():
     return "Portable" in offload.choose().platform
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_kernels_are_kept_for_the_next_process_in_a_folder_of_their_driver_until_they_are_deleted(home, tmp_path):
     for _ in range(2):

@@ -12,6 +12,7 @@ import time
 import numpy as np
 import psutil
 import pytest
+from repeats import again
 
 from labkit import offload
 from labkit.offload import trial, try_kernel
@@ -143,7 +144,7 @@ def test_the_child_is_kept_and_another_takes_its_place_after_a_crash():
 def test_a_kernel_that_does_not_end_is_stopped_within_the_limit_and_two_seconds(body, words):
     if "barrier" in body:
         only_with_pocl()
-    for _ in range(3):  # a machine that stands still for seconds breaks the promise, not we; never three times
+    for _ in again(3):  # a machine that stands still for seconds breaks the promise, not we; never three times
         scale(EIGHT, EIGHT, 1)  # the child is there
         before = time.monotonic()
         tried = on_eight(body, local=8, limit_s=5)

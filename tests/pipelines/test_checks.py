@@ -103,7 +103,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_pipeline_raises_no_alarm(name, reference):
     report = checks.inspect(HEALTHY[name](reference), reference, random=True)
@@ -199,7 +199,7 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found_and_nothing_else_is_blamed(name, reference):
     plant, expected = FAULTS[name]
@@ -411,6 +411,7 @@ def test_as_many_flips_in_both_epochs_are_no_cache(data):
         assert checks.probe(tf.image.random_flip_left_right, data[0][3], times=8).ok
 
 
+@pytest.mark.long
 def test_a_few_flips_that_are_alike_in_two_epochs_are_no_cache(data):
     """Of two flips one check in four finds two epochs alike; a cache is found all the same, in any order."""
     few = tf.data.Dataset.from_tensor_slices(data).take(2)

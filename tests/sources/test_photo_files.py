@@ -228,7 +228,7 @@ print(len(list(place.glob("*/.*"))), len(list(place.glob("*/*.jpg"))))
 
 def test_a_full_disk_is_one_sentence_and_keeps_what_is_finished(tmp_path, on_small_disk):
     done = subprocess.run(
-        [*on_small_disk, sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, check=False
+        [*on_small_disk(), sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     early, late, kept, files = done.stdout.splitlines()

@@ -287,7 +287,7 @@ for room in (1, 0):
 def test_a_full_disk_is_one_sentence_and_keeps_what_is_finished(tmp_path, on_small_disk):
     listing = FULL_DISK + "import os; print(sorted(os.listdir(sys.argv[1] + '/packed')))"
     done = subprocess.run(
-        [*on_small_disk, sys.executable, "-c", listing, str(tmp_path)], capture_output=True, text=True, check=False
+        [*on_small_disk(), sys.executable, "-c", listing, str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     early, late, files = done.stdout.splitlines()

@@ -10,6 +10,7 @@ import time
 import pytest
 import tensorflow as tf
 from luck import luckiest
+from repeats import again
 
 from labkit.sources import storage
 from labkit.sources.storage import PRESETS, Storage, evict, resident
@@ -181,7 +182,7 @@ def test_the_waits_of_a_stream_are_seen_on_the_threads_of_interleave(shards):
 
     model = Storage("seen", 30, math.inf, "a test")
     stream = streamed(shards[0][:8], model, parallel=8).batch(8)
-    for _ in range(3):  # a busy machine may leave one of the threads out
+    for _ in again(3):  # a busy machine may leave one of the threads out
         trace = labkit.record(stream.repeat(), accelerators.modelled(step_ms=1), steps=6, warmup=6)
         lanes = [lane for lane in labkit.Timeline(trace).lanes if lane.by_category.get("read", 0) >= 25e6]
         if len(lanes) >= 8:

@@ -236,8 +236,8 @@ PLANTS = (
     Plant("tiny prefetch", "fetch", tiny_prefetch, (), ("prefetch",)),
     Plant("straggler shard", "fetch", straggler, (), ("straggler",)),
     Plant("slow batch", "batch", slow_batch, ("Batch",), ("copy into a batch",)),
-    Plant("shuffle fill", "start", shuffle_fill, ("Shuffle",), ("shuffle",)),
-    Plant("slow epoch restart", "start", epoch_restart, ("Repeat",), ("repeat",)),
+    Plant("shuffle fill", "fetch", shuffle_fill, ("Shuffle",), ("shuffle",)),
+    Plant("slow epoch restart", "fetch", epoch_restart, ("Repeat",), ("repeat",)),
     Plant("Python map", "prep", python_map, ("PyFunc",), ("Python",)),
     Plant("slow copy", "copy", slow_copy, ("MemcpyH2D",), ("next batch while",)),
     Plant("none", None, none, (), ("nothing",)),
@@ -246,5 +246,6 @@ PLANTS = (
 
 def verdict(plant: Plant, stalls: Any) -> tuple[bool, bool]:
     """Return whether the cause (and the op, where only one is right) was named, and whether the advice fits."""
-    named = stalls.cause == plant.cause and (not plant.op or any(word in (stalls.blame or "") for word in plant.op))
+    blamed = f"{stalls.blame or ''} {stalls.during or ''}"
+    named = stalls.cause == plant.cause and (not plant.op or any(word in blamed for word in plant.op))
     return named, not plant.advice or any(word in stalls.advice for word in plant.advice)

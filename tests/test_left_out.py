@@ -1,0 +1,50 @@
+"""What cannot run here is said on a laptop, and is a failure in CI."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+
+import pytest
+from left_out import leave_out
+
+
+def test_what_is_left_out_fails_where_it_is_required(monkeypatch):
+    monkeypatch.delenv("LABKIT_REQUIRE_BROWSER", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="THIS TEST DID NOT RUN: no Chromium"):
+        leave_out("no Chromium", "LABKIT_REQUIRE_BROWSER")
+    monkeypatch.setenv("LABKIT_REQUIRE_BROWSER", "1")
+    with pytest.raises(pytest.fail.Exception, match="no Chromium, and LABKIT_REQUIRE_BROWSER is set"):
+        leave_out("no Chromium", "LABKIT_REQUIRE_BROWSER")
+
+
+def test_ci_requires_everything_that_a_test_may_lack(root):
+    files = [*(root / "tests").rglob("*.py"), root / "notebooks" / "conftest.py"]
+    asked = set().union(*(re.findall(r'"(LABKIT_REQUIRE_[A-Z_]+)"', file.read_text("utf-8")) for file in files))
+    required = set(re.findall(r"(LABKIT_REQUIRE_[A-Z_]+)=1", (root / ".ci" / "run").read_text("utf-8")))
+    assert asked == required
+
+
+def test_no_test_is_skipped_for_a_package_that_pip_installs(root):
+    word = "importor" + "skip"
+    assert [file.name for file in (root / "tests").rglob("*.py") if word in file.read_text("utf-8")] == []
+
+
+@pytest.mark.parametrize("refused", [(), ("unshare --mount",), ("unshare",)], ids=["root", "anybody", "bubblewrap"])
+def test_a_small_disk_is_found_in_every_way_that_a_system_leaves(on_small_disk, tmp_path, monkeypatch, refused):
+    """Each way gives a disk of that size that nobody else sees; a program that refuses stands in for the system."""
+    programs = tmp_path.parent / f"{tmp_path.name}-programs"
+    programs.mkdir()
+    stub = programs / "unshare"
+    words = "|".join(f"{way!r}*" for way in refused) or "none"
+    stub.write_text(f'#!/bin/sh\ncase "unshare $*" in {words}) exit 1;; esac\nexec {shutil.which("unshare")} "$@"\n')
+    stub.chmod(stub.stat().st_mode | stat.S_IEXEC)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    fill = ["sh", "-c", 'df -kP "$0" | tail -1; touch "$0/seen"; head -c 4M /dev/zero > "$0/full"', str(tmp_path)]
+    done = subprocess.run([*on_small_disk(), *fill], capture_output=True, text=True, check=False)
+    assert done.stdout.split()[1] == "3072"
+    assert done.returncode != 0
+    assert not (tmp_path / "seen").exists()
