@@ -1,7 +1,7 @@
 """The clock of the processor, sampled while a window is recorded: how much time threads had a core, and waited for one.
 
 Both need no rights: a process may ask for its own processor time, and Linux tells it in ``/proc/self/task/*/schedstat``
-how long each of its threads was ready without a core.
+how long each of its threads had a core, and was ready without one. What is left of a window it was blocked.
 """
 
 from __future__ import annotations
@@ -34,11 +34,15 @@ class Sampler(contextlib.AbstractContextManager):
     queued_ns : int or None
         How long threads that live at the end waited for a core between `start` and `stop`; None where the system
         does not count it.
+    threads : list of (int, int, int)
+        For each of these threads that wanted a core, how long it computed, waited for a core, and was blocked, in ns;
+        the busiest first.
     """
 
     def __init__(self) -> None:
         self.samples: list[tuple[int, int]] = []
         self.queued_ns: int | None = None
+        self.threads: list[tuple[int, int, int]] = []
         self._thread: threading.Thread | None = None
 
     def __exit__(self, *_: object) -> None:
@@ -47,7 +51,8 @@ class Sampler(contextlib.AbstractContextManager):
 
     def start(self) -> None:
         """Begin to sample."""
-        self._end, self._taken, self._before = threading.Event(), array("q"), _queued()
+        self._end, self._taken, self._before = threading.Event(), array("q"), _scheduled()
+        self._began = time.perf_counter_ns()
         self._thread = threading.Thread(target=self._run, name="labkit processor clock", daemon=True)
         self._thread.start()
 
@@ -58,9 +63,16 @@ class Sampler(contextlib.AbstractContextManager):
         self._end.set()
         self._thread.join()
         self._thread = None
-        if self._before is not None and (now := _queued()) is not None:
-            # A thread that is new has waited since it began, one that has ended is not there any more.
-            self.queued_ns = sum(max(0, ns - self._before.get(thread, 0)) for thread, ns in now.items())
+        window = time.perf_counter_ns() - self._began
+        if self._before and (now := _scheduled()):
+            # A thread that is new has counted since it began, one that has ended is not there any more.
+            for thread, counts in now.items():
+                before = self._before.get(thread, (0, 0))
+                ran, queued = (max(0, ns - past) for ns, past in zip(counts, before, strict=True))
+                if ran or queued:
+                    self.threads.append((ran, queued, max(0, window - ran - queued)))
+            self.threads.sort(reverse=True)
+            self.queued_ns = sum(queued for _, queued, _ in self.threads)
         taken = np.array(self._taken, np.int64).reshape(-1, 2)
         self.samples = [tuple(row) for row in taken[:: 1 + len(taken) // MOST].tolist()]
 
@@ -72,10 +84,14 @@ class Sampler(contextlib.AbstractContextManager):
                 return
 
 
-def _queued() -> dict[str, int] | None:
-    """Return for each thread of this process how long it was ready without a core, in ns; None if nobody counts it."""
+def _scheduled() -> dict[str, tuple[int, int]]:
+    """Return for each thread of this process how long it had a core, and was ready without one, in ns.
+
+    Empty where the system does not count it.
+    """
     found = {}
     for thread in Path("/proc/self/task").glob("*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
-            found[thread.name] = int((thread / "schedstat").read_text().split()[1])
-    return found or None
+        with contextlib.suppress(OSError, ValueError):  # a thread may end meanwhile
+            ran, queued, _ = map(int, (thread / "schedstat").read_text().split())
+            found[thread.name] = ran, queued
+    return found

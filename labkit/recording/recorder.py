@@ -27,7 +27,7 @@ from labkit.recording import measures
 from labkit.recording.accelerators import check_accelerator, modelled
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import Drive, RecordingError, check_length, consumer, drive, known_steps
-from labkit.timeline.run import Accelerator, Host, ProcessorTime, Profile, Run, Totals
+from labkit.timeline.run import Accelerator, Host, ProcessorTime, Profile, Run, ThreadTime, Totals
 from labkit.timeline.trace import Trace
 
 __all__ = ["RecordingError", "graph", "measure", "record"]
@@ -304,7 +304,10 @@ class _Plan:
             options=changed(dataset),
             work=run.work,
             processor=ProcessorTime(
-                tuple(_unix(sampled[:, 0], run.clock).tolist()), tuple(sampled[:, 1].tolist()), run.queued_ns
+                tuple(_unix(sampled[:, 0], run.clock).tolist()),
+                tuple(sampled[:, 1].tolist()),
+                run.queued_ns,
+                tuple(ThreadTime(*times) for times in run.threads),
             ),
             job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
             profiler=Profile(

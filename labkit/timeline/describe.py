@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _LINES, _LANES = 30, 6
 _GAPS = 3
+_THREADS = 4
 # A smaller share of the cores is not worth a line.
 _OTHERS = 0.05
 
@@ -48,6 +49,21 @@ def lane_note(lane: Lane) -> str:
     return ", ".join(f"{category} {percent(own / lane.window_ns)}" for category, own in longest)
 
 
+def thread_note(run: Run) -> str:
+    """Return what the busiest threads of a recorded process did, in percent of the window; "" for a run of a model."""
+    if run.processor is None:
+        return ""
+    if not (threads := run.processor.threads):
+        return "this system does not count how long each computes and waits for a core"
+    parts = []
+    for one in threads[:_THREADS]:
+        times = one.computed_ns, one.queued_ns, one.blocked_ns
+        parts.append(" + ".join(f"{100 * ns / max(1, sum(times)):.0f}" for ns in times))
+    rest = len(threads) - len(parts)
+    more = f"; {rest:,} more computed less" if rest else ""
+    return f"computed + waited for a core + blocked, % of the window: {' · '.join(parts)}{more}"
+
+
 def describe(timeline: Timeline) -> str:
     """Return what a timeline holds as at most 30 lines of text."""
     run, lines = timeline.run, []
@@ -74,6 +90,8 @@ def describe(timeline: Timeline) -> str:
         queued = run.processor.queued_ns if run.processor else None
         ready = "" if queued is None else f"; ready threads of this process waited {queued / 1e6:,.0f} ms for one"
         row("other programs", f"took {percent(others)} of the cores meanwhile{ready}")
+    if threads := thread_note(run):
+        row("threads", threads)
     gaps = timeline.gaps.largest(_GAPS)
     more = f" (of {len(timeline.gaps):,})" if len(timeline.gaps) > len(gaps) else ""
     row("largest gaps", (" · ".join(map(str, gaps)) or "none") + more)

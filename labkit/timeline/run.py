@@ -117,6 +117,26 @@ class Profile(_Record):
 
 
 @dataclass(frozen=True)
+class ThreadTime(_Record):
+    """What a thread of the process did while the window was recorded; all of it together is the window.
+
+    Parameters
+    ----------
+    computed_ns : int
+        It had a core.
+    queued_ns : int
+        It was ready, and waited for a core.
+    blocked_ns : int
+        It slept, or waited for something else: a disk, a lock, another thread. A thread that began later counts as
+        blocked before.
+    """
+
+    computed_ns: int
+    queued_ns: int
+    blocked_ns: int
+
+
+@dataclass(frozen=True)
 class ProcessorTime(_Record):
     """Samples of the processor time of the process while the window was recorded, all of its threads together.
 
@@ -126,11 +146,15 @@ class ProcessorTime(_Record):
         When, on the clock of the trace, and the processor time until then. Nanoseconds.
     queued_ns : int or None
         How long its threads were ready and had no core, all together; None where the system does not count it.
+    threads : tuple of ThreadTime
+        Those that had a core or waited for one, the busiest first; those that had ended before the window did are not
+        among them. Empty where the system does not count it.
     """
 
     at_ns: tuple[int, ...] = ()
     cpu_ns: tuple[int, ...] = ()
     queued_ns: int | None = None
+    threads: tuple[ThreadTime, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that each sample is whole."""

@@ -56,6 +56,39 @@ def test_threads_that_want_more_cores_than_there_are_wait_for_them():
         assert sampler.queued_ns is None, "only Linux counts it"
 
 
+def test_each_thread_computed_waited_or_was_blocked_for_the_whole_window():
+    ends = threading.Event()
+
+    def spins():
+        while not ends.is_set():
+            pass
+
+    sleeper, worker = threading.Thread(target=ends.wait), threading.Thread(target=spins)
+    sleeper.start()
+    with Sampler() as sampler:
+        began, before = time.perf_counter_ns(), time.process_time_ns()
+        sampler.start()
+        worker.start()
+        while time.process_time_ns() < before + 0.05e9:
+            time.sleep(0.01)
+        sampler.stop()
+        window = time.perf_counter_ns() - began
+    ends.set()
+    sleeper.join()
+    worker.join()
+    if not Path("/proc/self/schedstat").exists():
+        assert not sampler.threads, "only Linux counts it"
+        return
+    assert sampler.threads == sorted(sampler.threads, reverse=True)
+    assert sampler.threads[0][0] >= 0.04e9, "the worker computed"
+    assert sampler.queued_ns == sum(queued for _, queued, _ in sampler.threads)
+    assert min(min(times) for times in sampler.threads) >= 0
+    whole = {sum(times) for times in sampler.threads if times[2]}
+    assert len(whole) == 1, "of the window, a thread is blocked while it neither computes nor waits"
+    assert 0.05e9 < whole.pop() <= window
+    assert all(sum(times[:2]) > 0 for times in sampler.threads), "a thread that slept all the time is not listed"
+
+
 def test_a_long_window_keeps_few_samples_and_the_first(monkeypatch):
     for period in ("PERIOD_S", "SOON_S"):
         monkeypatch.setattr(f"labkit.recording.processor_clock.{period}", 0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from repeats import again
 
 from labkit.timeline.causes import CAUSES, thresholds
-from labkit.timeline.run import ProcessorTime
+from labkit.timeline.run import ProcessorTime, ThreadTime
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 
@@ -317,6 +317,16 @@ def test_no_advice_where_other_programs_hold_half_of_the_cores(others, monkeypat
     served = ProcessorTime((NOW, NOW + 20 * MS), (0, 9 * MS), 1 * MS)
     timeline = walk(*spans, host={"cpus": 2, "others": others}, processor=served)
     assert "AUTOTUNE" in timeline.stalls.advice, "it hardly waited for a core"
+
+
+def test_the_text_says_of_the_busiest_threads_what_they_did():
+    spans = wait(0, 10), train(10, 20), ("worker", "x:DecodeJpeg", "decode", 0, 9)
+    threads = tuple(ThreadTime((10 - i) * MS, i * MS, 10 * MS) for i in range(6))
+    clock = ProcessorTime((NOW, NOW + 20 * MS), (0, 9 * MS), 15 * MS, threads)
+    text = " ".join(str(walk(*spans, processor=clock)).split())
+    assert "of the window: 50 + 0 + 50 · 45 + 5 + 50 · 40 + 10 + 50 · 35 + 15 + 50; 2 more computed less" in text
+    assert "this system does not count" in str(walk(*spans, processor=ProcessorTime()))
+    assert "threads  " not in str(walk(*spans)), "a model has none"
 
 
 # -- pipelines with one planted bottleneck -------------------------------------------------

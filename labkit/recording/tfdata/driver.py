@@ -69,6 +69,7 @@ class Drive:
         Whether the first batch has the shape of a single image.
     samples : list of (int, int)
     queued_ns : int or None
+    threads : list of (int, int, int)
         Of the window, see `labkit.recording.processor_clock.Sampler`.
     clock : list of (int, int)
         At both ends of the window: the counter, and what must be added to it for the Unix clock.
@@ -88,6 +89,7 @@ class Drive:
     one_image: bool = False
     samples: list[tuple[int, int]] = field(default_factory=list)
     queued_ns: int | None = None
+    threads: list[tuple[int, int, int]] = field(default_factory=list)
     clock: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -427,6 +429,7 @@ class _Driver:
         start = time.perf_counter_ns(), time.process_time_ns()
         self.sampler.stop()
         self.run.samples, self.run.queued_ns = self.sampler.samples, self.sampler.queued_ns
+        self.run.threads = self.sampler.threads
         self.run.spans = self.session.stop()
         return time.perf_counter_ns() - start[0], time.process_time_ns() - start[1]
 
