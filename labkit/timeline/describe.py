@@ -54,14 +54,14 @@ def thread_note(run: Run) -> str:
     if run.processor is None:
         return ""
     if not (threads := run.processor.threads):
-        return "this system does not count how long each computes and waits for a core"
+        return "this system does not count how long each computes and is queued for a core"
     parts = []
     for one in threads[:_THREADS]:
         times = one.computed_ns, one.queued_ns, one.blocked_ns
         parts.append(" + ".join(f"{100 * ns / max(1, sum(times)):.0f}" for ns in times))
     rest = len(threads) - len(parts)
     more = f"; {rest:,} more computed less" if rest else ""
-    return f"computed + waited for a core + blocked, % of the window: {' · '.join(parts)}{more}"
+    return f"computed + queued for a core + blocked, % of the window: {' · '.join(parts)}{more}"
 
 
 def describe(timeline: Timeline) -> str:

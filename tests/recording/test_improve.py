@@ -35,6 +35,18 @@ def slow(tf):
     return lambda number: tf.ensure_shape(tf.numpy_function(wait, [number], tf.int64), [])
 
 
+def busy(tf):
+    """Return a map function that computes for 3 ms in Python: several calls at once are no faster."""
+
+    def compute(number):
+        end = time.thread_time() + 0.003
+        while time.thread_time() < end:
+            pass
+        return number
+
+    return lambda number: tf.ensure_shape(tf.numpy_function(compute, [number], tf.int64), [])
+
+
 def test_a_pipeline_that_is_fast_enough_is_left_alone(tf):
     fine = tf.data.Dataset.range(512).repeat().batch(8).prefetch(2)
     found = labkit.improve(fine, accelerators.modelled(step_ms=100))
@@ -55,7 +67,7 @@ def test_what_cannot_be_built_is_shown_as_a_diff(tf):
 
 @pytest.mark.long
 def test_a_change_that_saves_work_is_kept_and_delivers_the_same(tf):
-    late = tf.data.Dataset.range(64).map(slow(tf)).shard(4, 1).batch(4)
+    late = tf.data.Dataset.range(64).map(busy(tf)).shard(4, 1).batch(4)
     found = labkit.improve(late, accelerators.modelled(step_ms=5), repeats=3, progress=False)
     assert "shard before the map" in found.kept, found
     assert list(found.dataset.unbatch().as_numpy_iterator()) == list(late.unbatch().as_numpy_iterator())
