@@ -20,7 +20,7 @@ LEFT_OUT := build/left-out.txt
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-long test-colab test-solved test-kernels-oclgrind soak seeds lab release grade data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
+.PHONY: help tour test test-long test-colab test-solved test-xprof test-kernels-oclgrind soak seeds lab release grade data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
 
 help: ## list the verbs
 	@echo "For readers:"
@@ -46,11 +46,11 @@ doctor: $(READY) ## check this machine, line by line
 test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long"
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long and not xprof"
 	@$(BIN)/python -m pytest -m "alone and not long" $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 	@echo "Left out: laws at full length, with all their cases (make test-long), solved notebooks (make test-solved), Colab's packages" \
-	  "(make test-colab), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
+	  "(make test-colab), xprof (make test-xprof), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
 	  "another process (make soak), many seeds (make seeds)."
 	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
 
@@ -65,6 +65,10 @@ test-colab: $(READY) #! run every notebook alone in an environment with Colab's 
 test-solved: $(READY) #! run every solved notebook from top to bottom; every check must agree
 	@$(BIN)/labkit data --scale tiny
 	@$(BIN)/python -m pytest -n $(WORKERS) -m solved tests/notebooks/test_solved.py
+
+test-xprof: $(READY) #! compare time by op and waits with xprof, in an environment of its own
+	@$(BIN)/labkit data --scale tiny
+	@$(BIN)/python -m pytest -m xprof tests
 
 test-kernels-oclgrind: $(READY) oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py

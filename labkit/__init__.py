@@ -26,18 +26,20 @@ _MODULES = {
     "simulate": ("capacity", "simulate"),
     "sources": ("damage", "photos", "records", "storage"),
     "timeline": ("perfetto",),
-    "views": ("autotune_chart", "buffer_chart", "charts", "discrepancy", "ladder_chart"),
+    "views": ("autotune_chart", "buffer_chart", "charts", "discrepancy", "ladder_chart", "operations_chart"),
 }
 #: The functions and types that notebooks use, and the module each is in.
 _NAMES = {
     "Timeline": "timeline.timeline",
     "Trace": "timeline.trace",
+    "Watch": "recording.watch",
     "check": "course.gradebook",
     "compare": "views.static",
     "cores": "common.environment",
     "draw": "views.static",
     "idea": "course.ideas",
     "improve": "recording.improve",
+    "operations": "timeline.operations",
     "plain": "pipelines.options",
     "progress": "course.start_page",
     "save": "views.saved_page",
@@ -46,6 +48,7 @@ _NAMES = {
     "submit": "course.handin",
     "try_it": "course.grading",
     "use_theme": "common.palette",
+    "watching": "recording.watch",
 }
 _PLACES = {
     name: package if package == name else f"{package}.{name}" for package, names in _MODULES.items() for name in names

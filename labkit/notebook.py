@@ -8,7 +8,7 @@ from pathlib import Path
 
 from labkit.common import shipped
 from labkit.common.environment import cores, importing, muted, prepare
-from labkit.common.other_programs import BUSY, Watch, sentence
+from labkit.common.other_programs import BUSY, Meter, sentence
 
 
 def setup() -> None:
@@ -22,7 +22,7 @@ def setup() -> None:
         If TensorFlow is not installed; the sentence says how to get it.
     """
     prepare()
-    watch, colab = Watch(), "google.colab" in sys.modules
+    watch, colab = Meter(), "google.colab" in sys.modules
     try:
         with importing(), muted():  # without a GPU, TensorFlow reports errors of CUDA as it looks for one
             import tensorflow as tf

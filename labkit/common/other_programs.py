@@ -16,7 +16,7 @@ BUSY = 0.25
 SHORTEST_S = 0.5
 
 
-class Watch:
+class Meter:
     """The time since it was made, as the cores of this process saw it.
 
     Own work is that of this process and of all processes that it started. The rest is that of other programs, and, on a

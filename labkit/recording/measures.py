@@ -123,7 +123,9 @@ def figures(trace: Trace) -> Measure:
     if end <= start:
         raise ValueError(f"the window of the trace is empty: {start} to {end} ns")
     kernels = trace.where(trace.select("kernel", kind="device"))
-    work = kernels if len(kernels) and run.accelerator.kind == "real" else train
+    real = len(kernels) and run.accelerator.kind == "real"
+    beside = trace.where(trace.select("train", kind="script"))  # a validation
+    work = kernels if real else Trace.merge(train, beside) if len(beside) else train
     seconds, first_ns = (end - start) / 1e9, run.first_batch_ns
     return Measure(
         images=images,

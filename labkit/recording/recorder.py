@@ -19,7 +19,7 @@ import numpy as np
 
 from labkit.common.environment import POOL, cores
 from labkit.common.numbers import whole
-from labkit.common.other_programs import Watch
+from labkit.common.other_programs import Meter
 from labkit.common.progress import fast, optional_bar
 from labkit.pipelines.options import changed
 from labkit.pipelines.structure import check_dataset
@@ -52,6 +52,7 @@ def record(
     repeats: int = 1,
     name: str | None = None,
     max_events: int = 500_000,
+    keep: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     on_start: Callable[[Run], Any] | None = None,
     on_step: Callable[[int, int, int, int], Any] | None = None,
@@ -78,6 +79,9 @@ def record(
         Events that the profiler may hold, about 0.65 kB each. A job with more is driven
         to its end, but the window covers its last steps only (its first where their
         number is not known), and ``run.profiler.note`` says so.
+    keep : path, optional
+        A folder to which the file of the profiler is copied as well, one for each repeat, where TensorBoard and xprof
+        find it.
     progress : bool, optional
         A progress bar: True, False, or by default one that shows up when it takes long.
     on_start : callable, optional
@@ -102,7 +106,7 @@ def record(
     RecordingError
         If the pipeline or the train step fails, or a profiler is running already.
     """
-    plan = _Plan(accelerator, steps, warmup, max_events, progress, on_step)
+    plan = _Plan(accelerator, steps, warmup, max_events, progress, on_step, keep)
     plan.check(dataset, name)
     repeats = _rounds(repeats)
     if on_start is not None:
@@ -199,6 +203,7 @@ class _Plan:
     max_events: int
     progress: bool | None = None
     on_step: Callable[[int, int, int, int], Any] | None = None
+    keep: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         check_accelerator(self.accelerator)
@@ -223,7 +228,7 @@ class _Plan:
         the next, and so on. `one` is what makes a trace: `trace` by default, or `timed`.
         """
         one = one or self.trace
-        names, traces, watch = list(variants), {name: [] for name in variants}, Watch()
+        names, traces, watch = list(variants), {name: [] for name in variants}, Meter()
         known = [known_steps(d, self.steps, self.warmup) or self.steps for d in variants.values()]
         for done, look in itertools.pairwise([0, *looks]):
             if done and measures.Measures.from_traces(traces).decided:
@@ -269,7 +274,6 @@ class _Plan:
 
     def trace(self, dataset: Any, name: str | None, tick: Callable[[], Any]) -> Trace:
         """Record one repeat."""
-        import tensorflow as tf
 
         def see(*step: int) -> None:
             if self.on_step is not None:
@@ -278,47 +282,69 @@ class _Plan:
 
         run = drive(
             dataset, self.accelerator, self.steps, self.warmup,
-            label=_label(name), max_events=self.max_events, on_step=see,
+            label=_label(name), max_events=self.max_events, on_step=see, keep=self.keep,
         )  # fmt: skip
         if run.spans is None:
             raise RecordingError(f"{_label(name)} ended after {run.steps} steps, before those that were to be recorded")
-        stamps = _unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
-        sampled = np.array(run.samples, np.int64).reshape(-1, 2)
-        window = int(stamps[0, 0]), int(stamps[-1, 2])
-        watched = run.spans.where(~run.spans.select(kind="consumer"))
-        trace = Trace.merge(consumer(stamps), watched).slice(*window)
-        used = {trace.names[i] for i in np.unique(trace.name).tolist()}
-        events = run.spans.run.profiler.events
+        stamps = unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
+        trace = assemble(run, stamps, run.window_images)
+        trace = trace.slice(*trace.window_ns)
         trace = trace.with_run(
             name=name,
             accelerator=self.facts(),
-            storage="modelled" if any(map(xplane.is_modelled_read, used)) else None,
             batch_size=run.batch_size,
-            steps=len(stamps),
             warmup=self.warmup,
-            images=run.window_images,
             first_batch_ns=run.first_batch_ns,
-            window_ns=window,
-            graph=tuple(sorted(n.removeprefix("Iterator::") for n in used if n.startswith("Iterator::"))),
-            node_names=run.spans.run.node_names,
             options=changed(dataset),
             work=run.work,
-            processor=ProcessorTime(
-                tuple(_unix(sampled[:, 0], run.clock).tolist()),
-                tuple(sampled[:, 1].tolist()),
-                run.queued_ns,
-                tuple(ThreadTime(*times) for times in run.threads),
-            ),
             job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
-            profiler=Profile(
-                events=events,
-                events_per_image=round(events / max(1, run.window_images), 1),
-                profiled_steps=len(stamps),
-                note=" ".join(_notes(run, trace, events, self.steps)) or None,
-            ),
-            host=Host(cores(), tf.__version__, platform.python_version()),
+            profiler=replace(trace.run.profiler, note=" ".join(notes(run, trace, self.steps)) or None),
         )
         return trace.with_run(repeats=(measures.figures(trace),))
+
+
+def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
+    """Return a watched window as a trace, with what the window itself tells about its run.
+
+    What the profiler saw just before and after the window is in it, too.
+
+    Parameters
+    ----------
+    run : Drive
+        With the spans of the profiler, both ends of the clock, and the samples of the processor.
+    stamps : ndarray of int64, shape (steps, 3)
+        Start of the wait, its end, and end of the train step, on the Unix clock in nanoseconds.
+    images : int or None
+        Images of these steps.
+    """
+    import tensorflow as tf
+
+    sampled = np.array(run.samples, np.int64).reshape(-1, 2)
+    window = int(stamps[0, 0]), int(stamps[-1, 2])
+    watched = run.spans.where(~run.spans.select(kind="consumer"))
+    trace = Trace.merge(consumer(stamps), watched)
+    used = {trace.names[i] for i in np.unique(trace.name).tolist()}
+    events = run.spans.run.profiler.events
+    return trace.with_run(
+        storage="modelled" if any(map(xplane.is_modelled_read, used)) else None,
+        steps=len(stamps),
+        images=images,
+        window_ns=window,
+        graph=tuple(sorted(n.removeprefix("Iterator::") for n in used if n.startswith("Iterator::"))),
+        node_names=run.spans.run.node_names,
+        processor=ProcessorTime(
+            tuple(unix(sampled[:, 0], run.clock).tolist()),
+            tuple(sampled[:, 1].tolist()),
+            run.queued_ns,
+            tuple(ThreadTime(*times) for times in run.threads),
+        ),
+        profiler=Profile(
+            events=events,
+            events_per_image=round(events / images, 1) if images else None,
+            profiled_steps=len(stamps),
+        ),
+        host=Host(cores(), tf.__version__, platform.python_version()),
+    )
 
 
 def _label(name: str | None) -> str:
@@ -326,7 +352,7 @@ def _label(name: str | None) -> str:
     return "the pipeline" if name is None else f"pipeline {name!r}"
 
 
-def _unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:
+def unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:
     """Move stamps of ``perf_counter_ns`` to the Unix clock, which may be slewed meanwhile: in between, by a line."""
     (start, offset), (end, last_offset) = clock
     return stamps + offset + (last_offset - offset) * (stamps - start) // max(1, end - start)
@@ -337,9 +363,9 @@ def _ended(run: Drive, steps: int | None) -> list[str]:
     return [f"the dataset ended after {run.steps} of {steps} steps."] if run.ended else []
 
 
-def _notes(run: Drive, trace: Trace, events: int, steps: int | None) -> Iterator[str]:
+def notes(run: Drive, trace: Trace, steps: int | None) -> Iterator[str]:
     """Yield a sentence for everything that a reader of the figures has to know."""
-    watched = len(run.stamps) // 3
+    watched, events = trace.run.steps, trace.run.profiler.events
     yield from _ended(run, steps)
     if run.one_image:
         yield (

@@ -15,7 +15,7 @@ from labkit.timeline.intervals import Intervals, Owned, depths, owners, union
 from labkit.timeline.trace import CATEGORIES, Trace
 
 #: What a lane shows, in the order of a picture.
-LANE_KINDS = ("accelerator", "stream", "wait", "pipeline", "host")
+LANE_KINDS = ("accelerator", "stream", "wait", "script", "pipeline", "host")
 
 #: What pipeline threads work on. ``iterator`` is not in it: a tf.data node that runs no op of its own
 #: keeps books, or waits for another thread.
@@ -128,10 +128,13 @@ def build(trace: Trace, origin_ns: int, span_ns: int) -> tuple[Lane, ...]:
     def lane(name: str, kind: str, mask: np.ndarray) -> Lane:
         return lane_of(trace, name, kind, np.flatnonzero(mask), origin_ns, span_ns)
 
-    lanes = [lane("accelerator", "accelerator", kernels if on_device else train)]
+    # A script may keep the accelerator busy beside its train steps, with a validation.
+    works = kernels if on_device else train | trace.select("train", kind="script")
+    lanes = [lane("accelerator", "accelerator", works)]
     if wait.any():
         lanes.append(lane("waits for a batch", "wait", wait))
-    for kind, shown in (("device", "stream"), ("consumer", "pipeline"), ("pipeline", "pipeline"), ("host", "host")):
+    shown_as = ("device", "stream"), ("script", "script"), ("consumer", "pipeline"), ("pipeline",) * 2, ("host",) * 2
+    for kind, shown in shown_as:
         ids = [i for i, thread in enumerate(trace.threads) if thread.kind == kind]
         for i in sorted(ids, key=lambda i: _natural(trace.threads[i].name)):
             mask = (trace.thread == i) & ~wait & ~train

@@ -20,6 +20,7 @@ from labkit.timeline.trace import CATEGORIES, Trace
 #: Processes in the order in which they are listed; each kind of thread is one.
 PROCESSES = {
     "consumer": "consumer: waits and train steps",
+    "script": "script: epochs and validation",
     "device": "accelerator",
     "pipeline": "input pipeline",
     "host": "other threads",

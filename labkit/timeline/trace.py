@@ -38,8 +38,11 @@ CATEGORIES = (
     "other",
 )
 
-#: Who owns a thread of the trace.
-THREAD_KINDS = ("consumer", "pipeline", "device", "host")
+#: Who owns a thread of the trace. ``script``: the program around the consumer, with its epochs and validations.
+THREAD_KINDS = ("consumer", "script", "pipeline", "device", "host")
+
+#: What a script does with the accelerator beside its train steps: the name of a span of category ``train``.
+VALIDATION = "validation"
 
 _FORMAT = "labkit-trace-2"
 

@@ -67,7 +67,7 @@ def bars(values: Mapping[str, Any], *, unit: str, title: str, note: str = "") ->
     return panels({unit: values}, title=title, note=note)
 
 
-def panels(values: Mapping[str, Mapping[str, Any]], *, title: str, note: str = "") -> Picture:
+def panels(values: Mapping[str, Mapping[str, Any]], *, title: str, note: str = "", alike: bool = False) -> Picture:
     """Draw the same names once and several bars for each, side by side: one panel for each unit.
 
     Parameters
@@ -76,6 +76,8 @@ def panels(values: Mapping[str, Mapping[str, Any]], *, title: str, note: str = "
         By unit, which is written below its axis, what `bars` takes. The names are those of the first panel.
     title, note : str
         As in `bars`.
+    alike : bool
+        Draw all panels to one scale: their units are the same.
 
     Raises
     ------
@@ -98,7 +100,7 @@ def panels(values: Mapping[str, Mapping[str, Any]], *, title: str, note: str = "
         low, high = (choose(rows, key=lambda name: rows[name].middle) for choose in (min, max))
         ends.append(f"from {low} ({_number(rows[low].middle)} {unit}) to {high} ({_number(rows[high].middle)} {unit})")
     alt = f"{title}: {len(names)} bar{'s' * (len(names) > 1)}, {'; '.join(ends)}."
-    return Picture(functools.partial(_draw_panels, heading(title, note, most=None), drawn), title, alt, text)
+    return Picture(functools.partial(_draw_panels, heading(title, note, most=None), drawn, alike), title, alt, text)
 
 
 def lines(
@@ -304,25 +306,25 @@ def _write(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float,
     return axes.annotate(words, at, xytext=offset, textcoords="offset points", annotation_clip=False, **style | more)
 
 
-def _draw_panels(head: Sequence[Words], panels: Mapping[str, Mapping[str, _Value]], look: Theme) -> Figure:
+def _draw_panels(head: Sequence[Words], panels: Mapping[str, Mapping[str, _Value]], alike: bool, look: Theme) -> Figure:
     names = [wrap(name, 3.0, BODY) for name in next(iter(panels.values()))]
     heights = [max(_ROW, 0.19 * len(lines_) + 0.1) for lines_ in names]
     page = FigurePage(look, head, sum(heights) + 0.6)
     left = max(measure(line, BODY) for lines_ in names for line in lines_) + MARGIN + 0.1
     room = (WIDTH - left) / len(panels)
+    tops = {unit: max(value.high for value in rows.values()) or 1.0 for unit, rows in panels.items()}
     for column, (unit, rows) in enumerate(panels.items()):
         width = room - max(measure(str(value), BODY) for value in rows.values()) - 0.25
         axes = page.axes(left + column * room, page.top, width, sum(heights), "left", "bottom")
         _labelled(axes, look, unit)
-        _draw_bars(axes, rows, heights, look)
+        _draw_bars(axes, rows, heights, max(tops.values()) if alike else tops[unit], look)
         middles = (sum(heights[:i]) + high / 2 for i, high in enumerate(heights))
         for lines_, y in zip(names if column == 0 else [], middles, strict=False):
             _write(axes, "\n".join(lines_), (0, y), (-5, 0), look, ha="right", fontsize=BODY)
     return page.figure
 
 
-def _draw_bars(axes: Axes, rows: Mapping[str, _Value], heights: list[float], look: Theme) -> None:
-    top = max(value.high for value in rows.values()) or 1.0
+def _draw_bars(axes: Axes, rows: Mapping[str, _Value], heights: list[float], top: float, look: Theme) -> None:
     axes.set(xlim=(0, top), ylim=(sum(heights), 0))
     axes.yaxis.set_visible(False)
     axes.grid(axis="x", color=look.lane, linewidth=1)

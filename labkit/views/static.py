@@ -18,7 +18,7 @@ from labkit.timeline.causes import CAUSES
 from labkit.timeline.intervals import union
 from labkit.timeline.lanes import IS_WORK, Lane
 from labkit.timeline.timeline import Timeline, timeline_of
-from labkit.timeline.trace import CATEGORIES, Trace
+from labkit.timeline.trace import CATEGORIES, VALIDATION, Trace
 from labkit.timeline.wording import milliseconds, percent
 from labkit.views.detail import lod, threads_at_work
 from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, FigurePage, Words, fit, height_of, measure
@@ -474,8 +474,10 @@ def _work(page: FigurePage, axis: _Axis, panel: _Panel, lane: Lane, y: float, hi
             axis.rectangles(bars.start_ns[some], bars.end_ns[some], up, low, color, zorder=3, **more)
     wide = np.flatnonzero(inches >= 0.3)
     for i in wide.tolist() if len(wide) <= 80 else []:
-        category = CATEGORIES[bars.category[i]]
-        label = _step_at(panel.timeline, int(bars.start_ns[i])) if category == "train" else ""
+        category, middle = CATEGORIES[bars.category[i]], int(bars.start_ns[i] + bars.end_ns[i]) // 2
+        label = _named_at(panel.timeline, lane, middle) if lane.kind in ("script", "accelerator") else ""
+        if lane.kind != "script" and label != VALIDATION:
+            label = _step_at(panel.timeline, int(bars.start_ns[i])) if category == "train" else ""
         label = label or LEGEND.get(category, (category,))[0]
         if measure(label, SMALL) + 0.1 <= inches[i]:
             color = look.fill.get(category, look.fill["other"])
@@ -488,6 +490,12 @@ def _step_at(timeline: Timeline, start_ns: int) -> str:
     """Return "step 3" for a train step of the accelerator that begins at `start_ns`."""
     place = int(np.searchsorted(timeline.step_edges_ns, start_ns, side="right")) - 1
     return f"step {timeline.step_numbers[min(max(place, 0), timeline.steps - 1)]}" if timeline.steps else ""
+
+
+def _named_at(timeline: Timeline, lane: Lane, at_ns: int) -> str:
+    """Return the name of the innermost span of a lane at an instant."""
+    open_ = np.flatnonzero((lane.start_ns <= at_ns) & (lane.end_ns > at_ns))
+    return timeline.names[lane.name_id[open_[-1]]] if len(open_) else ""
 
 
 def _idle(axis: _Axis, start: np.ndarray, end: np.ndarray, y: float, high: float, look: Theme) -> None:

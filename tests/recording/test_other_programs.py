@@ -10,7 +10,7 @@ import time
 import pytest
 
 from labkit.common import other_programs
-from labkit.common.other_programs import BUSY, Watch, _now, _taken, sentence
+from labkit.common.other_programs import BUSY, Meter, _now, _taken, sentence
 
 #: Works for half a second of processor time, however long that takes, then says so.
 WORK = "import time\nwhile time.process_time() < 0.5: pass\nprint('done', flush=True)\n"
@@ -39,7 +39,7 @@ def test_a_time_that_is_too_short_or_unknown_gives_no_number(times):
 
 
 def test_a_watch_that_has_just_begun_says_nothing():
-    assert math.isnan(Watch().share())
+    assert math.isnan(Meter().share())
 
 
 def test_the_work_of_own_processes_is_own_while_they_run_and_after_they_ended():
@@ -72,7 +72,7 @@ def test_from_a_quarter_of_the_cores_on_the_sentence_says_what_to_do():
 
 
 def test_a_watch_gives_a_share_after_its_shortest_time():
-    watch = Watch()
+    watch = Meter()
     began = time.monotonic()
     while time.monotonic() - began < other_programs.SHORTEST_S:
         pass

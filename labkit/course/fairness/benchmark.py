@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.common.other_programs import BUSY, Watch
+from labkit.common.other_programs import BUSY, Meter
 
 #: Rounds of the first attempt and of the one retry: the least of three, then of nine.
 ROUNDS = (3, 6)
@@ -72,7 +72,7 @@ def run(
     """
     times: dict[str, list[float]] = {"slow": [], "good": [], "mine": []}
     made = {"slow": slow(), "good": good(), "mine": mine()}
-    since = Watch()
+    since = Meter()
     for attempt, rounds in enumerate(ROUNDS):
         for number in range(rounds):
             order = list(made)

@@ -8,7 +8,9 @@ events. However the drive ends, the profiler is stopped, its files are gone and 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
+import os
 import shutil
 import signal
 import tempfile
@@ -174,8 +176,13 @@ class Session(contextlib.AbstractContextManager):
                 ) from error
             raise
 
-    def stop(self) -> Trace:
+    def stop(self, keep: str | os.PathLike[str] | None = None) -> Trace:
         """Stop the profiler and return what it saw.
+
+        Parameters
+        ----------
+        keep : path, optional
+            A folder for the file of the profiler, in which TensorBoard and xprof find it.
 
         Raises
         ------
@@ -187,6 +194,8 @@ class Session(contextlib.AbstractContextManager):
             files = list(Path(self._folder).rglob("*.xplane.pb"))
             if not files:
                 raise RecordingError(f"TensorFlow's profiler left no file in {self._folder}: is the disk full?")
+            if keep is not None:
+                _keep(files[0], Path(keep))
             return xplane.read(files[0])
         except self._errors.OpError as error:
             raise RecordingError(
@@ -200,6 +209,46 @@ class Session(contextlib.AbstractContextManager):
         self.running = False
 
 
+class Window:
+    """A window under the profiler: its session, the clock of the processor, and the Unix clock at both ends.
+
+    Parameters
+    ----------
+    run : Drive
+        What the window finds is entered here.
+    session : Session
+    sampler : labkit.recording.processor_clock.Sampler
+    keep : path, optional
+        As in `Session.stop`.
+    """
+
+    def __init__(
+        self, run: Drive, session: Session, sampler: Sampler, keep: str | os.PathLike[str] | None = None
+    ) -> None:
+        self.run, self.session, self.sampler, self.keep = run, session, sampler, keep
+        self._most_bytes = math.inf
+
+    @property
+    def full(self) -> bool:
+        """Whether the profiler has taken more memory than `open` allowed."""
+        return _memory_bytes() > self._most_bytes
+
+    def open(self, most_bytes: float = math.inf) -> None:
+        """Start the profiler, which may take so many bytes; errors as in `Session.start`."""
+        self.session.start()
+        self._most_bytes = _memory_bytes() + most_bytes
+        self.run.clock.append(_clock_offset())
+        self.sampler.start()
+
+    def close(self) -> None:
+        """Take the profile; errors as in `Session.stop`."""
+        self.run.clock.append(_clock_offset())
+        self.sampler.stop()
+        self.run.samples, self.run.queued_ns = self.sampler.samples, self.sampler.queued_ns
+        self.run.threads = self.sampler.threads
+        self.run.spans = self.session.stop(self.keep)
+
+
 def drive(
     dataset: Any,
     accelerator: Any,
@@ -209,6 +258,7 @@ def drive(
     label: str = "the pipeline",
     max_events: int | None = 500_000,
     on_step: Callable[[int, int, int, int], Any] = lambda *_: None,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Drive:
     """Drive `dataset` into `accelerator`: the first batch, the rest of the warm-up, then the steps.
 
@@ -227,6 +277,8 @@ def drive(
         Events that the profiler may hold; None drives without the profiler.
     on_step : callable, optional
         Called after every step after the warm-up, with its number, from 0 on, and its three stamps: see `Drive`.
+    keep : path, optional
+        As in `Session.stop`.
 
     Raises
     ------
@@ -238,7 +290,7 @@ def drive(
         If it came, even where Python forgets it: see `keeping_interrupts`.
     """
     with keeping_interrupts() as raise_interrupt, Session() as session, Sampler() as sampler:
-        driver = _Driver(dataset, accelerator, steps, warmup, label, session, sampler, raise_interrupt)
+        driver = _Driver(dataset, accelerator, steps, warmup, label, session, sampler, raise_interrupt, keep)
         try:
             if max_events is not None:
                 # The first session of a process loads what it needs. It also tells whether another one runs.
@@ -307,6 +359,7 @@ class _Driver:
     session: Session
     sampler: Sampler
     raise_interrupt: Callable[[], None]
+    keep: str | os.PathLike[str] | None = None
     iterator: Any = None
     most_bytes: float = math.inf
     padded: float | None = None
@@ -374,25 +427,25 @@ class _Driver:
         from tensorflow.profiler.experimental import Trace as Mark
 
         steps, run, tally = self.steps, self.run, Tally(self.dataset)
+        watched = Window(run, self.session, self.sampler, self.keep)
         clock, cpu = time.perf_counter_ns, time.process_time_ns
-        number = most_bytes = 0
+        number = 0
         lost = pause = (0, 0)
         begin = end = clock(), cpu()
         while number != steps:
             if number == first < last:
-                self.session.start()
-                most_bytes = _memory_bytes() + self.most_bytes
-                run.clock.append(_clock_offset())
-                self.sampler.start()
+                watched.open(self.most_bytes)
             where = f"step {number}" + ("" if steps is None else f" of {steps}")
-            start = clock()
-            with Mark(xplane.WAIT_MARK, step_num=number - first):
-                batch = self.take(where)
-            if batch is None:
-                break
-            taken = clock()
-            with Mark(xplane.TRAIN_MARK, step_num=number - first):
-                self.train(self.accelerator.step, batch, where)
+            # With _r=1, xprof takes this mark for a step of its own, the wait for its batch included.
+            with Mark(xplane.STEP_MARK, step_num=number - first, _r=1):
+                start = clock()
+                with Mark(xplane.WAIT_MARK, step_num=number - first):
+                    batch = self.take(where)
+                if batch is None:
+                    break
+                taken = clock()
+                with Mark(xplane.TRAIN_MARK, step_num=number - first):
+                    self.train(self.accelerator.step, batch, where)
             end = clock(), cpu()
             lost = lost[0] + pause[0], lost[1] + pause[1]  # only a pause that a step follows is within begin and end
             images = tally.add(batch)
@@ -403,15 +456,15 @@ class _Driver:
             if self.session.running:
                 run.stamps.extend((start, taken, trained))
                 run.window_images += images
-                if number == last or _memory_bytes() > most_bytes:
-                    pause = self.finish()
+                if number == last or watched.full:
+                    pause = self.finish(watched)
             on_step(number - 1, start, taken, trained)
         run.steps, run.ended = number, number != steps and steps is not None
         run.work = tally.work() | ({} if self.padded is None else {"padded": self.padded})
         if number == 0:
             raise ValueError(self.too_short(self.warmup))
         if self.session.running:
-            self.finish()
+            self.finish(watched)
         run.elapsed_ns, run.cpu_ns = (end[i] - begin[i] - lost[i] for i in (0, 1))
 
     def stated_ns(self, images: int) -> float:
@@ -423,14 +476,10 @@ class _Driver:
             return math.inf
         return self.accelerator.step_ns(images)
 
-    def finish(self) -> tuple[int, int]:
+    def finish(self, watched: Window) -> tuple[int, int]:
         """Take the profile; return how long that held the loop up, and its CPU time, in ns."""
-        self.run.clock.append(_clock_offset())
         start = time.perf_counter_ns(), time.process_time_ns()
-        self.sampler.stop()
-        self.run.samples, self.run.queued_ns = self.sampler.samples, self.sampler.queued_ns
-        self.run.threads = self.sampler.threads
-        self.run.spans = self.session.stop()
+        watched.close()
         return time.perf_counter_ns() - start[0], time.process_time_ns() - start[1]
 
     def too_short(self, batches: int) -> str:
@@ -438,6 +487,20 @@ class _Driver:
             f"{self.label} ended after {batches} {'batch' if batches == 1 else 'batches'}; "
             f"a recording needs more than the {self.warmup} of its warm-up"
         )
+
+
+def _keep(file: Path, folder: Path) -> None:
+    """Copy the file of the profiler to where TensorBoard and xprof look for it, in a folder of its own.
+
+    Both keep what they have computed per folder: two files in one folder would give one answer.
+    """
+    parent = folder / "plugins" / "profile"
+    parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=".part-", dir=parent))
+    aside.chmod(0o755)
+    shutil.copy(file, aside / file.name)
+    names = (f"{file.parent.name}_{number}" for number in itertools.count(1))
+    aside.rename(parent / next(name for name in names if not (parent / name).exists()))
 
 
 def _clock_offset() -> tuple[int, int]:

@@ -23,6 +23,8 @@ from labkit.timeline.trace import CATEGORIES, Thread, Trace
 
 #: The marks that the recorder sets around each wait and each train step; their thread is the consumer.
 WAIT_MARK, TRAIN_MARK = "labkit wait", "labkit train"
+#: Around both, for xprof.
+STEP_MARK = "labkit step"
 
 #: The thread for the part of tf.data that runs inside the consumer's ``next()``.
 IN_CONSUMER = "tf.data in the consumer's thread"

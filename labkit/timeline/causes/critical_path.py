@@ -263,7 +263,7 @@ class CriticalPath:
             copied = _clipped(self.copying, start, end)
             self._copied(copied)
             for rest in _pairs(complement(copied, start, end)):
-                self._rest(*rest)
+                self._rest(*rest, handed_over=gap.kind in ("host", "wait"))
         return self._longest(self._settle())
 
     def _begin(self) -> None:

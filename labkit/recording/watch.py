@@ -1,0 +1,418 @@
+"""Watching: a window of steps of somebody's own training script, recorded from inside of it.
+
+The recorder drives a pipeline itself. Here the script drives: `Watch` is a callback of ``model.fit``, and `watching`
+stands around a loop. Nothing else of the script changes, and outside of the window nothing is done. The wait for a
+batch happens inside the compiled step of Keras, where no clock of Python's sees it. The profiler does: tf.data calls
+it ``Iterator::Root``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import warnings
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import keras
+import numpy as np
+
+from labkit.common.numbers import whole
+from labkit.recording import measures
+from labkit.recording.processor_clock import Sampler
+from labkit.recording.recorder import assemble, notes, unix
+from labkit.recording.tfdata.driver import EVENT_BYTES, Drive, RecordingError, Session, Window
+from labkit.recording.tfdata.xplane import STEP_MARK
+from labkit.recording.work import count_images
+from labkit.timeline.run import Accelerator
+from labkit.timeline.trace import VALIDATION, Span, Trace
+
+#: What tf.data calls the call that hands a batch on to the program.
+ROOT = "Iterator::Root"
+
+#: The lane of a script: its epochs and its validations.
+SCRIPT = "the script"
+
+
+class _Window:
+    """An open window in a loop that is not ours."""
+
+    def __init__(self, keep: str | os.PathLike[str] | None, max_events: int) -> None:
+        self._run, self._session, self._sampler = Drive(), Session(), Sampler()
+        self._window = Window(self._run, self._session, self._sampler, keep)
+        self._window.open(2 * EVENT_BYTES * max_events)
+        self._cpu_ns = time.process_time_ns()
+        self.calls: list[tuple[int, int]] = []
+        self.script: list[tuple[str, int, int]] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether the profiler has taken the memory that it may take."""
+        return self._window.full
+
+    def discard(self) -> None:
+        """End it without a trace."""
+        self._session.discard()
+        self._sampler.stop()
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        """Stand around one call that trains, of a step or of several; one that fails is none."""
+        from tensorflow.profiler.experimental import Trace as Mark
+
+        start = time.perf_counter_ns()
+        with Mark(STEP_MARK, step_num=len(self.calls), _r=1):
+            yield
+        self.calls.append((start, time.perf_counter_ns()))
+
+    def close(self, images: int | None, *, within: bool, steps: int, **facts: Any) -> Trace:
+        """Take the profile and return the trace.
+
+        Parameters
+        ----------
+        images : int or None
+            Of all steps.
+        within : bool
+            Whether a call takes its batches itself, one for each of its steps; else a loop does, before the call.
+        steps : int
+            How many were asked for.
+        facts
+            Of the run.
+        """
+        import tensorflow as tf
+
+        tf.test.experimental.sync_devices()  # on a GPU, the end of a call is the end of handing it over
+        run = self._run
+        run.cpu_ns = time.process_time_ns() - self._cpu_ns
+        self._window.close()
+        # A function of Keras is one op to the eager runtime, and as long as the call.
+        whole = np.array([name.startswith("EagerLocalExecute: __") for name in run.spans.names], bool)
+        run.spans = run.spans.where(~whole[run.spans.name])
+        calls = unix(np.array(self.calls, np.int64).ravel(), run.clock).reshape(-1, 2)
+        roots = run.spans.where(run.spans.select(name=ROOT))
+        stamps = _stamps(calls, roots.start_ns, roots.end_ns, within)
+        trace = assemble(run, stamps, images)
+        run.steps = len(stamps)
+        spans = []
+        for name, *ends in self.script:
+            start, end = unix(np.array(ends, np.int64), run.clock).tolist()
+            spans.append(Span(SCRIPT, name, "train" if name == VALIDATION else "iterator", start, end - start, -1))
+        if spans:
+            more = Trace.from_spans(spans, {SCRIPT: "script"}, origin="measured").slice(*trace.window_ns)
+            trace = replace(Trace.merge(trace, more), run=trace.run)
+        short = [f"the training ended after {run.steps} of {steps} steps."] if run.steps < steps else []
+        note = " ".join([*short, *notes(run, trace, None)]) or None
+        profiler = replace(trace.run.profiler, note=note)
+        trace = trace.with_run(batch_size=images and round(images / run.steps), profiler=profiler, **facts)
+        return trace if images is None else trace.with_run(repeats=(measures.figures(trace),))
+
+
+def _stamps(calls: np.ndarray, start: np.ndarray, end: np.ndarray, within: bool) -> np.ndarray:
+    """Return start of the wait, its end, and end of the train step, of each step: int64, shape (steps, 3).
+
+    Parameters
+    ----------
+    calls : ndarray of int64, shape (calls, 2)
+        Start and end of each call that trains.
+    start, end : ndarray of int64
+        Of the calls that hand a batch on.
+    within : bool
+        As for `_Window.close`.
+    """
+    rows: list[tuple[int, int, int]] = []
+    before = np.iinfo(np.int64).min
+    for begin, last in calls.tolist():
+        mine = np.flatnonzero((start >= (begin if within else before)) & (start < last))
+        mine = mine if within else mine[-1:]
+        ends = [*start[mine[1:]].tolist(), last]
+        rows += zip(start[mine].tolist(), end[mine].tolist(), ends, strict=bool(len(mine)))
+        if not len(mine):  # it trains on something else than a dataset
+            rows.append((begin, begin, last))
+        before = last
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+class _Watcher:
+    """What a callback and a loop have in common: settings, a window, a trace, and that they never stop a training."""
+
+    #: The last one that began; a training that was interrupted may have left its window open.
+    _last: weakref.ref[_Watcher] | None = None
+
+    def _set_up(self, steps: Any, warmup: Any, name: str | None, keep: Any, max_events: Any) -> None:
+        self.steps, self.warmup = whole("steps", steps, least=1), whole("warmup", warmup, least=0)
+        self.max_events, self.name, self.keep = whole("max_events", max_events, least=1), name, keep
+        self._forget("no training has run with it")
+
+    def _begin(self, why: str) -> None:
+        """Forget what was; `why` says why nothing is recorded as yet."""
+        left = _Watcher._last and _Watcher._last()
+        if left and left._window is not None:
+            left._discard("the training was interrupted in the window")
+        self._forget(why)
+        _Watcher._last = weakref.ref(self)
+
+    def _forget(self, why: str) -> None:
+        self._trace: Trace | None = None
+        self._window: _Window | None = None
+        self._why, self._seen, self._done = why, 0, False
+
+    @property
+    def trace(self) -> Trace:
+        """What was recorded.
+
+        Raises
+        ------
+        RecordingError
+            If nothing was; the sentence says why.
+        """
+        if self._trace is None:
+            raise RecordingError(f"nothing was recorded: {self._why}")
+        return self._trace
+
+    @property
+    def _due(self) -> bool:
+        return self._window is None and not self._done and self._seen >= self.warmup
+
+    @contextlib.contextmanager
+    def _never_stopping(self) -> Iterator[None]:
+        """Turn a failure of the recording into a warning: the training goes on."""
+        try:
+            yield
+        except Exception as error:
+            self._discard(str(error) if isinstance(error, RecordingError) else f"{type(error).__name__}: {error}")
+            warnings.warn(f"labkit records nothing, and the training goes on: {self._why}", stacklevel=3)
+
+    def _discard(self, why: str) -> None:
+        """End what runs without a trace."""
+        if self._window is not None:
+            self._window.discard()
+        self._window, self._done, self._why = None, True, why
+
+
+class Watch(_Watcher, keras.callbacks.Callback):
+    """A callback that records a window of ``model.fit``.
+
+    ``watch = labkit.Watch(); model.fit(dataset, callbacks=[watch]); labkit.show(watch.trace)``
+
+    Parameters
+    ----------
+    steps : int
+        Steps of the window. It ends early where the training does, or where the profiler's memory is full.
+    warmup : int
+        Steps before it: the first ones trace and compile.
+    name : str, optional
+        What views call the run; the name of the model by default.
+    keep : path, optional
+        A folder to which the file of the profiler is copied as well, where TensorBoard and xprof find it.
+    max_events : int
+        Events that the profiler may hold, about 0.65 kB each.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a number is not what it must be.
+
+    Notes
+    -----
+    It measures and never interferes: where it cannot record, because another profiler runs, say, it warns and the
+    training goes on. Images are counted by the loss that Keras keeps; where Keras keeps none, they are not known.
+    A callback that Keras calls after each batch makes it wait for the device every time. This one is none: in its
+    window it stands around ``model.train_function``, and outside of it counts.
+    """
+
+    def __init__(
+        self,
+        steps: int = 20,
+        *,
+        warmup: int = 5,
+        name: str | None = None,
+        keep: str | os.PathLike[str] | None = None,
+        max_events: int = 500_000,
+    ) -> None:
+        super().__init__()
+        self._train = None
+        self._set_up(steps, warmup, name, keep, max_events)
+
+    # -- what Keras calls --------------------------------------------------------
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Begin to count steps."""
+        self._begin(f"the training ended before step {self.warmup}, with which the window begins")
+        self._images, self._opened = 0, {}
+        self._counted: int | None = 0  # images of this epoch before the window, as long as its loss remembers
+        if (backend := keras.backend.backend()) != "tensorflow":
+            with self._never_stopping():
+                raise RecordingError(f"the backend of Keras is {backend}; allowed: tensorflow")
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Note the time."""
+        self._counted = 0
+        self._opened[f"epoch {epoch + 1}"] = time.perf_counter_ns()
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Open the window when its first step comes."""
+        if self._due:
+            with self._never_stopping():
+                self._counted = self._count()
+                self._window = _Window(self.keep, self.max_events)
+                self._train, self.model.train_function = self.model.train_function, self._watched
+        self._seen += self.model.steps_per_execution
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Note the time at which a validation begins; it counts its own images with the same loss."""
+        self._keep_count()
+        self._opened[VALIDATION] = time.perf_counter_ns()
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Note the time at which it ends."""
+        self._note(VALIDATION)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Note the time."""
+        self._keep_count()
+        self._note(f"epoch {epoch + 1}")
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Close the window if the training was shorter."""
+        if self._window is not None:
+            self._close()
+
+    # -- the window --------------------------------------------------------------
+
+    def _watched(self, *args: Any, **named: Any) -> Any:
+        """Stand in for ``model.train_function`` as long as the window is open."""
+        from tensorflow.errors import OutOfRangeError
+
+        window, train = self._window, self._train
+        try:
+            with window.call():
+                found = train(*args, **named)
+        except (OutOfRangeError, StopIteration):  # the end of a dataset of unknown length
+            raise
+        except BaseException:
+            self._discard("the training failed in the window")
+            raise
+        if len(window.calls) * self.model.steps_per_execution >= self.steps or window.full:
+            self._close()
+        return found
+
+    def _close(self) -> None:
+        with self._never_stopping():
+            if not self._window.calls:
+                self._discard(self._why)
+                return
+            for name in list(self._opened):
+                self._note(name)
+            self._keep_count()
+            self._trace = self._window.close(
+                self._images if self._images > len(self._window.calls) else None,
+                within=True,
+                steps=self.steps,
+                name=self.name or self.model.name,
+                accelerator=Accelerator(self.model.name, "real", None, f"model.fit of {self.model.name}"),
+                warmup=self.warmup,
+            )
+            self._discard("")
+
+    def _discard(self, why: str) -> None:
+        if self._train is not None:
+            self.model.train_function, self._train = self._train, None
+        super()._discard(why)
+
+    def _note(self, what: str) -> None:
+        """Enter what ends now into the lane of the script."""
+        start = self._opened.pop(what, None)
+        if start is not None and self._window is not None:
+            self._window.script.append((what, start, time.perf_counter_ns()))
+
+    def _keep_count(self) -> None:
+        """Keep how many images the epoch has trained on, before its loss forgets."""
+        if self._window is not None and self._counted is not None:
+            self._images += self._count() - self._counted
+            self._counted = None
+
+    def _count(self) -> int:
+        """Return over how many images the loss of this epoch was taken so far; 0 where Keras keeps none."""
+        loss = next((one for one in self.model.metrics if one.name == "loss" and hasattr(one, "count")), None)
+        return 0 if loss is None else int(np.asarray(loss.count))
+
+
+class watching(_Watcher, contextlib.AbstractContextManager):
+    """Record a window of a training loop of one's own.
+
+    ``with labkit.watching() as step:`` stands around the loop, and ``with step(images):`` in it around each train step;
+    ``step.trace`` is there when the window is over. The wait is the time in ``next()`` of the dataset before.
+
+    Parameters
+    ----------
+    steps, warmup, keep, max_events
+        As in `Watch`.
+    name : str
+        What views call the run.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a number is not what it must be. The recording itself warns and never stops the loop.
+    """
+
+    def __init__(
+        self,
+        steps: int = 20,
+        *,
+        warmup: int = 5,
+        name: str = "the loop",
+        keep: str | os.PathLike[str] | None = None,
+        max_events: int = 500_000,
+    ) -> None:
+        self._set_up(steps, warmup, name, keep, max_events)
+
+    def __enter__(self) -> watching:
+        """Begin to count steps."""
+        self._begin(f"the loop ended before step {self.warmup}, with which the window begins")
+        self._images = 0
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        """Close the window if the loop was shorter; discard it if the loop failed."""
+        if self._window is not None and kind is None and self._window.calls:
+            self._close()
+        elif self._window is not None:
+            self._discard("the loop failed in the window" if kind else self._why)
+
+    @contextlib.contextmanager
+    def __call__(self, batch: Any = None) -> Iterator[None]:
+        """Stand around one train step.
+
+        Parameters
+        ----------
+        batch : tensor, or tuple or dict of tensors, optional
+            What it trains on. Its images are counted.
+        """
+        if self._due:
+            with self._never_stopping():
+                self._window = _Window(self.keep, self.max_events)
+        self._seen += 1
+        if self._window is None:
+            yield
+            return
+        with self._window.call():
+            yield
+        self._images += 0 if batch is None else count_images(batch)
+        if len(self._window.calls) >= self.steps or self._window.full:
+            self._close()
+
+    def _close(self) -> None:
+        with self._never_stopping():
+            self._trace = self._window.close(
+                self._images or None,
+                within=False,
+                steps=self.steps,
+                name=self.name,
+                accelerator=Accelerator(self.name, "real", None, "a train step of the program's own"),
+                warmup=self.warmup,
+            )
+            self._discard("")

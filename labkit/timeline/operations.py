@@ -1,0 +1,170 @@
+"""Time by operation: what the threads of a process, and its device, spent on each kind of op.
+
+Names of ops are paths, as in ``gradient_tape/small/conv2d_1/convolution/Conv2DBackpropInput:Conv2DBackpropInput``:
+what called them, the model, the layer, the op, and after the colon its type.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from labkit.common.numbers import one_of, whole
+from labkit.common.table import Table, Tabular
+from labkit.timeline.intervals import depths, owners
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Trace
+from labkit.timeline.wording import percent
+
+#: By what ops are grouped: their type; the kind of layer they belong to; this layer.
+GROUPS = ("type", "name", "layer")
+
+#: The op with which a program takes a batch. Its time is the wait for a batch.
+GET_NEXT = "IteratorGetNext"
+
+#: Where an op runs.
+PIPELINE, STEP, DEVICE = "input pipeline", "train step", "device"
+
+_WHERE = {"pipeline": PIPELINE, "host": STEP, "device": DEVICE}
+_CALLERS = re.compile(r"^(StatefulPartitionedCall/|PartitionedCall/|gradient_tape/|while/body/(_\d+/)?)+")
+_NUMBERS = re.compile(r"(_\d+)+$")
+
+
+class Operation(NamedTuple):
+    """What one group of ops took.
+
+    Parameters
+    ----------
+    name : str
+    where : str
+        `PIPELINE`, `STEP` or `DEVICE`.
+    calls : int
+    ns : int
+        Time in all threads together, without that of ops called meanwhile in the same thread. Nanoseconds.
+    """
+
+    name: str
+    where: str
+    calls: int
+    ns: int
+
+
+@dataclass(frozen=True, repr=False)
+class Operations(Tabular):
+    """The ops of a run, those that took longest first.
+
+    Parameters
+    ----------
+    name : str
+        What the run is called.
+    by : str
+        One of `GROUPS`.
+    rows : tuple of Operation
+    steps : int
+        Train steps of the run, 0 where there are none.
+    get_next : float or None
+        Share of a step that passes in `GET_NEXT`, 0 to 1; None without steps.
+    most : int
+        Rows of the table.
+    """
+
+    name: str
+    by: str
+    rows: tuple[Operation, ...]
+    steps: int
+    get_next: float | None
+    most: int = 20
+
+    @property
+    def ms(self) -> dict[str, float]:
+        """Milliseconds of each row, for a step where there are steps, else in all."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            found[row.name] = found.get(row.name, 0.0) + row.ns / 1e6 / (self.steps or 1)
+        return found
+
+    def table(self) -> Table:
+        """One row for each group of ops, the last one for those that have no room."""
+        total = sum(row.ns for row in self.rows) or 1
+        shown, rest = list(self.rows[: self.most]), self.rows[self.most :]
+        if rest:
+            where = rest[0].where if len({row.where for row in rest}) == 1 else "any"
+            others = Operation(f"{len(rest)} others", where, sum(r.calls for r in rest), sum(r.ns for r in rest))
+            shown.append(others)
+        unit = "ms a step" if self.steps else "ms"
+        cells = [
+            (row.name, row.where, f"{row.calls:,}", f"{row.ns / 1e6 / (self.steps or 1):,.2f}", percent(row.ns / total))
+            for row in shown
+        ]
+        head = {"type": "op", "name": "kind of layer", "layer": "layer"}[self.by], "where", "calls", unit, "of all"
+        notes = ["time of all threads together, without what an op calls in the same thread."]
+        if self.get_next is not None:
+            notes.append(f"{GET_NEXT} takes {percent(self.get_next)} of a step: the wait for a batch.")
+        return Table(head, cells, (2, 3, 4), notes, caption=f"Time by op: {self.name}", rule=True)
+
+
+def operations(trace: Trace, by: str = "type", *, most: int = 20) -> Operations:
+    """Return what each kind of op took.
+
+    Parameters
+    ----------
+    trace : Trace
+        A recording. That of a training script holds all that the profiler saw, also just before and after the window.
+    by : str
+        ``"type"``: as in ``Conv2D``; ``"name"``: the kind of layer, as in ``batch_normalization``; ``"layer"``: as in
+        ``batch_normalization_2``. Ops of the pipeline have no layer and keep their type.
+    most : int
+        Rows of the table.
+
+    Raises
+    ------
+    TypeError
+        If `trace` is no Trace.
+    ValueError
+        If `by` is no such word, or `most` is not 1 or more.
+    """
+    one_of("by", by, GROUPS)
+    timeline = Timeline(trace)
+    found: dict[tuple[str, str], list[int]] = {}
+    ops = [_op(name) for name in trace.names]
+    is_op = np.array([op is not None for op in ops], bool)
+    for number, thread in enumerate(trace.threads):
+        if thread.kind not in _WHERE:
+            continue
+        where, device = _WHERE[thread.kind], thread.kind == "device"
+        rows = np.flatnonzero((trace.thread == number) & (device | is_op[trace.name]))
+        start, name = trace.start_ns[rows], trace.name[rows]
+        end = start + trace.duration_ns[rows]
+        pieces = owners(start, end, depths(start, end))
+        own = np.zeros(len(rows), np.int64)
+        np.add.at(own, pieces.owner, pieces.end - pieces.start)
+        for one in np.unique(name).tolist():
+            mine = name == one
+            group = trace.names[one] if device else _group(*ops[one], by, where)
+            counts = found.setdefault((group, where), [0, 0])
+            counts[0] += int(mine.sum())
+            counts[1] += int(own[mine].sum())
+    result = sorted((Operation(*key, *value) for key, value in found.items()), key=lambda row: (-row.ns, row.name))
+    share = timeline.parts_ms[0] / timeline.step_ms if timeline.steps and timeline.step_ms else None
+    name = trace.run.name or "the run"
+    return Operations(name, by, tuple(result), timeline.steps, share, whole("most", most, least=1))
+
+
+def _op(name: str) -> tuple[str, str] | None:
+    """Return path and type of an op of a graph, None for an event that is none."""
+    if name.startswith(("Iterator::", "SingleElementIterator::", "EagerLocalExecute: ")):
+        return None
+    path, colon, op = name.rpartition(":")
+    return (path, op) if colon and op.isidentifier() else None
+
+
+def _group(path: str, op: str, by: str, where: str) -> str:
+    if by == "type" or where != STEP:
+        return op
+    parts = _CALLERS.sub("", path).split("/")
+    # model/layer/…/op, or optimizer/op, or an op that belongs to nobody
+    layer = parts[1] if len(parts) > 2 else parts[0] if len(parts) == 2 else "no layer"
+    return _NUMBERS.sub("", layer) if by == "name" else layer

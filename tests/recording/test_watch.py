@@ -1,0 +1,234 @@
+"""A training script that is watched: the same losses, and a trace of what its pipeline and its steps did."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import labkit
+from labkit.recording.tfdata import xplane
+from labkit.recording.tfdata.driver import RecordingError
+from labkit.timeline.trace import THREAD_KINDS, VALIDATION
+
+BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def tf():
+    import tensorflow as tf
+
+    return tf
+
+
+@pytest.fixture(scope="module")
+def keras(tf):
+    import keras
+
+    return keras
+
+
+def data(tf, batches, wait_s=0.0):
+    """Batches of photos of 8×8 that take `wait_s` each, asleep; the number of batches is not known beforehand."""
+
+    def make(number):
+        time.sleep(wait_s)
+        return np.full((BATCH, 8, 8, 3), number % 7, np.float32)
+
+    def load(number):
+        images = tf.ensure_shape(tf.numpy_function(make, [number], tf.float32), [BATCH, 8, 8, 3])
+        return images, tf.range(BATCH) % 4
+
+    return tf.data.Dataset.range(batches).map(load)
+
+
+def network(keras, **settings):
+    keras.utils.set_random_seed(3)
+    layers = [keras.layers.Input((8, 8, 3)), keras.layers.Conv2D(4, 3), keras.layers.Flatten(), keras.layers.Dense(4)]
+    model = keras.Sequential(layers, name="small")
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), **settings)
+    return model
+
+
+def fit(model, dataset, *callbacks, **settings):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Your input ran out of data|.*shuffle=True")
+        return model.fit(dataset, verbose=0, callbacks=list(callbacks), **settings).history["loss"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"steps_per_execution": 3}, {"jit_compile": True}], ids=str)
+def test_the_losses_are_the_same_and_each_step_has_its_wait(tf, keras, settings):
+    plain = fit(network(keras, **settings), data(tf, 12, 0.02), epochs=2)
+    watch = labkit.Watch(steps=9, warmup=6)
+    model = network(keras, **settings)
+    assert fit(model, data(tf, 12, 0.02), watch, epochs=2) == plain
+    trace = watch.trace
+    waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
+    assert len(waits) == len(trains) == trace.run.steps == 9
+    assert (waits.end_ns == trains.start_ns).all()
+    assert (trains.end_ns[:-1] <= waits.start_ns[1:]).all()
+    assert (trace.run.images, trace.run.batch_size) == (9 * BATCH, BATCH)
+    assert waits.duration_ns.sum() > trains.duration_ns.sum(), "each batch takes 20 ms, a step hardly two"
+    assert labkit.Timeline(trace).stalls.cause == "prep"
+    assert "train" not in vars(model.train_function).get("__name__", ""), "the function of Keras is back"
+
+
+def test_epochs_and_validation_are_what_they_are(tf, keras):
+    watch = labkit.Watch(steps=7, warmup=2)
+    fit(network(keras), data(tf, 6), watch, epochs=2, validation_data=data(tf, 3, 0.05))
+    trace, timeline = watch.trace, labkit.Timeline(watch.trace)
+    script = trace.where(trace.select(kind="script"))
+    assert [trace.names[i] for i in script.name.tolist()] == ["epoch 1", VALIDATION, "epoch 2"]
+    assert trace.run.images == 7 * BATCH, "those of the validation are not among them"
+    assert [lane.kind for lane in timeline.lanes[:3]] == ["accelerator", "wait", "script"]
+    span = script.where(script.select("train"))
+    start, end = int(span.start_ns[0]) - timeline.start_ns, int(span.end_ns[0]) - timeline.start_ns
+    assert end - start >= 3 * 0.05e9
+    busy = timeline.accelerator.busy
+    assert any(a <= start and end <= b for a, b in zip(busy.start, busy.end, strict=True)), "it works in a validation"
+    assert timeline.steps == 7
+    assert THREAD_KINDS.index("script") == 1
+
+
+def test_another_profiler_is_left_alone_and_the_training_goes_on(tf, keras, tmp_path):
+    def loop(step):
+        with step:
+            for images, _ in data(tf, 2):
+                with step(images):
+                    pass
+
+    plain = fit(network(keras), data(tf, 12))
+    watch, step = labkit.Watch(steps=3), labkit.watching(warmup=0)
+    tf.profiler.experimental.start(str(tmp_path))
+    try:
+        with pytest.warns(UserWarning, match="already running"):
+            losses = fit(network(keras), data(tf, 12), watch)
+        with pytest.warns(UserWarning, match="already running"):
+            loop(step)
+    finally:
+        tf.profiler.experimental.stop()
+    assert losses == plain
+    assert list(tmp_path.rglob("*.xplane.pb")), "the other one has its profile"
+    for one in (watch, step):
+        with pytest.raises(RecordingError, match="already running"):
+            assert one.trace
+
+
+def test_an_interrupted_training_leaves_nothing_behind(tf, keras):
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 4:
+                raise KeyboardInterrupt
+
+    model, first, second = network(keras), labkit.Watch(steps=5, warmup=1), labkit.Watch(steps=5, warmup=1)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, data(tf, 12), first, Interrupt())
+    fit(model, data(tf, 12), second)
+    assert second.trace.run.steps == 5
+    with pytest.raises(RecordingError, match="interrupted"):
+        assert first.trace
+
+
+def test_a_step_that_fails_ends_the_window(tf, keras):
+    def fails(number):
+        tf.debugging.assert_less(number, tf.constant(5, tf.int64), "planted")
+        return tf.zeros((BATCH, 8, 8, 3)), tf.zeros(BATCH, tf.int32)
+
+    model, watch = network(keras), labkit.Watch(warmup=1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="planted"):
+        fit(model, tf.data.Dataset.range(8).map(fails), watch)
+    with pytest.raises(RecordingError, match="failed in the window"):
+        assert watch.trace
+    again = labkit.Watch(steps=2, warmup=1)
+    fit(model, data(tf, 6), again)
+    assert again.trace.run.steps == 2
+
+
+def test_a_train_step_of_ones_own_has_no_count_of_images(tf, keras):
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__(name="own")
+            self.dense = keras.layers.Dense(4)
+
+        def call(self, images):
+            return self.dense(keras.ops.mean(images, (1, 2)))
+
+        def train_step(self, batch):
+            images, labels = batch
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(y=labels, y_pred=self(images, training=True))
+            self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+            return {"loss": loss}
+
+    model, watch = Own(), labkit.Watch(steps=4)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    fit(model, data(tf, 12), watch)
+    assert watch.trace.run.steps == 4
+    assert watch.trace.run.images is None
+    assert "step time" in str(labkit.Timeline(watch.trace))
+
+
+def test_a_training_that_is_short_says_so(tf, keras):
+    watch = labkit.Watch(steps=50, warmup=4)
+    with pytest.raises(RecordingError, match="no training has run"):
+        assert watch.trace
+    fit(network(keras), data(tf, 10), watch)
+    assert watch.trace.run.steps == 6
+    assert "the training ended after 6 of 50 steps" in watch.trace.run.profiler.note
+    fit(network(keras), data(tf, 3), watch)
+    with pytest.raises(RecordingError, match="before step 4"):
+        assert watch.trace
+
+
+def test_the_profile_is_kept_where_xprof_looks_for_it(tf, keras, tmp_path):
+    fit(network(keras), data(tf, 10), labkit.Watch(steps=4, keep=tmp_path))
+    labkit.record(data(tf, 10), labkit.accelerators.modelled(step_ms=1), steps=4, keep=tmp_path, progress=False)
+    files = sorted(tmp_path.glob("plugins/profile/*/*.xplane.pb"))
+    assert len(files) == 2, "each in a folder of its own"
+    assert len(list((tmp_path / "plugins" / "profile").iterdir())) == 2
+    for file in files:
+        assert file.read_bytes().count(xplane.STEP_MARK.encode()) >= 1, "the mark that makes a step of xprof's"
+        assert xplane.read(file).select(name="Iterator::Root").sum() >= 4
+
+
+def test_a_loop_of_ones_own_is_watched(tf):
+    found = 0.0
+    with labkit.watching(steps=4, warmup=2) as step:
+        for images, _ in data(tf, 10, 0.02):
+            with step(images):
+                found += float(tf.reduce_sum(images))
+    trace = step.trace
+    waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
+    assert len(waits) == len(trains) == 4
+    assert (waits.end_ns == trains.start_ns).all()
+    assert waits.duration_ns[1:].sum() >= 3 * 0.01e9, "a batch takes 20 ms, most of them in next()"
+    assert trace.run.images == 4 * BATCH
+
+
+def test_a_loop_that_fails_ends_the_window(tf):
+    step = labkit.watching(warmup=0)
+
+    def loop():
+        with step:
+            for images, _ in data(tf, 3):
+                with step(images):
+                    raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        loop()
+    with pytest.raises(RecordingError, match="the loop failed"):
+        assert step.trace
+
+
+def test_keras_need_not_wait_for_it_after_a_batch(keras):
+    assert labkit.Watch.on_train_batch_end is keras.callbacks.Callback.on_train_batch_end
+    assert labkit.Watch.on_batch_end is keras.callbacks.Callback.on_batch_end
+
+
+@pytest.mark.parametrize(("wrong", "names"), [({"steps": 0}, "steps is 0"), ({"warmup": -1}, "warmup is -1")])
+def test_wrong_arguments_are_named(keras, wrong, names):
+    for kind in (labkit.Watch, labkit.watching):
+        with pytest.raises(ValueError, match=names):
+            kind(**wrong)
