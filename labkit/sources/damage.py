@@ -7,7 +7,6 @@ notice some losses: a file that ends early between two records looks like a shor
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -164,13 +163,6 @@ def plant(
         middle = round(len(data) * (record + 0.5) / shards.counts[shard])
     write_aside(paths[shard], _damaged(data, kind, byte, middle))
     return replace(shards, paths=paths)
-
-
-def error_text(error: Exception) -> str:
-    """Return the class and the sentence of an error of TensorFlow, without the names of nodes and iterators."""
-    noise = r"\{\{[^}]*\}\}|\[Op:.*|\[\[.*|Error in user-defined function passed to .*? iterator: \S+: "
-    text = re.sub(noise, "", getattr(error, "message", str(error)), flags=re.DOTALL)
-    return f"{type(error).__name__}: {' '.join(text.split())}"
 
 
 def _files(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[tuple]:

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+#: The ops that call a Python function.
+PYTHON_OPS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
+
+#: What a Python function is called that waits for a network, by its ``name=`` or a name scope.
+NETWORK = "network"
+_NETWORK = re.compile(rf"(^|/){NETWORK}(_\d+)?(/|$)")
+
 
 def milliseconds(ns: int) -> str:
     """Return nanoseconds as milliseconds for reading, without a unit, in as many digits as tell something.
@@ -24,14 +33,26 @@ def percent(share: float) -> str:
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
+def is_network(name: str) -> bool:
+    """Tell whether an op is a Python function that its author called `NETWORK`: it waits for bytes, as a read does.
+
+    >>> [is_network(name) for name in ("network_1:PyFunc", "network/EagerPyFunc:EagerPyFunc", "network/dense:MatMul")]
+    [True, True, False]
+    """
+    node, _, op = name.rpartition(":")
+    return op in PYTHON_OPS and bool(_NETWORK.search(node))
+
+
 def short_op(name: str) -> str:
     """Return an op or a node by the one word that readers know it by.
 
     >>> short_op("decode/DecodeJpeg:DecodeJpeg"), short_op("Iterator::Root::Prefetch::BatchV2"), short_op("my map")
     ('DecodeJpeg', 'BatchV2', 'my map')
-    >>> short_op("SingleElementIterator::FiniteTake::Sleep")
-    'modelled storage'
+    >>> short_op("SingleElementIterator::FiniteTake::Sleep"), short_op("network_1:PyFunc")
+    ('modelled storage', 'network request')
     """
+    if is_network(name):
+        return f"{NETWORK} request"
     if name.startswith("SingleElementIterator::") and name.endswith("::Sleep"):
         return "modelled storage"
     if name.startswith("Iterator::"):

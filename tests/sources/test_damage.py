@@ -16,6 +16,7 @@ import tensorflow as tf
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from labkit.common.errors import error_text
 from labkit.sources import damage, framing, records
 from labkit.sources.damage import find, plant, rescue
 
@@ -148,7 +149,7 @@ def test_damage_is_named_with_shard_and_record_and_the_rest_is_saved(packed, bro
     found, error = by_tensorflow(shards)
     if theirs:
         assert len(found) == theirs[0]
-        assert re.search(rf"^DataLossError: .*{theirs[1]}", damage.error_text(error))
+        assert re.search(rf"^DataLossError: .*{theirs[1]}", error_text(error))
     else:
         assert error is None
         assert len(found) == whole
@@ -170,7 +171,7 @@ def test_where_the_damage_is_agrees_with_tensorflow(broken):
     shards = broken("flip length")
     (fault,) = find(shards).faults
     assert str(fault) == f"photos-00001-of-00003.tfrecord, record 13, byte {fault.byte:,}: the length is damaged"
-    assert damage.error_text(by_tensorflow(shards)[1]) == f"DataLossError: corrupted record at {fault.byte}"
+    assert error_text(by_tensorflow(shards)[1]) == f"DataLossError: corrupted record at {fault.byte}"
 
 
 @pytest.mark.long

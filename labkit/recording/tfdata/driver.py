@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.common.errors import error_text
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.tfdata import xplane
 from labkit.recording.work import Tally, check_batched, count_images, looks_like_one_image, padded_share
@@ -199,7 +200,7 @@ class Session(contextlib.AbstractContextManager):
             return xplane.read(files[0])
         except self._errors.OpError as error:
             raise RecordingError(
-                f"TensorFlow's profiler could not be stopped and saved: {_first_line(error)}"
+                f"TensorFlow's profiler could not be stopped and saved: {error_text(error)[:300]}"
             ) from error
         finally:
             self._clean()
@@ -373,7 +374,7 @@ class _Driver:
                 self.iterator = iter(self.dataset)
             return next(self.iterator, None)
         except Exception as error:
-            raise RecordingError(f"{self.label} failed at {where}: {_first_line(error)}") from error
+            raise RecordingError(f"{self.label} failed at {where}: {error_text(error)[:300]}") from error
 
     def train(self, does: Callable[[Any], Any], batch: Any, where: str) -> None:
         try:
@@ -381,7 +382,7 @@ class _Driver:
         except Exception as error:
             name = getattr(self.accelerator, "name", type(self.accelerator).__name__)
             raise RecordingError(
-                f"the train step of {name} failed at {where} of {self.label}: {_first_line(error)}"
+                f"the train step of {name} failed at {where} of {self.label}: {error_text(error)[:300]}"
             ) from error
 
     def warm_up(self, steps: int | None, max_events: int | None) -> int:
@@ -517,9 +518,3 @@ def _memory_bytes() -> int:
     import psutil
 
     return psutil.Process().memory_info().rss
-
-
-def _first_line(error: BaseException) -> str:
-    """Return kind and first line of an error; TensorFlow's go on for a page."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

@@ -20,6 +20,7 @@ from labkit.recording.tfdata import xspace
 from labkit.timeline.intervals import inside, union
 from labkit.timeline.run import Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
+from labkit.timeline.wording import NETWORK, is_network
 
 #: The marks that the recorder sets around each wait and each train step; their thread is the consumer.
 WAIT_MARK, TRAIN_MARK = "labkit wait", "labkit train"
@@ -36,9 +37,10 @@ _PROCESS, _DONE = "ExecutorState::Process", "ExecutorDoneCallback"
 _CAPTURED, _CALL = "InstantiatedCapturedFunction::", "FunctionRun"
 # The code of an event whose name is of no use in a timeline, in place of an index into `CATEGORIES`.
 _USELESS = -1
-# The owner of a span: the loop of the consumer, tf.data inside the ``next()`` of that loop, threads of tf.data, or
-# anything else on this host. Line and owner together make a thread of the trace; an event without owner is dropped.
-_CONSUMER, _NEXT, _PIPELINE, _HOST = range(4)
+# The owner of a span: the loop of the consumer, tf.data inside the ``next()`` of that loop, threads of tf.data, other
+# threads of this host, or a network, whatever thread waits for it. Line and owner together make a thread of the trace;
+# an event without owner is dropped.
+_CONSUMER, _NEXT, _PIPELINE, _HOST, _FETCH = _OWNERS = range(5)
 _NO_OWNER = -1
 
 
@@ -94,7 +96,7 @@ def category(name: str) -> str | None:
         node, _, op = name.rpartition(":")
     if not node or node.endswith(":") or not op.isidentifier() or op.startswith(("IteratorGetNext", "MakeIterator")):
         return None
-    if op == "ReadFile" or "storage" in node.lower():
+    if op == "ReadFile" or "storage" in node.lower() or is_network(name):
         return "read"
     if op.startswith("Decode"):
         return "decode"
@@ -181,10 +183,12 @@ class _HostPlane:
         what = self.codes[events.name]
         owner = self._owners(what)
         keep = np.flatnonzero(owner != _NO_OWNER)
-        threads, thread = np.unique(events.line[keep] * 4 + owner[keep], return_inverse=True)
+        line, fetch = events.line[keep], owner[keep] == _FETCH
+        line[fetch] = _in_flight(self.start[keep][fetch], self.end[keep][fetch])
+        threads, thread = np.unique(line * len(_OWNERS) + owner[keep], return_inverse=True)
         earliest = np.full(len(threads), np.iinfo(np.int64).max)
         np.minimum.at(earliest, thread, self.start[keep])
-        labels = [self._label(lines[key // 4], key // 4, key % 4) for key in threads.tolist()]
+        labels = [self._label(lines, *divmod(key, len(_OWNERS))) for key in threads.tolist()]
         what[owner == _HOST] = _OTHER
         step = np.full(len(keep), -1, np.int32)
         for row in np.flatnonzero(owner[keep] == _CONSUMER).tolist():
@@ -215,6 +219,13 @@ class _HostPlane:
             in_wait = inside(self.start[mine], self.end[mine], union(self.start[waits], self.end[waits]))
             owner[mine] = np.where(in_wait, _NEXT, _NO_OWNER)
         owner[marks] = _CONSUMER
+        # What a function does that waits for a network belongs to the wait.
+        fetch = self._flags(is_network)[self.events.name] & (owner != _NO_OWNER)
+        for one in np.unique(line[fetch]).tolist():
+            mine = np.flatnonzero((line == one) & (owner != _CONSUMER) & ~fetch)
+            times = union(*(each[fetch & (line == one)] for each in (self.start, self.end)))
+            owner[mine[inside(self.start[mine], self.end[mine], times)]] = _NO_OWNER
+        owner[fetch] = _FETCH
         return owner
 
     def _captured(self, shared: np.ndarray) -> np.ndarray:
@@ -249,11 +260,13 @@ class _HostPlane:
             of_tf_data[here] = inside(self.start[rows], self.end[rows], union(outer_start[outer], outer_end[outer]))
         return of_tf_data
 
-    def _label(self, line: xspace.EventLine, index: int, owner: int) -> Thread:
+    def _label(self, lines: list[xspace.EventLine], index: int, owner: int) -> Thread:
         """Return name, not yet numbered, and kind of a thread."""
+        if owner == _FETCH:
+            return Thread(NETWORK, "pipeline")
         if owner in (_CONSUMER, _NEXT):
             return Thread("consumer", "consumer") if owner == _CONSUMER else Thread(IN_CONSUMER, "pipeline")
-        pool = line.name.partition("/")[0] or "unnamed thread"
+        pool = lines[index].name.partition("/")[0] or "unnamed thread"
         if owner == _HOST:
             return Thread(pool, "host")
         # The thread behind an asynchronous node says so: PrefetchProduce, MapAndBatchProduce, …
@@ -274,6 +287,16 @@ class _HostPlane:
                 if re.sub(r"\w*Dataset\w*:\d+|fused|\W", "", given):
                     found.setdefault(plain(self.names[i]).removeprefix("Iterator::"), given)
         return found
+
+
+def _in_flight(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return the row of each fetch: the first one that is free, so that there are as many rows as fetches at once."""
+    free: list[int] = []
+    row = np.zeros(len(start), np.int64)
+    for i in np.argsort(start, kind="stable").tolist():
+        row[i] = next((k for k, until in enumerate(free) if until <= start[i]), len(free))
+        free[row[i] : row[i] + 1] = [end[i]]
+    return row
 
 
 def _numbered(threads: list[Thread], earliest: np.ndarray) -> list[Thread]:

@@ -36,11 +36,10 @@ from labkit.timeline.intervals import Intervals, at_least, complement, covered_u
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import short_op
+from labkit.timeline.wording import PYTHON_OPS, is_network, short_op
 
 _CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "copy": COPY}
 _COPY, _ITERATOR, _KERNEL = (CATEGORIES.index(word) for word in ("copy", "iterator", "kernel"))
-_PYTHON_OPS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 # Of several spans that ended at one time, the one furthest down the pipeline delivered the batch.
 _DOWNSTREAM = {COPY: 3, BATCH: 2, PREP: 1, FETCH: 0}
 
@@ -89,7 +88,8 @@ class SpanNames:
         computing = {word for word, effort in efforts.items() if effort.computes}
         self.computing = np.array([short_op(name) in computing for name in names], bool)
         self.node = np.array([n.startswith("Iterator::") for n in names], bool)
-        self.python = np.array([i for i, n in enumerate(names) if n.rpartition(":")[2] in _PYTHON_OPS], np.int64)
+        python = (i for i, n in enumerate(names) if n.rpartition(":")[2] in PYTHON_OPS and not is_network(n))
+        self.python = np.array([*python], np.int64)
         known = {names[i] for i in np.flatnonzero(self.node).tolist()}
         self.root = self.node & np.array([n.rpartition("::")[0] not in known for n in names], bool)
 

@@ -1,0 +1,14 @@
+"""What an error says, in one line."""
+
+from __future__ import annotations
+
+import re
+
+
+def error_text(error: BaseException) -> str:
+    """Return class and sentence of an error of TensorFlow: no names of nodes and iterators, no lines of files."""
+    noise = (
+        r"Traceback \(most.*|\{\{[^}]*\}\}|\[Op:.*|\[\[.*|Error in user-defined function passed to .*? iterator: \S+: "
+    )
+    text = re.sub(noise, "", getattr(error, "message", str(error)), flags=re.DOTALL)
+    return f"{type(error).__name__}: {' '.join(text.split())}".rstrip(": ")

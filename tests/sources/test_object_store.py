@@ -1,0 +1,174 @@
+"""Objects arrive whole or not at all, faults end in one sentence, and a server never outlives who started it."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from labkit.common.errors import error_text
+from labkit.sources.object_store import FAULTS, ObjectError, ObjectStore, Reader
+
+OBJECTS = {
+    "a.jpg": b"\xff\xd8" + bytes(70_000),
+    "folder/ü 1.jpg": b"name",
+    "empty": b"",
+    **dict.fromkeys("bcde", b"x" * 9),
+}
+
+
+@pytest.fixture(scope="module")
+def store():
+    with ObjectStore(OBJECTS, 0) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def faulty():
+    with ObjectStore(OBJECTS, 0, {"a.jpg": "half", "b": "busy", "c": "down", "d": "hang"}) as running:
+        yield running
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+def test_every_object_arrives_as_it_is_in_the_order_of_the_names(store, connections):
+    names = [*OBJECTS, *reversed(OBJECTS)]
+    read = list(Reader(store.address).dataset(names, connections).as_numpy_iterator())
+    assert read == [OBJECTS[name] for name in names]
+
+
+def test_files_are_served_as_well_as_bytes(tmp_path):
+    (tmp_path / "file").write_bytes(b"of a file")
+    with ObjectStore({"file": tmp_path / "file", "bytes": b"of none"}, 0) as store:
+        reader = Reader(store.address)
+        assert [reader.read(name) for name in store.names] == [b"of a file", b"of none"]
+        (tmp_path / "file").unlink()
+        with pytest.raises(ObjectError, match=r"object file: .* answers 404; check the name"):
+            reader.read("file")
+
+
+def test_a_connection_stays_open_for_the_next_request(store):
+    link = http.client.HTTPConnection(store.address)
+    for name in ("b", "empty", "nothing", "c"):
+        link.request("GET", f"/{name}")
+        answer = link.getresponse()
+        assert answer.version == 11
+        assert answer.read() == OBJECTS.get(name, b"")
+        assert link.sock is not None, "HTTP/1.0 would close it"
+    link.close()
+
+
+def test_no_answer_comes_before_the_delay():
+    with ObjectStore({"a": b"x"}, delay_ms=80) as store:
+        reader = Reader(store.address)
+        for _ in range(2):
+            began = time.monotonic()
+            reader.read("a")
+            assert time.monotonic() - began >= 0.08
+    assert "modelled delay 80 ms" in repr(store)
+
+
+def test_a_request_that_hangs_keeps_no_other_waiting(faulty):
+    link = http.client.HTTPConnection(faulty.address)
+    link.request("GET", "/d")
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(Reader(faulty.address).read, ["e"] * 8)) == {OBJECTS["e"]}
+    link.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("c", r"object c was refused, the server is busy \(503\); .* \(asked 3 times\)"),
+        ("d", r"object d gave no answer within 0\.2 s; .* \(asked 3 times\)"),
+        ("a.jpg", r"object a\.jpg ended after 35,001 of 70,002 bytes; nothing of it was used, .* \(asked 3 times\)"),
+        ("nothing", r"object nothing: the server at 127\.0\.0\.1:\d+ answers 404; check the name"),
+    ],
+)
+def test_an_object_that_does_not_arrive_ends_in_one_sentence(faulty, name, words):
+    reader = Reader(faulty.address, timeout_s=0.2, retries=2, backoff_s=0)
+    with pytest.raises(ObjectError, match=f"^{words}$"):
+        reader.read(name)
+    assert reader.read("e") == OBJECTS["e"], "what was left of the answer is not taken for the next one"
+
+
+def test_a_busy_server_is_asked_again():
+    with ObjectStore({"a": b"x"}, 0, {"a": "busy"}) as store:
+        with pytest.raises(ObjectError, match="asked 1 times"):
+            Reader(store.address, retries=0).read("a")
+        assert Reader(store.address, retries=1, backoff_s=0).read("a") == b"x"
+
+
+def test_in_a_pipeline_a_missing_object_ends_the_job_and_is_named(faulty):
+    import tensorflow as tf
+
+    dataset = Reader(faulty.address, retries=0).dataset(["e", "c", "e"], 2)
+    with pytest.raises(tf.errors.UnknownError) as error:
+        list(dataset)
+    assert error_text(error.value) == (
+        "UnknownError: ObjectError: object c was refused, the server is busy (503); "
+        "read with fewer connections, or later (asked 1 times)"
+    )
+
+
+def test_a_store_can_be_started_again_and_answers_only_inside_of_its_block():
+    store = ObjectStore({"a": b"x"}, 0)
+    for _ in range(2):
+        with pytest.raises(ObjectError, match="does not run: use it inside of its with block"):
+            _ = store.address
+        with store:
+            address = store.address
+            assert Reader(address).read("a") == b"x"
+        with pytest.raises(ObjectError, match=f"no server answers at {address}; start it"):
+            Reader(address).read("a")
+
+
+SCRIPT = """
+import time
+from labkit.sources.object_store import ObjectStore
+if __name__ == "__main__":
+    store = ObjectStore({"a": b"x"}, 0)
+    print(store.__enter__().address, flush=True)
+    input()
+"""
+
+
+@pytest.mark.parametrize("end", ["killed", "interrupted", "ends without leaving the block"])
+def test_a_server_never_outlives_the_process_that_started_it(end):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    address = parent.stdout.readline().decode().strip()
+    assert Reader(address).read("a") == b"x"
+    if end == "killed":
+        parent.kill()
+    elif end == "interrupted":
+        parent.send_signal(signal.SIGINT)
+    parent.communicate(None if end == "killed" else b"\n")
+    for _ in range(200):
+        try:
+            Reader(address, timeout_s=1, retries=0).read("a")
+        except ObjectError:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the server still answers")
+
+
+def test_faults_and_delays_that_make_no_sense_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="objects is empty; allowed"):
+        ObjectStore({})
+    with pytest.raises(ValueError, match=rf"the fault of a is 'slow'; allowed: .*{next(iter(FAULTS))}"):
+        ObjectStore({"a": b""}, faults={"a": "slow"})
+    with pytest.raises(ValueError, match="the object of a fault is 'b'; allowed: a"):
+        ObjectStore({"a": b""}, faults={"b": "down"})
+    with pytest.raises(ValueError, match="delay_ms is -1; allowed"):
+        ObjectStore({"a": b""}, -1)
+    with pytest.raises(FileNotFoundError, match="gone is not there, or no file"):
+        ObjectStore({"a": tmp_path / "gone"})
+    with pytest.raises(ValueError, match="timeout_s is 0; allowed"):
+        Reader("127.0.0.1:1", timeout_s=0)

@@ -1,0 +1,169 @@
+"""A check of a source counts what TensorFlow delivers of it, or names what TensorFlow stops at."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labkit.sources import source_check
+
+TYPES = {"path": str, "label": int, "size": float}
+DTYPES = [tf.string, tf.int64, tf.float32]
+
+
+def rows_of(path):
+    return list(tf.data.experimental.CsvDataset(str(path), DTYPES, header=True))
+
+
+def write(path, *lines):
+    path.write_text("\n".join(["path,label,size", *lines, ""]), encoding="utf-8")
+    return path
+
+
+def test_good_rows_are_counted(tmp_path):
+    path = write(tmp_path / "a.csv", "a.jpg,3,1", '"b, ""c"".jpg",-4,2.5e3', "ü.jpg, 5 ,.5")
+    assert source_check.csv(path, **TYPES) == len(rows_of(path)) == 3
+
+
+BAD = [
+    ("b.jpg,cat,1", "line 3: label is 'cat'; allowed: a whole number"),
+    ("b.jpg,1.0,1", "line 3: label is '1.0'; allowed: a whole number"),
+    ("b.jpg,1_0,1", "line 3: label is '1_0'; allowed: a whole number"),
+    (f"b.jpg,{2**63},1", f"line 3: label is '{2**63}'; allowed: a whole number"),
+    ("b.jpg,,1", "line 3: label is ''; allowed: a whole number"),
+    ("b.jpg,1,", "line 3: size is ''; allowed: a number"),
+    ("b.jpg,1,big", "line 3: size is 'big'; allowed: a number"),
+    (",1,1", "line 3: path is ''; allowed: a text that is not empty"),
+    ("b.jpg,1", "line 3: 2 fields in place of 3"),
+    ("b.jpg,1,1,x", "line 3: 4 fields in place of 3"),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), BAD)
+def test_what_stops_tensorflow_is_named_with_file_line_and_column(tmp_path, line, words):
+    path = write(tmp_path / "photos.csv", "a.jpg,3,1", line, "c.jpg,3,1", "d.jpg,x,1")
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        rows_of(path)
+    with pytest.raises(ValueError, match="photos") as error:
+        source_check.csv(path, **TYPES)
+    assert str(error.value) == f"photos.csv, {words} (bad rows: 2 of 4); correct them before a job reads the file"
+
+
+def test_a_quote_that_is_never_closed_is_named(tmp_path):
+    path = write(tmp_path / "photos.csv", "a.jpg,3,1", '"b.jpg,3,1')
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        rows_of(path)
+    with pytest.raises(ValueError, match=r"photos\.csv, line 3: unexpected end of data"):
+        source_check.csv(path, **TYPES)
+
+
+def refuses(read):
+    try:
+        read()
+    except (ValueError, tf.errors.InvalidArgumentError):
+        return True
+    return False
+
+
+@given(st.text(alphabet="0123456789+-.eE x", max_size=6).filter(lambda text: text.strip() == text))
+def test_the_check_lets_pass_what_tensorflow_reads_as_a_whole_number_and_nothing_else(field):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.csv")
+        path.write_text(f"label,end\n{field},1\n")
+        source = tf.data.experimental.CsvDataset(str(path), [tf.int64] * 2, header=True)
+        assert refuses(lambda: source_check.csv(path, label=int, end=int)) == refuses(lambda: list(source))
+
+
+def test_another_header_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("label,path\n1,a.jpg\n")
+    with pytest.raises(ValueError, match=r"a\.csv has the columns label, path; expected: path, label"):
+        source_check.csv(path, path=str, label=int)
+    path.write_text("")
+    with pytest.raises(ValueError, match=r"a\.csv has no columns; expected: path, label"):
+        source_check.csv(path, path=str, label=int)
+    with pytest.raises(ValueError, match="the type of column path is 'bytes'; allowed: "):
+        source_check.csv(path, path=bytes)
+
+
+def test_records_of_a_fixed_length_are_counted_and_half_a_record_is_refused(tmp_path):
+    path = tmp_path / "photos.bin"
+    for size in (0, 30):
+        path.write_bytes(bytes(size))
+        assert source_check.fixed_length(path, 10) == len(list(tf.data.FixedLengthRecordDataset(str(path), 10)))
+    path.write_bytes(bytes(1034))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        list(tf.data.FixedLengthRecordDataset(str(path), 10))
+    with pytest.raises(ValueError, match="photos") as error:
+        source_check.fixed_length(path, 10)
+    assert str(error.value) == (
+        "photos.bin ends inside a record: its 1,034 bytes are 103 records of 10 and 4 bytes more; "
+        "write it again, or cut it to 1,030 bytes to read what is whole"
+    )
+
+
+@pytest.fixture
+def database(tmp_path):
+    path = tmp_path / "photos.sqlite"
+    with sqlite3.connect(path) as link:
+        link.execute("create table photos (id integer primary key, label integer)")
+        link.executemany("insert into photos (label) values (?)", [(n,) for n in range(7)])
+    link.close()
+    return path
+
+
+def labels(path, query):
+    return list(tf.data.experimental.SqlDataset("sqlite", str(path), query, (tf.int64,)))
+
+
+def test_the_rows_of_a_query_are_counted(database):
+    query = "select label from photos where id % 2 = 1 order by id"
+    assert source_check.sqlite(database, query) == len(labels(database, query)) == 4
+
+
+def test_a_missing_database_is_refused_and_not_made(tmp_path):
+    path = tmp_path / "gone.sqlite"
+    with pytest.raises(FileNotFoundError, match=r"gone\.sqlite is not there"):
+        source_check.sqlite(path, "select 1")
+    assert not path.exists()
+
+
+def test_a_query_or_a_file_that_does_not_fit_is_refused_in_one_sentence(database, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"photos\.sqlite cannot answer 'select cat from photos': no such column: cat; "
+    ):
+        source_check.sqlite(database, "select cat from photos")
+    (tmp_path / "text").write_text("path,label\n" * 200)
+    with pytest.raises(ValueError, match="text cannot answer 'select label from photos': file is not a database"):
+        source_check.sqlite(tmp_path / "text", "select label from photos")
+
+
+LOCKS = """
+import sqlite3, sys
+link = sqlite3.connect(sys.argv[1], isolation_level=None)
+link.execute("begin exclusive")
+print("locked", flush=True)
+input()
+"""
+
+
+def test_a_database_that_another_program_writes_is_refused_and_then_whole(database):
+    query = "select label from photos"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", LOCKS, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert writer.stdout.readline().strip() == b"locked"
+    with pytest.raises(OSError, match=r"photos\.sqlite is locked by another program that writes to it; wait for it"):
+        source_check.sqlite(database, query, timeout_s=0.01)
+    with pytest.raises(tf.errors.UnavailableError):
+        labels(database, query)
+    writer.communicate(b"\n")
+    assert source_check.sqlite(database, query) == len(labels(database, query)) == 7
