@@ -3,7 +3,8 @@
 `inspect` reads two epochs of any ``tf.data.Dataset`` and looks at the data: is every element there once, are pixels
 in range and in the order red, green, blue, is the augmentation another one each epoch, does the label still
 belong to its image. What it can say depends on what it is told: a *reference* (the same elements,
-untouched) tells most. A check that lacks something says what, and never counts as passed.
+untouched) tells most. A check that lacks something says what, and never counts as passed. `serving` compares
+the preprocessing of training with that of serving.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from labkit.common.numbers import whole
 from labkit.common.table import Table
 from labkit.pipelines.checks import augmentation, fingerprints, matching, verdicts
 from labkit.pipelines.checks.augmentation import FAULT, OPEN, PASSED
+from labkit.pipelines.checks.served import STEPS, Serving, StepDifference, serving
+
+__all__ = ["STEPS", "CheckFinding", "DataReport", "Serving", "StepDifference", "inspect", "probe", "serving"]
 
 _DRAWS = 32  # of two outcomes each: all are alike in one check of four thousand million
 _SIGN = {PASSED: "✓", FAULT: "✗", OPEN: "–"}
@@ -30,7 +34,7 @@ class CheckFinding:
     ----------
     name : str
         ``count``, ``once``, ``labels``, ``range``, ``finite``, ``blank``, ``overflow``, ``colour``, ``random``,
-        ``changed``, ``alike`` or ``order``.
+        ``changed``, ``alike``, ``order``, ``mixed``, ``resize`` or ``orientation``.
     status : str
         ``passed``, ``fault`` or ``not checked``.
     text : str
@@ -68,6 +72,11 @@ class DataReport:
         """What could not be looked at."""
         return self._having(OPEN)
 
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """What no check of one pipeline can see, a sentence each."""
+        return verdicts.UNSEEN
+
     def _having(self, status: str) -> tuple[CheckFinding, ...]:
         return tuple(f for f in self.findings if f.status == status)
 
@@ -90,8 +99,9 @@ class DataReport:
         raise KeyError(f"no check {name!r}; there are: {', '.join(f.name for f in self.findings)}")
 
     def __repr__(self) -> str:
-        """Return a line of counts and one line for each finding."""
-        return "\n".join([self._head(), *(f"  {finding!r}" for finding in self.findings)])
+        """Return a line of counts, one line for each finding, and what no check sees."""
+        seen = [self._head(), *(f"  {finding!r}" for finding in self.findings)]
+        return "\n".join([*seen, "Not to be seen in one pipeline:", *(f"  {text}" for text in self.unseen)])
 
     def _head(self) -> str:
         count = f"{len(self.faults)} fault{'' if len(self.faults) == 1 else 's'}"
@@ -99,7 +109,9 @@ class DataReport:
 
     def _repr_html_(self) -> str:
         rows = [(f"{_SIGN[f.status]} {f.name}", f.text) for f in self.findings]
-        return Table((), rows, caption=self._head())._repr_html_()
+        return Table(
+            (), rows, (), ["Not to be seen in one pipeline:", *self.unseen], caption=self._head()
+        )._repr_html_()
 
 
 def inspect(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from labkit.pipelines import structure
 from labkit.pipelines.checks import augmentation, fingerprints, matching
 from labkit.pipelines.checks.augmentation import FAULT, OPEN, PASSED
 
@@ -67,6 +72,9 @@ class Evidence:
 
 
 _Seen = tuple[str, str]
+#: Neighbours of one label beyond chance, as a share of all.
+_SORTED = 0.05
+_ORIENTATION, _FILES = 274, 2_000  # EXIF's number of the orientation, and files looked at
 _ADRIFT = (
     "the dataset never ends (repeat()), and steps= may be more or less than an epoch; say its length instead: count=, "
     "labels= or reference="
@@ -181,11 +189,14 @@ def in_range(facts: Evidence) -> _Seen:
         _, spec = fingerprints.components(facts.dataset, "dataset")[facts.layout.image]
         whole = spec.dtype.is_integer
         seen = f"whole numbers from {low:g} to {high:g}" if whole else f"floats from {low:.3g} to {high:.3g}"
-        return OPEN, f"{seen}; value_range=(low, high) says what is right"
+        hint = ", as bytes that nobody divided by 255" if high > 16 and not whole else ""
+        return OPEN, f"{seen}{hint}; value_range=(low, high) says what is right"
     least, most = facts.value_range
     slack = 1e-6 * max(1.0, abs(least), abs(most))
-    if low >= least - slack and high <= most + slack:
+    if low >= least - slack and high <= most + slack and not least < 0 <= low:
         return PASSED, f"all pixels lie within {least:g} to {most:g}"
+    if least < 0 <= low:
+        return FAULT, f"nothing is below 0, and {least:g} is allowed; were mean and deviation forgotten?"
     hint = "clip after the last augmentation"
     if most <= 1 < 16 < high:
         hint = "bytes were cast and not divided by 255: use tf.image.convert_image_dtype"
@@ -313,6 +324,79 @@ def order(facts: Evidence) -> _Seen:
     return PASSED, f"epoch 2 has the order of epoch 1 (by {by})"
 
 
+def mixed(facts: Evidence) -> _Seen:
+    """Count neighbours of one label, against those that chance brings."""
+    excess = [_runs(epoch.labels) for epoch in (facts.first, facts.second)]
+    if None in excess:
+        return OPEN, "needs labels that come several times each, and 32 elements or more"
+    if min(excess) > _SORTED:
+        return FAULT, (
+            "elements of one label follow each other, so that batches hold few labels: files or records are sorted, "
+            "and shuffled in too small a buffer or not at all; allowed for evaluation only"
+        )
+    return PASSED, "labels come mixed"
+
+
+def _runs(labels: list[bytes]) -> float | None:
+    """Return how many neighbours share a label beyond chance: 0 for a shuffled set, 1 for a sorted one, by 5 sigma."""
+    count, sizes = len(labels), Counter(labels).values()
+    chance = sum(n * (n - 1) for n in sizes) / max(1, count * (count - 1))
+    if count < 32 or len(sizes) < 2 or 4 * len(sizes) > count:
+        return None
+    seen = sum(one == other for one, other in itertools.pairwise(labels)) / (count - 1)
+    noise = 5 * np.sqrt(chance * (1 - chance) / count)
+    return (seen - chance) / (1 - chance) if seen > chance + noise else 0.0
+
+
+def resize(facts: Evidence) -> _Seen:
+    """Look in the graph for a resize that leaves pixels out."""
+    ops = frozenset().union(*(node.ops for node in structure.nodes(facts.dataset)))
+    if plain := sorted(ops & {"ResizeBilinear", "ResizeBicubic", "ResizeNearestNeighbor"}):
+        return OPEN, (
+            f"a map resizes without antialias ({', '.join(plain)}) and leaves pixels out where it makes photos "
+            "smaller; what is served must do the same, see checks.serving"
+        )
+    if ops & {"ScaleAndTranslate", "ResizeArea"}:
+        return PASSED, "the resize reads all pixels"
+    return OPEN, "no map of TensorFlow resizes"
+
+
+def orientation(facts: Evidence) -> _Seen:
+    """Look for photos whose file says how to turn them, and that a decoder of TensorFlow leaves as they lie."""
+    from PIL import Image
+
+    graph = structure.nodes(facts.dataset)
+    ops = frozenset().union(*(node.ops for node in graph))
+    if not any(op.startswith("Decode") for op in ops) or any("PyFunc" in op for op in ops):
+        return OPEN, "no decoder of TensorFlow reads files here; others may apply an orientation (EXIF) or not"
+    if facts.truth is not None:
+        return OPEN, "the reference says which way photos are to lie"
+    paths = [path for node in graph if node.kind == "TensorSlice" for path in _files(node.dataset)]
+    turned = 0
+    for path in paths:
+        with contextlib.suppress(OSError), Image.open(path) as photo:
+            turned += photo.getexif().get(_ORIENTATION, 1) != 1
+    if turned:
+        return FAULT, (
+            f"{turned:,} of {len(paths):,} files say how to turn the photo (EXIF), and decode_jpeg does not do that: "
+            "turn them once, and save them"
+        )
+    return (PASSED, "no file asks for a turn") if paths else (OPEN, "the paths of the files are not in the graph")
+
+
+def _files(dataset: Any) -> list[str]:
+    """Return the texts of a dataset that are paths of files, of its first elements."""
+    import tensorflow as tf
+
+    texts = [
+        value.numpy().decode(errors="replace")
+        for element in dataset.take(_FILES)
+        for _, value in structure.named(element)
+        if isinstance(value, tf.Tensor) and value.dtype == tf.string and value.shape.rank == 0
+    ]
+    return [text for text in texts if "\0" not in text and Path(text).is_file()]
+
+
 def _pairs(facts: Evidence) -> list[tuple[Any, Any, Any, Any]]:
     """Return (thumbnail, pixels) of elements and of their references, where both are kept."""
     first, truth = facts.first, facts.truth
@@ -345,4 +429,17 @@ CHECKS: dict[str, tuple[Callable[[Evidence], _Seen], tuple[str, ...]]] = {
     "changed": (changed, ("reference", "claim")),
     "alike": (alike, ("images", "reference", "claim")),
     "order": (order, ()),
+    "mixed": (mixed, ()),
+    "resize": (resize, ("images",)),
+    "orientation": (orientation, ("images",)),
 }
+
+#: What no check of one pipeline sees.
+UNSEEN = (
+    "Whether a model is served these pixels: size, resize, colours and scale can differ; checks.serving compares.",
+    "Blue for red without a reference: such photos are photos, too; give reference=, or use checks.serving.",
+    "Bytes that wrapped around without a reference: dark pixels may be dark; give reference=.",
+    "Mean and deviation of another model: their values are in range, too; checks.serving compares.",
+    "A label that is wrong in the source itself: nothing here knows better.",
+    "Photos to learn from among those that are held out: compare the files of both sets.",
+)

@@ -1,0 +1,351 @@
+"""Whether a model is served what it was trained on: two ways from a file to pixels, compared step by step.
+
+The two functions are black boxes; only their images are compared. Most steps show in coarse pictures, each pixel the
+mean of a large part: which turn and which order of the colours correlate best, whether bars stand at the edges, what
+line leads from the values of one to those of the other. What is left then is another part of the photo where coarse
+pictures differ, too, and another resize where they do not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labkit.common.table import Table, Tabular
+
+#: The steps of a preprocessing, in the order in which they happen.
+STEPS = ("orientation", "part of the photo", "resize", "colours", "values", "layout", "size")
+
+#: Differences that count, as shares of the contrast (standard deviation) of the photos: of coarse pictures, of pixels.
+#: Two decoders differ by 0.02 in both. At 224 pixels, methods that read all pixels of a photo (area, bicubic, Lanczos)
+#: differ by 0.05 to 0.12, and one that leaves pixels out (no antialias) by 0.15; at 48 pixels that one differs by 0.4.
+COARSE, FINE = 0.03, 0.13
+
+#: A line through the values counts if it leaves the identity by more. Where another part of the photo is seen, the
+#: values themselves are others: then only a line counts that is far away.
+LINE, FAR = 0.03, 0.3
+
+_GRID = 8  # pixels of the edge of a coarse picture
+_TURNS = list(itertools.product((False, True), range(4)))  # mirrored or not, quarters of a turn
+_ORDERS = list(itertools.permutations(range(3)))  # from red, green, blue to blue, green, red
+_BAR = 0.05  # of the edge
+
+
+class StepDifference(NamedTuple):
+    """A step at which two ways differ.
+
+    Parameters
+    ----------
+    step : str
+        One of `STEPS`.
+    what : str
+        How, in words.
+    files : int
+        In how many of the files.
+    """
+
+    step: str
+    what: str
+    files: int
+
+
+@dataclass(frozen=True, repr=False)
+class Serving(Tabular):
+    """What two ways from a file to pixels have in common.
+
+    Parameters
+    ----------
+    differences : tuple of StepDifference
+        In the order of `STEPS`.
+    files : int
+        Files that were compared.
+    left : float
+        What differs when turns, colours and a line through the values are undone, as a share of the contrast of the
+        photos.
+    """
+
+    differences: tuple[StepDifference, ...]
+    files: int
+    left: float
+
+    @property
+    def equal(self) -> bool:
+        """Whether the model is served what it was trained on."""
+        return not self.differences
+
+    @property
+    def first(self) -> str | None:
+        """The first step at which the two differ, one of `STEPS`; None where they are equal."""
+        return self.differences[0].step if self.differences else None
+
+    def table(self) -> Table:
+        """One row for each step at which they differ."""
+        rows = [(one.step, one.what, f"{one.files} of {self.files}") for one in self.differences]
+        if self.equal:
+            note = f"equal: what is left is {100 * self.left:.1f} % of the contrast of the photos, as rounding leaves."
+            return Table(("step", "what differs", "files"), [("none", "", "")], (), [note], rule=True)
+        note = f"They differ first in this step: {self.first}. What follows can be right and is served another picture."
+        return Table(("step", "what differs", "files"), rows, (), [note], rule=True)
+
+
+def serving(train_fn: Callable[[str], Any], serve_fn: Callable[[str], Any], files: Sequence[str]) -> Serving:
+    """Compare what a model is trained on with what it is served, and name the first step at which they differ.
+
+    Parameters
+    ----------
+    train_fn, serve_fn : callable
+        From the path of a file to one image: an array or tensor of shape (height, width, 3), (3, height, width), or
+        either with a leading 1. Without random augmentation.
+    files : sequence of str
+        Some ten photos, not all alike: flat or grey ones say little, and few photos carry an orientation.
+
+    Returns
+    -------
+    Serving
+
+    Raises
+    ------
+    ValueError
+        If there are no files, a function returns something else than an image, or all photos are flat.
+
+    Notes
+    -----
+    A step hides those that it makes incomparable: of another part of the photo, or at another size, the resize is not
+    compared, and values only where they are far apart. Put the first step right and compare again.
+    """
+    paths = [str(file) for file in files]
+    if not paths:
+        raise ValueError("files is empty; allowed: the paths of some photos")
+    pairs = [(_image(train_fn(path), "train_fn", path), _image(serve_fn(path), "serve_fn", path)) for path in paths]
+    notes: Counter[tuple[str, str]] = Counter()
+    for (one, layout), (other, other_layout) in pairs:
+        if layout != other_layout:
+            notes["layout", f"training has the channels {layout}, serving has them {other_layout}"] += 1
+        if one.shape != other.shape:
+            sizes = ["×".join(map(str, image.shape[:2])) for image in (one, other)]
+            notes["size", f"training sees {sizes[0]} pixels, serving {sizes[1]}"] += 1
+    left = _compare([one for (one, _), _ in pairs], [other for _, (other, _) in pairs], notes)
+    found = [StepDifference(step, what, count) for (step, what), count in notes.items()]
+    return Serving(tuple(sorted(found, key=lambda one: STEPS.index(one.step))), len(paths), left)
+
+
+def _image(given: Any, name: str, path: str) -> tuple[np.ndarray, str]:
+    """Return an image as float64 of shape (height, width, 3), and where its channels stood."""
+    several = isinstance(given, (tuple, list, dict))
+    image = np.zeros(()) if several else np.asarray(given)
+    image = image[0] if image.ndim == 4 and len(image) == 1 else image
+    if image.ndim != 3 or 3 not in (image.shape[0], image.shape[2]) or not np.issubdtype(image.dtype, np.number):
+        seen = f"a {type(given).__name__}" if several else f"{image.dtype} of shape {np.shape(given)}"
+        raise ValueError(f"{name} returns {seen} for {path}; allowed: one image of three channels, as (224, 224, 3)")
+    if not np.isfinite(image.astype(np.float64)).all():
+        raise ValueError(f"{name} returns NaN or infinite values for {path}; allowed: finite numbers")
+    last = image.shape[2] == 3
+    return np.asarray(image if last else np.moveaxis(image, 0, 2), np.float64), "last" if last else "first"
+
+
+def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter[tuple[str, str]]) -> float:
+    """Enter all differences but size and layout into `notes`, and return what they leave unexplained."""
+    count = len(trained)
+    if max(float(np.ptp(image)) for image in trained) < 1e-9:
+        raise ValueError("train_fn makes all photos flat; allowed: photos with something in them")
+    for i in range(count):
+        (one, bars), (other, other_bars) = _without_bars(trained[i]), _without_bars(served[i])
+        if abs(bars - other_bars) > _BAR:
+            trained[i], served[i] = one, other
+            who = "serving" if other_bars > bars else "training"
+            notes["part of the photo", f"{who} has bars of one colour at the edges (letterbox)"] += 1
+    turns = [_TURNS[0]] * count
+    for order in (_ORDERS[0], _ORDERS[-1]) if _comparable(trained, served) else ():
+        if _worst(_off_curve([image[..., order] for image in trained], served)) <= FINE:
+            break
+    else:
+        order, turns = _placed(*(np.stack([_coarse(image) for image in images]) for images in (trained, served)))
+    if order != _ORDERS[0]:
+        what = "red and blue have changed places" if order == _ORDERS[-1] else "the channels come in another order"
+        notes["colours", what] += count
+    for mirror, quarters in set(turns) - {_TURNS[0]}:
+        some = turns.count((mirror, quarters))
+        words = " and ".join([f"turned by {90 * quarters}°"] * bool(quarters) + ["mirrored"] * mirror)
+        hint = "; the orientation in the file (EXIF) is applied on one side only" if some < count else ""
+        notes["orientation", f"serving sees the photo {words}{hint}"] += some
+    trained = [_turned(image, *turn)[..., order] for image, turn in zip(trained, turns, strict=True)]
+    one, other = (np.stack([_coarse(image) for image in images]) for images in (trained, served))
+    grey = _grey(one), _grey(other)
+    if grey[0] != grey[1]:
+        notes["colours", f"{'serving' if grey[1] else 'training'} sees grey photos"] += count
+        colourful, target = (one, other) if grey[1] else (other, one)
+        weights = np.linalg.lstsq(_centred(colourful), _centred(target)[:, 0], rcond=None)[0]
+        # Weights of the sum 1 leave the scale of the values to the line.
+        weights = np.repeat((weights / weights.sum())[:, None], 3, axis=1)
+        if grey[1]:
+            trained, one = [image @ weights for image in trained], one @ weights
+        else:
+            served, other = [image @ weights for image in served], other @ weights
+    contrast = float(np.mean([image.std(axis=(0, 1)).mean() for image in trained]))
+    # Where colours changed places before mean and deviation were taken off, the line of green alone stays as it was.
+    told = [1, 1, 1] if order == _ORDERS[-1] else [0, 1, 2]
+    slope, offset = _line(one.reshape(-1, 3), other.reshape(-1, 3))
+    same = _comparable(trained, served)
+    before, after = (trained, served) if same else (list(one), list(other))
+    rest = [((b - offset) / slope - a) / contrast for a, b in zip(before, after, strict=True)]
+    # Of two pictures that have nothing in common a curve leaves 0.7 of what a line does.
+    curve = _off_curve(before, after)
+    bent = _size(rest) > FINE and _size(curve) < 0.6 * _size(rest)
+    rest = curve if bent else rest
+    left, coarse = _worst(rest), [_coarse(image) for image in rest]
+    # What pixels that were left out change is noise: in the mean of many pixels little of it is left.
+    edge = min(min(image.shape[:2]) for image in rest)
+    least = max(COARSE, 1.5 * _GRID / edge * left) if same else FINE
+    if left > FINE and _size(coarse) > least:
+        if not any(step == "part of the photo" for step, _ in notes):
+            what = f"another crop or aspect: coarse pictures differ by {100 * _size(coarse):.0f} % of the contrast"
+            notes["part of the photo", what] += sum(_size([image]) > COARSE for image in coarse)
+        slope, offset = _line(np.sort(one.reshape(-1, 3), axis=0), np.sort(other.reshape(-1, 3), axis=0))
+        _values(slope[told], offset[told], one, contrast, FAR, count, notes)
+        return left
+    if left > FINE and same:
+        what = f"another way to make small pixels of large ones (antialias, method): {100 * left:.0f} % of the contrast"
+        notes["resize", what] += sum(_size([image]) > FINE / 2 for image in rest)
+    if bent:
+        notes["values", "no line leads to them: values are cut off, wrap around or are bent (gamma)"] += count
+    else:
+        _values(slope[told], offset[told], one, contrast, LINE, count, notes)
+    return left
+
+
+def _without_bars(image: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return an image without rows and columns of one colour at its edges, and what share of an edge those are."""
+    most = 0.0
+    for axis in (0, 1):
+        flat = np.ptp(image, axis=1 - axis).max(axis=-1) < 1e-3 * max(float(image.std()), 1e-12)
+        inside = np.flatnonzero(~flat)
+        if len(inside):
+            most = max(most, 1 - (inside[-1] + 1 - inside[0]) / len(flat))
+            image = image.take(range(inside[0], inside[-1] + 1), axis)
+    return image, most
+
+
+def _coarse(image: np.ndarray) -> np.ndarray:
+    """Return an image as `_GRID` × `_GRID` pixels, each the mean of its part, cut pixels by their share."""
+    for axis in (0, 1):
+        length = image.shape[axis]
+        edges = np.linspace(0, length, _GRID + 1)[:, None]
+        inside = np.clip(edges[1:] - np.arange(length), 0, 1) - np.clip(edges[:-1] - np.arange(length), 0, 1)
+        image = np.moveaxis(np.tensordot(inside * _GRID / length, image, (1, axis)), 0, axis)
+    return image
+
+
+def _turned(image: np.ndarray, mirror: bool, quarters: int) -> np.ndarray:
+    return np.rot90(image[:, ::-1] if mirror else image, quarters)
+
+
+def _placed(one: np.ndarray, other: np.ndarray) -> tuple[tuple[int, ...], list[tuple[bool, int]]]:
+    """Return the order of the colours that correlates best, one for all, and the turn of each photo that does."""
+
+    def plain(images: np.ndarray) -> np.ndarray:
+        images = images - images.mean(axis=(1, 2), keepdims=True)
+        length = np.sqrt((images**2).sum(axis=(1, 2), keepdims=True))
+        return images / np.where(length > 1e-9, length, np.inf)
+
+    turned = np.stack([np.stack([_turned(image, *turn) for image in plain(one)]) for turn in _TURNS])
+    channels = np.einsum("tnhwc,nhwd->tncd", turned, plain(other))
+    scores = np.stack([channels[..., order, range(3)].mean(axis=-1) for order in _ORDERS])  # order, turn, photo
+    means = scores.max(axis=1).mean(axis=1)
+    order = int(means.argmax()) if means.max() > means[0] + 0.01 else 0
+    mine = scores[order]
+    # A turn has to leave half of what differs, in one photo; or all have the same one.
+    best = np.where(1 - mine.max(axis=0) < 0.5 * (1 - mine[0]), mine.argmax(axis=0), 0)
+    together = mine.mean(axis=1)
+    if not best.all() and together.max() > together[0] + 0.1:
+        best[:] = together.argmax()
+    return _ORDERS[order], [_TURNS[t] for t in best]
+
+
+def _centred(images: np.ndarray) -> np.ndarray:
+    values = images.reshape(-1, 3)
+    return values - values.mean(axis=0)
+
+
+def _grey(images: np.ndarray) -> bool:
+    """Tell whether the three channels are one, whatever its scale in each."""
+    with np.errstate(invalid="ignore", divide="ignore"):  # channels of one value correlate with nothing
+        return bool(np.corrcoef(_centred(images).T).min() > 0.9999)
+
+
+def _size(images: Sequence[np.ndarray]) -> float:
+    return float(np.sqrt(np.mean([np.mean(image**2) for image in images])))
+
+
+def _worst(images: Sequence[np.ndarray]) -> float:
+    """Return the size of all, or a third of that of the largest: one photo of many that lies on its side counts."""
+    return max(_size(images), *(_size([image]) / 3 for image in images))
+
+
+def _line(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return slope and offset of each channel, ``other = slope × one + offset``, without what is far from the line."""
+    slope, offset = np.ones(3), np.zeros(3)
+    for c, (x, y) in enumerate(zip(one.T, other.T, strict=True)):
+        keep = np.ones(len(x), bool)
+        for _ in range(4):
+            spread = x[keep].std()
+            # Noise in x pulls a fitted slope to 0; the ratio of the deviations has no such bias.
+            slope[c] = (y[keep].std() / spread if spread > 0 else 1.0) or 1.0
+            offset[c] = y[keep].mean() - slope[c] * x[keep].mean()
+            away = np.abs(y - slope[c] * x - offset[c])
+            keep = away <= max(3 * np.median(away), 1e-12)
+    return slope, offset
+
+
+def _comparable(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    return all(a.shape == b.shape for a, b in zip(one, other, strict=True))
+
+
+def _off_curve(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarray]:
+    """Return what is left if a pixel of one is any function of the value at the same place in the other.
+
+    As a share of its contrast: 1 is left where it is no function at all.
+    """
+    before, after = (np.concatenate([image.reshape(-1, 3) for image in images]) for images in (one, other))
+    rest = np.empty_like(after)
+    for c, (x, y) in enumerate(zip(before.T, after.T, strict=True)):
+        tries = []
+        for a, b in ((x, y), (y, x)):  # what wraps around has a function in one direction only
+            bins = ((a - a.min()) / max(float(np.ptp(a)), 1e-12) * min(127, len(a) // 20)).astype(int)
+            means = np.bincount(bins, b) / np.maximum(np.bincount(bins), 1)
+            tries.append((b - means[bins]) / max(float(b.std()), 1e-12))
+        rest[:, c] = min(tries, key=np.std)
+    parts = np.split(rest, np.cumsum([image[..., 0].size for image in one])[:-1])
+    return [part.reshape(image.shape) for part, image in zip(parts, one, strict=True)]
+
+
+def _values(
+    slope: np.ndarray, offset: np.ndarray, one: np.ndarray, contrast: float, least: float, count: int,
+    notes: Counter[tuple[str, str]],
+) -> None:  # fmt: skip
+    """Enter what the lines through the values say, where they are further than `least` from the identity."""
+    shift = np.abs(offset + (slope - 1) * one.mean(axis=(0, 1, 2)))
+    if np.abs(np.log(slope)).max() <= least and shift.max() <= least * contrast:
+        return
+    a, b = float(slope.mean()), float(offset.mean())
+    flat = abs(b) <= least * a * contrast
+    if np.ptp(slope) > least * a or np.ptp(offset) > least * a * contrast:
+        what = "another mean and deviation by channel"
+    elif flat and abs(np.log(a / 255)) < least:
+        what = "training divides by 255, serving does not"
+    elif flat and abs(np.log(a * 255)) < least:
+        what = "serving divides by 255 once more than training"
+    elif abs(a - 1) <= least:
+        what = f"serving is {'brighter' if b > 0 else 'darker'}"
+    else:
+        what = "another scale"
+    names = ("red", "green", "blue")
+    lines = (
+        f"{name} × {a:.4g} {'+' if b >= 0 else '−'} {abs(b):.3g}"
+        for name, a, b in zip(names, slope, offset, strict=True)
+    )
+    notes["values", f"{what}: {'; '.join(lines)}"] += count
