@@ -18,13 +18,13 @@ __version__ = "0.1.0"
 #: The modules that notebooks use, by the package each is in.
 _MODULES = {
     "card": ("card",),
-    "course": ("drills", "exercises", "explorers", "grading", "ladder", "predictions", "variants"),
+    "course": ("drills", "exercises", "explorers", "grading", "ladder", "predictions", "training", "variants"),
     "offload": ("offload",),
     "pipelines": ("augment", "checks", "memory"),
-    "recording": ("accelerators", "measures", "recorder"),
+    "recording": ("accelerators", "extraction", "measures", "recorder"),
     "recording.tfdata": ("diagnosis",),
     "simulate": ("capacity", "simulate"),
-    "sources": ("damage", "photos", "records", "storage"),
+    "sources": ("damage", "object_store", "photos", "pixels", "records", "source_check", "storage"),
     "timeline": ("perfetto",),
     "views": ("autotune_chart", "buffer_chart", "charts", "discrepancy", "ladder_chart", "operations_chart"),
 }
