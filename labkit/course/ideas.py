@@ -270,6 +270,22 @@ _TABLE = {
             lanes={"read": "reads: look here", "decode": "decodes"},
         ),
     ),
+    "11": (
+        "The same steps in less time: a pipeline changes how soon a model is good, not how good it becomes.",
+        Scene(f"A naive pipeline: {_TURN}", Costs(map={"load": 75}, train=40), why="no batch"),
+        Scene(
+            f"A good pipeline: {_TURN}",
+            Costs(map={"load": 25}, train=40), Knobs(1, prefetch=1), warmup=2,
+        ),
+    ),
+    "11c": (
+        "A step has a fixed part. A large batch pays for it once, a small batch pays again and again.",
+        *(
+            Scene(f"{steps} of {batch} photos: {{total}}", Costs(map={"load": 1}, train=10 + 2.5 * batch),
+                  Knobs(1, prefetch=1), count, 2, names={"load": "load"}, only="accelerator")
+            for steps, batch, count in (("Four steps", 8, 4), ("One step", 32, 1))
+        ),
+    ),
 }  # fmt: skip
 
 _RECORDS = ("read: record 1", "read: record 2")
@@ -296,6 +312,71 @@ _DRAWINGS = {
                 "The job goes on",
                 {"file": _row(*_RECORDS, "batch: left out, counted", "read: record 4")},
             ),
+        ],
+    ),
+    "11b": Sketch(
+        "A model knows the pictures of its training. Other pictures cost accuracy, and nothing complains.",
+        _DRAWN,
+        [
+            Group("Training", {"": _row("read: a file", "→", "map: every pixel, RGB", "→", "train: learns")}),
+            Group(
+                "Serving, written by somebody else",
+                {"": _row("read: the file", "→", "batch: skips pixels, BGR", "→", "train: guesses")},
+            ),
+        ],
+    ),
+    "11d": Sketch(
+        "The same work can be done before the link or behind it. What goes over the link has another size.",
+        _DRAWN,
+        [
+            Group(
+                "In the pipeline: float32 goes over the link",
+                {"": _row("map: augment", "→: four bytes a value", "train: train", lengths=(1, 1.4, 1))},
+            ),
+            Group(
+                "In the model: uint8 goes over the link",
+                {"": _row("batch: batch", "→: one byte a value", "train: augment, train", lengths=(1, 1.4, 1))},
+            ),
+        ],
+    ),
+    "11e": Sketch(
+        "A shortcut carries the input of a block past the block, and the block only adds a change.",
+        _DRAWN,
+        [
+            Group("Plain: layer after layer", {"": _row("read: input", "→", "map: two layers", "→", "train: output")}),
+            Group(
+                "Residual: the input, and a change",
+                {"": _row("read: input", "→", "map: two layers", "→", "train: input + change")},
+            ),
+        ],
+    ),
+    "12": Sketch(
+        "Only the first step of a pipeline knows where the bytes come from.",
+        _DRAWN,
+        [
+            Group(
+                "Five sources of the same photos",
+                {
+                    source: _row(f"read: {how}", _BATCHES.replace("pixels", "photos"), "map: the same pipeline", "→",
+                                 "train: train", lengths=(2.2, 1, 2, 0.5, 1))
+                    for source, how in (
+                        ("CSV of files", "open each file"), ("database", "ask one query"),
+                        ("binary file", "cut equal pieces"), ("Parquet", "take groups of rows"),
+                        ("object store", "send requests"),
+                    )
+                },
+            ),
+        ],
+    ),
+    "12b": Sketch(
+        "Text becomes numbers before a network can learn from it.",
+        _DRAWN,
+        [
+            Group(
+                "A line of a file on its way to the network",
+                {"": _row("read: A red circle!", "→: clean", "map: a red circle", "→: encode", "batch: 2 7 4",
+                          "→: embed", "train: 3 vectors", lengths=(1.7, 0.9, 1.6, 0.9, 1, 0.9, 1.3))},
+            )
         ],
     ),
     "08.card": Sketch(

@@ -3,6 +3,8 @@
 A drill shows a pipeline (plain tf.data code), its timeline and the numbers of its data. The student names the one fault
 that it has, out of all that the catalog knows, and fixes the code; both are checked without a clock. The timeline of a
 drill is drawn without causes. The same seed is the same drill on every machine.
+
+A silent drill shows no code: what it delivers is measured, and the fault is named.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from labkit.course.drills.case import Case
 from labkit.course.drills.catalog import FAULTS, TASKS
 from labkit.course.drills.faults import Fault, same
 from labkit.course.drills.probe import Probe, compare
+from labkit.course.drills.silent import SilentDrill, silent
 from labkit.course.fairness import rules
 from labkit.course.grading import CheckResult, Wrong, judge
 from labkit.course.student_code import call
@@ -28,7 +31,7 @@ from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 from labkit.views import static
 
-__all__ = ["Drill", "Fault", "answer", "diagnoses", "draw", "pool", "seed_of"]
+__all__ = ["Drill", "Fault", "SilentDrill", "answer", "diagnoses", "draw", "pool", "seed_of", "silent"]
 
 _STEPS = 10
 _PLACES = {"timeline": "timeline", "data": "data (drill.probe())"}

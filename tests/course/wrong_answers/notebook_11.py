@@ -1,0 +1,75 @@
+"""Right shape, wrong idea: what students hand in for notebook 11, and a word of the hint that must come back."""
+
+import math
+
+import numpy as np
+
+
+def _pairs(right, other):
+    return np.asarray(right, float) - np.asarray(other, float)
+
+
+def _half(right, other):
+    return 196 * _pairs(right, other).std() / len(right) ** 0.5
+
+
+def _two_groups(right, other):
+    return 196 * ((np.var(right) + np.var(other)) / len(right)) ** 0.5
+
+
+def _serving(antialias=True, channels=(0, 1, 2), divide=255, size=48, normalise=True, pad=False):
+    def serve(path):
+        import tensorflow as tf
+
+        from labkit import training
+
+        image = tf.cast(tf.io.decode_jpeg(tf.io.read_file(path), 3, dct_method="INTEGER_ACCURATE"), tf.float32)
+        resize = tf.image.resize_with_pad if pad else lambda x, h, w, **k: tf.image.resize(x, [h, w], **k)
+        image = resize(image, size, size, antialias=antialias) / divide
+        image = tf.gather(image, channels, axis=-1)
+        return training.normalised(image) if normalise else image
+
+    return serve
+
+
+WRONG = {
+    "11.3": [
+        (lambda right, other: (100 * _pairs(other, right).mean(), _half(right, other)), "sign"),
+        (lambda right, other: (_pairs(right, other).mean(), _half(right, other) / 100), "percentage points"),
+        (lambda right, other: (100 * _pairs(right, other).mean(), _two_groups(right, other)), "pairs"),
+        (lambda right, other: (100 * _pairs(right, other).mean(), 2 * _half(right, other)), "whole width"),
+        (lambda right, other: (100 * _pairs(right, other).mean(), 196 * _pairs(right, other).std()), "root"),
+        (lambda right, other: (100 * _pairs(right, other).mean(), _half(right, other) / 1.96), "1.96"),
+        (lambda right, other: 100 * _pairs(right, other).mean(), "two numbers"),
+    ],
+    "11.4": [
+        (_serving(antialias=False), "resize"),
+        (_serving(channels=(2, 1, 0)), "colours"),
+        (_serving(divide=1), "values"),
+        (_serving(divide=255**2), "values"),
+        (_serving(normalise=False), "values"),
+        (_serving(size=32), "size"),
+        (_serving(pad=True), "part of the photo"),
+        (lambda path: path, "image"),
+    ],
+    "11.1": [
+        (lambda p, points: math.floor(p * (1 - p) * (196 / points) ** 2), "round up"),
+        (lambda p, points: p * (1 - p) * (196 / points) ** 2, "whole number"),
+        (lambda p, points: math.ceil(0.25 * (196 / points) ** 2), "worst case"),
+        (lambda p, points: math.ceil(p * (1 - p) * (100 / points) ** 2), "1.96"),
+        (lambda p, points: math.ceil(p * (1 - p) * (1.96 / points) ** 2), "hundredths"),
+        (lambda p, points: math.ceil(p * (1 - p) * 196 / points), "squared"),
+        (lambda p, points: math.ceil(p * (1 - p) * (392 / points) ** 2), "each side"),
+        (lambda p, points: math.ceil(p * (196 / points) ** 2), "variance"),
+        (lambda p, points: math.ceil(p * (1 - p) * (164.5 / points) ** 2), "90 %"),
+    ],
+    "11.2": [
+        (lambda total, steps, before, after: total - steps * (before - after), "milliseconds"),
+        (lambda total, steps, before, after: steps * (before - after) / 1000, "saved"),
+        (lambda total, steps, before, after: total - steps * before / 1000, "not nothing"),
+        (lambda total, steps, before, after: total * after / before, "train steps stay"),
+        (lambda total, steps, before, after: total - (before - after) / 1000, "every step"),
+        (lambda total, steps, before, after: total + steps * (before - after) / 1000, "sign"),
+        (lambda total, steps, before, after: total - steps * abs(before - after) / 1000, "sign"),
+    ],
+}

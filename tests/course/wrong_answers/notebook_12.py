@@ -1,0 +1,146 @@
+"""Right shape, wrong idea: what students hand in for notebook 12, and a word of the hint that must come back."""
+
+
+def _records(labels=2, label=1, shape=(3, 32, 32), order=(1, 2, 0), first=2, dtype="int64", length=None):
+    """Return a reader of CIFAR-100 that is right by default."""
+
+    def cifar100(path):
+        import tensorflow as tf
+
+        def split(record):
+            values = tf.io.decode_raw(record, tf.uint8)
+            image = tf.reshape(values[first : first + 3072], shape)
+            image = tf.transpose(image, order) if order else image
+            return image, tf.cast(values[label], dtype)
+
+        return tf.data.FixedLengthRecordDataset(path, length or labels + 3072).map(split)
+
+    return cifar100
+
+
+def _unlabelled(path):
+    return _records()(path).map(lambda image, label: image)
+
+
+def _float(path):
+    import tensorflow as tf
+
+    return _records()(path).map(lambda image, label: (tf.cast(image, tf.float32), label))
+
+
+def _twice(path):
+    return _records()(path).repeat(2)
+
+
+def _stacked(path):
+    """Take the planes one by one, and look at bytes with substr."""
+    import tensorflow as tf
+
+    def split(record):
+        planes = [
+            tf.reshape(tf.io.decode_raw(tf.strings.substr(record, 2 + 1024 * k, 1024), tf.uint8), [32, 32])
+            for k in range(3)
+        ]
+        label = tf.io.decode_raw(tf.strings.substr(record, 1, 1), tf.uint8)[0]
+        return tf.stack(planes, axis=-1), tf.cast(label, tf.int64)
+
+    return tf.data.FixedLengthRecordDataset([path], 3074).map(split, num_parallel_calls=2)
+
+
+def _at_once(path):
+    """Read the whole file with NumPy: it is small."""
+    import numpy as np
+    import tensorflow as tf
+
+    values = np.fromfile(path, np.uint8).reshape(-1, 3074)
+    images = values[:, 2:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return tf.data.Dataset.from_tensor_slices((images, values[:, 1].astype(np.int64)))
+
+
+def _query(text, types=("int64",)):
+    def part_of(path, workers, worker):
+        import tensorflow as tf
+
+        query = text.format(workers=workers, worker=worker)
+        return tf.data.experimental.SqlDataset("sqlite", path, query, tuple(map(tf.as_dtype, types)))
+
+    return part_of
+
+
+_ALL = "select label from photos order by id"
+_RIGHT = "select label from photos where id % {workers} = {worker} order by id"
+
+
+def _sharded(path, workers, worker):
+    return _query(_ALL)(path, workers, worker).shard(workers, worker)
+
+
+def _filtered(path, workers, worker):
+    rows = _query("select id, label from photos order by id", ("int64", "int64"))(path, workers, worker)
+    return rows.filter(lambda number, label: number % workers == worker).map(lambda number, label: label)
+
+
+def _in_python(path, workers, worker):
+    """Let Python's own sqlite3 ask, in a generator."""
+    import sqlite3
+
+    import tensorflow as tf
+
+    def labels():
+        query = "select label from photos where id % ? = ? order by id"
+        for (label,) in sqlite3.connect(path, check_same_thread=False).execute(query, (workers, worker)):
+            yield label
+
+    return tf.data.Dataset.from_generator(labels, output_signature=tf.TensorSpec([], tf.int64))
+
+
+def _with_ids(path, workers, worker):
+    """Ask for the ids, too, and drop them."""
+    text = "select id, label from photos where id % {workers} = {worker} order by id"
+    return _query(text, ("int64", "int64"))(path, workers, worker).map(lambda number, label: label)
+
+
+WRONG = {
+    "12.1": [
+        (_records(labels=1), "two labels and three planes are 3,074 bytes"),
+        (_records(label=0), "coarse class"),
+        (_records(shape=(32, 32, 3), order=None), "colour by colour"),
+        (_records(order=(2, 1, 0)), "rows and columns are swapped"),
+        (_records(order=None), "expected (32, 32, 3)"),
+        (_records(first=1), "one byte too early"),
+        (_records(dtype="int32"), "the class is tf.int32"),
+        (_float, "the image is tf.float32"),
+        (_unlabelled, "a pair"),
+        (_twice, "more than 5 images"),
+        (lambda path: _records()(path).take(3), "3 images came out"),
+    ],
+    "12.2": [
+        (_sharded, "every worker reads the whole table"),
+        (_filtered, "every worker reads the whole table"),
+        (_query(_ALL), "all 31 rows came"),
+        (_query("select label from photos where id % {workers} = {worker}"), "promises none"),
+        (_query(_RIGHT + " desc"), "their order is not"),
+        (_query("select label from photos where (id - 1) % {workers} = {worker} order by id"), "the rows of worker 2"),
+        (_query("select id from photos where id % {workers} = {worker} order by id"), "the task asks for their labels"),
+        (_query("select label from photos where id / {workers} = {worker} order by id"), "expected the 10"),
+    ],
+    "12.3": [
+        (lambda photos_per_s, request_ms: photos_per_s * request_ms / 1000, "round up"),
+        (lambda photos_per_s, request_ms: photos_per_s * request_ms // 1000, "too late"),
+        (lambda photos_per_s, request_ms: photos_per_s * request_ms, "milliseconds"),
+        (lambda photos_per_s, request_ms: photos_per_s * request_ms // 1000 + 1, "one too many"),
+        (lambda photos_per_s, request_ms: 1000 / request_ms, "one connection"),
+        (lambda photos_per_s, request_ms: photos_per_s / request_ms, "multiply"),
+    ],
+}
+
+
+def _counted(photos_per_s, request_ms):
+    """Add connections until they are enough."""
+    number = 1
+    while number * 1000 < photos_per_s * request_ms:
+        number += 1
+    return float(number)
+
+
+RIGHT = {"12.1": [_stacked, _at_once], "12.2": [_in_python, _with_ids], "12.3": [_counted]}
