@@ -33,7 +33,7 @@ lab: $(READY) ## open JupyterLab on the start page, with your own copies of the 
 	@cd lab && JUPYTER_CONFIG_PATH="$$PWD/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
 	  ../$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) start.ipynb
 
-tour: $(READY) ## prepare the photos, run every notebook, print the scoreboard, write build/tour/index.html
+tour: $(READY) ## prepare the photos, run notebooks 00 to 10, print the scoreboard, write build/tour/index.html
 	@$(BIN)/labkit tour
 
 data: $(READY) ## generate the photos (SCALE=tiny|small|full)

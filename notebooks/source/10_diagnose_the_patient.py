@@ -246,4 +246,6 @@ path = labkit.submit("student 42", folder=tempfile.mkdtemp())
 # - Change one thing. Measure and check the data before you change the next thing.
 # - Write a test for each fault that you found.
 #
-# **Next:** your own job. `labkit.record` takes any `tf.data` pipeline, and its timeline names the causes.
+# This is the end of the main course. `labkit.record` takes any `tf.data` pipeline of your own job, and its timeline names the causes. The notebooks that follow are electives: each one stands for itself.
+#
+# **Next:** [11 Train a real model](11_train_a_real_model.ipynb): nine of ten photos right, and what the pipeline has to do with it.

@@ -101,6 +101,8 @@ def test_the_course_is_complete():
         "08_offload_to_an_fpga",
         "09_put_it_all_together",
         "10_diagnose_the_patient",
+        "11_train_a_real_model",
+        "12_extract_from_anywhere",
     ]
     assert [p.stem for p in NOTEBOOKS] == [p.stem for p in SOURCES]
     assert all(NAME.fullmatch(p.stem) for p in NOTEBOOKS)

@@ -1,0 +1,241 @@
+# %% [markdown]
+# # Train a real model
+#
+# **You will** train a small network until it names nine of ten photos that it has never seen, watch an ordinary `model.fit` from inside, and see what a better input pipeline changes.
+#
+# **You will learn** that a pipeline with the same pixels changes *how soon* a model is good, not *how good* it becomes, where the time of a train step goes, and how sure an accuracy is.
+#
+# **You need** notebooks 01 to 06. You need no GPU. About 60 minutes.
+
+# %% tags=["bootstrap", "nbval-ignore-output"]
+import tensorflow as tf
+from labkit import charts, operations_chart, photos, pixels, plain, predictions, training
+
+# %% [markdown]
+# ## The idea
+
+# %%
+labkit.idea("11")
+
+# %% [markdown]
+# ## The photos, and others that nobody has seen
+#
+# The network of this notebook learns from photos of 48×48 pixels: 7 kB for each photo. `pixels.of` decodes each photo once and resizes it. `pixels.held_out` paints photos of another seed, which the network never learns from. This takes about a minute the first time. Later runs take the pixels from a file.
+
+# %% tags=["nbval-ignore-output"]
+album = photos.load().train
+learn, held_out = pixels.of(album), pixels.held_out()
+print("to learn from:", learn)
+print("held out:     ", held_out)
+
+# %%
+print(learn.images.shape[1:], learn.images.dtype, "·", f"{learn.images[0].nbytes:,} bytes for each photo")
+print("classes:", ", ".join(learn.classes))
+
+# %% [markdown]
+# ## Build: the network and the recipe
+#
+# The network is a small *residual network*: seven convolutions in a row, and a sum around every two of them. Its weights are 300 kB. It learns by gradient descent with momentum. The learning rate rises in a line to 0.1 in the first 30 % of the steps, and then falls to zero. `training.train` compiles the model with this recipe and calls `model.fit`.
+
+# %%
+model = training.resnet()
+convolutions = [layer for layer in model.layers if "conv" in layer.name]
+print(f"{model.count_params():,} weights in {len(convolutions)} convolutions, of which {len(convolutions) - 7} lie in a shortcut")
+rate = training.one_cycle(0.1, 525)
+for step in (0, 78, 157, 300, 524):
+    print(f"step {step:>3}: learning rate {float(rate(step)):.3f}")
+
+# %% [markdown]
+# ## Build: a naive and a good pipeline
+#
+# Both pipelines mirror and shift each photo at random. `numbers` gives three random numbers to each photo, so that both pipelines change the photos in the same way. The shuffle has a seed, so that both have the same order:
+
+# %%
+def endless(elements):
+    numbers = tf.data.Dataset.counter().map(lambda i: tf.random.stateless_uniform([3], [0, i]))
+    shuffled = elements.shuffle(len(album), seed=0).repeat()
+    return tf.data.Dataset.zip((shuffled, numbers))
+
+
+def prepare(images, u):  # of a batch: mirror and shift, then mean 0 and deviation 1
+    return training.normalised(tf.cast(training.moved(images, u), tf.float32) / 255)
+
+# %% [markdown]
+# In the naive pipeline, each photo is read, decoded, resized and changed in each epoch, one after the other:
+
+# %%
+def load(file, u):
+    image = pixels.shrink(tf.io.read_file(file[0]))
+    return prepare(image[None], u[None])[0], file[1]
+
+
+def naive():
+    return plain(endless(album.files()).map(load).batch(32, drop_remainder=True))
+
+# %% [markdown]
+# The good pipeline uses notebooks 02, 05 and 06: pixels are decoded once and stay in memory, the change is one call for a whole batch, and the next batches are made during the train step.
+
+# %%
+def good():
+    decoded = tf.data.Dataset.from_tensor_slices((learn.images, learn.labels))
+    batched = endless(decoded).batch(32, drop_remainder=True)
+    return batched.map(lambda photo, u: (prepare(photo[0], u), photo[1])).prefetch(2)
+
+# %% [markdown]
+# Both are functions, because a dataset with a shuffle remembers how often it was used: the second iterator over the *same* dataset gets another order. Each run below gets a new dataset.
+#
+# Do both deliver the same? This is the most important check of the notebook:
+
+# %%
+for step, (one, other) in enumerate(zip(naive().take(3), good().take(3))):
+    same = bool(tf.reduce_all(one[1] == other[1])), float(tf.reduce_max(tf.abs(one[0] - other[0])))
+    print(f"batch {step}: {one[0].shape}, same labels: {same[0]}, largest difference of the pixels: {same[1]}")
+
+# %% [markdown]
+# ## Predict
+#
+# The network needs the same number of steps with both pipelines, because it sees the same pixels. First measure the parts alone: how long does the naive pipeline take for a batch, and how long is a train step with data that is already there?
+
+# %% tags=["nbval-ignore-output"]
+prepare_ms, train_ms = training.parts_alone(naive(), learn)
+print(f"the naive pipeline takes {prepare_ms:.0f} ms for a batch; a train step takes {train_ms:.0f} ms")
+
+# %% [markdown]
+# How many times sooner is the network trained with the good pipeline? Without a GPU, pipeline and training share the cores, so calculate with the good pipeline as if it took no time at all. Replace the three dots by your number.
+
+# %% tags=["nbval-ignore-output"]
+predictions.commit("11.gain", ..., unit="times")
+
+# %% [markdown]
+# ## Run: watch `model.fit`
+#
+# `labkit.Watch` is a callback. It records 20 steps of an ordinary `model.fit`, and nothing else of the script changes. Both runs begin with the same weights and learn for one epoch:
+
+# %% tags=["nbval-ignore-output"]
+watched, runs = {}, {}
+for name, make in {"naive": naive, "good": good}.items():
+    watched[name] = labkit.Watch(steps=20, name=name)
+    runs[name] = training.train(learn, make(), steps=35, callbacks=[watched[name]])
+    print(f"{name:<6} loss of the epoch: {runs[name].losses[0]:.9f}")
+
+# %%
+print("same loss, to the last digit:", runs["naive"].losses == runs["good"].losses)
+
+# %% [markdown]
+# ## The timeline
+#
+# The losses are equal to the last digit. So all later steps are equal, too, and with them the accuracy. Only the time differs:
+
+# %% tags=["nbval-ignore-output"]
+traces = {name: watch.trace for name, watch in watched.items()}
+labkit.show(traces["naive"], traces["good"], labels=("naive", "good"), steps=4)
+
+# %% tags=["nbval-ignore-output"]
+step_ms = {name: labkit.Timeline(trace).step_ms for name, trace in traces.items()}
+gain = step_ms["naive"] / step_ms["good"]
+predictions.review("11.gain", model=(prepare_ms + train_ms) / train_ms, measured=gain)
+
+# %% [markdown]
+# ## Where a step goes
+#
+# `labkit.operations` adds up the time of all operations, for each kind of layer and for the pipeline. The time is that of all threads together. *IteratorGetNext* is the operation with which `model.fit` waits for a batch: it stands inside of the compiled train step, where no Python clock sees it.
+
+# %% tags=["nbval-ignore-output"]
+by_layer = {name: labkit.operations(trace, by="name") for name, trace in traces.items()}
+operations_chart.draw(by_layer["naive"], by_layer["good"], title="Time by kind of layer", most=9)
+
+# %% tags=["nbval-ignore-output"]
+for name, found in by_layer.items():
+    print(f"{name:<6} IteratorGetNext: {found.get_next:.1%} of a step of {step_ms[name]:.0f} ms")
+
+# %% [markdown]
+# A published report shows the same change for a large job: after its pipeline was rebuilt, the training took 709 s instead of 1,046 s, and *IteratorGetNext* took 0.2 s instead of 25 s. The job there and the job here are different, so the seconds cannot be compared. The pattern can: the wait for a batch goes to almost nothing, and the rest of a step stays.
+#
+# Two things in the picture surprise many readers. *Batch normalization* takes a large part of a train step, although it has few weights: it reads and writes all values several times. And decoding photos again in each epoch costs as much as training.
+#
+# ## Train to the end
+#
+# Now the good pipeline trains for 525 steps, which are 15 epochs. After each epoch the network names the held-out photos:
+
+# %% tags=["nbval-ignore-output"]
+trained = training.train(learn, good(), check=held_out)
+print("held out:", trained.checked[-1])
+print(f"{trained.cpu_s:.0f} CPU-seconds, with the checks after each epoch")
+
+# %% tags=["nbval-ignore-output"]
+curve = {"held out": [100 * score.share for score in trained.checked]}
+curve["learned from, changed at random"] = [100 * share for share in trained.accuracies]
+epochs = range(1, len(trained.checked) + 1)
+charts.lines(epochs, curve, x_label="epoch", y_label="photos named right, %", title="The network learns")
+
+# %% [markdown]
+# The curve can fall for some epochs in the middle, because the learning rate is highest there. The interval behind the accuracy says how far the accuracy on *all* such photos can be from the accuracy on these photos. Another seed of the training gives another accuracy, too, about one point away.
+#
+# How long does it take to 90 %? The steps are the same for both pipelines. The time of a step is measured above:
+
+# %% tags=["nbval-ignore-output"]
+reached = next((epoch for epoch, score in zip(epochs, trained.checked) if score.share >= 0.9), None)
+steps = 35 * (reached or len(epochs))
+print(f"90 % are reached after {steps} steps" if reached else "90 % are not reached")
+for name, ms in step_ms.items():
+    print(f"{name:<6} {steps} steps of {ms:.0f} ms: {steps * ms / 1000:.0f} s")
+
+# %% [markdown]
+# ## Explain
+#
+# The naive run waits for each batch, and its accelerator is idle meanwhile. The good run does the same steps without the waits. So its curve is the same curve, on a shorter time axis.
+#
+# A faster pipeline that changes the pixels would have another curve, and no clock would show this. Notebook [11b](11b_count_what_errors_cost.ipynb) measures what such errors cost.
+#
+# The held-out photos matter, too. With 160 photos the interval is 4 points wide on each side: two networks that differ by 5 points could change places with other photos.
+#
+# ## TensorBoard
+#
+# `labkit.Watch(keep="build/profile")` keeps the profile where TensorBoard's plugin *xprof* finds it. The waits in its report are those of labkit, and the table of operations is the same. It needs a network connection for its tables. The page [Reference](../docs/reference.md) says how to start it.
+#
+# ## Exercises
+#
+# **11.1** Write `photos_needed(accuracy, points)`: how many held-out photos do you need, so that the 95 % interval of an accuracy (0 to 1) reaches about `points` percentage points to each side? The half width of the interval is 1.96 · √(p · (1 − p) / n). Return a whole number, rounded up.
+
+# %% tags=["stub"]
+def photos_needed(accuracy, points):
+    ...  # your code
+
+# %% tags=["solution"]
+def photos_needed(accuracy, points):
+    import math
+
+    return math.ceil(accuracy * (1 - accuracy) * (1.96 / (points / 100)) ** 2)
+
+# %%
+labkit.check("11.1", photos_needed)
+
+# %% [markdown]
+# **11.2** Write `total_s(before_s, steps, wait_before_ms, wait_after_ms)`. A training of `steps` steps took `before_s` seconds, and each step waited `wait_before_ms` for its batch. With another pipeline a step waits `wait_after_ms`, and the rest of the step stays. How many seconds does the training take now? One line.
+
+# %% tags=["stub"]
+def total_s(before_s, steps, wait_before_ms, wait_after_ms):
+    ...  # your code
+
+# %% tags=["solution"]
+def total_s(before_s, steps, wait_before_ms, wait_after_ms):
+    return before_s - steps * (wait_before_ms - wait_after_ms) / 1000
+
+# %%
+labkit.try_it("11.2", total_s)
+labkit.check("11.2", total_s)
+
+# %% [markdown]
+# ## Recap
+#
+# You trained a network to 90 % on photos that it had never seen. You watched `model.fit` from inside, found the wait in the compiled step, and proved that two pipelines train the same network, one of them sooner.
+#
+# ## In practice
+#
+# - Before you compare two pipelines by their speed, prove that they deliver the same pixels.
+# - Watch 20 steps of the real script. You need no other tool and no change of the script.
+# - Quote an accuracy with the number of held-out photos and with its interval.
+#
+# Four optional notebooks go on from here: [11b Count what errors cost](11b_count_what_errors_cost.ipynb), [11c Choose a batch size](11c_choose_a_batch_size.ipynb), [11d Augment in the model](11d_augment_in_the_model.ipynb) and [11e Go deeper](11e_go_deeper.ipynb).
+#
+# **Next:** [12 Extract from anywhere](12_extract_from_anywhere.ipynb).

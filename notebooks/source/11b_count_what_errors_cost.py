@@ -1,0 +1,272 @@
+# %% [markdown]
+# # Count what silent errors cost
+#
+# This notebook is **optional**: no later notebook needs it.
+#
+# **You will** train one network, show it the same photos in 24 ways, train it again with three errors in the pipeline, and count what each error costs.
+#
+# **You will learn** which errors between a file and a model cost almost everything, which cost a few points that nobody notices, and which cost nothing. No clock shows any of them.
+#
+# **You need** notebook 11. You need no GPU. About 60 minutes.
+
+# %% tags=["bootstrap", "nbval-ignore-output"]
+import numpy as np
+import tensorflow as tf
+from labkit import charts, checks, drills, photos, pixels, predictions, training
+
+# %% [markdown]
+# ## The idea
+
+# %%
+labkit.idea("11b")
+
+# %% [markdown]
+# ## One trained network
+#
+# The recipe is that of notebook 11. `readings` holds 2,000 photos that the network has never seen, read from their files in eight ways. All this takes about three minutes the first time, and half a minute later.
+
+# %% tags=["nbval-ignore-output"]
+learn, held_out = pixels.of(photos.load().train), pixels.held_out()
+readings = pixels.readings()
+model = training.train(learn).model
+right = training.score(model, held_out)
+print("as in training:", right)
+
+# %% [markdown]
+# ## Predict
+#
+# A model is trained with one preprocessing, and it is *served* with another. Serving is often written by other people, in another language, with another library. What do you expect when only this changes? The accuracy of a guess is 10 %. Replace the dots by shares from 0 to 1:
+#
+# 1. The serving side has the colours in the order blue, green, red, as OpenCV has.
+# 2. The serving side forgets the mean and the deviation, and gives the model pixels from 0 to 1.
+# 3. The serving side resizes with `tf.image.resize`, which skips pixels, and the training did not skip them.
+# 4. The serving side gets the photos as JPEG files of a quality of 30.
+
+# %% tags=["nbval-ignore-output"]
+predictions.commit("11b.colors", ..., unit="share")
+predictions.commit("11b.scale", ..., unit="share")
+predictions.commit("11b.resize", ..., unit="share")
+predictions.commit("11b.jpeg", ..., unit="share")
+
+# %% [markdown]
+# ## Build: other values
+#
+# Each function below takes a batch of uint8 pixels and returns what the model gets. The model was trained with `normalised`, which gives all channels together a mean of about 0 and a deviation of about 1:
+
+# %%
+f = np.float32
+IMAGENET = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], f)
+values = {
+    "blue, green, red": lambda x: training.normalised(x[..., ::-1] / f(255)),
+    "0 to 255": lambda x: training.normalised(x.astype(f)),
+    "divided by 255 twice": lambda x: training.normalised(x / f(255) / f(255)),
+    "no mean, no deviation": lambda x: x / f(255),
+    "−1 to 1": lambda x: x / f(127.5) - 1,
+    "mean and deviation of ImageNet": lambda x: (x / f(255) - IMAGENET[0]) / IMAGENET[1],
+}
+
+# %%
+values |= {
+    "float16": lambda x: training.normalised((x / f(255)).astype(np.float16)),
+    "5 bits in place of 8": lambda x: training.normalised((x // 8 * 8 + 4) / f(255)),
+    "32 grey levels brighter": lambda x: training.normalised(np.minimum(x, 223) / f(255) + 32 / 255),
+    "the same in uint8, which wraps around": lambda x: training.normalised((x + np.uint8(32)) / f(255)),
+    "grey": lambda x: training.normalised(np.repeat(x.mean(-1, keepdims=True), 3, -1) / f(255)),
+    "mirrored": lambda x: training.normalised(x[:, :, ::-1] / f(255)),
+    "turned by 90°": lambda x: training.normalised(np.rot90(x, axes=(1, 2)) / f(255)),
+    "upside down": lambda x: training.normalised(x[:, ::-1] / f(255)),
+}
+print(len(values), "ways to give the model other values,", len(readings), "ways to read the files")
+print(*readings, sep=", ")
+
+# %% [markdown]
+# ## Build: the statistics of a batch
+#
+# A model with batch normalization can be left in *training mode*. Then it normalizes each batch by the mean of this batch, and no longer by what it has learned. With mixed batches this costs little. What happens when all photos of a batch are of one class, as in a sorted folder?
+
+# %%
+in_turn = held_out.take(np.argsort(held_out.labels, kind="stable"))
+mixed = training.score(model, held_out, batch=32, batch_statistics=True)
+of_one_class = training.score(model, in_turn, batch=32, batch_statistics=True)
+
+# %% [markdown]
+# ## Run: one model, many readings
+
+# %% tags=["nbval-ignore-output"]
+served = {name: training.score(model, held_out, reads) for name, reads in values.items()}
+served |= {name: training.score(model, found) for name, found in readings.items()}
+served |= {"batch statistics, mixed": mixed}
+order = sorted(served, key=lambda name: served[name].share)
+for name in order:
+    print(f"{name:<40} {100 * served[name].share:5.1f} %  {served[name].against(right)}")
+print(f"{'batch statistics, batches of one class':<40} {100 * of_one_class.share:5.1f} %  (photos in another order)")
+
+# %% tags=["nbval-ignore-output"]
+shown = {"batch statistics, batches of one class": of_one_class} | {name: served[name] for name in order}
+shown |= {"as in training": right}
+bars = {name: score.percent for name, score in sorted(shown.items(), key=lambda one: one[1].share)}
+note = "One network, 2,000 photos that it has not seen. Whiskers: intervals of 95 %. A guess names 10 % right."
+charts.bars(bars, unit="photos named right, %", title="What serving can cost", note=note)
+
+# %% tags=["nbval-ignore-output"]
+asked = {"colors": "blue, green, red", "scale": "no mean, no deviation", "resize": "no antialias", "jpeg": "JPEG quality 30"}
+for name, reading in asked.items():
+    print(predictions.review(f"11b.{name}", measured=served[reading].share))
+
+# %% [markdown]
+# ## Explain
+#
+# There are three groups. In the first group, the model guesses: wrong scale, one class in a batch. Somebody will notice. In the second group, everything looks well, and some points are lost: another resize, a little more brightness. Nobody will notice, because nobody knows the accuracy that the model could have. In the third group, nothing can be told from chance: the decoder's method, a quality of 30, half the bits. So check the *resize*, and leave the codec alone.
+#
+# One row is better than the training: some photos lie on their side, and a note in the file (EXIF) says so. TensorFlow ignores this note, Pillow can apply it.
+#
+# The intervals are for *this* network. Another seed gives other values, but the groups stay.
+#
+# ## Find the step
+#
+# `checks.serving` compares two functions from a file to an image, and names the first step at which they differ. It needs no model. Here serving is written with Pillow and NumPy, with two errors:
+
+# %%
+def train_fn(path):
+    return pixels.shrink(tf.io.read_file(path)).numpy() / f(255)
+
+
+def serve_fn(path):
+    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+    return tf.image.resize(image, [48, 48]).numpy()[..., ::-1] / f(255)
+
+
+some = photos.load().paths[:12]
+found = checks.serving(train_fn, serve_fn, some)
+print("first difference:", found.first)
+print("all differences: ", ", ".join(one.step for one in found.differences))
+
+# %% [markdown]
+# ## Errors in the training
+#
+# Other errors change what the network learns. Each row below is a training of its own. To keep them short, they use 24×24 pixels, where the network reaches about 84 %, and two seeds, so that you see how far two right trainings differ.
+#
+# First: the photos are sorted by class, as in folders. Without a shuffle each batch holds one class. With a shuffle *buffer* of 64 photos, a batch still holds only two or three classes:
+
+# %%
+small, small_held_out, learned = learn.shrunk(2), held_out.shrunk(2), {}
+
+
+def learn_from(name, dataset, photos=small, steps=350, seed=0):
+    trained = training.train(photos, dataset, steps=steps, seed=seed)
+    learned[f"{name}, seed {seed}"] = found = training.score(trained.model, small_held_out)
+    print(f"{name:<26} seed {seed}: {found}, loss in training {trained.losses[-1]:.3f}")
+
+# %% tags=["nbval-ignore-output"]
+in_folders = small.take(np.argsort(small.labels, kind="stable"))
+for seed in (0, 1):
+    learn_from("as it should be", training.batches(small), seed=seed)
+learn_from("sorted, no shuffle", training.batches(in_folders, buffer=0))
+learn_from("sorted, a buffer of 64", training.batches(in_folders, buffer=64))
+
+# %% [markdown]
+# Second: a random brightness is added to pixels that are still uint8. 250 + 10 is 4 there, so that bright parts turn black:
+
+# %%
+def brighter_in_uint8(images):
+    more = tf.random.uniform([tf.shape(images)[0], 1, 1, 1], 0, 64, tf.int32)
+    return training.augmented(images) + tf.cast(more, tf.uint8)
+
+
+print("250 + 10 in uint8:", (tf.constant(250, tf.uint8) + tf.constant(10, tf.uint8)).numpy())
+
+# %% tags=["nbval-ignore-output"]
+for seed in (0, 1):
+    learn_from("brightness wraps around", training.batches(small, augment=brighter_in_uint8), seed=seed)
+
+# %% [markdown]
+# Third: the augmentation stands *before* the cache. Then each photo is changed once, and is the same in all epochs. With few photos the network needs the changes most, so these trainings have 320 photos:
+
+# %% tags=["nbval-ignore-output"]
+few = small.take(slice(320))
+for seed in (0, 1):
+    for name, frozen in {"320, changed in each epoch": False, "320, changed once": True}.items():
+        learn_from(name, training.batches(few, frozen=frozen), few, 300, seed)
+
+# %% tags=["nbval-ignore-output"]
+bars = {name: score.percent for name, score in learned.items()}
+charts.bars(bars, unit="photos named right, %", title="What an error in the training costs", note="Whiskers: intervals of 95 %.")
+
+# %% [markdown]
+# The *training* loss of the frozen photos is the better one. Whoever looks at it alone takes the error for an improvement. With all 1,120 photos of 48×48 pixels, the same error costs about two points, which is what two seeds can differ by: there nobody can tell it from chance with one training each.
+#
+# ## What a check can see
+#
+# `checks.inspect` reads a pipeline and looks for such errors. The pipelines here are the ones from above, without the normalization:
+
+# %%
+def change(images, labels):
+    return training.augmented(images), labels
+
+
+source = tf.data.Dataset.from_tensor_slices((few.images, few.labels))
+frozen = source.batch(32).map(change).cache()
+print(*checks.inspect(frozen, source.batch(32), random=True).faults or ["no fault"], sep="\n")
+
+# %% [markdown]
+# A check sees the data, and not what a model was trained with. `labkit.checks.inspect(dataset).unseen` lists what it cannot see. The order of the colours, a forgotten mean, or another resize on the serving side are invisible in one pipeline alone: they are differences between *two*. For these, use `checks.serving`.
+#
+# ## Exercises
+#
+# **11.3** Write `lost(right, other)`. Both are arrays of True and False with one value for each photo: whether a model named the photo right. Return two numbers, in percentage points: how much lower the accuracy of `other` is, and the half width of its 95 % interval. The interval is that of *paired* differences: 1.96 times the standard deviation of the differences, divided by the root of their number.
+
+# %% tags=["stub"]
+def lost(right, other):
+    ...  # your code
+
+# %% tags=["solution"]
+def lost(right, other):
+    differences = 100 * (np.asarray(right, float) - np.asarray(other, float))
+    return differences.mean(), 1.96 * differences.std() / len(differences) ** 0.5
+
+# %%
+labkit.check("11.3", lost)
+
+# %% [markdown]
+# **11.4** Write `serve(path)`: it returns what the model of this notebook was trained with. That is a photo of 48×48 pixels, RGB, decoded by TensorFlow with the method `"INTEGER_ACCURATE"`, resized with antialias, rounded to whole grey levels, divided by 255, and given to `training.normalised`.
+
+# %% tags=["stub"]
+def serve(path):
+    ...  # your code
+
+# %% tags=["solution"]
+def serve(path):
+    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
+    image = tf.image.resize(tf.cast(image, tf.float32), [48, 48], antialias=True)
+    return training.normalised(tf.round(image) / 255)
+
+# %%
+labkit.check("11.4", serve)
+
+# %% [markdown]
+# ## Drills
+#
+# A *silent drill* gives you what a network learns from, epoch by epoch, and the functions that read a file in training and in serving. One thing is wrong, and you do not see the code: you have to measure. Another number gives another drill.
+
+# %%
+drill = drills.silent(7)
+drill
+
+# %%
+images, labels = drill.epoch(0)
+print(images.shape, images.dtype, "·", len(drill.files), "files,", len(drill.photos), "photos to learn from")
+# drill.diagnose(3)  # your diagnosis, by its number
+
+# %% [markdown]
+# ## Recap
+#
+# You measured what errors cost that raise no exception and change no speed. Most of the loud ones are errors of scale and order. The quiet ones are resizing, orientation, and an augmentation that is frozen.
+#
+# ## In practice
+#
+# - Write the preprocessing once, and use the same code for training and serving. Where this is impossible, compare the two with `checks.serving` on ten files.
+# - Shuffle the file names over the whole set, before any buffer.
+# - Put the cache before the augmentation.
+# - Look at an accuracy on photos that the model has not seen. The training loss can look better with an error.
+#
+# **Next:** [11c Choose a batch size](11c_choose_a_batch_size.ipynb), which is optional, too, or [12 Extract from anywhere](12_extract_from_anywhere.ipynb).

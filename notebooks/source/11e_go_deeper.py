@@ -1,0 +1,203 @@
+# %% [markdown]
+# # Go deeper
+#
+# This notebook is **optional**: no later notebook needs it.
+#
+# **You will** train a network of 32 layers with and without shortcuts, look at its gradients, and compare the augmentations that tutorials recommend.
+#
+# **You will learn** why deep networks have shortcuts, which usual reason for them is wrong, and when a difference between two augmentations is only chance.
+#
+# **You need** notebook 11. You need no GPU. About 45 minutes.
+
+# %% tags=["bootstrap", "nbval-ignore-output"]
+import functools
+
+import keras
+import numpy as np
+import tensorflow as tf
+from labkit import charts, photos, pixels, predictions, training
+
+# %% [markdown]
+# ## The idea
+
+# %%
+labkit.idea("11e")
+
+# %% tags=["nbval-ignore-output"]
+large, large_held_out = pixels.of(photos.load().train), pixels.held_out()
+learn, held_out = large.shrunk(3), large_held_out.shrunk(3)
+print("to learn from:", learn)
+print("held out:     ", held_out)
+
+# %% [markdown]
+# ## Build: a plain and a residual network
+#
+# Both networks have the same convolutions in the same order. In the *residual* network, the input of every two convolutions is added to their output. This addition is the shortcut. Photos of 16×16 pixels keep the training short.
+
+# %%
+def network(blocks, residual):
+    return training.resnet(16, (blocks,) * 3, 8, stride=1, residual=residual)
+
+
+for blocks in (1, 5):
+    for residual in (False, True):
+        model = network(blocks, residual)
+        shortcuts = sum(isinstance(layer, keras.layers.Add) for layer in model.layers)
+        print(f"{model.name:<9} {model.count_params():>7,} weights, {shortcuts:>2} shortcuts")
+
+# %% [markdown]
+# ## Predict
+#
+# Each network trains for 200 steps with batches of 64. A guess names 10 % right. The two networks of 8 layers reach about the same. What will the plain network of 32 layers reach? It has the same layers as the residual network, and more weights than the small networks. Replace the three dots by a share from 0 to 1.
+
+# %% tags=["nbval-ignore-output"]
+predictions.commit("11e.plain", ..., unit="share")
+
+# %% [markdown]
+# ## Run
+
+# %% tags=["nbval-ignore-output"]
+found = {}
+for blocks in (1, 5):
+    for residual in (False, True):
+        make = functools.partial(network, blocks, residual)
+        trained = training.train(learn, model=make, steps=200, batch=64)
+        found[trained.model.name] = training.score(trained.model, held_out)
+        print(f"{trained.model.name:<9} loss in training {trained.losses[-1]:.2f}, held out {found[trained.model.name]}")
+
+# %% tags=["nbval-ignore-output"]
+bars = {name: score.percent for name, score in found.items()}
+charts.bars(bars, unit="photos named right, %", title="With and without shortcuts", note="One seed, 200 steps. Whiskers: intervals of 95 %.")
+
+# %% tags=["nbval-ignore-output"]
+print(found["resnet32"].against(found["plain32"]))
+predictions.review("11e.plain", measured=found["plain32"].share)
+
+# %% [markdown]
+# With 32 layers the plain network is worse, and it is worse in the *training* loss, too. So this is not overfitting: the deeper network has more weights and cannot use them. With other seeds the accuracies change by several points, but in three runs of each (`benchmarks/training.py --only depth`) every residual network was better than every plain one.
+#
+# ## Why? Look at the gradients
+#
+# A frequent answer is: the gradients vanish on their way to the first layers, and shortcuts carry them there. Test it. The cell below computes the gradient of the loss for one batch, before any training, and prints its size at the first and at the last convolution:
+
+# %%
+def gradient_sizes(model, batch=64):
+    images = training.normalised(learn.images[:batch].astype(np.float32) / 255)
+    kernels = [layer.kernel for layer in model.layers if isinstance(layer, keras.layers.Conv2D)]
+    with tf.GradientTape() as tape:
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        value = loss(learn.labels[:batch], model(images, training=True))
+    return [float(tf.norm(one)) for one in tape.gradient(value, [kernel.value for kernel in kernels])]
+
+# %% tags=["nbval-ignore-output"]
+sizes = {}
+for residual in (False, True):
+    keras.utils.set_random_seed(0)
+    model = network(5, residual)
+    sizes[model.name] = gradient_sizes(model)
+    print(f"{model.name:<9} first convolution {sizes[model.name][0]:.2f}, last convolution {sizes[model.name][-1]:.2f}")
+
+# %%
+vanishes = {name: bool(size[0] < 0.1 * size[-1]) for name, size in sizes.items()}
+print("does the gradient vanish on its way to the first layer?", vanishes)
+
+# %% [markdown]
+# The gradient of the plain network does not vanish. Batch normalization takes care of that: it scales the values of each layer. The authors of residual networks say so themselves (He and others, 2016, section 4.1): they checked that neither the values nor the gradients of the plain network vanish. What shortcuts change is how easily the network is *trained*: a block that has nothing to add can stay near zero, and the network begins as a shallow one.
+#
+# Lecture slides give as a reason that "error terms reach the first layers". With batch normalization they reach them without shortcuts, too. They also say that each layer makes the dimensions smaller. In these networks only two of the three stages do: inside of a stage all layers have the same size.
+#
+# ## What depth means for a pipeline
+#
+# A deeper network computes longer for each image, so the same pipeline feeds it more easily. Here are the CPU times of a step:
+
+# %% tags=["nbval-ignore-output"]
+for blocks in (1, 5):
+    model = training.train(learn, model=functools.partial(network, blocks, True), steps=1).model
+    times = training.step_times(model, learn, (16, 64), repeats=3)
+    print(f"{model.name:<9} {times.ms[1] / 64:.2f} CPU ms for each image at batch 64")
+
+# %% [markdown]
+# ## Augmentations, and the noise of seeds
+#
+# Tutorials recommend to mirror, to shift, to turn by a small angle, and to cut out a square. Which one helps most? Each training below differs in the augmentation only, and the first one runs with two seeds:
+
+# %%
+turn = keras.layers.RandomRotation(15 / 360, fill_mode="reflect")
+
+
+def cut(images):  # a grey square of 8×8 pixels at a random place of each photo
+    row, column = tf.range(24)[:, None], tf.range(24)
+    top, left = tf.unstack(tf.random.uniform([2, tf.shape(images)[0], 1, 1], 0, 17, tf.int32))
+    hole = (row >= top) & (row < top + 8) & (column >= left) & (column < left + 8)
+    return tf.where(hole[..., None], tf.constant(118, tf.uint8), images)
+
+# %%
+KINDS = {
+    "none": None,
+    "mirror": functools.partial(training.augmented, shift=0),
+    "mirror, shift": training.augmented,
+    "mirror, shift, cut out": lambda images: cut(training.augmented(images)),
+    "mirror, shift, turn": lambda images: tf.cast(turn(training.augmented(images), training=True), tf.uint8),
+}
+print(len(KINDS), "kinds of augmentation")
+
+# %% tags=["nbval-ignore-output"]
+small, small_held_out, kinds = large.shrunk(2), large_held_out.shrunk(2), {}
+for name, seed in [("none", 0), ("none", 1), *((name, 0) for name in list(KINDS)[1:])]:
+    dataset = training.batches(small, augment=KINDS[name], seed=seed)
+    trained = training.train(small, dataset, seed=seed, steps=350)
+    kinds[f"{name}, seed {seed}"] = training.score(trained.model, small_held_out)
+bars = {name: score.percent for name, score in kinds.items()}
+charts.bars(bars, unit="photos named right, %", title="Augmentations", note="24×24 pixels, 350 steps. Whiskers: intervals of 95 %.")
+
+# %% tags=["nbval-ignore-output"]
+best = kinds["mirror, shift, seed 0"]
+for name, score in kinds.items():
+    print(f"{name:<32} {score.against(best) if score is not best else 'compared with this one'}")
+
+# %% [markdown]
+# Compare the two rows without an augmentation first: they differ by the seed alone. A difference between two kinds counts only if it is clearly larger than this one. Some kinds pass this test here, with small pixels and few steps: any augmentation against none, and a large hole against no hole. Others do not.
+#
+# With photos of 48×48 pixels and 525 steps the picture changes. There, three seeds of each kind on 13,520 unseen photos gave means from 92.2 to 93.5 %, and the seeds of one kind differed by up to 2.3 points (measured for this course). For that training nobody can say which kind is best. With few photos it is another matter: there augmentation is worth more than ten points (notebook [11b](11b_count_what_errors_cost.ipynb)).
+#
+# ## Exercises
+#
+# **11.8** Write `depth(blocks)`: how many layers with weights lie one after the other in such a network? `blocks` is a list with the number of blocks of each stage. Count the first convolution, two for each block, and the last layer. Convolutions in shortcuts do not count. One line.
+
+# %% tags=["stub"]
+def depth(blocks):
+    ...  # your code
+
+# %% tags=["solution"]
+def depth(blocks):
+    return 2 + 2 * sum(blocks)
+
+# %%
+labkit.check("11.8", depth)
+
+# %% [markdown]
+# **11.9** Write `worth_reporting(one, other)`. Both are lists with the accuracies of several seeds, in percent. Return True if every run of `one` is above every run of `other`, or the other way round. Return False if the two lists overlap or touch. This rule is strict, and it needs no table of probabilities: with three seeds each, chance alone does this in one of ten cases.
+
+# %% tags=["stub"]
+def worth_reporting(one, other):
+    ...  # your code
+
+# %% tags=["solution"]
+def worth_reporting(one, other):
+    return min(one) > max(other) or min(other) > max(one)
+
+# %%
+labkit.check("11.9", worth_reporting)
+
+# %% [markdown]
+# ## Recap
+#
+# You saw a deep network that cannot be trained without shortcuts, measured that its gradients do not vanish, and compared augmentations with the noise of seeds beside them.
+#
+# ## In practice
+#
+# - Test a reason before you repeat it. One batch and one gradient are enough here.
+# - Train the baseline with two seeds before you compare anything with it.
+# - Report the number of seeds and of held-out photos with every accuracy.
+#
+# **Next:** [12 Extract from anywhere](12_extract_from_anywhere.ipynb).

@@ -1,0 +1,192 @@
+# %% [markdown]
+# # Extract text and tables
+#
+# This notebook is **optional**: no later notebook needs it.
+#
+# **You will** read lines of text, JSON lines and a table with holes, and turn them into numbers that a network can learn from.
+#
+# **You will learn** what clean, encode and embed mean, where a lookup layer belongs, and why language models rarely wait for data.
+#
+# **You need** notebook 12. No GPU, no network. About 30 minutes. Special words are in the [glossary](../docs/glossary.md).
+
+# %% tags=["bootstrap", "nbval-ignore-output"]
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+from labkit import photos, plain, predictions
+
+# %% [markdown]
+# ## The idea
+#
+# A network computes with numbers. Text has to become numbers first, in three steps.
+
+# %%
+labkit.idea("12b")
+
+# %% [markdown]
+# *Clean*: make lines alike, so that "Circle!" and "circle" are the same word. *Encode*: look each word up in a list, the *vocabulary*, and take its number. *Embed*: replace each number by a vector that the network learns. Only the last step is a part of the model.
+#
+# ## Predict
+#
+# A ResNet-50 on an A100 takes 920 photos of 115 kB in a second (the figures of the benchmark DLIO): 105 MB. No core decodes so many photos. Now the same accelerator trains a language model of 340 million weights, the size of BERT-large. How many times as many words as this model wants does *one* core of this machine read, clean and encode? Replace the three dots by your number: 0.1 if you think that ten cores are needed, 10 if one core could serve ten models.
+
+# %% tags=["nbval-ignore-output"]
+predictions.commit("12b.words", ..., unit="times")
+
+# %% [markdown]
+# ## Lines of text
+#
+# We have no library of books here, so we make sentences about the lab's photos. There are 2,000 lines, with mistakes that real texts have:
+
+# %%
+album = photos.load()
+album = album.take(min(160, len(album)))
+words = [album.classes[label] for label in album.labels]
+lines = [f"Photo {n}: a  {'LARGE' if n % 3 else 'small'} {words[n % len(words)]}!" for n in range(2000)]
+folder = tempfile.TemporaryDirectory()
+captions = Path(folder.name) / "captions.txt"
+captions.write_text("\n".join(lines))
+print(lines[0], lines[1], sep="\n")
+
+# %% [markdown]
+# `TextLineDataset` reads a file line by line. Clean the lines with functions of `tf.strings`; they work on a whole batch, so batch first (notebook 06):
+
+# %%
+def clean(text):
+    text = tf.strings.lower(text)
+    text = tf.strings.regex_replace(text, r"[^a-z ]", "")
+    return tf.strings.strip(tf.strings.regex_replace(text, " +", " "))
+
+
+text = tf.data.TextLineDataset(str(captions)).batch(64)
+cleaned = text.map(clean)
+print(*next(cleaned.unbatch().batch(2).as_numpy_iterator()), sep="\n")
+
+# %% [markdown]
+# **Encode.** `StringLookup` learns the vocabulary from the data with `adapt`. Number 1 stands for words that are not in the vocabulary, and number 0 fills up sentences that are shorter than others of their batch:
+
+# %%
+def split(text):
+    return tf.strings.split(text).to_tensor("")
+
+
+lookup = keras.layers.StringLookup(mask_token="")
+lookup.adapt(cleaned.map(split))
+known = lookup.get_vocabulary()
+print(len(known), "entries; the first:", [str(word) for word in known[:5]])
+print(lookup(split(tf.constant(["photo a large circle", "photo a purple"]))).numpy())
+
+# %% [markdown]
+# ## Inside or outside of the pipeline
+#
+# The lookup can stand in the pipeline (`map`), or as the first layer in the model. Both give the same vectors:
+
+# %%
+embed = keras.layers.Embedding(len(known), 8)
+encoded = cleaned.map(split).map(lookup)
+strings = cleaned.map(split)
+
+outside = embed(next(iter(encoded)))
+inside = embed(lookup(next(iter(strings))))
+print("equal vectors:", np.array_equal(outside, inside), outside.shape)
+
+# %% [markdown]
+# In the *pipeline* the CPU looks words up while the accelerator trains, and whole numbers travel to it. Strings cannot travel to a GPU at all. In the *model*, whoever uses the trained model later can pass plain text, and nobody can take the wrong vocabulary. The usual answer is both: look up in the pipeline for the training, and put the lookup in front of the trained model when you export it.
+#
+# ## Run: how fast is text?
+#
+# How many words does one second of processor time read, clean and encode? We count in five rounds, without an accelerator:
+
+# %% tags=["nbval-ignore-output"]
+job = plain(encoded)
+rates = []
+for _ in range(5):
+    began = time.process_time()
+    seen = sum(int(tf.math.count_nonzero(batch)) for batch in job)
+    rates.append(seen / (time.process_time() - began))
+per_word = captions.stat().st_size / seen
+print(f"{seen:,} words, {np.median(rates):,.0f} words per second of one core, {per_word:.1f} bytes a word")
+
+# %% [markdown]
+# And how many does the model want? Training needs about six floating-point operations for each weight and token (Kaplan and others, 2020); we take a word for a token. An A100 does at most 312·10¹² operations in a second (its data sheet, bfloat16), and we assume that it reaches 40 % of that. This part is an estimate:
+
+# %% tags=["nbval-ignore-output"]
+wanted = 0.4 * 312e12 / (6 * 340e6)  # words per second
+print(f"the model wants {wanted:,.0f} words per second, {wanted * per_word / 1e6:.2f} MB (estimated)")
+predictions.review("12b.words", measured=[rate / wanted for rate in rates])
+
+# %% [markdown]
+# ## Explain
+#
+# A word is a few bytes and costs two billion operations on the accelerator. A photo is 115,000 bytes and costs about eleven times as much (3.8·10⁹ multiplications forward, says the paper of ResNet; each with an addition, and three times that for training). So the language model wants some hundred times fewer bytes per second, and a few cores deliver them. A study of data stalls measured the same: BERT-large and GNMT had none (DS-Analyzer, VLDB 2021, section 4.3.5).
+#
+# Many jobs even encode the whole text once and store only the numbers. Language models do stall on some things: a slow first read from an object store, padding that wastes the accelerator, and one Python function for each line.
+#
+# ## JSON lines
+#
+# In a file of JSON lines, each line is one JSON object. TensorFlow has no op for free JSON, so Python reads it: in a generator that hands over batches, as with Parquet in notebook 12.
+
+# %%
+records = Path(folder.name) / "photos.jsonl"
+objects = [{"caption": line, "number": number} for number, line in enumerate(lines)]
+records.write_text("\n".join(map(json.dumps, objects)))
+
+
+def batches(size=64):
+    with records.open() as file:
+        parsed = [json.loads(line) for line in file]
+    for first in range(0, len(parsed), size):
+        part = parsed[first : first + size]
+        yield [one["caption"] for one in part], [one["number"] for one in part]
+
+# %%
+signature = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)
+from_json = tf.data.Dataset.from_generator(batches, output_signature=signature)
+print(sum(len(caption) for caption, _ in from_json.as_numpy_iterator()), "objects")
+
+# %% [markdown]
+# ## A table with holes
+#
+# Measurements miss values, and their columns have very different sizes. Clean: fill a hole with the mean. Normalise: subtract the mean and divide by the standard deviation. Encode a class as one column for each class. Mean and deviation come from the *training* rows only, and they belong to the model: whoever uses it needs the same numbers.
+
+# %%
+table = Path(folder.name) / "table.csv"
+table.write_text("size,class\n100,cat\n,dog\n300,cat\n200,bird\n")
+rows = tf.data.experimental.CsvDataset(str(table), [tf.constant([np.nan]), tf.string], header=True).batch(2)
+sizes = np.concatenate([size for size, _ in rows.as_numpy_iterator()])
+mean, deviation = np.nanmean(sizes), np.nanstd(sizes)
+classes = keras.layers.StringLookup(vocabulary=["bird", "cat", "dog"], num_oov_indices=0, output_mode="one_hot")
+
+
+def numbers(size, name):
+    size = tf.where(tf.math.is_nan(size), mean, size)
+    return tf.concat([(size[:, None] - mean) / deviation, tf.cast(classes(name), tf.float32)], axis=1)
+
+# %%
+for row in rows.map(numbers).unbatch().as_numpy_iterator():
+    print(row.round(2))
+
+# %% [markdown]
+# ## Exercises
+#
+# There is no check for these two tasks; the cells above show what to expect.
+#
+# - Add a line with a word that is not in the vocabulary. Which number does it get, and which vector?
+# - Clean and look up each line by itself, and batch after that. How many words per second are left?
+#
+# ## Recap
+#
+# You cleaned lines of text, encoded words as numbers, and embedded them. You saw the same vectors with the lookup in the pipeline and in the model. You compared what a language model wants with what one core delivers. You filled the holes of a table and normalised it.
+#
+# ## In practice
+#
+# - Batch first, then clean and encode whole batches.
+# - Save the vocabulary, the means and the deviations with the model.
+# - Encode a large text once, and store the numbers.
+#
+# **Next:** optional notebooks go on from here; the [README](../README.md) lists them.
