@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import warnings
 from pathlib import Path
 
 from labkit.common import shipped
@@ -22,6 +23,8 @@ def setup() -> None:
         If TensorFlow is not installed; the sentence says how to get it.
     """
     prepare()
+    # Keras tells everybody who hands a dataset to `fit`, about an argument that nobody has given.
+    warnings.filterwarnings("ignore", "`shuffle=True` was passed", UserWarning)
     watch, colab = Meter(), "google.colab" in sys.modules
     try:
         with importing(), muted():  # without a GPU, TensorFlow reports errors of CUDA as it looks for one

@@ -350,6 +350,19 @@ _DRAWINGS = {
             ),
         ],
     ),
+    "11f": Sketch(
+        "Three ways to write a network compute the same. The pipeline delivers what the inputs ask for.",
+        _DRAWN,
+        [
+            Group(
+                "One network, three forms",
+                {
+                    form: _row("map: (images, labels)", "→", "train: the same losses", lengths=(1.4, 0.6, 1.4))
+                    for form in ("sequential", "functional", "subclass")
+                },
+            ),
+        ],
+    ),
     "12": Sketch(
         "Only the first step of a pipeline knows where the bytes come from.",
         _DRAWN,

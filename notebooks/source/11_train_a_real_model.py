@@ -236,6 +236,6 @@ labkit.check("11.2", total_s)
 # - Watch 20 steps of the real script. You need no other tool and no change of the script.
 # - Quote an accuracy with the number of held-out photos and with its interval.
 #
-# Four optional notebooks go on from here: [11b Count what errors cost](11b_count_what_errors_cost.ipynb), [11c Choose a batch size](11c_choose_a_batch_size.ipynb), [11d Augment in the model](11d_augment_in_the_model.ipynb) and [11e Go deeper](11e_go_deeper.ipynb).
+# Five optional notebooks go on from here: [11b Count what errors cost](11b_count_what_errors_cost.ipynb), [11c Choose a batch size](11c_choose_a_batch_size.ipynb), [11d Augment in the model](11d_augment_in_the_model.ipynb), [11e Go deeper](11e_go_deeper.ipynb) and [11f Feed three kinds of model](11f_feed_three_kinds_of_model.ipynb).
 #
 # **Next:** [12 Extract from anywhere](12_extract_from_anywhere.ipynb).

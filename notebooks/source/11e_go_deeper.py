@@ -200,4 +200,4 @@ labkit.check("11.9", worth_reporting)
 # - Train the baseline with two seeds before you compare anything with it.
 # - Report the number of seeds and of held-out photos with every accuracy.
 #
-# **Next:** [12 Extract from anywhere](12_extract_from_anywhere.ipynb).
+# **Next:** [11f Feed three kinds of model](11f_feed_three_kinds_of_model.ipynb), which is optional, too, or [12 Extract from anywhere](12_extract_from_anywhere.ipynb).
