@@ -26,7 +26,7 @@ from labkit.recording.processor_clock import Sampler
 from labkit.recording.recorder import assemble, notes, unix
 from labkit.recording.tfdata.driver import EVENT_BYTES, Drive, RecordingError, Session, Window
 from labkit.recording.tfdata.xplane import STEP_MARK
-from labkit.recording.work import count_images
+from labkit.recording.work import count_images, flatten
 from labkit.timeline.run import Accelerator
 from labkit.timeline.trace import VALIDATION, Span, Trace
 
@@ -41,6 +41,9 @@ class _Window:
     """An open window in a loop that is not ours."""
 
     def __init__(self, keep: str | os.PathLike[str] | None, max_events: int) -> None:
+        import tensorflow as tf
+
+        tf.test.experimental.sync_devices()  # steps before the window are over when it begins
         self._run, self._session, self._sampler = Drive(), Session(), Sampler()
         self._window = Window(self._run, self._session, self._sampler, keep)
         self._window.open(2 * EVENT_BYTES * max_events)
@@ -68,13 +71,22 @@ class _Window:
             yield
         self.calls.append((start, time.perf_counter_ns()))
 
-    def close(self, images: int | None, *, within: bool, steps: int, **facts: Any) -> Trace:
+    def wait(self) -> None:
+        """Let the last call end when the device has finished: a GPU goes on where the call has returned."""
+        import tensorflow as tf
+
+        tf.test.experimental.sync_devices()
+        self.calls[-1] = self.calls[-1][0], time.perf_counter_ns()
+
+    def close(self, images: int | None, *, within: bool, steps: int, batch: int | None = None, **facts: Any) -> Trace:
         """Take the profile and return the trace.
 
         Parameters
         ----------
         images : int or None
             Of all steps.
+        batch : int or None
+            Images of each step, where those of all steps are not known.
         within : bool
             Whether a call takes its batches itself, one for each of its steps; else a loop does, before the call.
         steps : int
@@ -84,7 +96,7 @@ class _Window:
         """
         import tensorflow as tf
 
-        tf.test.experimental.sync_devices()  # on a GPU, the end of a call is the end of handing it over
+        tf.test.experimental.sync_devices()  # the profile holds all that was handed over
         run = self._run
         run.cpu_ns = time.process_time_ns() - self._cpu_ns
         self._window.close()
@@ -94,6 +106,7 @@ class _Window:
         calls = unix(np.array(self.calls, np.int64).ravel(), run.clock).reshape(-1, 2)
         roots = run.spans.where(run.spans.select(name=ROOT))
         stamps = _stamps(calls, roots.start_ns, roots.end_ns, within)
+        images = batch * len(stamps) if images is None and batch else images
         trace = assemble(run, stamps, images)
         run.steps = len(stamps)
         spans = []
@@ -133,6 +146,13 @@ def _stamps(calls: np.ndarray, start: np.ndarray, end: np.ndarray, within: bool)
             rows.append((begin, begin, last))
         before = last
     return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def _static_batch(args: tuple[Any, ...]) -> int | None:
+    """Return how many images each batch of an iterator holds, where its shape says so."""
+    parts = flatten(getattr(args[0], "element_spec", ())) if args else []
+    shape = getattr(parts[0], "shape", None) if parts else None
+    return shape[0] if shape is not None and shape.rank else None
 
 
 class _Watcher:
@@ -218,7 +238,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
     Notes
     -----
     It measures and never interferes: where it cannot record, because another profiler runs, say, it warns and the
-    training goes on. Images are counted by the loss that Keras keeps; where Keras keeps none, they are not known.
+    training goes on. Images are counted by the loss that Keras keeps; where Keras keeps none, by the size of a batch that
+    the dataset states (``drop_remainder=True``), and else they are not known. The last step ends when the device is done.
     A callback that Keras calls after each batch makes it wait for the device every time. This one is none: in its
     window it stands around ``model.train_function``, and outside of it counts.
     """
@@ -241,7 +262,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Begin to count steps."""
         self._begin(f"the training ended before step {self.warmup}, with which the window begins")
-        self._images, self._opened = 0, {}
+        self._images, self._opened, self._batch = 0, {}, None
         self._counted: int | None = 0  # images of this epoch before the window, as long as its loss remembers
         if (backend := keras.backend.backend()) != "tensorflow":
             with self._never_stopping():
@@ -295,12 +316,15 @@ class Watch(_Watcher, keras.callbacks.Callback):
         except BaseException:
             self._discard("the training failed in the window")
             raise
+        self._batch = _static_batch(args)
         if len(window.calls) * self.model.steps_per_execution >= self.steps or window.full:
-            self._close()
+            self._close(at_once=True)
         return found
 
-    def _close(self) -> None:
+    def _close(self, at_once: bool = False) -> None:
         with self._never_stopping():
+            if at_once:
+                self._window.wait()
             if not self._window.calls:
                 self._discard(self._why)
                 return
@@ -311,6 +335,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
                 self._images if self._images > len(self._window.calls) else None,
                 within=True,
                 steps=self.steps,
+                batch=self._batch,
                 name=self.name or self.model.name,
                 accelerator=Accelerator(self.model.name, "real", None, f"model.fit of {self.model.name}"),
                 warmup=self.warmup,
@@ -403,10 +428,12 @@ class watching(_Watcher, contextlib.AbstractContextManager):
             yield
         self._images += 0 if batch is None else count_images(batch)
         if len(self._window.calls) >= self.steps or self._window.full:
-            self._close()
+            self._close(at_once=True)
 
-    def _close(self) -> None:
+    def _close(self, at_once: bool = False) -> None:
         with self._never_stopping():
+            if at_once:
+                self._window.wait()
             self._trace = self._window.close(
                 self._images or None,
                 within=False,

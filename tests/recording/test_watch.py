@@ -146,7 +146,8 @@ def test_a_step_that_fails_ends_the_window(tf, keras):
     assert again.trace.run.steps == 2
 
 
-def test_a_train_step_of_ones_own_has_no_count_of_images(tf, keras):
+@pytest.mark.parametrize("states", [True, False], ids=["the dataset states its batch", "it does not"])
+def test_the_images_of_a_train_step_of_ones_own_are_those_of_a_batch_that_is_stated(tf, keras, states):
     class Own(keras.Model):
         def __init__(self):
             super().__init__(name="own")
@@ -164,9 +165,10 @@ def test_a_train_step_of_ones_own_has_no_count_of_images(tf, keras):
 
     model, watch = Own(), labkit.Watch(steps=4)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    fit(model, data(tf, 12), watch)
+    dataset = data(tf, 12).unbatch().batch(BATCH, drop_remainder=states)
+    fit(model, dataset, watch)
     assert watch.trace.run.steps == 4
-    assert watch.trace.run.images is None
+    assert watch.trace.run.images == (4 * BATCH if states else None)
     assert "step time" in str(labkit.Timeline(watch.trace))
 
 
@@ -220,6 +222,30 @@ def test_a_loop_that_fails_ends_the_window(tf):
         loop()
     with pytest.raises(RecordingError, match="the loop failed"):
         assert step.trace
+
+
+def test_the_last_step_ends_when_its_work_is_done(tf):
+    """TensorFlow on a CPU can be told to hand ops over and go on, as it does on a GPU."""
+    done = []
+
+    def work(number):
+        time.sleep(0.05)
+        done.append(time.time_ns())
+        return number
+
+    tf.config.experimental.set_synchronous_execution(False)
+    try:
+        with labkit.watching(steps=2, warmup=1) as step:
+            for images, _ in data(tf, 5):
+                with step(images):
+                    tf.py_function(work, [1], tf.int32)
+                    handed_over = len(done)
+    finally:
+        tf.config.experimental.set_synchronous_execution(True)
+    trains = step.trace.where(step.trace.select("train", kind="consumer"))
+    assert handed_over < len(done), "the last op was still at work when the step had handed it over"
+    assert done[0] < int(trains.start_ns[0]), "the step before the window was over when the window began"
+    assert int(trains.end_ns[-1]) >= done[2] - 1_000_000, "both clocks agree within a millisecond"
 
 
 def test_keras_need_not_wait_for_it_after_a_batch(keras):
