@@ -342,6 +342,7 @@ def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
             events=events,
             events_per_image=round(events / images, 1) if images else None,
             profiled_steps=len(stamps),
+            copied_bytes=run.spans.run.profiler.copied_bytes,
         ),
         host=Host(cores(), tf.__version__, platform.python_version()),
     )

@@ -238,8 +238,9 @@ class Watch(_Watcher, keras.callbacks.Callback):
     Notes
     -----
     It measures and never interferes: where it cannot record, because another profiler runs, say, it warns and the
-    training goes on. Images are counted by the loss that Keras keeps; where Keras keeps none, by the size of a batch that
-    the dataset states (``drop_remainder=True``), and else they are not known. The last step ends when the device is done.
+    training goes on. Images are counted by the loss that Keras keeps; where Keras keeps none, by the size of a batch
+    that the dataset states (``drop_remainder=True``), and else they are not known. The last step of a full window ends
+    when the device is done.
     A callback that Keras calls after each batch makes it wait for the device every time. This one is none: in its
     window it stands around ``model.train_function``, and outside of it counts.
     """

@@ -7,7 +7,7 @@ what called them, the model, the layer, the op, and after the colon its type.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -69,6 +69,8 @@ class Operations(Tabular):
         Share of a step that passes in `GET_NEXT`, 0 to 1; None without steps.
     most : int
         Rows of the table.
+    copied_bytes : dict
+        Of each kind of copy of a device, where the profiler says so.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Operations(Tabular):
     steps: int
     get_next: float | None
     most: int = 20
+    copied_bytes: dict[str, int] = field(default_factory=dict)
 
     @property
     def ms(self) -> dict[str, float]:
@@ -103,6 +106,9 @@ class Operations(Tabular):
         notes = ["time of all threads together, without what an op calls in the same thread."]
         if self.get_next is not None:
             notes.append(f"{GET_NEXT} takes {percent(self.get_next)} of a step: the wait for a batch.")
+        for row in self.rows:
+            if row.where == DEVICE and row.ns and (size := self.copied_bytes.get(row.name)):
+                notes.append(f"{row.name} moves {size / row.calls / 1e6:,.3g} MB a call, {size / row.ns:,.3g} GB/s.")
         return Table(head, cells, (2, 3, 4), notes, caption=f"Time by op: {self.name}", rule=True)
 
 
@@ -149,8 +155,8 @@ def operations(trace: Trace, by: str = "type", *, most: int = 20) -> Operations:
             counts[1] += int(own[mine].sum())
     result = sorted((Operation(*key, *value) for key, value in found.items()), key=lambda row: (-row.ns, row.name))
     share = timeline.parts_ms[0] / timeline.step_ms if timeline.steps and timeline.step_ms else None
-    name = trace.run.name or "the run"
-    return Operations(name, by, tuple(result), timeline.steps, share, whole("most", most, least=1))
+    name, copied = trace.run.name or "the run", trace.run.profiler.copied_bytes
+    return Operations(name, by, tuple(result), timeline.steps, share, whole("most", most, least=1), copied)
 
 
 def _op(name: str) -> tuple[str, str] | None:

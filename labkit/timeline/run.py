@@ -108,12 +108,16 @@ class Profile(_Record):
         Steps that the profiler watched.
     note : str or None
         What a reader of the figures must know, in sentences.
+    copied_bytes : dict
+        Bytes that went into a device and out of it, by the name of the copy, as in ``MemcpyH2D``: of all that the
+        profiler saw, where it says so.
     """
 
     events: int | None = None
     events_per_image: float | None = None
     profiled_steps: int | None = None
     note: str | None = None
+    copied_bytes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

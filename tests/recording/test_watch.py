@@ -244,7 +244,6 @@ def test_the_last_step_ends_when_its_work_is_done(tf):
         tf.config.experimental.set_synchronous_execution(True)
     trains = step.trace.where(step.trace.select("train", kind="consumer"))
     assert handed_over < len(done), "the last op was still at work when the step had handed it over"
-    assert done[0] < int(trains.start_ns[0]), "the step before the window was over when the window began"
     assert int(trains.end_ns[-1]) >= done[2] - 1_000_000, "both clocks agree within a millisecond"
 
 

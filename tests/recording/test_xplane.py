@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import labkit
 from labkit.recording.tfdata import xplane
 from labkit.timeline.trace import CATEGORIES
 
@@ -165,7 +166,8 @@ def test_gpu_streams_become_device_threads_with_kernels_and_copies(pb, tmp_path)
         gpu, inbound, "MemcpyH2D", 1_000_000, 5_000_000, memcpy_details="kind_src:pinned kind_dst:device size:19267584"
     )
     outbound = gpu.lines.add(name="Stream #15(MemcpyD2H)", id=15, timestamp_ns=10_000)
-    w.event(gpu, outbound, "MemcpyD2H", 70_000_000, 1_000_000)
+    w.event(gpu, outbound, "MemcpyD2H", 70_000_000, 1_000_000, memcpy_details="kind_src:device size:4 dest:0 async:1")
+    w.event(gpu, outbound, "MemcpyD2H", 72_000_000, 1_000_000, memcpy_details="kind_src:device size:8 dest:0 async:1")
     derived = gpu.lines.add(name="XLA Ops", id=99, timestamp_ns=10_000)
     w.event(gpu, derived, "fusion.1", 0, 40_000_000)
     trace = xplane.read(w.save(tmp_path / "gpu.xplane.pb"))
@@ -176,10 +178,36 @@ def test_gpu_streams_become_device_threads_with_kernels_and_copies(pb, tmp_path)
         ("GPU:0 Stream #14(MemcpyH2D)", "MemcpyH2D", "copy", at + 1_000, 5_000, -1),
         ("GPU:0 Stream #13(Compute)", "void cudnn::bn_fw_tr_1C11", "kernel", at + 50_000, 20_000, -1),
         ("GPU:0 Stream #15(MemcpyD2H)", "MemcpyD2H", "copy", at + 70_000, 1_000, -1),
+        ("GPU:0 Stream #15(MemcpyD2H)", "MemcpyD2H", "copy", at + 72_000, 1_000, -1),
         ("GPU:0 Stream #13(Compute)", "Memset", "kernel", at + 80_000, 1, -1),
     ]
+    assert trace.run.profiler.copied_bytes == {"MemcpyH2D": 19_267_584, "MemcpyD2H": 12}
     assert [t.kind for t in trace.threads][:4] == ["consumer", "device", "device", "device"]
-    assert len(trace) == 12
+    assert len(trace) == 13
+
+
+def test_kernels_are_the_accelerator_and_copies_have_lanes_and_bytes(pb, tmp_path):
+    """The step is handed over in 9 µs; the GPU works on it for 30 µs, beside an op of the host."""
+    w = a_small_profile(pb)
+    pool = w.space.planes[1].lines.add(name="tf_Compute/2", timestamp_ns=9_000)
+    w.event(w.space.planes[1], pool, "small/conv2d/convolution:Conv2D", 5_000_000, 2_000_000)
+    gpu = w.plane("/device:GPU:0")
+    compute = gpu.lines.add(name="Stream #13(Compute,Memset)", timestamp_ns=9_000)
+    inbound = gpu.lines.add(name="Stream #14(MemcpyH2D)", timestamp_ns=9_000)
+    w.event(gpu, inbound, "MemcpyH2D", 4_000_000, 2_000_000, memcpy_details="kind_dst:device size:20000 async:1")
+    w.event(gpu, compute, "conv2d_kernel", 6_000_000, 30_000_000)
+    file, at = w.save(tmp_path / "gpu.xplane.pb"), BASE_NS + 9_000
+    trace = xplane.read(file).with_run(window_ns=(at + 1_000, at + 36_000), steps=1)
+    lanes = {(lane.kind, lane.name): lane.busy.total_ns for lane in labkit.Timeline(trace).lanes}
+    assert lanes["accelerator", "accelerator"] == 30_000
+    assert lanes["stream", "GPU:0 Stream #13(Compute,Memset)"] == 30_000
+    assert lanes["stream", "GPU:0 Stream #14(MemcpyH2D)"] == 2_000
+    found = labkit.operations(trace)
+    rows = {(row.name, row.where): (row.calls, row.ns) for row in found.rows}
+    assert rows["Conv2D", "train step"] == (1, 2_000)
+    assert rows["conv2d_kernel", "device"] == (1, 30_000)
+    assert rows["MemcpyH2D", "device"] == (1, 2_000)
+    assert "MemcpyH2D moves 0.02 MB a call, 10 GB/s." in str(found)
 
 
 def test_ops_on_shared_threads_are_the_pipelines_only_in_functions_it_captured(pb, tmp_path):

@@ -56,8 +56,9 @@ def read(path: str | os.PathLike[str]) -> Trace:
     -------
     Trace
         Spans on the Unix clock in int64 ns. Threads are of kind ``consumer`` (the recorder's marks), ``pipeline``
-        (tf.data), ``device`` (GPU streams) and ``host`` (ops of anything else, such as a Keras step on
-        the CPU; category ``other``). ``run.profiler.events`` counts all events in the file;
+        (tf.data), ``device`` (streams of a GPU) and ``host`` (ops of anything else, such as a Keras step on
+        the CPU; category ``other``). ``run.profiler.events`` counts all events in the file, and
+        ``run.profiler.copied_bytes`` what a GPU copied;
         ``run.node_names`` holds the ``name=`` that the author of the pipeline gave to nodes.
 
     Raises
@@ -123,7 +124,8 @@ def _trace(data: bytes) -> Trace:
         raise xspace.Malformed("it holds no plane")
     base_ns = next((p.values["profile_start_time"] for p in planes if "profile_start_time" in p.values), None)
     host = [_HostPlane(plane, base_ns) for plane in planes if plane.name == "/host:CPU"]
-    devices = [_device(plane, base_ns) for plane in planes if plane.name.startswith("/device:GPU:")]
+    copied: Counter[str] = Counter()
+    devices = [_device(plane, base_ns, copied) for plane in planes if plane.name.startswith("/device:GPU:")]
     events = sum(len(line.sizes) for plane in planes for line in plane.lines)
     found = Trace.merge(Trace.from_spans([], origin="measured"), *(one.trace() for one in host), *devices)
     # The consumer first, then devices, then the pipeline from its end in the consumer's thread on.
@@ -137,7 +139,7 @@ def _trace(data: bytes) -> Trace:
         threads=tuple(found.threads[i] for i in order),
     )
     node_names = {path: name for one in host for path, name in one.node_names().items()}
-    return found.with_run(profiler=Profile(events=events), node_names=node_names)
+    return found.with_run(profiler=Profile(events=events, copied_bytes=dict(copied)), node_names=node_names)
 
 
 def _times(events: xspace.Events, lines: list[xspace.EventLine], base_ns: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -311,14 +313,21 @@ def _numbered(threads: list[Thread], earliest: np.ndarray) -> list[Thread]:
     return out
 
 
-def _device(plane: xspace.Plane, base_ns: int | None) -> Trace:
-    """Return kernels and copies of one GPU, one thread per stream; lines derived from them are left out."""
+def _device(plane: xspace.Plane, base_ns: int | None, copied: Counter[str]) -> Trace:
+    """Return kernels and copies of one GPU, one thread per stream; lines derived from them are left out.
+
+    The bytes of each kind of copy are added to `copied`.
+    """
     lines = [line for line in plane.lines if line.name.startswith("Stream")]
     ids = np.array(sorted(plane.events), np.int64)
     names = [plane.events[i] for i in ids.tolist()]
     events = xspace.events(lines, ids, np.array([True] * len(names) + [False]))
     start, end = _times(events, lines, base_ns)
     is_copy = np.array([n.lower().startswith("memcpy") for n in names] + [False])[events.name]
+    for row in np.flatnonzero(is_copy).tolist():
+        details = str(events.stats(row, plane.stats).get("memcpy_details", ""))
+        if size := re.search(r"\bsize:(\d+)", details):
+            copied[names[events.name[row]]] += int(size[1])
     what = np.where(is_copy, CATEGORIES.index("copy"), CATEGORIES.index("kernel"))
     threads = [Thread(f"{plane.name.removeprefix('/device:')} {line.name}", "device") for line in lines]
     columns = start, end - start, events.name, events.line, what, np.full(len(start), -1)
