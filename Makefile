@@ -20,7 +20,7 @@ LEFT_OUT := build/left-out.txt
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-long test-colab test-solved test-xprof test-kernels-oclgrind soak seeds lab release grade data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
+.PHONY: help tour test test-long test-colab test-solved test-xprof test-kernels-oclgrind gpu on-gpu soak seeds lab release grade data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
 
 help: ## list the verbs
 	@echo "For readers:"
@@ -46,11 +46,11 @@ doctor: $(READY) ## check this machine, line by line
 test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long and not xprof"
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long and not xprof and not gpu"
 	@$(BIN)/python -m pytest -m "alone and not long" $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 	@echo "Left out: laws at full length, with all their cases (make test-long), solved notebooks (make test-solved), Colab's packages" \
-	  "(make test-colab), xprof (make test-xprof), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
+	  "(make test-colab), xprof (make test-xprof), a real GPU (make gpu), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
 	  "another process (make soak), many seeds (make seeds)."
 	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
 
@@ -72,6 +72,24 @@ test-xprof: $(READY) #! compare time by op and waits with xprof, in an environme
 
 test-kernels-oclgrind: $(READY) oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py
+
+# TensorFlow with CUDA has an environment of its own, since it would replace the one for the processor.
+gpu: #! with an NVIDIA GPU: CUDA into build/gpu, tests of recording, notebooks 09, 11, 16, benchmarks
+	@nvidia-smi -L 2>/dev/null | grep '^GPU' || { echo "make gpu needs an NVIDIA GPU, and nvidia-smi finds none here" >&2; exit 1; }
+	@$(MAKE) --no-print-directory VENV=build/gpu EXTRAS=gpu,tfds,opencl,lab,grade,dev on-gpu
+
+# A GPU adds in any order, unless it is told not to; tests of losses compare the last digit.
+on-gpu: $(READY)
+	@$(BIN)/python -c 'import sys, tensorflow as tf; sys.exit(0 if tf.config.list_physical_devices("GPU") else \
+	  "TensorFlow finds no GPU: its libraries of CUDA need a newer driver than the one that nvidia-smi names")'
+	@$(BIN)/labkit data --scale tiny
+	@if $(BIN)/labkit doctor opencl | grep -q '(gpu.*NVIDIA'; then \
+	  LABKIT_OPENCL_DEVICE=NVIDIA $(BIN)/python -m pytest tests/offload/test_kernels.py tests/offload/test_jpeg_decode.py -m "not long"; \
+	else echo "The GPU is no OpenCL device here: its kernels are not tested."; fi
+	@TF_USE_LEGACY_KERAS=1 TF_DETERMINISTIC_OPS=1 $(BIN)/python -m pytest tests/recording/test_gpu.py tests/recording/test_watch.py \
+	  tests/recording/test_recorder.py -m "not long and not alone"
+	@$(BIN)/python notebooks/build.py --execute 09 11 16
+	@for file in watch operations; do echo "== benchmarks/$$file.py"; $(BIN)/python benchmarks/$$file.py || exit 1; done
 
 soak: $(READY) #! run `make test` ROUNDS times (10) while another process takes a core
 	@$(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),10) -- $(MAKE) --no-print-directory test

@@ -7,7 +7,7 @@ file of the profiler. xprof, the tool behind TensorBoard's profile page, reads t
 own, which is made in ``build/xprof`` the first time. The last line is one JSON object: ``worst_difference_to_xprof`` is
 the largest relative difference among all types of ops that take `LEAST_MS` or more, ``worst_wait_difference`` that
 among all waits of `LEAST_WAIT_MS` or more. Of each run, xprof leaves out the first step and the last one. ``ops`` and
-``steps`` say how many were compared.
+``steps`` say how many were compared. Only ops of the host are: a device has kernels.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import labkit
 from labkit import photos
+from labkit.timeline.operations import DEVICE
 from labkit.timeline.trace import Trace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,6 +42,8 @@ def table(name, number):
     return [dict(zip(names, [cell["v"] for cell in row["c"]])) for row in one["rows"]]
 ops = {}
 for row in table("framework_op_stats", 0):
+    if row.get("host_or_device", "Host") != "Host":
+        continue
     ops[row["type"]] = ops.get(row["type"], 0.0) + row["total_self_time"] / 1e3
 waits = {row["stepnum"].split()[-1]: row["infeedTimeMs"] for row in table("input_pipeline_analyzer", 1)}
 print(json.dumps({"ops": ops, "waits": waits}))
@@ -110,6 +113,8 @@ def main() -> None:
             theirs = reads(next((folder / run).rglob("*.xplane.pb")))
             mine: dict[str, float] = {}
             for row in labkit.operations(trace).rows:
+                if row.where == DEVICE:
+                    continue
                 mine[row.name] = mine.get(row.name, 0.0) + row.ns / 1e6
             print(f"\n{run}\n{'op':28} labkit ms  xprof ms")
             for op, ms in sorted(mine.items(), key=lambda item: -item[1]):

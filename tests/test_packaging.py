@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -94,6 +95,18 @@ def test_tensorflow_is_never_a_plain_dependency(project):
         "ipython",
         "traitlets",
     }
+
+
+def test_without_a_gpu_make_says_so_and_installs_nothing(root, tmp_path):
+    for program in ("sh", "grep"):
+        (tmp_path / program).symlink_to(shutil.which(program))
+    made = (root / "build" / "gpu").exists()
+    command = [shutil.which("make"), "--no-print-directory", "gpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root, env={"PATH": str(tmp_path)})
+    assert done.returncode != 0
+    assert "make gpu needs an NVIDIA GPU, and nvidia-smi finds none here" in done.stderr
+    assert done.stdout == ""
+    assert (root / "build" / "gpu").exists() == made
 
 
 def test_the_conda_environment_agrees(root, project, pins):

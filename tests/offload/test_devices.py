@@ -93,6 +93,17 @@ def test_a_choice_that_nothing_fits_lists_what_there_is():
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.opencl
+def test_the_environment_chooses_where_the_caller_does_not(monkeypatch):
+    device = offload.devices()[0]
+    monkeypatch.setenv("LABKIT_OPENCL_DEVICE", "Alveo")
+    with pytest.raises(ValueError, match="Alveo"):
+        offload.choose()
+    assert offload.choose(device.name) == device
+    monkeypatch.setenv("LABKIT_OPENCL_DEVICE", device.platform)
+    assert offload.choose() == device
+
+
 def test_no_driver_at_all_is_one_sentence_with_a_remedy(home, tmp_path):
     (tmp_path / "pyopencl.py").write_text("raise ImportError('no pyopencl here')")
     done = python(home + "from labkit.offload import choose; choose()", PYTHONPATH=str(tmp_path))

@@ -112,7 +112,8 @@ def choose(name: str | None = None) -> Device:
     Parameters
     ----------
     name : str, optional
-        A part of the name of the device or of its platform, in upper or lower case.
+        A part of the name of the device or of its platform, in upper or lower case; by default LABKIT_OPENCL_DEVICE,
+        where the environment holds it, else any device.
 
     Raises
     ------
@@ -121,7 +122,7 @@ def choose(name: str | None = None) -> Device:
     NoDevice
         If there is no device at all.
     """
-    available = devices()
+    name, available = name or os.environ.get("LABKIT_OPENCL_DEVICE"), devices()
     if not available:
         raise NoDevice(f"no OpenCL device here; {drivers.remedy()}")
     for device in available:
