@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "docs/glossary.md", "docs/reference.md", "notebooks/INSTRUCTORS.md"]
+PAGES = ["README.md", "docs/glossary.md", "docs/reference.md", "docs/tensorboard.md", "notebooks/INSTRUCTORS.md"]
 TERMS = """batch step epoch shard element page-cache gil xla fpga smartssd opencl initiation-interval framework start
 unknown fetch prep f-p-g busy-share stall autotune critical-path path-label""".split()
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
