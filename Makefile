@@ -74,7 +74,7 @@ test-kernels-oclgrind: $(READY) oclgrind #! run every OpenCL kernel under Oclgri
 	@$(BIN)/python tests/oclgrind.py
 
 # TensorFlow with CUDA has an environment of its own, since it would replace the one for the processor.
-gpu: #! with an NVIDIA GPU: CUDA into build/gpu, tests of recording, notebooks 09, 11, 16, benchmarks
+gpu: #! with an NVIDIA GPU: CUDA into build/gpu, tests of recording, notebooks 09 and 11, benchmarks
 	@nvidia-smi -L 2>/dev/null | grep '^GPU' || { echo "make gpu needs an NVIDIA GPU, and nvidia-smi finds none here" >&2; exit 1; }
 	@$(MAKE) --no-print-directory VENV=build/gpu EXTRAS=gpu,tfds,opencl,lab,grade,dev on-gpu
 
@@ -88,7 +88,7 @@ on-gpu: $(READY)
 	else echo "The GPU is no OpenCL device here: its kernels are not tested."; fi
 	@TF_USE_LEGACY_KERAS=1 TF_DETERMINISTIC_OPS=1 $(BIN)/python -m pytest tests/recording/test_gpu.py tests/recording/test_watch.py \
 	  tests/recording/test_recorder.py -m "not long and not alone"
-	@$(BIN)/python notebooks/build.py --execute 09 11 16
+	@$(BIN)/python notebooks/build.py --execute 09 11
 	@for file in watch operations; do echo "== benchmarks/$$file.py"; $(BIN)/python benchmarks/$$file.py || exit 1; done
 
 soak: $(READY) #! run `make test` ROUNDS times (10) while another process takes a core

@@ -191,7 +191,7 @@ for name, ms in step_ms.items():
 #
 # ## TensorBoard
 #
-# `labkit.Watch(keep="build/profile")` keeps the profile where TensorBoard's plugin *xprof* finds it. The waits in its report are those of labkit, and the table of operations is the same. It needs a network connection for its tables. The page [Reference](../docs/reference.md) says how to start it.
+# `labkit.Watch(keep="build/profile")` keeps the profile where TensorBoard's plugin *xprof* finds it. The waits in its report are those of labkit, and the table of operations is the same. It needs a network connection for its tables. The page [TensorBoard](../docs/tensorboard.md) says how to start it.
 #
 # ## Exercises
 #
