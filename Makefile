@@ -79,7 +79,7 @@ gpu: #! with an NVIDIA GPU: CUDA into build/gpu, tests of recording, notebooks 0
 	@$(MAKE) --no-print-directory VENV=build/gpu EXTRAS=gpu,tfds,opencl,lab,grade,dev on-gpu
 
 # A GPU adds in any order, unless it is told not to; tests of losses compare the last digit.
-on-gpu: $(READY)
+on-gpu: $(READY) #! what make gpu runs, in the environment that it has made
 	@$(BIN)/python -c 'import sys, tensorflow as tf; sys.exit(0 if tf.config.list_physical_devices("GPU") else \
 	  "TensorFlow finds no GPU: its libraries of CUDA need a newer driver than the one that nvidia-smi names")'
 	@$(BIN)/labkit data --scale tiny
