@@ -33,7 +33,7 @@ lab: $(READY) ## open JupyterLab on the start page, with your own copies of the 
 	@cd lab && JUPYTER_CONFIG_PATH="$$PWD/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
 	  ../$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) start.ipynb
 
-tour: $(READY) ## prepare the photos, run notebooks 00 to 10, print the scoreboard, write build/tour/index.html
+tour: $(READY) ## prepare the photos, run the main course, print the scoreboard, write build/tour/index.html
 	@$(BIN)/labkit tour
 
 data: $(READY) ## generate the photos (SCALE=tiny|small|full)
@@ -74,7 +74,7 @@ test-kernels-oclgrind: $(READY) oclgrind #! run every OpenCL kernel under Oclgri
 	@$(BIN)/python tests/oclgrind.py
 
 # TensorFlow with CUDA has an environment of its own, since it would replace the one for the processor.
-gpu: #! with an NVIDIA GPU: CUDA into build/gpu, tests of recording, notebooks 09 and 11, benchmarks
+gpu: #! with an NVIDIA GPU: CUDA into build/gpu, its tests, notebooks 09 and 11, figures
 	@nvidia-smi -L 2>/dev/null | grep '^GPU' || { echo "make gpu needs an NVIDIA GPU, and nvidia-smi finds none here" >&2; exit 1; }
 	@$(MAKE) --no-print-directory VENV=build/gpu EXTRAS=gpu,tfds,opencl,lab,grade,dev on-gpu
 
