@@ -351,16 +351,11 @@ _DRAWINGS = {
         ],
     ),
     "11f": Sketch(
-        "Three ways to write a network compute the same. The pipeline delivers what the inputs ask for.",
+        "model.fit reads what a pipeline delivers by its position, and not by its meaning.",
         _DRAWN,
         [
-            Group(
-                "One network, three forms",
-                {
-                    form: _row("map: (images, labels)", "→", "train: the same losses", lengths=(1.4, 0.6, 1.4))
-                    for form in ("sequential", "functional", "subclass")
-                },
-            ),
+            Group("The pipeline delivers", {"": _row("read: image", "batch: grey level", "map: label")}),
+            Group("model.fit reads", {"": _row("read: inputs", "batch: targets", "map: weights")}),
         ],
     ),
     "12": Sketch(

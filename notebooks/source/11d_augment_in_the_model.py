@@ -12,7 +12,8 @@
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import keras
 import tensorflow as tf
-from labkit import measures, photos, pixels, predictions, training
+from labkit import measures, photos, pixels, predictions, simulate, training
+from labkit.simulate import Costs, Knobs
 
 # %% [markdown]
 # ## The idea
@@ -23,9 +24,9 @@ labkit.idea("11d")
 # %% [markdown]
 # ## A sentence to test
 #
-# In a recorded lecture on TensorFlow the question comes up why the GPU does not do the mapping. The answer there is: "there is no way GPU can do the pre processing", because it "can do only matrix multiplication". Other sources of the same years describe libraries that decode and augment on a GPU. Who is right?
+# A recorded lecture (Satyajit Das, *Accelerated TensorFlow*, part 1) asks why the GPU does not do the mapping, and answers: "there is no way GPU can do the pre processing. So, it can do only matrix multiplication or math operation or graphics operation". Two sets of slides say something else. NVIDIA's slides about its library DALI (Lisiecki and Zientkiewicz, *Fast AI Data Pre-processing with NVIDIA DALI*) call it a "GPU-accelerated data augmentation and image loading library" and write `ops.Resize(device = "gpu", …)`. Other slides (Sachin, *Input Data Pipeline Analysis*) say of DALI: "Supports CPU and GPU execution." Who is right?
 #
-# The augmentation is mirroring, brightness and contrast, and then the normalization. Each photo has three random numbers `u`, so that all variants change the photos in the same way:
+# Mirroring, brightness and contrast *are* math operations. The augmentation of this notebook consists of these three, and then the normalization. Each photo has three random numbers `u`, so that all variants change the photos in the same way:
 
 # %%
 def augment(images, u):
@@ -78,7 +79,7 @@ def with_a_layer():
 # %%
 compiled = tf.function(augment, jit_compile=True)
 
-
+# %%
 class WithAStage(keras.Model):
     def __init__(self):
         super().__init__(name="with_a_stage")
@@ -160,6 +161,15 @@ found = measures.Measures.from_traces(runs)
 found
 
 # %% [markdown]
+# A processor can be busy with other work than the step that you see. How much processor time does a step take, of all threads together?
+
+# %% tags=["nbval-ignore-output"]
+for name, traces in runs.items():
+    samples = [(trace.run.processor.cpu_ns[-1] - trace.run.processor.cpu_ns[0], trace.run.steps) for trace in traces]
+    cpu_ms = sorted(ns / 1e6 / steps for ns, steps in samples)
+    print(f"{name:<16} {cpu_ms[0]:.0f} to {cpu_ms[-1]:.0f} ms of processor time for each step")
+
+# %% [markdown]
 # ## The timeline
 
 # %% tags=["nbval-ignore-output"]
@@ -178,9 +188,42 @@ predictions.review("11d.stage", measured=found.speedup("compiled stage"))
 #
 # What cannot move so easily is everything before the batch: reading and decoding files, where each photo has another size.
 #
+# ## With a GPU: a simulation
+#
+# This part is *simulated*, from assumptions. A step of 256 photos takes 143 ms (an H100, as in notebook 09). On the host, a photo takes 4 ms to decode and 1 ms to augment. The bytes of a batch take the times of the link from above. On the GPU, the augmentation is assumed to take 1 ms for a whole batch: it touches about 1 GB of the memory of the GPU, which moves 3,350 GB/s (data sheet).
+
+# %%
+in_pipeline = Costs(map={"decode": 4, "augment": 1}, copy=4.9, train=143)
+in_model = Costs(map={"decode": 4}, copy=1.2, train=143 + 1)
+rows = ["Simulated, not measured."]
+for cores in (4, 8, 16):
+    knobs = Knobs(256, cores=cores, map_calls=cores, prefetch=2)
+    lines = [labkit.Timeline(simulate.run(costs, knobs, 10, warmup=2)) for costs in (in_pipeline, in_model)]
+    before, after = (f"{line.step_ms:.0f} ms a step, busy {line.accelerator.share:.0%}" for line in lines)
+    rows.append(f"{cores:>2} cores: in the pipeline {before} → in the model {after}")
+print(*rows, sep="\n")
+
+# %% [markdown]
+# With few cores the host is the limit, and the gain is the whole work that moved. With many cores the host is fast enough: only the bytes of the link gain something.
+#
+# ## Random layers of Keras
+#
+# Keras has layers such as `RandomFlip` and `RandomBrightness`, so you need not write your own. They have a trap. In `fit`, they change the photos, and in `evaluate` and `predict` they do nothing. But what if somebody *calls* the model?
+
+# %%
+ready = keras.Sequential([keras.layers.RandomFlip(), keras.layers.RandomBrightness(0.2, value_range=(0, 1))])
+gray = tf.random.stateless_uniform([8, 48, 48, 3], [0, 1])
+answers = {"predict": ready.predict(gray, verbose=0), "called": ready(gray)}
+answers["called with training=False"] = ready(gray, training=False)
+for name, answer in answers.items():
+    print(f"{name:<28} photos unchanged: {bool(tf.reduce_all(answer == gray))}")
+
+# %% [markdown]
+# A call without a word counts as training. So a server that calls the model answers about photos that it has changed at random.
+#
 # ## Exercises
 #
-# **11.7** Write `link_mb_per_s(images_per_s, side, bytes_per_value)`: how many megabytes (millions of bytes) go over the link in each second? The photos are square, `side` pixels on each side, with three channels. One line.
+# **11.10** Write `link_mb_per_s(images_per_s, side, bytes_per_value)`: how many megabytes (millions of bytes) go over the link in each second? The photos are square, `side` pixels on each side, with three channels. One line.
 
 # %% tags=["stub"]
 def link_mb_per_s(images_per_s, side, bytes_per_value):
@@ -191,17 +234,31 @@ def link_mb_per_s(images_per_s, side, bytes_per_value):
     return images_per_s * side * side * 3 * bytes_per_value / 1e6
 
 # %%
-labkit.check("11.7", link_mb_per_s)
+labkit.check("11.10", link_mb_per_s)
+
+# %% [markdown]
+# **11.11** Write `pays(decode, augment, train, on_gpu)`: how many times as fast does the job become when the augmentation moves from the host into the model? All arguments are times in ms for one batch: decoding and augmenting on all cores of the host, the train step, and the augmentation on the accelerator. Pipeline and training overlap perfectly. One or two lines.
+
+# %% tags=["stub"]
+def pays(decode, augment, train, on_gpu):
+    ...  # your code
+
+# %% tags=["solution"]
+def pays(decode, augment, train, on_gpu):
+    return max(decode + augment, train) / max(decode, train + on_gpu)
+
+# %%
+labkit.check("11.11", pays)
 
 # %% [markdown]
 # ## Recap
 #
-# You wrote one augmentation in three places, proved that the pixels are the same, counted bytes, and looked at who works when.
+# You wrote one augmentation in three places, proved that the pixels are the same, counted bytes, and looked at who works when. A simulation showed when the move pays, and a layer of Keras changed photos that nobody trains on.
 #
 # ## In practice
 #
 # - Send uint8 to the accelerator, and convert and normalize there.
 # - Move the augmentation into the model when the processor of the host is the limit. Look at a timeline before and after.
-# - A layer in the model travels with the saved model. Make sure that it does nothing when the model is served.
+# - A layer in the model travels with the saved model. Serve with `training=False`, and compare an answer with that of `predict`.
 #
 # **Next:** [11e Go deeper](11e_go_deeper.ipynb), which is optional, too, or [12 Extract from anywhere](12_extract_from_anywhere.ipynb).

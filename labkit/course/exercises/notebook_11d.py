@@ -7,7 +7,7 @@ from typing import Any
 from labkit.course.student_code import numeric
 
 
-@numeric("11.7", " MB/s", (1000, 224, 4), (1000, 224, 1), (2500, 48, 2), (60, 1024, 1))
+@numeric("11.10", " MB/s", (1000, 224, 4), (1000, 224, 1), (2500, 48, 2), (60, 1024, 1))
 def megabytes_over_the_link(images_per_s: float, side: int, bytes_per_value: int) -> Any:
     """``link_mb_per_s(images_per_s, side, bytes_per_value)``: what goes to the accelerator in each second."""
     values = images_per_s * side * side * 3
@@ -22,3 +22,22 @@ def megabytes_over_the_link(images_per_s: float, side: int, bytes_per_value: int
         8 * total / 1e6: "that is megabits",
         side * side * 3 * bytes_per_value / 1e6: "that is one image; a second has many",
     }
+
+
+@numeric("11.11", " times", (160, 40, 143, 1), (64, 16, 143, 1), (100, 30, 120, 20), (10, 90, 30, 3), (90, 5, 92, 8))
+def gain_of_the_move(decode: float, augment: float, train: float, on_gpu: float) -> Any:
+    """``pays(decode, augment, train, on_gpu)``: how many times as fast with the augmentation in the model."""
+    before, after = max(decode + augment, train), max(decode, train + on_gpu)
+    # Of equal values the last one's hint counts, and no hint may be the right number.
+    wrong = {
+        after / before: "that is how many times as *slow*; divide the time before by the time after",
+        (decode + augment + train) / (decode + train + on_gpu): "those are sums; of what overlaps, the longest counts",
+        max(decode, augment, train) / after: "decoding and augmenting share the cores of the host: their times add up",
+        before / (train + on_gpu): "decoding stays on the host, and can still be the longest part",
+        (decode + augment) / decode: "the train step is a part, too, and may be the longest",
+        1 - after / before: "that is the share of time that is saved",
+        before - after: "that is the time that is saved",
+        before / max(decode, train, on_gpu): "augmentation and train step share the accelerator: their times add up",
+        before / max(decode, train): "the augmentation on the accelerator and the train step add up",
+    }
+    return before / after, {value: hint for value, hint in wrong.items() if value != before / after}

@@ -1,7 +1,7 @@
 """Right shape, wrong idea: what students hand in for notebook 11d, and a word of the hint that must come back."""
 
 WRONG = {
-    "11.7": [
+    "11.10": [
         (lambda rate, side, size: rate * side * side * 3 * size, "million"),
         (lambda rate, side, size: rate * side * side * 3 * size / 2**20, "MiB"),
         (lambda rate, side, size: rate * side * side * size / 1e6, "three channels"),
@@ -9,5 +9,16 @@ WRONG = {
         (lambda rate, side, size: rate * side * side * 3 / 1e6, "bytes_per_value"),
         (lambda rate, side, size: side * side * 3 * size / 1e6, "one image"),
         (lambda rate, side, size: rate * side * side * 24 * size / 1e6, "megabits"),
+    ],
+    "11.11": [
+        (lambda d, a, t, g: max(d, t + g) / max(d + a, t), "slow"),
+        (lambda d, a, t, g: (d + a + t) / (d + t + g), "sums"),
+        (lambda d, a, t, g: max(d + a, t) / max(d, t), "train step add up"),
+        (lambda d, a, t, g: max(d + a, t) / max(d, t, g), "train step add up"),
+        (lambda d, a, t, g: max(d, a, t) / max(d, t + g), "share the cores of the host"),
+        (lambda d, a, t, g: max(d + a, t) / (t + g), "decoding stays"),
+        (lambda d, a, t, g: (d + a) / d, "may be the longest"),
+        (lambda d, a, t, g: 1 - max(d, t + g) / max(d + a, t), "share of time"),
+        (lambda d, a, t, g: max(d + a, t) - max(d, t + g), "time that is saved"),
     ],
 }
