@@ -221,6 +221,8 @@ def lost(right, other):
 
 # %% tags=["solution"]
 def lost(right, other):
+    import numpy as np
+
     differences = 100 * (np.asarray(right, float) - np.asarray(other, float))
     return differences.mean(), 1.96 * differences.std() / len(differences) ** 0.5
 
@@ -236,6 +238,8 @@ def serve(path):
 
 # %% tags=["solution"]
 def serve(path):
+    from labkit import training
+
     image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
     image = tf.image.resize(tf.cast(image, tf.float32), [48, 48], antialias=True)
     return training.normalised(tf.round(image) / 255)
