@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from labkit.common.errors import error_text as error_text
 from labkit.common.files import write_aside
 from labkit.common.numbers import one_of, whole
 from labkit.sources import framing
