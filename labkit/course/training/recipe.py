@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -247,14 +248,29 @@ def train(
     history: dict[str, list[float]] = {"loss": [], "accuracy": []}
     for first, count, length, others in ((0, epochs, epoch, callbacks), (epochs, 1 if left else 0, left, ())):
         if count:
-            found = model.fit(
-                dataset, initial_epoch=first, epochs=first + count, steps_per_epoch=length, verbose=0, shuffle=False,
-                callbacks=[Check(), *others],
-            ).history  # fmt: skip
+            with traced_on_purpose():
+                found = model.fit(
+                    dataset, initial_epoch=first, epochs=first + count, steps_per_epoch=length, verbose=0,
+                    shuffle=False, callbacks=[Check(), *others],
+                ).history  # fmt: skip
             for name in history:
                 history[name] += found[name]
     seconds, cpu_s = time.perf_counter() - begin[0], time.process_time() - begin[1]
     return Trained(model, tuple(history["loss"]), tuple(history["accuracy"]), tuple(checked), steps, seconds, cpu_s)
+
+
+@contextlib.contextmanager
+def traced_on_purpose() -> Iterator[None]:
+    """Keep TensorFlow's warning quiet that many functions are traced: each model and each batch size needs its own."""
+    import tensorflow as tf
+
+    logger = tf.get_logger()
+    level = logger.level
+    logger.setLevel("ERROR")
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def one_cycle(rate: float, steps: int, rise: float = RISE) -> Any:
