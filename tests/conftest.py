@@ -59,6 +59,14 @@ def advice_beside_other_tests():
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_seed_left():
+    """A test that sets TensorFlow's global seed sets it for itself: under one, pipelines of others augment alike."""
+    yield
+    if "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].random.set_seed(None)
+
+
 def pytest_terminal_summary(terminalreporter):
     """Say which tests measured again; write down which were skipped, and why, for the last lines of `make test`."""
     done = [report for name in ("", "passed", "failed", "error") for report in terminalreporter.getreports(name)]

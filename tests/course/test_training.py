@@ -50,6 +50,15 @@ def test_a_seed_repeats_a_training_to_the_last_digit_and_another_does_not():
     assert runs[0].cpu_s > 0
 
 
+def test_a_training_leaves_no_seed_behind_under_which_every_epoch_would_augment_alike():
+    import tensorflow as tf
+
+    training.train(painted(), model=small, seed=3, steps=2, batch=16)
+    noise = tf.data.Dataset.range(3).map(lambda _: tf.random.uniform([4]))
+    one, two = (np.stack(list(noise.as_numpy_iterator())) for _ in range(2))
+    assert not np.array_equal(one, two)
+
+
 def test_it_learns_what_can_be_seen_and_says_how_sure_that_is():
     shown, hidden = painted(), painted(200)
     trained = training.train(shown, model=small, steps=60, batch=16, check=hidden)

@@ -252,7 +252,9 @@ def test_many_short_waits_are_too_long_in_all(run):
 
 @pytest.mark.sample(1)
 def test_an_answer_too_large_to_send_took_too_much_memory(run):
-    with run("def f():\n    return 'x' * 10**9") as student, pytest.raises(Stopped, match=r"memory|answered with more"):
+    slow = Limits(cpu_s=60, wall_s=120)  # a gigabyte takes a slow machine some seconds
+    answer = "def f():\n    return 'x' * 10**9"
+    with run(answer, limits=slow) as student, pytest.raises(Stopped, match=r"memory|answered with more"):
         student.names(["f"])["f"]()
 
 

@@ -227,9 +227,9 @@ def train(
 
     steps, batch = whole("steps", steps, least=1), whole("batch", batch, least=1)
     steps = min(steps, FAST_STEPS) if fast() else steps
-    keras.utils.set_random_seed(whole("seed", seed))
-    model = model() if model else resnet(pixels.images.shape[1], classes=len(pixels.classes))
-    dataset = batches(pixels, batch, seed=seed) if dataset is None else dataset
+    with _seeded(whole("seed", seed)):
+        model = model() if model else resnet(pixels.images.shape[1], classes=len(pixels.classes))
+        dataset = batches(pixels, batch, seed=seed) if dataset is None else dataset
     optimizer = keras.optimizers.SGD(
         one_cycle(number("rate", rate), steps), momentum=0.9, nesterov=True, weight_decay=5e-4
     )
@@ -257,6 +257,28 @@ def train(
                 history[name] += found[name]
     seconds, cpu_s = time.perf_counter() - begin[0], time.process_time() - begin[1]
     return Trained(model, tuple(history["loss"]), tuple(history["accuracy"]), tuple(checked), steps, seconds, cpu_s)
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Draw a model's weights from a seed, and leave no seed behind.
+
+    Under TensorFlow's global seed the random ops of a map draw the same numbers again in every epoch: a pipeline that
+    is made after a training would augment each photo in one way only.
+    """
+    import random
+
+    import keras
+    import tensorflow as tf
+
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002 (what Keras sows)
+    keras.utils.set_random_seed(seed)
+    try:
+        yield
+    finally:
+        tf.random.set_seed(None)
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
 
 
 @contextlib.contextmanager
@@ -327,8 +349,8 @@ def parts_alone(dataset: Any, pixels: SmallPhotos, batch: int = BATCH, repeats: 
     """Return how long a pipeline takes for a batch, and how long a train step is whose data is there: medians, ms."""
     import keras
 
-    keras.utils.set_random_seed(0)
-    model = resnet(pixels.images.shape[1], classes=len(pixels.classes))
+    with _seeded(0):
+        model = resnet(pixels.images.shape[1], classes=len(pixels.classes))
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
     rows = np.resize(np.arange(len(pixels)), batch)
     images, labels = normalised(pixels.images[rows].astype(np.float32) / 255), pixels.labels[rows]
