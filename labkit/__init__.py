@@ -39,6 +39,7 @@ _NAMES = {
     "draw": "views.static",
     "idea": "course.ideas",
     "improve": "recording.improve",
+    "known": "recording.loaders.known",
     "operations": "timeline.operations",
     "plain": "pipelines.options",
     "progress": "course.start_page",

@@ -7,6 +7,7 @@ what stands inside the functions of an interleave, and what no Python object kee
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,12 @@ AUTOTUNE = -1
 _UNCHANGED = ("Options", "Model", "Finalize", "Identity", "AssertCardinality")
 #: Transformations whose function returns a dataset.
 _NESTED = ("Interleave", "ParallelInterleave", "FlatMap")
+
+
+def is_dataset(dataset: Any) -> bool:
+    """Tell whether something is a ``tf.data.Dataset``, without importing TensorFlow."""
+    tf = sys.modules.get("tensorflow")
+    return tf is not None and hasattr(tf, "data") and isinstance(dataset, tf.data.Dataset)
 
 
 def check_dataset(dataset: Any, what: str = "dataset") -> None:

@@ -7,12 +7,16 @@ how long each of its threads had a core, and was ready without one. What is left
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from array import array
 from pathlib import Path
 
 import numpy as np
+import psutil
+
+from labkit.timeline.run import Tree
 
 #: Between two samples. Both clocks take about a microsecond, and a thread that wakes up some ten.
 PERIOD_S = 0.005
@@ -27,6 +31,12 @@ MOST = 600
 class Sampler(contextlib.AbstractContextManager):
     """Samples the clock in a thread of its own from `start` to `stop`; leaving its block stops it.
 
+    Parameters
+    ----------
+    tree : bool
+        Count the threads of this process and of those that it started, and take no samples: the clock of one process
+        would say nothing about the work of the others.
+
     Attributes
     ----------
     samples : list of (int, int)
@@ -39,7 +49,8 @@ class Sampler(contextlib.AbstractContextManager):
         the busiest first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tree: bool = False) -> None:
+        self.tree = tree
         self.samples: list[tuple[int, int]] = []
         self.queued_ns: int | None = None
         self.threads: list[tuple[int, int, int]] = []
@@ -51,20 +62,22 @@ class Sampler(contextlib.AbstractContextManager):
 
     def start(self) -> None:
         """Begin to sample."""
-        self._end, self._taken, self._before = threading.Event(), array("q"), _scheduled()
+        self._end, self._taken, self._before = threading.Event(), array("q"), _scheduled(self.tree)
         self._began = time.perf_counter_ns()
         self._thread = threading.Thread(target=self._run, name="labkit processor clock", daemon=True)
-        self._thread.start()
+        if not self.tree:
+            self._thread.start()
 
     def stop(self) -> None:
         """End; `samples` and `queued_ns` are there."""
         if self._thread is None:
             return
         self._end.set()
-        self._thread.join()
+        if not self.tree:
+            self._thread.join()
         self._thread = None
         window = time.perf_counter_ns() - self._began
-        if self._before and (now := _scheduled()):
+        if self._before and (now := _scheduled(self.tree)):
             # A thread that is new has counted since it began, one that has ended is not there any more.
             for thread, counts in now.items():
                 before = self._before.get(thread, (0, 0))
@@ -84,14 +97,42 @@ class Sampler(contextlib.AbstractContextManager):
                 return
 
 
-def _scheduled() -> dict[str, tuple[int, int]]:
-    """Return for each thread of this process how long it had a core, and was ready without one, in ns.
+def _scheduled(tree: bool) -> dict[str, tuple[int, int]]:
+    """Return for each thread how long it had a core, and was ready without one, in ns; of a process, or of its tree.
 
     Empty where the system does not count it.
     """
     found = {}
-    for thread in Path("/proc/self/task").glob("*"):
-        with contextlib.suppress(OSError, ValueError):  # a thread may end meanwhile
-            ran, queued, _ = map(int, (thread / "schedstat").read_text().split())
-            found[thread.name] = ran, queued
+    for process in [os.getpid(), *(child.pid for child in (psutil.Process().children(recursive=True) if tree else ()))]:
+        for thread in Path(f"/proc/{process}/task").glob("*"):
+            with contextlib.suppress(OSError, ValueError):  # a thread may end meanwhile
+                ran, queued, _ = map(int, (thread / "schedstat").read_text().split())
+                found[thread.name] = ran, queued
     return found
+
+
+def processor_seconds() -> float:
+    """Return the seconds of the processor that this process and all that it started have taken so far.
+
+    Those of processes that have ended count from the moment at which they were waited for.
+    """
+    ended = os.times()
+    total = time.process_time() + ended.children_user + ended.children_system
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            times = child.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def tree(before: float) -> Tree:
+    """Return what this process and those that it started took since `processor_seconds` was `before`."""
+    memory, count = 0, 0
+    for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        with contextlib.suppress(psutil.Error):
+            try:
+                memory += one.memory_full_info().pss
+            except (AttributeError, psutil.AccessDenied):  # no system but Linux tells what is shared
+                memory += one.memory_info().rss
+            count += 1
+    return Tree(count, max(0.0, processor_seconds() - before), memory / 1e6)

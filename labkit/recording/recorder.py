@@ -11,6 +11,7 @@ import itertools
 import math
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,9 +23,12 @@ from labkit.common.numbers import whole
 from labkit.common.other_programs import Meter
 from labkit.common.progress import fast, optional_bar
 from labkit.pipelines.options import changed
-from labkit.pipelines.structure import check_dataset
+from labkit.pipelines.structure import is_dataset
 from labkit.recording import measures
 from labkit.recording.accelerators import check_accelerator, modelled
+from labkit.recording.loaders.advice import advise
+from labkit.recording.loaders.described import Loader, check_loader
+from labkit.recording.loaders.session import Epochs, Session
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import Drive, RecordingError, check_length, consumer, drive, known_steps
 from labkit.timeline.run import Accelerator, Host, ProcessorTime, Profile, Run, ThreadTime, Totals
@@ -216,8 +220,10 @@ class _Plan:
         """Raise if a pipeline cannot be recorded."""
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name is {name!r}; allowed: a text, or None")
-        check_dataset(dataset, _label(name))
-        check_length(dataset, self.steps, _label(name))
+        if is_dataset(dataset):
+            check_length(dataset, self.steps, _label(name))
+        else:
+            check_loader(dataset, self.steps, _label(name))
 
     def rounds(
         self, variants: Mapping[Any, Any], looks: Sequence[int], title: str, one: Callable[..., Trace] | None = None
@@ -229,7 +235,7 @@ class _Plan:
         """
         one = one or self.trace
         names, traces, watch = list(variants), {name: [] for name in variants}, Meter()
-        known = [known_steps(d, self.steps, self.warmup) or self.steps for d in variants.values()]
+        known = [known_steps(self.source(d)[0], self.steps, self.warmup) or self.steps for d in variants.values()]
         for done, look in itertools.pairwise([0, *looks]):
             if done and measures.Measures.from_traces(traces).decided:
                 break
@@ -242,6 +248,13 @@ class _Plan:
         share = watch.share()
         others = None if math.isnan(share) else share
         return {n: [t.with_run(host=replace(t.run.host, others=others)) for t in ts] for n, ts in traces.items()}
+
+    def source(self, dataset: Any) -> tuple[Any, Session | None]:
+        """Return what is driven, and what watches it where that is not TensorFlow's profiler."""
+        if is_dataset(dataset):
+            return dataset, None
+        epochs = Epochs(Loader(dataset), self.steps)
+        return epochs, Session(epochs, self.warmup)
 
     def facts(self) -> Accelerator:
         """Return what a trace says about its accelerator."""
@@ -256,9 +269,11 @@ class _Plan:
             stamps.append(step)
             tick()
 
+        source, watch = self.source(dataset)
         run = drive(
-            dataset, self.accelerator, self.steps, self.warmup, label=_label(name), max_events=None, on_step=see
-        )
+            source, self.accelerator, self.steps, self.warmup,
+            label=_label(name), max_events=None, on_step=see, watch=watch,
+        )  # fmt: skip
         return consumer(np.array(stamps, np.int64)).with_run(
             name=name,
             accelerator=self.facts(),
@@ -269,6 +284,7 @@ class _Plan:
             first_batch_ns=run.first_batch_ns,
             window_ns=(stamps[0][0], stamps[-1][2]),
             work=run.work,
+            tree=run.tree,
             profiler=Profile(note=" ".join(_ended(run, self.steps)) or None),
         )
 
@@ -280,13 +296,16 @@ class _Plan:
                 self.on_step(*step)
             tick()
 
+        source, watch = self.source(dataset)
         run = drive(
-            dataset, self.accelerator, self.steps, self.warmup,
-            label=_label(name), max_events=self.max_events, on_step=see, keep=self.keep,
+            source, self.accelerator, self.steps, self.warmup,
+            label=_label(name), max_events=self.max_events, on_step=see, keep=self.keep, watch=watch,
         )  # fmt: skip
         if run.spans is None:
             raise RecordingError(f"{_label(name)} ended after {run.steps} steps, before those that were to be recorded")
         stamps = unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
+        if watch is not None:  # TensorFlow's profiler knows the Unix clock
+            run.spans = replace(run.spans, start_ns=unix(run.spans.start_ns, run.clock))
         trace = assemble(run, stamps, run.window_images)
         trace = trace.slice(*trace.window_ns)
         trace = trace.with_run(
@@ -295,11 +314,14 @@ class _Plan:
             batch_size=run.batch_size,
             warmup=self.warmup,
             first_batch_ns=run.first_batch_ns,
-            options=changed(dataset),
+            options=changed(dataset) if watch is None else {},
             work=run.work,
+            tree=run.tree,
             job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
             profiler=replace(trace.run.profiler, note=" ".join(notes(run, trace, self.steps)) or None),
         )
+        if watch is not None:
+            trace = trace.with_run(advice=advise(trace, source.loader))
         return trace.with_run(repeats=(measures.figures(trace),))
 
 
@@ -317,8 +339,6 @@ def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
     images : int or None
         Images of these steps.
     """
-    import tensorflow as tf
-
     sampled = np.array(run.samples, np.int64).reshape(-1, 2)
     window = int(stamps[0, 0]), int(stamps[-1, 2])
     watched = run.spans.where(~run.spans.select(kind="consumer"))
@@ -344,8 +364,15 @@ def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
             profiled_steps=len(stamps),
             copied_bytes=run.spans.run.profiler.copied_bytes,
         ),
-        host=Host(cores(), tf.__version__, platform.python_version()),
+        host=Host(cores(), _tensorflow(), platform.python_version()),
+        loader=run.spans.run.loader,
+        op_times=run.spans.run.op_times,
     )
+
+
+def _tensorflow() -> str | None:
+    """Return the version of TensorFlow, where the process has imported it."""
+    return getattr(sys.modules.get("tensorflow"), "__version__", None)
 
 
 def _label(name: str | None) -> str:
@@ -373,7 +400,7 @@ def notes(run: Drive, trace: Trace, steps: int | None) -> Iterator[str]:
             f"each element has the shape of one image, and was counted as a batch of {run.batch_size}: "
             "is .batch() missing?"
         )
-    if not os.environ.get(POOL):
+    if trace.run.loader is None and not os.environ.get(POOL):
         yield (
             "TensorFlow's own pool for tensors is off, and recording large batches may cost a tenth of their "
             "throughput: call labkit.setup() before TensorFlow's first operation."

@@ -84,6 +84,8 @@ def padded_share(dataset: Any, batch: Any) -> float | None:
         Its nodes say whether a ``padded_batch`` made the batch.
     batch : tensor or nested structure of tensors
     """
+    if not structure.is_dataset(dataset):
+        return None
     pads = [node.dataset._padding_values for node in structure.nodes(dataset) if node.kind == "PaddedBatch"]
     values = {np.asarray(value).item() for _, value in structure.named(pads)}
     numbers = values - {b""}
@@ -145,7 +147,8 @@ class Tally:
         labels = []
         for component, shape, kinds in zip(components, dims, self._kinds, strict=False):
             dtype = getattr(component, "dtype", None)
-            kinds[getattr(dtype, "name", None) or str(dtype), shape[1:]] += 1
+            # PyTorch's types have no name, and the names of NumPy's behind a dot.
+            kinds[getattr(dtype, "name", None) or str(dtype).removeprefix("torch."), shape[1:]] += 1
             if (part := _labels(component, shape, images)) is not None:
                 labels.append(part)
         if labels:
@@ -337,6 +340,8 @@ def _label_hash(label: Any) -> int:
 def _inspect(dataset: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return the source files of a pipeline (or None), and whether it reorders or selects."""
     order = {"order": "fixed", "selects": False}
+    if dataset is not None and not structure.is_dataset(dataset):
+        return None, order | {"order": "varies"}  # another loader: nothing says what it reads
     try:
         nodes = structure.nodes(dataset)
         kinds = " ".join(node.kind for node in nodes)

@@ -29,6 +29,8 @@ def _value(hint: Any, given: Any) -> Any:
             return base(**given)
         if base is tuple and isinstance(given, (list, tuple)):
             return tuple(_value(get_args(kind)[0], part) for part in given)
+        if base is dict and isinstance(given, dict) and is_dataclass(get_args(kind)[1]):
+            return {name: _value(get_args(kind)[1], part) for name, part in given.items()}
         if isinstance(given, {int: Integral, float: Real}.get(base, base)):
             return base(given) if base in (int, float) else given
     raise TypeError
@@ -168,6 +170,32 @@ class ProcessorTime(_Record):
 
 
 @dataclass(frozen=True)
+class OpTime(_Record):
+    """How long an op was open in all threads together, what it calls left out, and how long it computed meanwhile."""
+
+    open_ns: int
+    computed_ns: int
+
+
+@dataclass(frozen=True)
+class Tree(_Record):
+    """What a process and those that it started took.
+
+    Parameters
+    ----------
+    processes : int
+    cpu_s : float
+        Seconds of the processor, after the warm-up.
+    memory_mb : float
+        At the end; what processes share counts once.
+    """
+
+    processes: int
+    cpu_s: float
+    memory_mb: float
+
+
+@dataclass(frozen=True)
 class Totals(_Record):
     """All steps after the warm-up, watched or not: their number, their images, and their seconds."""
 
@@ -243,6 +271,11 @@ class Run(_Record):
         What the pipeline delivered, see `labkit.recording.work.Tally.work`.
     job : Totals or None
     processor : ProcessorTime or None
+    loader : str or None
+        What was recorded where it is no tf.data pipeline, with its settings.
+    op_times : dict of str to OpTime
+        By the name of the op, where each of its spans was measured.
+    tree : Tree or None
     profiler : Profile
     repeats : tuple of Measure
         The figures of every repeat of this run.
@@ -284,6 +317,9 @@ class Run(_Record):
     work: dict[str, Any] | None = None
     job: Totals | None = None
     processor: ProcessorTime | None = None
+    loader: str | None = None
+    op_times: dict[str, OpTime] = field(default_factory=dict)
+    tree: Tree | None = None
     profiler: Profile = Profile()
     repeats: tuple[Measure, ...] = ()
     host: Host = Host()

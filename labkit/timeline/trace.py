@@ -36,6 +36,8 @@ CATEGORIES = (
     "copy",
     "kernel",
     "other",
+    "transfer",
+    "start",
 )
 
 #: Who owns a thread of the trace. ``script``: the program around the consumer, with its epochs and validations.

@@ -13,6 +13,7 @@ import math
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -26,9 +27,10 @@ from typing import Any
 import numpy as np
 
 from labkit.common.errors import error_text
-from labkit.recording.processor_clock import Sampler
+from labkit.recording.processor_clock import Sampler, processor_seconds, tree
 from labkit.recording.tfdata import xplane
 from labkit.recording.work import Tally, check_batched, count_images, looks_like_one_image, padded_share
+from labkit.timeline.run import Tree
 from labkit.timeline.trace import Span, Trace
 
 #: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
@@ -42,7 +44,15 @@ EVENT_BYTES = 650
 
 
 class RecordingError(RuntimeError):
-    """A recording could not be finished; the error of the pipeline or of the train step, if any, is its cause."""
+    """A recording could not be finished; the error of the pipeline or of the train step, if any, is its cause.
+
+    Attributes
+    ----------
+    trace : Trace or None
+        What was seen until then, of a loader that failed in its window.
+    """
+
+    trace: Trace | None = None
 
 
 @dataclass
@@ -76,6 +86,8 @@ class Drive:
         Of the window, see `labkit.recording.processor_clock.Sampler`.
     clock : list of (int, int)
         At both ends of the window: the counter, and what must be added to it for the Unix clock.
+    tree : Tree
+        What the process and those that it started took after the warm-up.
     """
 
     first_batch_ns: int = 0
@@ -94,6 +106,7 @@ class Drive:
     queued_ns: int | None = None
     threads: list[tuple[int, int, int]] = field(default_factory=list)
     clock: list[tuple[int, int]] = field(default_factory=list)
+    tree: Tree | None = None
 
 
 @contextlib.contextmanager
@@ -137,7 +150,11 @@ class Session(contextlib.AbstractContextManager):
     ----------
     running : bool
         Whether this session is the one that runs.
+    counts : bool
+        Whether events are to be counted before the window, where they might be too many.
     """
+
+    counts = True
 
     def __init__(self) -> None:
         import tensorflow as tf
@@ -148,6 +165,19 @@ class Session(contextlib.AbstractContextManager):
     def __exit__(self, *_: Any) -> None:
         """Discard the session if it still runs."""
         self.discard()
+
+    def first(self) -> None:
+        """Begin and discard a session: the first one of a process loads what it needs, and another one is found out."""
+        self.start()
+        self.discard()
+
+    def mark(self, what: str, step: int) -> Any:
+        """Return a block that the profiler keeps as a mark of the consumer, by its step.
+
+        With ``_r=1``, xprof takes the mark of a whole step for a step of its own, the wait for its batch included.
+        """
+        extra = {"_r": 1} if what == xplane.STEP_MARK else {}
+        return self._profiler.Trace(what, step_num=step, **extra)
 
     def discard(self) -> None:
         """End the session, if it runs, without a file."""
@@ -223,9 +253,7 @@ class Window:
         As in `Session.stop`.
     """
 
-    def __init__(
-        self, run: Drive, session: Session, sampler: Sampler, keep: str | os.PathLike[str] | None = None
-    ) -> None:
+    def __init__(self, run: Drive, session: Any, sampler: Sampler, keep: str | os.PathLike[str] | None = None) -> None:
         self.run, self.session, self.sampler, self.keep = run, session, sampler, keep
         self._most_bytes = math.inf
 
@@ -260,6 +288,7 @@ def drive(
     max_events: int | None = 500_000,
     on_step: Callable[[int, int, int, int], Any] = lambda *_: None,
     keep: str | os.PathLike[str] | None = None,
+    watch: Any = None,
 ) -> Drive:
     """Drive `dataset` into `accelerator`: the first batch, the rest of the warm-up, then the steps.
 
@@ -280,6 +309,8 @@ def drive(
         Called after every step after the warm-up, with its number, from 0 on, and its three stamps: see `Drive`.
     keep : path, optional
         As in `Session.stop`.
+    watch : labkit.recording.loaders.session.Session, optional
+        What watches in the place of TensorFlow's profiler, and `dataset` is what it watches.
 
     Raises
     ------
@@ -290,13 +321,12 @@ def drive(
     KeyboardInterrupt
         If it came, even where Python forgets it: see `keeping_interrupts`.
     """
-    with keeping_interrupts() as raise_interrupt, Session() as session, Sampler() as sampler:
+    session = Session() if watch is None else watch
+    with keeping_interrupts() as raise_interrupt, session, Sampler(tree=watch is not None) as sampler:
         driver = _Driver(dataset, accelerator, steps, warmup, label, session, sampler, raise_interrupt, keep)
         try:
             if max_events is not None:
-                # The first session of a process loads what it needs. It also tells whether another one runs.
-                session.start()
-                session.discard()
+                session.first()
             total = known_steps(dataset, steps, warmup)
             size = driver.warm_up(total or steps, max_events)
             # The watched window ends the job where the end is known: writing the profile then disturbs no step.
@@ -357,7 +387,7 @@ class _Driver:
     steps: int | None
     warmup: int
     label: str
-    session: Session
+    session: Any
     sampler: Sampler
     raise_interrupt: Callable[[], None]
     keep: str | os.PathLike[str] | None = None
@@ -406,7 +436,7 @@ class _Driver:
         if hasattr(self.accelerator, "prepare"):
             self.train(self.accelerator.prepare, batch, "the first batch")
         per_step, watched = self.run.batch_size * EVENTS_PER_IMAGE, max_events is not None
-        count = watched and (steps is None or steps * per_step > max_events)
+        count = watched and self.session.counts and (steps is None or steps * per_step > max_events)
         # Unless they are counted, a pipeline of very many events shows only in the memory they take.
         self.most_bytes = 2 * EVENT_BYTES * max_events if watched else 0
         for number in range(1, self.warmup):
@@ -421,31 +451,31 @@ class _Driver:
                 counted, self.most_bytes = self.session.stop().run.profiler.events, math.inf
                 per_step = max(counted, self.run.batch_size * LEAST_EVENTS_PER_IMAGE)
         self.train(self.accelerator.step, batch, f"warm-up step {self.warmup - 1}")
+        if watched and not self.session.counts:
+            return sys.maxsize
         return max(1, max_events // max(1, per_step)) if watched else 0
 
     def window(self, first: int, last: int, on_step: Callable[[int, int, int, int], Any]) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
-        from tensorflow.profiler.experimental import Trace as Mark
-
-        steps, run, tally = self.steps, self.run, Tally(self.dataset)
+        steps, run, mark, tally = self.steps, self.run, self.session.mark, Tally(self.dataset)
         watched = Window(run, self.session, self.sampler, self.keep)
         clock, cpu = time.perf_counter_ns, time.process_time_ns
         number = 0
         lost = pause = (0, 0)
+        before = processor_seconds()
         begin = end = clock(), cpu()
         while number != steps:
             if number == first < last:
                 watched.open(self.most_bytes)
             where = f"step {number}" + ("" if steps is None else f" of {steps}")
-            # With _r=1, xprof takes this mark for a step of its own, the wait for its batch included.
-            with Mark(xplane.STEP_MARK, step_num=number - first, _r=1):
+            with mark(xplane.STEP_MARK, number - first):
                 start = clock()
-                with Mark(xplane.WAIT_MARK, step_num=number - first):
+                with mark(xplane.WAIT_MARK, number - first):
                     batch = self.take(where)
                 if batch is None:
                     break
                 taken = clock()
-                with Mark(xplane.TRAIN_MARK, step_num=number - first):
+                with mark(xplane.TRAIN_MARK, number - first):
                     self.train(self.accelerator.step, batch, where)
             end = clock(), cpu()
             lost = lost[0] + pause[0], lost[1] + pause[1]  # only a pause that a step follows is within begin and end
@@ -458,12 +488,14 @@ class _Driver:
                 run.stamps.extend((start, taken, trained))
                 run.window_images += images
                 if number == last or watched.full:
+                    run.tree = tree(before)
                     pause = self.finish(watched)
             on_step(number - 1, start, taken, trained)
         run.steps, run.ended = number, number != steps and steps is not None
         run.work = tally.work() | ({} if self.padded is None else {"padded": self.padded})
         if number == 0:
             raise ValueError(self.too_short(self.warmup))
+        run.tree = run.tree or tree(before)
         if self.session.running:
             self.finish(watched)
         run.elapsed_ns, run.cpu_ns = (end[i] - begin[i] - lost[i] for i in (0, 1))

@@ -38,7 +38,7 @@ from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import PYTHON_OPS, is_network, short_op
 
-_CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "copy": COPY}
+_CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "copy": COPY, "start": START}
 _COPY, _ITERATOR, _KERNEL = (CATEGORIES.index(word) for word in ("copy", "iterator", "kernel"))
 # Of several spans that ended at one time, the one furthest down the pipeline delivered the batch.
 _DOWNSTREAM = {COPY: 3, BATCH: 2, PREP: 1, FETCH: 0}

@@ -55,7 +55,8 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
     lanes : sequence of Lane
         The accelerator first.
     run : Run
-        Its samples of the processor are used; without samples the answer is empty.
+        Its times of ops are used where each was measured, else its samples of the processor; without both the answer
+        is empty.
     names : sequence of str
         What the spans of the lanes are called.
     start_ns : int
@@ -67,6 +68,8 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
     in the window.
     """
     clock = run.processor
+    if run.op_times and lanes:
+        return _measured(run, lanes[0].window_ns)
     if clock is None or not lanes:
         return {}
     at, cpu = (np.array(column, np.int64) for column in (clock.at_ns, clock.cpu_ns))
@@ -94,11 +97,28 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
     return _shares({key: opened[key] / 1e6 for key in large}, np.diff(cpu) / 1e6, length / 1e6, run)
 
 
+def _measured(run: Run, window_ns: int) -> dict[str, Effort]:
+    """Return efforts where the processor time of each span is known."""
+    ready, found = _ready(run, sum(one.computed_ns for one in run.processor.threads) if run.processor else 0), {}
+    for name, one in run.op_times.items():
+        if one.open_ns >= OPEN * window_ns:
+            share = one.computed_ns / one.open_ns
+            found[short_op(name)] = Effort(share, min(1.0, share / ready), one.computed_ns / window_ns)
+    return found
+
+
+def _ready(run: Run, computed_ns: float) -> float:
+    """Return the share of the time in which threads that were ready had a core.
+
+    Threads that were ready but had no core would have computed: the shares of those that compute grow to 1.
+    """
+    queued = run.processor.queued_ns if run.processor and run.processor.queued_ns else 0
+    return computed_ns / (computed_ns + queued) if computed_ns else 1.0
+
+
 def _shares(opened: dict[str, np.ndarray], cpu: np.ndarray, length: np.ndarray, run: Run) -> dict[str, Effort]:
     """Solve for the share of each op; all times in milliseconds, one for each pair of neighbouring samples."""
-    # Threads that were ready but had no core would have computed: the shares of those that compute grow to 1.
-    queued = run.processor.queued_ns / 1e6 if run.processor and run.processor.queued_ns else 0.0
-    ready = float(cpu.sum() / (cpu.sum() + queued)) if cpu.sum() else 1.0
+    ready = _ready(run, float(cpu.sum()) * 1e6)
     # The last column is what works all the time, whatever is open: the profiler, the clocks of tf.data.
     table = np.stack([*opened.values(), length], axis=1)
     most = np.r_[np.full(len(opened), float(run.host.cpus or 1)), BACKGROUND]

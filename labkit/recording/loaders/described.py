@@ -1,0 +1,173 @@
+"""What a loader is: its framework, how an epoch begins and ends, and its settings in words."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+
+def can_be_driven(loader: Any) -> bool:
+    """Tell whether something gives batches one after the other."""
+    if isinstance(loader, (str, bytes, dict, set)):
+        return False
+    return hasattr(loader, "__iter__") or _is(loader, "keras", "PyDataset")
+
+
+def check_loader(loader: Any, steps: int | None, what: str) -> None:
+    """Refuse what gives no batches, and a loader without a known end where all of it is asked for.
+
+    Raises
+    ------
+    TypeError
+        If it cannot be iterated; `what` is what the sentence calls it.
+    ValueError
+        If `steps` is None, and nothing says that the loader ends.
+    """
+    if not can_be_driven(loader):
+        raise TypeError(
+            f"{what} is a {type(loader).__name__}; allowed: a tf.data.Dataset, or anything else that gives batches one "
+            "after the other (a DataLoader, a Grain dataset, a generator)"
+        )
+    length = Loader(loader).length
+    if steps is None and (length is None or length >= sys.maxsize):
+        raise ValueError(
+            f"steps is None, which means to the end, and nothing says that {what} ends (it has no length); "
+            "allowed: a number of steps"
+        )
+
+
+class Loader:
+    """A loader, whatever its framework.
+
+    Parameters
+    ----------
+    loader : iterable
+        A PyTorch ``DataLoader``, a Grain ``DataLoader``, ``MapDataset`` or ``IterDataset``, an iterator or a pipeline of
+        DALI, a Keras ``PyDataset``, or any other iterable of batches.
+
+    Attributes
+    ----------
+    framework : str
+        "torch", "grain", "dali", "keras" or "python".
+    kind : str
+        Its class, as readers know it.
+    settings : dict of str to str
+        Those that matter for its speed.
+    begins_again : bool
+        Whether a second epoch can follow the first.
+    length : int or None
+        Batches of an epoch, where it says so.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.kind = type(loader).__name__
+        self.framework = next((name for name in _FRAMEWORKS if _is(loader, *_FRAMEWORKS[name])), "python")
+        self.begins_again = not hasattr(loader, "__next__") or self.framework == "dali"
+        self.settings = {name: str(value) for name, value in self._settings() if value is not None}
+        self._kept: Any = None
+        try:
+            self.length: int | None = len(loader)
+        except (TypeError, AttributeError, ValueError, NotImplementedError, OverflowError):
+            self.length = None
+        if self.framework == "keras":
+            self.length = getattr(loader, "num_batches", self.length)
+
+    @property
+    def workers(self) -> int:
+        """Worker processes, or threads of a PyDataset; 0 if the consumer's thread does all, or nobody says."""
+        return int(self.settings.get("workers", 0))
+
+    def __str__(self) -> str:
+        """Return class and settings on one line."""
+        name = {"torch": "PyTorch ", "grain": "Grain ", "dali": "DALI ", "keras": "Keras "}.get(self.framework, "")
+        return ", ".join([name + self.kind, *(f"{key} {value}" for key, value in self.settings.items())])
+
+    def _settings(self) -> Any:
+        one = self.loader
+        if self.framework == "torch":
+            workers = one.num_workers
+            context = getattr(one, "multiprocessing_context", None)
+            yield "workers", workers
+            if workers:
+                import multiprocessing
+
+                method = context.get_start_method() if context is not None else multiprocessing.get_start_method()
+                yield from (("start method", method), ("prefetch_factor", one.prefetch_factor))
+                yield from (("persistent_workers", one.persistent_workers), ("pin_memory", one.pin_memory))
+        elif self.framework == "keras":
+            yield "workers", one.workers
+            yield "use_multiprocessing", one.use_multiprocessing
+        elif self.framework == "grain":
+            yield from _grain_settings(one)
+
+    def begin(self) -> Any:
+        """Return the iterator of a new epoch."""
+        if self.framework == "keras":
+            adapter = sys.modules["keras.src.trainers.data_adapters.py_dataset_adapter"].PyDatasetAdapter
+            self._kept = adapter(self.loader, class_weight=None)
+            return self._kept._get_iterator()
+        if self.framework == "dali" and hasattr(self.loader, "reset") and self._kept:
+            with contextlib.suppress(Exception):  # some reset themselves
+                self.loader.reset()
+        self._kept = True if self.framework == "dali" else self._kept
+        return iter(self.loader)
+
+    def end(self, iterator: Any) -> None:
+        """End an epoch at once, not when the last traceback that knows the iterator is gone."""
+        if self.framework == "keras":
+            enqueuer = getattr(self._kept, "enqueuer", None)
+            if enqueuer is not None and enqueuer.is_running():
+                enqueuer.stop(drain_queue_and_join=True)
+            self._kept = None
+        elif self.framework == "torch":
+            if hasattr(iterator, "_shutdown_workers") and not self.loader.persistent_workers:
+                _shut_down(iterator)
+        elif iterator is not self.loader:
+            inner = iterator if hasattr(iterator, "close") else getattr(iterator, "_iterator", None)
+            if hasattr(inner, "close"):
+                inner.close()
+
+    def take_over(self) -> None:
+        """Let a loader that keeps its workers start new ones, which can be watched."""
+        if self.framework == "torch":
+            self._kept, self.loader._iterator = self.loader._iterator, None
+
+    def give_back(self) -> None:
+        """End the workers that were watched, and give the loader back those that it had before."""
+        if self.framework == "torch":
+            iterator, self.loader._iterator = self.loader._iterator, self._kept
+            if iterator is not None and iterator is not self._kept and hasattr(iterator, "_shutdown_workers"):
+                _shut_down(iterator)
+
+
+def _shut_down(iterator: Any) -> None:
+    """End PyTorch's workers; one that ends with an error after its last batch is no error of the recording."""
+    with contextlib.suppress(RuntimeError):
+        iterator._shutdown_workers()
+
+
+#: The module and the classes of each framework's loaders.
+_FRAMEWORKS = {
+    "torch": ("torch", "DataLoader"),
+    "grain": ("grain", "DataLoader", "MapDataset", "IterDataset", "DatasetIterator", "PyGrainDatasetIterator"),
+    "dali": ("nvidia", "_DaliBaseIterator", "DALIGenericIterator", "Pipeline"),
+    "keras": ("keras", "PyDataset"),
+}
+
+
+def _is(loader: Any, module: str, *names: str) -> bool:
+    """Tell whether something is of a class of this name, or of one below it, that the module defines."""
+    return any(kind.__name__ in names and kind.__module__.split(".")[0] == module for kind in type(loader).__mro__)
+
+
+def _grain_settings(loader: Any) -> Any:
+    options = getattr(loader, "_multiprocessing_options", None) or getattr(loader, "_read_options", None)
+    workers = getattr(options, "num_workers", None)
+    if workers is None:
+        workers = getattr(loader, "_worker_count", None)
+    yield "workers", workers
+    read = getattr(loader, "_read_options", None)
+    yield "threads", getattr(read, "num_threads", None)
+    yield "prefetch buffer", getattr(read, "prefetch_buffer_size", None)

@@ -1,0 +1,205 @@
+"""What a table of functions cannot say: classes that readers write, steps of Grain by their class, tasks of pools."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from labkit.recording.loaders import rings
+from labkit.recording.loaders.known import OWN_WORK
+from labkit.recording.loaders.rings import timed
+
+_GRAIN = "grain._src.python.dataset.transformations."
+
+
+def is_known(name: str) -> bool:
+    """Tell whether a module has classes that need more than the table."""
+    return name in _RULES or name.startswith(_GRAIN)
+
+
+def wrap_module(wrapped: Any, module: Any) -> None:
+    """Apply what is known about the classes of a module; `wrapped` is a `labkit.recording.loaders.wrapping.Wrapped`."""
+    name = getattr(module, "__name__", "")
+    if not isinstance(name, str) or not isinstance(module, ModuleType):
+        return
+    if name in _RULES:
+        _RULES[name](wrapped, module)
+    elif name.startswith(_GRAIN):
+        _grain(wrapped, module)
+
+
+def task_name(function: Any) -> str:
+    """Return what the function of a task is called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]
+
+
+# -- PyTorch -------------------------------------------------------------------------
+
+
+def _torch_fetch(wrapped: Any, module: ModuleType) -> None:
+    base = vars(module)["_BaseDatasetFetcher"]
+    init = base.__init__
+
+    @functools.wraps(init)
+    def init_and_wrap(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, dataset, *args, **kwargs)
+        for one in _nested(dataset):
+            for method in ("__getitem__", "__getitems__"):
+                wrapped.wrap_method(type(one), method, f"{type(one).__name__}.{method}", OWN_WORK)
+        self.collate_fn = timed(self.collate_fn, "collate", "batch")
+
+    wrapped.put(base, "__init__", init_and_wrap)
+    iterable = vars(module)["_IterableDatasetFetcher"]
+    begin = iterable.__init__
+
+    @functools.wraps(begin)
+    def begin_timed(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, dataset, *args, **kwargs)
+        self.dataset_iter = _timed_iterator(self.dataset_iter, f"next of {type(dataset).__name__}")
+
+    wrapped.put(iterable, "__init__", begin_timed)
+
+
+def _nested(dataset: Any, depth: int = 0) -> Iterator[Any]:
+    """Yield a dataset and those that it wraps: subsets, concatenations, and whatever has a `dataset`."""
+    yield dataset
+    inner = [getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())]
+    for one in inner if depth < 5 else ():
+        if hasattr(one, "__getitem__") and not isinstance(one, (list, tuple, dict, str)):
+            yield from _nested(one, depth + 1)
+
+
+def _timed_iterator(iterator: Iterator[Any], text: str) -> Iterator[Any]:
+    take = timed(functools.partial(next, iterator), text, OWN_WORK)
+
+    class Timed:
+        def __iter__(self) -> Iterator[Any]:
+            return self
+
+        def __next__(self) -> Any:
+            return take()
+
+    return Timed()
+
+
+# -- Grain: a step of a pipeline is a class that has __getitem__ or __next__ -------------
+
+_STEPS = {"source": "read", "batch": "batch", "map": "map", "filter": "map", "flatmap": "map", "packing": "batch"}
+
+
+def _grain(wrapped: Any, module: ModuleType) -> None:
+    step = module.__name__.removeprefix(_GRAIN)
+    category = _STEPS.get(step, "iterator")
+    for kind in [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]:
+        for method in ("__getitem__", "__next__"):
+            wrapped.wrap_method(kind, method, functools.partial(_grain_name, step), category)
+
+
+def _grain_name(step: str, self: Any, *_: Any) -> str:
+    """Return what a step does: the name of the reader's function or transformation where it has one."""
+    if step == "source":
+        source = getattr(self, "_source", None)
+        return f"{type(source).__name__}.__getitem__"
+    own = getattr(self, "_transform_name", None)
+    if own is None and (function := getattr(self, "_map_fn", None)) is not None:
+        own = task_name(getattr(function, "__self__", None).__class__ if hasattr(function, "__self__") else function)
+    # Grain adds where a lambda stands; a reader knows the name before it.
+    return str(own).partition(" @")[0] if own else f"Grain {step}"
+
+
+# -- pools ----------------------------------------------------------------------------
+
+
+def _thread_pool(wrapped: Any, module: ModuleType) -> None:
+    wrapped.wrap_method(vars(module)["_WorkItem"], "run", lambda self: task_name(self.fn), OWN_WORK)
+
+
+def _pool(wrapped: Any, module: ModuleType) -> None:
+    """Threads of `multiprocessing.pool.ThreadPool` take their tasks from a queue of C; so the tasks are wrapped."""
+    threads = vars(module)["ThreadPool"]
+    for method in ("apply_async", "_map_async", "imap", "imap_unordered"):
+        original = getattr(threads, method)
+
+        def order(self: Any, function: Any, *args: Any, _original: Callable[..., Any] = original, **kwargs: Any) -> Any:
+            return _original(self, timed(function, task_name(function), OWN_WORK), *args, **kwargs)
+
+        wrapped.put(threads, method, functools.wraps(original)(order))
+
+
+def _queues(wrapped: Any, module: ModuleType) -> None:
+    """Processes of pools take their tasks from queues, and those of PyTorch the number of their batch."""
+    for name in ("Queue", "SimpleQueue"):
+        kind = vars(module)[name]
+        get = kind.get
+
+        @functools.wraps(get)
+        def get_and_look(self: Any, *args: Any, _get: Callable[..., Any] = get, **kwargs: Any) -> Any:
+            found, ring = _get(self, *args, **kwargs), rings.now.ring
+            if ring is None or not ring.open:
+                return found
+            if _numbered(found):
+                ring.set_step(found[0])
+            elif type(found) is tuple and len(found) == 5 and callable(found[2]):  # job, place, function, arguments, …
+                inner = found[3][0][0] if task_name(found[2]) in ("mapstar", "starmapstar") else found[2]
+                return (*found[:2], timed(found[2], task_name(inner), OWN_WORK), *found[3:])
+            elif type(found).__name__ == "_CallItem":
+                found.fn = timed(found.fn, task_name(_chunk(found)), OWN_WORK)
+            return found
+
+        wrapped.put(kind, "get", get_and_look)
+
+
+def _numbered(found: Any) -> bool:
+    """Tell whether something is what PyTorch sends: the number of a batch, and the batch or its indices."""
+    return type(found) is tuple and len(found) == 2 and type(found[0]) is int
+
+
+def _pickler(wrapped: Any, module: ModuleType) -> None:
+    """The thread that pickles a batch learns its number from what it pickles."""
+    kind = vars(module)["ForkingPickler"]
+    dumps = kind.dumps.__func__
+
+    @functools.wraps(dumps)
+    def look_and_dump(cls: type, what: Any, *args: Any, **kwargs: Any) -> Any:
+        ring = rings.now.ring
+        if ring is not None and ring.open and _numbered(what):
+            ring.set_step(what[0])
+        return dumps(cls, what, *args, **kwargs)
+
+    wrapped.put(kind, "dumps", classmethod(look_and_dump))
+
+
+def _chunk(item: Any) -> Any:
+    """Return the reader's function of a call, also where `ProcessPoolExecutor.map` calls it for several elements."""
+    inner = item.fn
+    if task_name(inner) == "_process_chunk":
+        inner = inner.args[0] if isinstance(inner, functools.partial) else item.args[0]
+    return inner
+
+
+# -- Keras ------------------------------------------------------------------------------
+
+
+def _keras(wrapped: Any, module: ModuleType) -> None:
+    for kind in _subclasses(vars(module)["PyDataset"]):
+        wrapped.wrap_method(kind, "__getitem__", f"{kind.__name__}.__getitem__", OWN_WORK)
+
+
+def _subclasses(kind: type) -> Iterator[type]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _subclasses(one)
+
+
+_RULES: dict[str, Callable[[Any, ModuleType], None]] = {
+    "torch.utils.data._utils.fetch": _torch_fetch,
+    "concurrent.futures.thread": _thread_pool,
+    "multiprocessing.pool": _pool,
+    "multiprocessing.queues": _queues,
+    "multiprocessing.reduction": _pickler,
+    "keras.src.trainers.data_adapters.py_dataset_adapter": _keras,
+}

@@ -1,0 +1,181 @@
+"""From what the processes wrote to one trace on one clock."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from labkit.recording.loaders.described import Loader
+from labkit.recording.loaders.rings import Process
+from labkit.timeline.lanes import WORK
+from labkit.timeline.run import OpTime
+from labkit.timeline.trace import CATEGORIES, Thread, Trace
+
+#: A span of code that blocks now and then is work where the thread computed for at least this share of it.
+COMPUTED = 0.4
+
+#: Library threads that only hand over would be a lane each; a thread is left out where nothing of it is work.
+_WORK = frozenset(CATEGORIES.index(word) for word in WORK)
+
+
+def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: int) -> Trace:
+    """Return the spans of all processes.
+
+    Parameters
+    ----------
+    processes : sequence of Process
+        What `labkit.recording.loaders.rings.read` found.
+    loader : Loader
+    warmup : int
+        Steps before the window: so much smaller are the numbers of its steps.
+    now_ns : int
+        The end of spans that are open.
+
+    Returns
+    -------
+    Trace
+        On the clock of the processes. Its `run` holds the time of each op and the number of events.
+    """
+    names: dict[str, int] = {}
+    threads: dict[Thread, int] = {}
+    rows: list[np.ndarray] = []
+    times: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    me = os.getpid()
+    numbers = _numbers([one for one in processes if one.pid != me], now_ns)
+    for process in processes:
+        records = process.records
+        if not len(records):
+            continue
+        end = _ends(process, now_ns)
+        own_ns, own_cpu = _own(records, end)
+        category, name = _categories(process, own_ns, own_cpu)
+        step = np.where(records["step"] < 0, -1, records["step"].astype(np.int64))
+        if process.pid != me:  # the consumer counts from the window on, workers count from the first batch on
+            step = np.where(step >= warmup, step - warmup, -1)
+        table = np.stack([records["start"], end - records["start"], name, records["thread"], category, step])
+        for number in np.unique(records["thread"]).tolist():
+            mine = table[:, records["thread"] == number]
+            if not _WORK.intersection(mine[4].tolist()):
+                continue
+            thread = Thread(_lane(process, number, numbers, me), "pipeline")
+            mine[3] = threads.setdefault(thread, len(threads))
+            mine[2] = [names.setdefault(process.names[i][0], len(names)) for i in mine[2].tolist()]
+            rows.append(mine)
+        if process.pid != me and process.started_ns < process.began_ns:
+            rows.append(_start(process, numbers, names, threads))
+        works = np.isin(category, list(_WORK))
+        for i in np.unique(name[works]).tolist():
+            which = works & (name == i)
+            total = times[process.names[i][0]]
+            total[0] += int(own_ns[which].sum())
+            total[1] += int(own_cpu[which].sum())
+    columns = np.concatenate(rows, axis=1) if rows else np.zeros((6, 0), np.int64)
+    trace = Trace.of_columns(columns, names, threads, _run(loader))
+    ops = {name: OpTime(own, min(cpu, own)) for name, (own, cpu) in times.items()}
+    dropped = any(process.dropped for process in processes)
+    return trace.with_run(op_times=ops, dropped_spans=int(dropped)).with_run(profiler=_events(columns.shape[1]))
+
+
+def _run(loader: Loader) -> Any:
+    from labkit.timeline.run import Run
+
+    return Run("measured", loader=str(loader))
+
+
+def _events(count: int) -> Any:
+    from labkit.timeline.run import Profile
+
+    return Profile(events=count)
+
+
+def _ends(process: Process, now_ns: int) -> np.ndarray:
+    """Return the end of each span: of one that is open, now, or the last sign of life of a process that has gone."""
+    records = process.records
+    last = now_ns if _lives(process.pid) else int((records["start"] + np.maximum(records["duration"], 0)).max())
+    return np.where(records["duration"] < 0, np.maximum(last, records["start"]), records["start"] + records["duration"])
+
+
+def _lives(pid: int) -> bool:
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _own(records: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the time of each span without those inside it: on the clock, and of the processor."""
+    own_ns, own_cpu = end - records["start"], records["cpu"].copy()
+    stacks: dict[int, list[int]] = defaultdict(list)
+    columns = (records["start"].tolist(), end.tolist(), records["cpu"].tolist(), records["thread"].tolist())
+    less_ns, less_cpu = np.zeros(len(records), np.int64), np.zeros(len(records), np.int64)
+    for i, (start, stop, cpu, thread) in enumerate(zip(*columns, strict=True)):
+        stack = stacks[thread]
+        while stack and columns[1][stack[-1]] <= start:
+            stack.pop()
+        if stack:
+            less_ns[stack[-1]] += stop - start
+            less_cpu[stack[-1]] += cpu
+        stack.append(i)
+    return np.maximum(own_ns - less_ns, 0), np.maximum(own_cpu - less_cpu, 0)
+
+
+def _categories(process: Process, own_ns: np.ndarray, own_cpu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the category of each span, and the number of its name."""
+    name = process.records["name"].astype(np.int64)
+    first, other = np.zeros(len(name), np.int64), np.zeros(len(name), np.int64)
+    for i in np.unique(name).tolist():
+        one, _, second = process.names.get(i, ("", "other"))[1].partition(":")
+        first[name == i], other[name == i] = CATEGORIES.index(one), CATEGORIES.index(second or one)
+    computed = own_cpu >= COMPUTED * np.maximum(own_ns, 1)
+    return np.where(computed, first, other), name
+
+
+def _numbers(workers: Sequence[Process], now_ns: int) -> dict[int, int]:
+    """Number worker processes: one that begins when another one has ended takes its place."""
+    ends: list[int] = []
+    found = {}
+    for process in workers:
+        last = now_ns if _lives(process.pid) else int(_ends(process, now_ns).max(initial=process.began_ns))
+        free = [i for i, end in enumerate(ends) if end <= process.started_ns]
+        place = free[0] if free else len(ends)
+        ends[place : place + 1] = [last]
+        found[process.pid] = place
+    return found
+
+
+def _lane(process: Process, number: int, numbers: dict[int, int], me: int) -> str:
+    """Return what the lane of a thread is called."""
+    facts = process.threads.get(number, {"called": "a thread", "main": False})
+    called = facts["called"].replace("QueueFeederThread", "sends")
+    if process.pid == me:
+        return "in the consumer's thread" if facts["main"] else f"thread {called}"
+    return f"worker {numbers[process.pid]}" + ("" if facts["main"] else f" · {called}")
+
+
+def _start(process: Process, numbers: dict[int, int], names: dict[str, int], threads: dict[Thread, int]) -> np.ndarray:
+    """Return the start of a process that began anew as a span: it imports what its work needs."""
+    thread = threads.setdefault(Thread(f"worker {numbers[process.pid]}", "pipeline"), len(threads))
+    name = names.setdefault("a worker process starts", len(names))
+    length = process.began_ns - process.started_ns
+    return np.array([[process.started_ns], [length], [name], [thread], [CATEGORIES.index("start")], [-1]], np.int64)
+
+
+def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[str]:
+    """Yield a sentence for each worker process that is in the middle of something: where, and for how long."""
+    me = os.getpid()
+    numbers = _numbers([one for one in processes if one.pid != me], now_ns)
+    for process in processes:
+        records = process.records[process.records["duration"] < 0]
+        if process.pid == me or not len(records):
+            continue
+        end = _ends(process, now_ns)[process.records["duration"] < 0]
+        inside = [process.names[i][0] for i in records["name"].tolist() if i in process.names]
+        length = (end[-1] - records["start"][-1]) / 1e6
+        gone = "" if _lives(process.pid) else " when it ended"
+        yield f"worker {numbers[process.pid]} was in {' > '.join(inside[-3:])} for {length:,.0f} ms{gone}"

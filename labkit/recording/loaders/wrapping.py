@@ -1,0 +1,187 @@
+"""Known callables, wrapped where they are looked up, in this process and in all that it starts; undone afterwards.
+
+Forked processes inherit what is wrapped. For processes that begin anew, a note travels with the object that describes
+them; unpickling it there wraps the same callables. A module that is imported later is wrapped when it is imported.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import importlib.util
+import io
+import multiprocessing.process
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from labkit.recording.loaders import frameworks, known, rings
+from labkit.recording.loaders.rings import timed
+
+
+class Wrapped:
+    """All that is wrapped in this process; `undo` puts the originals back, whatever happened in between."""
+
+    def __init__(self) -> None:
+        self._undo: list[tuple[Any, str, Any, bool]] = []
+        self._finder = _Finder(self)
+
+    def put(self, owner: Any, name: str, value: Any) -> None:
+        """Set an attribute, and remember what was there."""
+        there = name in vars(owner)
+        self._undo.append((owner, name, vars(owner).get(name), there))
+        setattr(owner, name, value)
+
+    def undo(self) -> None:
+        """Put all originals back, the last one first."""
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        while self._undo:
+            owner, name, old, there = self._undo.pop()
+            with contextlib.suppress(AttributeError, TypeError):  # a module that was taken apart meanwhile
+                setattr(owner, name, old) if there else delattr(owner, name)
+
+    def install(self) -> None:
+        """Wrap what is imported, watch what will be, and watch the start of processes."""
+        replaced: dict[int, tuple[Any, Any]] = {}
+        for entry in known.table():
+            self._wrap(entry, replaced)
+        for module in list(sys.modules.values()):
+            frameworks.wrap_module(self, module)
+        self._everywhere(replaced)
+        self.put(builtins, "open", _open_file)
+        self.put(io, "open", _open_file)
+        self.put(multiprocessing.process.BaseProcess, "start", _starting(multiprocessing.process.BaseProcess.start))
+        sys.meta_path.insert(0, self._finder)
+
+    def imported(self, module: ModuleType) -> None:
+        """Wrap what a module brings that was imported just now."""
+        for entry in known.table():
+            if entry.module == module.__name__:
+                self._wrap(entry, {})
+        frameworks.wrap_module(self, module)
+
+    def wrap_method(self, kind: type, name: str, text: str | Callable[..., str], category: str) -> None:
+        """Wrap a method of a class, unless it is wrapped, or inherited."""
+        method = vars(kind).get(name)
+        if callable(method) and not hasattr(method, "_labkit_times"):
+            with contextlib.suppress(AttributeError, TypeError):  # a class that C code made
+                self.put(kind, name, timed(method, text, category))
+
+    def _wrap(self, entry: known.Known, replaced: dict[int, tuple[Any, Any]]) -> None:
+        owner: Any = sys.modules.get(entry.module)
+        *parents, leaf = entry.path.split(".")
+        for parent in parents:
+            owner = vars(owner).get(parent) if isinstance(owner, (ModuleType, type)) else None
+        if not isinstance(owner, (ModuleType, type)) or leaf not in vars(owner):
+            return
+        old = vars(owner)[leaf]
+        inner = old.__func__ if isinstance(old, (classmethod, staticmethod)) else old
+        if not callable(inner) or isinstance(inner, type) or hasattr(inner, "_labkit_times"):
+            return
+        new: Any = timed(inner, entry.text, entry.category)
+        if isinstance(old, (classmethod, staticmethod)):
+            new = type(old)(new)
+        elif isinstance(owner, type) and not hasattr(inner, "__get__"):
+            new = staticmethod(new)  # a C function in a class takes no self
+        self.put(owner, leaf, new)
+        if isinstance(owner, ModuleType):
+            replaced[id(old)] = old, new
+
+    def _everywhere(self, replaced: dict[int, tuple[Any, Any]]) -> None:
+        """Replace functions in the modules that have imported them by name."""
+        for module in list(sys.modules.values()):
+            names = getattr(module, "__dict__", None)
+            if not isinstance(names, dict) or str(names.get("__name__", "")).startswith("labkit.recording.loaders"):
+                continue
+            for name, value in list(names.items()):
+                found = replaced.get(id(value))
+                if found and found[0] is value:
+                    self.put(module, name, found[1])
+
+
+class _Finder:
+    """Wraps a module as soon as somebody imports it."""
+
+    def __init__(self, wrapped: Wrapped) -> None:
+        self._wrapped, self._busy = wrapped, False
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return how a known module is loaded and then wrapped, None for any other."""
+        if self._busy or not (frameworks.is_known(name) or any(entry.module == name for entry in known.table())):
+            return None
+        self._busy = True
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, AttributeError, ValueError):
+            return None
+        finally:
+            self._busy = False
+        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            load(module)
+            if rings.now.ring is not None:
+                self._wrapped.imported(module)
+
+        spec.loader.exec_module = exec_module  # of this one import; a loader is made for each
+        return spec
+
+
+class _TimedFile(io.FileIO):
+    """A file whose reads are spans."""
+
+
+for _name in ("readinto", "readall", "read"):
+    setattr(_TimedFile, _name, timed(getattr(io.FileIO, _name), "file read", "read"))
+
+_open = io.open
+
+
+def _open_file(file: Any, mode: str = "r", buffering: int = -1, *args: Any, **kwargs: Any) -> Any:
+    """Open a file as `open` does; of one that is read as bytes, opening and reading are spans."""
+    ring = rings.now.ring
+    if ring is None or not ring.open or mode not in ("rb", "br") or isinstance(file, int) or args or kwargs:
+        return _open(file, mode, buffering, *args, **kwargs)
+    with rings.span("open file", "read"):
+        raw = _TimedFile(file, "r")
+        return raw if buffering == 0 else io.BufferedReader(raw, *([buffering] if buffering > 1 else []))
+
+
+class _Note:
+    """Travels with a process that begins anew; unpickling it there wraps the same callables."""
+
+    def __init__(self, folder: str, started_ns: int) -> None:
+        self._arguments = folder, started_ns, known.own()
+
+    def __reduce__(self) -> Any:
+        return _arrive, self._arguments
+
+
+def _arrive(folder: str, started_ns: int, own: list[known.Known]) -> None:
+    """Watch this process, which another one has started; without a recording any more, do nothing."""
+    if rings.now.ring is None:
+        with contextlib.suppress(OSError):
+            rings.now.ring = rings.Ring(folder, started_ns)
+            known.tell(own)
+            Wrapped().install()
+
+
+def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `start` of a process with a span, and with the note that the process takes along."""
+
+    def start_and_tell(self: Any) -> Any:
+        ring = rings.now.ring
+        if ring is None or not ring.open:
+            return start(self)
+        self._labkit_note = _Note(str(ring.folder), rings.clock())
+        try:
+            with rings.span("start a worker process", "start"):
+                return start(self)
+        finally:
+            del self._labkit_note
+
+    return start_and_tell
