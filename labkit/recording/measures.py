@@ -43,6 +43,9 @@ ALIKE = 0.05
 #: An interval is shown, and a verdict given, from so many rounds on: the interval of fewer is too wide to say anything.
 ROUNDS = 5
 
+#: Pixels of two loaders that differ by more, of 255 on average, are not those of the same photos in the same order.
+SAME_PHOTOS = 16
+
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no measurable difference"
 
 #: How the verdict of fewer than `ROUNDS` rounds ends.
@@ -127,6 +130,8 @@ def figures(trace: Trace) -> Measure:
     beside = trace.where(trace.select("train", kind="script"))  # a validation
     work = kernels if real else Trace.merge(train, beside) if len(beside) else train
     seconds, first_ns = (end - start) / 1e9, run.first_batch_ns
+    of_all = run.job.images if run.job else run.images
+    cpu_ms = 1e3 * run.tree.cpu_s / of_all if run.tree and of_all else None
     return Measure(
         images=images,
         steps=steps,
@@ -138,7 +143,14 @@ def figures(trace: Trace) -> Measure:
         train_ms=train.duration_ns.sum() / 1e6 / steps,
         busy=union(np.clip(work.start_ns, start, end), np.clip(work.end_ns, start, end)).total_ns / (end - start),
         first_batch_ms=None if first_ns is None else first_ns / 1e6,
+        cpu_ms_per_image=cpu_ms,
+        memory_mb=run.tree.memory_mb if run.tree else None,
     )
+
+
+def _median_of(runs: Sequence[Measure], field_name: str) -> str:
+    values = [value for one in runs if (value := getattr(one, field_name)) is not None]
+    return f"{np.median(values):,.{1 if field_name.endswith('image') else 0}f}" if values else "?"
 
 
 def middle(rounds: Sequence[Measure]) -> int:
@@ -339,8 +351,9 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     def table(self) -> Table:
         """Return the table: the round with the median images/s and the spread, speed-up over the first row, notes."""
         first, notes = next(iter(self)), self._notes()
+        tree = ("CPU ms/image", "memory MB") if self.several_kinds else ()
         head = ("pipeline", "images/s", "step ms", "wait ms", "longest wait ms", "busy %", "first batch ms",
-                f"speed-up over {first}", "verdict", "equal work")  # fmt: skip
+                *tree, f"speed-up over {first}", "verdict", "equal work")  # fmt: skip
         rows = []
         for name, runs in self.items():
             rates = self.rates(name)
@@ -364,9 +377,32 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
                 f"{one.longest_wait_ms:,.1f}",
                 f"{100 * one.busy:.0f}",
                 f"{np.median(firsts):,.0f}" if firsts else "?",
+                *(_median_of(runs, name) for name in ("cpu_ms_per_image", "memory_mb") if tree),
                 *compared,
             ])  # fmt: skip
-        return Table(head, rows, right=range(2, 7), notes=notes, rule=True)
+        return Table(head, rows, right=range(2, 7 + len(tree)), notes=notes, rule=True)
+
+    @property
+    def several_kinds(self) -> bool:
+        """Whether some of them are no tf.data pipelines: processor time and memory then count all their processes."""
+        return any(trace.run.loader for trace in self.traces.values())
+
+    def _loader_notes(self) -> Iterator[str]:
+        """Yield what else the loaders are, and by how much their pixels differ."""
+        first = next(iter(self))
+        yield "CPU and memory are those of the process and all that it started (medians; shared memory counts once)."
+        for name, trace in self.traces.items():
+            if trace.run.loader:
+                yield f"{name}: {trace.run.loader}."
+        for name in list(self)[1:]:
+            if not (pairs := self._work_pairs(name, first)) or tallies.difference(*pairs[0]):
+                continue
+            if layout := tallies.layouts(*pairs[0]):
+                yield f"{name}: {layout}."
+            if apart := tallies.pixel_difference(*pairs[0]):
+                why = "another order, or random changes" if apart[0] > SAME_PHOTOS else "another decoder or resize"
+                words = f"differ by {apart[0]:.1f} of 255 on average, {apart[1]} at most: {why}"
+                yield f"{name}: the pixels of its first photos {words if apart[1] else 'are the same'} (beside {first})."
 
     def _notes(self) -> list[str]:
         """Return the lines under the table: how it was measured, and what to keep in mind."""
@@ -385,6 +421,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         notes += [f"runs are {' and '.join(sorted(origins))}."] if origins else []
         if self.pictures:
             notes.append("timed without the profiler; the pictures show one more round, which the profiler slows down.")
+        notes += self._loader_notes() if self.several_kinds else []
         for name, trace in self.traces.items():
             if note := trace.run.profiler.note:
                 notes.append(f"{name}: {note}")

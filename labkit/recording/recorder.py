@@ -297,18 +297,31 @@ class _Plan:
             tick()
 
         source, watch = self.source(dataset)
-        run = drive(
-            source, self.accelerator, self.steps, self.warmup,
-            label=_label(name), max_events=self.max_events, on_step=see, keep=self.keep, watch=watch,
-        )  # fmt: skip
+        try:
+            run = drive(
+                source, self.accelerator, self.steps, self.warmup,
+                label=_label(name), max_events=self.max_events, on_step=see, keep=self.keep, watch=watch,
+            )  # fmt: skip
+        except RecordingError as error:
+            if error.run is not None:
+                error.trace = self.finished(error.run, dataset, name, watch)
+            raise
         if run.spans is None:
             raise RecordingError(f"{_label(name)} ended after {run.steps} steps, before those that were to be recorded")
+        trace = self.finished(run, dataset, name, watch)
+        if watch is not None:
+            trace = trace.with_run(advice=advise(trace, source.loader))
+        return trace.with_run(repeats=(measures.figures(trace),))
+
+    def finished(self, run: Drive, dataset: Any, name: str | None, watch: Session | None) -> Trace:
+        """Return what a drive found as a trace."""
         stamps = unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
         if watch is not None:  # TensorFlow's profiler knows the Unix clock
             run.spans = replace(run.spans, start_ns=unix(run.spans.start_ns, run.clock))
         trace = assemble(run, stamps, run.window_images)
         trace = trace.slice(*trace.window_ns)
-        trace = trace.with_run(
+        said = [*notes(run, trace, self.steps), *(watch.notes if watch is not None else ())]
+        return trace.with_run(
             name=name,
             accelerator=self.facts(),
             batch_size=run.batch_size,
@@ -318,11 +331,8 @@ class _Plan:
             work=run.work,
             tree=run.tree,
             job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
-            profiler=replace(trace.run.profiler, note=" ".join(notes(run, trace, self.steps)) or None),
+            profiler=replace(trace.run.profiler, note=" ".join(said) or None),
         )
-        if watch is not None:
-            trace = trace.with_run(advice=advise(trace, source.loader))
-        return trace.with_run(repeats=(measures.figures(trace),))
 
 
 def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:

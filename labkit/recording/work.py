@@ -2,8 +2,9 @@
 
 A speed-up between runs that trained on different images means nothing, so each run
 counts what came out: steps, images, shapes, dtypes, a fingerprint of the labels
-(whatever their order), and the files that the pipeline names at its root. Pixels are never read:
-random augmentation changes them by design, and reading them would take long and say little.
+(whatever their order), and the files that the pipeline names at its root. Pixels are not compared:
+random augmentation changes them by design, and reading them would take long and say little. Some of
+the first batch are kept, so that the difference of two decoders can be stated.
 """
 
 from __future__ import annotations
@@ -68,9 +69,13 @@ def check_batched(batch: Any) -> None:
         The sentence says what is missing.
     """
     first, *others = flatten(batch)
-    if looks_like_one_image(batch) and others and not any(np.ndim(other) for other in others):
+    dims = tuple(getattr(first, "shape", ()))
+    colours_first = len(dims) == 3 and None not in dims and dims[0] in (1, 3, 4) and min(dims[1:]) >= _SMALLEST
+    if (looks_like_one_image(batch) or colours_first) and others and not any(np.ndim(other) for other in others):
         shape = "×".join(map(str, first.shape))
-        raise ValueError(f"an element is one image of {shape} with its label; end the pipeline with .batch(32)")
+        raise ValueError(
+            f"an element is one image of {shape} with its label; end the pipeline with .batch(32), or give the loader a batch_size"
+        )
 
 
 def padded_share(dataset: Any, batch: Any) -> float | None:
@@ -222,6 +227,8 @@ def difference(a: dict[str, Any], b: dict[str, Any]) -> str | None:
         both_labels = x["shape"] == [] and x["dtype"].startswith(_INTEGER) and y["dtype"].startswith(_INTEGER)
         if x["dtype"] != y["dtype"] and not both_labels:
             return f"different dtypes: component {i} is {x['dtype']} against {y['dtype']}"
+        if _layouts(x, y):
+            continue
         if x["shape"] != y["shape"] or (x["digest"] != y["digest"] and not _another_draw(a, b)):
             return f"different shapes: component {i} is {_shape(x)} per image against {_shape(y)}"
     one, other = a["sources"], b["sources"]
@@ -254,6 +261,54 @@ def agreement(a: dict[str, Any], b: dict[str, Any]) -> str:
         return "counts only"
     same_labels = not a["labels"] or a["labels"]["digest"] == b["labels"]["digest"]
     return "yes" if same_labels else "same files, another draw"
+
+
+def _layouts(x: dict[str, Any], y: dict[str, Any]) -> bool:
+    """Tell whether two components hold the same dimensions with the colours first in one, and last in the other."""
+    one, other = x["shape"], y["shape"]
+    if not one or not other or one == other or len(one) < 3 or x["dtype"] != y["dtype"]:
+        return False
+    return other in ([*one[1:], one[0]], [one[-1], *one[:-1]])
+
+
+def layouts(a: dict[str, Any], b: dict[str, Any]) -> str | None:
+    """Return a sentence where two tallies differ in the order of dimensions only, or None."""
+    for x, y in zip(a["components"], b["components"], strict=False):
+        if _layouts(x, y):
+            return f"{_shape(x)} per image against {_shape(y)}: the same numbers in another layout"
+    return None
+
+
+#: Images of a batch, and points in each direction, that `sample` takes.
+_SAMPLED, _POINTS = 8, 8
+
+
+def sample(batch: Any) -> str | None:
+    """Return some pixels of the first images of a batch, as text; None where it holds no images of 0 to 255, or 0 to 1.
+
+    They are those of a grid of 8×8 points, so that two loaders of the same photos can be laid side by side.
+    """
+    first = _array(next(iter(flatten(batch)), None))
+    if first is None or first.ndim != 4 or not len(first):
+        return None
+    if first.shape[-1] not in (1, 3) and first.shape[1] in (1, 3):
+        first = np.moveaxis(first, 1, -1)
+    rows, columns = (((np.arange(_POINTS) + 0.5) * size / _POINTS).astype(int) for size in first.shape[1:3])
+    points = first[:_SAMPLED][:, rows[:, None], columns]
+    if points.dtype != np.uint8:
+        if points.dtype.kind != "f" or not (points.min() >= 0 and points.max() <= 1.001):
+            return None
+        points = np.clip(np.round(points.astype(np.float32) * 255), 0, 255).astype(np.uint8)
+    return points.tobytes().hex()
+
+
+def pixel_difference(a: dict[str, Any], b: dict[str, Any]) -> tuple[float, int] | None:
+    """Return by how much, of 255, the sampled pixels of two tallies differ on average and at most; None if unknown."""
+    one, other = (bytes.fromhex(work.get("pixels") or "") for work in (a, b))
+    if not one or len(one) != len(other):
+        return None
+    apart = np.abs(np.frombuffer(one, np.uint8).astype(int) - np.frombuffer(other, np.uint8))
+    return float(apart.mean()), int(apart.max())
 
 
 def _another_draw(a: dict[str, Any], b: dict[str, Any]) -> bool:

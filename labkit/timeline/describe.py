@@ -76,6 +76,12 @@ def describe(timeline: Timeline) -> str:
     lines.append(f"Timeline{f' of {run.name!r}' if run.name else ''}: {provenance(run)}")
     if run.accelerator.describe:
         row("accelerator", run.accelerator.describe)
+    if run.loader:
+        row("loader", run.loader)
+    if run.loader and run.tree:
+        tree, images = run.tree, run.job.images if run.job else run.images
+        each = f"{1e3 * tree.cpu_s / images:,.2f} ms of the processor per image, " if images else ""
+        row("processes", f"{tree.processes:,} in all: {each}{tree.memory_mb:,.0f} MB of memory")
     steps = f"{timeline.steps} step{'' if timeline.steps == 1 else 's'}"
     images = f", {timeline.images:,} images: {timeline.images_per_s:,.1f} images/s" if timeline.images_per_s else ""
     row("window", f"{milliseconds(timeline.span_ns)} ms, {steps}{images}")

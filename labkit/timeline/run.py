@@ -224,6 +224,8 @@ class Measure(_Record):
         Share of the time that the accelerator worked, 0..1.
     first_batch_ms : float or None
         From before the iterator was made to the first batch in hand.
+    cpu_ms_per_image, memory_mb : float or None
+        Of the process and those that it started: processor time, and memory at the end.
     """
 
     images: int
@@ -236,6 +238,8 @@ class Measure(_Record):
     train_ms: float
     busy: float
     first_batch_ms: float | None
+    cpu_ms_per_image: float | None = None
+    memory_mb: float | None = None
 
 
 @dataclass(frozen=True)

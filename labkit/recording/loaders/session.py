@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
+import pickle
+import re
 import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from labkit.common.errors import error_text
 from labkit.recording.loaders import rings
 from labkit.recording.loaders.described import Loader
 from labkit.recording.loaders.known import OWN_WORK
-from labkit.recording.loaders.spans import to_trace
+from labkit.recording.loaders.spans import open_spans, to_trace
 from labkit.recording.loaders.wrapping import Wrapped
+from labkit.recording.processor_clock import processor_seconds
+from labkit.recording.tfdata.driver import RecordingError
 from labkit.timeline.trace import Trace
+
+
+#: Where nothing computes for so long while the consumer waits, the loader hangs. Seconds.
+STOPPED_S = 60.0
 
 
 class Epochs:
@@ -27,13 +39,20 @@ class Epochs:
     loader : Loader
     steps : int or None
         None ends with the first epoch.
+
+    Attributes
+    ----------
+    taken : int
+        Batches so far.
+    waits : bool
+        Whether the consumer waits for one.
     """
 
     def __init__(self, loader: Loader, steps: int | None) -> None:
         self.loader, self.steps = loader, steps
         self.session: Session | None = None
         self._iterator: Any = None
-        self._taken = self._before = 0
+        self.taken, self.waits, self._before = 0, False, 0
 
     def cardinality(self) -> int:
         """Return the number of batches as tf.data does: -1 without end, -2 where nobody knows."""
@@ -43,24 +62,30 @@ class Epochs:
         return -2 if length is None else length
 
     def __iter__(self) -> Iterator[Any]:
+        """Return this object."""
         return self
 
     def __next__(self) -> Any:
-        while True:
-            if self._iterator is None:
-                self._begin()
-            with rings.span(f"next of {self.loader.kind}", OWN_WORK):
-                batch = next(self._iterator, None)
-            if batch is not None:
-                self._taken += 1
-                return batch
-            again = self.steps is not None and self.loader.begins_again and self._taken > self._before
-            self.close()
-            if not again:
-                raise StopIteration
+        """Return the next batch; after the last one of an epoch the first one of the next, where there is one."""
+        self.waits = True
+        try:
+            while True:
+                if self._iterator is None:
+                    self._begin()
+                with rings.span(f"next of {self.loader.kind}", OWN_WORK):
+                    batch = next(self._iterator, None)
+                if batch is not None:
+                    self.taken += 1
+                    return batch
+                again = self.steps is not None and self.loader.begins_again and self.taken > self._before
+                self.close()
+                if not again:
+                    raise StopIteration
+        finally:
+            self.waits = False
 
     def _begin(self) -> None:
-        self._before = self._taken
+        self._before = self.taken
         if self.session is not None:
             self.session.epoch(self._before)
         with rings.span("begin an epoch", "start"):
@@ -82,6 +107,10 @@ class Session(contextlib.AbstractContextManager):
     Attributes
     ----------
     running : bool
+    stopped : str or None
+        Why the consumer was interrupted: no process computed any more.
+    notes : list of str
+        What a reader of the figures must know, in sentences.
     """
 
     #: Events need no counting beforehand: each process has room for so many, and drops the rest.
@@ -90,8 +119,11 @@ class Session(contextlib.AbstractContextManager):
     def __init__(self, epochs: Epochs, warmup: int) -> None:
         self.epochs, self.warmup, self.running = epochs, warmup, False
         self.folder = Path()
+        self.stopped: str | None = None
+        self.notes: list[str] = []
         self._wrapped = Wrapped()
         self._ring: rings.Ring | None = None
+        self._over = threading.Event()
 
     def __enter__(self) -> Session:
         """Wrap, and open the window: threads and workers that begin now are seen to begin."""
@@ -104,6 +136,8 @@ class Session(contextlib.AbstractContextManager):
             self.epochs.loader.take_over()
             self._wrapped.install()
             self.epoch(0)
+            if threading.current_thread() is threading.main_thread():
+                threading.Thread(target=self._watch, name="labkit watch", daemon=True).start()
         except BaseException:
             self.__exit__()
             raise
@@ -112,6 +146,7 @@ class Session(contextlib.AbstractContextManager):
     def __exit__(self, *_: Any) -> None:
         """End the loader's iterator, put the originals back, and delete the files."""
         self.running = False
+        self._over.set()
         try:
             self.epochs.close()
             self.epochs.loader.give_back()
@@ -139,7 +174,66 @@ class Session(contextlib.AbstractContextManager):
         """End the window and return what all processes wrote since they began."""
         self.running, now_ns = False, rings.clock()
         rings.control(self._ring, False, 0)  # or reading what was written would write
-        return to_trace(rings.read(self.folder), self.epochs.loader, self.warmup, now_ns)
+        found = rings.read(self.folder)
+        self.notes = list(self._notes(found))
+        return to_trace(found, self.epochs.loader, self.warmup, now_ns)
+
+    def failed(self, label: str, where: str, error: BaseException) -> RecordingError:
+        """Return the error of a loader as that of a recording, in one sentence, and what its workers were doing."""
+        if self._ring is not None:
+            rings.control(self._ring, False, 0)
+        found = rings.read(self.folder)
+        doing = [text for text, lives in open_spans(found, rings.clock()) if not lives]
+        also = f"; {'; '.join(doing)}" if doing else ""
+        return RecordingError(f"{label} failed at {where}: {self._sentence(error).rstrip('.')}{also}")
+
+    def _sentence(self, error: BaseException) -> str:
+        """Return what an error says, without the traceback that a worker sent along."""
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        if "Traceback" in str(error) and lines:
+            place = re.search(r"in (DataLoader worker process \d+)", lines[0])
+            return f"{lines[-1][:300]}{f' (in {place[1]})' if place else ''}"
+        text = error_text(error)[:300]
+        if isinstance(error, pickle.PicklingError) or "pickle" in text:
+            return (
+                f"{text}. A worker process that begins anew gets the dataset by pickling: define its class and its "
+                "functions in a module, not inside a function, and no lambda"
+            )
+        return text
+
+    def _notes(self, found: list[rings.Process]) -> Iterator[str]:
+        """Yield a sentence for what was not seen."""
+        seen = {process.pid for process in found}
+        hidden = 0
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                line = " ".join(child.cmdline())
+                hidden += child.pid not in seen and not re.search("resource_tracker|forkserver", line)
+        if hidden:
+            yield (
+                f"{hidden} {'processes' if hidden > 1 else 'process'} of this program began before the recording, and "
+                "what they do cannot be seen: let the loader start its workers in the recording."
+            )
+        if any(process.dropped for process in found):
+            yield f"a process kept its first {rings.SLOTS:,} spans only: record fewer steps."
+
+    def _watch(self) -> None:
+        """Interrupt a consumer that waits for processes of which none computes any more: forked ones may hang."""
+        taken, computed, since = -1, 0.0, time.monotonic()
+        while not self._over.wait(STOPPED_S / 4):
+            now = processor_seconds()
+            if self.epochs.taken != taken or not self.epochs.waits or now - computed > STOPPED_S / 40:
+                taken, since = self.epochs.taken, time.monotonic()
+            elif time.monotonic() - since >= STOPPED_S:
+                doing = "; ".join(text for text, _ in open_spans(rings.read(self.folder), rings.clock()))
+                forked = self.epochs.loader.settings.get("start method") == "fork"
+                self.stopped = f"no process computed for {STOPPED_S:.0f} s{f' ({doing})' if doing else ''}." + (
+                    " A library that had threads before the fork can hang in a forked worker: try "
+                    "multiprocessing_context='spawn'." if forked else ""
+                )  # fmt: skip
+                _thread.interrupt_main()
+                return
+            computed = now
 
     def discard(self) -> None:
         """End the window without a trace."""
@@ -150,8 +244,3 @@ class Session(contextlib.AbstractContextManager):
         if self._ring is not None:
             self._ring.consume(step if self.running else -1)
         return contextlib.nullcontext()
-
-    def unseen(self) -> int:
-        """Return how many processes of the loader began before the recording, and cannot be seen."""
-        seen = {process.pid for process in rings.read(self.folder)}
-        return sum(child.pid not in seen for child in psutil.Process().children(recursive=True))

@@ -59,6 +59,8 @@ def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: 
         table = np.stack([records["start"], end - records["start"], name, records["thread"], category, step])
         for number in np.unique(records["thread"]).tolist():
             mine = table[:, records["thread"] == number]
+            if process.threads.get(number, {}).get("called", "").startswith("labkit "):
+                continue
             if not _WORK.intersection(mine[4].tolist()):
                 continue
             thread = Thread(_lane(process, number, numbers, me), "pipeline")
@@ -166,16 +168,24 @@ def _start(process: Process, numbers: dict[int, int], names: dict[str, int], thr
     return np.array([[process.started_ns], [length], [name], [thread], [CATEGORIES.index("start")], [-1]], np.int64)
 
 
-def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[str]:
-    """Yield a sentence for each worker process that is in the middle of something: where, and for how long."""
+def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[tuple[str, bool]]:
+    """Yield a sentence for each worker process that is in the middle of something, and whether it lives."""
     me = os.getpid()
     numbers = _numbers([one for one in processes if one.pid != me], now_ns)
     for process in processes:
-        records = process.records[process.records["duration"] < 0]
-        if process.pid == me or not len(records):
+        is_open = process.records["duration"] < 0
+        # Of several threads, the one that works for the loader is the first.
+        main = [number for number, facts in process.threads.items() if facts["main"]]
+        mine = is_open & np.isin(process.records["thread"], main)
+        which = mine if mine.any() else is_open
+        if process.pid == me or not which.any():
             continue
-        end = _ends(process, now_ns)[process.records["duration"] < 0]
-        inside = [process.names[i][0] for i in records["name"].tolist() if i in process.names]
-        length = (end[-1] - records["start"][-1]) / 1e6
-        gone = "" if _lives(process.pid) else " when it ended"
-        yield f"worker {numbers[process.pid]} was in {' > '.join(inside[-3:])} for {length:,.0f} ms{gone}"
+        inside = [process.names[i][0] for i in process.records["name"][which].tolist() if i in process.names]
+        lives = _lives(process.pid)
+        length = (_ends(process, now_ns)[which][-1] - process.records["start"][which][-1]) / 1e6
+        when = (
+            f"has been in {' > '.join(inside[-3:])} for {length:,.0f} ms"
+            if lives
+            else f"was in {' > '.join(inside[-3:])}"
+        )
+        yield f"worker {numbers[process.pid]} {when}{'' if lives else ' when it ended'}", lives

@@ -29,7 +29,7 @@ import numpy as np
 from labkit.common.errors import error_text
 from labkit.recording.processor_clock import Sampler, processor_seconds, tree
 from labkit.recording.tfdata import xplane
-from labkit.recording.work import Tally, check_batched, count_images, looks_like_one_image, padded_share
+from labkit.recording.work import Tally, check_batched, count_images, looks_like_one_image, padded_share, sample
 from labkit.timeline.run import Tree
 from labkit.timeline.trace import Span, Trace
 
@@ -50,9 +50,12 @@ class RecordingError(RuntimeError):
     ----------
     trace : Trace or None
         What was seen until then, of a loader that failed in its window.
+    run : Drive or None
+        What the drive found until then.
     """
 
     trace: Trace | None = None
+    run: Drive | None = None
 
 
 @dataclass
@@ -109,9 +112,24 @@ class Drive:
     tree: Tree | None = None
 
 
+class Interrupts:
+    """Whether a KeyboardInterrupt came; calling it raises one that did."""
+
+    came = False
+
+    def __call__(self) -> None:
+        """Raise the interrupt that came."""
+        if self.came:
+            raise KeyboardInterrupt
+
+    def forget(self) -> None:
+        """Take an interrupt for dealt with: it was none of the reader's."""
+        self.came = False
+
+
 @contextlib.contextmanager
-def keeping_interrupts() -> Iterator[Callable[[], None]]:
-    """Give a function to call once per step: it raises the KeyboardInterrupt that came earlier in the block, if any.
+def keeping_interrupts() -> Iterator[Interrupts]:
+    """Give an object to call once per step: it raises the KeyboardInterrupt that came earlier in the block, if any.
 
     The end of the block raises it, too. In another thread than the main one, and where another handler of the signal
     is installed, nothing changes and the function does nothing.
@@ -120,16 +138,11 @@ def keeping_interrupts() -> Iterator[Callable[[], None]]:
     ``__del__`` runs, a KeyboardInterrupt included: about one press of the stop button in fifty had no effect on a loop
     over batches.
     """
-    came = False
+    raise_interrupt = Interrupts()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        came = True
+        raise_interrupt.came = True
         signal.default_int_handler(number, frame)
-
-    def raise_interrupt() -> None:
-        if came:
-            raise KeyboardInterrupt
 
     main = threading.current_thread() is threading.main_thread()
     replaced = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -178,6 +191,10 @@ class Session(contextlib.AbstractContextManager):
         """
         extra = {"_r": 1} if what == xplane.STEP_MARK else {}
         return self._profiler.Trace(what, step_num=step, **extra)
+
+    def failed(self, label: str, where: str, error: BaseException) -> RecordingError:
+        """Return the error of a pipeline as that of a recording."""
+        return RecordingError(f"{label} failed at {where}: {error_text(error)[:300]}")
 
     def discard(self) -> None:
         """End the session, if it runs, without a file."""
@@ -389,11 +406,12 @@ class _Driver:
     label: str
     session: Any
     sampler: Sampler
-    raise_interrupt: Callable[[], None]
+    raise_interrupt: Interrupts
     keep: str | os.PathLike[str] | None = None
     iterator: Any = None
     most_bytes: float = math.inf
     padded: float | None = None
+    pixels: str | None = None
     run: Drive = field(default_factory=Drive)
 
     def take(self, where: str) -> Any:
@@ -404,7 +422,12 @@ class _Driver:
                 self.iterator = iter(self.dataset)
             return next(self.iterator, None)
         except Exception as error:
-            raise RecordingError(f"{self.label} failed at {where}: {error_text(error)[:300]}") from error
+            raise self.session.failed(self.label, where, error) from error
+        except KeyboardInterrupt:
+            if (stopped := getattr(self.session, "stopped", None)) is None:
+                raise
+            self.raise_interrupt.forget()
+            raise RecordingError(f"{self.label} stopped at {where}: {stopped}") from None
 
     def train(self, does: Callable[[Any], Any], batch: Any, where: str) -> None:
         try:
@@ -430,7 +453,7 @@ class _Driver:
             self.run.batch_size = count_images(batch)
             check_batched(batch)
             self.run.one_image = looks_like_one_image(batch)
-            self.padded = padded_share(self.dataset, batch)
+            self.padded, self.pixels = padded_share(self.dataset, batch), sample(batch)
         except ValueError as error:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error
         if hasattr(self.accelerator, "prepare"):
@@ -471,7 +494,11 @@ class _Driver:
             with mark(xplane.STEP_MARK, number - first):
                 start = clock()
                 with mark(xplane.WAIT_MARK, number - first):
-                    batch = self.take(where)
+                    try:
+                        batch = self.take(where)
+                    except RecordingError as error:
+                        self.keep_until(watched, error, start, number)
+                        raise
                 if batch is None:
                     break
                 taken = clock()
@@ -492,13 +519,23 @@ class _Driver:
                     pause = self.finish(watched)
             on_step(number - 1, start, taken, trained)
         run.steps, run.ended = number, number != steps and steps is not None
-        run.work = tally.work() | ({} if self.padded is None else {"padded": self.padded})
+        seen = {"padded": self.padded, "pixels": self.pixels}
+        run.work = tally.work() | {name: value for name, value in seen.items() if value is not None}
         if number == 0:
             raise ValueError(self.too_short(self.warmup))
         run.tree = run.tree or tree(before)
         if self.session.running:
             self.finish(watched)
         run.elapsed_ns, run.cpu_ns = (end[i] - begin[i] - lost[i] for i in (0, 1))
+
+    def keep_until(self, watched: Window, error: RecordingError, start: int, number: int) -> None:
+        """Give an error what was seen until then, where another loader is watched; the last wait has no step."""
+        if self.session.running and not self.session.counts:
+            now = time.perf_counter_ns()
+            self.run.stamps.extend((start, now, now))
+            self.run.steps = number
+            self.finish(watched)
+            error.run = self.run
 
     def stated_ns(self, images: int) -> float:
         """Return how long a modelled step on so many images lasts, without end for a real one.
