@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+LOADERS := build/loaders
 EXTRAS := tf,tfds,opencl,lab,grade,dev
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -20,7 +21,7 @@ LEFT_OUT := build/left-out.txt
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-long test-colab test-solved test-xprof test-kernels-oclgrind gpu on-gpu soak seeds lab release grade data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
+.PHONY: help tour test test-long test-colab test-solved test-xprof test-loaders test-kernels-oclgrind gpu on-gpu soak seeds lab release grade data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
 
 help: ## list the verbs
 	@echo "For readers:"
@@ -46,11 +47,11 @@ doctor: $(READY) ## check this machine, line by line
 test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long and not xprof and not gpu"
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long and not xprof and not loaders and not gpu"
 	@$(BIN)/python -m pytest -m "alone and not long" $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 	@echo "Left out: laws at full length, with all their cases (make test-long), solved notebooks (make test-solved), Colab's packages" \
-	  "(make test-colab), xprof (make test-xprof), a real GPU (make gpu), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
+	  "(make test-colab), xprof (make test-xprof), other loaders (make test-loaders), a real GPU (make gpu), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
 	  "another process (make soak), many seeds (make seeds)."
 	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
 
@@ -69,6 +70,10 @@ test-solved: $(READY) #! run every solved notebook from top to bottom; every che
 test-xprof: $(READY) #! compare time by op and waits with xprof, in an environment of its own
 	@$(BIN)/labkit data --scale tiny
 	@$(BIN)/python -m pytest -m xprof tests
+
+test-loaders: $(LOADERS)/.ready #! record PyTorch, Grain and DALI, in an environment of their own (2 GB)
+	@$(BIN)/labkit data --scale tiny
+	@$(LOADERS)/bin/python -m pytest -n 2 --dist loadfile -m loaders tests
 
 test-kernels-oclgrind: $(READY) oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py
@@ -141,6 +146,15 @@ $(READY): pyproject.toml constraints.txt
 	  echo "This processor is younger than pip's PoCL: installing Intel's runtime (270 MB, a licence of its own)"; \
 	  $(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[$(EXTRAS),opencl-intel]' || \
 	  echo "WARNING: it could not be installed: THERE IS NO OPENCL HERE" >&2; }
+	@touch $@
+
+# Beside what the lab installs, which this environment sees: nobody who does not ask for them fetches these loaders.
+$(LOADERS)/.ready: $(READY)
+	@echo "Installing PyTorch, Grain and DALI into $(LOADERS) from constraints.txt (about 0.7 GB to fetch)"
+	@mkdir -p build && rm -rf $(LOADERS) && $(PYTHON) -m venv --without-pip $(LOADERS)
+	@where='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	  $(abspath $(BIN))/python -c "$$where" > "$$($(LOADERS)/bin/python -c "$$where")/lab.pth"
+	@$(LOADERS)/bin/python -m pip install --quiet -c constraints.txt torch grain nvidia-dali-cuda120
 	@touch $@
 
 # What comes from Debian: $(call debian,package,the programs that will do,for what,what happens without it).

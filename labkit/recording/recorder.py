@@ -249,12 +249,12 @@ class _Plan:
         others = None if math.isnan(share) else share
         return {n: [t.with_run(host=replace(t.run.host, others=others)) for t in ts] for n, ts in traces.items()}
 
-    def source(self, dataset: Any) -> tuple[Any, Session | None]:
+    def source(self, dataset: Any, spans: bool = True) -> tuple[Any, Session | None]:
         """Return what is driven, and what watches it where that is not TensorFlow's profiler."""
         if is_dataset(dataset):
             return dataset, None
         epochs = Epochs(Loader(dataset), self.steps)
-        return epochs, Session(epochs, self.warmup)
+        return epochs, Session(epochs, self.warmup, spans)
 
     def facts(self) -> Accelerator:
         """Return what a trace says about its accelerator."""
@@ -269,7 +269,7 @@ class _Plan:
             stamps.append(step)
             tick()
 
-        source, watch = self.source(dataset)
+        source, watch = self.source(dataset, spans=False)
         run = drive(
             source, self.accelerator, self.steps, self.warmup,
             label=_label(name), max_events=None, on_step=see, watch=watch,
@@ -285,6 +285,7 @@ class _Plan:
             window_ns=(stamps[0][0], stamps[-1][2]),
             work=run.work,
             tree=run.tree,
+            loader=None if watch is None else str(source.loader),
             profiler=Profile(note=" ".join(_ended(run, self.steps)) or None),
         )
 

@@ -102,6 +102,14 @@ class Epochs:
 class Session(contextlib.AbstractContextManager):
     """The watch over a loader's processes; entering its block wraps callables, and leaving it undoes all.
 
+    Parameters
+    ----------
+    epochs : Epochs
+    warmup : int
+        Steps before the window.
+    spans : bool
+        Whether to keep spans; without, nothing is wrapped.
+
     It does for a drive what `labkit.recording.tfdata.driver.Session` does for tf.data.
 
     Attributes
@@ -116,8 +124,8 @@ class Session(contextlib.AbstractContextManager):
     #: Events need no counting beforehand: each process has room for so many, and drops the rest.
     counts = False
 
-    def __init__(self, epochs: Epochs, warmup: int) -> None:
-        self.epochs, self.warmup, self.running = epochs, warmup, False
+    def __init__(self, epochs: Epochs, warmup: int, spans: bool = True) -> None:
+        self.epochs, self.warmup, self.spans, self.running = epochs, warmup, spans, False
         self.folder = Path()
         self.stopped: str | None = None
         self.notes: list[str] = []
@@ -129,13 +137,14 @@ class Session(contextlib.AbstractContextManager):
         """Wrap, and open the window: threads and workers that begin now are seen to begin."""
         self.folder = Path(tempfile.mkdtemp(prefix="labkit-loader-"))
         try:
-            rings.prepare(self.folder)
-            self._ring = rings.now.ring = rings.Ring(self.folder)
-            self._ring.consume(-1)
             self.epochs.session = self
             self.epochs.loader.take_over()
-            self._wrapped.install()
-            self.epoch(0)
+            if self.spans:
+                rings.prepare(self.folder)
+                self._ring = rings.now.ring = rings.Ring(self.folder)
+                self._ring.consume(-1)
+                self._wrapped.install()
+                self.epoch(0)
             if threading.current_thread() is threading.main_thread():
                 threading.Thread(target=self._watch, name="labkit watch", daemon=True).start()
         except BaseException:

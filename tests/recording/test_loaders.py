@@ -1,0 +1,288 @@
+"""Loaders that need nothing but Python: what is seen of them, in which process, and what is left behind."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import photos_on_disk as disk
+import PIL.Image
+import PIL.ImageFile
+import psutil
+import pytest
+
+import labkit
+from labkit.recording.recorder import RecordingError
+
+STEP = labkit.accelerators.modelled(step_ms=1)
+
+
+@pytest.fixture(scope="module")
+def paths(album):
+    return [str(path) for path in sorted(album.folder.rglob("*.jpg"))][:96]
+
+
+def state():
+    """What a recording could leave changed."""
+    wrapped = (
+        builtins.open, io.open, PIL.Image.open, PIL.ImageFile.ImageFile.load, np.stack, np.load,
+        multiprocessing.queues.Queue.get, multiprocessing.queues.Queue.put, multiprocessing.queues.SimpleQueue.get,
+        multiprocessing.process.BaseProcess.start, threading.Condition.wait, multiprocessing.pool.ThreadPool.imap,
+        multiprocessing.reduction.ForkingPickler.__dict__["dumps"], ThreadPoolExecutor.submit,
+    )  # fmt: skip
+    files = {path.name for path in Path(tempfile.gettempdir()).glob("labkit-loader-*")}
+    return wrapped, files, list(sys.meta_path)
+
+
+def lanes(trace):
+    return {lane.name: lane for lane in labkit.Timeline(trace).lanes}
+
+
+def work_in(trace, what):
+    return {t.thread for t in trace if t.name == what}
+
+
+@pytest.mark.parametrize("pool", [None, *disk.POOLS])
+def test_work_is_seen_in_whatever_thread_or_process_does_it_and_nothing_is_left(paths, pool):
+    before = state()
+    trace = labkit.record(disk.Batches(paths, pool=pool), STEP, steps=8)
+    assert state() == before
+    assert trace.run.steps == 8
+    assert trace.run.images == 8 * disk.BATCH
+    decoded = work_in(trace, "PIL decode")
+    if pool is None:
+        assert decoded == {"in the consumer's thread"}
+    elif "thread" in pool:
+        assert all(name.startswith("thread ") for name in decoded)
+    else:
+        assert decoded <= {"worker 0", "worker 1"}
+        assert decoded
+    # Four fifths of the decoding of eight batches were seen, whatever was ahead or behind.
+    count = sum(span.name == "PIL decode" for span in trace)
+    assert count >= 0.5 * trace.run.images, pool
+    assert trace.run.op_times["PIL decode"].computed_ns > 0
+    children = psutil.Process().children()
+    assert not [child for child in children if "resource_tracker" not in " ".join(child.cmdline())]
+
+
+def test_a_second_recording_finds_the_originals_and_sees_the_same(paths):
+    before = state()
+    counts = [sum(s.name == "file read" for s in labkit.record(disk.Batches(paths), STEP, steps=4)) for _ in range(3)]
+    assert state() == before
+    assert len(set(counts)) == 1
+    assert counts[0] >= 4 * disk.BATCH
+
+
+@pytest.mark.parametrize("rounds", [pytest.param(100, marks=pytest.mark.long), 10])
+def test_what_was_wrapped_is_undone_however_a_recording_ends(paths, rounds):
+    class Ends(disk.Batches):
+        def __iter__(self):
+            for number, batch in enumerate(super().__iter__()):
+                if number == 3:
+                    raise self.error
+                yield batch
+
+    before = state()
+    for number in range(rounds):
+        loader = Ends(paths)
+        loader.error = [KeyboardInterrupt(), ValueError("no"), SystemExit(), MemoryError()][number % 4]
+        expected = RecordingError if isinstance(loader.error, Exception) else type(loader.error)
+        with pytest.raises(expected):
+            labkit.record(loader, STEP, steps=8, warmup=1)
+        assert state() == before
+
+
+def test_names_that_other_modules_have_imported_are_wrapped_too_and_given_back(paths, monkeypatch):
+    imported = type(sys)("a_reader_of_ours")
+    imported.stack = np.stack
+    monkeypatch.setitem(sys.modules, "a_reader_of_ours", imported)
+
+    def batches():
+        for _ in range(6):
+            yield imported.stack([disk.load(path) for path in paths[:4]])
+
+    trace = labkit.record(batches(), STEP, steps=3)
+    assert "numpy.stack" in trace.run.op_times
+    assert imported.stack is np.stack
+    assert not hasattr(np.stack, "_labkit_times")
+
+
+def test_a_module_that_is_imported_in_the_middle_is_known(paths, tmp_path, monkeypatch):
+    (tmp_path / "late_reader.py").write_text("def shrink(image):\n    return image[::2, ::2].copy()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    labkit.known("late_reader.shrink", category="resize")
+
+    def batches():
+        while True:
+            import late_reader
+
+            yield np.stack([late_reader.shrink(disk.load(path)) for path in paths[:4]])
+
+    trace = labkit.record(batches(), STEP, steps=3)
+    assert {s.category for s in trace if s.name == "late_reader.shrink"} == {"resize"}
+    sys.modules.pop("late_reader")
+
+
+def test_ones_own_function_is_known_in_processes_that_begin_anew(paths):
+    labkit.known("photos_on_disk.load", category="decode")
+    trace = labkit.record(disk.Batches(paths, pool="spawn pool"), STEP, steps=4)
+    assert {s.category for s in trace if s.name == "photos_on_disk.load"} == {"decode"}
+
+
+@pytest.mark.parametrize("name", ["load", "", "a b.c", 3, ".load"])
+def test_a_name_without_a_module_is_no_name_of_a_function(name):
+    with pytest.raises(ValueError, match="name is"):
+        labkit.known(name)
+
+
+def test_a_category_that_is_none_of_a_pipeline_is_refused():
+    with pytest.raises(ValueError, match="train"):
+        labkit.known("photos_on_disk.load", category="train")
+
+
+def test_code_that_computes_is_told_from_code_that_waits(paths):
+    busy, idle = (labkit.record(disk.Batches(paths, f), STEP, steps=3) for f in (disk.compute, disk.rest))
+    name = "next of Batches"
+    assert {s.category for s in busy if s.name == name} == {"map"}
+    assert labkit.Timeline(busy).stalls.cause == "prep"
+    assert labkit.Timeline(idle).efforts == {} or labkit.Timeline(idle).efforts[name].computes is False
+
+
+def test_a_loader_begins_again_as_in_a_training_loop_and_a_generator_ends(paths):
+    loader = disk.Batches(paths[:24])  # three batches
+    trace = labkit.record(loader, STEP, steps=7)
+    assert trace.run.steps == 7
+    assert sum(s.name == "begin an epoch" for s in trace) == 2
+    trace = labkit.record(iter(loader), STEP, steps=7, warmup=1)
+    assert trace.run.steps == 2
+    assert "ended after 2 of 7 steps" in trace.run.profiler.note
+    assert labkit.record(loader, STEP, steps=None, warmup=1).run.steps == 2
+
+
+@pytest.mark.parametrize(
+    ("loader", "error", "says"),
+    [
+        (lambda: 3, TypeError, "the pipeline is a int; allowed: a tf.data.Dataset, or anything else"),
+        (lambda: "photos", TypeError, "is a str"),
+        (lambda: iter(()), ValueError, "is empty"),
+        (lambda: [1, 2, 3], ValueError, "does not deliver batches"),
+        (lambda: [(np.zeros((64, 64, 3), np.uint8), 1)] * 3, ValueError, "one image of 64×64×3 with its label"),
+        (lambda: [(np.zeros((3, 64, 64), np.uint8), 1)] * 3, ValueError, "give the loader a batch_size"),
+        (lambda: [np.zeros((4, 8))], ValueError, "ended after 1 batch"),
+    ],
+)
+def test_what_is_no_loader_of_batches_gets_one_sentence(loader, error, says):
+    before = state()
+    with pytest.raises(error, match=says):
+        labkit.record(iter(loader()) if isinstance(loader(), list) else loader(), STEP, steps=4)
+    assert state() == before
+
+
+def test_to_the_end_of_what_has_no_known_end_is_refused():
+    with pytest.raises(ValueError, match=r"nothing says that the pipeline ends \(it has no length\)"):
+        labkit.record((np.zeros((4, 8)) for _ in range(9)), STEP, steps=None)
+
+
+def test_processes_that_began_before_are_said_to_be_hidden(paths):
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        trace = labkit.record((np.stack([one]) for one in pool.imap(disk.load, paths)), STEP, steps=4)
+    assert "2 processes of this program began before the recording" in trace.run.profiler.note
+
+
+def test_a_loader_that_fails_leaves_what_was_seen_until_then(paths):
+    def batches():
+        for number in range(5):
+            yield np.stack([disk.load(path) for path in paths[:4]])
+        raise ValueError("shard 7 is broken")
+
+    with pytest.raises(RecordingError, match="failed at step 3 of 9: ValueError: shard 7 is broken") as caught:
+        labkit.record(batches(), STEP, steps=9)
+    timeline = labkit.Timeline(caught.value.trace)
+    assert timeline.steps == 4, "three steps, and the wait that had no end"
+    assert "PIL decode" in timeline.names
+
+
+def test_the_stop_button_stops_a_loader_that_waits(paths):
+    class Waits:
+        def __iter__(self):
+            yield from [np.zeros((4, 8))] * 3
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            threading.Event().wait(20)
+
+    before = state()
+    with pytest.raises(KeyboardInterrupt):
+        labkit.record(Waits(), STEP, steps=8)
+    assert state() == before
+
+
+def test_a_loader_that_hangs_is_interrupted_and_named(monkeypatch):
+    from labkit.recording.loaders import session
+
+    class Hangs:
+        def __iter__(self):
+            yield from [np.zeros((4, 8))] * 3
+            threading.Event().wait(60)
+
+    monkeypatch.setattr(session, "STOPPED_S", 2.0)
+    with pytest.raises(RecordingError, match="stopped at step 1 of 8: no process computed for 2 s"):
+        labkit.record(Hangs(), STEP, steps=8)
+
+
+def test_a_slow_accelerator_is_no_loader_that_hangs(monkeypatch):
+    from labkit.recording.loaders import session
+
+    monkeypatch.setattr(session, "STOPPED_S", 0.4)
+    trace = labkit.record([np.zeros((4, 8))] * 4, labkit.accelerators.modelled(step_ms=900), steps=1)
+    assert trace.run.steps == 1
+
+
+def test_loaders_are_compared_on_equal_work_with_their_processes(paths):
+    plain, pool = disk.Batches(paths), disk.Batches(paths, pool="fork pool")
+    found = labkit.measure({"plain": plain, "two processes": pool}, STEP, steps=6, repeats=1)
+    table = str(found)
+    assert "CPU ms/image" in table
+    assert found.equal_work("two processes") == "yes", "equal labels"
+    assert "two processes: the pixels of its first photos are the same (beside plain)" in table
+    assert found["two processes"][0].memory_mb > 0
+    assert found["plain"][0].cpu_ms_per_image > 0
+
+
+def test_another_layout_is_stated_and_other_pixels_are_counted(paths):
+    class First(disk.Batches):
+        def __iter__(self):
+            for images, labels in super().__iter__():
+                yield np.moveaxis(np.minimum(images, 250) + 5, -1, 1), labels
+
+    table = str(labkit.measure({"last": disk.Batches(paths), "first": First(paths)}, STEP, steps=4, repeats=1))
+    assert "first: 64×64×3 per image against 3×64×64" in table or "3×64×64 per image against 64×64×3" in table
+    assert "of 255 on average" in table
+
+
+def test_without_spans_nothing_is_wrapped_while_it_runs(paths):
+    seen = []
+
+    class Looks(disk.Batches):
+        def __iter__(self):
+            seen.append(hasattr(np.stack, "_labkit_times"))
+            yield from super().__iter__()
+
+    labkit.measure({"a": Looks(paths)}, STEP, steps=3, repeats=2, profile=False)
+    assert seen[:2] == [False, False], "timed by the clock alone"
+    assert seen[-1] is True, "the round for the pictures"
+
+
+def test_a_recorded_loader_goes_through_a_file(paths, tmp_path):
+    trace = labkit.record(disk.Batches(paths), STEP, steps=3, name="mine")
+    again = labkit.Trace.load(trace.save(tmp_path / "t.json.gz"))
+    assert again.run == trace.run
+    assert str(labkit.Timeline(again)) == str(labkit.Timeline(trace))
+    assert "loader            Batches" in str(labkit.Timeline(trace))
