@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from repeats import again
+from traces import processes
 
 from labkit.timeline.causes import CAUSES, thresholds
 from labkit.timeline.run import ProcessorTime, ThreadTime
@@ -220,7 +221,7 @@ def test_what_runs_while_a_buffer_fills_is_charged_and_what_fills_is_named():
     timeline = walk(*spans, warmup=1)
     assert timeline.causes[3].parts == pytest.approx(
         {"fetch": 1 * MS, "prep": 8 * MS, "start": 1 * MS}
-        | dict.fromkeys(("batch", "copy", "framework", "unknown"), 0), abs=0.1 * MS
+        | dict.fromkeys(("batch", "transfer", "copy", "framework", "unknown"), 0), abs=0.1 * MS
     )  # fmt: skip
     assert timeline.names[timeline.causes[3].op] == "x:DecodeJpeg"
     assert "DecodeJpeg in next, while Shuffle fills its buffer" in timeline.causes[3].text
@@ -264,6 +265,37 @@ def test_a_copy_inside_a_step_is_a_copy_and_the_rest_of_the_step_is_not():
     assert parts_ms(timeline)["prep"] == 1
     cause = timeline.causes[0]
     assert (cause.kind, timeline.lanes[cause.lane].kind, cause.start_ns) == ("copy", "stream", 2 * MS)
+
+
+def test_the_way_of_a_batch_between_processes_is_on_its_path():
+    timeline = walk(
+        wait(0, 20), train(20, 22), ("consumer", "unpickle", "transfer", 12, 20),
+        ("worker 1", "read", "read", 0, 2), ("worker 1", "decode", "decode", 2, 5),
+        ("worker 1", "collate", "batch", 5, 6), ("worker 1", "pickle", "transfer", 6, 12),
+        # Of the next batch: a decode that ends together with the pickling, and a pickling that nobody waits for.
+        ("worker 2", "decode", "decode", 3, 12), ("worker 2", "pickle", "transfer", 12, 19),
+    )  # fmt: skip
+    assert parts_ms(timeline) == {"fetch": 2, "prep": 3, "batch": 1, "transfer": 14}
+    assert timeline.causes[0].text.endswith(
+        ": 70.0 % moving batches between processes, unpickle in consumer; also prep 15.0 %, fetch 10.0 %, batch 5.0 %."
+    )
+
+
+lengths = st.lists(st.tuples(st.floats(6, 12), st.floats(6, 12)), min_size=3, max_size=12)
+
+
+@many
+@given(lengths, st.integers(1, 3))
+def test_a_loader_that_mostly_moves_data_between_processes_is_told_to_move_fewer_bytes(found, workers):
+    pickled, unpickled = zip(*found, strict=True)
+    timeline = Timeline(processes(pickled, unpickled, workers=workers))
+    assert (timeline.causes.parts_ns.sum(axis=1) == timeline.gaps.length_ns).all()
+    assert {cause.kind for cause in timeline.causes} == {timeline.stalls.cause} == {"transfer"}
+    assert timeline.stalls.blame in ("pickle", "unpickle")
+    assert timeline.stalls.advice.startswith("fewer bytes between processes")
+    assert timeline.work_ns["transfer"] == pytest.approx(sum(map(sum, found)) * MS, abs=len(found) * 2)
+    # Where the way costs next to nothing, something else is to blame.
+    assert Timeline(processes([0.01] * 8, [0.01] * 8, other=5, workers=workers)).stalls.cause == "prep"
 
 
 def test_what_nobody_saw_is_unknown_and_is_blamed_on_nobody():

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labkit.timeline.causes.effort import Effort
-from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, UNKNOWN, Causes
+from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, TRANSFER, UNKNOWN, Causes
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
 from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, inside, overlap, union
@@ -38,10 +38,11 @@ from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import PYTHON_OPS, is_network, short_op
 
-_CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "copy": COPY}
+_CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "transfer": TRANSFER,
+          "copy": COPY}  # fmt: skip
 _COPY, _ITERATOR, _KERNEL = (CATEGORIES.index(word) for word in ("copy", "iterator", "kernel"))
 # Of several spans that ended at one time, the one furthest down the pipeline delivered the batch.
-_DOWNSTREAM = {COPY: 3, BATCH: 2, PREP: 1, FETCH: 0}
+_DOWNSTREAM = {COPY: 4, TRANSFER: 3, BATCH: 2, PREP: 1, FETCH: 0}
 
 
 def find_causes(path: CriticalPath, gaps: Gaps, explain: bool = True) -> Causes:
