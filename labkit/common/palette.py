@@ -24,7 +24,7 @@ LEGEND = {
     "resize": ("resize", "...."),
     "map": ("other map work", "\\\\\\\\"),
     "batch": ("batch", "xxxx"),
-    "transfer": ("transfer between processes", "++++"),
+    "transfer": ("transfer between processes", "++"),
     "other": ("other", "----"),
 }
 
