@@ -281,6 +281,23 @@ def test_the_way_of_a_batch_between_processes_is_on_its_path():
     )
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_the_walk_stays_with_the_awaited_batch_where_spans_know_their_step(known):
+    rows = [
+        ("consumer", "wait for batch", "wait", 0, 100, 0), ("consumer", "train step", "train", 100, 120, 0),
+        ("worker 1", "decode", "decode", 0, 50, 0), ("worker 1", "pickle", "transfer", 50, 90, 0),
+        ("consumer", "unpickle", "transfer", 92, 100, 0),
+        *(("worker 2", "resize", "resize", k, k + 1, 1) for k in range(100)),  # of the next batch
+    ]  # fmt: skip
+    spans = [
+        Span(thread, *what, NOW + a * MS // 10, (b - a) * MS // 10, step if known or thread == "consumer" else -1)
+        for thread, *what, a, b, step in rows
+    ]
+    parts = parts_ms(Timeline(Trace.from_spans(spans, {"consumer": "consumer"}, warmup=1)))
+    right = {"prep": 5, "transfer": 4.8, "framework": 0.2}
+    assert parts == (right if known else {"prep": 9.2, "transfer": 0.8}), "without, only what ended last is known"
+
+
 lengths = st.lists(st.tuples(st.integers(6, 12), st.integers(6, 12)), min_size=3, max_size=12)
 
 

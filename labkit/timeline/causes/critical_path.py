@@ -214,7 +214,9 @@ class CriticalPath:
         works = [union(t.start[m], t.end[m]) for t in self.tracks.values() for m in [t.cause == PREP]]
         free = complement(self.python, 0, span_ns)
         self.full = at_least([free, at_least(works, self.cores)], 2) if len(free.start) else free
-        self.below: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.among: dict[tuple[str, int], tuple[np.ndarray, np.ndarray]] = {}  # ended spans of a step, or below a node
+        self.by_step = np.argsort(self.ended.step, kind="stable")
+        self.step = -1
         self.starts_cold = self._starts_cold()
         self.left: set[int] = set()
 
@@ -348,6 +350,7 @@ class CriticalPath:
             return
         end, lane = found
         self._rest(end, now, handed_over=True)
+        self.step = step
         now, node, self.left = end, -1, {lane}
         while now > first:
             before = now
@@ -435,14 +438,24 @@ class CriticalPath:
     def _ended(self, low: int, now: int, node: int) -> tuple[int, int] | None:
         """Return time and lane of the last span that ended after `low` and not after `now`, in a lane not just left.
 
-        Where the walk waits at a `node`, only spans below that node count.
+        Where the walk waits at a `node`, only spans below that node count. Spans of the awaited step go before others:
+        of two worker processes the one that is busy with a later batch may have ended a span in between.
         """
-        if node not in self.below:
-            rows = np.arange(len(self.ended.end))
-            if node >= 0:
-                rows = rows[self.names.below(node)[self.ended.name]]
-            self.below[node] = rows, self.ended.end[rows]
-        rows, ends = self.below[node]
+        if node < 0 and (found := self._last(("step", self.step), low, now)):
+            return found
+        return self._last(("node", node), low, now)
+
+    def _last(self, of: tuple[str, int], low: int, now: int) -> tuple[int, int] | None:
+        """Return what `_ended` does, among the spans of a step, or below a node."""
+        if of not in self.among:
+            rows, (what, number) = np.arange(len(self.ended.end)), of
+            if what == "step":
+                few = np.searchsorted(self.ended.step, [number, number + 1], sorter=self.by_step)
+                rows = self.by_step[slice(*few)] if number >= 0 else rows[:0]
+            elif number >= 0:
+                rows = rows[self.names.below(number)[self.ended.name]]
+            self.among[of] = rows, self.ended.end[rows]
+        rows, ends = self.among[of]
         at = int(ends.searchsorted(now, "right")) - 1
         while at >= 0 and ends[at] > low:
             if int(self.ended.lane[rows[at]]) not in self.left:
