@@ -24,6 +24,7 @@ LEGEND = {
     "resize": ("resize", "...."),
     "map": ("other map work", "\\\\\\\\"),
     "batch": ("batch", "xxxx"),
+    "transfer": ("transfer between processes", "++"),
     "other": ("other", "----"),
 }
 
@@ -63,7 +64,7 @@ THEMES = {
         gap="#dd2f16", node="#868686",
         fill={
             "train": "#456483", "kernel": "#456483", "copy": "#8f848e", "read": "#5f3728", "decode": "#5a625d",
-            "resize": "#588fc4", "map": "#80916f", "batch": "#483b51", "other": "#8f848e",
+            "resize": "#588fc4", "map": "#80916f", "batch": "#483b51", "transfer": "#180f46", "other": "#8f848e",
         },
     ),
     "dark": Theme(
@@ -71,7 +72,7 @@ THEMES = {
         gap="#ff5a3c", node="#7f858c",
         fill={
             "train": "#64a9c5", "kernel": "#64a9c5", "copy": "#62736a", "read": "#dbd29e", "decode": "#806c90",
-            "resize": "#91daf2", "map": "#7da088", "batch": "#bbcec7", "other": "#62736a",
+            "resize": "#91daf2", "map": "#7da088", "batch": "#bbcec7", "transfer": "#9c8fd2", "other": "#62736a",
         },
     ),
 }  # fmt: skip

@@ -23,7 +23,6 @@ from labkit.common.progress import optional_bar
 from labkit.common.table import Table, Tabular
 from labkit.pipelines import calls, equality, memory, rewrite
 from labkit.recording import measures, recorder
-from labkit.timeline.causes.per_gap import FETCH
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 
@@ -219,7 +218,7 @@ class _Search:
         """Yield the changes that suit what the recording found."""
         stalls = timeline.stalls
         effort = timeline.efforts.get(stalls.blame or "")
-        waits = stalls.cause == FETCH or (effort is not None and effort.computes is False)
+        waits = stalls.cause == "fetch" or (effort is not None and effort.computes is False)
         return rewrite.changes(self.written, waits=waits, room=_room)
 
     def tried(self, change: rewrite.Change) -> Trial:

@@ -402,7 +402,8 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
             if apart := tallies.pixel_difference(*pairs[0]):
                 why = "another order, or random changes" if apart[0] > SAME_PHOTOS else "another decoder or resize"
                 words = f"differ by {apart[0]:.1f} of 255 on average, {apart[1]} at most: {why}"
-                yield f"{name}: the pixels of its first photos {words if apart[1] else 'are the same'} (beside {first})."
+                words = words if apart[1] else "are the same"
+                yield f"{name}: the pixels of its first photos {words} (beside {first})."
 
     def _notes(self) -> list[str]:
         """Return the lines under the table: how it was measured, and what to keep in mind."""

@@ -19,7 +19,7 @@ LANE_KINDS = ("accelerator", "stream", "wait", "script", "pipeline", "host")
 
 #: What pipeline threads work on. ``iterator`` is not in it: a tf.data node that runs no op of its own
 #: keeps books, or waits for another thread.
-WORK = ("read", "decode", "resize", "map", "batch", "copy", "kernel", "other")
+WORK = ("read", "decode", "resize", "map", "batch", "transfer", "copy", "kernel", "other")
 
 #: Whether each of `CATEGORIES` is in `WORK`: ndarray of bool.
 IS_WORK = np.array([category in WORK for category in CATEGORIES])

@@ -23,7 +23,8 @@ from labkit.common.numbers import one_of
 from labkit.timeline.run import Run
 
 #: What a span was spent on. ``wait`` and ``train`` belong to the consumer,
-#: ``kernel`` and ``copy`` to a device, the others to the input pipeline.
+#: ``kernel`` and ``copy`` to a device, the others to the input pipeline. ``transfer`` moves data between processes:
+#: pickling, shared memory, pipes, a network of workers. Saved traces hold indices: a new category comes last.
 CATEGORIES = (
     "wait",
     "train",
@@ -37,7 +38,6 @@ CATEGORIES = (
     "kernel",
     "other",
     "transfer",
-    "start",
 )
 
 #: Who owns a thread of the trace. ``script``: the program around the consumer, with its epochs and validations.

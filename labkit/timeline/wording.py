@@ -7,6 +7,11 @@ import re
 #: The ops that call a Python function.
 PYTHON_OPS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 
+#: What starting, and ending, an epoch and the processes that work for it is called.
+STARTS = BEGIN, END, WORKER, ORDER = (
+    "begin an epoch", "end an epoch", "a worker process starts", "start a worker process",
+)  # fmt: skip
+
 #: What a Python function is called that waits for a network, by its ``name=`` or a name scope.
 NETWORK = "network"
 _NETWORK = re.compile(rf"(^|/){NETWORK}(_\d+)?(/|$)")

@@ -175,7 +175,7 @@ function elide(text, room, size, bold) {
 
 // The lines of a hatching on a tile of 8 pixels, as an SVG path; dots are short lines.
 const HATCHINGS = { "/": "M-1 9L9-1M-5 5L5-5M3 13L13 3", "\\": "M-1-1L9 9M3-5L13 5M-5 3L5 13", "|": "M2 0V8M6 0V8",
-  "-": "M0 2H8M0 6H8", x: "M-1-1L9 9M-1 9L9-1", ".": "M1.2 2H2.8M2 1.2V2.8M5.2 6H6.8M6 5.2V6.8" };
+  "-": "M0 2H8M0 6H8", "+": "M0 4H8M4 0V8", x: "M-1-1L9 9M-1 9L9-1", ".": "M1.2 2H2.8M2 1.2V2.8M5.2 6H6.8M6 5.2V6.8" };
 
 class CanvasPen {
   constructor(canvas, width, height, scale = window.devicePixelRatio || 1) {

@@ -62,13 +62,20 @@ def test_reads_that_the_accelerator_hides_are_a_fetch_stall_where_prep_alone_wou
     assert vars(timeline.split) == pytest.approx({"ingestion": 0.5, "prep_stall": 0.0, "fetch_stall": 0.5})
 
 
-def test_prep_in_a_thread_of_its_own_stays_when_the_reads_are_gone():
-    # The reader is the longer stage: 20 ms; the decoder's 15 ms are hidden behind it, the accelerator takes 5.
-    spans = [train(0, 5), wait(5, 20), ("reader", "r", "read", 0, 20), ("decoder", "d", "decode", 1, 16)]
+@pytest.mark.parametrize("category", ["decode", "transfer"])
+def test_work_in_a_thread_of_its_own_stays_when_the_reads_are_gone(category):
+    # The reader is the longer stage: 20 ms; the other's 15 ms are hidden behind it, the accelerator takes 5.
+    spans = [train(0, 5), wait(5, 20), ("reader", "r", "read", 0, 20), ("other", "o", category, 1, 16)]
     timeline = repeated(8, 20, spans)
     assert timeline.split.ingestion == pytest.approx(0.25, abs=0.02)
     assert timeline.split.prep_stall == pytest.approx(0.5, abs=0.02)
     assert timeline.split.fetch_stall == pytest.approx(0.25, abs=0.02)
+
+
+def test_the_way_between_processes_is_a_prep_stall():
+    moved = [("w", "pickle", "transfer", 2, 6), ("consumer", "unpickle", "transfer", 6, 10)]
+    timeline = repeated(6, 20, [wait(0, 10), train(10, 20), ("w", "r", "read", 0, 2), *moved])
+    assert vars(timeline.split) == pytest.approx({"ingestion": 0.5, "prep_stall": 0.4, "fetch_stall": 0.1})
 
 
 def test_a_run_of_one_step_is_not_split():

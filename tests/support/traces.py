@@ -90,6 +90,33 @@ def noisy_job(
     return Trace.from_spans(spans, {"consumer": "consumer"}, **(facts | meta))
 
 
+def processes(
+    pickled: list[float], unpickled: list[float], other: float = 1, train: float = 2, workers: int = 2, **meta: object
+) -> Trace:
+    """A loader of worker processes: one batch for each number in `pickled`; times in ms.
+
+    A worker reads, decodes and collates for `other` ms each, then pickles its batch and begins the next one. The
+    consumer takes the batches in turn and unpickles them within its wait.
+    """
+    spans, now, free = [], float(0), [float(0)] * workers
+
+    def add(thread: str, name: str, category: str, start: float, length: float, step: int) -> float:
+        spans.append(Span(thread, name, category, NOW + round(start * MS), round(length * MS), step))
+        return start + length
+
+    for step, (out, back) in enumerate(zip(pickled, unpickled, strict=True)):
+        w = step % workers
+        for name, category, length in (
+            ("open", "read", other), ("decode_jpeg", "decode", other), ("collate", "batch", other),
+            ("pickle", "transfer", out),
+        ):  # fmt: skip
+            free[w] = add(f"worker {w}", name, category, free[w], length, step)
+        here = add("consumer", "unpickle", "transfer", max(now, free[w]), back, step)
+        add("consumer", "wait for batch", "wait", now, here - now, step)
+        now = add("consumer", "train step", "train", here, train, step)
+    return Trace.from_spans(spans, {"consumer": "consumer"}, **({"origin": "measured", "warmup": 1} | meta))
+
+
 def gpu_job() -> Trace:
     """The noisy job on a device with streams."""
     rng = np.random.default_rng(5)

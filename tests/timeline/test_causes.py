@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from repeats import again
+from traces import processes
 
 from labkit.timeline.causes import CAUSES, thresholds
 from labkit.timeline.run import ProcessorTime, ThreadTime
@@ -220,7 +221,7 @@ def test_what_runs_while_a_buffer_fills_is_charged_and_what_fills_is_named():
     timeline = walk(*spans, warmup=1)
     assert timeline.causes[3].parts == pytest.approx(
         {"fetch": 1 * MS, "prep": 8 * MS, "start": 1 * MS}
-        | dict.fromkeys(("batch", "copy", "framework", "unknown"), 0), abs=0.1 * MS
+        | dict.fromkeys(("batch", "transfer", "copy", "framework", "unknown"), 0), abs=0.1 * MS
     )  # fmt: skip
     assert timeline.names[timeline.causes[3].op] == "x:DecodeJpeg"
     assert "DecodeJpeg in next, while Shuffle fills its buffer" in timeline.causes[3].text
@@ -264,6 +265,55 @@ def test_a_copy_inside_a_step_is_a_copy_and_the_rest_of_the_step_is_not():
     assert parts_ms(timeline)["prep"] == 1
     cause = timeline.causes[0]
     assert (cause.kind, timeline.lanes[cause.lane].kind, cause.start_ns) == ("copy", "stream", 2 * MS)
+
+
+def test_the_way_of_a_batch_between_processes_is_on_its_path():
+    timeline = walk(
+        wait(0, 20), train(20, 22), ("consumer", "unpickle", "transfer", 12, 20),
+        ("worker 1", "read", "read", 0, 2), ("worker 1", "decode", "decode", 2, 5),
+        ("worker 1", "collate", "batch", 5, 6), ("worker 1", "pickle", "transfer", 6, 12),
+        # Of the next batch: a decode that ends together with the pickling, and a pickling that nobody waits for.
+        ("worker 2", "decode", "decode", 3, 12), ("worker 2", "pickle", "transfer", 12, 19),
+    )  # fmt: skip
+    assert parts_ms(timeline) == {"fetch": 2, "prep": 3, "batch": 1, "transfer": 14}
+    assert timeline.causes[0].text.endswith(
+        ": 70.0 % moving batches between processes, unpickle in consumer; also prep 15.0 %, fetch 10.0 %, batch 5.0 %."
+    )
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_walk_stays_with_the_awaited_batch_where_spans_know_their_step(known):
+    rows = [
+        ("consumer", "wait for batch", "wait", 0, 100, 0), ("consumer", "train step", "train", 100, 120, 0),
+        ("worker 1", "decode", "decode", 0, 50, 0), ("worker 1", "pickle", "transfer", 50, 90, 0),
+        ("consumer", "unpickle", "transfer", 92, 100, 0),
+        *(("worker 2", "resize", "resize", k, k + 1, 1) for k in range(100)),  # of the next batch
+    ]  # fmt: skip
+    spans = [
+        Span(thread, *what, NOW + a * MS // 10, (b - a) * MS // 10, step if known or thread == "consumer" else -1)
+        for thread, *what, a, b, step in rows
+    ]
+    parts = parts_ms(Timeline(Trace.from_spans(spans, {"consumer": "consumer"}, warmup=1)))
+    right = {"prep": 5, "transfer": 4.8, "framework": 0.2}
+    assert parts == (right if known else {"prep": 9.2, "transfer": 0.8}), "without, only what ended last is known"
+
+
+lengths = st.lists(st.tuples(st.integers(6, 12), st.integers(6, 12)), min_size=3, max_size=12)
+
+
+@many
+@given(lengths, st.integers(1, 3))
+def test_a_loader_that_mostly_moves_data_between_processes_is_told_to_move_fewer_bytes(found, workers):
+    pickled, unpickled = zip(*found, strict=True)
+    timeline = Timeline(processes(pickled, unpickled, workers=workers))
+    assert (timeline.causes.parts_ns.sum(axis=1) == timeline.gaps.length_ns).all()
+    assert {cause.kind for cause in timeline.causes} == {timeline.stalls.cause} == {"transfer"}
+    assert timeline.stalls.blame in ("pickle", "unpickle")
+    assert timeline.stalls.advice.startswith("fewer bytes between processes")
+    assert timeline.work_ns["transfer"] == sum(map(sum, found)) * MS
+    # Where the way costs next to nothing, something else is to blame.
+    quick = Timeline(processes([0.01] * 8, [0.01] * 8, other=5, workers=workers))
+    assert quick.stalls.cause in ("fetch", "prep", "batch")
 
 
 def test_what_nobody_saw_is_unknown_and_is_blamed_on_nobody():

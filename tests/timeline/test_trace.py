@@ -55,6 +55,16 @@ def test_saving_and_loading_is_the_identity(tmp_path_factory, given_spans, name)
     assert (back.names, back.threads, back.run) == (trace.names, trace.threads, trace.run)
 
 
+def test_a_file_of_an_older_lab_has_the_categories_that_it_was_saved_with(tmp_path):
+    names = ["wait", "train", "read", "decode", "resize", "map", "batch", "iterator", "copy", "kernel", "other"]
+    counted, n = list(range(len(names))), len(names)
+    columns = {"start_ns": counted, "duration_ns": [1] * n, "name": counted, "thread": [0] * n, "category": counted}
+    document = {"format": "labkit-trace-2", "run": asdict(Run("measured")), "names": names,
+                "threads": [["w", "pipeline"]], "columns": columns | {"step": [-1] * n}}  # fmt: skip
+    (tmp_path / "old.json").write_text(json.dumps(document), encoding="utf-8")
+    assert [(s.name, s.category) for s in Trace.load(tmp_path / "old.json")] == [(name, name) for name in names]
+
+
 @given(spans, st.integers(NOW - 10, NOW + 1500), st.integers(0, 800))
 def test_a_slice_holds_what_touches_it_cut_to_it(given_spans, start, length):
     trace = Trace.from_spans(given_spans)

@@ -109,7 +109,7 @@ def test_every_table_that_the_lab_shows_has_named_rows_and_columns():
 # -- (b) colours ----------------------------------------------------------------------------------
 
 #: What may stand side by side in one lane; `iterator` is a thin band, `wait` is hatched idle time.
-LANES = (("read", "decode", "resize", "map", "batch", "other"), ("kernel", "copy"), ("train",))
+LANES = (("read", "decode", "resize", "map", "batch", "transfer", "other"), ("kernel", "copy"), ("train",))
 
 
 def test_the_difference_of_colours_is_that_of_its_paper():
@@ -134,6 +134,9 @@ def test_without_any_colour_what_shares_a_lane_differs_by_its_hatching():
     assert {c for lane in LANES for c in lane} == set(palette.LEGEND) == set(CATEGORIES) - {"wait", "iterator"}
     for lane in LANES:
         assert len({palette.LEGEND[c][1] for c in lane}) == len(lane)
+    script = (ROOT / "labkit/views/timeline.js").read_text(encoding="utf-8")
+    known = set(re.findall(r'\W(\S)"?: "M', re.search(r"const HATCHINGS = (.*?);", script, re.DOTALL)[1]))
+    assert {hatch[0] for _, hatch in palette.LEGEND.values() if hatch} <= known
     header = TimelineLayout([job()]).header
     for category in header["categories"]:  # the interactive view has the same
         if category["key"] in palette.LEGEND:

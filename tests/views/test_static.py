@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.text import Text
 from PIL import Image
-from traces import MS, NOW, gpu_job, noisy_job
+from traces import MS, NOW, gpu_job, noisy_job, processes
 from vision import BLIND, lab
 
 from labkit.common import palette
@@ -267,6 +267,10 @@ def test_what_occurs_is_in_the_legend_and_nothing_else():
     assert {"read", "decode", "resize", "other map work", "train step"} <= set(words(static.draw(noisy_job()).figure()))
     assert not {"kernel", "batch", "copy to the device"} & set(words(static.draw(noisy_job()).figure()))
     assert {"kernel", "copy to the device"} <= set(words(static.draw(gpu_job()).figure()))
+    assert "transfer between processes" not in words(static.draw(gpu_job()).figure())
+    moved = words(static.draw(processes([8] * 6, [9] * 6)).figure())
+    assert {"transfer between processes", "batch"} <= set(moved)
+    assert any(re.fullmatch(r"idle .* ms: transfer", text) for text in moved)
 
 
 def test_nothing_and_next_to_nothing_can_be_drawn():
@@ -313,7 +317,7 @@ def test_idle_time_has_the_one_strong_colour(look, blind):
 
 
 def test_colour_is_never_the_only_cue():
-    hatches = [palette.LEGEND[c][1] for c in ("read", "resize", "map", "batch", "copy", "other")]
+    hatches = [palette.LEGEND[c][1] for c in ("read", "resize", "map", "batch", "transfer", "copy", "other")]
     assert len(set(hatches)) == len(hatches)
     assert all(hatches)
     figure = static.draw(noisy_job(steps=2, images=4)).figure()

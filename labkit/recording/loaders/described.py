@@ -43,8 +43,8 @@ class Loader:
     Parameters
     ----------
     loader : iterable
-        A PyTorch ``DataLoader``, a Grain ``DataLoader``, ``MapDataset`` or ``IterDataset``, an iterator or a pipeline of
-        DALI, a Keras ``PyDataset``, or any other iterable of batches.
+        A PyTorch ``DataLoader``, a Grain ``DataLoader``, ``MapDataset`` or ``IterDataset``, an iterator or a pipeline
+        of DALI, a Keras ``PyDataset``, or any other iterable of batches.
 
     Attributes
     ----------

@@ -119,7 +119,7 @@ def _thread_pool(wrapped: Any, module: ModuleType) -> None:
 
 
 def _pool(wrapped: Any, module: ModuleType) -> None:
-    """Threads of `multiprocessing.pool.ThreadPool` take their tasks from a queue of C; so the tasks are wrapped."""
+    """Wrap the tasks of a `multiprocessing.pool.ThreadPool`, whose threads take them from a queue of C."""
     threads = vars(module)["ThreadPool"]
     for method in ("apply_async", "_map_async", "imap", "imap_unordered"):
         original = getattr(threads, method)
@@ -131,7 +131,7 @@ def _pool(wrapped: Any, module: ModuleType) -> None:
 
 
 def _queues(wrapped: Any, module: ModuleType) -> None:
-    """Processes of pools take their tasks from queues, and those of PyTorch the number of their batch."""
+    """Wrap queues: processes of pools take their tasks from them, those of PyTorch the number of their batch."""
     for name in ("Queue", "SimpleQueue"):
         kind = vars(module)[name]
         get = kind.get
@@ -159,7 +159,7 @@ def _numbered(found: Any) -> bool:
 
 
 def _pickler(wrapped: Any, module: ModuleType) -> None:
-    """The thread that pickles a batch learns its number from what it pickles."""
+    """Let the thread that pickles a batch learn its number from what it pickles."""
     kind = vars(module)["ForkingPickler"]
     dumps = kind.dumps.__func__
 

@@ -25,7 +25,7 @@ from labkit.recording.loaders.wrapping import Wrapped
 from labkit.recording.processor_clock import processor_seconds
 from labkit.recording.tfdata.driver import RecordingError
 from labkit.timeline.trace import Trace
-
+from labkit.timeline.wording import BEGIN, END
 
 #: Where nothing computes for so long while the consumer waits, the loader hangs. Seconds.
 STOPPED_S = 60.0
@@ -88,14 +88,14 @@ class Epochs:
         self._before = self.taken
         if self.session is not None:
             self.session.epoch(self._before)
-        with rings.span("begin an epoch", "start"):
+        with rings.span(BEGIN, "other"):
             self._iterator = self.loader.begin()
 
     def close(self) -> None:
         """End the epoch: workers that it has started end, too, unless the loader keeps them."""
         iterator, self._iterator = self._iterator, None
         if iterator is not None:
-            with rings.span("end an epoch", "start"):
+            with rings.span(END, "other"):
                 self.loader.end(iterator)
 
 

@@ -14,6 +14,7 @@ from labkit.recording.loaders.rings import Process
 from labkit.timeline.lanes import WORK
 from labkit.timeline.run import OpTime
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
+from labkit.timeline.wording import WORKER
 
 #: A span of code that blocks now and then is work where the thread computed for at least this share of it.
 COMPUTED = 0.4
@@ -139,7 +140,7 @@ def _categories(process: Process, own_ns: np.ndarray, own_cpu: np.ndarray) -> tu
 
 
 def _numbers(workers: Sequence[Process], now_ns: int) -> dict[int, int]:
-    """Number worker processes: one that begins when another one has ended takes its place."""
+    """Give each worker process a number: one that begins when another one has ended takes its place."""
     ends: list[int] = []
     found = {}
     for process in workers:
@@ -163,9 +164,9 @@ def _lane(process: Process, number: int, numbers: dict[int, int], me: int) -> st
 def _start(process: Process, numbers: dict[int, int], names: dict[str, int], threads: dict[Thread, int]) -> np.ndarray:
     """Return the start of a process that began anew as a span: it imports what its work needs."""
     thread = threads.setdefault(Thread(f"worker {numbers[process.pid]}", "pipeline"), len(threads))
-    name = names.setdefault("a worker process starts", len(names))
+    name = names.setdefault(WORKER, len(names))
     length = process.began_ns - process.started_ns
-    return np.array([[process.started_ns], [length], [name], [thread], [CATEGORIES.index("start")], [-1]], np.int64)
+    return np.array([[process.started_ns], [length], [name], [thread], [CATEGORIES.index("other")], [-1]], np.int64)
 
 
 def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[tuple[str, bool]]:

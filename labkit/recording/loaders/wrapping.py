@@ -18,6 +18,7 @@ from typing import Any
 
 from labkit.recording.loaders import frameworks, known, rings
 from labkit.recording.loaders.rings import timed
+from labkit.timeline.wording import ORDER
 
 
 class Wrapped:
@@ -179,7 +180,7 @@ def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
             return start(self)
         self._labkit_note = _Note(str(ring.folder), rings.clock())
         try:
-            with rings.span("start a worker process", "start"):
+            with rings.span(ORDER, "other"):
                 return start(self)
         finally:
             del self._labkit_note

@@ -29,19 +29,20 @@ from typing import NamedTuple
 import numpy as np
 
 from labkit.timeline.causes.effort import Effort
-from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, UNKNOWN, Causes
+from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, TRANSFER, UNKNOWN, Causes
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
 from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, inside, overlap, union
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import PYTHON_OPS, is_network, short_op
+from labkit.timeline.wording import PYTHON_OPS, STARTS, is_network, short_op
 
-_CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "copy": COPY, "start": START}
+_CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "transfer": TRANSFER,
+          "copy": COPY}  # fmt: skip
 _COPY, _ITERATOR, _KERNEL = (CATEGORIES.index(word) for word in ("copy", "iterator", "kernel"))
 # Of several spans that ended at one time, the one furthest down the pipeline delivered the batch.
-_DOWNSTREAM = {COPY: 3, BATCH: 2, PREP: 1, FETCH: 0}
+_DOWNSTREAM = {COPY: 4, TRANSFER: 3, BATCH: 2, PREP: 1, FETCH: 0}
 
 
 def find_causes(path: CriticalPath, gaps: Gaps, explain: bool = True) -> Causes:
@@ -88,6 +89,7 @@ class SpanNames:
         computing = {word for word, effort in efforts.items() if effort.computes}
         self.computing = np.array([short_op(name) in computing for name in names], bool)
         self.node = np.array([n.startswith("Iterator::") for n in names], bool)
+        self.starts = np.array([i for i, n in enumerate(names) if n in STARTS], np.int64)
         python = (i for i, n in enumerate(names) if n.rpartition(":")[2] in PYTHON_OPS and not is_network(n))
         self.python = np.array([*python], np.int64)
         known = {names[i] for i in np.flatnonzero(self.node).tolist()}
@@ -131,6 +133,7 @@ class Track:
         # A node that reads records has no op of its own for unpacking them. The read of a whole file has.
         unpacks = (self.cause == FETCH) & names.node[self.op] & names.computing[self.op]
         self.cause[unpacks] = PREP
+        self.cause[np.isin(self.op, names.starts)] = START
         self._charge_python(np.isin(lane.name_id, names.python))
         # Of the time between two pieces: what belongs to both goes on, a read is over when its bytes are taken, and
         # anything else is handed over.
@@ -213,7 +216,9 @@ class CriticalPath:
         works = [union(t.start[m], t.end[m]) for t in self.tracks.values() for m in [t.cause == PREP]]
         free = complement(self.python, 0, span_ns)
         self.full = at_least([free, at_least(works, self.cores)], 2) if len(free.start) else free
-        self.below: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.among: dict[tuple[str, int], tuple[np.ndarray, np.ndarray]] = {}  # ended spans of a step, or below a node
+        self.by_step = np.argsort(self.ended.step, kind="stable")
+        self.step = -1
         self.starts_cold = self._starts_cold()
         self.left: set[int] = set()
 
@@ -347,6 +352,7 @@ class CriticalPath:
             return
         end, lane = found
         self._rest(end, now, handed_over=True)
+        self.step = step
         now, node, self.left = end, -1, {lane}
         while now > first:
             before = now
@@ -434,14 +440,24 @@ class CriticalPath:
     def _ended(self, low: int, now: int, node: int) -> tuple[int, int] | None:
         """Return time and lane of the last span that ended after `low` and not after `now`, in a lane not just left.
 
-        Where the walk waits at a `node`, only spans below that node count.
+        Where the walk waits at a `node`, only spans below that node count. Spans of the awaited step go before others:
+        of two worker processes the one that is busy with a later batch may have ended a span in between.
         """
-        if node not in self.below:
-            rows = np.arange(len(self.ended.end))
-            if node >= 0:
-                rows = rows[self.names.below(node)[self.ended.name]]
-            self.below[node] = rows, self.ended.end[rows]
-        rows, ends = self.below[node]
+        if node < 0 and (found := self._last(("step", self.step), low, now)):
+            return found
+        return self._last(("node", node), low, now)
+
+    def _last(self, of: tuple[str, int], low: int, now: int) -> tuple[int, int] | None:
+        """Return what `_ended` does, among the spans of a step, or below a node."""
+        if of not in self.among:
+            rows, (what, number) = np.arange(len(self.ended.end)), of
+            if what == "step":
+                few = np.searchsorted(self.ended.step, [number, number + 1], sorter=self.by_step)
+                rows = self.by_step[slice(*few)] if number >= 0 else rows[:0]
+            elif number >= 0:
+                rows = rows[self.names.below(number)[self.ended.name]]
+            self.among[of] = rows, self.ended.end[rows]
+        rows, ends = self.among[of]
         at = int(ends.searchsorted(now, "right")) - 1
         while at >= 0 and ends[at] > low:
             if int(self.ended.lane[rows[at]]) not in self.left:

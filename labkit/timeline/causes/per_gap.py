@@ -13,11 +13,12 @@ from labkit.timeline.gaps import Gaps
 from labkit.timeline.wording import milliseconds, percent, short_op
 
 #: What the accelerator waits for. ``fetch``: bytes from storage; ``prep``: decoding and all other map work; ``batch``:
-#: copying elements together; ``copy``: the way into the device; ``start``: the first batch of all, and what nothing
-#: else explains while an epoch begins or a shuffle buffer fills; ``framework``: handing over, scheduling, Python.
-CAUSES = ("fetch", "prep", "batch", "copy", "start", "framework", "unknown")
+#: copying elements together; ``transfer``: from process to process; ``copy``: the way into the device; ``start``: the
+#: first batch of all, and what nothing else explains while an epoch begins or a shuffle buffer fills; ``framework``:
+#: handing over, scheduling, Python.
+CAUSES = ("fetch", "prep", "batch", "transfer", "copy", "start", "framework", "unknown")
 
-FETCH, PREP, BATCH, COPY, START, FRAMEWORK, UNKNOWN = range(len(CAUSES))
+FETCH, PREP, BATCH, TRANSFER, COPY, START, FRAMEWORK, UNKNOWN = range(len(CAUSES))
 
 
 #: The causes in the words of a sentence.
@@ -25,6 +26,7 @@ WORDS = {
     "fetch": "fetch",
     "prep": "prep",
     "batch": "copying elements into a batch",
+    "transfer": "moving batches between processes",
     "copy": "copying to the device",
     "start": "starting an epoch or filling a buffer",
     "framework": "handing over, scheduling and Python",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labkit.timeline.causes.critical_path import CriticalPath
-from labkit.timeline.causes.per_gap import BATCH, FETCH, PREP
+from labkit.timeline.causes.per_gap import BATCH, FETCH, PREP, TRANSFER
 from labkit.timeline.intervals import at_least, complement, overlap, union
 
 
@@ -26,7 +26,8 @@ class Split:
         Train steps, and the handing over of batches that are ready, their copy into the device included: how long the
         run would take if data were there at once.
     prep_stall : float
-        What is added if data are in memory, and have to be prepared.
+        What is added if data are in memory, and have to be prepared: the way of a batch from the process that made it
+        is in it, since a batch that is there at once needs none.
     fetch_stall : float
         What is added if they have to be fetched from storage, too.
     """
@@ -82,7 +83,7 @@ def _least_work(path: CriticalPath, first: int, last: int) -> int:
     cores = path.run.host.cpus or len(path.tracks) or 1
     works = []
     for track in path.tracks.values():
-        mine = np.isin(track.cause, (PREP, BATCH))
+        mine = np.isin(track.cause, (PREP, BATCH, TRANSFER))
         works.append(union(np.maximum(track.start[mine], first), np.minimum(track.end[mine], last)))
     # Spans of threads that share a core are longer than their work: no more than all cores work at any time.
     shared = sum(at_least(works, level).total_ns for level in range(1, min(cores, len(works)) + 1)) // cores

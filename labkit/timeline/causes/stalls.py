@@ -32,7 +32,7 @@ from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import percent, short_op
 
-_BLAMED = ("fetch", "prep", "batch", "copy", "start")
+_BLAMED = ("fetch", "prep", "batch", "transfer", "copy", "start")
 # Nodes that read records, and unpack them where they are packed.
 _SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord")
 # Nodes below the root that hand over from a thread of their own.
@@ -230,6 +230,11 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
         return "nothing in steady state: the first batch fills the pipeline; leave it out of the mean."
     if cause == "copy":
         return "copy the next batch while this one trains (prefetch_to_device), and send uint8 or float16."
+    if cause == "transfer":
+        return (
+            "fewer bytes between processes: collate in the worker, keep values uint8 until they are on the device, and "
+            "hand batches over in shared memory."
+        )
     if cause in ("prep", "fetch") and (wasted := _thrown_away(lanes, found.causes.names, blame)):
         node, ratio = wasted
         return (
