@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import multiprocessing.pool
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor

@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import Any
 
 from labkit.recording.loaders import rings
-from labkit.recording.loaders.known import OWN_WORK
 from labkit.recording.loaders.rings import timed
 
 _GRAIN = "grain._src.python.dataset.transformations."
@@ -49,7 +48,7 @@ def _torch_fetch(wrapped: Any, module: ModuleType) -> None:
         init(self, dataset, *args, **kwargs)
         for one in _nested(dataset):
             for method in ("__getitem__", "__getitems__"):
-                wrapped.wrap_method(type(one), method, f"{type(one).__name__}.{method}", OWN_WORK)
+                wrapped.wrap_method(type(one), method, f"{type(one).__name__}.{method}", "map")
         self.collate_fn = timed(self.collate_fn, "collate", "batch")
 
     wrapped.put(base, "__init__", init_and_wrap)
@@ -74,7 +73,7 @@ def _nested(dataset: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def _timed_iterator(iterator: Iterator[Any], text: str) -> Iterator[Any]:
-    take = timed(functools.partial(next, iterator), text, OWN_WORK)
+    take = timed(functools.partial(next, iterator), text, "map")
 
     class Timed:
         def __iter__(self) -> Iterator[Any]:
@@ -115,7 +114,7 @@ def _grain_name(step: str, self: Any, *_: Any) -> str:
 
 
 def _thread_pool(wrapped: Any, module: ModuleType) -> None:
-    wrapped.wrap_method(vars(module)["_WorkItem"], "run", lambda self: task_name(self.fn), OWN_WORK)
+    wrapped.wrap_method(vars(module)["_WorkItem"], "run", lambda self: task_name(self.fn), "map")
 
 
 def _pool(wrapped: Any, module: ModuleType) -> None:
@@ -125,7 +124,7 @@ def _pool(wrapped: Any, module: ModuleType) -> None:
         original = getattr(threads, method)
 
         def order(self: Any, function: Any, *args: Any, _original: Callable[..., Any] = original, **kwargs: Any) -> Any:
-            return _original(self, timed(function, task_name(function), OWN_WORK), *args, **kwargs)
+            return _original(self, timed(function, task_name(function), "map"), *args, **kwargs)
 
         wrapped.put(threads, method, functools.wraps(original)(order))
 
@@ -145,9 +144,9 @@ def _queues(wrapped: Any, module: ModuleType) -> None:
                 ring.set_step(found[0])
             elif type(found) is tuple and len(found) == 5 and callable(found[2]):  # job, place, function, arguments, …
                 inner = found[3][0][0] if task_name(found[2]) in ("mapstar", "starmapstar") else found[2]
-                return (*found[:2], timed(found[2], task_name(inner), OWN_WORK), *found[3:])
+                return (*found[:2], timed(found[2], task_name(inner), "map"), *found[3:])
             elif type(found).__name__ == "_CallItem":
-                found.fn = timed(found.fn, task_name(_chunk(found)), OWN_WORK)
+                found.fn = timed(found.fn, task_name(_chunk(found)), "map")
             return found
 
         wrapped.put(kind, "get", get_and_look)
@@ -186,7 +185,7 @@ def _chunk(item: Any) -> Any:
 
 def _keras(wrapped: Any, module: ModuleType) -> None:
     for kind in _subclasses(vars(module)["PyDataset"]):
-        wrapped.wrap_method(kind, "__getitem__", f"{kind.__name__}.__getitem__", OWN_WORK)
+        wrapped.wrap_method(kind, "__getitem__", f"{kind.__name__}.__getitem__", "map")
 
 
 def _subclasses(kind: type) -> Iterator[type]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from labkit.common.numbers import one_of
 from labkit.timeline.trace import CATEGORIES
 
-#: What the time of Python code is that blocks now and then: its own work if it computes, else waiting for others.
+#: What the time of code is that waits for other threads now and then: its own work if it computes, else waiting.
 OWN_WORK, MOVES = "map:iterator", "transfer:iterator"
 
 
@@ -64,7 +64,7 @@ KNOWN = [
     Known("torch.utils.data._utils.pin_memory", "pin_memory", "pin memory", "copy"),
     Known(f"{_GRAIN}.ipc.shared_memory_array", "copy_to_shm", "copy to shared memory", "transfer"),
     Known(f"{_GRAIN}.ipc.shared_memory_array", "open_from_shm", "open shared memory", "transfer"),
-    Known("keras.src.trainers.data_adapters.py_dataset_adapter", "get_index", "fetch a batch", OWN_WORK),
+    Known("keras.src.trainers.data_adapters.py_dataset_adapter", "get_index", "fetch a batch", "map"),
     Known("nvidia.dali.pipeline", "Pipeline.share_outputs", "DALI's threads", "map"),
     Known("nvidia.dali.pipeline", "Pipeline.schedule_run", "DALI: order batches", OWN_WORK),
 ]

@@ -22,7 +22,7 @@ from labkit.recording.loaders.described import Loader
 from labkit.recording.loaders.known import OWN_WORK
 from labkit.recording.loaders.spans import open_spans, to_trace
 from labkit.recording.loaders.wrapping import Wrapped
-from labkit.recording.processor_clock import processor_seconds
+from labkit.recording.processor_clock import Sampler, processor_seconds
 from labkit.recording.tfdata.driver import RecordingError
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import BEGIN, END
@@ -119,6 +119,8 @@ class Session(contextlib.AbstractContextManager):
         Why the consumer was interrupted: no process computed any more.
     notes : list of str
         What a reader of the figures must know, in sentences.
+    sampler : Sampler
+        Of the threads of all processes.
     """
 
     #: Events need no counting beforehand: each process has room for so many, and drops the rest.
@@ -132,6 +134,7 @@ class Session(contextlib.AbstractContextManager):
         self._wrapped = Wrapped()
         self._ring: rings.Ring | None = None
         self._over = threading.Event()
+        self.sampler = Sampler(tree=True)
 
     def __enter__(self) -> Session:
         """Wrap, and open the window: threads and workers that begin now are seen to begin."""
@@ -185,7 +188,9 @@ class Session(contextlib.AbstractContextManager):
         rings.control(self._ring, False, 0)  # or reading what was written would write
         found = rings.read(self.folder)
         self.notes = list(self._notes(found))
-        return to_trace(found, self.epochs.loader, self.warmup, now_ns)
+        computed, queued = (sum(times[i] for times in self.sampler.threads) for i in (0, 1))
+        ready = computed / (computed + queued) if computed else 1.0
+        return to_trace(found, self.epochs.loader, self.warmup, now_ns, ready)
 
     def failed(self, label: str, where: str, error: BaseException) -> RecordingError:
         """Return the error of a loader as that of a recording, in one sentence, and what its workers were doing."""

@@ -16,6 +16,9 @@ from labkit.timeline.run import OpTime
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 from labkit.timeline.wording import WORKER
 
+#: How the category of code ends that may only wait for others.
+WAITING = ":iterator"
+
 #: A span of code that blocks now and then is work where the thread computed for at least this share of it.
 COMPUTED = 0.4
 
@@ -23,7 +26,7 @@ COMPUTED = 0.4
 _WORK = frozenset(CATEGORIES.index(word) for word in WORK)
 
 
-def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: int) -> Trace:
+def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: int, ready: float) -> Trace:
     """Return the spans of all processes.
 
     Parameters
@@ -35,6 +38,8 @@ def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: 
         Steps before the window: so much smaller are the numbers of its steps.
     now_ns : int
         The end of spans that are open.
+    ready : float
+        Share of the time in which threads that wanted a core had one.
 
     Returns
     -------
@@ -47,13 +52,14 @@ def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: 
     times: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     me = os.getpid()
     numbers = _numbers([one for one in processes if one.pid != me], now_ns)
+    alone = not any(_works_beside(process, me) for process in processes)
     for process in processes:
         records = process.records
         if not len(records):
             continue
         end = _ends(process, now_ns)
         own_ns, own_cpu = _own(records, end)
-        category, name = _categories(process, own_ns, own_cpu)
+        category, name = _categories(process, own_ns, own_cpu, 0.0 if alone else COMPUTED * ready)
         step = np.where(records["step"] < 0, -1, records["step"].astype(np.int64))
         if process.pid != me:  # the consumer counts from the window on, workers count from the first batch on
             step = np.where(step >= warmup, step - warmup, -1)
@@ -81,6 +87,17 @@ def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: 
     ops = {name: OpTime(own, min(cpu, own)) for name, (own, cpu) in times.items()}
     dropped = any(process.dropped for process in processes)
     return trace.with_run(op_times=ops, dropped_spans=int(dropped)).with_run(profiler=_events(columns.shape[1]))
+
+
+def _works_beside(process: Process, me: int) -> bool:
+    """Tell whether a process works in another thread than the consumer's: where none does, the consumer does all."""
+    kinds = {number: category.partition(":")[0] for number, (_, category) in process.names.items()}
+    works = [
+        number for number, kind in kinds.items() if kind in WORK and not process.names[number][1].endswith(WAITING)
+    ]
+    main = [number for number, facts in process.threads.items() if facts["main"]] if process.pid == me else []
+    records = process.records
+    return bool((np.isin(records["name"], works) & ~np.isin(records["thread"], main)).any())
 
 
 def _run(loader: Loader) -> Any:
@@ -128,14 +145,16 @@ def _own(records: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(own_ns - less_ns, 0), np.maximum(own_cpu - less_cpu, 0)
 
 
-def _categories(process: Process, own_ns: np.ndarray, own_cpu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _categories(
+    process: Process, own_ns: np.ndarray, own_cpu: np.ndarray, least: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the category of each span, and the number of its name."""
     name = process.records["name"].astype(np.int64)
     first, other = np.zeros(len(name), np.int64), np.zeros(len(name), np.int64)
     for i in np.unique(name).tolist():
         one, _, second = process.names.get(i, ("", "other"))[1].partition(":")
         first[name == i], other[name == i] = CATEGORIES.index(one), CATEGORIES.index(second or one)
-    computed = own_cpu >= COMPUTED * np.maximum(own_ns, 1)
+    computed = own_cpu >= least * np.maximum(own_ns, 1)
     return np.where(computed, first, other), name
 
 

@@ -13,6 +13,7 @@ import io
 import multiprocessing.process
 import sys
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +28,7 @@ class Wrapped:
     def __init__(self) -> None:
         self._undo: list[tuple[Any, str, Any, bool]] = []
         self._finder = _Finder(self)
+        self._originals: dict[int, tuple[Any, str, str]] = {}
 
     def put(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute, and remember what was there."""
@@ -51,6 +53,7 @@ class Wrapped:
         for module in list(sys.modules.values()):
             frameworks.wrap_module(self, module)
         self._everywhere(replaced)
+        self.put(ForkingPickler, "reducer_override", lambda _, what: self._pickle_original(what))
         self.put(builtins, "open", _open_file)
         self.put(io, "open", _open_file)
         self.put(multiprocessing.process.BaseProcess, "start", _starting(multiprocessing.process.BaseProcess.start))
@@ -89,6 +92,15 @@ class Wrapped:
         self.put(owner, leaf, new)
         if isinstance(owner, ModuleType):
             replaced[id(old)] = old, new
+            self._originals[id(old)] = old, entry.module, leaf
+
+    def _pickle_original(self, what: Any) -> Any:
+        """Tell a pickler how to send a function whose place holds its wrapper now: by where it is looked up.
+
+        What keeps the function itself, in an attribute or as an argument, could not be sent otherwise.
+        """
+        found = self._originals.get(id(what))
+        return (_look_up, found[1:]) if found and found[0] is what else NotImplemented
 
     def _everywhere(self, replaced: dict[int, tuple[Any, Any]]) -> None:
         """Replace functions in the modules that have imported them by name."""
@@ -100,6 +112,11 @@ class Wrapped:
                 found = replaced.get(id(value))
                 if found and found[0] is value:
                     self.put(module, name, found[1])
+
+
+def _look_up(module: str, name: str) -> Any:
+    """Return what a module holds under a name."""
+    return getattr(importlib.import_module(module), name)
 
 
 class _Finder:

@@ -172,7 +172,7 @@ class Session(contextlib.AbstractContextManager):
     def __init__(self) -> None:
         import tensorflow as tf
 
-        self.running, self._folder = False, ""
+        self.running, self._folder, self.sampler = False, "", Sampler()
         self._profiler, self._errors = tf.profiler.experimental, tf.errors
 
     def __exit__(self, *_: Any) -> None:
@@ -339,7 +339,7 @@ def drive(
         If it came, even where Python forgets it: see `keeping_interrupts`.
     """
     session = Session() if watch is None else watch
-    with keeping_interrupts() as raise_interrupt, session, Sampler(tree=watch is not None) as sampler:
+    with keeping_interrupts() as raise_interrupt, session, session.sampler as sampler:
         driver = _Driver(dataset, accelerator, steps, warmup, label, session, sampler, raise_interrupt, keep)
         try:
             if max_events is not None:
