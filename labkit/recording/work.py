@@ -376,7 +376,10 @@ def _labels(component: Any, dims: tuple[int | None, ...], images: int) -> list[A
 
 def _array(component: Any) -> np.ndarray | None:
     """Return a dense component as an array, without a copy where TensorFlow allows it."""
-    dense = hasattr(component, "numpy") and not hasattr(component, "values")
+    # A sparse tensor of TensorFlow has values; so has a method of PyTorch's tensors, dense ones, too.
+    dense = hasattr(component, "numpy") and (
+        callable(getattr(component, "values", None)) or not hasattr(component, "values")
+    )
     value = component.numpy() if dense else component
     return value if isinstance(value, np.ndarray) else None
 

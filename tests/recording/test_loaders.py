@@ -201,7 +201,7 @@ def test_processes_that_began_before_are_said_to_be_hidden(paths):
 
 def test_a_loader_that_fails_leaves_what_was_seen_until_then(paths):
     def batches():
-        for number in range(5):
+        for _ in range(5):
             yield np.stack([disk.load(path) for path in paths[:4]])
         raise ValueError("shard 7 is broken")
 

@@ -11,7 +11,7 @@ def can_be_driven(loader: Any) -> bool:
     """Tell whether something gives batches one after the other."""
     if isinstance(loader, (str, bytes, dict, set)):
         return False
-    return hasattr(loader, "__iter__") or _is(loader, "keras", "PyDataset")
+    return hasattr(loader, "__iter__") or _is(loader, "keras", "PyDataset") or _is(loader, "nvidia", "Pipeline")
 
 
 def check_loader(loader: Any, steps: int | None, what: str) -> None:
@@ -75,6 +75,11 @@ class Loader:
             self.length = getattr(loader, "num_batches", self.length)
 
     @property
+    def in_order(self) -> bool:
+        """Whether batches arrive in the order in which they were numbered."""
+        return bool(getattr(self.loader, "in_order", True))
+
+    @property
     def workers(self) -> int:
         """Worker processes, or threads of a PyDataset; 0 if the consumer's thread does all, or nobody says."""
         return int(self.settings.get("workers", 0))
@@ -112,6 +117,8 @@ class Loader:
             with contextlib.suppress(Exception):  # some reset themselves
                 self.loader.reset()
         self._kept = True if self.framework == "dali" else self._kept
+        if self.kind == "Pipeline" and not hasattr(self.loader, "__iter__"):
+            return (tuple(part.as_array() for part in outputs) for outputs in iter(self.loader.run, None))
         return iter(self.loader)
 
     def end(self, iterator: Any) -> None:

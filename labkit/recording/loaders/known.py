@@ -66,6 +66,7 @@ KNOWN = [
     Known(f"{_GRAIN}.ipc.shared_memory_array", "open_from_shm", "open shared memory", "transfer"),
     Known("keras.src.trainers.data_adapters.py_dataset_adapter", "get_index", "fetch a batch", "map"),
     Known("nvidia.dali.pipeline", "Pipeline.share_outputs", "DALI's threads", "map"),
+    Known("nvidia.dali.pipeline", "Pipeline.run", "DALI's threads", "map"),
     Known("nvidia.dali.pipeline", "Pipeline.schedule_run", "DALI: order batches", OWN_WORK),
 ]
 

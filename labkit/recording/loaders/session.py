@@ -192,6 +192,10 @@ class Session(contextlib.AbstractContextManager):
         ready = computed / (computed + queued) if computed else 1.0
         return to_trace(found, self.epochs.loader, self.warmup, now_ns, ready)
 
+    def owns(self, error: BaseException) -> bool:
+        """Tell whether an error is that of the loader, wherever it was raised: PyTorch says so of dead workers."""
+        return isinstance(error, RuntimeError) and "DataLoader worker" in str(error)
+
     def failed(self, label: str, where: str, error: BaseException) -> RecordingError:
         """Return the error of a loader as that of a recording, in one sentence, and what its workers were doing."""
         if self._ring is not None:

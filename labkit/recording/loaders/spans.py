@@ -61,7 +61,9 @@ def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: 
         own_ns, own_cpu = _own(records, end)
         category, name = _categories(process, own_ns, own_cpu, 0.0 if alone else COMPUTED * ready)
         step = np.where(records["step"] < 0, -1, records["step"].astype(np.int64))
-        if process.pid != me:  # the consumer counts from the window on, workers count from the first batch on
+        if not loader.in_order:
+            step = np.full(len(step), -1)
+        elif process.pid != me:  # the consumer counts from the window on, workers count from the first batch on
             step = np.where(step >= warmup, step - warmup, -1)
         table = np.stack([records["start"], end - records["start"], name, records["thread"], category, step])
         for number in np.unique(records["thread"]).tolist():

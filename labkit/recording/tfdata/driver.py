@@ -192,6 +192,10 @@ class Session(contextlib.AbstractContextManager):
         extra = {"_r": 1} if what == xplane.STEP_MARK else {}
         return self._profiler.Trace(what, step_num=step, **extra)
 
+    def owns(self, error: BaseException) -> bool:
+        """Tell whether an error is that of the pipeline, wherever it was raised."""
+        return False
+
     def failed(self, label: str, where: str, error: BaseException) -> RecordingError:
         """Return the error of a pipeline as that of a recording."""
         return RecordingError(f"{label} failed at {where}: {error_text(error)[:300]}")
@@ -349,6 +353,10 @@ def drive(
             # The watched window ends the job where the end is known: writing the profile then disturbs no step.
             first = max(0, (total or 0) - size)
             driver.window(first, first + size, on_step)
+        except Exception as error:
+            if watch is None or (found := driver.failure(error)) is None:
+                raise
+            raise found from (error.__cause__ if found is error else error)
         finally:
             # A traceback that the caller keeps must not keep the iterator, whose threads would go on.
             driver.iterator = None
@@ -412,6 +420,8 @@ class _Driver:
     most_bytes: float = math.inf
     padded: float | None = None
     pixels: str | None = None
+    wait_from: int | None = None
+    watched: Window | None = None
     run: Drive = field(default_factory=Drive)
 
     def take(self, where: str) -> Any:
@@ -433,6 +443,8 @@ class _Driver:
         try:
             does(batch)
         except Exception as error:
+            if self.session.owns(error):
+                raise
             name = getattr(self.accelerator, "name", type(self.accelerator).__name__)
             raise RecordingError(
                 f"the train step of {name} failed at {where} of {self.label}: {error_text(error)[:300]}"
@@ -481,7 +493,7 @@ class _Driver:
     def window(self, first: int, last: int, on_step: Callable[[int, int, int, int], Any]) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
         steps, run, mark, tally = self.steps, self.run, self.session.mark, Tally(self.dataset)
-        watched = Window(run, self.session, self.sampler, self.keep)
+        self.watched = watched = Window(run, self.session, self.sampler, self.keep)
         clock, cpu = time.perf_counter_ns, time.process_time_ns
         number = 0
         lost = pause = (0, 0)
@@ -492,13 +504,9 @@ class _Driver:
                 watched.open(self.most_bytes)
             where = f"step {number}" + ("" if steps is None else f" of {steps}")
             with mark(xplane.STEP_MARK, number - first):
-                start = clock()
+                self.wait_from = start = clock()
                 with mark(xplane.WAIT_MARK, number - first):
-                    try:
-                        batch = self.take(where)
-                    except RecordingError as error:
-                        self.keep_until(watched, error, start, number)
-                        raise
+                    batch = self.take(where)
                 if batch is None:
                     break
                 taken = clock()
@@ -513,6 +521,7 @@ class _Driver:
             pause = (0, 0)
             if self.session.running:
                 run.stamps.extend((start, taken, trained))
+                run.steps, self.wait_from = number, None
                 run.window_images += images
                 if number == last or watched.full:
                     run.tree = tree(before)
@@ -528,14 +537,21 @@ class _Driver:
             self.finish(watched)
         run.elapsed_ns, run.cpu_ns = (end[i] - begin[i] - lost[i] for i in (0, 1))
 
-    def keep_until(self, watched: Window, error: RecordingError, start: int, number: int) -> None:
-        """Give an error what was seen until then, where another loader is watched; the last wait has no step."""
-        if self.session.running and not self.session.counts:
+    def failure(self, error: Exception) -> RecordingError | None:
+        """Return an error of another loader as that of a recording, with what was seen until then; None for others.
+
+        PyTorch raises the end of a worker wherever its consumer is.
+        """
+        found = error if isinstance(error, RecordingError) else None
+        if found is None and self.session.owns(error):
+            found = self.session.failed(self.label, f"step {self.run.steps}", error)
+        if found is not None and self.session.running and self.run.steps:
             now = time.perf_counter_ns()
-            self.run.stamps.extend((start, now, now))
-            self.run.steps = number
-            self.finish(watched)
-            error.run = self.run
+            if self.wait_from is not None:  # the last wait has no step
+                self.run.stamps.extend((self.wait_from, now, now))
+            self.finish(self.watched)
+            found.run = self.run
+        return found
 
     def stated_ns(self, images: int) -> float:
         """Return how long a modelled step on so many images lasts, without end for a real one.

@@ -1,0 +1,271 @@
+"""PyTorch, Grain and DALI, as they are installed: what is seen of their workers, and what happens to those that die."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import photos_on_disk as disk
+import psutil
+import pytest
+
+import labkit
+from labkit.recording.recorder import RecordingError
+
+pytestmark = pytest.mark.loaders
+
+STEP = labkit.accelerators.modelled(step_ms=1)
+
+
+@pytest.fixture(scope="module")
+def paths(album):
+    return [str(path) for path in album.paths][:96]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """No process, no file and no shared memory outlives a recording."""
+    shared = set(os.listdir("/dev/shm"))
+    yield
+    files = [path.name for path in Path(tempfile.gettempdir()).glob("labkit-loader-*")]
+    assert not files
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            # Python's own, which serve all that follows.
+            assert re.search("resource_tracker|forkserver", " ".join(child.cmdline())), child
+    assert {name for name in os.listdir("/dev/shm") if name.startswith(("torch_", "psm_"))} <= shared
+
+
+def torch_loader(dataset, workers=2, **settings):
+    import torch
+    from torch.utils.data import DataLoader
+
+    torch.set_num_threads(1)
+    return DataLoader(dataset, batch_size=disk.BATCH, num_workers=workers, **settings)
+
+
+def names_in(trace, lane):
+    return {span.name for span in trace if span.thread.startswith(lane)}
+
+
+TORCH = {
+    "in the consumer's thread": {"workers": 0},
+    "fork": {},
+    "spawn": {"multiprocessing_context": "spawn"},
+    "forkserver": {"multiprocessing_context": "forkserver"},
+    "persistent": {"persistent_workers": True},
+    "four, far ahead": {"workers": 4, "prefetch_factor": 4},
+    "any order": {"in_order": False},
+}
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_every_worker_of_pytorch_is_a_lane_with_its_work_and_its_steps(paths, name):
+    settings = dict(TORCH[name])
+    workers = settings.get("workers", 2)
+    trace = labkit.record(torch_loader(disk.Photos(paths * 4), **settings), STEP, steps=16)
+    assert trace.run.steps == 16
+    assert trace.run.loader.startswith(f"PyTorch DataLoader, workers {workers}")
+    lanes = [f"worker {i}" for i in range(workers)] or ["in the consumer's thread"]
+    for lane in lanes:
+        assert names_in(trace, lane) >= {"Photos.__getitem__", "PIL decode", "file read", "fetch a batch", "collate"}
+    assert not [t for t in trace.threads if t.name.startswith(f"worker {workers}")]
+    if workers:
+        assert "unpickle" in names_in(trace, "in the consumer's thread")
+        collated = [span.step for span in trace if span.name == "collate" and span.step >= 0]
+        assert len(set(collated)) == len(collated), "a step is collated once"
+        assert set(collated) >= set(range(14, 16)) or name == "any order", collated
+
+
+def test_a_stream_is_seen_in_each_worker(paths):
+    from torch.utils.data import IterableDataset, get_worker_info
+
+    class Stream(IterableDataset):
+        def __iter__(self):
+            me = get_worker_info()
+            for path in paths[me.id :: me.num_workers] * 4:
+                yield disk.load(path)
+
+    trace = labkit.record(torch_loader(Stream()), STEP, steps=6)
+    assert names_in(trace, "worker 0") >= {"next of Stream", "PIL decode", "collate"}
+    assert names_in(trace, "worker 1") >= {"next of Stream"}
+
+
+def test_the_datasets_inside_a_dataset_are_seen(paths):
+    from torch.utils.data import ConcatDataset, Subset
+
+    dataset = ConcatDataset([Subset(disk.Photos(paths), range(40)), disk.Photos(paths[40:])])
+    trace = labkit.record(torch_loader(dataset), STEP, steps=6)
+    assert names_in(trace, "worker") >= {"ConcatDataset.__getitem__", "Photos.__getitem__"}
+
+
+def test_workers_that_live_for_one_epoch_are_started_in_each_and_keep_their_lane(paths):
+    short = disk.Photos(paths[:24])  # three batches
+    trace = labkit.record(torch_loader(short), STEP, steps=8)
+    assert sum(span.name == "begin an epoch" for span in trace) >= 2
+    assert {t.name for t in trace.threads if t.name.startswith("worker") and "·" not in t.name} <= {
+        "worker 0",
+        "worker 1",
+    }
+    shares = labkit.Timeline(trace).stalls.shares
+    kept = labkit.record(torch_loader(short, persistent_workers=True), STEP, steps=8)
+    assert shares["start"] > labkit.Timeline(kept).stalls.shares["start"]
+
+
+def test_a_loader_keeps_the_workers_that_it_had(paths):
+    loader = torch_loader(disk.Photos(paths[:24]), persistent_workers=True)
+    assert len(list(loader)) == 3
+    iterator, pids = loader._iterator, {worker.pid for worker in loader._iterator._workers}
+    trace = labkit.record(loader, STEP, steps=4)
+    assert "PIL decode" in trace.run.op_times
+    assert loader._iterator is iterator
+    assert {worker.pid for worker in iterator._workers} == pids
+    assert len(list(loader)) == 3, "they still work"
+    loader._iterator._shutdown_workers()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_in_a_worker_is_one_sentence(paths, workers):
+    loader = torch_loader(disk.Photos(paths, at=50, does="fail"), workers)
+    with pytest.raises(RecordingError, match=r"failed at step \d of 8: ValueError: photo 50 is broken") as caught:
+        labkit.record(loader, STEP, steps=8)
+    assert "\n" not in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    assert "PIL decode" in labkit.Timeline(caught.value.trace).names
+
+
+@pytest.mark.parametrize("number", [pytest.param(n, marks=[pytest.mark.long] if n > 2 else []) for n in range(20)])
+def test_a_worker_that_is_killed_keeps_its_spans_and_says_what_it_did(paths, number):
+    loader = torch_loader(disk.Photos(paths, at=64 + number, does="die"))
+    with pytest.raises(RecordingError, match=r"worker \d was in .*Photos.__getitem__ when it ended") as caught:
+        labkit.record(loader, STEP, steps=8)
+    worker = str(caught.value).rpartition("; ")[2].split(" was")[0]
+    assert sum(s.name == "PIL decode" for s in caught.value.trace if s.thread == worker) >= 1
+
+
+def test_a_dataset_that_cannot_be_pickled_is_named(recwarn):
+    loader = torch_loader([lambda: 1] * 64, multiprocessing_context="spawn")
+    with pytest.raises(RecordingError, match=r"pickle.*define its class and its functions in a module"):
+        labkit.record(loader, STEP, steps=2)
+
+
+def test_a_worker_that_hangs_after_the_fork_is_named(paths, monkeypatch):
+    from labkit.recording.loaders import session
+
+    monkeypatch.setattr(session, "STOPPED_S", 3.0)
+    loader = torch_loader(disk.Photos(paths, at=50, does="hang"))
+    with pytest.raises(
+        RecordingError, match=r"no process computed .*Photos.__getitem__.*multiprocessing_context='spawn'"
+    ):
+        labkit.record(loader, STEP, steps=8)
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_what_is_empty_or_no_batch_is_refused(paths, batch_size):
+    from torch.utils.data import DataLoader
+
+    dataset, says = ([], "is empty") if batch_size else (disk.Photos(paths), "one image of 64×64×3 with its label")
+    with pytest.raises(ValueError, match=says):
+        labkit.record(DataLoader(dataset, batch_size=batch_size), STEP, steps=2)
+
+
+# -- Grain
+
+
+def grain_loader(paths, threads=2, processes=0, function=disk.load):
+    import grain
+
+    dataset = grain.MapDataset.source(disk.Source(paths)).shuffle(seed=1).repeat(3).map(function)
+    dataset = dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=32)).batch(disk.BATCH)
+    return dataset.mp_prefetch(grain.MultiprocessingOptions(num_workers=processes)) if processes else dataset
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_the_steps_of_grain_are_seen_by_their_names(paths, processes):
+    trace = labkit.record(grain_loader(paths, processes=processes), STEP, steps=8)
+    lane = "worker" if processes else "thread grain-prefetch"
+    assert names_in(trace, lane) >= {"Source.__getitem__", "load", "PIL decode", "file read"}
+    assert "Grain batch" in {span.name for span in trace}
+    if processes:
+        assert {"copy to shared memory"} <= names_in(trace, "worker")
+        assert {span.category for span in trace if span.name == "copy to shared memory"} == {"transfer"}
+
+
+def test_the_older_data_loader_of_grain_is_recorded_too(paths):
+    import grain
+
+    class Load(grain.transforms.Map):
+        def map(self, path):
+            return disk.load(path)
+
+    sampler = grain.samplers.IndexSampler(len(paths), shuffle=True, seed=1, num_epochs=2)
+    loader = grain.DataLoader(
+        data_source=disk.Source(paths), sampler=sampler, operations=[Load(), grain.transforms.Batch(disk.BATCH)],
+        read_options=grain.ReadOptions(num_threads=1, prefetch_buffer_size=4),
+    )  # fmt: skip
+    trace = labkit.record(loader, STEP, steps=6)
+    assert {"PIL decode", "Source.__getitem__"} <= {span.name for span in trace}
+    assert trace.run.loader.startswith("Grain DataLoader")
+
+
+def test_an_error_in_a_process_of_grain_is_one_sentence(paths):
+    with pytest.raises(RecordingError, match="base must be") as caught:
+        labkit.record(grain_loader(paths, processes=1, function=functools.partial(int, base=99)), STEP, steps=4)
+    assert "\n" not in str(caught.value)
+
+
+# -- DALI
+
+
+def test_dali_is_work_that_its_threads_do(paths):
+    from nvidia.dali import fn, pipeline_def, types
+    from nvidia.dali.plugin.pytorch import DALIGenericIterator
+
+    @pipeline_def(batch_size=disk.BATCH, num_threads=2, device_id=None)
+    def photos():
+        data, labels = fn.readers.file(files=paths, labels=list(range(len(paths))), name="photos")
+        return fn.resize(fn.decoders.image(data, device="cpu", output_type=types.RGB), size=(64, 64)), labels
+
+    for loader in (DALIGenericIterator([photos()], ["image", "label"], reader_name="photos"), photos()):
+        trace = labkit.record(loader, STEP, steps=6)
+        timeline = labkit.Timeline(trace)
+        assert timeline.stalls.cause == "prep"
+        assert timeline.stalls.blame == "DALI's threads"
+        assert timeline.stalls.shares["unknown"] < 0.2
+        assert trace.run.batch_size == disk.BATCH
+
+
+# -- side by side
+
+
+def test_three_frameworks_on_the_same_photos_are_compared(paths):
+    import tensorflow as tf
+
+    labels = [i % 5 for i in range(len(paths))]
+
+    def decode(path, label):
+        image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+        return tf.cast(tf.image.resize(image, (64, 64), antialias=True) + 0.5, tf.uint8), label
+
+    import grain
+
+    tf_data = tf.data.Dataset.from_tensor_slices((paths, labels)).repeat().map(decode).batch(disk.BATCH)
+    source = grain.MapDataset.source(disk.Photos(paths)).to_iter_dataset(grain.ReadOptions(num_threads=2))
+    loaders = {
+        "tf.data": tf_data,
+        "DataLoader": torch_loader(disk.Photos(paths)),
+        "Grain": source.batch(disk.BATCH),
+    }
+    found = labkit.measure(loaders, STEP, steps=6, warmup=1, repeats=1)
+    assert [found.difference(name) for name in found] == [None] * 3
+    assert found.equal_work("DataLoader") == found.equal_work("Grain") == "yes"
+    table = str(found)
+    assert "DataLoader: the pixels of its first photos differ by" in table
+    assert "Grain: PyTorch" not in table
+    rates = [found[name][0].cpu_ms_per_image for name in found]
+    assert all(np.isfinite(rates))
