@@ -28,7 +28,7 @@ from labkit.recording import measures
 from labkit.recording.accelerators import check_accelerator, modelled
 from labkit.recording.loaders.advice import advise
 from labkit.recording.loaders.described import Loader, check_loader
-from labkit.recording.loaders.session import Epochs, Session
+from labkit.recording.loaders.session import Epochs, LoaderSession
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import Drive, RecordingError, check_length, consumer, drive, known_steps
 from labkit.timeline.run import Accelerator, Host, ProcessorTime, Profile, Run, ThreadTime, Totals
@@ -249,12 +249,12 @@ class _Plan:
         others = None if math.isnan(share) else share
         return {n: [t.with_run(host=replace(t.run.host, others=others)) for t in ts] for n, ts in traces.items()}
 
-    def source(self, dataset: Any, spans: bool = True) -> tuple[Any, Session | None]:
+    def source(self, dataset: Any, spans: bool = True) -> tuple[Any, LoaderSession | None]:
         """Return what is driven, and what watches it where that is not TensorFlow's profiler."""
         if is_dataset(dataset):
             return dataset, None
         epochs = Epochs(Loader(dataset), self.steps)
-        return epochs, Session(epochs, self.warmup, spans)
+        return epochs, LoaderSession(epochs, self.warmup, spans)
 
     def facts(self) -> Accelerator:
         """Return what a trace says about its accelerator."""
@@ -314,7 +314,7 @@ class _Plan:
             trace = trace.with_run(advice=advise(trace, source.loader))
         return trace.with_run(repeats=(measures.figures(trace),))
 
-    def finished(self, run: Drive, dataset: Any, name: str | None, watch: Session | None) -> Trace:
+    def finished(self, run: Drive, dataset: Any, name: str | None, watch: LoaderSession | None) -> Trace:
         """Return what a drive found as a trace."""
         stamps = unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
         if watch is not None:  # TensorFlow's profiler knows the Unix clock

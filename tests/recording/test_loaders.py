@@ -48,6 +48,10 @@ def lanes(trace):
     return {lane.name: lane for lane in labkit.Timeline(trace).lanes}
 
 
+def batches(*them):
+    yield from them
+
+
 def work_in(trace, what):
     return {t.thread for t in trace if t.name == what}
 
@@ -174,17 +178,19 @@ def test_a_loader_begins_again_as_in_a_training_loop_and_a_generator_ends(paths)
     [
         (lambda: 3, TypeError, "the pipeline is a int; allowed: a tf.data.Dataset, or anything else"),
         (lambda: "photos", TypeError, "is a str"),
-        (lambda: iter(()), ValueError, "is empty"),
-        (lambda: [1, 2, 3], ValueError, "does not deliver batches"),
-        (lambda: [(np.zeros((64, 64, 3), np.uint8), 1)] * 3, ValueError, "one image of 64×64×3 with its label"),
-        (lambda: [(np.zeros((3, 64, 64), np.uint8), 1)] * 3, ValueError, "give the loader a batch_size"),
-        (lambda: [np.zeros((4, 8))], ValueError, "ended after 1 batch"),
+        (lambda: batches(), ValueError, "is empty"),
+        (lambda: [np.zeros((4, 8))] * 9, TypeError, "is a list"),
+        (lambda: np.zeros((9, 4, 8)), TypeError, "is a ndarray"),
+        (lambda: batches(1, 2, 3), ValueError, "does not deliver batches"),
+        (lambda: batches((np.zeros((64, 64, 3), np.uint8), 1)), ValueError, "one image of 64×64×3 with its label"),
+        (lambda: batches((np.zeros((3, 64, 64), np.uint8), 1)), ValueError, "give the loader a batch_size"),
+        (lambda: batches(np.zeros((4, 8))), ValueError, "ended after 1 batch"),
     ],
 )
 def test_what_is_no_loader_of_batches_gets_one_sentence(loader, error, says):
     before = state()
     with pytest.raises(error, match=says):
-        labkit.record(iter(loader()) if isinstance(loader(), list) else loader(), STEP, steps=4)
+        labkit.record(loader(), STEP, steps=4)
     assert state() == before
 
 
@@ -243,7 +249,7 @@ def test_a_slow_accelerator_is_no_loader_that_hangs(monkeypatch):
     from labkit.recording.loaders import session
 
     monkeypatch.setattr(session, "STOPPED_S", 0.4)
-    trace = labkit.record([np.zeros((4, 8))] * 4, labkit.accelerators.modelled(step_ms=900), steps=1)
+    trace = labkit.record(batches(*[np.zeros((4, 8))] * 4), labkit.accelerators.modelled(step_ms=900), steps=1)
     assert trace.run.steps == 1
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from types import GeneratorType
 from typing import Any
 
 
 def can_be_driven(loader: Any) -> bool:
-    """Tell whether something gives batches one after the other."""
-    if isinstance(loader, (str, bytes, dict, set)):
-        return False
-    return hasattr(loader, "__iter__") or _is(loader, "keras", "PyDataset") or _is(loader, "nvidia", "Pipeline")
+    """Tell whether something is a loader: what gives batches one after the other, and is no plain data."""
+    if _is(loader, "keras", "PyDataset") or _is(loader, "nvidia", "Pipeline"):
+        return True
+    kind = type(loader)
+    plain = kind.__module__ == "builtins" and not isinstance(loader, (GeneratorType, map, filter, zip, enumerate))
+    data = kind.__module__.partition(".")[0] in ("tensorflow", "numpy", "pandas") or hasattr(kind, "__array__")
+    return hasattr(loader, "__iter__") and not plain and not data
 
 
 def check_loader(loader: Any, steps: int | None, what: str) -> None:

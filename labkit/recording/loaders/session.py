@@ -50,7 +50,7 @@ class Epochs:
 
     def __init__(self, loader: Loader, steps: int | None) -> None:
         self.loader, self.steps = loader, steps
-        self.session: Session | None = None
+        self.session: LoaderSession | None = None
         self._iterator: Any = None
         self.taken, self.waits, self._before = 0, False, 0
 
@@ -99,7 +99,7 @@ class Epochs:
                 self.loader.end(iterator)
 
 
-class Session(contextlib.AbstractContextManager):
+class LoaderSession(contextlib.AbstractContextManager):
     """The watch over a loader's processes; entering its block wraps callables, and leaving it undoes all.
 
     Parameters
@@ -136,7 +136,7 @@ class Session(contextlib.AbstractContextManager):
         self._over = threading.Event()
         self.sampler = Sampler(tree=True)
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> LoaderSession:
         """Wrap, and open the window: threads and workers that begin now are seen to begin."""
         self.folder = Path(tempfile.mkdtemp(prefix="labkit-loader-"))
         try:

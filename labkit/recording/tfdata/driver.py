@@ -330,7 +330,7 @@ def drive(
         Called after every step after the warm-up, with its number, from 0 on, and its three stamps: see `Drive`.
     keep : path, optional
         As in `Session.stop`.
-    watch : labkit.recording.loaders.session.Session, optional
+    watch : labkit.recording.loaders.session.LoaderSession, optional
         What watches in the place of TensorFlow's profiler, and `dataset` is what it watches.
 
     Raises
