@@ -5,37 +5,50 @@ from __future__ import annotations
 from labkit.recording.loaders.described import Loader
 from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, QUEUED
 from labkit.timeline.intervals import union_of
+from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 
-#: What each framework calls workers, and how a loader gets more of them.
-_WORKERS = {
-    "torch": "num_workers of the DataLoader",
-    "grain": "num_threads of ReadOptions, or worker processes (num_workers)",
-    "keras": "workers of the PyDataset",
-    "dali": "num_threads of the pipeline",
+#: How a loader gets more workers, and how it may work further ahead.
+_MORE = {
+    "torch": "a larger num_workers of the DataLoader",
+    "grain": "a larger num_threads of ReadOptions, or worker processes (num_workers)",
+    "keras": "more workers of the PyDataset",
+    "dali": "a larger num_threads of the pipeline",
     "python": "a pool of threads, or of processes",
 }
 _AHEAD = {
     "torch": "a larger prefetch_factor",
-    "grain": "a larger prefetch_buffer_size of ReadOptions, or worker_buffer_size",
+    "grain": "a larger prefetch_buffer_size of ReadOptions, or per_worker_buffer_size",
     "keras": "a larger max_queue_size",
     "dali": "a larger prefetch_queue_depth",
     "python": "a queue that holds more batches",
 }
 
+#: Lanes that work for less of the window are no workers.
+_WORKER = 0.01
+
+#: Threads that take turns keep no more cores busy than this, all together.
+_ONE_CORE = 1.3
+
 
 def advise(trace: Trace, loader: Loader) -> dict[str, str]:
-    """Return what to change for the cause that took most; empty where there is nothing to change."""
+    """Return what to change for the cause that took most, by cause; empty where there is nothing to change.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of this loader.
+    loader : Loader
+        Its framework and its settings are used.
+    """
     timeline = Timeline(trace)
-    stalls = timeline.stalls
-    if stalls.cause is None:
+    cause = timeline.stalls.cause
+    if cause is None:
         return {}
     own = _Advice(timeline, loader)
-    sentence = getattr(own, stalls.cause)()
-    if own.rests and stalls.cause in ("fetch", "prep", "batch", "transfer"):
-        sentence = f"{_AHEAD[loader.framework]}: the workers rest longer than the accelerator waits."
-    return {stalls.cause: sentence}
+    ahead = cause in ("fetch", "prep", "batch", "transfer") and own.rests
+    return {cause: own.ahead() if ahead else getattr(own, cause)()}
 
 
 class _Advice:
@@ -46,23 +59,21 @@ class _Advice:
         self.blame = timeline.stalls.blame or "the work"
         self.effort = timeline.efforts.get(self.blame)
         self.cores = self.run.host.cpus or 1
-        self.more = _WORKERS[loader.framework]
-        self.alone = not any(lane.name != "in the consumer's thread" for lane in self._working())
-
-    def _working(self) -> list:
-        return [lane for lane in self.timeline.lanes if lane.kind == "pipeline" and lane.share >= 0.01]
+        self.more, self.further = _MORE[loader.framework], _AHEAD[loader.framework]
+        lanes = [lane for lane in timeline.lanes if lane.kind == "pipeline" and lane.share >= _WORKER]
+        self.beside = [lane for lane in lanes if lane.name != "in the consumer's thread"]
+        # DALI's own threads are not seen; they work beside the consumer all the same.
+        self.alone = not self.beside and loader.framework != "dali"
 
     @property
     def at_once(self) -> float:
         """How many threads of all processes work at once, on average over the time that any does."""
-        works = [lane.busy for lane in self._working()]
-        total = union_of(works).total_ns if works else 0
-        return sum(work.total_ns for work in works) / total if total else 0.0
+        return _at_once(self.beside)
 
     @property
     def rests(self) -> bool:
-        """Whether the workers rest, while the accelerator trains, for longer than it waits."""
-        return not self.alone and self.timeline.overlap_ns["accelerator"] >= self.timeline.idle_ns
+        """Whether all workers rest together for longer than the accelerator waits, while it trains."""
+        return bool(self.beside) and self.timeline.overlap_ns["accelerator"] >= self.timeline.idle_ns
 
     @property
     def queued(self) -> bool:
@@ -72,61 +83,81 @@ class _Advice:
 
     @property
     def takes_turns(self) -> bool:
-        """Whether threads of one process take turns at the interpreter: together they keep about one core busy."""
-        threads = [lane for lane in self._working() if not lane.name.startswith("worker ")]
-        work = union_of([lane.busy for lane in threads]).total_ns if threads else 0
-        crowd = sum(lane.busy.total_ns for lane in threads) / work if work else 0
+        """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
+        threads = [lane for lane in self.beside if lane.name.startswith("thread ")]
         computed = sum(one.computed_ns for one in self.run.op_times.values()) / max(1, self.timeline.span_ns)
-        return crowd >= ONE_BY_ONE and INTERPRETER_FULL <= computed <= 1.3 and self.cores > 1 and not self.queued
+        full = INTERPRETER_FULL * min(1.0, self._ready) <= computed <= _ONE_CORE
+        return len(threads) == len(self.beside) and _at_once(threads) >= ONE_BY_ONE and full and self.cores > 1
+
+    @property
+    def _ready(self) -> float:
+        """The share of the time in which threads that wanted a core had one."""
+        processor = self.run.processor
+        computed = sum(one.computed_ns for one in processor.threads) if processor else 0
+        return computed / (computed + processor.queued_ns) if computed and processor.queued_ns else 1.0
+
+    def ahead(self) -> str:
+        return f"{self.further}: the workers rest longer than the accelerator waits, so a larger buffer bridges it."
 
     def fetch(self) -> str:
         if self.alone:
-            return f"reads beside the training, and several at once: {self.more}. {self.blame} runs in the thread that trains."
+            return (
+                f"{self.more}, so that files are read beside the training: {self.blame} runs in the thread that trains."
+            )
         return f"more reads at once ({self.more}), fewer and larger files, fewer bytes, or a cache in memory."
 
     def prep(self) -> str:
         waits = self.effort is not None and self.effort.computes is False
         if self.alone:
-            return f"work beside the training: {self.more}. {self.blame} runs in the thread that trains."
-        if self.takes_turns:
+            return f"{self.more}, to work beside the training: {self.blame} runs in the thread that trains."
+        if self.loader.framework == "dali":
             return (
-                f"processes in place of threads: the threads take turns at the interpreter (GIL), and {self.blame} keeps "
-                "one core busy in all. A function that lets go of the interpreter (OpenCV, Pillow, simplejpeg) helps, too."
+                f"{self.more} where cores are free, or less work for the processor: what DALI's threads do is not seen."
+            )
+        if waits and self.takes_turns:
+            return (
+                f"processes in place of threads: they take turns at the interpreter (GIL), and {self.blame} keeps one core "
+                "busy in all. A function that lets go of the interpreter (Pillow, OpenCV, simplejpeg) helps, too."
             )
         if waits:
             return (
-                f"more calls at once ({self.more}): {self.blame} waits for something else than a core (asleep, or for an "
-                "answer), and the processor rests."
+                f"more calls at once ({self.more}): {self.blame} waits for something else than a core (asleep, for an "
+                "answer, or for a lock), and the processor rests."
             )
-        if self.at_once < min(ONE_BY_ONE, self.cores) and self.cores > 1:
-            return f"more of it at once: {self.more}. {self.blame} runs on {self.at_once:.1f} threads at a time, of {self.cores} cores."
-        turn = " Workers wait for a core: more of them gain nothing." if self.queued else ""
+        if self.at_once < ONE_BY_ONE and self.cores > 1 and not self.queued:
+            return f"{self.more}: {self.blame} runs on {self.at_once:.1f} threads at a time, of {self.cores} cores."
         return (
-            f"less work for the processor: {self.blame} keeps {self.at_once:.1f} threads busy on {self.cores} cores. A "
-            f"faster decoder (simplejpeg, OpenCV), smaller images, a cache of what is made again, or more cores.{turn}"
+            f"less work for the processor: {self.blame} keeps {self.at_once:.1f} threads busy on {self.cores} cores, and "
+            "more workers gain nothing. A faster decoder (simplejpeg, OpenCV), smaller images, a cache, or more cores."
         )
 
     def batch(self) -> str:
-        where = "in the thread that trains" if self.alone else "in a worker"
-        help_ = f"{self.more}, so that batches are made beside the training; and " if self.alone else ""
-        return f"{help_}one copy for each batch: stack arrays of the final type once, uint8 until the device. {self.blame} runs {where}."
+        if self.alone:
+            return f"{self.more}, so that batches are made beside the training; and one copy for each batch, in uint8."
+        if all(lane.name.startswith("worker ") for lane in self.beside):
+            return f"a cheaper {self.blame}: stack arrays of the final type once, uint8 until the device; no loop in Python."
+        return f"make batches in the workers, not in the thread that trains; one copy for each, uint8 until the device."
 
     def transfer(self) -> str:
-        torch = (
-            " Tensors of PyTorch go through shared memory, arrays and lists are pickled."
-            if self.loader.framework == "torch"
-            else ""
+        tensors = " Tensors go through shared memory, arrays and lists are pickled." * (
+            self.loader.framework == "torch"
         )
         return (
-            f"fewer bytes between processes: uint8 until the device, and batches that are made in the worker.{torch} Threads "
-            "need no transfer, where the work lets go of the interpreter."
+            f"fewer bytes between processes: uint8 until the device, and batches that are made in the worker.{tensors} "
+            "Threads need no transfer, where the work lets go of the interpreter."
         )
 
     def start(self) -> str:
-        if self.loader.framework == "torch" and self.loader.settings.get("persistent_workers") == "False":
+        if self.loader.settings.get("persistent_workers") == "False":
             return "persistent_workers=True: every epoch starts its workers anew."
-        return "longer epochs, or workers that live for more than one: every epoch starts them anew."
+        return "workers that live for more than one epoch, or longer epochs (repeat): every epoch starts them anew."
 
     def copy(self) -> str:
-        pin = "pin_memory=True, and " if self.loader.framework == "torch" else ""
+        pin = "pin_memory=True, and " * (self.loader.framework == "torch")
         return f"{pin}copy the next batch while this one trains; send uint8 or float16."
+
+
+def _at_once(lanes: list[Lane]) -> float:
+    works = [lane.busy for lane in lanes]
+    any_ns = union_of(works).total_ns if works else 0
+    return sum(work.total_ns for work in works) / any_ns if any_ns else 0.0

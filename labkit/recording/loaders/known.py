@@ -10,6 +10,9 @@ from typing import NamedTuple
 from labkit.common.numbers import one_of
 from labkit.timeline.trace import CATEGORIES
 
+#: What a thread does that is not called yet, or waits for what another one makes.
+RESTS = "waits for another thread"
+
 #: What the time of code is that waits for other threads now and then: its own work if it computes, else waiting.
 OWN_WORK, MOVES = "map:iterator", "transfer:iterator"
 
@@ -50,7 +53,7 @@ KNOWN = [
     Known("numpy", "stack", "numpy.stack", "batch"),
     Known("numpy", "concatenate", "numpy.concatenate", "batch"),
     Known("socket", "SocketIO.readinto", "network read", "read"),
-    Known("threading", "Condition.wait", "waits for another thread", "iterator"),
+    Known("threading", "Condition.wait", RESTS, "iterator"),
     Known("multiprocessing.queues", "Queue.get", "queue get", MOVES),
     Known("multiprocessing.queues", "Queue.put", "queue put", MOVES),
     Known("multiprocessing.queues", "SimpleQueue.get", "queue get", MOVES),

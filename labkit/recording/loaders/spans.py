@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from labkit.recording.loaders.described import Loader
+from labkit.recording.loaders.known import RESTS
 from labkit.recording.loaders.rings import Process
 from labkit.timeline.lanes import WORK
 from labkit.timeline.run import OpTime
@@ -58,16 +59,19 @@ def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: 
         if not len(records):
             continue
         end = _ends(process, now_ns)
-        own_ns, own_cpu = _own(records, end)
+        own_ns, own_cpu, outermost = _own(records, end)
         category, name = _categories(process, own_ns, own_cpu, 0.0 if alone else COMPUTED * ready)
         step = np.where(records["step"] < 0, -1, records["step"].astype(np.int64))
         if not loader.in_order:
             step = np.full(len(step), -1)
         elif process.pid != me:  # the consumer counts from the window on, workers count from the first batch on
             step = np.where(step >= warmup, step - warmup, -1)
+        resting = outermost & np.isin(name, [i for i, (text, _) in process.names.items() if text == RESTS])
         table = np.stack([records["start"], end - records["start"], name, records["thread"], category, step])
         for number in np.unique(records["thread"]).tolist():
-            mine = table[:, records["thread"] == number]
+            # A thread that waits for its next task rests; only in the thread that drives the others it is a wait.
+            rests = resting & ~process.threads.get(number, {"main": True})["main"]
+            mine = table[:, (records["thread"] == number) & ~rests]
             if process.threads.get(number, {}).get("called", "").startswith("labkit "):
                 continue
             if not _WORK.intersection(mine[4].tolist()):
@@ -130,12 +134,13 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def _own(records: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the time of each span without those inside it: on the clock, and of the processor."""
+def _own(records: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the time of each span without those inside it, on the clock and of the processor; and who is in none."""
     own_ns, own_cpu = end - records["start"], records["cpu"].copy()
     stacks: dict[int, list[int]] = defaultdict(list)
     columns = (records["start"].tolist(), end.tolist(), records["cpu"].tolist(), records["thread"].tolist())
     less_ns, less_cpu = np.zeros(len(records), np.int64), np.zeros(len(records), np.int64)
+    outermost = np.ones(len(records), bool)
     for i, (start, stop, cpu, thread) in enumerate(zip(*columns, strict=True)):
         stack = stacks[thread]
         while stack and columns[1][stack[-1]] <= start:
@@ -143,8 +148,9 @@ def _own(records: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if stack:
             less_ns[stack[-1]] += stop - start
             less_cpu[stack[-1]] += cpu
+            outermost[i] = False
         stack.append(i)
-    return np.maximum(own_ns - less_ns, 0), np.maximum(own_cpu - less_cpu, 0)
+    return np.maximum(own_ns - less_ns, 0), np.maximum(own_cpu - less_cpu, 0), outermost
 
 
 def _categories(

@@ -106,7 +106,7 @@ class TimelineLayout:
             "title": self.title,
             "alt": self.alt,
             "span_ns": max(timeline.span_ns for timeline in self.timelines),
-            "categories": words.categories(),
+            "categories": words.categories(self.timelines),
             "legend": words.entries(self.timelines, runs, self.lanes),
             "hint": words.hint(self.timelines, any(map(len, itertools.chain(*self.lanes)))),
             "themes": {name: words.colours(name) for name in THEMES},

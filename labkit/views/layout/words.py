@@ -25,9 +25,17 @@ _ROWS = 200
 LABELS = {**{c: words for c, (words, _) in LEGEND.items()}, "iterator": "tf.data node", "wait": "wait for a batch"}
 
 
-def categories() -> list[dict[str, str]]:
+def labels(timelines: Iterable[Timeline]) -> dict[str, str]:
+    """Return the words for categories: only tf.data has nodes, what another loader keeps open waits or hands over."""
+    kinds = {timeline.run.loader is not None for timeline in timelines}
+    waits = {"iterator": "waits, or hands over" if False not in kinds else "tf.data node, or waiting"}
+    return LABELS | (waits if True in kinds else {})
+
+
+def categories(timelines: Iterable[Timeline]) -> list[dict[str, str]]:
     """Return key, words and hatching of every category, in the order of `CATEGORIES`."""
-    return [{"key": c, "label": LABELS.get(c, c), "hatch": LEGEND.get(c, ("", ""))[1]} for c in CATEGORIES]
+    words = labels(timelines)
+    return [{"key": c, "label": words.get(c, c), "hatch": LEGEND.get(c, ("", ""))[1]} for c in CATEGORIES]
 
 
 def legend(lanes: Iterable[Lane]) -> list[int]:
@@ -42,10 +50,10 @@ def entries(timelines: list[Timeline], runs: list[dict[str, Any]], lanes: list[l
     Each entry has its words (``label``), the ``times`` in nanoseconds, one for each run, and the index into
     `CATEGORIES` (``category``), which is None for the gaps and -1 for the line of the cores.
     """
-    own = [_own_ns(timeline) for timeline in timelines]
+    own, words = [_own_ns(timeline) for timeline in timelines], labels(timelines)
     all_lanes = zip(itertools.chain(*lanes), itertools.chain(*(run["lanes"] for run in runs)), strict=True)
     found = [
-        {"category": code, "label": LABELS[CATEGORIES[code]], "times": [each[CATEGORIES[code]] for each in own]}
+        {"category": code, "label": words[CATEGORIES[code]], "times": [each[CATEGORIES[code]] for each in own]}
         for code in legend(lane for lane, about in all_lanes if about["drawn"])
     ]
     if cores := cores_of(run["band"]["cores"] for run in runs if run["band"]):
