@@ -48,7 +48,7 @@ test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, 
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long and not xprof and not loaders and not gpu"
-	@$(BIN)/python -m pytest -m "alone and not long" $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
+	@$(BIN)/python -m pytest -m "alone and not long and not loaders" $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 	@echo "Left out: laws at full length, with all their cases (make test-long), solved notebooks (make test-solved), Colab's packages" \
 	  "(make test-colab), xprof (make test-xprof), other loaders (make test-loaders), a real GPU (make gpu), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
@@ -73,7 +73,8 @@ test-xprof: $(READY) #! compare time by op and waits with xprof, in an environme
 
 test-loaders: $(LOADERS)/.ready #! record PyTorch, Grain and DALI, in an environment of their own (2 GB)
 	@$(BIN)/labkit data --scale tiny
-	@$(LOADERS)/bin/python -m pytest -n 2 --dist loadfile -m loaders tests
+	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -n 2 --dist loadfile -m "loaders and not alone" tests
+	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -m "loaders and alone" tests
 
 test-kernels-oclgrind: $(READY) oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py

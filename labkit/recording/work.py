@@ -74,8 +74,8 @@ def check_batched(batch: Any) -> None:
     if (looks_like_one_image(batch) or colours_first) and others and not any(np.ndim(other) for other in others):
         shape = "×".join(map(str, first.shape))
         raise ValueError(
-            f"an element is one image of {shape} with its label; end the pipeline with .batch(32), or give the loader a "
-            "batch_size"
+            f"an element is one image of {shape} with its label; end the pipeline with .batch(32), "
+            "or give the loader a batch_size"
         )
 
 

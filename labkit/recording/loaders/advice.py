@@ -31,6 +31,9 @@ _WORKER = 0.01
 #: Threads that take turns keep no more cores busy than this, all together.
 _ONE_CORE = 1.3
 
+#: The share of the time without computing from which it counts as mostly waiting for a core.
+_MOSTLY = 0.5
+
 
 def advise(trace: Trace, loader: Loader) -> dict[str, str]:
     """Return what to change for the cause that took most, by cause; empty where there is nothing to change.
@@ -76,25 +79,19 @@ class _Advice:
         return bool(self.beside) and self.timeline.overlap_ns["accelerator"] >= self.timeline.idle_ns
 
     @property
-    def queued(self) -> bool:
-        """Whether threads were ready, and waited for a core, for much of the window."""
-        ns = self.run.processor.queued_ns if self.run.processor else None
-        return ns is not None and ns >= QUEUED * self.timeline.span_ns
+    def lacks_cores(self) -> bool:
+        """Whether what was open without computing was mostly ready, and waited for a core."""
+        queued = self.run.processor.queued_ns if self.run.processor else None
+        waited = sum(one.open_ns - one.computed_ns for one in self.run.op_times.values())
+        return queued is not None and queued >= QUEUED * self.timeline.span_ns and queued >= _MOSTLY * waited
 
     @property
     def takes_turns(self) -> bool:
         """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
         threads = [lane for lane in self.beside if lane.name.startswith("thread ")]
         computed = sum(one.computed_ns for one in self.run.op_times.values()) / max(1, self.timeline.span_ns)
-        full = INTERPRETER_FULL * min(1.0, self._ready) <= computed <= _ONE_CORE
-        return len(threads) == len(self.beside) and _at_once(threads) >= ONE_BY_ONE and full and self.cores > 1
-
-    @property
-    def _ready(self) -> float:
-        """The share of the time in which threads that wanted a core had one."""
-        processor = self.run.processor
-        computed = sum(one.computed_ns for one in processor.threads) if processor else 0
-        return computed / (computed + processor.queued_ns) if computed and processor.queued_ns else 1.0
+        one_core = INTERPRETER_FULL <= computed <= _ONE_CORE and self.cores > 1
+        return one_core and len(threads) == len(self.beside) and _at_once(threads) >= ONE_BY_ONE
 
     def ahead(self) -> str:
         return f"{self.further}: the workers rest longer than the accelerator waits, so a larger buffer bridges it."
@@ -107,36 +104,37 @@ class _Advice:
         return f"more reads at once ({self.more}), fewer and larger files, fewer bytes, or a cache in memory."
 
     def prep(self) -> str:
-        waits = self.effort is not None and self.effort.computes is False
+        waits = self.effort is not None and self.effort.computes is False and not self.lacks_cores
         if self.alone:
             return f"{self.more}, to work beside the training: {self.blame} runs in the thread that trains."
         if self.loader.framework == "dali":
             return (
                 f"{self.more} where cores are free, or less work for the processor: what DALI's threads do is not seen."
             )
-        if waits and self.takes_turns:
+        if self.takes_turns and not self.lacks_cores:
             return (
-                f"processes in place of threads: they take turns at the interpreter (GIL), and {self.blame} keeps one core "
-                "busy in all. A function that lets go of the interpreter (Pillow, OpenCV, simplejpeg) helps, too."
+                f"processes in place of threads: they take turns at the interpreter (GIL), and {self.blame} keeps one "
+                "core busy in all. A function that lets go of the interpreter (Pillow, OpenCV, simplejpeg) helps, too."
             )
         if waits:
             return (
                 f"more calls at once ({self.more}): {self.blame} waits for something else than a core (asleep, for an "
                 "answer, or for a lock), and the processor rests."
             )
-        if self.at_once < ONE_BY_ONE and self.cores > 1 and not self.queued:
+        if self.at_once < ONE_BY_ONE and self.cores > 1 and not self.lacks_cores:
             return f"{self.more}: {self.blame} runs on {self.at_once:.1f} threads at a time, of {self.cores} cores."
         return (
-            f"less work for the processor: {self.blame} keeps {self.at_once:.1f} threads busy on {self.cores} cores, and "
-            "more workers gain nothing. A faster decoder (simplejpeg, OpenCV), smaller images, a cache, or more cores."
+            f"less work for the processor: {self.blame} keeps {self.at_once:.1f} threads busy on {self.cores} cores, "
+            "and more workers gain nothing. A faster decoder (simplejpeg, OpenCV), smaller images, a cache, or more "
+            "cores."
         )
 
     def batch(self) -> str:
         if self.alone:
             return f"{self.more}, so that batches are made beside the training; and one copy for each batch, in uint8."
         if all(lane.name.startswith("worker ") for lane in self.beside):
-            return f"a cheaper {self.blame}: stack arrays of the final type once, uint8 until the device; no loop in Python."
-        return f"make batches in the workers, not in the thread that trains; one copy for each, uint8 until the device."
+            return f"a cheaper {self.blame}: stack arrays once, in uint8 until the device, without a loop in Python."
+        return "make batches in the workers, not in the thread that trains; one copy for each, uint8 until the device."
 
     def transfer(self) -> str:
         tensors = " Tensors go through shared memory, arrays and lists are pickled." * (

@@ -70,7 +70,7 @@ def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: 
         table = np.stack([records["start"], end - records["start"], name, records["thread"], category, step])
         for number in np.unique(records["thread"]).tolist():
             # A thread that waits for its next task rests; only in the thread that drives the others it is a wait.
-            rests = resting & ~process.threads.get(number, {"main": True})["main"]
+            rests = resting & (not process.threads.get(number, {"main": True})["main"])
             mine = table[:, (records["thread"] == number) & ~rests]
             if process.threads.get(number, {}).get("called", "").startswith("labkit "):
                 continue
