@@ -154,7 +154,7 @@ $(LOADERS)/.ready: $(READY)
 	@echo "Installing PyTorch, Grain and DALI into $(LOADERS) from constraints.txt (about 0.7 GB to fetch)"
 	@mkdir -p build && rm -rf $(LOADERS) && $(PYTHON) -m venv --without-pip $(LOADERS)
 	@where='import sysconfig; print(sysconfig.get_path("purelib"))'; \
-	  $(abspath $(BIN))/python -c "$$where" > "$$($(LOADERS)/bin/python -c "$$where")/lab.pth"
+	  echo "import site; site.addsitedir('$$($(abspath $(BIN))/python -c "$$where")')" > "$$($(LOADERS)/bin/python -c "$$where")/lab.pth"
 	@$(LOADERS)/bin/python -m pip install --quiet -c constraints.txt torch grain nvidia-dali-cuda120
 	@touch $@
 

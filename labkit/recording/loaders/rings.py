@@ -55,7 +55,7 @@ class Ring:
             file.truncate(SLOTS * _RECORD.size)
             self.records = mmap.mmap(file.fileno(), SLOTS * _RECORD.size)
         self._side = os.open(f"{stem}.side", os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
-        self._slots, self._threads = itertools.count(), itertools.count()
+        self.slots, self._threads = itertools.count(), itertools.count()
         self._names: dict[tuple[str, str], int] = {}
         self._lock, self.local = threading.Lock(), threading.local()
         self._tell(pid=os.getpid(), parent=os.getppid(), began=clock(), started=started_ns)
@@ -92,23 +92,22 @@ class Ring:
         main = me is threading.main_thread()
         self._tell(thread=self.local.number, called=me.name, main=main, process=multiprocessing.current_process().name)
 
-    def begin(self, text: str, category: str) -> tuple[int, int] | None:
+    def begin(self, text: str, category: str) -> tuple[int, int, int] | None:
         """Open a span of the calling thread; return what `end` needs, None where there is no room."""
         local = self.local
         if not hasattr(local, "number"):
             self.enter()
-        slot = next(self._slots)
+        slot = next(self.slots)
         if slot >= SLOTS:
             return None
-        at, name, cpu = slot * _RECORD.size, self.name(text, category), _cpu()
-        _RECORD.pack_into(self.records, at, clock(), -1, 0, local.step, name, local.number)
-        return at, cpu
+        at, name, cpu, start = slot * _RECORD.size, self.name(text, category), _cpu(), clock()
+        _RECORD.pack_into(self.records, at, start, -1, 0, local.step, name, local.number)
+        return at, start, cpu
 
-    def end(self, span: tuple[int, int] | None) -> None:
+    def end(self, span: tuple[int, int, int] | None) -> None:
         """Close a span."""
         if span is not None:
-            at, cpu = span
-            start = struct.unpack_from("<q", self.records, at)[0]
+            at, start, cpu = span
             _TIMES.pack_into(self.records, at + 8, clock() - start, _cpu() - cpu)
 
     def set_step(self, number: int) -> None:
@@ -146,17 +145,37 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
         One of `labkit.timeline.trace.CATEGORIES`; after a colon the one to take where the thread did not compute for
         most of the time, as in ``map:iterator``.
     """
+    # What `Ring.begin` and `Ring.end` do, written out: this runs several times for each photo.
+    pack, close, size = _RECORD.pack_into, _TIMES.pack_into, _RECORD.size
+    numbered: list[Any] = [None, 0]  # the ring that has given the name its number, and the number
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         ring = now.ring
         if ring is None or ring.control[0] != 1:
             return function(*args, **kwargs)
-        span = ring.begin(text if isinstance(text, str) else text(*args, **kwargs), category)
+        local = ring.local
+        try:
+            thread = local.number
+        except AttributeError:
+            ring.enter()
+            thread = local.number
+        slot = next(ring.slots)
+        if slot >= SLOTS:
+            return function(*args, **kwargs)
+        if not isinstance(text, str):
+            name = ring.name(text(*args, **kwargs), category)
+        elif numbered[0] is ring:
+            name = numbered[1]
+        else:
+            name = ring.name(text, category)
+            numbered[:] = ring, name
+        records, at, cpu, start = ring.records, slot * size, _cpu(), clock()
+        pack(records, at, start, -1, 0, local.step, name, thread)
         try:
             return function(*args, **kwargs)
         finally:
-            ring.end(span)
+            close(records, at + 8, clock() - start, _cpu() - cpu)
 
     wrapper._labkit_times = function  # type: ignore[attr-defined]
     return wrapper
