@@ -93,8 +93,10 @@ _STEPS = {"source": "read", "batch": "batch", "map": "map", "filter": "map", "fl
 def _grain(wrapped: Any, module: ModuleType) -> None:
     step = module.__name__.removeprefix(_GRAIN)
     category = _STEPS.get(step, "iterator")
+    # What only hands elements on, one by one, would cost more to watch than it does.
+    methods = ("__next__",) if category == "iterator" else ("__getitem__", "__next__")
     for kind in [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]:
-        for method in ("__getitem__", "__next__"):
+        for method in methods:
             wrapped.wrap_method(kind, method, functools.partial(_grain_name, step), category)
 
 

@@ -164,9 +164,15 @@ def _open_file(file: Any, mode: str = "r", buffering: int = -1, *args: Any, **kw
     ring = rings.now.ring
     if ring is None or not ring.open or mode not in ("rb", "br") or isinstance(file, int) or args or kwargs:
         return _open(file, mode, buffering, *args, **kwargs)
-    with rings.span("open file", "read"):
-        raw = _TimedFile(file, "r")
-        return raw if buffering == 0 else io.BufferedReader(raw, *([buffering] if buffering > 1 else []))
+    return _open_timed(file, buffering)
+
+
+def _open_bytes(file: Any, buffering: int) -> Any:
+    raw = _TimedFile(file, "r")
+    return raw if buffering == 0 else io.BufferedReader(raw, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)
+
+
+_open_timed = timed(_open_bytes, "open file", "read")
 
 
 class _Note:
