@@ -37,6 +37,7 @@ _NAMES = {
     "compare": "views.static",
     "cores": "common.environment",
     "draw": "views.static",
+    "have": "common.environment",
     "idea": "course.ideas",
     "improve": "recording.improve",
     "known": "recording.loaders.known",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import io
 import logging
 import os
@@ -79,3 +80,21 @@ def muted() -> Iterator[None]:
 def cores() -> int:
     """Return how many cores this process may use (not how many the machine has)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def have(module: str, command: str) -> bool:
+    """Tell whether a module is installed; where it is not, print one sentence with the command that installs it.
+
+    Parameters
+    ----------
+    module : str
+        As one would import it; it is not imported.
+    command : str
+    """
+    try:
+        found = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it
+        found = False
+    if not found:
+        print(f"{module} is not installed here, so this part is left out: {command}")
+    return found

@@ -376,6 +376,29 @@ _DRAWINGS = {
             ),
         ],
     ),
+    "13": Sketch(
+        "All loaders do the same work. Who does it, and how a batch comes back, makes the difference.",
+        _DRAWN,
+        [
+            Group(
+                "Threads: one memory, one interpreter",
+                {
+                    "thread 1": _row("decode: photo 1", "decode: photo 3", "batch: batch", lengths=(2, 2, 1)),
+                    "thread 2": _row("decode: photo 2", "decode: photo 4", lengths=(2, 2)),
+                    "accelerator": _row("idle: waits", "train: train", lengths=(5, 1.7)),
+                },
+            ),
+            Group(
+                "Processes: free interpreters, but batches travel",
+                {
+                    "worker 1": _row("decode: photos 1 and 2", "batch: batch", "transfer: send",
+                                     lengths=(4, 1, 1)),
+                    "worker 2": _row("decode: photos 3 and 4", "batch: batch", lengths=(4, 1)),
+                    "accelerator": _row("idle: waits", "train: train", lengths=(6, 1.7)),
+                },
+            ),
+        ],
+    ),
     "12b": Sketch(
         "Text becomes numbers before a network can learn from it.",
         _DRAWN,

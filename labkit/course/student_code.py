@@ -69,7 +69,8 @@ def call(function: Any, *arguments: Any) -> Any:
 def _given(arguments: tuple) -> str:
     """Return ``for (…) ``, or nothing where the arguments are no plain values that can be read."""
     plain = all(isinstance(a, (int, float, list)) for a in arguments)
-    return f"for ({', '.join(map(str, arguments))}) " if plain else ""
+    text = ", ".join(map(str, arguments)) if plain else "array("
+    return "" if "array(" in text else f"for ({text}) "
 
 
 def _is_stub(function: Any) -> bool:

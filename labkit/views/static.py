@@ -544,7 +544,7 @@ def _legend(panels: list[_Panel], pixel: float, most: int) -> list[list[tuple[st
         ("gap", f"accelerator idle: how long{', for what' * words.told(p.timeline for p in panels)}"): any(
             len(p.timeline.gaps) for p in panels
         ),
-        ("node", "a tf.data step is open, but does no work of its own"): any(
+        ("node", words.of_node(p.timeline for p in panels)): any(
             lane.kind in ("pipeline", "host") and (lane.category == CATEGORIES.index("iterator")).any()
             for panel in panels
             for lane in panel.lanes

@@ -189,4 +189,4 @@ for row in rows.map(numbers).unbatch().as_numpy_iterator():
 # - Save the vocabulary, the means and the deviations with the model.
 # - Encode a large text once, and store the numbers.
 #
-# **Next:** your own data. The notebooks of the course are listed on the start page.
+# **Next:** [13 Compare loaders](13_compare_loaders.ipynb), or your own data. The notebooks of the course are listed on the start page.

@@ -103,6 +103,7 @@ def test_the_course_is_complete():
         "10_diagnose_the_patient",
         "11_train_a_real_model",
         "12_extract_from_anywhere",
+        "13_compare_loaders",
     ]
     assert [p.stem for p in NOTEBOOKS] == [p.stem for p in SOURCES]
     assert all(NAME.fullmatch(p.stem) for p in NOTEBOOKS)

@@ -117,16 +117,21 @@ class Loader:
             adapter = sys.modules["keras.src.trainers.data_adapters.py_dataset_adapter"].PyDatasetAdapter
             self._kept = adapter(self.loader, class_weight=None)
             return self._kept._get_iterator()
-        if self.framework == "dali" and hasattr(self.loader, "reset") and self._kept:
-            with contextlib.suppress(Exception):  # some reset themselves
-                self.loader.reset()
-        self._kept = True if self.framework == "dali" else self._kept
         if self.kind == "Pipeline" and not hasattr(self.loader, "__iter__"):
             return (tuple(part.as_array() for part in outputs) for outputs in iter(self.loader.run, None))
         return iter(self.loader)
 
-    def end(self, iterator: Any) -> None:
-        """End an epoch at once, not when the last traceback that knows the iterator is gone."""
+    def end(self, iterator: Any, early: bool) -> None:
+        """End an epoch at once, not when the last traceback that knows the iterator is gone.
+
+        Parameters
+        ----------
+        iterator : Iterator
+            From `begin`.
+        early : bool
+            Whether batches of the epoch are left. DALI goes back to its first batch at the end of an epoch only, so
+            what is left is read, up to 500 batches; the next recording then sees the same photos.
+        """
         if self.framework == "keras":
             enqueuer = getattr(self._kept, "enqueuer", None)
             if enqueuer is not None and enqueuer.is_running():
@@ -135,6 +140,11 @@ class Loader:
         elif self.framework == "torch":
             if hasattr(iterator, "_shutdown_workers") and not self.loader.persistent_workers:
                 _shut_down(iterator)
+        elif self.framework == "dali":
+            if early and self.length is not None and self.length <= 500:
+                with contextlib.suppress(Exception):  # what failed has failed before
+                    while next(iterator, None) is not None:
+                        pass
         elif iterator is not self.loader:
             inner = iterator if hasattr(iterator, "close") else getattr(iterator, "_iterator", None)
             if hasattr(inner, "close"):

@@ -78,7 +78,7 @@ class Epochs:
                     self.taken += 1
                     return batch
                 again = self.steps is not None and self.loader.begins_again and self.taken > self._before
-                self.close()
+                self.close(early=False)
                 if not again:
                     raise StopIteration
         finally:
@@ -91,12 +91,12 @@ class Epochs:
         with rings.span(BEGIN, "other"):
             self._iterator = self.loader.begin()
 
-    def close(self) -> None:
-        """End the epoch: workers that it has started end, too, unless the loader keeps them."""
+    def close(self, early: bool = True) -> None:
+        """End the epoch, `early` or not: workers that it has started end, too, unless the loader keeps them."""
         iterator, self._iterator = self._iterator, None
         if iterator is not None:
             with rings.span(END, "other"):
-                self.loader.end(iterator)
+                self.loader.end(iterator, early)
 
 
 class LoaderSession(contextlib.AbstractContextManager):
@@ -221,12 +221,11 @@ class LoaderSession(contextlib.AbstractContextManager):
 
     def _notes(self, found: list[rings.Process]) -> Iterator[str]:
         """Yield a sentence for what was not seen."""
-        seen = {process.pid for process in found}
+        seen, me = {process.pid for process in found}, psutil.Process()
         hidden = 0
-        for child in psutil.Process().children(recursive=True):
+        for child in me.children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                line = " ".join(child.cmdline())
-                hidden += child.pid not in seen and not re.search("resource_tracker|forkserver", line)
+                hidden += child.pid not in seen and _may_be_a_worker(child, me)
         if hidden:
             yield (
                 f"{hidden} {'processes' if hidden > 1 else 'process'} of this program began before the recording, and "
@@ -262,3 +261,14 @@ class LoaderSession(contextlib.AbstractContextManager):
         if self._ring is not None:
             self._ring.consume(step if self.running else -1)
         return contextlib.nullcontext()
+
+
+def _may_be_a_worker(child: psutil.Process, me: psutil.Process) -> bool:
+    """Return whether Python's multiprocessing began a process: forked, it has its parent's command line.
+
+    Other programs of this one, such as a card or a store, load nothing for a pipeline.
+    """
+    line = child.cmdline()
+    if "forkserver" in " ".join(line):
+        return child.ppid() != me.pid
+    return line == me.cmdline() or "--multiprocessing-fork" in line

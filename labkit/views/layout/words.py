@@ -25,11 +25,26 @@ _ROWS = 200
 LABELS = {**{c: words for c, (words, _) in LEGEND.items()}, "iterator": "tf.data node", "wait": "wait for a batch"}
 
 
+#: What is open without work: in tf.data, in another loader, and the words for both in one picture.
+_OPEN = {
+    (False,): ("tf.data node", "a tf.data step is open, but does no work of its own"),
+    (True,): ("waits, or hands over", "waits, or hands a batch over"),
+    (False, True): ("tf.data node, or waiting", "a tf.data step is open, or a loader waits"),
+}
+
+
+def _open(timelines: Iterable[Timeline]) -> tuple[str, str]:
+    return _OPEN[tuple(sorted({timeline.run.loader is not None for timeline in timelines}))]
+
+
 def labels(timelines: Iterable[Timeline]) -> dict[str, str]:
     """Return the words for categories: only tf.data has nodes, what another loader keeps open waits or hands over."""
-    kinds = {timeline.run.loader is not None for timeline in timelines}
-    waits = {"iterator": "waits, or hands over" if False not in kinds else "tf.data node, or waiting"}
-    return LABELS | (waits if True in kinds else {})
+    return LABELS | {"iterator": _open(timelines)[0]}
+
+
+def of_node(timelines: Iterable[Timeline]) -> str:
+    """Return the words of a picture for what is open, but does no work of its own."""
+    return _open(timelines)[1]
 
 
 def categories(timelines: Iterable[Timeline]) -> list[dict[str, str]]:

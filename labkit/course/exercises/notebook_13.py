@@ -1,0 +1,73 @@
+"""Exercises of notebook 13, compare_loaders."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from labkit.course.grading import Wrong, exercise
+from labkit.course.student_code import call, numeric
+
+
+@exercise("13.1")
+def a_batch_of_samples(function: Any) -> None:
+    """``collate(samples)``: uint8 images of shape (samples, height, width, 3), and int64 labels."""
+    draw = np.random.default_rng(13)
+    samples = [(draw.integers(0, 256, (6, 9, 3), np.uint8), int(label)) for label in draw.integers(0, 1000, 5)]
+    made = call(function, samples)
+    if not isinstance(made, (tuple, list)) or len(made) != 2:
+        raise Wrong("return two things: the images, and the labels")
+    images, labels = (np.asarray(part) for part in made)
+    right = np.stack([image for image, _ in samples])
+    if images.shape != right.shape:
+        if images.shape == (5, 3, 6, 9):
+            raise Wrong("the colours are in front; here they stay at the end: (samples, height, width, 3)")
+        raise Wrong(f"the images have the shape {images.shape}, expected {right.shape}")
+    if images.dtype != np.uint8:
+        times = f"{images.dtype.itemsize} times the bytes" if images.dtype.itemsize > 1 else "another meaning"
+        raise Wrong(f"the images are {images.dtype}, which has {times}; uint8 until the device")
+    if not np.array_equal(images, right):
+        raise Wrong("the shape is right, the pixels or their order are not those of the samples")
+    if labels.shape != (5,):
+        raise Wrong(f"the labels have the shape {labels.shape}, expected (5,): one number for each sample")
+    if labels.dtype != np.int64:
+        raise Wrong(f"the labels are {labels.dtype}, expected int64")
+    if labels.tolist() != [label for _, label in samples]:
+        raise Wrong("the labels are not those of the samples, in their order")
+
+
+@exercise("13.2")
+def numbers_of_a_worker(function: Any) -> None:
+    """``numbers(length, workers, worker)``: a part for each worker, all numbers once, parts of nearly one size."""
+    for length, workers in ((10, 3), (7, 2), (12, 4), (5, 1), (2, 4)):
+        parts = [[int(n) for n in call(function, length, workers, worker)] for worker in range(workers)]
+        said = f"for {length} photos and {workers} workers"
+        got = sorted(n for part in parts for n in part)
+        if len(got) > length and workers > 1 and all(sorted(part) == list(range(length)) for part in parts):
+            raise Wrong(f"{said}: every worker has all photos, so each photo comes {workers} times")
+        if missing := sorted(set(range(length)) - set(got)):
+            raise Wrong(f"{said}: nobody has number {missing[0]}")
+        if got != list(range(length)):
+            twice = next((n for n in got if got.count(n) > 1), None)
+            what = f"number {twice} comes twice" if twice is not None else f"there is no number {max(got)}"
+            raise Wrong(f"{said}: {what}")
+        sizes = [len(part) for part in parts]
+        if max(sizes) - min(sizes) > 1:
+            raise Wrong(f"{said}: the parts have {sizes} photos; the largest keeps all others waiting")
+
+
+@numeric("13.3", " workers", (5, 64, 100, 8), (3, 32, 100, 8), (7, 64, 50, 4), (10, 30, 100, 16), (2, 16, 60, 2))
+def workers_for(image_ms: float, batch: int, step_ms: float, cores: int) -> Any:
+    """``workers(image_ms, batch, step_ms, cores)``: the work of a batch, in steps, rounded up; the cores at most."""
+    need = image_ms * batch / step_ms
+    return min(cores, math.ceil(need)), {
+        float(max(cores, math.ceil(need))): "the cores are the most, not the least: min, not max",
+        math.ceil(need): "more workers than cores gain nothing",
+        need: "there is no part of a worker: round up, and no more than the cores",
+        min(cores, need): "there is no part of a worker: round up",
+        float(math.floor(need)): "rounded down, the accelerator waits: round up",
+        float(min(cores, math.floor(need))): "rounded down, the accelerator waits: round up",
+        step_ms / (image_ms * batch): "the other way round: the work of a batch, by the time of a step",
+    }  # fmt: skip

@@ -1,0 +1,335 @@
+# %% [markdown]
+# # Compare loaders
+#
+# **You will** load the same photos with tf.data, with plain Python, and with PyTorch, Grain and DALI where they are installed. One table and one picture compare them.
+#
+# **You will learn** what each loader is good at, what threads and processes cost, and when another loader is not the remedy.
+#
+# **You need** notebooks 04 and 09. Colab has PyTorch. Elsewhere, the notebook says how to install what is missing, and goes on without it. About 50 minutes. Special words are in the [glossary](../docs/glossary.md).
+
+# %% tags=["bootstrap", "nbval-ignore-output"]
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image, ImageOps
+from labkit import accelerators, charts, photos, predictions
+
+# %% [markdown]
+# ## The idea
+#
+# Every loader does the same work. They differ in *who* does it, and in how batches come back.
+
+# %%
+labkit.idea("13")
+
+# %% [markdown]
+# ## Predict
+#
+# Two worker threads of plain Python read and decode photos. How many times faster are they than one thread? Decoding with Pillow lets go of Python's interpreter while it runs.
+
+# %% tags=["nbval-ignore-output"]
+predictions.commit("13.photos", ..., unit="times")
+
+# %% [markdown]
+# And how many times faster are two threads than one, if their function is plain Python, which needs the interpreter all the time?
+
+# %% tags=["nbval-ignore-output"]
+predictions.commit("13.python", ..., unit="times")
+
+# %% [markdown]
+# ## Build
+#
+# The work is the same for all loaders: read a JPEG, decode it, resize it to 224×224 pixels, and mirror every second photo. (Random mirroring would be the usual augmentation. Here each photo is mirrored or not once and for all, so that the pixels of the loaders can be compared.)
+
+# %%
+album = photos.load()
+album = album.take(min(160, len(album)))
+paths, labels = [str(path) for path in album.paths], album.labels.tolist()
+mirrored = [number % 2 for number in range(len(album))]
+BATCH, SIZE = 16, (224, 224)
+print(len(album), "photos, batches of", BATCH)
+
+# %% [markdown]
+# **tf.data** runs ops of TensorFlow in threads of its own, without Python:
+
+# %%
+def prepare(path, label, mirror):
+    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+    image = tf.image.resize(image, SIZE, antialias=True)
+    image = tf.cond(mirror > 0, lambda: image[:, ::-1], lambda: image)
+    return tf.saturate_cast(image + 0.5, tf.uint8), label
+
+
+dataset = tf.data.Dataset.from_tensor_slices((paths, labels, mirrored)).repeat()
+dataset = dataset.map(prepare, num_parallel_calls=2).batch(BATCH, drop_remainder=True).prefetch(2)
+print(dataset.element_spec[0])
+
+# %% [markdown]
+# **Plain Python** needs a function for one photo, and a class that yields batches. A pool of threads calls the function:
+
+# %%
+def load(number):
+    image = Image.open(paths[number]).convert("RGB").resize(SIZE, Image.BILINEAR)
+    return np.asarray(ImageOps.mirror(image) if mirrored[number] else image)
+
+
+class Batches:
+    def __init__(self, function, threads):
+        self.function, self.threads = function, threads
+
+    def __iter__(self):
+        with ThreadPoolExecutor(self.threads) as pool:
+            for first in range(0, len(paths) - BATCH + 1, BATCH):
+                numbers = range(first, first + BATCH)
+                images = list(pool.map(self.function, numbers))
+                yield np.stack(images), np.array([labels[number] for number in numbers])
+
+
+loaders = {"tf.data": dataset, "Python, 2 threads": Batches(load, 2)}
+print(next(iter(loaders["Python, 2 threads"]))[0].shape)
+
+# %% [markdown]
+# **PyTorch** starts worker *processes*. Each one makes whole batches, and sends them through shared memory. PyTorch keeps the colours in front, so `permute` moves them:
+
+# %% tags=["nbval-ignore-output"]
+if labkit.have("torch", "pip install torch"):
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    print("PyTorch", torch.__version__)
+    torch.set_num_threads(1)  # or PyTorch's own threads disturb the workers
+
+    class Photos(Dataset):
+        def __len__(self):
+            return len(paths)
+
+        def __getitem__(self, number):
+            return torch.tensor(load(number)).permute(2, 0, 1), labels[number]
+
+    loaders["PyTorch, 2 workers"] = DataLoader(Photos(), BATCH, num_workers=2, persistent_workers=True)
+
+# %% [markdown]
+# **Grain** describes a pipeline step by step, as tf.data does, but each step is a Python function. Threads read ahead, and every step can be asked for an element by its number:
+
+# %% tags=["nbval-ignore-output"]
+if labkit.have("grain", "pip install grain"):
+    import grain
+
+    print("Grain", grain.__version__)
+    elements = grain.MapDataset.source(range(len(paths))).repeat()
+    elements = elements.map(lambda number: (load(number), labels[number]))
+    options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=2 * BATCH)
+    loaders["Grain, 2 threads"] = elements.to_iter_dataset(options).batch(BATCH)
+
+# %% [markdown]
+# **DALI** compiles a pipeline of its own operators, in C++. One number carries the label and whether to mirror:
+
+# %% tags=["nbval-ignore-output"]
+if labkit.have("torch", "pip install torch") and labkit.have("nvidia.dali", "pip install nvidia-dali-cuda120"):
+    from nvidia import dali
+    from nvidia.dali import fn, pipeline_def, types
+    from nvidia.dali.plugin.pytorch import DALIGenericIterator
+
+    print("DALI", dali.__version__)
+
+    @pipeline_def(batch_size=BATCH, num_threads=2, device_id=None)
+    def pipeline():
+        both = [2 * label + mirror for label, mirror in zip(labels, mirrored)]
+        data, code = fn.readers.file(files=paths, labels=both, name="photos")
+        image = fn.resize(fn.decoders.image(data, output_type=types.RGB), size=SIZE)
+        label = fn.squeeze(fn.cast(code // 2, dtype=types.INT64), axes=0)
+        return fn.flip(image, horizontal=code % 2), label
+
+    loaders["DALI, 2 threads"] = DALIGenericIterator([pipeline()], ["image", "label"], reader_name="photos")
+
+# %% [markdown]
+# ## Run
+#
+# `labkit.measure` runs all loaders in turn. It also adds up processor time and memory of *all* processes, and it checks that each loader delivers the same photos:
+
+# %% tags=["nbval-ignore-output"]
+accelerator = accelerators.modelled(step_ms=20)
+found = labkit.measure(loaders, accelerator, warmup=2, steps=6, repeats=5, limit=5)
+found
+
+# %% tags=["nbval-ignore-output"]
+charts.panels(
+    {
+        "images/s": {name: found.rates(name) for name in found},
+        "CPU ms per image": {name: [one.cpu_ms_per_image for one in found[name]] for name in found},
+    },
+    title="The same photos, one row for each loader",
+    note="Measured on this machine, in turn. CPU time is that of all processes together.",
+)
+
+# %% [markdown]
+# ## The timeline
+#
+# `labkit.record` and `labkit.show` take any of these loaders. Nothing in their code has changed: labkit watches known functions from outside, in every thread and process. Here are tf.data and PyTorch, or plain Python where there is no PyTorch:
+
+# %% tags=["nbval-ignore-output"]
+other = "PyTorch, 2 workers" if "PyTorch, 2 workers" in found else "Python, 2 threads"
+labkit.compare(found.trace("tf.data"), found.trace(other), labels=("tf.data", other), steps=4)
+
+# %% [markdown]
+# Worker processes have a lane each. Look for the worker that made the batch for which the accelerator waits:
+
+# %% tags=["nbval-ignore-output"]
+trace = found.trace(other)
+labkit.draw(trace, steps=slice(1, 5), lanes=[lane.name for lane in labkit.Timeline(trace).lanes if "·" not in lane.name])
+
+# %% tags=["nbval-ignore-output"]
+for name in found:
+    stalls = labkit.Timeline(found.trace(name)).stalls
+    print(f"{name} waits for {stalls.cause}: {stalls.blame}\n    {stalls.advice}")
+
+# %% [markdown]
+# ## Explain
+#
+# **Same decoder, similar speed.** TensorFlow, Pillow, PyTorch's and DALI's readers all decode with libjpeg or libjpeg-turbo. Most of the difference comes from *how* it is called: fast or exact arithmetic, and how often pixels are copied. Look at the notes of the table: the pixels differ by some values of 255, because each library resizes in its own way. A comparison that does not say so compares different work.
+#
+# ### Threads and the interpreter
+#
+# Python's interpreter lets one thread run at a time (the *GIL*). Now measure what you predicted. `count` stands for an augmentation that is written in plain Python:
+
+# %%
+def count(number):
+    total = sum(value * value for value in range(60_000))
+    return np.full((8, 8, 3), total % 255, np.uint8)
+
+
+kinds = {}
+for name, threads in (("one thread", 1), ("two threads", 2)):
+    kinds[f"photos, {name}"] = Batches(load, threads)
+    kinds[f"plain Python, {name}"] = Batches(count, threads)
+print(*kinds, sep="\n")
+
+# %% tags=["nbval-ignore-output"]
+turns = {}
+for what in ("photos", "plain Python"):
+    pair = {name: one for name, one in kinds.items() if name.startswith(what)}
+    turns[what] = labkit.measure(pair, accelerators.modelled(step_ms=1), warmup=1, steps=4, repeats=5, profile=False)
+    print(f"{what}:", turns[what].speedup(f"{what}, two threads"))
+
+# %% tags=["nbval-ignore-output"]
+predictions.review("13.photos", model=2, measured=turns["photos"].speedup("photos, two threads"))
+
+# %% tags=["nbval-ignore-output"]
+predictions.review("13.python", model=1, measured=turns["plain Python"].speedup("plain Python, two threads"))
+
+# %% [markdown]
+# Pillow, OpenCV and NumPy let go of the interpreter while they compute, so threads help. Plain Python does not. It needs processes, as PyTorch starts them, or ops of TensorFlow.
+#
+# ### What processes cost
+#
+# Processes have a price: the time until the first batch, memory for each worker, and the way of each batch from one process to another. A batch of float32 has four times the bytes of one of uint8:
+
+# %% tags=["nbval-ignore-output"]
+if "PyTorch, 2 workers" in loaders:
+    def as_float(samples):
+        return np.stack([image for image, _ in samples]).astype(np.float32), np.array([label for _, label in samples])
+
+    for name, collate in (("uint8 tensors", None), ("float32 arrays", as_float)):
+        trace = labkit.record(DataLoader(Photos(), BATCH, num_workers=2, collate_fn=collate), accelerator, steps=6)
+        moved = labkit.Timeline(trace).work_ns.get("transfer", 0) / 1e6 / trace.run.images
+        first = trace.run.first_batch_ns / 1e6
+        print(f"{name}: {moved:.2f} ms of transfer per image, first batch after {first:,.0f} ms")
+
+# %% [markdown]
+# Tensors of PyTorch go through shared memory. Arrays of NumPy are pickled, sent through a pipe and unpickled. So keep uint8 until the device, and stack tensors in the worker.
+#
+# ### Order, and going on after a break
+#
+# A job that was stopped should go on with the next photo. In tf.data, the state of an iterator can be saved (`tf.train.Checkpoint`). Grain's iterators tell their state as a small text. A plain `DataLoader` cannot; its users skip batches, or take torchdata's `StatefulDataLoader`:
+
+# %% tags=["nbval-ignore-output"]
+if "Grain, 2 threads" in loaders:
+    first = iter(loaders["Grain, 2 threads"])
+    next(first)
+    state = first.get_state()
+    expected = next(first)[0]
+    second = iter(loaders["Grain, 2 threads"])
+    second.set_state(state)
+    print("the second batch came again:", np.array_equal(next(second)[0], expected))
+
+# %% [markdown]
+# | loader | who works | good at | look out for |
+# |---|---|---|---|
+# | tf.data | threads of TensorFlow | speed without Python, caching, one file for all | what is no op needs `py_function` |
+# | Python, threads | threads | few lines | the interpreter, no resuming |
+# | PyTorch | processes | any Python code | memory of each worker, start of each epoch, big batches |
+# | Grain | threads or processes | order that can be repeated, resuming | plain Python in threads |
+# | DALI | threads of C++, or the GPU | decoding on the GPU, video | Linux and NVIDIA; own code is a plug-in |
+#
+# ### When another loader is no remedy
+#
+# Now the accelerator needs 150 ms for a step:
+
+# %% tags=["nbval-ignore-output"]
+slow = labkit.measure(loaders, accelerators.modelled(step_ms=150), warmup=1, steps=3, repeats=2)
+charts.bars({name: [100 * one.busy for one in slow[name]] for name in slow}, unit="accelerator busy, %",
+            title="With a slow accelerator, a loader that works ahead is good enough")
+
+# %% [markdown]
+# If the accelerator is the limit, nobody gains from another loader that works ahead. (The class `Batches` does not: it begins a batch when the consumer asks for it.) If all cores decode, another loader decodes with the same library on the same cores: store smaller photos, cache, or offload. If the storage is the limit, all loaders wait for the same bytes. Change the loader when its *own* cost is what you wait for: the interpreter, the way between processes, or the start of workers.
+#
+# ## Exercises
+#
+# **13.1** Write `collate(samples)` for PyTorch or any other loader. `samples` is a list of (image, label): an array of uint8, and an int. Return the images as one uint8 array of shape (samples, height, width, 3), and the labels as one int64 array. Two lines.
+
+# %% tags=["stub"]
+def collate(samples):
+    ...  # your code
+
+# %% tags=["solution"]
+def collate(samples):
+    import numpy as np
+
+    images, labels = zip(*samples)
+    return np.stack(images), np.array(labels, np.int64)
+
+# %%
+labkit.check("13.1", collate)
+
+# %% [markdown]
+# **13.2** A stream of PyTorch (`IterableDataset`) runs in each worker from the beginning. Without a division, each photo comes once from *every* worker. Write `numbers(length, workers, worker)`. It returns the list of the photos' numbers for this worker. All workers together have every number of `range(length)` exactly once, and no worker has two more than another. One line.
+
+# %% tags=["stub"]
+def numbers(length, workers, worker):
+    ...  # your code
+
+# %% tags=["solution"]
+def numbers(length, workers, worker):
+    return list(range(worker, length, workers))
+
+# %%
+labkit.check("13.2", numbers)
+
+# %% [markdown]
+# **13.3** Write `workers(image_ms, batch, step_ms, cores)`. It returns how many workers keep an accelerator busy. One image takes `image_ms` of a core, and a step on `batch` images takes `step_ms`. More workers than `cores` gain nothing, so the answer is `cores` at most. One line.
+
+# %% tags=["stub"]
+def workers(image_ms, batch, step_ms, cores):
+    ...  # your code
+
+# %% tags=["solution"]
+def workers(image_ms, batch, step_ms, cores):
+    return min(cores, -(-image_ms * batch // step_ms))
+
+# %%
+labkit.check("13.3", workers)
+
+# %% [markdown]
+# ## Recap
+#
+# You wrote one pipeline for several loaders, and compared them on equal work. You saw that threads share one interpreter, that processes pay for start, memory and transfer, and that a slow accelerator makes all loaders equal.
+#
+# ## In practice
+#
+# - Record the loader that you have, before you change it: `labkit.record(loader, accelerator)`.
+# - Keep uint8 until the device, and collate in the worker.
+# - Let workers live for more than one epoch (`persistent_workers=True`).
+# - Compare loaders only on equal work: count photos and labels, and look at pixels.
+#
+# **Next:** back to the [start page](start.ipynb), or another elective.
