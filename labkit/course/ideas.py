@@ -399,6 +399,22 @@ _DRAWINGS = {
             ),
         ],
     ),
+    "13b": Sketch(
+        "Somewhere between the file and the network, pixels go to the GPU. You choose where.",
+        _DRAWN,
+        [
+            Group(
+                "The processor does all",
+                {"": _row("read: read", "decode: decode", "map: augment", "→: pixels", "train: train",
+                          lengths=(1, 1.4, 1.2, 1, 1))},
+            ),
+            Group(
+                "Mixed: the GPU ends what the processor begins",
+                {"": _row("read: read", "→: JPEG", "decode: decode", "map: augment", "train: train",
+                          lengths=(1, 1, 1.4, 1.2, 1))},
+            ),
+        ],
+    ),
     "12b": Sketch(
         "Text becomes numbers before a network can learn from it.",
         _DRAWN,

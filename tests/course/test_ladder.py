@@ -317,3 +317,25 @@ def test_the_page_of_a_tour_has_a_sentence_for_each_rung_and_the_titles_of_the_n
 def test_a_tour_without_notebooks_says_so(tmp_path):
     with pytest.raises(ValueError, match="holds no notebooks"):
         walk(tmp_path / "out", root=tmp_path)
+
+
+def test_the_rung_around_opencv_loads_the_same_photos_in_the_same_order(album, monkeypatch):
+    few = album.take(2 * ladder.BATCH)
+    want = [labels.tolist() for _, labels in batches(ladder.RUNGS[0].build(few), 3)]
+    assert [labels.tolist() for _, labels in batches(ladder.around_opencv(few), 3)] == want
+
+    def nothing(count):
+        return tf.zeros(count, tf.bool), tf.zeros(count), tf.ones(count)
+
+    monkeypatch.setattr(augment, "draws", nothing)
+    for (fast, _), paths in zip(batches(ladder.around_opencv(few), 2), ladder.epoch(few).batch(ladder.BATCH)):
+        exact = np.stack([ladder.shrink(tf.io.read_file(path)).numpy() for path in paths[0]])
+        # The fast transform is a level darker; fast colours differ at the edges of colours.
+        assert abs((fast - exact).mean()) < 1.5
+        assert np.abs(fast - exact).mean() < 2
+
+
+def test_the_rung_around_opencv_augments_anew_in_each_epoch(album):
+    first, second = batches(ladder.around_opencv(album.take(ladder.BATCH)), 2)
+    assert first[0].dtype == np.uint8
+    assert (np.abs(first[0].astype(int) - second[0]).mean((1, 2, 3)) > 1).sum() > ladder.BATCH / 2

@@ -110,3 +110,13 @@ def test_labels_pass_and_images_change(hard):
     assert labels.tolist() == list(range(8))
     again, _ = augment.fresh(hard, np.arange(8))
     assert not np.allclose(images, again)
+
+
+def test_in_place_is_its_formula_within_a_rounding(numbers):
+    images = np.random.default_rng(5).integers(0, 256, (8, 12, 10, 3), np.uint8)
+    for image, flip, delta, factor in zip(images, *numbers, strict=True):
+        pixels = image[:, ::-1] if flip else image
+        grey = pixels @ [0.299, 0.587, 0.114]
+        want = np.clip(grey[..., None] + factor * (pixels - grey[..., None]) + 255 * delta, 0, 255)
+        augment.in_place(image, flip, delta, factor)
+        assert np.abs(image - want).max() <= 0.75, "OpenCV rounds the matrix, too"

@@ -95,3 +95,11 @@ def test_the_formula_is_opencvs_where_opencv_is_installed(monkeypatch):
     formula, _ = discrepancy.opencv_linear(image, 40, 81)
     assert np.abs(made.astype(int) - formula).max() <= 1
     assert who.startswith("OpenCV")
+
+
+def test_frames_are_drawn_on_a_copy_along_the_edges_of_their_boxes():
+    image = np.zeros((50, 100, 3), np.uint8)
+    framed = discrepancy.framed(image, [[0.1, 0.2, 0.5, 0.8], [0.9, 0.0, 0.93, 0.04]])
+    assert not image.any()
+    assert framed[10:40, 10:50].any(-1).sum() == 30 * 40 - 22 * 32
+    assert framed.any(-1).sum() == 30 * 40 - 22 * 32 + 2 * 3, "a box without an inside is full"

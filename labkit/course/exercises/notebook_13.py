@@ -71,3 +71,25 @@ def workers_for(image_ms: float, batch: int, step_ms: float, cores: int) -> Any:
         float(min(cores, math.floor(need))): "rounded down, the accelerator waits: round up",
         step_ms / (image_ms * batch): "the other way round: the work of a batch, by the time of a step",
     }  # fmt: skip
+
+
+@exercise("13.4")
+def mirrored_boxes(function: Any) -> None:
+    """``flipped(boxes)``: left and right change places, each counted from the other side; top and bottom stay."""
+    corners = np.random.default_rng(4).uniform(0, 1, (6, 2, 2)).astype(np.float32)
+    boxes = np.sort(corners, axis=1).reshape(6, 4)
+    made = np.asarray(call(function, boxes.copy()))
+    right = np.stack([1 - boxes[:, 2], boxes[:, 1], 1 - boxes[:, 0], boxes[:, 3]], axis=1)
+    if made.shape != right.shape:
+        raise Wrong(f"the boxes have the shape {made.shape}, expected {right.shape}")
+    for wrong, hint in (
+        (boxes, "nothing has changed"),
+        (right[:, [2, 1, 0, 3]], "left is larger than right: they change places, too"),
+        (boxes[:, [2, 1, 0, 3]], "left and right only changed places; count them from the other side"),
+        (np.stack([boxes[:, 0], 1 - boxes[:, 3], boxes[:, 2], 1 - boxes[:, 1]], axis=1), "upside down: not the height"),
+        (1 - boxes[:, [2, 3, 0, 1]], "left and right and also top and bottom; a mirror keeps the height"),
+    ):
+        if np.allclose(made, wrong, atol=1e-5):
+            raise Wrong(hint)
+    if not np.allclose(made, right, atol=1e-5):
+        raise Wrong(f"the box {boxes[0].round(2).tolist()} became {made[0].round(2).tolist()}")

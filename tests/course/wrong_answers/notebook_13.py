@@ -23,7 +23,6 @@ def _filled(samples):
 
 WRONG = {
     "13.1": [
-        (lambda samples: None, "two things"),
         (lambda samples: np.stack([image for image, _ in samples]), "two things"),
         (_collate(lambda them: np.stack(them).astype(np.float32)), "4 times the bytes"),
         (_collate(lambda them: np.stack(them).astype(np.int8)), "another meaning"),
@@ -50,7 +49,21 @@ WRONG = {
         (lambda image_ms, batch, step_ms, cores: step_ms / (image_ms * batch), "other way round"),
         (lambda image_ms, batch, step_ms, cores: max(cores, -(-image_ms * batch // step_ms)), "min, not max"),
     ],
+    "13.4": [
+        (lambda boxes: boxes, "nothing has changed"),
+        (lambda boxes: boxes[:2], "expected (6, 4)"),
+        (lambda boxes: np.abs(boxes - [1, 0, 1, 0]), "change places, too"),
+        (lambda boxes: boxes[:, [2, 1, 0, 3]], "from the other side"),
+        (lambda boxes: np.abs(boxes - [0, 1, 0, 1])[:, [0, 3, 2, 1]], "upside down"),
+        (lambda boxes: 1 - boxes[:, [2, 3, 0, 1]], "keeps the height"),
+        (lambda boxes: boxes * 0.5, "became"),
+    ],
 }  # fmt: skip
+
+
+def _mirrored(boxes):
+    """Box by box, as a list."""
+    return [[1 - right, top, 1 - left, bottom] for left, top, right, bottom in boxes]
 
 
 def _blocks(length, workers, worker):
@@ -66,4 +79,4 @@ def _counted(image_ms, batch, step_ms, cores):
     return float(number)
 
 
-RIGHT = {"13.1": [_filled], "13.2": [_blocks], "13.3": [_counted]}
+RIGHT = {"13.1": [_filled], "13.2": [_blocks], "13.3": [_counted], "13.4": [_mirrored]}

@@ -1,0 +1,259 @@
+"""The best tf.data pipeline that decodes in every epoch beside PyTorch, Grain and DALI, in turn, on the same photos.
+
+    build/loaders/bin/python benchmarks/loaders.py
+
+It needs PyTorch, Grain and DALI (``make test-loaders`` makes an environment with all of them). The work: decode, resize
+to 224×224, flip, brightness, saturation, a batch of 32; the JPEG bytes are in memory (DALI: in the page cache), nothing
+consumes the batches. It is compared twice. *Fast*: libjpeg-turbo's fast transform and fast colours, whole grey levels,
+saturation between a pixel and its grey value, uint8 batches. *Exact*: the accurate transform, smooth colours, float32
+from the resize on, saturation in HSV, float32 batches. DALI has a saturation of its own, a matrix, in both.
+
+Each peer runs with several settings, and the best one counts (the highest median). ``limit`` decodes and does nothing
+else, on all cores, as in ``benchmarks/ladder.py``. A row with "batch in a call" makes a whole batch in one call, which
+is what the tf.data rung of the fast comparison does, too; no framework's guide writes it so.
+
+The last line is one JSON object: ratios within a round, medians over the rounds, of the fast comparison
+(``best_over_grain``, ``best_over_torch``, ``best_over_dali``, ``best_over_limit``; with ``_range`` the lowest and the
+highest), of the rows with a batch in a call (``_whole``), and of the exact comparison (``exact_``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ladder import decode_alone
+
+import labkit
+from labkit.common import environment
+from labkit.course import ladder
+from labkit.pipelines import augment
+from labkit.sources import photos
+
+BATCH, SIDE = ladder.BATCH, ladder.SIDE
+#: More than any run reads.
+ENDLESS = 10**7
+
+
+def fast(jpeg: bytes, image: np.ndarray) -> None:
+    """Write one photo into its place: grey levels, uint8."""
+    import cv2
+    import simplejpeg
+
+    cv2.resize(simplejpeg.decode_jpeg(jpeg, "RGB", fastdct=True, fastupsample=True), (SIDE, SIDE), dst=image)
+    delta, factor = random.uniform(-augment.BRIGHTNESS, augment.BRIGHTNESS), random.uniform(*augment.SATURATION)
+    augment.in_place(image, random.random() < 0.5, delta, factor)
+
+
+def exact(jpeg: bytes, image: np.ndarray) -> None:
+    """Write one photo into its place: float32 in [0, 1], saturation in HSV."""
+    import cv2
+    import simplejpeg
+
+    pixels = simplejpeg.decode_jpeg(jpeg, "RGB", fastdct=False, fastupsample=False)
+    resized = cv2.resize(pixels.astype(np.float32), (SIDE, SIDE)) * np.float32(1 / 255)
+    if random.random() < 0.5:
+        resized = cv2.flip(resized, 1)
+    resized += np.float32(random.uniform(-augment.BRIGHTNESS, augment.BRIGHTNESS))
+    hsv = cv2.cvtColor(resized, cv2.COLOR_RGB2HSV)
+    hsv[..., 1] = np.minimum(hsv[..., 1] * np.float32(random.uniform(*augment.SATURATION)), 1)
+    np.clip(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB), 0, 1, out=image)
+
+
+WORK: dict[str, tuple[Callable[[bytes, np.ndarray], None], type]] = {
+    "fast": (fast, np.uint8),
+    "exact": (exact, np.float32),
+}
+
+
+class Photos:
+    """Photos by number, endlessly, from bytes in memory; a process that begins anew reads them once."""
+
+    def __init__(self, paths: list[str], labels: list[int], kind: str) -> None:
+        self.paths, self.labels, self.kind = paths, labels, kind
+        self._jpegs: list[bytes] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the bytes behind."""
+        return self.__dict__ | {"_jpegs": []}
+
+    @property
+    def jpegs(self) -> list[bytes]:
+        """The bytes of the files."""
+        if not self._jpegs:
+            self._jpegs = [Path(path).read_bytes() for path in self.paths]
+        return self._jpegs
+
+    def __len__(self) -> int:
+        """Return more than any run reads."""
+        return ENDLESS
+
+    def __getitem__(self, number: int) -> tuple[np.ndarray, int]:
+        """Return a photo and its label."""
+        work, dtype = WORK[self.kind]
+        image = np.empty((SIDE, SIDE, 3), dtype)
+        number %= len(self.paths)
+        work(self.jpegs[number], image)
+        return image, self.labels[number]
+
+
+class WholeBatches(Photos):
+    """The same, a batch by number."""
+
+    def __getitem__(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return a batch and its labels."""
+        work, dtype = WORK[self.kind]
+        images = np.empty((BATCH, SIDE, SIDE, 3), dtype)
+        rows = [(number * BATCH + i) % len(self.paths) for i in range(BATCH)]
+        for row, image in zip(rows, images, strict=True):
+            work(self.jpegs[row], image)
+        return images, np.array([self.labels[row] for row in rows])
+
+
+def torch_loader(source: Photos, workers: int, **settings: Any) -> Any:
+    """Return a DataLoader; a source of whole batches becomes tensors in the worker, which go through shared memory."""
+    import torch
+    from torch.utils.data import DataLoader
+
+    torch.set_num_threads(1)
+    _ = source.jpegs  # before the workers are forked
+    if isinstance(source, WholeBatches):
+        settings |= {"batch_size": None, "collate_fn": lambda pair: tuple(map(torch.from_numpy, pair))}
+    return DataLoader(source, **{"batch_size": BATCH, "num_workers": workers, **settings})
+
+
+def grain_loader(source: Photos, threads: int, processes: int = 0) -> Any:
+    """Return a Grain dataset that reads in threads, or in processes of so many threads."""
+    import grain
+
+    _ = source.jpegs
+    dataset = grain.MapDataset.source(source)
+    whole = isinstance(source, WholeBatches)
+    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=4 if whole else 2 * BATCH)
+    dataset = dataset.to_iter_dataset(options)
+    dataset = dataset if whole else dataset.batch(BATCH)
+    return dataset.mp_prefetch(grain.MultiprocessingOptions(num_workers=processes)) if processes else dataset
+
+
+class Dali:
+    """DALI on the processor; its pipeline is built once, and gives batches without end."""
+
+    def __init__(self, paths: list[str], labels: list[int], kind: str, threads: int) -> None:
+        from nvidia.dali import fn, pipeline_def, types
+
+        quick = kind == "fast"
+
+        @pipeline_def(batch_size=BATCH, num_threads=threads, device_id=None)
+        def pipeline() -> Any:
+            data, label = fn.readers.file(files=paths, labels=labels)
+            image = fn.decoders.image(data, output_type=types.RGB, use_fast_idct=quick, jpeg_fancy_upsampling=not quick)
+            dtype = types.UINT8 if quick else types.FLOAT
+            image = fn.resize(image, size=(SIDE, SIDE), interp_type=types.INTERP_LINEAR, antialias=False, dtype=dtype)
+            image = fn.flip(image, horizontal=fn.random.coin_flip())
+            scale = 1 if quick else 1 / 255
+            shift = fn.random.uniform(range=(-augment.BRIGHTNESS, augment.BRIGHTNESS)) * (255 if quick else 1)
+            image = fn.brightness(image, brightness=scale, brightness_shift=shift / (255 if quick else 1), dtype=dtype)
+            saturation = fn.random.uniform(range=augment.SATURATION)
+            return fn.saturation(image, saturation=saturation, dtype=dtype), label
+
+        self._pipeline = pipeline()
+        self._pipeline.build()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield batches as DALI holds them, not copied."""
+        while True:
+            yield self._pipeline.run()
+
+
+def rows(album: Any, kind: str) -> dict[str, Any]:
+    """Return the pipelines of one comparison by name; the first one is tf.data's."""
+    paths, labels = [str(path) for path in album.paths], [int(label) for label in album.labels]
+    one, whole = Photos(paths, labels, kind), WholeBatches(paths, labels, kind)
+    found: dict[str, Any] = {"tf.data": ladder.around_opencv(album) if kind == "fast" else ladder.best(album)}
+    ladder.fill(found["tf.data"], album)
+    if importlib.util.find_spec("grain"):
+        found["grain, 2 threads"] = grain_loader(one, 2)
+        found["grain, 4 threads"] = grain_loader(one, 4)
+        found["grain, 2 processes"] = grain_loader(one, 1, processes=2)
+        found["grain, 2 threads, batch in a call"] = grain_loader(whole, 2)
+    if importlib.util.find_spec("torch"):
+        found["torch, 2 workers"] = torch_loader(one, 2)
+        found["torch, 2 workers, prefetch 4"] = torch_loader(one, 2, prefetch_factor=4)
+        found["torch, 3 workers"] = torch_loader(one, 3)
+        found["torch, 2 workers, batch in a call"] = torch_loader(whole, 2)
+    if importlib.util.find_spec("nvidia") and importlib.util.find_spec("nvidia.dali"):
+        found["dali, 2 threads"] = Dali(paths, labels, kind, 2)
+        found["dali, 3 threads"] = Dali(paths, labels, kind, 3)
+    return found
+
+
+def rate(loader: Any, steps: int) -> float:
+    """Return images/s over `steps` batches; as many are skipped as queues hold ready."""
+    batches = iter(loader)
+    for _ in range(10):
+        next(batches)
+    begin = time.perf_counter()
+    for _ in range(steps):
+        next(batches)
+    passed = time.perf_counter() - begin
+    del batches
+    gc.collect()  # its workers end
+    return steps * BATCH / passed
+
+
+def compare(album: Any, kind: str, rounds: int, steps: int) -> dict[str, Any]:
+    """Measure one comparison, print its table, and return its ratios."""
+    loaders = rows(album, kind)
+    rates: dict[str, list[float]] = {name: [] for name in [*loaders, "limit"]}
+    names = list(rates)
+    for number in range(rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            limit = name == "limit"
+            rates[name].append(decode_alone(album, steps * BATCH) if limit else rate(loaders[name], steps))
+
+    def over(name: str) -> list[float]:
+        return sorted(a / b for a, b in zip(rates["tf.data"], rates[name], strict=True))
+
+    print(f"\n{kind + ' arithmetic':<38}{'images/s':>9}{'min':>7}{'max':>7}{'tf.data ÷ it':>14}")
+    for name, row in rates.items():
+        ratio = statistics.median(over(name))
+        print(f"{name:<38}{statistics.median(row):>9,.0f}{min(row):>7,.0f}{max(row):>7,.0f}{ratio:>14.2f}")
+    figures: dict[str, Any] = {}
+    for peer in ("grain", "torch", "dali", "limit"):
+        for suffix in ("", "_whole"):
+            mine = [n for n in rates if n.split(",")[0] == peer and n.endswith("in a call") == bool(suffix)]
+            if mine:
+                ratios = over(max(mine, key=lambda n: statistics.median(rates[n])))
+                key = f"best_over_{peer}{suffix}"
+                figures[key] = round(statistics.median(ratios), 3)
+                figures[f"{key}_range"] = [round(ratios[0], 3), round(ratios[-1], 3)]
+    return figures
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=20, help="batches of a row in each round")
+    arguments = parser.parse_args()
+
+    labkit.setup()
+    album = photos.load()
+    figures = compare(album, "fast", arguments.rounds, arguments.steps)
+    slow = compare(album, "exact", arguments.rounds, arguments.steps)
+    figures |= {f"exact_{key}": value for key, value in slow.items()}
+    print(json.dumps({**figures, "rounds": arguments.rounds, "cores": environment.cores()}))
+
+
+if __name__ == "__main__":
+    main()
