@@ -57,7 +57,7 @@ test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, 
 
 test-long: $(READY) chromium bubblewrap #! run what make test leaves out: laws at full length, with all their cases
 	@$(BIN)/labkit data --scale tiny
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) -m long tests
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) -m "long and not loaders" tests
 
 test-colab: $(READY) #! run every notebook alone in an environment with Colab's packages, which is made first
 	@$(BIN)/labkit data --scale tiny

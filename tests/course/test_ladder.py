@@ -328,7 +328,8 @@ def test_the_rung_around_opencv_loads_the_same_photos_in_the_same_order(album, m
         return tf.zeros(count, tf.bool), tf.zeros(count), tf.ones(count)
 
     monkeypatch.setattr(augment, "draws", nothing)
-    for (fast, _), paths in zip(batches(ladder.around_opencv(few), 2), ladder.epoch(few).batch(ladder.BATCH)):
+    epoch = ladder.epoch(few).batch(ladder.BATCH)
+    for (fast, _), paths in zip(batches(ladder.around_opencv(few), 2), epoch, strict=True):
         exact = np.stack([ladder.shrink(tf.io.read_file(path)).numpy() for path in paths[0]])
         # The fast transform is a level darker; fast colours differ at the edges of colours.
         assert abs((fast - exact).mean()) < 1.5
