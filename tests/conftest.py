@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,9 @@ from hypothesis import HealthCheck, settings
 from labkit.common.environment import importing, prepare
 
 prepare()
+
+# A shell starts what stands before & with SIGINT ignored, and then no stop button would stop anything.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test asks how long an example takes, or how long it takes to draw one: another program may have the core.
 settings.register_profile("lab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
