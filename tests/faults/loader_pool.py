@@ -181,9 +181,16 @@ def torch_collate_loops(draw, fixed):
 
 @fault(30, PREP, "prefetch_factor", "less work|GIL")
 def torch_a_straggler_now_and_then(draw, fixed):
-    batch = 8
-    dataset = Each(4096, time_to_rest, [0.001], at=6 * batch, rare=0.25)
+    batch = 8  # of an odd number of batches one is slow, so that the two workers take turns at those
+    dataset = Each(4096, time_to_rest, [0.001], at=7 * batch, rare=0.25)
     return torch_loader(dataset, batch, 2, prefetch_factor=12 if fixed else 1)
+
+
+@fault(30, PREP, "num_workers", "prefetch_factor|less work|GIL", fix=False)
+def torch_stragglers_in_one_worker(draw, fixed):
+    """Every sixth batch: with two workers they all come to the same one, which no buffer helps."""
+    dataset = Each(4096, time_to_rest, [0.001], at=6 * 8, rare=0.25)
+    return torch_loader(dataset, 8, 2, prefetch_factor=draw.choice((1, 2)))
 
 
 def stream(draw, fixed):

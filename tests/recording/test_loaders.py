@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import io
 import multiprocessing
 import multiprocessing.pool
@@ -148,6 +149,18 @@ def test_ones_own_function_is_known_in_processes_that_begin_anew(paths):
     labkit.known("photos_on_disk.load", category="decode")
     trace = labkit.record(disk.Batches(paths, pool="spawn pool"), STEP, steps=4)
     assert {s.category for s in trace if s.name == "photos_on_disk.load"} == {"decode"}
+
+
+@pytest.mark.parametrize("pool", [None, "thread executor", "process executor", "spawn pool"])
+def test_a_function_that_a_loader_keeps_is_known_and_is_itself_again_afterwards(paths, pool):
+    """In an attribute, as a default value, in a partial: whoever kept it before the recording calls the same object."""
+    labkit.known("photos_on_disk.scaled", category="resize")
+    code, kept = disk.scaled.__code__, functools.partial(disk.scaled, size=24)
+    trace = labkit.record(disk.Batches(paths, kept, pool=pool), STEP, steps=3)
+    assert {s.category for s in trace if s.name == "photos_on_disk.scaled"} == {"resize"}
+    assert disk.scaled.__code__ is code
+    assert not vars(disk.scaled)
+    assert kept(paths[0]).shape == (24, 24, 3)
 
 
 @pytest.mark.parametrize("name", ["load", "", "a b.c", 3, ".load"])

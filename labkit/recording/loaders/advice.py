@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labkit.recording.loaders.described import Loader
 from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, QUEUED
-from labkit.timeline.intervals import union_of
+from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
@@ -27,6 +27,9 @@ _AHEAD = {
 
 #: Lanes that work for less of the window are no workers.
 _WORKER = 0.01
+
+#: A worker that works for at most this share of the time of the training can keep up with it.
+_LESS = 0.9
 
 #: Threads that take turns keep no more cores busy than this, all together.
 _ONE_CORE = 1.3
@@ -75,8 +78,12 @@ class _Advice:
 
     @property
     def rests(self) -> bool:
-        """Whether all workers rest together for longer than the accelerator waits, while it trains."""
-        return bool(self.beside) and self.timeline.overlap_ns["accelerator"] >= self.timeline.idle_ns
+        """Whether the accelerator waits for workers of which each needs less time than it trains: a buffer is short."""
+        trains = self.timeline.accelerator.busy
+        waits = complement(trains, 0, self.timeline.span_ns)
+        awaited = at_least([waits, union_of(lane.busy for lane in self.beside)], 2).total_ns
+        longest = max((lane.busy.total_ns for lane in self.beside), default=trains.total_ns)
+        return longest <= _LESS * trains.total_ns and awaited >= waits.total_ns / 2
 
     @property
     def lacks_cores(self) -> bool:
@@ -94,7 +101,7 @@ class _Advice:
         return one_core and len(threads) == len(self.beside) and _at_once(threads) >= ONE_BY_ONE
 
     def ahead(self) -> str:
-        return f"{self.further}: the workers rest longer than the accelerator waits, so a larger buffer bridges it."
+        return f"{self.further}: no worker works for as long as the accelerator does, so a larger buffer bridges this."
 
     def fetch(self) -> str:
         if self.alone:

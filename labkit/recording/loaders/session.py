@@ -133,6 +133,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         self.notes: list[str] = []
         self._wrapped = Wrapped()
         self._ring: rings.Ring | None = None
+        self._since_ns = 0
         self._over = threading.Event()
         self.sampler = Sampler(tree=True)
 
@@ -180,7 +181,7 @@ class LoaderSession(contextlib.AbstractContextManager):
 
     def start(self) -> None:
         """Begin the window: what is written from now on belongs to it."""
-        self.running = True
+        self.running, self._since_ns = True, rings.clock()
 
     def stop(self, keep: Any = None) -> Trace:
         """End the window and return what all processes wrote since they began."""
@@ -190,7 +191,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         self.notes = list(self._notes(found))
         computed, queued = (sum(times[i] for times in self.sampler.threads) for i in (0, 1))
         ready = computed / (computed + queued) if computed else 1.0
-        return to_trace(found, self.epochs.loader, self.warmup, now_ns, ready)
+        return to_trace(found, self.epochs.loader, self.warmup, (self._since_ns, now_ns), ready)
 
     def owns(self, error: BaseException) -> bool:
         """Tell whether an error is that of the loader, wherever it was raised: PyTorch says so of dead workers."""

@@ -27,7 +27,9 @@ COMPUTED = 0.4
 _WORK = frozenset(CATEGORIES.index(word) for word in WORK)
 
 
-def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: int, ready: float) -> Trace:
+def to_trace(
+    processes: Sequence[Process], loader: Loader, warmup: int, window_ns: tuple[int, int], ready: float
+) -> Trace:
     """Return the spans of all processes.
 
     Parameters
@@ -37,8 +39,8 @@ def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: 
     loader : Loader
     warmup : int
         Steps before the window: so much smaller are the numbers of its steps.
-    now_ns : int
-        The end of spans that are open.
+    window_ns : (int, int)
+        When the window began, from where on the times of ops count, and its end, which is that of spans that are open.
     ready : float
         Share of the time in which threads that wanted a core had one.
 
@@ -47,6 +49,7 @@ def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: 
     Trace
         On the clock of the processes. Its `run` holds the time of each op and the number of events.
     """
+    since_ns, now_ns = window_ns
     names: dict[str, int] = {}
     threads: dict[Thread, int] = {}
     rows: list[np.ndarray] = []
@@ -82,12 +85,14 @@ def to_trace(processes: Sequence[Process], loader: Loader, warmup: int, now_ns: 
             rows.append(mine)
         if process.pid != me and process.started_ns < process.began_ns:
             rows.append(_start(process, numbers, names, threads))
+        # Of a span that was open when the window began, the share inside it counts.
+        inside = np.clip((end - since_ns) / np.maximum(end - records["start"], 1), 0, 1)
         works = np.isin(category, list(_WORK))
         for i in np.unique(name[works]).tolist():
             which = works & (name == i)
             total = times[process.names[i][0]]
-            total[0] += int(own_ns[which].sum())
-            total[1] += int(own_cpu[which].sum())
+            total[0] += int((own_ns * inside)[which].sum())
+            total[1] += int((own_cpu * inside)[which].sum())
     columns = np.concatenate(rows, axis=1) if rows else np.zeros((6, 0), np.int64)
     trace = Trace.of_columns(columns, names, threads, _run(loader))
     ops = {name: OpTime(own, min(cpu, own)) for name, (own, cpu) in times.items()}

@@ -1,4 +1,7 @@
-"""Known callables, wrapped where they are looked up, in this process and in all that it starts; undone afterwards.
+"""Known callables, wrapped in this process and in all that it starts; undone afterwards.
+
+A function of Python is wrapped in its own body, so that whoever keeps it, in an attribute or as an argument, calls the
+wrapper. What is made in C is wrapped where it is looked up.
 
 Forked processes inherit what is wrapped. For processes that begin anew, a note travels with the object that describes
 them; unpickling it there wraps the same callables. A module that is imported later is wrapped when it is imported.
@@ -12,9 +15,10 @@ import importlib.util
 import io
 import multiprocessing.process
 import sys
+import warnings
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from labkit.recording.loaders import frameworks, known, rings
@@ -32,8 +36,9 @@ class Wrapped:
 
     def put(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute, and remember what was there."""
-        there = name in vars(owner)
-        self._undo.append((owner, name, vars(owner).get(name), there))
+        body = name == "__code__"
+        old = owner.__code__ if body else vars(owner).get(name)
+        self._undo.append((owner, name, old, body or name in vars(owner)))
         setattr(owner, name, value)
 
     def undo(self) -> None:
@@ -84,6 +89,9 @@ class Wrapped:
         inner = old.__func__ if isinstance(old, (classmethod, staticmethod)) else old
         if not callable(inner) or isinstance(inner, type) or hasattr(inner, "_labkit_times"):
             return
+        if isinstance(owner, ModuleType) and isinstance(inner, FunctionType) and not inner.__code__.co_freevars:
+            self._wrap_body(inner, entry)
+            return
         new: Any = timed(inner, entry.text, entry.category)
         if isinstance(old, (classmethod, staticmethod)):
             new = type(old)(new)
@@ -93,6 +101,13 @@ class Wrapped:
         if isinstance(owner, ModuleType):
             replaced[id(old)] = old, new
             self._originals[id(old)] = old, entry.module, leaf
+
+    def _wrap_body(self, function: FunctionType, entry: known.Known) -> None:
+        """Let a function of Python call its wrapper, and the wrapper what the function was."""
+        was = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+        was.__kwdefaults__, was.__qualname__ = function.__kwdefaults__, function.__qualname__
+        self.put(function, "_labkit_times", was)
+        self.put(function, "__code__", _body(timed(was, entry.text, entry.category)))
 
     def _pickle_original(self, what: Any) -> Any:
         """Tell a pickler how to send a function whose place holds its wrapper now: by where it is looked up.
@@ -112,6 +127,16 @@ class Wrapped:
                 found = replaced.get(id(value))
                 if found and found[0] is value:
                     self.put(module, name, found[1])
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", SyntaxWarning)  # a text that is called stands for what `_body` puts there
+    _CALLS = next(one for one in compile("def f(*a, **k): return 'it'(*a, **k)", "labkit", "exec").co_consts if one)
+
+
+def _body(callee: Callable[..., Any]) -> CodeType:
+    """Return the body of a function that hands all its arguments to `callee`."""
+    return _CALLS.replace(co_consts=tuple(callee if one == "it" else one for one in _CALLS.co_consts))
 
 
 def _look_up(module: str, name: str) -> Any:
