@@ -35,7 +35,7 @@ print("classes:", ", ".join(learn.classes))
 # %% [markdown]
 # ## Build: the network and the recipe
 #
-# The network is a small *residual network*: seven convolutions in a row, and a sum around every two of them. Its weights are 300 kB. It learns by gradient descent with momentum. The learning rate rises in a line to 0.1 in the first 30 % of the steps, and then falls to zero. `training.train` compiles the model with this recipe and calls `model.fit`.
+# The network is a small *residual network*: seven convolutions in a row, and a sum around every two of them. Its weights are 300 kB. It learns by gradient descent with momentum. The learning rate rises in a line to 0.1 in the first 30 % of the steps, and then falls to zero. Labels are *smoothed*: nine tenths of a label belong to its class, and one tenth to all classes alike, which keeps a network from being too sure. `training.train` compiles the model with this recipe and calls `model.fit`.
 
 # %%
 model = training.resnet()
