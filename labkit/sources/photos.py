@@ -194,7 +194,7 @@ def prepare(
     seed: int = generator.SEED,
     tfds: bool = True,
 ) -> Photos:
-    """Make the lab's photos, check every byte of those that are there, and pack them for TFDS.
+    """Make the lab's photos, check every byte of what is there, and pack them for TFDS.
 
     After it ``tfds.load("lab_photos", data_dir=home)`` works, offline and without labkit. Where
     tensorflow-datasets is missing or broken, the files serve as they are and `Photos.note` says why.
@@ -214,7 +214,7 @@ def prepare(
         If the disk is full: one sentence, before anything is written where that can be known.
     """
     place, scale = _home(home), _scale(scale)
-    packed = tfds and seed == generator.SEED and not tfds_sets.is_built(place, scale) and tfds_sets.problem() is None
+    packed = tfds and seed == generator.SEED and not tfds_sets.is_whole(place, scale) and tfds_sets.problem() is None
     photos = _own(place, scale, seed, progress, thorough=True, also_bytes=SCALES[scale] * generator.MEAN_BYTES * packed)
     if packed:
         tfds_sets.build(place, scale, photo_files.folder(place, seed), progress)
