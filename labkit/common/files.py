@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,27 @@ def write_aside(path: str | os.PathLike[str], content: str | bytes) -> Path:
     with aside(path) as place:
         place.write_bytes(content)
     return path
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that `write_aside` could not write, before the work whose result it shall hold.
+
+    Raises
+    ------
+    ValueError
+        If it is a folder.
+    OSError
+        If the folder that holds it cannot be made or written to.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; allowed: a file, which is written anew")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise type(error)(f"{path} cannot be written: {error.strerror}") from error
 
 
 def other_format(start: bytes) -> tuple[str, str] | None:
