@@ -200,9 +200,12 @@ def test_an_interrupted_run_shows_nothing_of_the_end_of_its_kernel(root, tmp_pat
         "except KeyboardInterrupt: sys.exit(130)"
     )
     parent = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path), str(root / "notebooks")], stderr=subprocess.PIPE, text=True
-    )
-    wait_for((tmp_path / "pid").exists, "the kernel to start")
+        [sys.executable, "-c", code, str(tmp_path), str(root / "notebooks")],
+        stderr=subprocess.PIPE, text=True,
+        # With pytest's variable, a kernel leaves its streams as they are.
+        env={name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
+    )  # fmt: skip
+    wait_for((tmp_path / "pid").exists, "the kernel to start", 200)
     parent.send_signal(signal.SIGINT)
     told = parent.communicate(timeout=60)[1]
     assert parent.returncode == 130
