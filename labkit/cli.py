@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -13,6 +14,9 @@ from typer.core import TyperGroup
 
 from labkit.common import shipped
 from labkit.common.environment import prepare
+from labkit.common.errors import os_sentence
+from labkit.common.files import require_writable
+from labkit.common.numbers import whole
 
 #: What a verb may raise for its reader: it becomes one line on stderr, and the exit code 1.
 _SENTENCES = (ValueError, OSError, ImportError, RuntimeError)
@@ -23,13 +27,19 @@ class _Verbs(TyperGroup):
 
     def invoke(self, context: typer.Context) -> Any:
         """Run the verb that was asked for."""
+        before, warnings.formatwarning = warnings.formatwarning, lambda message, *_, **__: f"labkit: {message}\n"
         try:
             return super().invoke(context)
         except (typer.Exit, typer.Abort):  # these are errors of the type RuntimeError, too
             raise
         except _SENTENCES as error:
-            typer.echo(f"labkit: {error}", err=True)
+            typer.echo(f"labkit: {os_sentence(error)}", err=True)
             raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.echo("\nlabkit: stopped; what was finished is kept", err=True)
+            raise typer.Exit(130) from None
+        finally:
+            warnings.formatwarning = before
 
 
 app = typer.Typer(cls=_Verbs, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -194,9 +204,13 @@ def assignments_grade(
     """Check, run and grade every submission, each in an isolated process of its own, into one CSV."""
     batch = _tool("assignments.grader.batch")
     course = _tool("assignments.grader.course").Course()
+    out = out or course.root / "grades.csv"
+    whole("workers", workers, 1)  # all of this before anything is released or graded: that takes long
+    batch.collect(submissions, tuple(course.files))
+    require_writable(out)
     course.release()
     rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
-    written = batch.write(rows, out or course.root / "grades.csv")
+    written = batch.write(rows, out)
     typer.echo(f"{len(rows)} rows in {written}")
 
 

@@ -172,7 +172,9 @@ def _disk() -> Iterator[Finding]:
     free = shutil.disk_usage(there).free
     ok = free >= DISK_BYTES and os.access(there, os.W_OK)
     text = f"{free / 1e9:.1f} GB free for {home}"
-    if not os.access(there, os.W_OK):
+    if not there.is_dir():
+        ok, text = False, f"{text}: {there} is a file, set LABKIT_DATA to a folder"
+    elif not os.access(there, os.W_OK):
         text += ": not writable, set LABKIT_DATA to a folder that is"
     elif not ok:
         text += f": the lab wants {DISK_BYTES / 1e9:.0f} GB, set LABKIT_DATA to a roomier place"

@@ -7,6 +7,7 @@ Colab has installed. Both are made here, from one place: ``[tool.labkit]`` in py
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -83,7 +84,8 @@ def rewrite(root: Path, repository: str | None = None, tag: str | None = None) -
     Raises
     ------
     ValueError
-        If `repository` is not ``owner/name`` or `tag` is no ref name, or `root` is no checkout of the lab.
+        If `repository` is not ``owner/name`` or `tag` is no ref name, `root` is no checkout of the lab, or a
+        notebook in it is not whole.
     """
     old = settings(root)
     new = (old[0] if repository is None else repository, old[1] if tag is None else tag)
@@ -91,8 +93,14 @@ def rewrite(root: Path, repository: str | None = None, tag: str | None = None) -
         raise ValueError(f"repository is {new[0]!r}; allowed: owner/name, as in pipeline-lab/labkit")
     if not _TAG.fullmatch(new[1]):
         raise ValueError(f"tag is {new[1]!r}; allowed: a tag, branch or commit name, as in v0.1.0")
+    notebooks = sorted((root / "notebooks").glob("*.ipynb"))
+    for path in notebooks:
+        try:
+            json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path} is no notebook, and nothing was changed: {error}") from None
     changed = []
-    for path in [*sorted((root / "notebooks").glob("*.ipynb")), root / "README.md", root / "pyproject.toml"]:
+    for path in [*notebooks, root / "README.md", root / "pyproject.toml"]:
         if path.exists() and (text := path.read_text(encoding="utf-8")) != (moved := _moved(text, old, new)):
             changed.append(write_aside(path, moved))
     return changed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -81,7 +83,8 @@ def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> An
         nonlocal running
         running = cell_index
 
-    with tqdm(total=len(code), desc=title, unit="cell") as bar:
+    # What a kernel writes to no cell, as where it falls over its own end, is shown unless the run was interrupted.
+    with tempfile.TemporaryFile() as written, tqdm(total=len(code), desc=title, unit="cell") as bar:
         client = NotebookClient(
             notebook,
             timeout=timeout_s,
@@ -97,9 +100,10 @@ def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> An
         level = noisy.level
         noisy.setLevel(logging.CRITICAL)
         try:
-            client.execute()
+            client.execute(stderr=written)
         except BaseException as error:
             if getattr(client, "_async_cleanup_kernel_future", None) is not None:
+                written.truncate(0)
                 raise KeyboardInterrupt from None
             if not isinstance(error, (CellControlSignal, DeadKernelError)):
                 raise
@@ -107,4 +111,6 @@ def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> An
             raise RuntimeError(f"{title} stopped at cell {running} of {len(notebook.cells)}: {reason}") from error
         finally:
             noisy.setLevel(level)
+            written.seek(0)
+            sys.stderr.write(written.read().decode(errors="replace"))
     return notebook

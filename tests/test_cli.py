@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -131,6 +132,11 @@ def test_help_lists_the_verbs():
         (["data", "--scale", "huge"], "'huge'"),
         (["doctor", "disk", "gpu"], "there is no topic 'gpu'; allowed: Python, TensorFlow, devices, OpenCL"),
         (["tour", "--rounds", "0"], "rounds is 0; allowed: 1 or more"),
+        (["tour", "--out", "/dev/null/x"], "labkit: /dev/null/x cannot be used: Not a directory"),
+        (["assignments", "grade", "/dev/null"], "/dev/null is no folder; allowed: a folder of <student>/<set>"),
+        (["assignments", "grade", ".", "--workers", "0"], "workers is 0; allowed: "),
+        (["assignments", "grade", "tests", "--out", "/"], "/ is a folder; allowed: a file"),
+        (["assignments", "grade", "tests", "--out", "/dev/null/x.csv"], "/dev/null/x.csv cannot be written: "),
     ],
 )
 def test_bad_words_give_one_sentence(arguments, sentence):
@@ -142,6 +148,68 @@ def test_bad_words_give_one_sentence(arguments, sentence):
 
 def notebook(*sources):
     return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
+
+
+def test_a_folder_for_data_that_is_a_file_is_not_ok():
+    done = labkit("doctor", "disk", LABKIT_DATA="/dev/null/x")
+    assert done.returncode == 1
+    assert "/dev/null is a file, set LABKIT_DATA to a folder" in done.stdout
+
+
+def test_making_photos_says_in_sentences_what_was_wrong_and_that_it_was_stopped(root, tmp_path):
+    place = tmp_path / "home"
+    shutil.copytree(root / "build" / "data" / "lab_photos_files", place / "lab_photos_files")
+    ledger = next(place.rglob("checksums.tsv"))
+    photo = ledger.parent / "boat" / "000001.jpg"
+    photo.write_bytes(b"")
+    next(place.rglob("moon/*.jpg")).unlink()
+    code = (
+        "import os, signal; from labkit import cli; from labkit.sources import tfds_sets;"
+        "tfds_sets.is_whole = lambda *_: True;"
+        "tfds_sets.is_built = lambda *_: os.kill(os.getpid(), signal.SIGINT);"
+        "signal.signal(signal.SIGINT, signal.default_int_handler); cli.app()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "data", "--scale", "tiny", "--home", str(place)],
+        capture_output=True, text=True, check=False, env={**os.environ, "LABKIT_FAST": "1"},
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    assert [line for line in done.stderr.splitlines() if line] == [
+        f"labkit: made again, because not as their checksums say: {photo}",
+        "labkit: stopped; what was finished is kept",
+    ]
+    photo.unlink()
+    photo.mkdir()
+    done = labkit("data", "--scale", "tiny", "--home", str(place), LABKIT_FAST="1")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        1,
+        f"labkit: {photo} is a folder, where a file should be: move it away",
+    )
+
+
+def test_an_interrupted_run_shows_nothing_of_the_end_of_its_kernel(root, tmp_path):
+    cell = (
+        "import os, pathlib, sys, time; os.write(sys.stderr._original_stdstream_copy, b'Traceback of a kernel');"
+        "pathlib.Path('pid').write_text('ready'); time.sleep(600)"
+    )
+    code = (
+        "import nbformat, pathlib, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "sys.path.append(sys.argv[2]); from execution import execute\n"
+        f"cell = nbformat.v4.new_code_cell({cell!r})\n"
+        "try: execute(nbformat.v4.new_notebook(cells=[cell]), 'long', pathlib.Path(sys.argv[1]))\n"
+        "except KeyboardInterrupt: sys.exit(130)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path), str(root / "notebooks")],
+        stderr=subprocess.PIPE, text=True,
+        # With pytest's variable, a kernel leaves its streams as they are.
+        env={name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
+    )  # fmt: skip
+    wait_for((tmp_path / "pid").exists, "the kernel to start", 200)
+    parent.send_signal(signal.SIGINT)
+    told = parent.communicate(timeout=60)[1]
+    assert parent.returncode == 130
+    assert "Traceback" not in told
 
 
 def test_executing_a_notebook_fills_in_its_outputs(tmp_path):

@@ -31,6 +31,8 @@ START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 5
 #: What a card that does not run, or is no card, makes of a request for its status.
 NO_STATUS = (OSError, EOFError, MessageError, Refused, ValueError, TypeError)
+#: Seconds that a killed process may still hold its lock, until the system has taken apart what it had.
+_DYING_S = 1
 #: Functions that are called with the name of each card that this process stops on purpose.
 on_stop: list[Callable[[str], Any]] = []
 #: A path of a socket has 108 bytes with the zero at its end (`sun_path` in Linux' sys/un.h; 104 in BSD's and macOS').
@@ -62,29 +64,34 @@ class Running(NamedTuple):
 def folder() -> Path:
     """Return the private folder for the locks and sockets of this user's cards, and make it where it is missing.
 
-    The folder in LABKIT_CARDS; else one in XDG_RUNTIME_DIR, or in the folder for temporary files.
+    It is called ``labkit-1000`` with the number of the user, so that nothing of others is in it, and lies in the folder
+    that LABKIT_CARDS names; else in XDG_RUNTIME_DIR, or in the folder for temporary files.
 
     Raises
     ------
     ValueError
         If its path is too long for a socket in it.
     PermissionError
-        If it belongs to somebody else.
+        If it belongs to somebody else, or cannot be made.
     """
+    name = f"labkit-{os.getuid()}"
     if given := os.environ.get("LABKIT_CARDS"):
-        places = [Path(given).expanduser().absolute()]
+        places = [Path(given).expanduser().absolute() / name]
     else:
-        name = f"labkit-{os.getuid()}"
         bases = [os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"]
         places = [Path(base) / name for base in bases if base and os.access(base, os.W_OK | os.X_OK)]
     longest = _SOCKET_LIMIT - len("/.sock") - 32
     place = next((place for place in places if len(os.fsencode(place)) <= longest), None)
     if place is None:
         shown = places[0] if places else "the folder for temporary files"
+        longest -= len(f"/{name}")
         raise ValueError(f"{shown} has no room for the socket of a card; set LABKIT_CARDS to a path up to {longest}")
-    with contextlib.suppress(FileExistsError):
-        place.mkdir(mode=0o700, parents=True)
-    found = place.lstat()
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = place.lstat()
+    except OSError as error:
+        why = f"is not a folder of yours and cannot be made ({error.strerror})"
+        raise PermissionError(f"{place} {why}: set LABKIT_CARDS to another place") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise PermissionError(f"{place} is not a folder of yours: remove it, or set LABKIT_CARDS to another")
     if found.st_mode & 0o077:
@@ -209,7 +216,7 @@ def start(
     """
     protocol.check_card(name)
     place, served = folder(), Root(root).folder
-    lock = take(place / f"{name}.lock")
+    lock = take(place / f"{name}.lock", _DYING_S)
     if lock is None:
         raise ValueError(
             f"a card called {name} runs already (process {_holder(name)}): "

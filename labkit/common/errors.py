@@ -12,3 +12,10 @@ def error_text(error: BaseException) -> str:
     )
     text = re.sub(noise, "", getattr(error, "message", str(error)), flags=re.DOTALL)
     return f"{type(error).__name__}: {' '.join(text.split())}".rstrip(": ")
+
+
+def os_sentence(error: BaseException) -> str:
+    """Return what an error says; of one of the system the file and the reason, without its number."""
+    if not isinstance(error, OSError) or error.filename is None or not error.strerror:
+        return str(error)
+    return f"{error.filename2 or error.filename} cannot be used: {error.strerror}"

@@ -1,13 +1,28 @@
-"""Files that are either whole or as they were before."""
+"""Files that are either whole or as they were before, and what a file is by its first bytes."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+
+#: First bytes of formats that are taken for JPEG files by mistake, their names, and what they are.
+_FORMATS = (
+    (b"\x89PNG", "PNG", "image"),
+    (b"GIF8", "GIF", "image"),
+    (b"RIFF", "WebP or other RIFF", "file"),
+    (b"BM", "BMP", "image"),
+    (b"II*\0", "TIFF", "image"),
+    (b"MM\0*", "TIFF", "image"),
+    (b"PK\x03\x04", "ZIP", "archive"),
+    (b"%PDF", "PDF", "document"),
+)
+#: So many bytes that can be printed are a text: a page of a failed download, for example.
+_TEXT_BYTES = 16
 
 
 @contextlib.contextmanager
@@ -40,3 +55,34 @@ def write_aside(path: str | os.PathLike[str], content: str | bytes) -> Path:
     with aside(path) as place:
         place.write_bytes(content)
     return path
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that `write_aside` could not write, before the work whose result it shall hold.
+
+    Raises
+    ------
+    ValueError
+        If it is a folder.
+    OSError
+        If the folder that holds it cannot be made or written to.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; allowed: a file, which is written anew")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise type(error)(f"{path} cannot be written: {error.strerror}") from error
+
+
+def other_format(start: bytes) -> tuple[str, str] | None:
+    """Return what a file is that is no JPEG, as ``("PNG", "image")``, from its first bytes; None where unknown."""
+    for magic, name, what in _FORMATS:
+        if start.startswith(magic):
+            return name, what
+    head = start[:_TEXT_BYTES]
+    printed = len(head) == _TEXT_BYTES and all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in head)
+    return ("text", "file") if printed else None

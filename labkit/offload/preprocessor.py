@@ -19,6 +19,7 @@ from labkit.offload.batches import DTYPES, BatchResult, BatchResults, Gathered, 
 from labkit.offload.jpeg import host
 from labkit.offload.jpeg.decoder import Decoder
 from labkit.offload.jpeg.outcomes import Status
+from labkit.offload.opencl import drivers
 from labkit.offload.opencl.engine import Engine
 from labkit.offload.twins import random_numbers, resize
 from labkit.pipelines import augment as ranges
@@ -125,6 +126,7 @@ class Preprocessor:
 
     def _batch(self, images: Sequence[Any], counter: int | None, take: Callable[[], Pixels]) -> Preprocessed:
         """Preprocess a batch; `take` brings its images to the device."""
+        drivers.claim()  # a fork may have copied the lock while another thread held it
         with self._turn:
             if counter is None:
                 counter, self.counter = self.counter, self.counter + 1

@@ -411,13 +411,16 @@ def _inspect(dataset: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
         if free or any(word in kinds for word in _REORDERS) or dataset.options().deterministic is False:
             order["order"] = "varies"
         order["selects"] = any(word in kinds for word in _SELECTS)
-        values: list[np.ndarray] = []
+        values: list[Any] = []
         for node in nodes:
             tensors = [getattr(node.dataset, "_filenames", None)] if not node.upstream else []
             tensors = node.dataset._tensors if node.kind == "TensorSlice" else tensors
-            values += [tensor.numpy() for tensor in tensors if tensor is not None]
+            values += [tensor for tensor in tensors if tensor is not None]
+        # What ragged and sparse tensors become has no values to read; then the other arrays are no identity.
+        readable = [tensor.numpy() for tensor in values if tensor.dtype.is_numpy_compatible]
+        complete, values = len(readable) == len(values), readable
         names = [name for value in values if value.dtype == object for name in value.ravel().tolist()]
-        return (_named(names) if names else _in_memory(values)), order
+        return (_named(names) if names else _in_memory(values) if complete else None), order
     except (AttributeError, TypeError, NotImplementedError, RuntimeError):
         return None, order  # not a tf.data pipeline, or one built inside a graph: nothing is known
 

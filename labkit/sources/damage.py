@@ -17,7 +17,7 @@ from labkit.common.errors import error_text as error_text
 from labkit.common.files import write_aside
 from labkit.common.numbers import one_of, whole
 from labkit.sources import framing
-from labkit.sources.records import Shards
+from labkit.sources.records import Shards, identity
 
 #: The damage that `plant` knows, and what it does to a shard.
 KINDS = {
@@ -83,8 +83,8 @@ def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[st
     Parameters
     ----------
     source : Shards, path or paths
-        `Shards` know their counts, so that records missing at the end are found, too. Files alone
-        do not; their first bytes tell how they are compressed.
+        `Shards` know their counts and checksums, so that records missing at the end are found, too, and whole ones of
+        another file. Files alone do not; their first bytes tell how they are compressed.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[st
     """
     faults, whole = [], 0
     files = _files(source)
-    for path, compression, count in files:
+    for path, compression, count, digest in files:
         seen = 0
         marked = len(faults)
         try:
@@ -106,8 +106,12 @@ def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[st
         if count is not None and seen != count and len(faults) == marked:
             size = path.stat().st_size
             faults.append(Damage(path.name, seen, size, f"ends after {seen:,} whole records; {count:,} were written"))
+        elif digest is not None and len(faults) == marked and identity(path)["sha256"] != digest:
+            faults.append(
+                Damage(path.name, 0, 0, "whole, but not the file that was written: its SHA-256 is another one")
+            )
         whole += seen
-    counts = [count for _, _, count in files]
+    counts = [count for _, _, count, _ in files]
     return DamageReport(tuple(faults), whole, sum(counts) if None not in counts else None)
 
 
@@ -116,7 +120,7 @@ def rescue(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[
 
     Slower than TensorFlow's reader, and what is lost is lost in silence: for use after `find`.
     """
-    for path, compression, _ in _files(source):
+    for path, compression, *_ in _files(source):
         if path.is_file():
             yield from (record.payload for record in framing.scan(path, compression) if not record.fault)
 
@@ -167,14 +171,15 @@ def plant(
 
 
 def _files(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[tuple]:
-    """Return ``(path, compression, records)`` of each file; None for what is not known."""
+    """Return ``(path, compression, records, SHA-256)`` of each file; None for what is not known."""
     if isinstance(source, Shards):
-        pairs = zip(source.paths, source.counts, strict=True)
-        return [(Path(path), source.compression, count) for path, count in pairs]
+        digests = source.digests or [None] * len(source)
+        entries = zip(source.paths, source.counts, digests, strict=True)
+        return [(Path(path), source.compression, count, digest) for path, count, digest in entries]
     paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     if not paths:
         raise ValueError("source is empty; name at least one file")
-    return [(Path(path), None, None) for path in paths]
+    return [(Path(path), None, None, None) for path in paths]
 
 
 def _damaged(data: bytearray, kind: str, byte: int, middle: int) -> bytes:

@@ -91,6 +91,8 @@ def ledger(place: Path, title: str) -> dict[str, Entry]:
         lines = (place / LEDGER).read_text("utf-8", "replace").splitlines()
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as error:
+        raise explained(error, place) from error
     entries = {}
     for line in lines:
         if line.startswith("# ") and line != title and re.fullmatch(r"# \S+ \S+ seed \d+", line):
@@ -267,6 +269,9 @@ def require_space(place: Path, needed: int, what: str) -> None:
 
 def explained(error: OSError, place: Path) -> OSError:
     """Return the error of a write as one sentence that says what to do; others come back as they are."""
+    name = Path(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else place
+    if not (name.is_relative_to(place) or place.is_relative_to(name)):  # a photo that is read, for example
+        return error
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         sentence = (
             f"the disk that holds {place} is full: free some space, choose a smaller scale, or set LABKIT_DATA to a "
@@ -274,6 +279,8 @@ def explained(error: OSError, place: Path) -> OSError:
         )
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
         sentence = f"{place} cannot be written ({error.strerror}): set LABKIT_DATA to a folder that can"
+    elif error.errno == errno.EISDIR:
+        sentence = f"{error.filename2 or name} is a folder, where a file should be: move it away"
     else:
         return error
     return _failure(type(error), error.errno, sentence)

@@ -1,112 +1,181 @@
 """A folder of the reader's own photos: one folder per class, every file looked at before anything runs.
 
 A photo that cannot be one is an error that names it, at load and not in the middle of a
-measurement. Looking costs a read of the first and the last bytes.
+measurement. Looking costs a read of the header and the last bytes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
+from labkit.common.files import other_format
 from labkit.sources.photo_files import PhotoFile, bar, generator
 
 #: Files and folders that operating systems and tools leave; names with a leading dot are ignored, too.
 _IGNORED = {"thumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"}
-_KINDS = (
-    (b"\x89PNG", "a PNG image"),
-    (b"GIF8", "a GIF image"),
-    (b"RIFF", "a WebP image or another RIFF file"),
-    (b"BM", "a BMP image"),
-    (b"II*\0", "a TIFF image"),
-    (b"MM\0*", "a TIFF image"),
-    (b"PK\x03\x04", "a ZIP archive"),
-    (b"%PDF", "a PDF document"),
-)
+#: What `problem` shows of many files at most.
+_SHOWN = 50
+#: Segments that may stand before the data of an image (tables, frames, comments, the camera's), and bare markers.
+_SCAN = 0xDA
+_HEADER = {*range(0xC0, 0xD0), *range(_SCAN, 0xF0), 0xFE} - {0xC8}
+_BARE = {0x00, 0x01, *range(0xD0, 0xD8)}
 
 
-def scan(folder: Path, progress: bool = True) -> tuple[tuple[str, ...], list[PhotoFile]]:
-    """Return the classes (names of the folders, sorted) and the photos, one of each class in turn.
+def scan(
+    folder: Path, progress: bool = True, skip_bad: bool = False
+) -> tuple[tuple[str, ...], list[PhotoFile], list[str]]:
+    """Return the classes (names of the folders, sorted), the photos, one of each class in turn, and what is left out.
+
+    Parameters
+    ----------
+    folder : Path
+    progress : bool
+        Show a bar where it takes long.
+    skip_bad : bool
+        Leave out what is no photo, with a sentence for each such file.
 
     Raises
     ------
     FileNotFoundError, NotADirectoryError
         If the folder is missing or is a file.
     ValueError
-        If it holds no class folder, a class folder holds no photo, or a file is not a whole JPEG.
+        If it holds no class folder, a class folder holds no photo, or files are not whole JPEGs: all are named.
     """
-    if not folder.exists():
+    mode = _mode(folder)
+    if not mode:
         raise FileNotFoundError(f"there is no folder {folder}; photos.load() without a name gives the lab's own photos")
-    if not folder.is_dir():
+    if not stat.S_ISDIR(mode):
         raise NotADirectoryError(f"{folder} is a file; name the folder that holds one folder of JPEGs per class")
     inside = _visible(folder)
-    classes = [path for path in inside if path.is_dir()]
-    loose = [path for path in inside if path.is_file() and _starts(path).startswith(b"\xff\xd8\xff")]
-    if loose:
-        raise ValueError(f"{loose[0]} lies outside a class: put each JPEG into one folder per class inside {folder}")
-    if not classes:
+    modes = {path: _mode(path) for path in inside}
+    classes = [path for path, mode in modes.items() if stat.S_ISDIR(mode)]
+    bad = []
+    for path, mode in modes.items():
+        with contextlib.suppress(OSError):  # beside the classes, only a JPEG is in the wrong place
+            if stat.S_ISREG(mode) and path.open("rb").read(3) == b"\xff\xd8\xff":
+                bad.append(
+                    f"{shown(path)} lies outside a class: put each JPEG into one folder per class inside {folder}"
+                )
+    if not classes and not bad:
         state = "holds no folder of JPEGs" if inside else "is empty"
         raise ValueError(
             f"{folder} {state}: put each class into a folder of its own, {folder.name}/<class>/<photo>.jpg"
         )
     rows = []
-    with bar(0, "checking photos", progress, delay_s=2) as shown:
+    with bar(0, "checking photos", progress, delay_s=2) as looked:
         for label, place in enumerate(classes):
             files = _visible(place)
             if not files:
-                raise ValueError(f"{place} is empty: a class needs at least one JPEG")
-            for rank, path in enumerate(files):
+                raise ValueError(f"{shown(place)} is empty: a class needs at least one JPEG")
+            whole = []
+            for path in files:
+                try:
+                    whole.append((path, _checked(path, folder)))
+                except ValueError as error:
+                    bad.append(str(error))
+                looked.update()
+            if not whole and skip_bad:
+                raise ValueError(f"{shown(place)} holds no whole JPEG: {bad[-1]}")
+            for rank, (path, size) in enumerate(whole):
                 held_out = rank % generator.HELD_OUT_EVERY == generator.HELD_OUT_EVERY - 1
-                rows.append(PhotoFile(path, label, rank, _checked(path, folder), held_out))
-                shown.update()
+                rows.append(PhotoFile(path, label, rank, size, held_out))
+    if bad and not skip_bad:
+        raise ValueError(bad[0] if len(bad) == 1 else problem(bad, "skip_bad=True leaves them out"))
     rows.sort(key=lambda row: (row.rank, row.label))
-    return tuple(place.name for place in classes), rows
+    return tuple(place.name for place in classes), rows, bad
+
+
+def problem(bad: list[str], then: str) -> str:
+    """Return how many files are no photos and what follows from it, and a line for each of the first 50."""
+    more = [f"and {len(bad) - _SHOWN:,} more"] if len(bad) > _SHOWN else []
+    count = "1 file is not a photo" if len(bad) == 1 else f"{len(bad):,} files are not photos"
+    return "\n  ".join([f"{count}; {then}:", *bad[:_SHOWN], *more])
+
+
+def shown(path: Path) -> str:
+    """Return a path as a sentence may hold it: with escapes where a character cannot be printed."""
+    return str(path) if str(path).isprintable() else repr(str(path))
+
+
+def _mode(path: Path) -> int:
+    """Return the mode of what a path leads to; 0 where there is nothing."""
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError as error:
+        raise ValueError(f"{shown(path)} cannot be read: {error.strerror}") from error
 
 
 def _visible(folder: Path) -> list[Path]:
     try:
         names = sorted(os.listdir(folder))
     except OSError as error:
-        raise ValueError(f"{folder} cannot be read: {error.strerror}") from error
+        raise ValueError(f"{shown(folder)} cannot be read: {error.strerror}") from error
     return [folder / name for name in names if not name.startswith(".") and name.lower() not in _IGNORED]
 
 
 def _checked(path: Path, folder: Path) -> int:
     """Return the size of a JPEG file in bytes."""
     try:
-        path.name.encode()
+        str(path).encode()
     except UnicodeEncodeError:
-        raise ValueError(f"the name of {os.fsencode(path)!r} is not UTF-8: rename the file") from None
-    if path.is_dir():
+        raise ValueError(f"the name of {os.fsencode(path)!r} is not UTF-8: rename the file or its folder") from None
+    mode = _mode(path)
+    if stat.S_ISDIR(mode):
         layout = f"{folder.name}/<class>/<photo>.jpg"
-        raise ValueError(f"{path} is a folder within a class: the layout is {layout}; or load {path.parent} itself")
-    if not path.is_file():
-        raise ValueError(f"{path} is not a file" + (": its link leads nowhere" if path.is_symlink() else ""))
-    size, start = path.stat().st_size, _starts(path)
-    if not size:
-        raise ValueError(f"{path} is an empty file")
-    if not start.startswith(b"\xff\xd8\xff"):
-        unknown = f"something else (it starts with {start[:8]!r})"
-        kind = next((kind for magic, kind in _KINDS if start.startswith(magic)), unknown)
-        raise ValueError(f"{path} is not a JPEG file but {kind}: convert it or take it away")
-    if not _ends(path, size):
-        raise ValueError(f"{path} is cut short: it has no end-of-image marker")
-    return size
-
-
-def _starts(path: Path) -> bytes:
+        raise ValueError(
+            f"{shown(path)} is a folder within a class: the layout is {layout}; or load {path.parent} itself"
+        )
+    if not stat.S_ISREG(mode):
+        why = ": its link leads nowhere" if path.is_symlink() else "" if mode else ": it has gone meanwhile"
+        raise ValueError(f"{shown(path)} is not a file{why}")
     try:
         with open(path, "rb") as file:
-            return file.read(16)
+            return _size(file, shown(path))
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+        raise ValueError(f"{shown(path)} cannot be read: {error.strerror}") from error
 
 
-def _ends(path: Path, size: int) -> bool:
-    """Return whether the end marker is there; a camera may have written more behind it."""
-    with open(path, "rb") as file:
-        file.seek(max(0, size - 64))
+def _size(file: BinaryIO, name: str) -> int:
+    size, start = os.fstat(file.fileno()).st_size, file.read(16)
+    if not size:
+        raise ValueError(f"{name} is an empty file")
+    if not start.startswith(b"\xff\xd8\xff"):
+        other = other_format(start)
+        kind = f"a {' '.join(other)}" if other else f"something else (it starts with {start[:8]!r})"
+        raise ValueError(f"{name} is not a JPEG file but {kind}: convert it or take it away")
+    data = _data(file, name)
+    for begin in (max(data, size - 64), data):  # a camera may have written more behind the end marker
+        file.seek(begin)
         if b"\xff\xd9" in file.read():
-            return True
-        file.seek(0)
-        return b"\xff\xd9" in file.read()
+            return size
+    raise ValueError(f"{name} is cut short: it has no end-of-image marker")
+
+
+def _data(file: BinaryIO, name: str) -> int:
+    """Return the byte behind the header, where the data of the image begin.
+
+    The end marker counts from there on: a camera's header holds a small picture with an end marker of its own.
+    """
+    file.seek(2)
+    while True:
+        byte = file.read(1)
+        while byte not in (b"", b"\xff"):  # decoders pass over bytes that are no marker
+            byte = file.read(1)
+        while byte == b"\xff":
+            byte = file.read(1)
+        if not byte:
+            raise ValueError(f"{name} is cut short: it ends inside its header, before an end-of-image marker")
+        if byte[0] in _BARE:
+            continue
+        at, length = file.tell() - 2, int.from_bytes(file.read(2), "big")
+        if byte[0] not in _HEADER or length < 2:
+            raise ValueError(f"{name} is a damaged JPEG file: no segment of a header begins at byte {at}")
+        file.seek(length - 2, os.SEEK_CUR)
+        if byte[0] == _SCAN:
+            return file.tell()

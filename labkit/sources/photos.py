@@ -142,6 +142,7 @@ def load(
     home: str | os.PathLike[str] | None = None,
     progress: bool = True,
     seed: int = generator.SEED,
+    skip_bad: bool = False,
 ) -> Photos:
     """Return photos to read; the lab's own are made first where they are missing.
 
@@ -158,22 +159,31 @@ def load(
         Show a bar while photos are made or checked; LABKIT_FAST silences it too.
     seed : int
         Another seed paints another set, in a folder of its own.
+    skip_bad : bool
+        Go on without the files of a folder that are not whole JPEGs; `Photos.note` counts and names them.
 
     Raises
     ------
+    TypeError
+        If `source` is no text and no path.
     ValueError
-        For an unknown scale or set, an empty folder, a file that is not a JPEG: one sentence that names it.
+        For an unknown scale or set, an empty folder, or files that are not whole JPEGs: a sentence that names them all.
     FileNotFoundError, NotADirectoryError
         If a folder is missing, or is a file.
     OSError
         If the disk is full.
     """
+    if not isinstance(source, (str, os.PathLike)) or not os.fspath(source):
+        kind = ValueError if source == "" else TypeError
+        raise kind(f"source is {source!r}; allowed: {_NAME!r}, a folder, or the name of a TFDS set prepared here")
     place = _home(home)
     if source == _NAME:
         return _own(place, _scale(scale), seed, progress, thorough=False)
     if isinstance(source, str) and not Path(source).expanduser().exists() and tfds_sets.looks_like_name(source):
         return _tfds(source, place, progress)
-    return _folder(Path(source).expanduser(), progress)
+    folder = Path(source).expanduser()
+    classes, rows, bad = photo_folder.scan(folder, progress, skip_bad)
+    return _photos(folder.resolve().name, classes, rows, photo_folder.problem(bad, "left out") if bad else None)
 
 
 def prepare(
@@ -184,7 +194,7 @@ def prepare(
     seed: int = generator.SEED,
     tfds: bool = True,
 ) -> Photos:
-    """Make the lab's photos, check every byte of those that are there, and pack them for TFDS.
+    """Make the lab's photos, check every byte of what is there, and pack them for TFDS.
 
     After it ``tfds.load("lab_photos", data_dir=home)`` works, offline and without labkit. Where
     tensorflow-datasets is missing or broken, the files serve as they are and `Photos.note` says why.
@@ -204,7 +214,7 @@ def prepare(
         If the disk is full: one sentence, before anything is written where that can be known.
     """
     place, scale = _home(home), _scale(scale)
-    packed = tfds and seed == generator.SEED and not tfds_sets.is_built(place, scale) and tfds_sets.problem() is None
+    packed = tfds and seed == generator.SEED and not tfds_sets.is_whole(place, scale) and tfds_sets.problem() is None
     photos = _own(place, scale, seed, progress, thorough=True, also_bytes=SCALES[scale] * generator.MEAN_BYTES * packed)
     if packed:
         tfds_sets.build(place, scale, photo_files.folder(place, seed), progress)
@@ -244,11 +254,6 @@ def _note(place: Path, scale: str, seed: int) -> str | None:
     if seed != generator.SEED:
         return f"painted from seed {seed}: plain files only, the TFDS form has seed {generator.SEED}."
     return None if tfds_sets.is_built(place, scale) else tfds_sets.problem()
-
-
-def _folder(folder: Path, progress: bool) -> Photos:
-    classes, rows = photo_folder.scan(folder, progress)
-    return _photos(folder.resolve().name, classes, rows)
 
 
 def _tfds(source: str, place: Path, progress: bool) -> Photos:

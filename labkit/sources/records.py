@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
+from labkit.common.errors import error_text
 from labkit.common.files import aside, write_aside
 from labkit.common.numbers import number, one_of, whole
 from labkit.sources import framing
@@ -36,6 +37,8 @@ FORMS = ("jpeg", "raw")
 #: A serialized ``tf.Example``; see `labkit.sources.framing.example`.
 example = framing.example
 _FORMAT = "labkit shards 1"
+#: What ``shards.json`` says of each shard.
+_ENTRY = {"records": int, "bytes": int, "sha256": str}
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Shards:
         ``""``, ``"GZIP"`` or ``"ZLIB"``.
     form : str
         ``"jpeg"`` or ``"raw"``.
+    digests : tuple of str
+        The SHA-256 of each shard in hex; empty where they are not known.
     """
 
     name: str
@@ -62,6 +67,7 @@ class Shards:
     sizes: tuple[int, ...]
     compression: str = ""
     form: str = "jpeg"
+    digests: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -121,7 +127,7 @@ def write(
     Raises
     ------
     ValueError
-        For an impossible setting, or if `folder` holds shards of other photos or settings.
+        For an impossible setting, if `folder` holds shards of other photos or settings, or if a photo is not decoded.
     OSError
         If a photo is missing or the disk is full: one sentence.
     """
@@ -154,7 +160,7 @@ def write(
                         shown.update()
                         if callable(progress):
                             progress(done, len(photos))
-                known[name] = {"records": int(cuts[i + 1] - cuts[i]), **_identity(place / name)}
+                known[name] = {"records": int(cuts[i + 1] - cuts[i]), **identity(place / name)}
                 write_aside(place / MANIFEST, json.dumps({**settings, "shards": known}, indent=1))
     except OSError as error:
         raise explained(error, place) from error
@@ -181,8 +187,8 @@ def load(folder: str | os.PathLike[str]) -> Shards:
         have = f"{len(entries)} of {len(names)} shards"
         raise ValueError(f"{place} has {have}: call labkit.records.write again to go on")
     paths = tuple(str(place / name) for name in names)
-    counts, sizes = (tuple(entry[key] for entry in entries) for key in ("records", "bytes"))
-    return Shards(found["name"], paths, counts, sizes, found["compression"], found["form"])
+    counts, sizes, digests = (tuple(entry[key] for entry in entries) for key in _ENTRY)
+    return Shards(found["name"], paths, counts, sizes, found["compression"], found["form"], digests)
 
 
 def parse(serialized: Any) -> tuple[Any, Any]:
@@ -256,12 +262,16 @@ def _fingerprint(photos: Photos) -> str:
 def _manifest(place: Path) -> dict[str, Any] | None:
     try:
         found = json.loads((place / MANIFEST).read_text("utf-8"))
-        good = found["format"] == _FORMAT and isinstance(found["shards"], dict) and found["of"] > 0
-        if good and {"name", "compression", "form", "inputs", "photos"} <= set(found):
+        good = found["format"] == _FORMAT and type(found["of"]) is int and found["of"] > 0
+        good &= found["compression"] in COMPRESSIONS and found["form"] in FORMS
+        good &= all(type(entry[key]) is kind for entry in found["shards"].values() for key, kind in _ENTRY.items())
+        if good and {"name", "inputs", "photos"} <= set(found):
             return found
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except NotADirectoryError:
+        raise NotADirectoryError(f"{place} is a file; allowed: a folder") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError):
         pass
     raise ValueError(f"{place / MANIFEST} is not of labkit ({_FORMAT}): move that folder away or choose another")
 
@@ -278,7 +288,7 @@ def _kept(place: Path, settings: dict[str, Any]) -> dict[str, Any]:
     good, bad = {}, []
     for name, entry in found["shards"].items():
         try:
-            right = _identity(place / name) == {key: entry[key] for key in ("bytes", "sha256")}
+            right = identity(place / name) == {key: entry[key] for key in ("bytes", "sha256")}
         except OSError:
             right = False
         if right:
@@ -290,7 +300,8 @@ def _kept(place: Path, settings: dict[str, Any]) -> dict[str, Any]:
     return good
 
 
-def _identity(path: Path) -> dict[str, Any]:
+def identity(path: Path) -> dict[str, Any]:
+    """Return the ``bytes`` of a file, and their ``sha256`` in hex."""
     digest, size = hashlib.sha256(), 0
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
@@ -311,7 +322,10 @@ def _examples(photos: Photos, rows: range, form: str) -> Iterator[bytes]:
             continue
         import tensorflow as tf
 
-        pixels = tf.io.decode_jpeg(image, channels=3, dct_method="INTEGER_ACCURATE").numpy()
+        try:
+            pixels = tf.io.decode_jpeg(image, channels=3, dct_method="INTEGER_ACCURATE").numpy()
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(f"{photos.paths[row]} cannot be decoded: {error_text(error)}") from None
         height, width, _ = pixels.shape
         yield framing.example({"image": pixels.tobytes(), "height": height, "width": width, "label": label})
 

@@ -13,14 +13,16 @@ import io
 import json
 import os
 import re
+import shutil
 import tempfile
+import warnings
 from collections import Counter
 from pathlib import Path
 
 from labkit.common import shipped
 from labkit.common.environment import muted
 from labkit.common.files import write_aside
-from labkit.sources import photo_files
+from labkit.sources import framing, photo_files
 from labkit.sources.photo_files import PhotoFile, generator
 
 
@@ -55,8 +57,27 @@ def is_built(home: Path, scale: str) -> bool:
     return (form(home, scale) / "dataset_info.json").is_file()
 
 
+def is_whole(home: Path, scale: str) -> bool:
+    """Return whether the TFDS form of a scale can be loaded, and each of its records is whole: every byte is read."""
+    place, count = form(home, scale), 0
+    try:
+        known = json.loads((place / "features.json").read_text("utf-8"))["featuresDict"]["features"]
+        names = (place / "label.labels.txt").read_text("utf-8").split()
+        for split in json.loads((place / "dataset_info.json").read_text("utf-8"))["splits"]:
+            lengths = [int(length) for length in split["shardLengths"]]
+            for number, length in enumerate(lengths):
+                shard = f"{generator.NAME}-{split['name']}.tfrecord-{number:05}-of-{len(lengths):05}"
+                faults = [record.fault for record in framing.scan(place / shard, "")]
+                if any(faults) or len(faults) != length:
+                    return False
+                count += length
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return (count, names) == (generator.SCALES[scale], list(generator.CLASSES)) and {"image", "label"} <= set(known)
+
+
 def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
-    """Pack finished photos into TFDS's records, byte for byte.
+    """Pack finished photos into TFDS's records, byte for byte; what is there and not whole is made again.
 
     Raises
     ------
@@ -65,8 +86,14 @@ def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
     """
     import tensorflow_datasets as tfds
 
-    if is_built(home, scale):
+    if is_whole(home, scale):
         return
+    place = form(home, scale)
+    if os.path.lexists(place):  # TFDS would take it for a set that is ready
+        warnings.warn(f"packed again, because not whole: {place}", stacklevel=3)
+        aside = place.with_name(f"incomplete.damaged-{os.getpid()}")
+        os.replace(place, aside)
+        shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
     # Registered, it would stand in the way of a reader who imports the builder under its own name.
     with tfds.core.registered.skip_registration():
         builders = shipped.module("data/lab_photos", "lab_photos_dataset_builder")

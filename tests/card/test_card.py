@@ -33,13 +33,14 @@ COUNT = 24
 @pytest.fixture(autouse=True)
 def folder(monkeypatch):
     """A place of its own for the sockets of each test, empty again at its end."""
-    place = cards.room() / "c"
-    monkeypatch.setenv("LABKIT_CARDS", str(place))
+    given = cards.room() / "c"
+    monkeypatch.setenv("LABKIT_CARDS", str(given))
+    place = given / f"labkit-{os.getuid()}"
     yield place
     if place.exists():
         assert not cards.left(place)
         assert not cards.processes(place)
-    shutil.rmtree(place.parent)
+    shutil.rmtree(given.parent)
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +149,15 @@ def test_a_killed_card_leaves_a_socket_that_the_next_one_replaces(root, folder):
         # Anybody who looks tidies up.
         assert card.status() == []
         assert cards.left(folder) == []
+
+
+@opencl
+def test_a_card_starts_at_once_after_somebody_else_killed_it(root):
+    with card.Card(root) as running:
+        for _ in range(3):
+            os.kill(running.pid, signal.SIGKILL)
+            running.start()
+            assert read("a.txt") == b"words"
 
 
 @opencl
@@ -318,6 +328,18 @@ def test_a_socket_needs_a_short_path_of_ones_own(monkeypatch, tmp_path):
         with pytest.raises(PermissionError, match="is not a folder of yours"):
             process.folder()
     monkeypatch.delenv("LABKIT_CARDS")
+
+
+def test_looking_at_cards_leaves_everything_of_others_alone(folder):
+    given = folder.parent
+    given.mkdir()
+    for name in ("postgres.lock", "postgres.sock", "postgres.new", "o.txt"):
+        (given / name).touch()
+    given.chmod(0o777)
+    told = command("status")
+    assert (told.returncode, told.stdout) == (0, "no card runs\n"), told
+    assert sorted(os.listdir(given)) == [folder.name, "o.txt", "postgres.lock", "postgres.new", "postgres.sock"]
+    assert given.stat().st_mode & 0o777 == 0o777
 
 
 @pytest.mark.parametrize(

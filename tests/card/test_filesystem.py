@@ -32,8 +32,9 @@ COUNT = 240
 def folder():
     """A short place for the sockets of this file's cards."""
     before = os.environ.get("LABKIT_CARDS")
-    place = cards.room()
-    os.environ["LABKIT_CARDS"] = str(place)
+    given = cards.room()
+    os.environ["LABKIT_CARDS"] = str(given)
+    place = given / f"labkit-{os.getuid()}"
     card.register()
     yield place
     if before is None:
@@ -42,7 +43,7 @@ def folder():
         os.environ["LABKIT_CARDS"] = before
     assert not cards.left(place)
     assert not cards.processes(place)
-    shutil.rmtree(place)
+    shutil.rmtree(given)
 
 
 @pytest.fixture(scope="module")
@@ -702,7 +703,7 @@ def test_a_process_that_ends_in_the_middle_leaves_no_card_and_no_file_of_one(ima
             break
         time.sleep(0.1)
     assert not cards.processes(place)
-    assert not cards.left(place)
+    assert not cards.left(place / f"labkit-{os.getuid()}")
 
 
 # -- building ------------------------------------------------------------------------------------

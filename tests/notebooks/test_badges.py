@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,15 @@ def test_rewrite_moves_every_notebook_and_stays_consistent(checkout, root):
         [sys.executable, "notebooks/build.py", "--check"], cwd=checkout, capture_output=True, text=True, check=False
     )
     assert check.returncode == 0, check.stderr
+
+
+def test_a_notebook_that_is_not_whole_is_named_before_anything_is_changed(checkout):
+    broken = next((checkout / "notebooks").glob("05*.ipynb"))
+    broken.write_text("{")
+    before = {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=f"{re.escape(str(broken))} is no notebook, and nothing was changed"):
+        rewrite(checkout, tag="v2")
+    assert {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()} == before
 
 
 def test_rewrite_there_and_back_is_the_identity(checkout):

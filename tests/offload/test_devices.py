@@ -322,9 +322,16 @@ def test_a_forked_child_gets_a_sentence_instead_of_a_hang(home):
         home
         + KERNEL
         + """
-import json, os, signal
-from labkit.offload import devices
+import io, json, os, signal
+from PIL import Image
+from labkit.offload import Decoder, Preprocessor, devices
+place = io.BytesIO()
+Image.new("RGB", (16, 16)).save(place, "JPEG", progressive=True)  # a file that is not for the device
+decoder, preprocessor = Decoder(engine), Preprocessor(engine, size=8)
+decoder.decode([place.getvalue()]), preprocessor([place.getvalue()])
+preprocessor._turn.acquire()  # as where another thread is at work during the fork
 tries = {
+    "decode": lambda: decoder.decode([place.getvalue()]), "preprocess": lambda: preprocessor([place.getvalue()]),
     "use": lambda: engine.upload(np.zeros(1)), "new": Engine, "list": devices, "finish": engine.finish,
     "trace": engine.trace, "kernel": lambda: engine.kernel("normalize_clip"),
 }
@@ -347,6 +354,7 @@ print(engine.download(x, np.empty(10, np.int32)).sum())
     done = python(code)
     _, told, total = done.stdout.splitlines()
     told = json.loads(told)
-    assert set(told) == {"use", "new", "list", "finish", "trace", "kernel"}, done.stderr
+    names = {"decode", "preprocess", "use", "new", "list", "finish", "trace", "kernel"}
+    assert set(told) == names, done.stderr
     assert all("was forked" in sentence and "spawn" in sentence for sentence in told.values())
     assert total == "135", "the parent works on"

@@ -111,6 +111,16 @@ def test_data_of_an_arithmetic_coder_are_refused_for_no_decoder_warns_of_their_e
     assert str(state).startswith("not decoded: arithmetic-coded JPEG; no decoder can tell whether such a file is whole")
 
 
+def test_a_lossless_file_is_refused_for_tensorflow_does_not_decode_it(decoder):
+    frame = corpus.segment(0xC3, b"\x08\0\x08\0\x08\x03" + b"".join(b"%c\x11\0" % name for name in b"RGB"))
+    one_code = corpus.segment(0xC4, b"\0\x01" + bytes(16))  # the difference 0 is the bit 0
+    scan = corpus.segment(0xDA, b"\x03R\0G\0B\0\x01\0\0")
+    data = b"\xff\xd8" + frame + one_code + scan + bytes(24) + b"\xff\xd9"
+    assert corpus.expected(data) is None
+    _, (state,) = decode_among_good(decoder, [data])
+    assert str(state) == "not decoded: lossless JPEG; TensorFlow does not decode such files (byte 2)"
+
+
 def test_what_is_wrong_is_told_with_the_byte_of_the_file(decoder):
     data = corpus.file("420", 64, 64, 90)
     start = header.parse(data).start

@@ -257,6 +257,17 @@ for i, image in enumerate(found.images):
         assert np.array_equal(here.images[i], want), i
 
 
+@pytest.mark.parametrize("mode", ["CMYK", "RGB"])
+def test_components_of_one_name_give_the_pixels_of_tensorflow(decoder, mode):
+    data = bytearray(corpus.progressive(mode=mode))
+    count = len(mode)
+    frame, scan = data.find(b"\xff\xc0") + 10, data.find(b"\xff\xda") + 5
+    data[frame + 3 * count - 3] = data[scan + 2 * count - 2] = data[frame]  # the last one is called as the first one is
+    decoded = decoder.decode([bytes(data)])
+    assert decoded.status[0].where == "host", decoded
+    assert np.array_equal(decoded.images[0], corpus.expected(bytes(data)))
+
+
 def test_without_simplejpeg_nothing_is_called_clean_and_one_sentence_says_what_to_install(decoder, monkeypatch):
     monkeypatch.setitem(sys.modules, "simplejpeg", None)  # as Python has it where an import fails
     decoded = decoder.decode([corpus.progressive(progressive=True), corpus.file("420", 20, 20, 90)])

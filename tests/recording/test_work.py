@@ -241,6 +241,14 @@ def test_ragged_batches_and_varying_shapes_are_counted():
     assert difference(found, work(padded)).startswith("different shapes")
 
 
+@pytest.mark.parametrize("extra", [(), (tf.range(4),)])
+def test_sparse_and_ragged_tensors_in_memory_are_counted_without_their_values(extra):
+    ragged, sparse = tf.ragged.constant([[1], [1, 2], [], [3]]), tf.sparse.eye(4)
+    for special in (ragged, sparse):
+        counted = work(tf.data.Dataset.from_tensor_slices((special, *extra)).batch(2))
+        assert (counted["images"], counted["sources"]) == (4, None)
+
+
 def test_a_tally_survives_json():
     found = work(photos().map(pixels).batch(8))
     assert json.loads(json.dumps(found, allow_nan=False)) == found

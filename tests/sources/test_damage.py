@@ -298,6 +298,17 @@ def test_a_search_over_several_windows_finds_the_next_record(tmp_path):
         assert find(path).whole == 3
 
 
+def test_whole_records_that_are_not_those_that_were_written_are_a_fault(packed, tmp_path):
+    shards = plant(packed[""], "flip", tmp_path)
+    first, other, _ = (Path(path) for path in packed[""].paths)
+    Path(shards.paths[1]).write_bytes(first.read_bytes())  # another shard with as many records
+    report = find(shards)
+    assert (report.whole, report.lost) == (90, 0)
+    assert [(fault.shard, fault.what) for fault in report.faults] == [
+        (other.name, "whole, but not the file that was written: its SHA-256 is another one")
+    ]
+
+
 # -- planting -------------------------------------------------------------------------
 
 

@@ -157,6 +157,22 @@ def spoil(own, what):
         bad.touch()
     elif what == "cut short":
         bad.write_bytes(good[: len(good) // 2])
+    elif what == "cut short behind a thumbnail":
+        # As a camera has it: a small picture with an end of its own, in the header.
+        camera = b"Exif\0\0" + generator.make(1)[:3000] + b"\xff\xd9"
+        segment = b"\xff\xe1" + (len(camera) + 2).to_bytes(2, "big") + camera
+        bad.write_bytes(good[:2] + segment + good[2 : len(good) // 2])
+    elif what == "cut in the header":
+        bad.write_bytes(good[:100])
+    elif what == "text between markers":
+        bad.write_bytes(b"\xff\xd8\xff" + b"Iam no photo at all" * 9 + b"\xff\xd9")
+    elif what == "page":
+        bad.write_text("<!DOCTYPE html><html>not found</html>")
+    elif what == "line break":
+        bad = own / "cats" / "two\nlines.jpg"
+        bad.touch()
+    elif what == "loop":
+        bad.symlink_to(bad)
     elif what == "broken link":
         bad.symlink_to(own / "nowhere")
     elif what == "pipe":
@@ -179,6 +195,12 @@ def spoil(own, what):
         ("PNG", r"bad\.jpg is not a JPEG file but a PNG image: convert it"),
         ("empty file", r"bad\.jpg is an empty file"),
         ("cut short", r"bad\.jpg is cut short: it has no end-of-image marker"),
+        ("cut short behind a thumbnail", r"bad\.jpg is cut short: it has no end-of-image marker"),
+        ("cut in the header", r"bad\.jpg is cut short: it ends inside its header"),
+        ("text between markers", r"bad\.jpg is a damaged JPEG file: no segment of a header begins at byte 2"),
+        ("page", r"bad\.jpg is not a JPEG file but a text file: convert it"),
+        ("line break", r"two\\nlines\.jpg' is an empty file"),
+        ("loop", r"bad\.jpg cannot be read: Too many levels of symbolic links"),
         ("broken link", r"bad\.jpg is not a file: its link leads nowhere"),
         ("pipe", r"bad\.jpg is not a file"),
         ("nested folder", r"bad\.jpg is a folder within a class: the layout is my photos/<class>/<photo>\.jpg"),
@@ -190,8 +212,41 @@ def test_what_is_not_a_photo_is_one_sentence_that_names_it(own, what, sentence):
     bad = spoil(own, what)
     with pytest.raises(ValueError, match=sentence) as caught:
         photos.load(own)
-    assert str(bad) in str(caught.value)
+    assert repr(str(bad))[1:-1] in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_all_bad_files_are_named_at_once_and_may_be_left_out(own):
+    bad = [own / "cats" / f"bad {n:02d}.jpg" for n in range(60)]
+    for path in bad:
+        path.write_bytes(b"\x89PNG\r\n")
+    loose = spoil(own, "loose photo")
+    with pytest.raises(ValueError, match=r"^61 files are not photos; skip_bad=True leaves them out:\n") as caught:
+        photos.load(own)
+    told = str(caught.value).splitlines()[1:]
+    assert told[-1] == "  and 11 more"
+    assert str(loose) in told[0]
+    assert told[1:-1] == [
+        f"  {path} is not a JPEG file but a PNG image: convert it or take it away" for path in bad[:49]
+    ]
+    album = photos.load(own, skip_bad=True)
+    assert sorted(map(Path, album.paths)) == sorted(own.glob("*/IMG*"))
+    assert "note: 61 files are not photos; left out:" in album.summary()
+    assert str(bad[3]) in album.note
+
+
+def test_leaving_bad_files_out_leaves_no_class_without_a_photo(own):
+    spoil(own, "empty class")
+    (own / "dogs" / "1.jpg").write_text("no photo")
+    with pytest.raises(ValueError, match=r"dogs holds no whole JPEG: .*1\.jpg is not a JPEG file"):
+        photos.load(own, skip_bad=True)
+
+
+@pytest.mark.parametrize(("source", "error"), [("", ValueError), (None, TypeError), (5, TypeError), (b"d", TypeError)])
+def test_what_names_no_photos_is_one_sentence(source, error, own, monkeypatch):
+    monkeypatch.chdir(own)
+    with pytest.raises(error, match=rf"source is {source!r}; allowed: 'lab_photos', a folder, or the name of a TFDS"):
+        photos.load(source)
 
 
 def test_a_camera_may_write_more_behind_the_end_of_the_image(own):
@@ -223,6 +278,13 @@ def test_a_name_that_is_not_utf8_is_named(own):
     with open(os.fsencode(own / "cats") + b"/b\xe4d.jpg", "wb") as file:
         file.write(generator.make(0))
     with pytest.raises(ValueError, match=r"is not UTF-8: rename"):
+        photos.load(own)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such a name themselves")
+def test_a_class_whose_name_is_not_utf8_is_named(own):
+    (own / "cats").rename(own / os.fsdecode(b"K\xe4fer"))
+    with pytest.raises(ValueError, match=r"K\\xe4fer/IMG 0.JPG' is not UTF-8: rename the file or its folder"):
         photos.load(own)
 
 

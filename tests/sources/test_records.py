@@ -244,8 +244,15 @@ def test_impossible_settings_are_refused_before_anything_is_made(album, tmp_path
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"format": "other"}', '{"format": "labkit shards 1", "shards": []}']
-)
+    "content",
+    [
+        "", "{", "[]", '{"format": "other"}', '{"format": "labkit shards 1", "shards": []}',
+        json.dumps(
+            {"format": "labkit shards 1", "name": "n", "compression": "", "form": "jpeg", "inputs": "", "photos": 2}
+            | {"of": 1, "shards": {"photos-00000-of-00001.tfrecord": {"records": "20", "bytes": 1, "sha256": ""}}}
+        ),
+    ],
+)  # fmt: skip
 def test_a_folder_with_somebody_else_s_manifest_is_left_alone(album, tmp_path, content):
     (tmp_path / "shards.json").write_text(content)
     for call in (lambda: write(album.take(2), tmp_path, shards=1), lambda: records.load(tmp_path)):

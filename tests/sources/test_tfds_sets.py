@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets  # noqa: F401 -- without it, these tests would show nothing
 
-from labkit.sources import photo_files, photos, tfds_sets
+from labkit.sources import framing, photo_files, photos, tfds_sets
 from labkit.sources.photo_files import generator
 
 
@@ -105,6 +106,48 @@ def test_a_second_preparation_writes_nothing(home):
     before = {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_file()}
     photos.prepare("tiny", home, progress=False)
     assert {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("file", "harm"),
+    [
+        ("lab_photos-train.tfrecord-00000-of-00001", "missing"),
+        ("lab_photos-validation.tfrecord-00000-of-00001", "cut"),
+        ("lab_photos-train.tfrecord-00000-of-00001", "flipped"),
+        ("dataset_info.json", "{"),
+        ("dataset_info.json", "missing"),
+        ("features.json", "missing"),
+        ("label.labels.txt", "missing"),
+    ],
+)
+def test_what_is_not_whole_of_the_set_is_noticed(home, tmp_path, file, harm):
+    shutil.copytree(home / "lab_photos", tmp_path / "lab_photos")
+    assert tfds_sets.is_whole(tmp_path, "tiny")
+    path = tfds_sets.form(tmp_path, "tiny") / file
+    data = bytearray(path.read_bytes())
+    if harm == "missing":
+        path.unlink()
+    elif harm == "cut":
+        end = max(record.byte for record in framing.scan(path, ""))  # whole records, and fewer
+        path.write_bytes(data[:end])
+    elif harm == "flipped":
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    else:
+        path.write_text(harm)
+    assert not tfds_sets.is_whole(tmp_path, "tiny")
+
+
+def test_preparing_packs_again_what_is_not_whole(home, tmp_path):
+    shutil.copytree(home, tmp_path / "home")
+    place = tfds_sets.form(tmp_path / "home", "tiny")
+    next(place.glob("*train.tfrecord*")).unlink()
+    with pytest.warns(UserWarning, match=rf"^packed again, because not whole: {re.escape(str(place))}$"):
+        photos.prepare("tiny", tmp_path / "home", progress=False)
+    assert {p.name: p.read_bytes() for p in place.iterdir()} == {
+        p.name: p.read_bytes() for p in tfds_sets.form(home, "tiny").iterdir()
+    }
+    assert [p.name for p in place.parent.iterdir()] == [place.name]
 
 
 def test_packing_the_default_scale_makes_it_the_default_again(tmp_path):

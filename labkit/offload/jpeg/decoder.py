@@ -20,6 +20,7 @@ from labkit.offload.batches import Pixels
 from labkit.offload.jpeg import frames, header, host, huffman
 from labkit.offload.jpeg.header import Frame
 from labkit.offload.jpeg.outcomes import Damaged, Refusal, Status
+from labkit.offload.opencl import drivers
 from labkit.offload.opencl.engine import Engine
 
 #: Blocks of 64 coefficients decoded at a time on a CPU, 16 MB: near its cache, and enough images for its cores.
@@ -125,6 +126,7 @@ class Decoder:
 
     def rgb(self, images: Sequence[bytes]) -> Pixels:
         """Decode a batch and leave its RGB images on the device; see `Pixels`. Raises as `decode`."""
+        drivers.claim()  # where nothing is for the device, no other call of the engine says that this is a fork
         found, states = _Found(), []
         for number, data in enumerate(images):
             if not isinstance(data, bytes):
@@ -200,8 +202,7 @@ class Decoder:
 
     def _put(self, name: str, array: np.ndarray) -> Any:
         """Copy an array into the buffer of this name."""
-        import pyopencl as cl
-
+        cl = drivers.claim()
         buffer = self._room(name, array.nbytes)
         self.engine.note("upload", "copy", cl.enqueue_copy(self.engine.queue, buffer, array, is_blocking=False))
         return buffer

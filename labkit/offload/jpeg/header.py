@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from labkit.common.files import other_format
 from labkit.offload.jpeg.outcomes import Damaged, Unsupported
 
 #: Larger images are not decoded; 64 megapixels, in pixels.
@@ -43,8 +44,6 @@ STANDARD_AC = (
 
 #: What the lowest four bits of a frame's marker say (T.81, table B.1): the coder, the order of frames, the process.
 _CODERS, _ORDERS, _MODES = ("", "arithmetic-coded"), ("", "hierarchical"), ("", "", "progressive", "lossless")
-#: The first bytes of other formats that TensorFlow's decode_jpeg reads, and the kernels do not.
-_OTHERS = {"PNG": b"\x89PNG", "GIF": b"GIF8"}
 
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # a search is quickest where the first byte is a single one
 _PADDING = re.compile(rb"(?:\xff*\x00)*(?:\xff+(?=\xff)|\xff+\Z)?")
@@ -129,12 +128,11 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
     tables = dict(enumerate(STANDARD_DC)) | dict(enumerate(STANDARD_AC, 0x10))
     shape: tuple[int, int, int, bytes] | None = None
     restart, jfif, adobe = 0, False, None
-    for name, begin in _OTHERS.items():
-        if data.startswith(begin):
-            raise Damaged("format", f"this is a {name} file, not a JPEG", 0)
     if not data.startswith(b"\xff\xd8"):
         if not data:
             raise Damaged("format", "the file is empty", 0)
+        if other := other_format(data):
+            raise Damaged("format", f"this is a {other[0]} file, not a JPEG", 0)
         raise Damaged("signature", "the file does not begin with the two bytes of a JPEG file, FF D8", 0)
     for marker, at, content in segments(data):
         if marker == 0xDB:
@@ -198,7 +196,8 @@ def segments(data: bytes, at: int = 2, bare: Collection[int] = BARE) -> Iterator
     while at + 1 < size:
         marker = data[at + 1]
         if data[at] != 0xFF or marker == 0:
-            raise Damaged("segment", f"byte {at} is {data[at]:02X}, where a marker should begin", at)
+            behind = " with 00 behind it" if data[at] == 0xFF else ""
+            raise Damaged("segment", f"byte {at} is {data[at]:02X}{behind}, where a marker should begin", at)
         if marker == 0xFF or marker in bare:
             at += 1 if marker == 0xFF else 2
             continue

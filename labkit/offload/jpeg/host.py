@@ -16,14 +16,21 @@ import numpy as np
 from labkit.offload.jpeg import header
 from labkit.offload.jpeg.outcomes import Damaged, Refusal, Status, Unsupported
 
+#: Kinds of JPEG files that simplejpeg may decode, and why they are refused all the same.
+_REFUSED = {
+    "arithmetic": "no decoder can tell whether such a file is whole",
+    "lossless": "TensorFlow does not decode such files",
+}
+
 
 def decode(data: bytes, state: Status) -> tuple[np.ndarray | None, Status]:
     """Decode one file that the device does not decode.
 
     Sampling factors that TurboJPEG has no name for (4:2:0 in CMYK, 3:1:1) are refused, although TensorFlow decodes
     them: it would be unknown whether the file is whole. Arithmetic-coded files are refused because their decoder never
-    warns. Without simplejpeg nothing is decoded, for the same reason. One damage stays hidden, as it does from every
-    decoder: bits lost in the middle of a scan, if the rest happens to be a whole scan again.
+    warns, lossless ones because TensorFlow does not decode them. Without simplejpeg nothing is decoded: it would be
+    unknown whether a file is whole. One damage stays hidden, as it does from every decoder: bits lost
+    in the middle of a scan, if the rest happens to be a whole scan again.
 
     Parameters
     ----------
@@ -39,8 +46,8 @@ def decode(data: bytes, state: Status) -> tuple[np.ndarray | None, Status]:
         the file is damaged.
     """
     try:
-        if state.code == "arithmetic":
-            raise Unsupported(state.code, "no decoder can tell whether such a file is whole", state.byte)
+        if state.code in _REFUSED:
+            raise Unsupported(state.code, _REFUSED[state.code], state.byte)
         return pixels(data, *whole(data)), Status(True, state.code, state.text, state.byte, "host")
     except Refusal as error:
         return None, Status(False, error.code, f"{state.text}; {error.text}", error.byte)
@@ -92,7 +99,8 @@ def whole(data: bytes) -> tuple[int, bool]:
         same.
     """
     adobe = progressive = False
-    depth: dict[int, list[int]] = {}  # of each component the lowest bit that came, for each of its 64 coefficients
+    ids = b""  # the names of the components, which may not be different ones
+    depth: list[list[int]] = []  # of each component the lowest bit that came, for each of its 64 coefficients
     for marker, at, body in header.segments(data):
         if marker == header.END:
             end = at
@@ -101,14 +109,16 @@ def whole(data: bytes) -> tuple[int, bool]:
             adobe = True
         elif marker in header.FRAMES:
             progressive = marker & 3 == 2
-            depth = {name: [99] * 64 for name in body[6::3]}
+            ids, depth = body[6::3], [[99] * 64 for _ in body[6::3]]
         elif marker == header.SCAN and body:
             names, last = body[1 : 1 + 2 * body[0] : 2], body[1 + 2 * body[0] :]
             first, after, low = (last[0], last[1] + 1, last[2] & 15) if progressive and len(last) > 2 else (0, 64, 0)
-            for name in names:
-                bits = depth.get(name, [])
-                bits[first:after] = [low] * len(bits[first:after])
-    short = [str(name) for name, bits in depth.items() if any(bits)]
+            for place, name in enumerate(names):
+                # A name that a scan has twice is that of two components, in their order.
+                owners = [bits for one, bits in zip(ids, depth, strict=True) if one == name]
+                for bits in owners[names[:place].count(name) :][:1]:
+                    bits[first:after] = [low] * len(bits[first:after])
+    short = [str(name) for name, bits in zip(ids, depth, strict=True) if any(bits)]
     if short or not depth:
         whose = f"component {' and '.join(short)}" if short else "any component"
         raise Damaged("truncated", f"the image ends at byte {end}, before the last scan of {whose}", end)
