@@ -69,7 +69,7 @@ def test_files_of_ones_own_can_be_copied_and_changed(run):
     cell = "import os, shutil\nopen('a', 'w').write('x')\nshutil.copy2('a', 'b')\nos.chmod('b', 0o600)\nos.remove('a')"
     with run(cell) as student:
         assert student.errors == [None]
-        assert [entry.name for entry in student.home.iterdir()] == ["b"]
+        assert [entry.name for entry in student.files.iterdir()] == ["b"]
 
 
 def test_the_grader_can_be_looked_at_from_inside_without_harm(run, root):
@@ -128,7 +128,7 @@ def test_the_process_and_its_folder_are_gone_afterwards(run):
     with run("open('left', 'w').write('x')", busy) as student:
         home, processes = student.home, [psutil.Process(student.process.pid)]
         processes += processes[0].children(recursive=True)
-        assert (home / "left").exists()
+        assert (student.files / "left").exists()
     assert not home.exists()
     assert psutil.wait_procs(processes, timeout=60)[1] == []
 
@@ -156,11 +156,13 @@ def grader(cells, in_bubblewrap, more="student.close()", python=sys.executable, 
 def test_it_dies_with_its_parent(in_bubblewrap):
     """However it tries to outlive it, and also while it sleeps in a call and does not see that the pipe is closed."""
     cell = f"{NATIVE}import time\nlibc.prctl(1, 0, 0, 0, 0)\ndef f():\n    open('begun', 'w')\n    time.sleep(600)"
-    parent = grader([cell], in_bubblewrap, "print(student.home, flush=True)\nstudent.names(['f'])['f']()")
+    parent = grader(
+        [cell], in_bubblewrap, "print(student.home, student.files, flush=True)\nstudent.names(['f'])['f']()"
+    )
     student = psutil.Process(int(parent.stdout.readline().split()[0]))
-    home = Path(parent.stdout.readline().strip())
+    home, files = map(Path, parent.stdout.readline().split())
     processes = [student, *student.children(recursive=True)]
-    wait_for(lambda: (home / "begun").exists(), "the call to begin")
+    wait_for(lambda: (files / "begun").exists(), "the call to begin")
     parent.kill()
     parent.wait()
     assert psutil.wait_procs(processes, timeout=60)[1] == []
