@@ -159,6 +159,7 @@ def _test(source: str, student: StudentProcess) -> str | None:
     tree = parse(source)
     loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     student.withholds |= _HIDDEN in source
+    names: dict[str, Any] = {}
     try:
         names = student.names(sorted(loaded - set(dir(builtins)) - _bound(tree)))
         with _limited(student):
@@ -170,6 +171,8 @@ def _test(source: str, student: StudentProcess) -> str | None:
     except NotImplementedError:
         return "not answered"
     except Exception as error:
+        if any(value is None for value in names.values()):  # a variable that still is what students were given
+            return "not answered"
         by_student = getattr(error, "by_student", False)
         if isinstance(error, AssertionError) and not by_student:
             return str(error).splitlines()[0] if str(error) else "a test does not hold"

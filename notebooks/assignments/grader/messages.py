@@ -23,7 +23,7 @@ MOST_BYTES = 16 << 20
 #: A generator may have no end.
 _MOST_DRAWN = 100_000
 #: Lists, dicts and their entries in a message, and numbers in an array: each takes the grader some memory and time.
-_MOST_ENTRIES, _MOST_NUMBERS = 1_000_000, 2_000_000
+_MOST_ENTRIES, _MOST_NUMBERS = 300_000, 500_000
 #: Rows of an array without numbers, which takes no bytes however many rows it has.
 _MOST_EMPTY = 10_000
 #: Lists in lists: the grader gives up later than `pack` does.
