@@ -254,7 +254,7 @@ def grade(
         add(*run(submission))
     rows.sort(key=lambda row: (row.student, row.set_name))
     if protections:
-        report(_protected(protections))
+        report(isolation.summary(protections))
     return rows
 
 
@@ -270,14 +270,6 @@ def _affordable(workers: int, limits: Limits, sources: list[Any], report: Callab
             f"{fewer} at a time, not {workers}: a submission may take {one / 1e9:.1f} GB, and {free / 1e9:.1f} are free"
         )
     return fewer
-
-
-def _protected(protections: dict[str, bool]) -> str:
-    """Return a line about what protected the machine: a loud one if anything was missing."""
-    missing = [f"{name}: {isolation.MISSING[name]}" for name, holds in protections.items() if not holds]
-    if missing:
-        return f"WARNING: not everything is limited on this machine. {'; '.join(missing)}"
-    return "on this machine: students' code ran inside bubblewrap, and nothing was missing of what can protect it"
 
 
 def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Checked:

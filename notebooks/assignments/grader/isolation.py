@@ -48,6 +48,14 @@ MISSING = {
 }
 
 
+def summary(holds: dict[str, bool]) -> str:
+    """Return a line about which protections held, as `isolate` returns them: a loud one if any was missing."""
+    missing = [f"{name}: {MISSING[name]}" for name, there in holds.items() if not there]
+    if missing:
+        return f"WARNING: not everything is limited on this machine. {'; '.join(missing)}"
+    return "on this machine: students' code ran inside bubblewrap, and nothing was missing of what can protect it"
+
+
 def isolate(
     home: Path,
     readable: Sequence[Path],
@@ -80,6 +88,7 @@ def isolate(
     landlock = version > 0
     holds["files"] = in_bubblewrap or landlock
     holds["kernel"] = in_bubblewrap or version >= _SCOPES_SINCE
+    _drop_capabilities()
     holds["system calls"] = _filter_system_calls(shares_files=not in_bubblewrap)
     watch_events(
         home,
@@ -174,6 +183,13 @@ def _restrict_files(home: Path, readable: Sequence[Path]) -> int:
     done = libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0
     os.close(ruleset)
     return version if done else 0
+
+
+def _drop_capabilities() -> None:
+    """Give up what root may do, and what a namespace of one's own gives."""
+    if sys.platform == "linux":
+        header = struct.pack("=Ii", 0x20080522, 0)  # linux/capability.h, version 3
+        _libc().capset(header, bytes(24))
 
 
 #: System calls that are refused whatever their arguments are.
