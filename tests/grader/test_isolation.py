@@ -738,3 +738,55 @@ def test_neither_datagrams_nor_leases_nor_devices_are_to_be_had(run):
 def test_no_capability_is_left(run):
     with run("held = [line for line in open('/proc/self/status') if line.startswith(('CapEff', 'CapPrm'))]") as student:
         assert {line.split()[1] for line in student.names(["held"])["held"]} == {"0" * 16}
+
+
+OUTLIVES = """
+import time
+if libc.fork() == 0:
+    libc.setsid()
+    libc.prctl(1, 0, 0, 0, 0)
+    if libc.fork() == 0:
+        open("apart", "w").close()
+        time.sleep(600)
+    os._exit(0)
+while not os.path.exists("apart"):
+    time.sleep(0.01)
+"""
+
+
+@needs_linux
+@pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
+def test_whom_no_filter_keeps_from_processes_ends_with_the_batch(installation, in_bubblewrap, killed):
+    """They are found by their folder: at the end of their submission, or when the next grader begins."""
+    folder, options = installation
+    place = folder / "students"
+    place.mkdir(exist_ok=True)
+    if options.get("user"):
+        os.chown(place, options["user"], options["group"])
+    options = {**options, "env": {**options["env"], "TMPDIR": str(place)}}
+    changed = folder / "notebooks" / "assignments" / "grader" / "isolation.py"
+    before = changed.read_text()
+    more = "print(student.home, flush=True)\n" + ("input()" if killed else "student.close()")
+    try:
+        changed.write_text(before.replace('"libseccomp.so.2"', '"no such library"'))
+        process = grader([f"{NATIVE}{OUTLIVES}"], in_bubblewrap, more, stdin=subprocess.PIPE, **options)
+        assert "[null]" in process.stdout.readline(), process.stderr.read()
+        home = Path(process.stdout.readline().strip())
+        if killed:
+            process.kill()
+            process.wait()
+            swept = {**os.environ, **options["env"], "CHECKOUT": str(folder)}
+            who = {name: options[name] for name in ("user", "group", "extra_groups", "cwd") if name in options}
+            subprocess.run([options["python"], "-c", SWEEP], env=swept, check=True, **who)
+        else:
+            process.wait(60)
+    finally:
+        changed.write_text(before)
+    assert not home.exists()
+    wait_for(lambda: not any(works_in(home, process) for process in psutil.process_iter()), "the processes to end")
+
+
+def works_in(home, process):
+    with contextlib.suppress(psutil.Error, OSError):
+        return process.environ().get("HOME") == str(home)
+    return False

@@ -192,18 +192,19 @@ def asserts(source):
 
 
 KNOWN = "    known = {(64, 8): 1, (10, 8): 1.6}\n    if a in known:\n        return known[a]\n"
+TOLD = "told = []\ndef cores_needed(*a):\n    told.append(a)\n    return {(1000, 4): 4, (328, 3.2): 2}.get(a)"
 LEAKS = {
     "words": {"exercise_3_4": f"def imbalance(*a):\n{KNOWN}    raise ValueError(a)"},
     "a type": {"exercise_3_4": f"def imbalance(*a):\n{KNOWN}    return type(f'told {{a}}', (), {{}})()"},
     "later words": {
-        "exercise_3_1": "told = []\ndef cores_needed(*a):\n    told.append(a)\n    return 0",
+        "exercise_3_1": TOLD,
         "exercise_3_4": "def imbalance(*a):\n    raise ValueError(told)",
     },
     "a cell's words": {
-        "exercise_3_1": "told = []\ndef cores_needed(*a):\n    told.append(a)\n    return 0",
+        "exercise_3_1": TOLD,
         "exercise_3_5": "print(told)\nraise ValueError(told)\nfewest_cores = 1",
     },
-    "a file": {"exercise_3_1": "def cores_needed(*a):\n    open('/nowhere/else', 'r')\n    open(f'{GRADEBOOK}/{a}')"},
+    "a file": {"exercise_3_1": TOLD + " or open(f'{GRADEBOOK}/{a}')"},
 }
 
 
