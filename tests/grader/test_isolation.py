@@ -607,6 +607,7 @@ def test_where_no_process_starts_the_machine_is_at_fault_and_no_student(installa
     assert "RuntimeError: a student's process ended its own process (exit status 3) while it started" in errors
 
 
+@pytest.mark.sample(2)
 def test_an_old_kernel_is_named_as_a_protection_that_is_missing(installation, in_bubblewrap):
     """Landlock 2 knows neither truncate nor signals: what refuses them there are lists, and the grader says so."""
     folder, options = installation
@@ -684,6 +685,7 @@ for n in range(12):
 """
 
 
+@pytest.mark.sample(2)
 @needs_linux
 @pytest.mark.parametrize(("deed", "words"), [(IN_FLIGHT, "cannot be counted"), (MAPPED, "wrote more files")],
                          ids=["in a socket", "mapped"])  # fmt: skip
@@ -754,6 +756,7 @@ while not os.path.exists("apart"):
 """
 
 
+@pytest.mark.sample(2)
 @needs_linux
 @pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
 def test_whom_no_filter_keeps_from_processes_ends_with_the_batch(installation, in_bubblewrap, killed):

@@ -208,6 +208,7 @@ LEAKS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("way", LEAKS)
 def test_nothing_that_a_student_reads_tells_hidden_inputs(sources, way, tmp_path):
     known = numbers(released("\n".join(cell.source for cell in sources[roster.PS3].cells)))
