@@ -15,8 +15,8 @@ then is a second layer, and where it is not, it is all there is.
   signal to another process, not even by an open file, no debugger, no say in who gets the processor, no file without a
   folder, no memory without a process. Outside bubblewrap, a change of a file's mode, owner, times or attributes is
   answered as if it were done, and is not.
-- **kernel**: from Landlock 6 on the kernel itself refuses to empty a file by its name, and signals and messages to other
-  processes. Before, only lists of system calls do, and a list may miss one.
+- **kernel**: from Landlock 6 on the kernel itself refuses to empty a file by its name, and signals and messages to
+  other processes. Before, only lists of system calls do, and a list may miss one.
 - **hook** (every system): Python's audit hook. It is the one that reports what was tried, and the only one against
   reading files where Landlock is missing. Code that calls the system past Python evades it, but not the others.
 """
