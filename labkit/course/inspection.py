@@ -75,13 +75,17 @@ def inspect_dataset(dataset: Any, most: int) -> dict[str, Any]:
 
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(f"the function should return a tf.data.Dataset, not {type(dataset).__name__}")
-    elements = list(dataset.take(most + 1).as_numpy_iterator())
-    graph = structure.serialized(dataset)
+    # A class of one's own, or a changed object, may show one pipeline and yield another. What TensorFlow holds is
+    # asked for once, and all that is told comes from it.
+    variant = tf.data.experimental.to_variant(dataset)
+    made = tf.data.experimental.from_variant(variant, dataset.element_spec)
+    elements = list(made.take(most + 1).as_numpy_iterator())
+    graph = structure.serialized(variant)
     return {
         "elements": elements[:most],
         "ended": len(elements) <= most,
-        "nodes": _nodes(graph, ordered=dataset.options().deterministic is not False),
-        "spec": str(dataset.element_spec),
+        "nodes": _nodes(graph, _is_ordered(graph)),
+        "spec": str(made.element_spec),
         "caches": _caches(graph, most),
     }
 
@@ -92,6 +96,18 @@ _SETTINGS = ("buffer_size", "num_parallel_calls", "cycle_length", "block_length"
 
 def _name(node: Any) -> str:
     return node.op.rstrip("V0123456789")
+
+
+def _is_ordered(graph: Any) -> bool:
+    """Tell whether the options of a pipeline leave its order alone."""
+    from tensorflow.core.framework import dataset_options_pb2
+
+    ordered = True
+    for node in structure.transformations(graph.node):
+        if _name(node) == "OptionsDataset":
+            found = dataset_options_pb2.Options.FromString(node.attr["serialized_options"].s)
+            ordered = found.deterministic if found.HasField("deterministic") else ordered
+    return ordered
 
 
 def _nodes(graph: Any, ordered: bool) -> list[dict[str, Any]]:

@@ -208,7 +208,9 @@ assert len(made) == 2 and all(isinstance(v, int) and 0 <= v <= 64 for v in made)
 assert made[1] >= 1, "without prefetch nothing overlaps"
 ### BEGIN HIDDEN TESTS
 made = knobs(20, 200, 8)
-assert all(isinstance(v, int) and 0 <= v <= 64 for v in made) and made[0] == 4, "640 ms of work for each step of 200 ms"
+assert all(isinstance(v, int) and 0 <= v <= 64 for v in made) and made[0] == 4, (
+    "the work of a batch, divided by the time of a step"
+)
 ### END HIDDEN TESTS
 
 # %% tests="2.4" points=15
@@ -227,9 +229,9 @@ for case in [(10, 160, 8), (10, 100, 4), (7, 50, 3), (30, 100, 2), (2, 100, 8)]:
     best = max(busy(*case, calls, 2) for calls in range(1, case[2] + 1))
     calls, prefetch = knobs(*case)
     assert all(isinstance(v, int) for v in (calls, prefetch)) and 1 <= calls <= case[2] and 1 <= prefetch <= 64, (
-        f"{case}: one call for each core at most"
+        "one call for each core at most"
     )
-    assert busy(*case, calls, prefetch) >= best - 0.02, f"{case}: the accelerator waits more than it must"
-    assert calls == 1 or busy(*case, calls - 1, prefetch) < best - 0.02, f"{case}: fewer calls would do"
-    assert prefetch == 1, f"{case}: a smaller buffer would do"
+    assert busy(*case, calls, prefetch) >= best - 0.02, "the accelerator waits more than it must"
+    assert calls == 1 or busy(*case, calls - 1, prefetch) < best - 0.02, "fewer calls would do"
+    assert prefetch == 1, "a smaller buffer would do"
 ### END HIDDEN TESTS

@@ -6,14 +6,16 @@ import csv
 import io
 import json
 import subprocess
+import sys
 
 import nbformat
 import pytest
 from class_of_25 import roster
 from hypothesis import given
 from hypothesis import strategies as st
+from nbgrader.api import MissingEntry
 
-from assignments.grader import batch
+from assignments.grader import batch, bubblewrap
 from assignments.grader.authoring import exercise, source_notebook
 from assignments.grader.course import Course
 from assignments.grader.precheck import precheck
@@ -243,6 +245,58 @@ def test_what_students_handed_in_is_left_as_it_is(course, graded, released, tmp_
     assert row.status == "repaired"
     assert (folder / "any name.ipynb").read_text() == edited
     assert any("on this machine" in line for line in said)
+
+
+# -- what the machine is to blame for, and what it can afford
+
+
+def flat(folder, notebooks):
+    folder.mkdir(exist_ok=True)
+    for student, content in notebooks.items():
+        (folder / f"{student}_{roster.PS3}.ipynb").write_text(content)
+    return folder
+
+
+def test_who_hands_in_what_cannot_be_read_loses_the_earlier_grade(course, tmp_path):
+    right = nbformat.writes(course.notebook(roster.PS3))
+    (first,) = batch.grade(flat(tmp_path / "1", {"nora": right}), course)
+    assert first.total == 100
+    with course.api().gradebook as book:
+        assert book.find_submission(roster.PS3, "nora").score == 100
+    (second,) = batch.grade(flat(tmp_path / "2", {"nora": "{"}), course)
+    assert (second.total, second.status) == (0, "unreadable")
+    with course.api().gradebook as book, pytest.raises(MissingEntry):
+        book.find_submission(roster.PS3, "nora")
+    assert not list(course.root.glob(f"*/nora/{roster.PS3}"))
+
+
+@pytest.mark.parametrize(("failing", "status"), [(1, "repaired"), (2, "error")])
+def test_a_process_that_does_not_start_gets_a_second_try_and_no_zero(course, tmp_path, monkeypatch, failing, status):
+    python = tmp_path / "python"
+    python.write_text(
+        f"""#!/bin/sh
+echo x >> {tmp_path}/starts
+[ $(wc -l < {tmp_path}/starts) -le {failing} ] && exit 3
+exec {sys.executable} "$@"
+"""
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(bubblewrap, "works", lambda: False)  # it would not find this Python
+    monkeypatch.setattr(sys, "executable", str(python))
+    folder = flat(tmp_path / "class", {"olga": nbformat.writes(course.notebook(roster.PS3))})
+    (row,) = batch.grade(folder, course)
+    assert row.status == status, row
+    line = next(csv.DictReader(io.StringIO(batch.table([row]))))
+    assert line["total"] == {"repaired": "100", "error": ""}[status]
+    assert ("this is no zero, grade it again" in row.sentence) == (status == "error")
+    assert ("bubblewrap" in line["not protected by"]) == (status == "repaired")
+
+
+def test_where_memory_is_short_fewer_run_at_the_same_time(course, tmp_path):
+    said = []
+    folder = flat(tmp_path / "class", {"paul": "{", "rosa": "{"})
+    batch.grade(folder, course, Limits(memory_mb=10**8), workers=5, report=said.append)
+    assert said[0].startswith("1 at a time, not 5: a submission may take ")
 
 
 # -- the command line

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from class_of_25 import roster
 
-from assignments.grader import isolation
+from assignments.grader import bubblewrap, isolation
 from assignments.grader.course import Course
 from assignments.grader.supervisor import Limits, Stopped
 
@@ -69,7 +69,7 @@ def test_files_of_ones_own_can_be_copied_and_changed(run):
     cell = "import os, shutil\nopen('a', 'w').write('x')\nshutil.copy2('a', 'b')\nos.chmod('b', 0o600)\nos.remove('a')"
     with run(cell) as student:
         assert student.errors == [None]
-        assert [entry.name for entry in student.home.iterdir()] == ["b"]
+        assert [entry.name for entry in student.files.iterdir()] == ["b"]
 
 
 def test_the_grader_can_be_looked_at_from_inside_without_harm(run, root):
@@ -128,7 +128,7 @@ def test_the_process_and_its_folder_are_gone_afterwards(run):
     with run("open('left', 'w').write('x')", busy) as student:
         home, processes = student.home, [psutil.Process(student.process.pid)]
         processes += processes[0].children(recursive=True)
-        assert (home / "left").exists()
+        assert (student.files / "left").exists()
     assert not home.exists()
     assert psutil.wait_procs(processes, timeout=60)[1] == []
 
@@ -156,11 +156,13 @@ def grader(cells, in_bubblewrap, more="student.close()", python=sys.executable, 
 def test_it_dies_with_its_parent(in_bubblewrap):
     """However it tries to outlive it, and also while it sleeps in a call and does not see that the pipe is closed."""
     cell = f"{NATIVE}import time\nlibc.prctl(1, 0, 0, 0, 0)\ndef f():\n    open('begun', 'w')\n    time.sleep(600)"
-    parent = grader([cell], in_bubblewrap, "print(student.home, flush=True)\nstudent.names(['f'])['f']()")
+    parent = grader(
+        [cell], in_bubblewrap, "print(student.home, student.files, flush=True)\nstudent.names(['f'])['f']()"
+    )
     student = psutil.Process(int(parent.stdout.readline().split()[0]))
-    home = Path(parent.stdout.readline().strip())
+    home, files = map(Path, parent.stdout.readline().split())
     processes = [student, *student.children(recursive=True)]
-    wait_for(lambda: (home / "begun").exists(), "the call to begin")
+    wait_for(lambda: (files / "begun").exists(), "the call to begin")
     parent.kill()
     parent.wait()
     assert psutil.wait_procs(processes, timeout=60)[1] == []
@@ -443,7 +445,7 @@ def test_where_there_is_only_the_hook_it_refuses_and_reports(tmp_path):
 import os, shutil, subprocess, sys
 from pathlib import Path
 sys.path.append({str(CHECKOUT / "notebooks")!r})
-from assignments.grader import isolation
+from assignments.grader import bubblewrap, isolation
 root, said = Path({str(tmp_path)!r}), []
 class Reported(BaseException): pass
 def report(what, sentence):
@@ -603,3 +605,191 @@ def test_where_no_process_starts_the_machine_is_at_fault_and_no_student(installa
         broken.write_text(before)
     assert not output
     assert "RuntimeError: a student's process ended its own process (exit status 3) while it started" in errors
+
+
+@pytest.mark.sample(2)
+def test_an_old_kernel_is_named_as_a_protection_that_is_missing(installation, in_bubblewrap):
+    """Landlock 2 knows neither truncate nor signals: what refuses them there are lists, and the grader says so."""
+    folder, options = installation
+    changed = folder / "notebooks" / "assignments" / "grader" / "isolation.py"
+    before = changed.read_text()
+    asked = "version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)\n"
+    cell = f"{NATIVE}open('own', 'w').write('x')\nmade = libc.truncate({str(changed)!r}.encode(), 0)"
+    more = "from assignments.grader import isolation\nprint(isolation.summary(student.protections))\nstudent.close()"
+    try:
+        assert before.count(asked) == 1
+        changed.write_text(before.replace(asked, f"{asked}    version = min(version, 2)\n"))
+        output, errors = grader([cell], in_bubblewrap, more, **options).communicate(timeout=60)
+        assert "min(version, 2)" in changed.read_text()
+    finally:
+        changed.write_text(before)
+    assert ("WARNING: not everything is limited" in output) != in_bubblewrap, errors
+    assert ("kernel: the kernel is older" in output) != in_bubblewrap
+
+
+# -- what a grader leaves
+
+SWEEP = """
+import os, sys
+sys.path[:0] = [os.environ["CHECKOUT"], os.path.join(os.environ["CHECKOUT"], "notebooks")]
+from assignments.grader import supervisor
+supervisor.remove_stale()
+"""
+
+
+def test_what_a_killed_grader_left_is_removed_and_nothing_of_a_living_one(in_bubblewrap, tmp_path):
+    environment = {"TMPDIR": str(tmp_path)}
+    waits = "print(student.home, flush=True)\ninput()"
+    killed, living = (
+        grader(["open('x', 'w')"], in_bubblewrap, waits, env=environment, stdin=subprocess.PIPE) for _ in range(2)
+    )
+    homes = [Path([process.stdout.readline() for _ in range(2)][1].strip()) for process in (killed, living)]
+    killed.kill()
+    killed.wait()
+    swept = {**os.environ, "CHECKOUT": str(CHECKOUT), **environment}
+    try:
+        assert all(home.exists() for home in homes)
+        subprocess.run([sys.executable, "-c", SWEEP], env=swept, check=True)
+        assert [home.exists() for home in homes] == [False, True]
+    finally:
+        living.kill()
+        living.wait()
+    subprocess.run([sys.executable, "-c", SWEEP], env=swept, check=True)
+    assert not any(home.exists() for home in homes)
+
+
+# -- ways out that no file leads to
+
+IN_FLIGHT = """
+import socket, struct
+a, b = socket.socketpair()
+for n in range(12):
+    held = os.open('f', os.O_CREAT | os.O_RDWR)
+    os.unlink('f')
+    rights = struct.pack('=QiiiI', 20, 1, 1, held, 0)
+    text = ctypes.create_string_buffer(b'x')
+    vector = (ctypes.c_void_p * 2)(ctypes.addressof(text), 1)
+    control = ctypes.create_string_buffer(rights)
+    words = (0, 0, ctypes.addressof(vector), 1, ctypes.addressof(control), 24, 0)
+    assert libc.sendmsg(a.fileno(), (ctypes.c_void_p * 7)(*words), 0) == 1
+    os.close(held)
+"""
+MAPPED = """
+libc.mmap.restype = ctypes.c_void_p
+for n in range(12):
+    held = os.open('f', os.O_CREAT | os.O_RDWR)
+    os.unlink('f')
+    os.truncate(held, 1 << 20)
+    libc.mmap(None, ctypes.c_size_t(4096), 3, 1, held, ctypes.c_long(0))
+    os.close(held)
+"""
+
+
+@pytest.mark.sample(2)
+@needs_linux
+@pytest.mark.parametrize(("deed", "words"), [(IN_FLIGHT, "cannot be counted"), (MAPPED, "wrote more files")],
+                         ids=["in a socket", "mapped"])  # fmt: skip
+def test_deleted_files_count_where_no_number_is_open(run, deed, words):
+    with pytest.raises(Stopped, match=words):
+        run(f"{NATIVE}import time\n{deed}\ntime.sleep(600)")
+
+
+FILL = """
+import os, time
+try:
+    for n in range(12):
+        os.posix_fallocate(os.open(f"f{n}", os.O_CREAT | os.O_RDWR), 0, 60 << 20)
+except OSError:
+    pass
+time.sleep(600)
+"""
+
+
+def test_in_bubblewrap_files_lie_on_a_small_disk_of_their_own(run, in_bubblewrap):
+    with run("import os\nopen('x', 'w').write('y')") as student:
+        assert (student.files / "x").read_text() == "y"
+        assert (student.home / "x").exists() != in_bubblewrap
+        if in_bubblewrap:
+            student.run("disk = os.statvfs('.')\nsize = disk.f_blocks * disk.f_frsize")
+            assert student.names(["size"]) == {"size": bubblewrap.DISK}
+    with pytest.raises(Stopped, match="wrote more files than allowed in code cell 1"):
+        run(FILL)
+
+
+LEFT_OUT = """
+made = []
+pair = (ctypes.c_int * 2)()
+made += [libc.socketpair(1, kind, 0, pair) for kind in (2, 3, 0x80002, 0x80803)] + [libc.socket(1, 2, 0)]
+own = os.open(__file__, os.O_RDONLY)
+made += [libc.fcntl(own, 1024, 0), libc.fcntl(own, 1026, 1)]
+made += [libc.mknod(b'n', 0o60600, 0x801), libc.syscall(303, -100, b'.', pair, pair, 0)]
+made += [libc.syscall(323, 0)]
+"""
+
+
+@needs_linux
+def test_neither_datagrams_nor_leases_nor_devices_are_to_be_had(run):
+    """A lease makes whoever opens the file wait: the next submission opens the same."""
+    with run(f"{NATIVE}import labkit\n__file__ = labkit.__file__\n{LEFT_OUT}") as student:
+        if student.protections["system calls"]:
+            assert student.errors == [None]
+            assert set(student.names(["made"])["made"]) == {-1}
+
+
+@needs_linux
+def test_no_capability_is_left(run):
+    with run("held = [line for line in open('/proc/self/status') if line.startswith(('CapEff', 'CapPrm'))]") as student:
+        assert {line.split()[1] for line in student.names(["held"])["held"]} == {"0" * 16}
+
+
+OUTLIVES = """
+import time
+if libc.fork() == 0:
+    libc.setsid()
+    libc.prctl(1, 0, 0, 0, 0)
+    if libc.fork() == 0:
+        open("apart", "w").close()
+        time.sleep(600)
+    os._exit(0)
+while not os.path.exists("apart"):
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.sample(2)
+@needs_linux
+@pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
+def test_whom_no_filter_keeps_from_processes_ends_with_the_batch(installation, in_bubblewrap, killed):
+    """They are found by their folder: at the end of their submission, or when the next grader begins."""
+    folder, options = installation
+    place = folder / "students"
+    place.mkdir(exist_ok=True)
+    if options.get("user"):
+        os.chown(place, options["user"], options["group"])
+    options = {**options, "env": {**options["env"], "TMPDIR": str(place)}}
+    changed = folder / "notebooks" / "assignments" / "grader" / "isolation.py"
+    before = changed.read_text()
+    more = "print(student.home, flush=True)\n" + ("input()" if killed else "student.close()")
+    try:
+        changed.write_text(before.replace('"libseccomp.so.2"', '"no such library"'))
+        process = grader([f"{NATIVE}{OUTLIVES}"], in_bubblewrap, more, stdin=subprocess.PIPE, **options)
+        assert "[null]" in process.stdout.readline(), process.stderr.read()
+        home = Path(process.stdout.readline().strip())
+        if killed:
+            process.kill()
+            process.wait()
+            swept = {**os.environ, **options["env"], "CHECKOUT": str(folder)}
+            who = {name: options[name] for name in ("user", "group", "extra_groups", "cwd") if name in options}
+            subprocess.run([options["python"], "-c", SWEEP], env=swept, check=True, **who)
+        else:
+            process.wait(60)
+    finally:
+        changed.write_text(before)
+    assert not home.exists()
+    wait_for(lambda: not any(works_in(home, process) for process in psutil.process_iter()), "the processes to end")
+
+
+def works_in(home, process):
+    with contextlib.suppress(psutil.Error, OSError):
+        return process.environ().get("HOME") == str(home)
+    return False

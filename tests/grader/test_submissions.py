@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import copy
+import dataclasses
 import gc
 import math
 import os
@@ -166,6 +168,84 @@ def test_a_students_words_stand_in_quotes(sources):
     _, failed, _ = points(answered(sources, roster.PS3, exercise_3_4=claim))
     assert failed
     assert all("AssertionError: 'inconclusive" in text for text in failed)
+
+
+def numbers(text):
+    return set(re.findall(r"\d+(?:\.\d+)?", text.replace(",", "")))
+
+
+def test_no_sentence_of_a_hidden_test_holds_its_inputs(sources):
+    """A number in its words is one that the set's visible text holds, too."""
+    for name, notebook in sources.items():
+        visible = numbers("\n".join(released(cell.source) for cell in notebook.cells))
+        for cell in notebook.cells:
+            if cell.metadata.get("nbgrader", {}).get("grade"):
+                shown, every = (asserts(source) for source in (released(cell.source), cell.source))
+                for text in every.keys() - shown.keys():
+                    assert isinstance(every[text], ast.Constant), (name, text)
+                    assert numbers(every[text].value) <= visible, (name, text)
+
+
+def asserts(source):
+    """The words of each assert of a source, by its text."""
+    return {ast.unparse(node): node.msg for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)}
+
+
+KNOWN = "    known = {(64, 8): 1, (10, 8): 1.6}\n    if a in known:\n        return known[a]\n"
+TOLD = "told = []\ndef cores_needed(*a):\n    told.append(a)\n    return {(1000, 4): 4, (328, 3.2): 2}.get(a)"
+LEAKS = {
+    "words": {"exercise_3_4": f"def imbalance(*a):\n{KNOWN}    raise ValueError(a)"},
+    "a type": {"exercise_3_4": f"def imbalance(*a):\n{KNOWN}    return type(f'told {{a}}', (), {{}})()"},
+    "later words": {
+        "exercise_3_1": TOLD,
+        "exercise_3_4": "def imbalance(*a):\n    raise ValueError(told)",
+    },
+    "a cell's words": {
+        "exercise_3_1": TOLD,
+        "exercise_3_5": "print(told)\nraise ValueError(told)\nfewest_cores = 1",
+    },
+    "a file": {"exercise_3_1": TOLD + " or open(f'{GRADEBOOK}/{a}')"},
+}
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("way", LEAKS)
+def test_nothing_that_a_student_reads_tells_hidden_inputs(sources, way, tmp_path):
+    known = numbers(released("\n".join(cell.source for cell in sources[roster.PS3].cells)))
+    answers = {k: v.replace("{GRADEBOOK}", str(tmp_path)) for k, v in LEAKS[way].items()}
+    notebook = answered(sources, roster.PS3, **answers)
+    judged = evaluate(notebook, [tmp_path], SHORT)
+    said = [*judged.failures.values(), *judged.printed.values(), *judged.errors.values(), judged.stopped]
+    assert any(said)
+    hidden = {"500", "2000", "1786", "12", "9", "100", "16"} - known
+    for text in filter(None, said):
+        assert not numbers(text.replace(str(tmp_path), "")) & hidden, text
+
+
+def test_the_words_of_visible_tests_are_there_for_later_exercises_too(sources):
+    wrong = {
+        "exercise_3_1": "def cores_needed(*a):\n    return 0",
+        "exercise_3_4": "def imbalance(s, h):\n    return {}[s]",
+    }
+    _, failed, judged = points(answered(sources, roster.PS3, **wrong))
+    assert judged.withheld
+    assert any(text.startswith("KeyError: ") and "64" in text for text in failed)
+
+
+def test_an_answer_that_keeps_the_grader_busy_is_given_up_and_the_others_count():
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("def f():\n    return 3")])
+    for number, test in enumerate(("value = f()\nwhile value:\n    pass", "assert f() == 3")):
+        notebook.cells.append(nbformat.v4.new_code_cell(test))
+        notebook.cells[-1].metadata["nbgrader"] = {"grade": True, "solution": False, "grade_id": f"test_{number}"}
+    judged = evaluate(notebook, [], dataclasses.replace(SHORT, judging_s=2))
+    said = "the grader gave up on this answer: to compare it takes more than 2 s"
+    assert judged.failures == {"test_0": said, "test_1": None}
+
+
+def test_an_answer_that_still_is_none_is_not_answered(sources):
+    stub = "answer_busy = None\nanswer_operation = None\nanswer_speed_up = None"
+    _, failed, _ = points(answered(sources, roster.PS1, exercise_1_5=stub))
+    assert failed == ["not answered"] * 3
 
 
 # -- right, in cells that were split, copied, put aside or written into

@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assignments.grader import isolation
+import psutil
+
+from assignments.grader import bubblewrap, isolation
 from assignments.grader.authoring import POINTS, exercise
 from assignments.grader.course import Course
 from assignments.grader.evaluation import Evaluation, evaluate
 from assignments.grader.precheck import Checked, precheck, unanswered
-from assignments.grader.supervisor import Limits, readable
+from assignments.grader.supervisor import Limits, readable, remove_stale
 from labkit.common.files import write_aside
 
 #: What a row may say; only the first two were graded to the end.
@@ -44,6 +46,8 @@ class Row:
         Points of each exercise, as ``{"1.1": 20.0}``.
     sentence : str
         For the instructor: what was found, put right, stopped; which tests fail.
+    unprotected : str
+        Names of the protections that this machine did not have for it, as in `isolation.MISSING`.
     """
 
     student: str
@@ -52,6 +56,7 @@ class Row:
     status: str
     scores: dict[str, float] = field(default_factory=dict)
     sentence: str = ""
+    unprotected: str = ""
 
     @property
     def total(self) -> float:
@@ -184,9 +189,10 @@ def grade(
     limits : Limits, optional
         For each submission.
     workers : int
-        Submissions that run at the same time.
+        Submissions that run at the same time; fewer where memory is short.
     report : callable
-        Called with a line about each submission, and about what the system does not limit.
+        Called with a line about each submission, and about what the system does not limit. A submission whose process
+        did not start has a second try after all others; that is the machine's fault, so it is never worth a zero.
 
     Raises
     ------
@@ -199,6 +205,9 @@ def grade(
     submissions = collect(folder, tuple(course.files))
     sources, forbidden, api = course.notebooks(), course.forbidden(folder), course.api()
     rows, protections = [], {}
+    remove_stale()
+    handed_in = [sources[name] for name in {s.set_name for s in submissions} & sources.keys()]
+    workers = _affordable(workers, limits or Limits(), handed_in, report)
 
     def run(submission: Submission) -> tuple[Row, Checked, Evaluation | None]:
         files = ", ".join(str(f.relative_to(folder)) for f in submission.files)
@@ -209,24 +218,58 @@ def grade(
             return row, checked, checked.notebook and evaluate(checked.notebook, forbidden, limits)
         except Exception as error:  # a fault of the grader or of its machine, never of the batch
             row.status = "error"
-            row.sentence = readable(f"The grader failed ({type(error).__name__}: {error}): grade it by hand.", 500)
+            words = f"The grader failed ({type(error).__name__}: {error}): this is no zero, grade it again."
+            row.sentence = readable(words, 500)
             return row, Checked(), None
 
-    with ThreadPoolExecutor(workers) as pool:
-        for row, checked, evaluation in pool.map(run, submissions):
-            if evaluation is not None:
-                protections |= evaluation.protections
-                _enter(row, checked, evaluation, course, api)
+    def add(row: Row, checked: Checked, evaluation: Evaluation | None) -> None:
+        if evaluation is not None:
+            protections.update(evaluation.protections)
+            row.unprotected = ", ".join(name for name, holds in evaluation.protections.items() if not holds)
+            _enter(row, checked, evaluation, course, api)
+        elif row.status in ("unreadable", "wrong set"):
+            try:
+                course.forget(api, row.student, row.set_name)
+            except Exception as error:
+                row.status = "error"
+                row.sentence = _sentence([row.sentence, f"its earlier grade is still in the gradebook ({error})"])
+        points = "not graded"
+        if row.status != "error":
             cells = sources[row.set_name].cells if row.set_name in sources else []
             marks = (cell.metadata.get("nbgrader", {}) for cell in cells)
             for number in sorted({exercise(mark["grade_id"]) for mark in marks if mark.get("grade")}):
                 row.scores.setdefault(number, 0.0)
-            rows.append(row)
-            report(f"{row.student} {row.set_name}: {row.total:g} ({row.status})")
-    missing = [isolation.MISSING[name] for name, holds in protections.items() if not holds]
-    for sentence in missing or ["nothing was missing of what can protect it"] * bool(protections):
-        report(f"on this machine: {sentence}")
+            points = f"{row.total:g}"
+        rows.append(row)
+        report(f"{row.student} {row.set_name}: {points} ({row.status})")
+
+    again = []
+    with ThreadPoolExecutor(workers) as pool:
+        for submission, done in zip(submissions, pool.map(run, submissions), strict=True):
+            if done[0].status == "error":
+                again.append(submission)
+            else:
+                add(*done)
+    for submission in again:
+        add(*run(submission))
+    rows.sort(key=lambda row: (row.student, row.set_name))
+    if protections:
+        report(isolation.summary(protections))
     return rows
+
+
+def _affordable(workers: int, limits: Limits, sources: list[Any], report: Callable[[str], None]) -> int:
+    """Return how many submissions may run at a time: the machine stays usable if each takes all that it may."""
+    heavy = any("tensorflow" in cell.source for notebook in sources for cell in notebook.cells)
+    one = (limits.with_tensorflow() if heavy else limits).resident << 20
+    one += bubblewrap.DISK * bubblewrap.works()
+    free = psutil.virtual_memory().available
+    fewer = max(1, min(workers, free // one))
+    if fewer < workers:
+        report(
+            f"{fewer} at a time, not {workers}: a submission may take {one / 1e9:.1f} GB, and {free / 1e9:.1f} are free"
+        )
+    return fewer
 
 
 def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Checked:
@@ -293,11 +336,14 @@ def table(rows: list[Row]) -> str:
     numbers = sorted({number for row in rows for number in row.scores})
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["student", "set", "status", "total", "of", *numbers, "sentence", "file"])
+    writer.writerow(["student", "set", "status", "total", "of", *numbers, "sentence", "file", "not protected by"])
     for row in rows:
         scores = [f"{row.scores[n]:g}" if n in row.scores else "" for n in numbers]
         texts = [_cell(text) for text in (row.student, row.set_name, row.status)]
-        writer.writerow([*texts, f"{row.total:g}", POINTS, *scores, _cell(row.sentence), _cell(row.file)])
+        # What was not graded has no points: a zero would be an answer.
+        total = "" if row.status == "error" and not row.scores else f"{row.total:g}"
+        last = (_cell(row.sentence), _cell(row.file), row.unprotected)
+        writer.writerow([*texts, total, POINTS, *scores, *last])
     return out.getvalue()
 
 

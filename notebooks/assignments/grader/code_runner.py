@@ -69,6 +69,9 @@ def main(pipe: int) -> None:
             data = encode({"id": request["id"], **reply}).encode()
         except MemoryError:
             report(*_NO_MEMORY)
+        if messages.has_too_many_entries(data):
+            reply["value"] = {"o": "an answer of too many entries"}
+            data = encode({"id": request["id"], **reply}).encode()
         send(data)
 
 
@@ -87,6 +90,8 @@ def _answer(request: dict[str, Any], names: dict[str, Any], report: Any) -> dict
         kind = type(raised)
         # The system's own "no memory", as of mmap, and TensorFlow's.
         full = isinstance(raised, OSError) and raised.errno == errno.ENOMEM
+        if isinstance(raised, OSError) and raised.errno in (errno.ENOSPC, errno.EDQUOT):
+            report("files", "wrote more files than allowed")
         if full or "ResourceExhausted" in kind.__name__:
             report(*_NO_MEMORY)
         name = next((k.__name__ for k in kind.__mro__ if getattr(builtins, k.__name__, None) is k), "Exception")

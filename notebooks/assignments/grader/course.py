@@ -8,9 +8,11 @@ but as `assignments.grader.evaluation` says.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -137,6 +139,15 @@ class Course:
             del _EVALUATED[student, name]
         with api.gradebook as book:
             return float(book.find_submission(name, student).score)
+
+    def forget(self, api: Any, student: str, name: str) -> None:
+        """Take a submission out of nbgrader's gradebook and folders, if it is there: a newer one cannot be graded."""
+        from nbgrader.api import MissingEntry
+
+        with contextlib.suppress(MissingEntry), api.gradebook as book:
+            book.remove_submission(name, student)
+            for kind in (CHECKED, "autograded", "feedback"):
+                shutil.rmtree(self.root / kind / student / name, ignore_errors=True)
 
 
 #: What is being entered, by student and set: nbgrader runs its own steps over it once more.

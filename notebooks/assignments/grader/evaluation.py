@@ -5,25 +5,32 @@ student's functions directly. Run here, those names stand for functions of the s
 arguments and bring plain data back (`assignments.grader.supervisor`). The same text serves both, so nbgrader's own
 tools go on working.
 
+A sentence that students read never holds words of a process that was given the inputs of hidden tests: the words come
+from a second process then, which runs the visible tests alone.
+
 What this does not cover: an answer that another person found; code that recognises the inputs of the hidden tests (they
 differ from the visible ones, and there are several). A pipeline's graph and its elements come from the student's side
 as two pieces of data, so code that replaces `labkit.course.inspection` can show the one and run the other. Native
 code that tries to read files past Python does not get them where bubblewrap or Landlock is at hand, and gets no zero
-for trying: only Python's hook can tell what was meant. So it is with a program that is started, and with a socket of
-version 6: both are refused, and libraries try both without meaning harm.
+for trying: only Python's hook can tell what was meant. So it is with code that finds the hook's functions in memory and
+replaces them, with a program that is started, and with a socket of version 6: all are refused, and libraries try the
+last two without meaning harm.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
+import ctypes
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assignments.grader.precheck import parse
+from assignments.grader.precheck import parse, released
 from assignments.grader.supervisor import Limits, Stopped, StudentProcess
 
 
@@ -39,6 +46,8 @@ class Evaluation:
         Of each code cell by its place in the notebook.
     stopped : str
         Why the student's process was ended; then nothing holds. Empty if it was not.
+    withheld : bool
+        Whether there were words of the student's process that had been given the inputs of hidden tests.
     protections : dict of str to bool
         What protected this machine from the student's code; the names are those of `isolation.MISSING`.
     """
@@ -47,6 +56,7 @@ class Evaluation:
     printed: dict[int, str] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     stopped: str = ""
+    withheld: bool = False
     protections: dict[str, bool] = field(default_factory=dict)
 
 
@@ -65,28 +75,51 @@ def evaluate(
     in_bubblewrap : bool, optional
         Whether bubblewrap starts the student's process; by default, if that can be used here.
     """
+    evaluation = _run(notebook, forbidden, limits or Limits(), in_bubblewrap, hidden=True)
+    if evaluation.withheld and not evaluation.stopped:
+        try:
+            shown = _run(notebook, forbidden, limits or Limits(), in_bubblewrap, hidden=False)
+        except RuntimeError:  # the points are known; only the words are missing
+            shown = Evaluation(stopped="did not start")
+        if not shown.stopped:
+            evaluation.printed, evaluation.errors = shown.printed, shown.errors
+            for grade_id, failed in evaluation.failures.items():
+                if failed and shown.failures[grade_id]:
+                    evaluation.failures[grade_id] = shown.failures[grade_id]
+    return evaluation
+
+
+def _run(
+    notebook: Any, forbidden: Sequence[Path], limits: Limits, in_bubblewrap: bool | None, *, hidden: bool
+) -> Evaluation:
+    """Run the cells and the tests of a notebook in one process, with the hidden tests or without them."""
     code = [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     own = [(i, cell.source) for i, cell in code if not _is_test(cell)]
     tests = [(cell.metadata["nbgrader"]["grade_id"], cell.source) for _, cell in code if _is_test(cell)]
-    evaluation, allowed = Evaluation(), limits or Limits()
+    evaluation = Evaluation()
     needs = any("tensorflow" in source for _, source in [*own, *tests])
-    allowed = allowed.with_tensorflow() if needs else allowed
+    allowed = limits.with_tensorflow() if needs else limits
     try:
         with StudentProcess([], forbidden, allowed, needs, in_bubblewrap) as student:
             evaluation.protections = student.protections
             for place, cell in code:
                 if _is_test(cell):
-                    evaluation.failures[cell.metadata["nbgrader"]["grade_id"]] = _test(cell.source, student)
+                    source = cell.source if hidden else released(cell.source)
+                    evaluation.failures[cell.metadata["nbgrader"]["grade_id"]] = _test(source, student)
                     continue
                 student.run(cell.source)
+                if student.withholds:
+                    evaluation.withheld |= bool(student.printed[-1] or student.errors[-1])
+                    continue
                 evaluation.printed[place] = student.printed[-1]
                 if student.errors[-1]:
                     evaluation.errors[place] = _words(student.errors[-1])
             # A test holds at its own place, where a name may be used for something else later, or at the end, where a
             # cell that was moved has run.
             for grade_id, source in tests:
-                if evaluation.failures[grade_id]:
-                    evaluation.failures[grade_id] = _test(source, student)
+                if evaluation.failures[grade_id] and not evaluation.failures[grade_id].startswith(_GAVE_UP):
+                    evaluation.failures[grade_id] = _test(source if hidden else released(source), student)
+            evaluation.withheld |= student.withholds and any(evaluation.failures.values())
         _explain(evaluation, own)
     except Stopped as stop:
         evaluation.stopped = str(stop)
@@ -117,25 +150,78 @@ def _is_test(cell: Any) -> bool:
     return bool(meta.get("grade")) and not meta.get("solution")
 
 
+_HIDDEN = "### BEGIN HIDDEN TESTS"
+_GAVE_UP = "the grader gave up on this answer"
+
+
 def _test(source: str, student: StudentProcess) -> str | None:
+    """Return what fails in a test cell, in a line, or None if it holds."""
     tree = parse(source)
     loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    student.withholds |= _HIDDEN in source
+    names: dict[str, Any] = {}
     try:
         names = student.names(sorted(loaded - set(dir(builtins)) - _bound(tree)))
-        exec(compile(tree, "<test>", "exec"), {"__name__": "test", **names})
+        with _limited(student):
+            exec(compile(tree, "<test>", "exec"), {"__name__": "test", **names})
     except Stopped:
         raise
+    except _GaveUp:
+        return f"{_GAVE_UP}: to compare it takes more than {student.limits.judging_s:g} s"
     except NotImplementedError:
         return "not answered"
     except Exception as error:
-        if getattr(error, "by_student", False):  # in quotes: it may read like words of the grader
-            return _words([type(error).__name__, repr(str(error)[:300]) if str(error) else ""])
-        if isinstance(error, AssertionError):
+        if any(value is None for value in names.values()):  # a variable that still is what students were given
+            return "not answered"
+        by_student = getattr(error, "by_student", False)
+        if isinstance(error, AssertionError) and not by_student:
             return str(error).splitlines()[0] if str(error) else "a test does not hold"
-        if isinstance(error, NameError):
+        if isinstance(error, NameError) and not by_student:
             return str(error)
-        return _words([type(error).__name__, str(error)[:300]])
+        if student.withholds:  # Python's own words may hold what the student chose, too: the name of a type
+            return f"{type(error).__name__} in a hidden test"
+        words = str(error)[:300]  # of a student in quotes: it may read like words of the grader
+        return _words([type(error).__name__, repr(words) if words and by_student else words])
     return None
+
+
+class _GaveUp(BaseException):
+    """The time of a test is up; it is no Exception, so that no test takes it for a failure of its own."""
+
+
+@contextlib.contextmanager
+def _limited(student: StudentProcess) -> Iterator[None]:
+    """Raise `_GaveUp` in this thread once it has worked for too long; waiting for the student's process is no work.
+
+    Python's alarm clock rings in the main thread only, and submissions are graded in others.
+    """
+    thread, done = ctypes.c_ulong(threading.get_ident()), threading.Event()
+    give_up = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+    def watch() -> None:
+        worked = 0.0
+        while not done.wait(0.1):
+            worked += 0.0 if student.waits else 0.1
+            if worked < student.limits.judging_s:
+                continue
+            # Either this sees that the other thread waits, or that one sees that it must not begin to.
+            student.gives_up = True
+            if student.waits:
+                student.gives_up = False
+            else:
+                give_up(thread, ctypes.py_object(_GaveUp))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        try:
+            done.set()
+            watcher.join()
+        finally:
+            give_up(thread, None)  # it may be on its way
+            student.gives_up = False
 
 
 def _bound(tree: ast.AST) -> set[str]:

@@ -15,6 +15,8 @@ then is a second layer, and where it is not, it is all there is.
   signal to another process, not even by an open file, no debugger, no say in who gets the processor, no file without a
   folder, no memory without a process. Outside bubblewrap, a change of a file's mode, owner, times or attributes is
   answered as if it were done, and is not.
+- **kernel**: from Landlock 6 on the kernel itself refuses to empty a file by its name, and signals and messages to
+  other processes. Before, only lists of system calls do, and a list may miss one.
 - **hook** (every system): Python's audit hook. It is the one that reports what was tried, and the only one against
   reading files where Landlock is missing. Code that calls the system past Python evades it, but not the others.
 """
@@ -32,6 +34,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+#: Bytes of one file, and of all files of a submission.
+MOST_FILE, MOST_WRITTEN = 64 << 20, 512 << 20
+
 #: What does not hold where a protection is missing.
 MISSING = {
     "bubblewrap": "bubblewrap is not installed, or may not be started here (on Debian or Ubuntu: apt install "
@@ -40,7 +45,17 @@ MISSING = {
     "network": "no network namespace: the filter of system calls and Python's hook alone refuse connections",
     "files": "no Landlock: reading other files is refused by Python's hook alone, and native code can get past it",
     "system calls": "no filter of system calls: new processes are refused by Python's hook alone",
+    "kernel": "the kernel is older than Linux 6.12 (Landlock 6): emptying a file by its name, signals and messages to "
+    "other processes, are refused by lists of system calls alone, not by the kernel's own rules",
 }
+
+
+def summary(holds: dict[str, bool]) -> str:
+    """Return a line about which protections held, as `isolate` returns them: a loud one if any was missing."""
+    missing = [f"{name}: {MISSING[name]}" for name, there in holds.items() if not there]
+    if missing:
+        return f"WARNING: not everything is limited on this machine. {'; '.join(missing)}"
+    return "on this machine: students' code ran inside bubblewrap, and nothing was missing of what can protect it"
 
 
 def isolate(
@@ -71,8 +86,11 @@ def isolate(
     """
     holds = {"bubblewrap": in_bubblewrap, "limits": _limit(cpu_s, memory_mb)}
     holds["network"] = in_bubblewrap or _leave_network()
-    landlock = _restrict_files(home, readable)
+    version = _restrict_files(home, readable)
+    landlock = version > 0
     holds["files"] = in_bubblewrap or landlock
+    holds["kernel"] = in_bubblewrap or version >= _SCOPES_SINCE
+    _drop_capabilities()
     holds["system calls"] = _filter_system_calls(shares_files=not in_bubblewrap)
     watch_events(
         home,
@@ -108,7 +126,7 @@ def _limit(cpu_s: int, memory_mb: int) -> bool:
     wanted = {
         "RLIMIT_CPU": (cpu_s, cpu_s + 1),
         "RLIMIT_AS": (size, size),
-        "RLIMIT_FSIZE": (64 << 20, 64 << 20),
+        "RLIMIT_FSIZE": (MOST_FILE, MOST_FILE),
         "RLIMIT_CORE": (0, 0),
         "RLIMIT_NOFILE": (256, 256),
     }
@@ -138,18 +156,19 @@ _TCP_SINCE, _SCOPES_SINCE = 4, 6
 _NO_NEW_PRIVILEGES = 38  # linux/prctl.h
 
 
-def _restrict_files(home: Path, readable: Sequence[Path]) -> bool:
+def _restrict_files(home: Path, readable: Sequence[Path]) -> int:
+    """Let Landlock restrict this process; return the version that does, or 0."""
     if sys.platform != "linux":
-        return False
+        return 0
     libc = _libc()
     version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
     if version < 1:
-        return False
+        return 0
     every = (1 << _FILE_RIGHTS.get(version, 16)) - 1
     attributes = struct.pack("=QQQ", every, 3 * (version >= _TCP_SINCE), 3 * (version >= _SCOPES_SINCE))
     ruleset = libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     if ruleset < 0:
-        return False
+        return 0
     # Of /proc only this process and the machine, never its parent.
     proc = [f"/proc/{name}" for name in (os.getpid(), *"cpuinfo meminfo stat sys filesystems version".split())]
     rules = {Path(path): _EXECUTE | _READ | _LIST for path in (*proc, *system_folders(), *readable)}
@@ -165,7 +184,14 @@ def _restrict_files(home: Path, readable: Sequence[Path]) -> bool:
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     done = libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0
     os.close(ruleset)
-    return done
+    return version if done else 0
+
+
+def _drop_capabilities() -> None:
+    """Give up what root may do, and what a namespace of one's own gives."""
+    if sys.platform == "linux":
+        header = struct.pack("=Ii", 0x20080522, 0)  # linux/capability.h, version 3
+        _libc().capset(header, bytes(24))
 
 
 #: System calls that are refused whatever their arguments are.
@@ -175,7 +201,9 @@ _REFUSED = """
     fsopen mount_setattr unshare setns bpf perf_event_open keyctl add_key request_key setpriority ioprio_set
     sched_setparam sched_setscheduler sched_setattr migrate_pages move_pages memfd_create memfd_secret shmget msgget
     semget mq_open settimeofday clock_settime adjtimex clock_adjtime reboot kexec_load kexec_file_load init_module
-    finit_module delete_module swapon swapoff sethostname setdomainname acct iopl ioperm syslog
+    finit_module delete_module swapon swapoff sethostname setdomainname acct iopl ioperm syslog mknod mknodat
+    open_by_handle_at name_to_handle_at fanotify_init userfaultfd quotactl quotactl_fd kcmp process_madvise
+    process_mrelease lookup_dcookie vhangup
 """.split()
 #: System calls that change what stands beside a file's content. Landlock does not know them.
 _CHANGES = """
@@ -190,7 +218,7 @@ _NUMBERS = {
 }
 # linux/prctl.h, linux/fcntl.h, linux/sockios.h, linux/fs.h, linux/sched.h
 _SET_DEATH_SIGNAL, _SET_DUMPABLE = 1, 4
-_SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX = 8, 10, 15
+_SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX, _SET_LEASE, _NOTIFY = 8, 10, 15, 1024, 1026
 _SET_SOCKET_OWNER, _SET_SOCKET_GROUP, _SET_FLAGS, _SET_ATTRIBUTES = 0x8901, 0x8902, 0x40086602, 0x401C5820
 _IS_THREAD = 0x10000
 # seccomp.h
@@ -220,13 +248,16 @@ def _filter_system_calls(shares_files: bool) -> bool:
     # The C library falls back to clone, whose flags can be looked at: threads are allowed, processes are not.
     rules += [("clone3", _ANSWER | errno.ENOSYS, ()), ("clone", refuse, (0, _EQUAL_BITS, _IS_THREAD, 0))]
     # A socket for the internet ends the process: who asks the system for one, past Python, means it.
-    rules += [("socket", _KILL, (0, _EQUAL_BITS, _INT, socket.AF_INET)), ("socket", refuse, (0, _GREATER, 2, 0))]
+    rules += [("socket", _KILL, (0, _EQUAL_BITS, _INT, socket.AF_INET)), ("socket", refuse, (0, _NOT_EQUAL, 2, 0))]
+    # A pair of sockets is needed by asyncio. One for datagrams could send them to any socket that has a name.
+    rules += [("socketpair", refuse, (1, _EQUAL_BITS, 15, kind)) for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW)]
     rules += [(name, refuse, (0, _NOT_EQUAL, own, 0)) for name in ("kill", "tgkill", "tkill")]
     rules += [(name, refuse, (0, _NOT_EQUAL, 0, 0)) for name in ("prlimit64", "sched_setaffinity")]
     # The supervisor looks at its open files, which a process that is not dumpable hides.
     rules += [("prctl", refuse, (0, _EQUAL_BITS, _INT, it)) for it in (_SET_DEATH_SIGNAL, _SET_DUMPABLE)]
-    # An open file can be told to send any signal to any process.
-    rules += [("fcntl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in (_SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX)]
+    # An open file can be told to send any signal to any process. Who opens a leased file waits up to 45 s.
+    asked = (_SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX, _SET_LEASE, _NOTIFY)
+    rules += [("fcntl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in asked]
     changes = (_SET_SOCKET_OWNER, _SET_SOCKET_GROUP, _SET_FLAGS, _SET_ATTRIBUTES)
     rules += [("ioctl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in changes]
     failed = library.seccomp_attr_set(context, _OTHER_ARCHITECTURE, ctypes.c_uint32(_KILL))

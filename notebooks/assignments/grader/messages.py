@@ -2,13 +2,14 @@
 
 Never pickle: what comes from a student's process is read by code that must not run anything for it. Numbers, text,
 bytes, lists, tuples, sets, dicts, and NumPy arrays of plain numbers go through, fractions and decimals as the nearest
-float, generators and their like as lists; the rest becomes the name of its type.
+float, generators and their like as lists; the rest becomes the name of its type. What comes back is bounded before it
+is looked at: no message of a few megabytes makes the grader compute for hours, or fills its memory.
 """
 
 from __future__ import annotations
 
 import base64
-import functools
+import json
 import math
 from collections import deque
 from collections.abc import Iterator, MappingView
@@ -21,8 +22,17 @@ from typing import Any
 MOST_BYTES = 16 << 20
 #: A generator may have no end.
 _MOST_DRAWN = 100_000
-#: Entries of a set or a dict: their hashes may be chosen so that each new one is compared with all before it.
-_MOST_HASHED = 1_000
+#: Lists, dicts and their entries in a message, and numbers in an array: each takes the grader some memory and time.
+_MOST_ENTRIES, _MOST_NUMBERS = 300_000, 500_000
+#: Rows of an array without numbers, which takes no bytes however many rows it has.
+_MOST_EMPTY = 10_000
+#: Lists in lists: the grader gives up later than `pack` does.
+_DEEPEST = 60
+#: Entries of a set or a dict, large numbers in a message, and different values of one hash. A hash may be chosen, and
+#: Python compares each new value with all that have the same.
+_MOST_HASHED, _MOST_ALIKE = 1_000, 100
+#: Types of a message that are told apart by their names.
+_MOST_TYPES = 100
 _DTYPES = "?bBhHiIlLqQefd"
 
 
@@ -32,12 +42,6 @@ class Opaque:
     def __repr__(self) -> str:
         """Return the name of the type in angle brackets."""
         return f"<{type(self).__name__}>"
-
-
-@functools.lru_cache(1000)
-def _opaque_type(name: str) -> type[Opaque]:
-    """Return a type of that name, so that Python's messages about its values tell what they were."""
-    return type(name, (Opaque,), {})
 
 
 def pack(value: Any, depth: int = 0) -> Any:
@@ -71,12 +75,37 @@ def pack(value: Any, depth: int = 0) -> Any:
     if character and character in _DTYPES and shape is not None:
         if shape == ():
             return {"n": [character, pack(value.item())]}
+        if _too_large(shape):
+            return {"o": f"an array of the shape {tuple(shape)}"[:80]}
         data = base64.b64encode(value.tobytes()).decode()
         return {"a": [character, [int(s) for s in shape], data]}
     return {"o": type(value).__name__}
 
 
 _GROUPS = {"l": list, "t": tuple, "s": (set, frozenset)}
+
+
+def _too_large(shape: Any) -> bool:
+    numbers = math.prod(max(int(size), 1) for size in shape)
+    return numbers > (_MOST_EMPTY if 0 in shape else _MOST_NUMBERS)
+
+
+def has_too_many_entries(message: bytes) -> bool:
+    """Tell if a message holds more lists, dicts and entries than the grader reads; commas in texts count, too."""
+    return sum(message.count(mark) for mark in (b"[", b"{", b",")) > _MOST_ENTRIES
+
+
+def read(message: bytes) -> dict[str, Any]:
+    """Return the reply that a message holds; what it answers is still packed.
+
+    Raises
+    ------
+    ValueError
+        If it is no JSON, or has more entries than the grader reads.
+    """
+    if has_too_many_entries(message):
+        raise ValueError(f"more than {_MOST_ENTRIES:,} entries")
+    return json.loads(message)
 
 
 def unpack(value: Any) -> Any:
@@ -88,41 +117,78 @@ def unpack(value: Any) -> Any:
         If it is nothing that `pack` makes: the other side has been tampered with.
     """
     try:
-        return _unpack(value)
+        return _Unpacking().one(value)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
         raise ValueError(f"a reply is not in the format of replies ({type(error).__name__})") from None
 
 
-def _unpack(value: Any, inner: bool = False) -> Any:
-    """Turn one value back; `inner` ones are in a set or keys of a dict, which hold frozen sets only."""
-    if value is None or isinstance(value, (bool, str, float, int)):
-        return value
-    ((kind, content),) = value.items()
-    if kind in ("s", "d") and len(content) > _MOST_HASHED:
-        return _opaque_type(f"a set or dict of more than {_MOST_HASHED:,} entries")()
-    if kind == "i":
-        return int(content[:310])
-    if kind == "f":
-        return float(content)
-    if kind == "b":
-        return base64.b64decode(content)
-    if kind == "o":
-        return _opaque_type(str(content)[:80].encode("utf-8", "replace").decode())()
-    if kind == "d":
-        return {_unpack(k, inner=True): _unpack(v) for k, v in content}
-    if kind in ("l", "t", "s"):
-        made = {"l": list, "t": tuple, "s": frozenset if inner else set}[kind]
-        return made(_unpack(v, inner or kind == "s") for v in content)
-    import numpy as np
+class _Unpacking:
+    """Turns one message back, and counts what may be only so many times in it."""
 
-    character, *shape, data = content
-    if len(character) != 1 or character not in _DTYPES:
-        raise ValueError(f"a dtype {character!r}")
-    if kind == "n":
-        return np.dtype(character).type(_unpack(data))
-    if kind == "a":
-        (shape,) = shape
-        if math.prod(max(int(size), 1) for size in shape) > MOST_BYTES:  # a side of length 0 needs no bytes at all
-            raise ValueError("an array of more elements than bytes in a message")
-        return np.frombuffer(base64.b64decode(data), dtype=character).reshape(shape).copy()
-    raise ValueError(kind)
+    def __init__(self) -> None:
+        self._types: dict[str, type[Opaque]] = {}
+        self._alike: dict[int, list[Any]] = {}
+        self._large = 0
+
+    def one(self, value: Any, inner: bool = False, depth: int = 0) -> Any:
+        """Turn one value back; `inner` ones are in a set or keys of a dict, which hold frozen sets only."""
+        if depth > _DEEPEST:
+            raise ValueError("nested too deep")
+        if value is None or isinstance(value, (bool, str, float)):
+            return value
+        if isinstance(value, int):
+            return self._whole(value)
+        ((kind, content),) = value.items()
+        if kind in ("s", "d") and len(content) > _MOST_HASHED:
+            return self._opaque(f"a set or dict of more than {_MOST_HASHED:,} entries")
+        if kind == "i":
+            return self._whole(int(content[:310]))
+        if kind == "f":
+            return float(content)
+        if kind == "b":
+            return base64.b64decode(content)
+        if kind == "o":
+            return self._opaque(str(content)[:80].encode("utf-8", "replace").decode())
+        if kind == "d":
+            return {self.one(k, True, depth + 1): self.one(v, False, depth + 1) for k, v in content}
+        if kind in ("l", "t", "s"):
+            made = {"l": list, "t": tuple, "s": frozenset if inner else set}[kind]
+            back = made(self.one(v, inner or kind == "s", depth + 1) for v in content)
+            return back if kind == "l" else self._spread(back)
+        import numpy as np
+
+        character, *shape, data = content
+        if len(character) != 1 or character not in _DTYPES:
+            raise ValueError(f"a dtype {character!r}")
+        if kind == "n":
+            return np.dtype(character).type(self.one(data, depth=depth + 1))
+        if kind == "a":
+            (shape,) = shape
+            if _too_large(shape):
+                raise ValueError("an array of more numbers or rows than an answer has")
+            return np.frombuffer(base64.b64decode(data), dtype=character).reshape(shape).copy()
+        raise ValueError(kind)
+
+    def _whole(self, value: int) -> int:
+        # The hash of a whole number is what remains of it by 2**61 - 1: large ones can be chosen to agree.
+        self._large += abs(value) >> 60 > 0
+        if self._large > _MOST_HASHED:
+            raise ValueError("too many large numbers")
+        return value
+
+    def _spread(self, value: Any) -> Any:
+        """Return a value, unless many others have its hash."""
+        try:
+            found = self._alike.setdefault(hash(value), [value, 0])
+        except TypeError:  # a set, or a tuple with a list in it
+            return value
+        found[1] += found[0] != value
+        if found[1] > _MOST_ALIKE:
+            raise ValueError("too many values of one hash")
+        return value
+
+    def _opaque(self, name: str) -> Opaque:
+        """Return a value of a type of that name, so that Python's messages about it tell what it was."""
+        if name not in self._types:
+            self._types[name] = type(name, (Opaque,), {}) if len(self._types) < _MOST_TYPES else Opaque
+        return self._types[name]()

@@ -11,6 +11,8 @@ from __future__ import annotations
 import builtins
 import concurrent.futures
 import contextlib
+import dataclasses
+import errno
 import itertools
 import json
 import multiprocessing
@@ -18,6 +20,7 @@ import os
 import secrets
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -46,13 +49,16 @@ code_runner.main(int(sys.argv.pop()))
 #: What the process may say that it tried. What follows is quoted: a student can write into the pipe, too.
 _BREACHES = (
     "took more memory than allowed",
+    "wrote more files than allowed",
     "tried to use the network",
     "tried to start processes",
     "tried to read the answers or the work of others",
     "tried to look into another process",
 )
 #: Files of a submission, in all; threads beyond those that libraries start.
-_MOST_WRITTEN, _MOST_ENTRIES, _MOST_THREADS = 512 << 20, 10_000, 500
+_MOST_WRITTEN, _MOST_ENTRIES, _MOST_THREADS = isolation.MOST_WRITTEN, 10_000, 500
+#: The names of students' folders begin like this; then comes the number of the grader's process.
+_PREFIX = "labkit-student-"
 #: Seconds until a process has started: TensorFlow's import is in them, and the student's limits are not.
 _STARTING_S = 180.0
 #: A process whose pipe has closed ends within so many seconds, or it has closed the pipe itself.
@@ -78,22 +84,45 @@ class Limits:
         Address space.
     whole_s : float
         Seconds for the whole submission: many cells that each wait a little would keep the others from their grades.
+    judging_s : float
+        Seconds for which the grader itself works on one test; waiting for an answer is not in them.
+    resident_mb : int, optional
+        Memory that is really taken, which is looked at five times a second; as `memory_mb` by default.
     """
 
     cpu_s: int = 20
     wall_s: float = 60
     memory_mb: int = 2048
     whole_s: float = 300
+    judging_s: float = 20
+    resident_mb: int | None = None
 
     def with_tensorflow(self) -> Limits:
-        """Return the limits of a notebook that uses TensorFlow: importing it alone takes seconds and maps gigabytes."""
-        return Limits(self.cpu_s + 40, self.wall_s + 60, self.memory_mb + 8192, self.whole_s + 60)
+        """Return the limits of a notebook that uses TensorFlow: importing it alone takes seconds and half a gigabyte.
+
+        Of what it maps, some megabytes for each of its threads, it takes little.
+        """
+        return dataclasses.replace(
+            self,
+            cpu_s=self.cpu_s + 40,
+            wall_s=self.wall_s + 60,
+            memory_mb=self.memory_mb + 4096 + 128 * (os.cpu_count() or 1),
+            whole_s=self.whole_s + 60,
+            resident_mb=self.resident + 1024,
+        )
+
+    @property
+    def resident(self) -> int:
+        """Megabytes that may really be taken."""
+        return self.memory_mb if self.resident_mb is None else self.resident_mb
 
     def __post_init__(self) -> None:
         """Refuse limits that nothing could keep."""
-        for name, least in (("cpu_s", 1), ("wall_s", 0.1), ("memory_mb", 256), ("whole_s", 0.1)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} is {getattr(self, name)}; allowed: {least} or more")
+        given = {name: getattr(self, name) for name in ("cpu_s", "wall_s", "memory_mb", "whole_s", "judging_s")}
+        least = {"cpu_s": 1, "memory_mb": 256, "resident_mb": 256}
+        for name, value in (given | {"resident_mb": self.resident}).items():
+            if not value >= least.get(name, 0.1):
+                raise ValueError(f"{name} is {value}; allowed: {least.get(name, 0.1)} or more")
 
 
 class StudentProcess:
@@ -117,6 +146,13 @@ class StudentProcess:
         Which protections hold on this machine; the names are those of `isolation.MISSING`.
     printed, errors : list
         Of each cell: what it printed; ``(type, message)`` of its exception, or None.
+    files : Path
+        Where its folder is seen from here; inside bubblewrap it lies on a disk of its own.
+    withholds : bool
+        Whether the process has been given what students must not know: then its words are in no sentence.
+    waits, gives_up : bool
+        Whether the process is being waited for; whether the grader gives up what it does with the answers, and must not
+        ask for more (see `assignments.grader.evaluation`).
 
     Raises
     ------
@@ -139,9 +175,11 @@ class StudentProcess:
         self.limits = limits
         self.printed: list[str] = []
         self.errors: list[tuple[str, str] | None] = []
-        self.home = Path(tempfile.mkdtemp(prefix="labkit-student-")).resolve()
+        self.withholds = self.waits = self.gives_up = False
+        self.home = self.files = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")).resolve()
         self._wall_s, self._end = _STARTING_S, time.monotonic() + _STARTING_S
         self._files_seen = self._spent_s = 0.0
+        self._counts = True
         self._in_bubblewrap = bubblewrap.works() if in_bubblewrap is None else in_bubblewrap
         self._ending = contextlib.ExitStack()  # what comes last goes first
         self._ending.callback(_delete, self.home)
@@ -165,6 +203,9 @@ class StudentProcess:
             self._wall_s, self._end = limits.wall_s, time.monotonic() + limits.whole_s
             with contextlib.suppress(psutil.Error):  # bubblewrap's own processes stand before it
                 self._watched = [self._watched, *self._watched.children(recursive=True)][-1]
+            if self._in_bubblewrap:
+                self.files = Path(f"/proc/{self._watched.pid}/root", *self.home.parts[1:])
+                self._counts = not bubblewrap.has_own_disk() or os.access(self.files, os.R_OK)
             for source in cells:
                 self.run(source)
         except BaseException:
@@ -241,6 +282,15 @@ class StudentProcess:
         A thread reads and writes, since each may wait for ever: for a process that does not read, or that announces
         a message and does not send it. It ends with the process.
         """
+        self.waits = True
+        try:
+            while self.gives_up:  # the end of the test comes to this thread from outside
+                time.sleep(0.01)
+            return self._reply(stage, request)
+        finally:
+            self.waits = False
+
+    def _reply(self, stage: str, request: dict[str, Any]) -> dict[str, Any]:
         request["id"] = secrets.token_hex(8)
         deadline = time.monotonic() + self._wall_s
         talk = self._talking.submit(_talk, self._connection, json.dumps(request).encode())
@@ -253,12 +303,12 @@ class StudentProcess:
             self._watch(stage)
             concurrent.futures.wait([talk], 0.2)
         try:
-            reply = json.loads(talk.result())
+            reply = messages.read(talk.result())
             self._watch(stage)
             if "breach" in reply:
                 words = readable(reply["breach"], 300)
                 known = next(k for k in _BREACHES if words.startswith(k))
-                said = words.removeprefix(known).strip()
+                said = "" if self.withholds else words.removeprefix(known).strip()
                 raise Stopped(f"{known} {f'({said!r}) ' if said else ''}{stage}")
             if reply["id"] != request["id"]:
                 raise Stopped(f"sent an answer that nobody asked for {stage}")
@@ -276,11 +326,11 @@ class StudentProcess:
         with contextlib.suppress(psutil.Error):
             times = self._watched.cpu_times()
             self._spent_s = times.user + times.system
-            if self._watched.memory_info().rss > self.limits.memory_mb << 20:
+            if self._watched.memory_info().rss > self.limits.resident << 20:
                 raise Stopped(f"took more memory than allowed {stage}")
             if self._watched.num_threads() > _MOST_THREADS:
                 raise Stopped(f"started more than {_MOST_THREADS} threads {stage}")
-        if time.monotonic() - self._files_seen > 1:
+        if self._counts and time.monotonic() - self._files_seen > 1:
             self._files_seen = time.monotonic()
             entries = written = 0
             try:
@@ -293,7 +343,7 @@ class StudentProcess:
 
     def _files(self) -> Iterator[int]:
         """Yield the bytes of each file in its folder; a folder has none."""
-        folders = [self.home]
+        folders = [self.files]
         while folders:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as inside:
                 for entry in inside:
@@ -305,14 +355,30 @@ class StudentProcess:
                     yield size
 
     def _deleted_files(self) -> list[int]:
-        """Return the bytes of each file that is deleted and still open (Linux): the disk holds it all the same."""
-        sizes = {}
-        with contextlib.suppress(OSError), os.scandir(f"/proc/{self._watched.pid}/fd") as handles:
+        """Return the bytes of each file that is deleted and still held (Linux): the disk holds it all the same.
+
+        Raises
+        ------
+        OSError
+            If open files are on their way through a socket, where nobody can count them.
+        """
+        sizes, process = {}, f"/proc/{self._watched.pid}"
+        with contextlib.suppress(FileNotFoundError, PermissionError), os.scandir(f"{process}/fd") as handles:
             for handle in handles:
-                with contextlib.suppress(OSError):  # closed meanwhile
-                    if os.readlink(handle.path).endswith(" (deleted)"):
+                with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                    place = os.readlink(handle.path)
+                    if place.startswith("socket:"):
+                        with open(f"{process}/fdinfo/{handle.name}", encoding="ascii") as known:
+                            if any(line.startswith("scm_fds:") and int(line.split()[1]) for line in known):
+                                raise OSError(errno.EBADF, "open files in a socket")
+                    elif place.endswith(" (deleted)"):
                         file = os.stat(handle.path)
-                        sizes[file.st_dev, file.st_ino] = _bytes(file)
+                        sizes[file.st_ino] = _bytes(file)
+        # A file may be closed and still be mapped. How large it is nobody tells then: as large as a file may be.
+        with contextlib.suppress(FileNotFoundError, PermissionError), open(f"{process}/maps", "rb") as maps:
+            for line in maps:
+                if line.endswith(b" (deleted)\n") and os.fsencode(self.home) in line:
+                    sizes.setdefault(int(line.split()[4]), isolation.MOST_FILE)
         return list(sizes.values())
 
     def _how_it_ended(self, stage: str) -> str:
@@ -337,10 +403,41 @@ class StudentProcess:
         self.process.wait()
         with contextlib.suppress(psutil.Error):  # bubblewrap goes before what it has started
             self._watched.wait(_ENDING_S)
+        if not (self._in_bubblewrap or getattr(self, "protections", {}).get("system calls")):
+            _end_those_of(self.home)  # what was not kept from starting processes may have left some
 
     def close(self) -> None:
         """End the process with all that it started, and delete its folder."""
         self._ending.close()
+
+
+def remove_stale() -> None:
+    """Remove what graders that were killed have left: folders of students, and processes that still run in them."""
+    for home in Path(tempfile.gettempdir()).resolve().glob(f"{_PREFIX}*-*"):
+        try:
+            known = home.lstat()
+            if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.geteuid():
+                continue
+            # A number may have been given to another process since.
+            if psutil.Process(int(home.name.split("-")[2])).create_time() <= known.st_mtime + 1:
+                continue
+        except (OSError, ValueError):
+            continue
+        except psutil.AccessDenied:
+            pass  # it is another user's: ours has ended
+        except psutil.Error:
+            pass
+        _end_those_of(home)
+        _delete(home)
+
+
+def _end_those_of(home: Path) -> None:
+    """Kill every process that was started for a student's folder, or works in it."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("HOME") == str(home) or Path(process.cwd()).is_relative_to(home):
+                process.kill()
+                process.wait(_ENDING_S)
 
 
 def _bytes(file: os.stat_result) -> int:
