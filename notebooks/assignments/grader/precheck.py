@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from assignments.grader.pages import as_code
 from assignments.grader.supervisor import readable
 
 #: A notebook with pictures has a few MB; more is a mistake or an attack.
@@ -224,7 +225,9 @@ def _in_order(cells: list[_Cell], source: Any, notes: list[str]) -> Any:
     _recover(cells, needed, notes)
     _leave_once(cells, needed, notes)
     for cell in cells:
-        own = getattr(nbformat.v4, f"new_{cell.type}_cell")(cell.source)
+        # Pages of HTML take a raw cell for HTML, and show it as it is.
+        text = as_code(cell.source) if cell.type == "raw" else cell.source
+        own = nbformat.v4.new_code_cell(text) if cell.type == "code" else nbformat.v4.new_markdown_cell(text)
         want = needed.get(cell.id)
         fresh = copy.deepcopy(want.cell) if want else own
         if want is None or want.solution:
