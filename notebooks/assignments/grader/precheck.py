@@ -19,11 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from assignments.grader.pages import as_code
 from assignments.grader.supervisor import readable
 
-#: A notebook with pictures has a few MB; more is a mistake or an attack.
-MOST_BYTES = 50 << 20
+#: Outputs of many large pictures, which are dropped, may take so much; more is a mistake or an attack.
+MOST_BYTES = 250 << 20
+#: From so many bytes on only what counts is made into objects: outputs are skipped where they stand.
+_LARGE = 10 << 20
 #: Cells beyond these, or longer ones, were not written by a person; the grader would be busy with them.
 MOST_CELLS, MOST_LETTERS = 1_000, 100_000
 #: In all cells with code together.
@@ -95,6 +99,32 @@ class _Unreadable(Exception):
     pass
 
 
+class _Mark(msgspec.Struct):
+    grade_id: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    nbgrader: _Mark | msgspec.UnsetType = msgspec.UNSET
+
+
+class _LargeCell(msgspec.Struct):
+    cell_type: str
+    source: str | list[str]
+    metadata: _Metadata | msgspec.UnsetType = msgspec.UNSET
+    id: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class _LargeNotebook(msgspec.Struct):
+    nbformat: int | float
+    cells: list[_LargeCell]
+
+
+def _without_outputs(data: bytes) -> dict[str, Any]:
+    """Return what counts of a large notebook; raise a ValueError if it is none."""
+    found = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_LargeNotebook)
+    return msgspec.to_builtins(found)
+
+
 class _Facts(NamedTuple):
     """What can be told of code that is not run.
 
@@ -162,7 +192,8 @@ def _read(path: Path, notes: list[str]) -> list[_Cell]:
             raise _Unreadable("the file is a link or no file at all")
         if known.st_size > MOST_BYTES:
             raise _Unreadable(f"the file has {known.st_size / 1e6:.0f} MB; a notebook has at most {MOST_BYTES >> 20}")
-        raw = json.loads(path.read_bytes().decode("utf-8-sig"))
+        data = path.read_bytes()
+        raw = _without_outputs(data) if len(data) > _LARGE else json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise _Unreadable("the file is not in UTF-8: save it from JupyterLab or Colab") from None
     except OSError as error:
