@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import zipfile
 
 import jupytext
@@ -10,6 +11,7 @@ import pytest
 
 import kit
 from assignments.grader.precheck import released
+from assignments.grader.supervisor import Limits
 
 #: A shorter line says nothing: "return ds", ")".
 LEAST = 20
@@ -81,3 +83,24 @@ def test_a_folder_that_is_no_kit_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(ValueError, match="is no kit, and stays as it is"):
         kit.make(tmp_path)
+
+
+def test_students_are_told_beforehand_what_a_submission_may_use(root):
+    guide = (root / "notebooks" / "INSTRUCTORS.md").read_text(encoding="utf-8")
+    plain, more = Limits(), Limits().with_tensorflow()
+    told = f"{plain.cpu_s} s of processor time, {plain.memory_mb >> 10} GB of memory and {plain.whole_s / 60:g} minutes"
+    more_told = f"{more.cpu_s} s, {more.memory_mb >> 10} GB of address space and {more.whole_s / 60:g} minutes"
+    assert told in guide
+    assert more_told in guide
+    for path in sorted((root / "notebooks" / "assignments").glob("ps*.py")):
+        assert "a connection is refused, and an answer that needs one gets no points" in path.read_text(
+            encoding="utf-8"
+        )
+
+
+def test_formgrader_starts_where_nbgrader_finds_its_configuration(root):
+    said = subprocess.run(["make", "-n", "formgrader"], cwd=root, capture_output=True, text=True, check=True).stdout
+    assert "cd notebooks/assignments &&" in said
+    assert (root / "notebooks" / "assignments" / "nbgrader_config.py").exists()
+    assert "--ServerApp.root_dir=../../build/assignments" in said
+    assert kit.Course().root == root / "build" / "assignments"
