@@ -9,8 +9,8 @@ What this does not cover: an answer that another person found; code that recogni
 differ from the visible ones, and there are several). A pipeline's graph and its elements come from the student's side
 as two pieces of data, so code that replaces `labkit.course.inspection` can show the one and run the other. Native
 code that tries to read files past Python does not get them where bubblewrap or Landlock is at hand, and gets no zero
-for trying: only Python's hook can tell what was meant. So it is with a program that is started, and with a
-connection: both are refused, and libraries try both without meaning harm.
+for trying: only Python's hook can tell what was meant. So it is with a program that is started, and with a socket of
+version 6: both are refused, and libraries try both without meaning harm.
 """
 
 from __future__ import annotations
