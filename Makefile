@@ -21,7 +21,7 @@ LEFT_OUT := build/left-out.txt
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider notebooks
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-long test-colab test-solved test-xprof test-loaders test-kernels-oclgrind gpu on-gpu soak seeds lab release grade data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
+.PHONY: help tour test test-long test-colab test-solved test-xprof test-loaders test-kernels-oclgrind gpu on-gpu soak seeds lab kit release grade formgrader data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
 
 help: ## list the verbs
 	@echo "For readers:"
@@ -110,6 +110,14 @@ release: $(READY) #! make the student versions of the problem sets in build/assi
 grade: $(READY) #! grade a folder of submissions into a CSV (SUBMISSIONS=folder)
 	@$(if $(SUBMISSIONS),,echo "make grade needs a folder: make grade SUBMISSIONS=path/to/submissions" >&2; exit 2;) \
 	$(BIN)/labkit assignments grade "$(SUBMISSIONS)"
+
+kit: $(READY) #! write what students get into build/kit: notebooks, problem sets, the wheel; no solutions, no hidden tests
+	@$(BIN)/python notebooks/kit.py build/kit
+
+# nbgrader looks for its configuration in the folder where JupyterLab starts.
+formgrader: $(READY) #! open nbgrader's pages on what make grade has graded
+	@cd notebooks/assignments && PATH="$(CURDIR)/$(BIN):$$PATH" jupyter lab --ServerApp.root_dir=../../build/assignments \
+	  --LabApp.default_url=/formgrader $(if $(filter 0,$(shell id -u)),--allow-root)
 
 notebooks: $(READY) #! build and execute the notebooks from notebooks/source
 	@$(BIN)/python notebooks/build.py --execute

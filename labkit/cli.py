@@ -147,6 +147,17 @@ def class_report(
     typer.echo(f"{len(group.results)} results, {len(group.left_out)} files left out: {page}")
 
 
+@classes.command("names")
+def class_names(
+    ids: Annotated[Path, typer.Argument(help="a text file with the id of a student on each line")],
+    course: Annotated[str, typer.Option(help="the word that was given out for the course")] = "",
+) -> None:
+    """Print who is who: the id, the pseudonym in results and in the class report, and the variant of each student."""
+    from labkit.course import variants
+
+    typer.echo(variants.table(filter(str.strip, ids.read_text(encoding="utf-8-sig").splitlines()), course=course))
+
+
 cards = typer.Typer(no_args_is_help=True, help="Start, stop and list cards: processes that serve smartssd://.")
 app.add_typer(cards, name="card")
 _CardName = Annotated[str, typer.Argument(help="as in smartssd://card0/...")]
@@ -193,6 +204,36 @@ def assignments_release() -> None:
     """Make the student versions of all problem sets, through nbgrader."""
     for path in _tool("assignments.grader.course").Course().release():
         typer.echo(path)
+
+
+@assignments.command("collect")
+def assignments_collect(
+    download: Annotated[Path, typer.Argument(help="the zip or folder that a learning platform hands out")],
+    out: Annotated[Path, typer.Option(help="the folder of submissions; it may hold some already")] = Path(
+        "submissions"
+    ),
+    set_name: Annotated[str, typer.Option("--set", help="the set of files whose names tell none")] = "",
+) -> None:
+    """Unpack a download of Moodle, Canvas, Blackboard, D2L or Google Classroom into <student>/<set>/."""
+    course = _tool("assignments.grader.course").Course()
+    _tool("assignments.grader.downloads").collect(download, out, course.files, set_name, report=typer.echo)
+
+
+@assignments.command("export")
+def assignments_export(
+    platform: Annotated[str, typer.Argument(help="moodle, canvas, blackboard or d2l")],
+    set_name: Annotated[str, typer.Argument(metavar="SET", help="as in ps1_find_the_stall")],
+    submissions: Annotated[Path, typer.Option(help="the folder with names.csv")] = Path("submissions"),
+    out: Annotated[Path | None, typer.Option(help="the file; beside grades.csv by default")] = None,
+) -> None:
+    """Write the grades of a set as a CSV that a learning platform imports."""
+    downloads, root = _tool("assignments.grader.downloads"), _tool("assignments.grader.course").Course().root
+    text, left_out = downloads.export(root / "grades.csv", platform, set_name, downloads.names(submissions))
+    for sentence in left_out:
+        typer.echo(f"  {sentence}")
+    path = root / f"{platform}_{set_name}.csv" if out is None else out
+    path.write_text(text, encoding="utf-8")
+    typer.echo(path)
 
 
 @assignments.command("grade")

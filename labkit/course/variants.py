@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from labkit.common.table import Table
+
 #: What is drawn: images of an epoch, images of a batch, side of an image in pixels, latency of the storage, train step.
 IMAGES = (96, 128, 160, 192, 224, 256)
 BATCHES = (8, 16, 32)
@@ -158,8 +160,29 @@ _POOL = 26
 _SOLVED = (1, 7, 15, 16)
 
 
+class _Variants(dict[str, Variant]):
+    """Variants by id, which print as a table."""
+
+    def _table(self) -> Table:
+        head = ("id", "pseudonym", "images", "batch", "side", "storage ms", "step ms", "drills")
+        rows = [
+            (student_id, v.student, *map(str, (v.images, v.batch, v.side)), f"{v.latency_ms:g}", f"{v.step_ms:g}",
+             ", ".join(map(str, v.drills)))
+            for student_id, v in self.items()
+        ]  # fmt: skip
+        return Table(head, rows, right=range(2, 7))
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def _repr_html_(self) -> str:
+        return self._table()._repr_html_()
+
+
 def table(student_ids: Iterable[str], problem: str = "", course: str = "") -> dict[str, Variant]:
     """Return the variants of a list of ids, by id: how an instructor makes them all again.
+
+    It prints as a table, which also says which pseudonym stands for which id.
 
     Raises
     ------
@@ -168,7 +191,7 @@ def table(student_ids: Iterable[str], problem: str = "", course: str = "") -> di
     """
     if isinstance(student_ids, (str, bytes)) or not isinstance(student_ids, Iterable):
         raise ValueError(f"student_ids is {student_ids!r:.80}; allowed: a list of ids, such as ['s1', 's2']")
-    found: dict[str, Variant] = {}
+    found = _Variants()
     known: dict[str, str] = {}
     for student_id in student_ids:
         variant = of(student_id, problem, course)

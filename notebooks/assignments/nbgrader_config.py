@@ -1,7 +1,7 @@
 """nbgrader's own commands, run in this folder, work on build/assignments.
 
 `make release` and `make grade` need no configuration; this file is for `nbgrader generate_feedback`, `nbgrader export`
-and nbgrader's pages in JupyterLab. `nbgrader autograde` isolates what it runs, as `make grade` does.
+and `make formgrader`. `nbgrader autograde` isolates what it runs, as `make grade` does.
 """
 
 import sys

@@ -5,7 +5,7 @@
 #
 # **You need** notebooks 00 and 01. Plain Python is enough; no TensorFlow. About two hours. 100 points.
 #
-# Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs without network, from top to bottom, with more tests than you see. All times are in milliseconds, and may be fractions.
+# Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs from top to bottom, with more tests than you see, and without network: a connection is refused, and an answer that needs one gets no points. All times are in milliseconds, and may be fractions.
 
 # %% bootstrap=true
 from labkit import simulate
@@ -204,12 +204,14 @@ answer_speed_up = (160 + 32 * 7.5 + 4) / (32 * 7.5 + 4)
 ### END SOLUTION
 
 # %% tests="1.5" points=5
+assert answer_operation is not None, "not answered"
 assert isinstance(answer_operation, str), 'answer_operation is a name, such as "decode"'
 ### BEGIN HIDDEN TESTS
 assert answer_operation.strip().lower() == "resize", "another operation works longer"
 ### END HIDDEN TESTS
 
 # %% tests="1.5" points=5
+assert answer_busy is not None, "not answered"
 assert 0 < answer_busy <= 100, "answer_busy is a percentage"
 ### BEGIN HIDDEN TESTS
 import labkit
@@ -224,6 +226,7 @@ assert abs(answer_busy - 100 * labkit.Timeline(truth).busy) <= 1, "read how busy
 ### END HIDDEN TESTS
 
 # %% tests="1.5" points=5
+assert answer_speed_up is not None, "not answered"
 assert answer_speed_up >= 1, "overlap makes nothing slower"
 ### BEGIN HIDDEN TESTS
 loading = 32 * (0.5 + 1.0 + 2.0 + 3.5 + 0.5) + 4

@@ -154,3 +154,15 @@ def test_what_is_no_text_is_refused(arguments, word):
 def test_what_is_no_list_of_ids_has_no_table(ids):
     with pytest.raises(ValueError, match=f"student_ids is {ids!r}; allowed: a list of ids"):
         variants.table(ids)
+
+
+def test_the_table_prints_as_one_and_tells_who_is_who():
+    made = variants.table(["s1", "s<2>"], course="fall")
+    head, *rows = str(made).splitlines()
+    assert head.split()[:2] == ["id", "pseudonym"]
+    assert [row.split()[:2] for row in rows] == [[s, variants.pseudonym(s, "fall")] for s in ("s1", "s<2>")]
+    assert repr(made) == str(made)
+    assert "<table>" in made._repr_html_()
+    assert "s&lt;2&gt;" in made._repr_html_()
+    assert str(made["s1"].images) in rows[0]
+    assert variants.pseudonym("s1", "fall") != variants.pseudonym("s1")

@@ -20,7 +20,7 @@ from assignments.grader import batch
 from assignments.grader import precheck as checks
 from assignments.grader.course import Course
 from assignments.grader.evaluation import evaluate
-from assignments.grader.precheck import MOST_CELLS, MOST_CODE, MOST_LETTERS, precheck, released, unanswered
+from assignments.grader.precheck import MOST_BYTES, MOST_CELLS, MOST_CODE, MOST_LETTERS, precheck, released, unanswered
 from assignments.grader.supervisor import Limits, StudentProcess
 
 SHORT = Limits(cpu_s=10, wall_s=30, memory_mb=1500)
@@ -113,6 +113,32 @@ def test_annotations_are_those_of_the_cell():
         assert student.names(["kind"]) == {"kind": True}
 
 
+ASKS = "import socket, urllib.request\n"
+TRIES = f"""{ASKS}try:
+    urllib.request.urlopen("http://192.0.2.1/x")
+except OSError:
+    pass
+for family in (socket.AF_INET, socket.AF_INET6):
+    try:
+        socket.socket(family).connect(("192.0.2.1", 80))
+    except OSError:
+        pass
+"""
+NEEDS = f"""{ASKS}urllib.request.urlopen("http://192.0.2.1/x")
+def imbalance(shards, hosts):
+    return -(-shards // hosts) * hosts / shards
+"""
+
+
+def test_a_refused_connection_costs_only_what_needed_it(sources):
+    notebook = answered(sources, roster.PS3, exercise_3_4=NEEDS)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(TRIES))
+    found, failed, judged = points(notebook)
+    assert judged.stopped == ""
+    assert found == {**roster.FULL[roster.PS3], "3.4": 0}
+    assert all("there is no network while a notebook is graded" in text for text in failed)
+
+
 # -- wrong, and nearly right
 
 WRONG = {
@@ -156,6 +182,11 @@ def test_nearly_right_is_not_full_marks(sources, name):
         assert found[number] < roster.FULL[name][number], (number, failed)
     others = {n: p for n, p in found.items() if f"exercise_{n.replace('.', '_')}" not in WRONG[name]}
     assert others == {n: roster.FULL[name][n] for n in others}
+
+
+def test_what_was_left_as_it_was_given_is_not_answered(given, sources, tmp_path):
+    _, failed, _ = points(checked(sources, tmp_path, given[roster.PS1], roster.PS1).notebook)
+    assert set(failed) == {"not answered"}
 
 
 def test_where_a_cell_failed_its_own_words_are_quoted(sources):
@@ -373,6 +404,18 @@ def test_an_answer_counts_in_whatever_cells_it_stands(sources, given, solved, tm
     found = checked(sources, tmp_path, solved[roster.PS3], roster.PS3)
     assert points(found.notebook)[:2] == (roster.FULL[roster.PS3], [])
     assert unanswered(tmp_path / "x.ipynb", sources[roster.PS3]) == 0
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("line", ["-" * 90_000 + "1", "(" * 500 + ")" * 500, "not " * 9_000 + "1"], ids=len)
+def test_a_line_too_deep_for_python_costs_no_more_than_its_cell(sources, solved, tmp_path, line):
+    notebook = solved[roster.PS3]
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(line))
+    roster.put(notebook, "exercise_3_4", f"deep = {line}\ndef imbalance(shards, hosts):\n    return 1")
+    found, failed, judged = points(checked(sources, tmp_path, notebook, roster.PS3).notebook)
+    assert judged.stopped == ""
+    assert found == {**roster.FULL[roster.PS3], "3.4": 0}
+    assert all("SyntaxError" in text for text in failed)
 
 
 def test_given_names_mean_what_the_set_says(sources, solved, tmp_path):
@@ -600,6 +643,28 @@ def test_what_no_person_wrote_is_not_read_by_the_grader(sources, tmp_path):
     wide.cells += [nbformat.v4.new_code_cell("x=1\n" * 20_000, id=f"n{n}") for n in range(MOST_CODE // 80_000 + 1)]
     assert check(wide).status == "unreadable"
     assert f"a submission has at most {MOST_CODE:,}" in check(wide).notes[0]
+
+
+def test_outputs_are_dropped_however_large_they_are(sources, solved, tmp_path):
+    notebook = solved[roster.PS3]
+    picture = nbformat.v4.new_output("display_data", {"image/png": "PICTURE"})
+    notebook.cells.append(nbformat.v4.new_code_cell("draw()", outputs=[picture]))
+    text = nbformat.writes(notebook).encode()
+
+    def check(megabytes, was=b"", now=b""):
+        data = text.replace(was, now).replace(b"PICTURE", b"A" * (megabytes << 20))
+        return checked(sources, tmp_path, data, roster.PS3)
+
+    found = check(60)
+    assert (found.status, found.notes) == ("ok", [])
+    assert found.notebook.cells[-1].source == "draw()"
+    assert not found.notebook.cells[-1].outputs
+    for was, now in ((b'"cells"', b'"cell"'), (b'"draw()"', b"7"), (b'"nbformat": 4', b'"nbformat": 4 4')):
+        assert check(11, was, now).status == "unreadable", now
+    with open(tmp_path / "y.ipynb", "wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    (note,) = precheck(tmp_path / "y.ipynb", sources, roster.PS3).notes
+    assert note == "the file has 262 MB; a notebook has at most 250"
 
 
 def test_a_number_of_the_format_may_be_written_with_a_point(sources, tmp_path):

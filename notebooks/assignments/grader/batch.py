@@ -1,7 +1,8 @@
 """A folder of submissions becomes one table: collected, put in order, run, entered into the gradebook.
 
-Two layouts are taken: nbgrader's own, ``<student>/<set>/<anything>.ipynb``, and a flat one as learning platforms hand
-out, ``<student>_<set>.ipynb``, also with the number behind it that browsers give a second copy. Each submission is a
+Three layouts are taken: nbgrader's own, ``<student>/<set>/<anything>.ipynb``, its reverse, ``<set>/<student>/``, and a
+flat one, ``<student>_<set>.ipynb``, also with the number behind it that browsers give a second copy. What a learning
+platform hands out is put in order first (`assignments.grader.downloads`). Each submission is a
 batch of its own: whatever it does, the next one is graded. Submissions that can be run are in nbgrader's gradebook
 afterwards; what is missing, unreadable or of another set stands in the table only.
 """
@@ -113,13 +114,16 @@ def collect(folder: Path, sets: tuple[str, ...]) -> list[Submission]:
         return found.setdefault((student, name), Submission(student, name))
 
     sets = tuple(sorted(sets, key=len, reverse=True))  # ps10 is not ps1
-    for entry in sorted(folder.iterdir()):
+    entries = sorted(folder.iterdir())
+    around = [e for e in entries if e.name in sets and e.is_dir() and not e.is_symlink()]  # <set>/<student>
+    inside = [entry for place in around for entry in sorted(place.iterdir())]
+    for entry in (e for e in [*entries, *inside] if e not in around):
         if _skipped(entry.name):
             continue
         if entry.is_dir() and not entry.is_symlink():
             rest = of(entry.name, "")
             for path, kind in _walk(entry):
-                parts = path.relative_to(entry).parts
+                parts = path.relative_to(folder if entry in inside else entry).parts
                 name = next((s for part in parts for s in sets if s in part), "")
                 if kind == "file":
                     of(entry.name, name).add(path)
@@ -166,7 +170,7 @@ def _flat(name: str, sets: tuple[str, ...]) -> tuple[str, str]:
     """Return student and set of a file's name; without a set all of it is the student's."""
     for known in sets:
         number = "" if known[-1].isdigit() else r"\d*"
-        if match := re.fullmatch(rf"(.+)_{re.escape(known)}{number}(?![^\W_]).*", name, re.DOTALL):
+        if match := re.fullmatch(rf"(?:Copy of )?(.+)_{re.escape(known)}{number}(?![^\W_]).*", name, re.DOTALL):
             return match[1], known
     return Path(name).stem, ""
 
@@ -278,7 +282,7 @@ def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Che
     first = readable(files[0].name, 100) if files else ""
     refused = [
         (not _STUDENT.fullmatch(student), "unreadable", "the name of the student may have a-z, A-Z, 0-9, _ and, not in "
-         "front, . @ - only: rename it"),
+         "front, . @ - only: rename it, or unpack what a platform hands out with `labkit assignments collect`"),
         (trouble and not submission.notebooks, "unreadable", f"its folder cannot be read ({trouble})"),
         (not files, "missing", "nothing was handed in for this set"),
         (all(map(os.path.islink, files)), "unreadable", f"the file {first} is a link, not what was handed in"),

@@ -138,7 +138,10 @@ _REQUESTS = {"cell": _run_cell, "names": _find, "get": _call, "call": _call, "in
 
 
 def _compiled(source: str, place: str) -> types.CodeType:
-    return compile(source, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    try:
+        return compile(source, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except (MemoryError, RecursionError):  # so Python's parser says that its own stack is full
+        raise SyntaxError("nested too deep for Python") from None
 
 
 def _python(source: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 from assignments.grader.authoring import source_notebook
 from assignments.grader.evaluation import Evaluation, evaluate
+from assignments.grader.pages import harmless
 from labkit.common.files import write_aside
 
 #: Where nbgrader takes submissions from: after the pre-check. What students handed in stays as it is.
@@ -102,6 +103,8 @@ class Course:
         config.Exchange.root = str(self.root / "exchange")
         config.Autograde.autograde_preprocessors = list(preprocessors())
         config.OverwriteCells.add_missing_cells = True
+        # For the pages of feedback and of formgrader.
+        config.HTMLExporter.filters = {"markdown2html": harmless}
 
     def release(self) -> list[Path]:
         """Make the student versions, and enter the sets into the gradebook; return the files to hand out.

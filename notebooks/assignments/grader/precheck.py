@@ -19,10 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from assignments.grader.pages import as_code
 from assignments.grader.supervisor import readable
 
-#: A notebook with pictures has a few MB; more is a mistake or an attack.
-MOST_BYTES = 50 << 20
+#: Outputs of many large pictures, which are dropped, may take so much; more is a mistake or an attack.
+MOST_BYTES = 250 << 20
+#: From so many bytes on only what counts is made into objects: outputs are skipped where they stand.
+_LARGE = 10 << 20
 #: Cells beyond these, or longer ones, were not written by a person; the grader would be busy with them.
 MOST_CELLS, MOST_LETTERS = 1_000, 100_000
 #: In all cells with code together.
@@ -94,6 +99,32 @@ class _Unreadable(Exception):
     pass
 
 
+class _Mark(msgspec.Struct):
+    grade_id: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    nbgrader: _Mark | msgspec.UnsetType = msgspec.UNSET
+
+
+class _LargeCell(msgspec.Struct):
+    cell_type: str
+    source: str | list[str]
+    metadata: _Metadata | msgspec.UnsetType = msgspec.UNSET
+    id: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class _LargeNotebook(msgspec.Struct):
+    nbformat: int | float
+    cells: list[_LargeCell]
+
+
+def _without_outputs(data: bytes) -> dict[str, Any]:
+    """Return what counts of a large notebook; raise a ValueError if it is none."""
+    found = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_LargeNotebook)
+    return msgspec.to_builtins(found)
+
+
 class _Facts(NamedTuple):
     """What can be told of code that is not run.
 
@@ -161,7 +192,8 @@ def _read(path: Path, notes: list[str]) -> list[_Cell]:
             raise _Unreadable("the file is a link or no file at all")
         if known.st_size > MOST_BYTES:
             raise _Unreadable(f"the file has {known.st_size / 1e6:.0f} MB; a notebook has at most {MOST_BYTES >> 20}")
-        raw = json.loads(path.read_bytes().decode("utf-8-sig"))
+        data = path.read_bytes()
+        raw = _without_outputs(data) if len(data) > _LARGE else json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise _Unreadable("the file is not in UTF-8: save it from JupyterLab or Colab") from None
     except OSError as error:
@@ -224,7 +256,9 @@ def _in_order(cells: list[_Cell], source: Any, notes: list[str]) -> Any:
     _recover(cells, needed, notes)
     _leave_once(cells, needed, notes)
     for cell in cells:
-        own = getattr(nbformat.v4, f"new_{cell.type}_cell")(cell.source)
+        # Pages of HTML take a raw cell for HTML, and show it as it is.
+        text = as_code(cell.source) if cell.type == "raw" else cell.source
+        own = nbformat.v4.new_code_cell(text) if cell.type == "code" else nbformat.v4.new_markdown_cell(text)
         want = needed.get(cell.id)
         fresh = copy.deepcopy(want.cell) if want else own
         if want is None or want.solution:

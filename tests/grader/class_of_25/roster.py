@@ -154,8 +154,6 @@ def make(folder: Path, released: dict, sources: dict, secret: Path) -> dict[str,
         ("ida", "segfault", "SIGSEGV"),
         ("pat", "memory", "took more memory than allowed"),
         ("quin", "exit", "ended its own process (exit status 0)"),
-        ("rosa", "network", "tried to use the network"),
-        ("rob", "socket", "tried to use the network"),
         ("sam", "read", "tried to read the answers"),
         ("sue", "parent", "tried to look into another process"),
         ("zoe", "fork", "tried to start processes"),
@@ -163,6 +161,11 @@ def make(folder: Path, released: dict, sources: dict, secret: Path) -> dict[str,
         notebook = again()
         first(notebook, EVIL[deed].replace("{path!r}", repr(str(secret))))
         hand_in(student, PS1, notebook, "stopped", words)
+
+    for student, deed in (("rosa", "network"), ("rob", "socket")):
+        notebook = again()
+        first(notebook, EVIL[deed])
+        hand_in(student, PS1, notebook, words="All tests hold")
 
     notebook = copy.deepcopy(released[PS3])
     first(notebook, EVIL["forge"])

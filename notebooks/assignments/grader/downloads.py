@@ -1,0 +1,294 @@
+"""What a learning platform hands out becomes a folder of submissions; a table of grades becomes what it takes back.
+
+``names.csv`` beside the submissions keeps what the platform calls a student, which a folder's name cannot hold.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import stat
+import unicodedata
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timezone
+from pathlib import Path, PurePosixPath
+
+from assignments.grader.authoring import POINTS
+from assignments.grader.precheck import MOST_BYTES
+from labkit.common.files import write_aside
+
+#: Of a download: files, and bytes of all of them when they are unpacked.
+MOST_FILES, MOST_UNPACKED = 20_000, 8 << 30
+NAMES = "names.csv"
+
+#: How platforms name a student's folder, or her file where there are no folders.
+_PLATFORMS = {
+    # mod/assign/locallib.php of Moodle, download_submissions(): name, identifier, "assignsubmission_file".
+    "moodle": r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_file_?(?P<file>.*)",
+    # Download of Brightspace: numbers of the user and the folder, name, date. Grades go by another number.
+    "d2l": r"\d+-\d+ - (?P<name>.+?) - \w+\.? \d+, \d{4} [\d:.]+ ?[AP]M(?: - (?P<file>.+))?",
+    # "Assignment File Download" of Blackboard's grade center: title, user name, date of the attempt.
+    "blackboard": r"(?P<name>(?P<id>.+))_attempt_\d{4}(?:-\d\d){5}(?:_(?P<file>.+)|\.txt)",
+    # "Download submissions" of Canvas: name, LATE, numbers of the user and the submission.
+    "canvas": r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<file>.+)",
+}
+
+
+@dataclass(frozen=True)
+class Student:
+    """Who handed in: the name of the folder, the name and the id on the platform, and the platform."""
+
+    student: str
+    name: str
+    id: str
+    platform: str
+
+
+def collect(
+    download: Path,
+    folder: Path,
+    sets: Iterable[str],
+    given: str = "",
+    report: Callable[[str], None] = lambda _: None,
+) -> list[Student]:
+    """Put a download in order: ``<student>/<set>/<file>``, and ``names.csv``.
+
+    Parameters
+    ----------
+    download : Path
+        A zip, or a folder.
+    folder : Path
+        It may hold submissions already; a file of the same name with another content stays, too.
+    sets : iterable of str
+        Names of the problem sets.
+    given : str
+        The set of files whose names tell none.
+    report : callable
+        Called with a sentence about each file that is left out.
+
+    Raises
+    ------
+    ValueError
+        If `download` is neither, is too large, or holds no student's file, or `given` is no set.
+    """
+    sets = sorted(sets, key=len, reverse=True)
+    if given and given not in sets:
+        raise ValueError(f"the set is {given!r}; allowed: {', '.join(sorted(sets))}")
+    known = {student.student: student for student in names(folder)}
+    before = len(known)
+    found = 0
+    paths = [PurePosixPath(path) for path, _ in _files(download, lambda _: None)]
+    wrapper = _wrapper(paths)
+    title = _title(paths, wrapper)
+    for path, read in _files(download, report):
+        parts = PurePosixPath(path).parts[wrapper:]
+        if len(parts) == 1 and re.fullmatch(r".+_attempt_[\d-]+\.txt", parts[0]):
+            continue  # what Blackboard says of an attempt
+        who, parts, name = _whose(parts, sets, title)
+        if who is None:
+            report(f"left out: {path} tells no student")
+            continue
+        who = _own(who, known)
+        known[who.student] = who
+        name = name or next((s for part in parts for s in sets if s in part), given)
+        _write(folder / who.student / name / _plain(parts[-1]), read())
+        found += 1
+    if not found:
+        raise ValueError(f"{download} holds no file of a student")
+    write_aside(folder / NAMES, _csv([f.name for f in fields(Student)], (asdict(s).values() for s in known.values())))
+    report(f"{found} files, {len(known) - before} new students: {folder}")
+    return list(known.values())
+
+
+def names(folder: Path) -> list[Student]:
+    """Return the students of a folder's ``names.csv``; none if there is no such file."""
+    path = folder / NAMES
+    if not path.exists():
+        return []
+    rows = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")))
+    return [Student(*(row.get(f.name) or "" for f in fields(Student))) for row in rows]
+
+
+def _files(download: Path, report: Callable[[str], None]) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Yield the path of each file in a download, and what reads it; nothing is written."""
+    if download.is_dir():
+        for place, _, inside in os.walk(download):
+            for path in (Path(place, name) for name in sorted(inside)):
+                if not path.is_symlink() and path.is_file() and path.stat().st_size <= MOST_BYTES:
+                    yield str(path.relative_to(download)), path.read_bytes
+                else:
+                    report(f"left out: {path.relative_to(download)} is a link, no file, or too large")
+        return
+    if not zipfile.is_zipfile(download):
+        raise ValueError(f"{download} is neither a folder nor a zip")
+    with zipfile.ZipFile(download) as archive:
+        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+        size = sum(entry.file_size for entry in entries)
+        if len(entries) > MOST_FILES or size > MOST_UNPACKED:
+            raise ValueError(
+                f"{download} holds {len(entries):,} files of {size / 1e9:.1f} GB; allowed: {MOST_FILES:,} files of "
+                f"{MOST_UNPACKED / 1e9:.1f} GB"
+            )
+        for entry in entries:
+            path = entry.filename.replace("\\", "/")
+            parts = path.split("/")
+            if path.startswith("/") or ".." in parts or ":" in parts[0][1:2] or "\0" in path:
+                report(f"left out: {path!r} leads out of the zip")
+            elif stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+                report(f"left out: {path!r} is a link or no file")
+            elif entry.file_size > MOST_BYTES:
+                report(f"left out: {path!r} has {entry.file_size / 1e6:.0f} MB")
+            elif not any(part.startswith((".", "__MACOSX")) for part in parts):
+                yield path, lambda entry=entry: archive.read(entry)
+
+
+def _match(part: str) -> tuple[str, re.Match[str]] | None:
+    matches = ((name, re.fullmatch(pattern, part, re.DOTALL)) for name, pattern in _PLATFORMS.items())
+    return next(((name, match) for name, match in matches if match), None)
+
+
+def _wrapper(paths: list[PurePosixPath]) -> int:
+    """Return 1 if a platform's folders lie in one more folder, else 0."""
+    tops = {path.parts[0] for path in paths}
+    wrapped = len(tops) == 1 and not _match(*tops) and all(len(p.parts) > 1 and _match(p.parts[1]) for p in paths)
+    return int(wrapped)
+
+
+def _title(paths: list[PurePosixPath], wrapper: int) -> str:
+    """Return what Blackboard puts before every user name: a title that may have a "_" in it, as user names may."""
+    found = [_match(path.parts[wrapper]) for path in paths]
+    heads = {match["id"] for name, match in filter(None, found) if name == "blackboard"}
+    first, last = min(heads, default=""), max(heads, default="")
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[: first.rfind("_", 0, same) + 1]
+
+
+def _whose(parts: tuple[str, ...], sets: list[str], title: str) -> tuple[Student | None, tuple[str, ...], str]:
+    """Return whose file it is, what is left of its path, and the set if a folder around students names it."""
+    found = _match(parts[0])
+    if found:
+        platform, match = found
+        data = match.groupdict()
+        name, number = (data[key].removeprefix(title) if data.get(key) else "" for key in ("name", "id"))
+        return Student("", name, number, platform), (*parts[1:], *filter(None, [data["file"]]))[-8:] or parts, ""
+    if parts[0] in sets and len(parts) > 1:
+        who, rest, _ = _whose(parts[1:], sets, title)
+        return who, rest, parts[0]
+    if len(parts) > 1:
+        return Student("", parts[0], parts[0], ""), parts[1:], ""
+    file = parts[0].removeprefix("Copy of ")
+    for known in sets:
+        # "Ada Lovelace - set" is what Google Classroom makes of a copy for each student.
+        match = re.fullmatch(rf"(.+?)(_| - ){re.escape(known)}(?![^\W_]).*", file, re.DOTALL)
+        if match:
+            platform = "classroom" if match[2] == " - " else ""
+            return Student("", match[1], match[1], platform), (file,), known
+    return None, parts, ""
+
+
+def _own(who: Student, known: dict[str, Student]) -> Student:
+    """Give a student the name of a folder: as before, or her own in plain letters, with her id if another has it."""
+    for other in known.values():
+        if (other.name, other.platform) == (who.name, who.platform) and who.id in (other.id, ""):
+            return other
+    name = _plain(who.name)
+    if name in known:
+        name = _plain(f"{who.name}-{who.id or len(known)}")
+    while name in known:
+        name += "-2"
+    return Student(name, who.name, who.id, who.platform)
+
+
+def _plain(text: str) -> str:
+    """Return a text in the letters that the name of a student or a file may have."""
+    bare = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    stem, dot, ending = re.sub(r"[^A-Za-z0-9._@-]+", "-", bare).strip("-.@").rpartition(".")
+    return f"{stem[:56] or 'unnamed'}{dot}{ending}"[:64] if dot else (ending[:60] or "unnamed")
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file; where another content has that name, under a name with a number."""
+    place, number = path, 1
+    while place.exists() and place.read_bytes() != data:
+        number += 1
+        place = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    write_aside(place, data)
+
+
+def _csv(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([head, *rows])
+    return out.getvalue()
+
+
+def export(grades: Path, platform: str, set_name: str, students: list[Student]) -> tuple[str, list[str]]:
+    """Return the grades of a set as CSV that a platform imports, and sentences about who is not in it.
+
+    Parameters
+    ----------
+    grades : Path
+        The table of `assignments.grader.batch.table`.
+    platform : str
+        ``moodle``, ``canvas``, ``blackboard`` or ``d2l``.
+    set_name : str
+    students : list of Student
+        See `names`; a student who is not there is taken to have the folder's name as id.
+
+    Raises
+    ------
+    ValueError
+        If there is no such platform, or the table holds no grade of the set.
+    """
+    if platform not in _IMPORTS:
+        more = ": Google Classroom takes no file of grades" * (platform == "classroom")
+        raise ValueError(f"the platform is {platform!r}{more}; allowed: {', '.join(_IMPORTS)}")
+    known = {student.student: student for student in students}
+    rows, left_out = [], []
+    for row in csv.DictReader(io.StringIO(grades.read_text(encoding="utf-8"))):
+        if row["set"] != set_name:
+            continue
+        who = known.get(row["student"], Student(row["student"], row["student"], row["student"], ""))
+        if row["status"] == "error":
+            left_out.append(f"{who.student} is left out: {row['sentence']}")
+        elif not who.id:
+            left_out.append(f"{who.student} is left out: no id in {NAMES}; write the user name there")
+        else:
+            rows.append((who, row))
+    if not rows and not left_out:
+        raise ValueError(f"{grades} holds no grade of {set_name!r}")
+    return _IMPORTS[platform](set_name, rows), left_out
+
+
+_Graded = list[tuple[Student, dict[str, str]]]
+
+
+def _moodle(_: str, rows: _Graded) -> str:
+    # mod/assign/feedback/offline/importgradeslib.php: the three columns that are asked for, and feedback by its name.
+    head = ["Identifier", "Full name", "Grade", "Last modified (grade)", "Feedback comments"]
+    now = datetime.now(timezone.utc).strftime("%A, %d %B %Y, %I:%M %p")
+    return _csv(head, ([f"Participant {w.id}", w.name, r["total"], now, r["sentence"]] for w, r in rows))
+
+
+def _canvas(set_name: str, rows: _Graded) -> str:
+    # Instructor guide of Canvas, "How do I import grades in the Gradebook?": five columns, then assignments.
+    head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", set_name]
+    most = ["    Points Possible", "", "", "", "", str(POINTS)]
+    return _csv(head, [most, *([w.name, w.id, "", "", "", r["total"]] for w, r in rows)])
+
+
+def _blackboard(set_name: str, rows: _Graded) -> str:
+    # Help of Blackboard, "Upload grades": the user name says who, a new column's header becomes its title.
+    return _csv(["Username", set_name], ([w.id, r["total"]] for w, r in rows))
+
+
+def _d2l(set_name: str, rows: _Graded) -> str:
+    # community.d2l.com, article 3538 "Importing grades": an id, "<item> Points Grade", and a column that ends the line.
+    head = ["Username", f"{set_name} Points Grade", "End-of-Line Indicator"]
+    return _csv(head, ([w.id, r["total"], "#"] for w, r in rows))
+
+
+_IMPORTS = {"moodle": _moodle, "canvas": _canvas, "blackboard": _blackboard, "d2l": _d2l}

@@ -1,0 +1,57 @@
+"""Students' text on an instructor's pages: nothing of it that a browser would run, load or send.
+
+Feedback and formgrader come from the address of JupyterLab, so a script of a student there would have the rights of the
+instructor. Outputs are those of the grader, which are plain text (`assignments.grader.course.with_outputs`); what is
+left is Markdown, which may hold HTML.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+from typing import Any
+
+#: What Markdown itself makes. A picture is none of it: an address may tell somebody who looks at it, and when.
+_TAGS = """
+    a b blockquote br code del dd div dl dt em h1 h2 h3 h4 h5 h6 hr i li ol p pre s span strong sub sup table tbody td
+    th thead tr u ul
+""".split()
+_MOST_LETTERS = 20_000
+_ADDRESSES = ("http://", "https://", "mailto:", "#")
+
+
+def harmless(markdown: str) -> str:
+    """Return the HTML of a Markdown text; tags that are not Markdown's own stand there as text."""
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    class Renderer(IPythonRenderer):
+        """Names a picture instead of showing it: nbconvert ends at an attachment that is not there."""
+
+        def image(self, text: str, url: str, title: str | None = None) -> str:
+            return html.escape(f"[picture: {text or url}]")
+
+    try:
+        if len(markdown) > _MOST_LETTERS:
+            raise ValueError("too long to look for Markdown in it: that takes the square of the time")
+        made = MarkdownWithMath(renderer=Renderer(escape=False)).render(markdown)
+    except Exception:  # a page must not end at one cell
+        made = f"<pre>{html.escape(markdown)}</pre>"
+    return _cleaner().clean(made)
+
+
+@functools.cache
+def _cleaner() -> Any:
+    import bleach
+
+    return bleach.Cleaner(tags=_TAGS, attributes=_is_harmless, protocols=["http", "https", "mailto"])
+
+
+def _is_harmless(tag: str, name: str, value: str) -> bool:
+    return tag == "a" and name == "href" and value.startswith(_ADDRESSES)
+
+
+def as_code(text: str) -> str:
+    """Return Markdown that shows a text as it is."""
+    fence = "`" * max([2, *map(len, re.findall("`+", text))]) + "`"
+    return f"{fence}text\n{text}\n{fence}"

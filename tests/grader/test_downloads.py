@@ -1,0 +1,178 @@
+"""What learning platforms hand out becomes a folder of submissions; grades become what they import."""
+
+from __future__ import annotations
+
+import csv
+import io
+import stat
+import subprocess
+import zipfile
+
+import pytest
+from class_of_25 import roster
+from typer.testing import CliRunner
+
+from assignments.grader import batch, downloads
+from labkit.cli import app
+
+SETS = (roster.PS1, roster.PS2, roster.PS3)
+PS3 = roster.PS3
+#: Where platforms put a file of Ada Lovelace, and what they call her.
+PLACES = {
+    f"Ada Lovelace_1234567_assignsubmission_file_/{PS3}.ipynb": ("Ada Lovelace", "1234567", "moodle"),
+    f"Ada Lovelace_1234567_assignsubmission_file/mine {PS3}.ipynb": ("Ada Lovelace", "1234567", "moodle"),
+    f"Ada Lovelace_1234567_assignsubmission_file_{PS3}.ipynb": ("Ada Lovelace", "1234567", "moodle"),
+    f"lovelaceada_12345_67890_{PS3}.ipynb": ("lovelaceada", "12345", "canvas"),
+    f"lovelaceada_LATE_12345_67890_{PS3}-2.ipynb": ("lovelaceada", "12345", "canvas"),
+    f"Problem set_3_alovelace_attempt_2026-11-22-10-00-00_{PS3}.ipynb": ("alovelace", "alovelace", "blackboard"),
+    f"12345-67890 - Ada Lovelace - Nov 22, 2026 1000 AM/{PS3}.ipynb": ("Ada Lovelace", "", "d2l"),
+    f"12345-67890 - Ada Lovelace - Nov 22, 2026 1000 AM - {PS3}.ipynb": ("Ada Lovelace", "", "d2l"),
+    f"Ada Lovelace - {PS3}.ipynb": ("Ada Lovelace", "Ada Lovelace", "classroom"),
+    f"Copy of alovelace_{PS3}.ipynb": ("alovelace", "alovelace", ""),
+    f"alovelace/Copy of {PS3}.ipynb": ("alovelace", "alovelace", ""),
+    f"{PS3}/alovelace/answers.ipynb": ("alovelace", "alovelace", ""),
+    f"{PS3}/alovelace.ipynb/x.ipynb": ("alovelace.ipynb", "alovelace.ipynb", ""),
+    f"alovelace/{PS3}/x.ipynb": ("alovelace", "alovelace", ""),
+    f"Set 3/Ada Lovelace_1234567_assignsubmission_file_/{PS3}.ipynb": ("Ada Lovelace", "1234567", "moodle"),
+}
+
+
+def pack(path, files):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return path
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_platforms_name_is_a_student_and_a_set(tmp_path, place):
+    (found,) = downloads.collect(pack(tmp_path / "x.zip", {place: "{}"}), tmp_path / "out", SETS)
+    assert (found.name, found.id, found.platform) == PLACES[place]
+    (handed,) = batch.collect(tmp_path / "out", SETS)
+    assert (handed.student, handed.set_name, len(handed.files)) == (found.student, PS3, 1)
+    assert batch._STUDENT.fullmatch(found.student)
+    assert downloads.names(tmp_path / "out") == [found]
+
+
+def test_the_set_may_be_said_and_students_of_one_name_stay_apart(tmp_path):
+    files = {f"Zoë Ng_{n}_assignsubmission_file_/x.ipynb": str(n) for n in (1, 2)}
+    found = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, given=PS3)
+    assert [(s.student, s.name, s.id) for s in found] == [("Zoe-Ng", "Zoë Ng", "1"), ("Zoe-Ng-2", "Zoë Ng", "2")]
+    assert {h.student: h.files[0].read_text() for h in batch.collect(tmp_path / "out", SETS)} == {
+        "Zoe-Ng": "1",
+        "Zoe-Ng-2": "2",
+    }
+    # The same once more changes nothing, and a later one with other students adds them.
+    assert downloads.collect(tmp_path / "x.zip", tmp_path / "out", SETS, given=PS3) == found
+    more = {"Zoë Ng_2_assignsubmission_file_/x.ipynb": "later", "Al_3_assignsubmission_file_/x.ipynb": "3"}
+    again = downloads.collect(pack(tmp_path / "y.zip", more), tmp_path / "out", SETS, given=PS3)
+    assert [s.student for s in again] == ["Zoe-Ng", "Zoe-Ng-2", "Al"]
+    assert {p.name for p in (tmp_path / "out" / "Zoe-Ng-2" / PS3).iterdir()} == {"x.ipynb", "x-2.ipynb"}
+
+
+def test_a_file_cannot_speak_for_another_student(tmp_path):
+    files = {f"mallory/ada_1_2_{PS3}.ipynb": "{}", f"bob/{PS3}.ipynb": "{}"}
+    found = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)
+    assert {s.student for s in found} == {"mallory", "bob"}
+    files = {f"M_1_assignsubmission_file_/Ada_2_assignsubmission_file_{PS3}.ipynb": "{}"}
+    (found,) = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out2", SETS)
+    assert found.id == "1"
+
+
+def test_the_title_before_a_user_name_may_have_underscores(tmp_path):
+    files = {f"Set_3_{who}_attempt_2026-11-22-10-00-00_{PS3}.ipynb": "{}" for who in ("a_lee", "b_lee", "hopper")}
+    files["Set_3_a_lee_attempt_2026-11-22-10-00-00.txt"] = "Submitted late"
+    found = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)
+    assert sorted(s.id for s in found) == ["a_lee", "b_lee", "hopper"]
+    assert len(batch.collect(tmp_path / "out", SETS)) == 3
+
+
+def test_nothing_is_unpacked_outside_of_the_folder(tmp_path):
+    said = []
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in (f"../out_{PS3}.ipynb", f"/tmp/labkit-out_{PS3}.ipynb", f"a/../../b_{PS3}.ipynb",
+                     f"..\\w_{PS3}.ipynb", f"C:\\w_{PS3}.ipynb", f"ada_{PS3}.ipynb"):  # fmt: skip
+            archive.writestr(name, "{}")
+        link = zipfile.ZipInfo(f"eve_{PS3}.ipynb")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "/etc/passwd")
+        archive.writestr(f"__MACOSX/._ada_{PS3}.ipynb", "{}")
+    downloads.collect(tmp_path / "x.zip", tmp_path / "out", SETS, report=said.append)
+    assert {p.name for p in tmp_path.iterdir()} == {"x.zip", "out"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"ada", "names.csv"}
+    assert sum("leads out of the zip" in line for line in said) == 5
+    assert sum("is a link" in line for line in said) == 1
+
+
+def test_what_is_too_much_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    many = pack(tmp_path / "x.zip", {f"s{n}_{PS3}.ipynb": "{}" for n in range(10)})
+    monkeypatch.setattr(downloads, "MOST_FILES", 9)
+    with pytest.raises(ValueError, match=r"holds 10 files of 0.0 GB; allowed: 9 files"):
+        downloads.collect(many, tmp_path / "out", SETS)
+    monkeypatch.setattr(downloads, "MOST_UNPACKED", 1000)
+    with pytest.raises(ValueError, match=r"holds 1 files of 0\.0 GB; allowed: 9 files of 0\.0 GB"):
+        downloads.collect(pack(tmp_path / "y.zip", {f"s_{PS3}.ipynb": "0" * 2000}), tmp_path / "out", SETS)
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "z.zip").write_bytes(b"PK")
+    for path in (tmp_path / "z.zip", tmp_path / "none"):
+        with pytest.raises(ValueError, match="is neither a folder nor a zip"):
+            downloads.collect(path, tmp_path / "out", SETS)
+    with pytest.raises(ValueError, match="the set is 'ps9'; allowed"):
+        downloads.collect(many, tmp_path / "out", SETS, given="ps9")
+
+
+HEADS = {
+    "moodle": ["Identifier", "Full name", "Grade", "Last modified (grade)", "Feedback comments"],
+    "canvas": ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", PS3],
+    "blackboard": ["Username", PS3],
+    "d2l": ["Username", f"{PS3} Points Grade", "End-of-Line Indicator"],
+}
+IDS = {"moodle": "Participant 77", "canvas": "77", "blackboard": "77", "d2l": "77"}
+
+
+@pytest.mark.parametrize("platform", HEADS)
+def test_grades_go_back_under_the_platforms_own_ids(tmp_path, platform):
+    students = [downloads.Student("Ada-L", "Ada L, Ph. D.", "77", platform), downloads.Student("Al", "Al", "", "d2l")]
+    rows = [
+        batch.Row("Ada-L", PS3, "x", "graded", {"3.1": 20, "3.2": 12.5}, "=1: fails"),
+        batch.Row("Al", PS3, "x", "graded", {"3.1": 20}, ""),
+        batch.Row("err", PS3, "x", "error", {"3.1": 0}, "Grade it by hand."),
+        batch.Row("Ada-L", roster.PS1, "x", "graded", {"1.1": 3}, ""),
+    ]
+    batch.write(rows, tmp_path / "grades.csv")
+    text, left_out = downloads.export(tmp_path / "grades.csv", platform, PS3, students)
+    head, *lines = csv.reader(io.StringIO(text))
+    assert head == HEADS[platform]
+    (line,) = [line for line in lines if "Points Possible" not in line[0]]
+    assert len(line) == len(head)
+    assert IDS[platform] in line
+    assert "32.5" in line
+    assert not any(cell.startswith("=") for cell in line)
+    assert [sentence.split(" is left out")[0] for sentence in left_out] == ["Al", "err"]
+    with pytest.raises(ValueError, match="Google Classroom takes no file of grades; allowed: moodle"):
+        downloads.export(tmp_path / "grades.csv", "classroom", PS3, students)
+    with pytest.raises(ValueError, match="holds no grade of 'ps9'"):
+        downloads.export(tmp_path / "grades.csv", platform, "ps9", students)
+
+
+def test_the_verbs_collect_and_tell_who_is_who(tmp_path):
+    pack(tmp_path / "x.zip", {f"lovelaceada_12345_67890_{PS3}.ipynb": "{}"})
+    done = CliRunner().invoke(app, ["assignments", "collect", str(tmp_path / "x.zip"), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert "1 files, 1 new students" in done.output
+    (tmp_path / "ids.txt").write_text("alovelace\n\nghopper\n")
+    done = CliRunner().invoke(app, ["class", "names", str(tmp_path / "ids.txt"), "--course", "fall"])
+    head, *lines = done.output.splitlines()
+    assert head.split()[:2] == ["id", "pseudonym"]
+    from labkit import variants
+
+    assert [line.split()[:2] for line in lines] == [
+        [student, variants.pseudonym(student, "fall")] for student in ("alovelace", "ghopper")
+    ]
+
+
+def test_git_ignores_students_work_and_grades(root):
+    wanted = ["submissions/ada/x.ipynb", "notebooks/assignments/grades.csv", "notebooks/assignments/gradebook.db"]
+    wanted += ["gradebook.db", "grades.csv", "build/assignments/gradebook.db", "results/result-x.json"]
+    done = subprocess.run(["git", "check-ignore", *wanted], cwd=root, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == wanted

@@ -1,0 +1,106 @@
+"""What students get holds no line of a solution, and no line of a hidden test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import zipfile
+
+import jupytext
+import pytest
+
+import kit
+from assignments.grader.precheck import released
+from assignments.grader.supervisor import Limits
+
+#: A shorter line says nothing: "return ds", ")".
+LEAST = 20
+#: What the instrument and its kernels must say themselves, whatever the exercises ask.
+COMMON = {
+    "const int x = get_global_id(0), y = get_global_id(1);",
+    "options.threading.private_threadpool_size = threads",
+}
+
+
+def lines(text):
+    return {line.strip() for line in text.splitlines() if len(line.strip()) >= LEAST}
+
+
+def secrets(root):
+    """Lines that are in no cell that students see."""
+    shown, hidden = set(), set()
+    for path in sorted((root / "notebooks" / "source").glob("*.py")):
+        for cell in jupytext.read(path, fmt="py:percent").cells:
+            (hidden if "solution" in cell.metadata.get("tags", []) else shown).update(lines(cell.source))
+    for path in sorted((root / "notebooks" / "assignments").glob("ps*.py")):
+        for cell in jupytext.read(path, fmt="py:percent").cells:
+            shown |= lines(released(cell.source))
+            hidden |= lines(cell.source)
+    return hidden - shown - COMMON
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return kit.make(tmp_path_factory.mktemp("out") / "kit")
+
+
+def texts(folder):
+    """Every text of the kit, by name, those in the wheel and in cells and outputs of notebooks included."""
+    for path in folder.rglob("*"):
+        if path.suffix == ".whl":
+            with zipfile.ZipFile(path) as wheel:
+                for name in wheel.namelist():
+                    yield name, wheel.read(name).decode(errors="replace")
+        elif path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if path.suffix == ".ipynb":
+                cells = json.loads(text)["cells"]
+                yield path.name, "\n".join("".join(cell["source"]) for cell in cells)
+                text = text.replace("\\n", "\n").replace('\\"', '"')
+            yield path.name, text
+
+
+@pytest.mark.long
+def test_no_line_of_a_solution_or_a_hidden_test_is_in_the_kit(made, root):
+    wanted = secrets(root)
+    assert len(wanted) > 150
+    found = {(name, line) for name, text in texts(made) for line in wanted & lines(text)}
+    assert not found, sorted(found)
+
+
+@pytest.mark.long
+def test_the_kit_is_notebooks_problem_sets_and_the_wheel(made, root):
+    names = {path.name for path in made.iterdir() if not path.name.startswith(".")}
+    notebooks = {path.name for path in (root / "notebooks").glob("[0-9]*.ipynb")}
+    (wheel,) = (name for name in names if name.endswith(".whl"))
+    assert names == {*notebooks, wheel, "start.ipynb", "docs", "problem_sets", "README.md"}
+    assert {p.stem for p in (made / "problem_sets").iterdir()} == {p.stem for p in kit.Course().files.values()}
+    assert any(name.startswith("labkit/_data/lab_photos/") for name, _ in texts(made))
+    assert wheel in (made / "README.md").read_text()
+
+
+def test_a_folder_that_is_no_kit_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ValueError, match="is no kit, and stays as it is"):
+        kit.make(tmp_path)
+
+
+def test_students_are_told_beforehand_what_a_submission_may_use(root):
+    guide = (root / "notebooks" / "INSTRUCTORS.md").read_text(encoding="utf-8")
+    plain, more = Limits(), Limits().with_tensorflow()
+    told = f"{plain.cpu_s} s of processor time, {plain.memory_mb >> 10} GB of memory and {plain.whole_s / 60:g} minutes"
+    more_told = f"{more.cpu_s} s, {more.memory_mb >> 10} GB of address space and {more.whole_s / 60:g} minutes"
+    assert told in guide
+    assert more_told in guide
+    for path in sorted((root / "notebooks" / "assignments").glob("ps*.py")):
+        assert "a connection is refused, and an answer that needs one gets no points" in path.read_text(
+            encoding="utf-8"
+        )
+
+
+def test_formgrader_starts_where_nbgrader_finds_its_configuration(root):
+    said = subprocess.run(["make", "-n", "formgrader"], cwd=root, capture_output=True, text=True, check=True).stdout
+    assert "cd notebooks/assignments &&" in said
+    assert (root / "notebooks" / "assignments" / "nbgrader_config.py").exists()
+    assert "--ServerApp.root_dir=../../build/assignments" in said
+    assert kit.Course().root == root / "build" / "assignments"
