@@ -11,7 +11,7 @@ from labkit.course.student_code import bare, call, numeric, per, pipeline, same_
 from labkit.pipelines.options import changed
 
 
-@numeric("01.1", " images/s", (100, 32), (250, 64), (40, 1), (300, 32), (12.5, 7))
+@numeric("01.1", " images/s", (100, 32), (250, 64), (40, 1), (300, 32), (12.5, 7), (5000, 3))
 def ingestion_rate(step_ms: float, batch: int) -> Any:
     """``images_per_s(step_ms, batch)``: what the job consumes."""
     return 1000 * batch / step_ms, {
@@ -75,8 +75,8 @@ def honest_verdict(function: Any) -> None:
         ([200.0, 90.0, 199.0, 203.0], [100.0, 104.0, 98.0, 101.0], "no difference"),
         ([100.0, 104.0, 98.0, 101.0], [200.0, 104.0, 199.0, 203.0], "no difference"),
         ([100.0, 104.0, 98.0, 101.0], [101.0, 105.0, 99.0, 102.0], "faster"),
-        ([100.5, 104.5, 98.5], [100.75, 104.625, 98.625], "faster"),
-        ([100.75, 104.625, 98.625], [100.5, 104.5, 98.5], "slower"),
+        ([100.5, 104.5, 98.5], [100.75, 104.625, 98.52], "faster"),
+        ([100.75, 104.625, 98.52], [100.5, 104.5, 98.5], "slower"),
         # The odd round may come first or last, too, and nobody said how many rounds there are.
         ([100.0, 104.0, 98.0, 101.0], [90.0, 205.0, 199.0, 203.0], "no difference"),
         ([100.0, 104.0, 98.0], [200.0, 205.0, 90.0], "no difference"),

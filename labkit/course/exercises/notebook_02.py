@@ -86,7 +86,7 @@ def overlapped_step(gain: float) -> Any:
     return bars, [(0, 60), (60, 120)], per(100, gain), words
 
 
-@numeric("02.3", " MB", (2, 32, 224, 224), (1, 8, 100, 150), (3, 5, 7, 11))
+@numeric("02.3", " MB", (2, 32, 224, 224), (1, 8, 100, 150), (3, 5, 7, 11), (4, 64, 299, 301))
 def buffer_memory(depth: int, batch: int, height: int, width: int) -> Any:
     """``buffer_mb(depth, batch, height, width)``: MB (10^6 bytes) of a prefetch buffer of float32 RGB batches."""
     pixels = depth * batch * height * width

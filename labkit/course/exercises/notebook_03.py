@@ -112,7 +112,15 @@ def shards_in_turn(function: Any) -> Any:
 
 
 @numeric(
-    "03.2", " ms", (16, 16, 30, 14), (16, 4, 30, 14), (10, 4, 50, 25.5), (3, 8, 20, 5), (21, 20, 7.5, 3), (48, 16, 1, 9)
+    "03.2",
+    " ms",
+    (16, 16, 30, 14),
+    (16, 4, 30, 14),
+    (10, 4, 50, 25.5),
+    (3, 8, 20, 5),
+    (21, 20, 7.5, 3),
+    (48, 16, 1, 9),
+    (2, 4, 0.25, 0.12345),
 )
 def epoch_time(files: int, at_once: int, open_ms: float, stream_ms: float) -> Any:
     """``epoch_ms(shards, at_once, open_ms, stream_ms)``: the groups that must follow each other, times one shard."""

@@ -91,7 +91,7 @@ def calls_at_once(function: Any) -> Any:
     return simulated(made, (decode,), 4, "Your map: decode 8 ms an image, four cores, batches of four", cores=4)
 
 
-@numeric("04.2", " cores", (328, 4.0), (920, 2.5), (1786, 10.0), (50, 4.0), (331.5, 2.37))
+@numeric("04.2", " cores", (328, 4.0), (920, 2.5), (1786, 10.0), (50, 4.0), (331.5, 2.37), (50_000, 4.0))
 def cores_for_a_gpu(images_per_s: float, cpu_ms: float) -> Any:
     """``cores_needed(images_per_s, cpu_ms)``: cores that are busy all the time, not rounded."""
     work = images_per_s * cpu_ms
@@ -113,7 +113,7 @@ def work_of_a_second(cores: float) -> Any:
     return bars, [(0, 1000)], 1000 * cores, words
 
 
-@numeric("04.3", "×", (2, 4, 8), (9, 1, 4), (6, 3, 2), (1.9, 0.7, 64), (3, 1, 4))
+@numeric("04.3", "×", (2, 4, 8), (9, 1, 4), (6, 3, 2), (1.9, 0.7, 64), (3, 1, 4), (1000, 2, 256))
 def gain_beside_the_gil(free_ms: float, gil_ms: float, cores: int) -> Any:
     """``best_gain(free_ms, gil_ms, cores)``: speed-up over one call, if only `gil_ms` of each image holds the GIL."""
     total = free_ms + gil_ms

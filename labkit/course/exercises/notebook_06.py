@@ -166,7 +166,7 @@ def passes(function: Any) -> Any:
     return ops(lambda a, b: call(function, a, b), (images, deltas), "Your function on three images.")
 
 
-@numeric("06.3", " times", (50, 5, 128), (50, 3000, 32), (20, 20, 1), (90, 10, 10), (70, 13, 3))
+@numeric("06.3", " times", (50, 5, 128), (50, 3000, 32), (20, 20, 1), (90, 10, 10), (70, 13, 3), (5000, 1, 256))
 def batching_gain(overhead: float, work: float, batch: int) -> Any:
     """``gain(overhead_us, work_us, batch)``: (overhead + work) over (overhead / batch + work)."""
     old, new = overhead + work, overhead / batch + work

@@ -188,6 +188,9 @@ def resize_launch(source: Any) -> Any:
     (90_000, 0.9, 100_000, 250),
     (50_000, 0.5, 5e4, 300),
     (100_000, 1, 101_000, 500),
+    (20_000, 2, 500_000, 100),
+    (115_000, 1, 34_502, 100),
+    (115_000, 1, 34_498, 100),
 )
 def decoders_to_fill(photo_bytes: float, gb_s: float, cycles: float, clock_mhz: float) -> Any:
     """``decoders(photo_bytes, gb_s, cycles, clock_mhz)``: how many decoders use up what the link carries."""

@@ -118,6 +118,8 @@ def _assembled(function: Any, count: int) -> None:
     kinds.reverse()  # the source first
     if "Repeat" in kinds and "Shuffle" in kinds[kinds.index("Repeat") :]:
         raise Wrong("shuffle behind repeat mixes the epochs: an element may come twice before another one comes at all")
+    if "Repeat" in kinds and any("Cache" in kind for kind in kinds[kinds.index("Repeat") :]):
+        raise Wrong("a cache behind repeat keeps both epochs in memory, and nothing reads them again")
     first = whole[: count if len(batches) == wanted else count // size * size]
     if len(set(first)) < len(first):
         raise Wrong("an element comes twice before the first epoch is over: the epochs are mixed")

@@ -180,6 +180,7 @@ WRONG = {
         (lambda *given: list(_parallel_last(*given)), "return a tf.data.Dataset, not list"),
         (_as_one_graph, "without tf.function around"),
         (lambda *given: _parallel_last(*given).take(5).prefetch(1), "take(5) is left in"),
+        (lambda *given: _parallel_last(*given).cache().prefetch(1), "cache behind repeat"),
         (_shuffled_over_both, "shuffle behind repeat mixes the epochs"),
         (lambda *given: _untuned(_parallel_last(*given)), "options.autotune.enabled is False"),
         (_saved_on_the_way, "besides decode and augment"),
