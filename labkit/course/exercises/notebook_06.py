@@ -67,16 +67,16 @@ def _batched(function: Any, images: np.ndarray, size: int) -> None:
     if [g.shape for g in got] != want:
         shapes = ", ".join(str(g.shape) for g in got) or "none"
         raise Wrong(f"{count} images in batches of {size} are {whole} batches {want[0]}; yours: {shapes}")
+    if rules.chain(made).any_order:
+        raise Wrong(
+            "the order of the batches may vary from run to run (deterministic=False): the same elements are asked"
+        )
     if not np.array_equal(np.concatenate(got), images[: whole * size] * size):
         raise Wrong(f"the pixels are not those of scale, called once with each batch of {size}, in order")
     if made.element_spec.shape[0] != size:
         shape = made.element_spec.shape
         raise Wrong(f"the graph knows the shape {shape} only, so XLA compiles anew: drop_remainder=True fixes the size")
     nothing_left_in(made)
-    if rules.chain(made).any_order:
-        raise Wrong(
-            "the order of the batches may vary from run to run (deterministic=False): the same elements are asked"
-        )
     same_options(made, given)
 
 
