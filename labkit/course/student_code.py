@@ -18,7 +18,8 @@ import tensorflow as tf
 
 from labkit.course.fairness import rules, timeouts
 from labkit.course.grading import Unclear, Wrong, answered, exercise, raised
-from labkit.pipelines.options import plain
+from labkit.pipelines import options
+from labkit.pipelines.structure import DatasetNode
 
 # What changes no element, and not when it is made.
 _PLAIN = ("_OptionsDataset", "_AssertCardinalityDataset")
@@ -155,7 +156,9 @@ def _compare(function: Any, arguments: tuple, expected: float, hints: dict[float
     for idea, hint in hints.items():
         if math.isclose(got, idea, rel_tol=1e-6, abs_tol=1e-9):
             raise Wrong(f"{said}: {hint}")
-    if f"{got:g}" == f"{expected:g}":
+    digits = range(7) if math.isfinite(expected) else ()
+    rounded = {around(expected * 10**d) / 10**d for d in digits for around in (math.floor, round, math.ceil)} - {0, 1}
+    if f"{got:g}" == f"{expected:g}" or got in rounded:
         said = f"{_given(arguments)}you return {got:.10g}{unit}, expected {expected:.10g}{unit}: do not round"
         raise Wrong(said)
     raise Wrong(f"{said}, expected {expected:g}{unit}")
@@ -179,6 +182,61 @@ def with_options(function: Any, *arguments: Any) -> tuple[Any, Any]:
     if values(made, 12) != list(range(12)):
         raise Wrong("the elements changed: with_options() alone must not add, drop or reorder any")
     return made, given
+
+
+def same_options(made: Any, given: Any, **asked: str) -> None:
+    """Refuse a dataset with other options of tf.data than those of `given` and those that are asked for.
+
+    Parameters
+    ----------
+    made, given : tf.data.Dataset
+    **asked : str
+        Text of the value that an option should have, by its name with ``__`` for a dot.
+
+    Raises
+    ------
+    Wrong
+        If an option that nobody asked for has another value. Order kept is what TensorFlow does by default.
+    """
+    before, after = ({"deterministic": "True", **options.changed(dataset)} for dataset in (given, made))
+    wanted = before | {name.replace("__", "."): value for name, value in asked.items()}
+    for name in sorted(wanted.keys() | after.keys()):
+        if after.get(name) != wanted.get(name):
+            value = after.get(name, "back at its default")
+            raise Wrong(f"options.{name} is {value}, and nobody asked for that: leave all other options as they are")
+
+
+#: What a try leaves in a pipeline, and what becomes of it.
+_LEFT_IN = {
+    "Take": "of longer data it lets the beginning through only",
+    "Cache": "it keeps everything that passes it in memory, and nobody asked for that",
+    "Snapshot": "it writes everything that passes it to files, and nobody asked for that",
+}
+
+
+def nothing_left_in(made: Any, *kinds: str) -> None:
+    """Refuse a pipeline in which a step of a try was left, whether its elements show it or not.
+
+    Parameters
+    ----------
+    made : tf.data.Dataset
+    *kinds : str
+        Steps to look for: ``"Take"``, ``"Cache"``, ``"Snapshot"``; all of them by default.
+
+    Raises
+    ------
+    Wrong
+        If one stands in it. ``take(-1)`` takes all.
+    """
+    for step in rules.chain(made).every:
+        if step.kind in (kinds or _LEFT_IN) and step.settings.get("count", 0) >= 0:
+            call_ = f"{step.kind.lower()}({step.settings.get('count', '')})"
+            raise Wrong(f"{call_} is left in your answer: {_LEFT_IN[step.kind]}")
+
+
+def in_a_file(node: DatasetNode) -> bool:
+    """Tell whether a node of a pipeline keeps elements in a file."""
+    return "Snapshot" in node.kind or (node.kind == "Cache" and tf.get_static_value(node.dataset._filename) != b"")
 
 
 def elements(made: Any, most: int) -> list[Any]:
@@ -213,4 +271,4 @@ def bare(made: Any) -> Any:
 def source(elements: int, naive: bool = True) -> Any:
     """Return the numbers from 0 as a dataset, by default under the options of a naive pipeline."""
     made = tf.data.Dataset.range(elements)
-    return plain(made) if naive else made
+    return options.plain(made) if naive else made

@@ -260,7 +260,7 @@ labkit.try_it("05.1", cache_mb)
 labkit.check("05.1", cache_mb)
 
 # %% [markdown]
-# **05.2** Write `cached_pipeline(dataset, expensive, augment)`. It maps both functions over the elements: first `expensive`, then `augment`. From the second epoch on, `expensive` never runs again, but `augment` runs in every epoch. The answer is one line.
+# **05.2** Write `cached_pipeline(dataset, expensive, augment)`. It maps both functions over the elements: first `expensive`, then `augment`. From the second epoch on, `expensive` never runs again, but `augment` runs in every epoch. Results are kept in memory, and the order stays. The answer is one line.
 
 # %% tags=["stub"]
 def cached_pipeline(dataset, expensive, augment):

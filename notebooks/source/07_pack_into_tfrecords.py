@@ -238,7 +238,7 @@ labkit.try_it("07.1", shards_for)
 labkit.check("07.1", shards_for)
 
 # %% [markdown]
-# **07.2** Write `parse_record(serialized)`: `(image bytes, label)` of one record. Its features have the names `photo` (bytes) and `class` (a whole number).
+# **07.2** Write `parse_record(serialized)`: `(image bytes, label)` of one record. Its features have the names `photo` (bytes) and `class` (a whole number). A record without one of them is an error.
 
 # %% tags=["stub"]
 def parse_record(serialized):

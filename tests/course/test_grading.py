@@ -32,8 +32,9 @@ def case(number, *values):
     return pytest.param(number, *values, marks=marks)
 
 
-def test_every_exercise_has_its_wrong_answers():
+def test_every_exercise_has_its_wrong_answers_and_five_right_ones():
     assert set(WRONG) == set(grading.numbers())
+    assert {number: len(RIGHT.get(number, ())) for number in WRONG if len(RIGHT.get(number, ())) < 5} == {}
 
 
 @pytest.mark.sample(100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from labkit.course.example_timeline import example, marks
@@ -16,6 +17,8 @@ from labkit.course.student_code import numeric, value
     ([(5, 15)], 20),
     ([(0, 7), (7, 21), (30, 35)], 50),
     ([], 30),
+    ([(1.25, 3.5), (4.75, 10.6), (17, 17.3)], 37),
+    ([(0, 25)], 25),
 )
 def busy_share(spans: list[tuple[float, float]], window_ms: float) -> Any:
     """``busy(spans, window_ms)``: share of the window covered by ``(start_ms, end_ms)`` spans."""
@@ -23,7 +26,9 @@ def busy_share(spans: list[tuple[float, float]], window_ms: float) -> Any:
     share = total / window_ms
     if not spans:  # of nothing at all, no share is the mistake that somebody made
         return share, {}
+    whole_ms = sum(math.ceil(end) - math.ceil(start) for start, end in spans)
     return share, {
+        whole_ms / window_ms: "parts of a millisecond count, too: take end - start, and count nothing",
         100 * share: "return a share between 0 and 1, not a percentage",
         1 - share: "that is the idle share; busy is the rest",
         total / (spans[-1][1] - spans[0][0]): "divide by the whole window, not by the time from the first to the last "
@@ -38,7 +43,7 @@ def busy_pushed_together(share: float) -> Any:
     return bars, [(0, 10), (20, 30)], share * 40, f"Yours is {share:.3g}, at {share * 40:.4g} ms."
 
 
-_LOAD_AND_TRAIN = ((30, 50), (80, 20), (45.5, 45.5), (0, 12))
+_LOAD_AND_TRAIN = ((30, 50), (80, 20), (45.5, 45.5), (0, 12), (8.12345, 3.0625), (150.5, 0.25), (0.5, 0.25))
 
 
 @numeric("00.2", " ms", *((*times, overlapped) for times in _LOAD_AND_TRAIN for overlapped in (False, True)))

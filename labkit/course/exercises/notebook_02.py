@@ -9,16 +9,34 @@ import tensorflow as tf
 from labkit.course import fairness
 from labkit.course.example_timeline import marks, simulated
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import bare, numeric, per, pipeline, source, values
+from labkit.course.student_code import (
+    bare,
+    nothing_left_in,
+    numeric,
+    per,
+    pipeline,
+    same_options,
+    source,
+    values,
+)
 from labkit.pipelines.structure import nodes
 
 
 @exercise("02.1")
 def prefetched(function: Any) -> None:
     """``overlapped(dataset)``: the batches of `dataset`, two of them ready ahead of the consumer."""
-    batches = tf.data.Dataset.range(20).batch(4)
+    _two_ahead(function, tf.data.Dataset.range(20).batch(4))
+    try:
+        _two_ahead(function, tf.data.Dataset.range(100, 143).map(lambda x: x / 4).batch(5))
+    except Wrong as wrong:
+        words = "a number of the first ones is written into your answer"
+        raise Wrong(f"for other batches, of 5 floats: {wrong}; {words}") from None
+
+
+def _two_ahead(function: Any, batches: Any) -> None:
+    """Check the answer on some batches."""
     made = pipeline(function, batches)
-    want = values(batches, 5)
+    want = values(batches, 9)
     got = values(made, len(want))
     was, now = batches.element_spec.dtype.name, made.element_spec.dtype.name
     if was != now:
@@ -37,6 +55,8 @@ def prefetched(function: Any) -> None:
         raise Wrong(f"the buffer holds {'as many as tf.data likes' if depth < 0 else depth}: the task says two batches")
     if sum("Prefetch" in node.kind for node in nodes(made)) > 1:
         raise Wrong("two prefetches hold more than two batches: one at the end is enough")
+    nothing_left_in(made)
+    same_options(made, batches)
 
 
 @shows("02.1")
@@ -47,7 +67,7 @@ def buffered(function: Any) -> Any:
     return simulated(made, (load,), 10, "Your pipeline: load 9 ms, train 10 ms a batch")
 
 
-@numeric("02.2", "×", (50, 50), (90, 30), (10, 190))
+@numeric("02.2", "×", (50, 50), (90, 30), (10, 190), (70, 33))
 def overlap_gain(load_ms: float, train_ms: float) -> Any:
     """``speedup(load_ms, train_ms)``: what perfect overlap gains over none."""
     total, slow = load_ms + train_ms, max(load_ms, train_ms)
@@ -66,7 +86,7 @@ def overlapped_step(gain: float) -> Any:
     return bars, [(0, 60), (60, 120)], per(100, gain), words
 
 
-@numeric("02.3", " MB", (2, 32, 224, 224), (1, 8, 100, 150))
+@numeric("02.3", " MB", (2, 32, 224, 224), (1, 8, 100, 150), (3, 5, 7, 11), (4, 64, 299, 301))
 def buffer_memory(depth: int, batch: int, height: int, width: int) -> Any:
     """``buffer_mb(depth, batch, height, width)``: MB (10^6 bytes) of a prefetch buffer of float32 RGB batches."""
     pixels = depth * batch * height * width

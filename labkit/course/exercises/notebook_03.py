@@ -9,7 +9,17 @@ import tensorflow as tf
 from labkit.course import fairness
 from labkit.course.example_timeline import marks, shards, simulated
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import bare, call, elements, numeric, pipeline, source, with_options
+from labkit.course.student_code import (
+    bare,
+    call,
+    elements,
+    nothing_left_in,
+    numeric,
+    pipeline,
+    same_options,
+    source,
+    with_options,
+)
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import chain, nodes
 
@@ -28,8 +38,13 @@ def _opener(count: int, read: Any = None) -> Any:
 @exercise("03.1")
 def mixed_shards(function: Any) -> None:
     """``mixed(paths, open_shard)``: three shards at the same time, two records from each in turn, in a fixed order."""
-    names, records = ["a", "b", "c", "d", "e"], 5
+    for names, records in ((["a", "b", "c", "d", "e"], 5), ([*"hgfedcb"], 3), (["k", "j"], 4)):
+        _mixed(function, names, records)
+    _at_the_same_time(function)
 
+
+def _mixed(function: Any, names: list[str], records: int) -> None:
+    """Check the answer on so many shards of so many records."""
     want = _in_turn(names, records, 3, 2)
     made = pipeline(function, names, _opener(records))
     got = _texts(elements(made, len(want)))
@@ -46,8 +61,10 @@ def mixed_shards(function: Any) -> None:
         raise Wrong("one thread reads all shards in turn: num_parallel_calls makes it read them at the same time")
     if made.options().deterministic is False or chain(made).any_order:
         raise Wrong("the order may vary: the task says always in the same order (deterministic)")
+    nothing_left_in(made)
+    same_options(made, tf.data.Dataset.range(1))
     if got == want:
-        return _at_the_same_time(function)
+        return
     for cycle, block, words in (
         (3, 1, "you take one record from each shard in turn; block_length is how many"),
         (5, 2, "you read all shards at the same time; cycle_length is how many"),
@@ -55,8 +72,11 @@ def mixed_shards(function: Any) -> None:
         (1, 1, "one shard comes after the other: cycle_length is how many are open, block_length how many records come "
                "from each in turn"),
     ):  # fmt: skip
-        if got == _in_turn(names, records, cycle, block):
+        if len(names) == 5 and got == _in_turn(names, records, cycle, block):
             raise Wrong(words)
+    for cycle in range(1, len(names) + 1):
+        if len(names) != 5 and got == _in_turn(names, records, cycle, 2):
+            raise Wrong(f"of {len(names)} shards {cycle} are open at a time; cycle_length is 3, however many there are")
     differs = next(place for place, pair in enumerate(zip(got, want, strict=True)) if len(set(pair)) > 1)
     if differs < 8:
         raise Wrong(f"the order should begin {' '.join(want[:8])}, yours begins {' '.join(got[:8])}")
@@ -91,7 +111,17 @@ def shards_in_turn(function: Any) -> Any:
     return simulated(made, (read,), 1, f"Five shards, 4 ms a record; the order begins {' '.join(order)}", records=5)
 
 
-@numeric("03.2", " ms", (16, 16, 30, 14), (16, 4, 30, 14), (10, 4, 50, 25.5), (3, 8, 20, 5))
+@numeric(
+    "03.2",
+    " ms",
+    (16, 16, 30, 14),
+    (16, 4, 30, 14),
+    (10, 4, 50, 25.5),
+    (3, 8, 20, 5),
+    (21, 20, 7.5, 3),
+    (48, 16, 1, 9),
+    (2, 4, 0.25, 0.12345),
+)
 def epoch_time(files: int, at_once: int, open_ms: float, stream_ms: float) -> Any:
     """``epoch_ms(shards, at_once, open_ms, stream_ms)``: the groups that must follow each other, times one shard."""
     one, rounds = open_ms + stream_ms, -(-files // at_once)
@@ -114,7 +144,7 @@ def groups(answer: float) -> Any:
 @exercise("03.3")
 def wide_pool(function: Any) -> None:
     """``widened_pool(dataset, threads)``: the same elements, with a private pool of so many threads."""
-    for threads in (16, 5):
+    for threads in (16, 5, 48, 1):
         made, given = with_options(function, threads)
         size = made.options().threading.private_threadpool_size
         if size is None:
@@ -123,6 +153,7 @@ def wide_pool(function: Any) -> None:
             raise Wrong(f"the pool has {size} threads, asked for {threads}")
         if bare(made) is not given:
             raise Wrong("the pool is right, but there is more than options in it: with_options() alone is asked for")
+        same_options(made, given, threading__private_threadpool_size=str(threads))
 
 
 @shows("03.3")

@@ -10,7 +10,7 @@ from labkit.course import fairness
 from labkit.course.example_timeline import marks, simulated
 from labkit.course.fairness import rules
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, numeric, per, pipeline, source, values
+from labkit.course.student_code import call, numeric, per, pipeline, same_options, source, values
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import AUTOTUNE
 
@@ -22,22 +22,33 @@ def mapped_in_parallel(function: Any) -> None:
     def squared(x: Any) -> Any:
         return x * x + 1
 
-    given = list(range(3, 15))  # not from 0: an answer may not make elements of its own
-    made = call(function, tf.data.Dataset.range(3, 15), squared)
-    want = [x * x + 1 for x in given]
-    got = values(made, 12)
-    if len(got) > 12:
-        raise Wrong("more than 12 elements came out, 12 went in: look for a repeat or an unbatch")
+    def paired(x: Any) -> Any:
+        return tf.stack([x, 3 - x])
+
+    _mapped(function, tf.data.Dataset.range(3, 15), squared)  # not from 0: an answer may not make elements of its own
+    _mapped(function, tf.data.Dataset.range(131), paired)
+    _faster_than_one_call(function)
+
+
+def _mapped(function: Any, elements: Any, mapped: Any) -> None:
+    """Check the answer on some elements, with a function for them."""
+    made = call(function, elements, mapped)
+    given = values(elements, 999)
+    want = values(elements.map(mapped), 999)
+    got, count = values(made, len(want)), len(want)
+    if len(got) > count:
+        raise Wrong(f"more than {count} elements came out, {count} went in: look for a repeat or an unbatch")
     if got != want:
         if got == given:
             hint = "the function was not applied"
-        elif len(got) < 12:
-            hint = f"{len(got)} came out, 12 expected: {12 - len(got)} missing"
+        elif len(got) < count:
+            hint = f"{len(got)} came out, {count} expected: {count - len(got)} missing"
         else:
             at = next(i for i, (mine, right) in enumerate(zip(got, want, strict=True)) if mine != right)
             hint = f"number {at + 1} is {got[at]}, expected {want[at]}"
         raise Wrong(f"the elements are not those that the function makes: {hint}")
-    steps = [step for step in rules.chain(made).steps[1:] if step.kind != "Prefetch"]  # it changes no map
+    before = len(rules.chain(elements).steps)
+    steps = rules.chain(made).steps[before:]
     parallel = [step for step in steps if step.kind == "ParallelMap"]
     if any("Interleave" in step.kind for step in steps):
         raise Wrong("an interleave is for elements that are files, and labkit cannot read it here: use map()")
@@ -52,7 +63,7 @@ def mapped_in_parallel(function: Any) -> None:
     if not ordered:
         kept = "left to the options of the dataset" if ordered is None else "given up"
         raise Wrong(f"the order is {kept}: the task says that it is kept in any case (deterministic)")
-    _faster_than_one_call(function)
+    same_options(made, elements)
 
 
 def _faster_than_one_call(function: Any) -> None:
@@ -80,7 +91,7 @@ def calls_at_once(function: Any) -> Any:
     return simulated(made, (decode,), 4, "Your map: decode 8 ms an image, four cores, batches of four", cores=4)
 
 
-@numeric("04.2", " cores", (328, 4.0), (920, 2.5), (1786, 10.0), (50, 4.0))
+@numeric("04.2", " cores", (328, 4.0), (920, 2.5), (1786, 10.0), (50, 4.0), (331.5, 2.37), (50_000, 4.0))
 def cores_for_a_gpu(images_per_s: float, cpu_ms: float) -> Any:
     """``cores_needed(images_per_s, cpu_ms)``: cores that are busy all the time, not rounded."""
     work = images_per_s * cpu_ms
@@ -102,7 +113,7 @@ def work_of_a_second(cores: float) -> Any:
     return bars, [(0, 1000)], 1000 * cores, words
 
 
-@numeric("04.3", "×", (2, 4, 8), (9, 1, 4), (6, 3, 2))
+@numeric("04.3", "×", (2, 4, 8), (9, 1, 4), (6, 3, 2), (1.9, 0.7, 64), (3, 1, 4), (1000, 2, 256))
 def gain_beside_the_gil(free_ms: float, gil_ms: float, cores: int) -> Any:
     """``best_gain(free_ms, gil_ms, cores)``: speed-up over one call, if only `gil_ms` of each image holds the GIL."""
     total = free_ms + gil_ms

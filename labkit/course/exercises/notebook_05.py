@@ -10,10 +10,20 @@ import tensorflow as tf
 from labkit.course import fairness
 from labkit.course.example_timeline import marks, simulated
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, elements, numeric, pipeline, source
+from labkit.course.student_code import (
+    call,
+    elements,
+    in_a_file,
+    nothing_left_in,
+    numeric,
+    pipeline,
+    same_options,
+    source,
+)
+from labkit.pipelines.structure import chain, nodes
 
 
-@numeric("05.1", " MB", (1280, 224, 224, 1), (50_000, 32, 40, 4))
+@numeric("05.1", " MB", (1280, 224, 224, 1), (50_000, 32, 40, 4), (7, 11, 13, 2))
 def cache_memory(images: int, height: int, width: int, bytes_per_value: int) -> Any:
     """``cache_mb(images, height, width, bytes_per_value)``: MB (10^6 bytes) of a cache of RGB images."""
     size = images * height * width * 3 * bytes_per_value
@@ -36,6 +46,12 @@ def filling(size: float) -> Any:
 @exercise("05.2")
 def place_of_the_cache(function: Any) -> None:
     """``cached_pipeline(dataset, expensive, augment)``: the first runs once per element, the second every epoch."""
+    for count in (4, 7):
+        _kept(function, count)
+
+
+def _kept(function: Any, count: int) -> None:
+    """Check the answer on so many elements."""
     once, fresh = tf.Variable(0, dtype=tf.int64), tf.Variable(0, dtype=tf.int64)
 
     # Elements are counted, not calls: a call may get several.
@@ -45,18 +61,27 @@ def place_of_the_cache(function: Any) -> None:
     def augment(value: Any) -> Any:
         return fresh.assign_add(tf.size(value, tf.int64)) * 0 + value + 1
 
-    made = call(function, tf.data.Dataset.range(4), expensive, augment)
-    epochs = [[x.tolist() for x in elements(made, 4)] for _ in range(5)]
-    right = [1, 11, 21, 31]
+    given = tf.data.Dataset.range(count)
+    made = call(function, given, expensive, augment)
+    epochs = [[x.tolist() for x in elements(made, count)] for _ in range(5)]
+    right = [10 * x + 1 for x in range(count)]
     came = next((epoch for epoch in epochs if epoch != right), right)  # a shuffle hits the right order at times
+    if sorted(came) == right and chain(made).any_order:
+        raise Wrong("the order of the elements may vary from run to run (deterministic=False): it is to stay")
     if came != right:
-        if came == [10, 20, 30, 40]:
+        if came == [10 * x + 10 for x in range(count)]:
             raise Wrong("the order is turned round: first expensive, then augment")
-        raise Wrong(f"of 0, 1, 2, 3 came {came}, expected {right}: map both, change nothing else")
-    if int(fresh) <= 4:
+        raise Wrong(f"of {str([*range(count)])[1:-1]} came {came}, expected {right}: map both, change nothing else")
+    if int(fresh) <= count:
         raise Wrong("augment ran in the first epoch only: it is frozen, so the cache stands too late")
-    if int(once) > 4:
-        raise Wrong(f"expensive ran {int(once)} times for 4 elements in five epochs: nothing keeps its results")
+    if int(once) > count:
+        raise Wrong(f"expensive ran {int(once)} times for {count} elements in five epochs: nothing keeps its results")
+    if any(in_a_file(node) for node in nodes(made)):
+        raise Wrong(
+            "the results are kept in a file, which outlives the job: cache() without a name keeps them in memory"
+        )
+    nothing_left_in(made, "Take")
+    same_options(made, given)
 
 
 @shows("05.2")
@@ -72,9 +97,10 @@ _EPOCHS = "30 s, then 2 s an epoch with the cache; 16 s without. A second is dra
 
 # Even after so many epochs, or not; never; and ahead from the first epoch on, whatever the later ones take.
 _SOME_TIMES = ((30, 2, 16), (15, 15, 16), (30, 4, 17), (20, 2, 11), (21, 2, 12), (20, 16, 16), (20, 18, 16))
+_MORE_TIMES = ((5, 10, 16), (10, 20, 16), (16, 16, 16), (16, 15, 16), (30.5, 2.25, 16), (301, 2, 4), (1400, 1, 3))
 
 
-@numeric("05.3", " epochs", *_SOME_TIMES, (5, 10, 16), (10, 20, 16))
+@numeric("05.3", " epochs", *_SOME_TIMES, *_MORE_TIMES)
 def epochs_that_pay(first: int, later: int, without: int) -> Any:
     """``epochs_until_gain(first, later, without)``: epochs until a cache has paid for its first one."""
     truth = _ahead(first, later, without)
@@ -84,6 +110,8 @@ def epochs_that_pay(first: int, later: int, without: int) -> Any:
         truth - 1.0: "one epoch too few: after that many the two are even, or the cache behind",
         truth + 1.0: "one epoch too many: the cache is ahead before",
     }
+    if truth > 9:
+        hints[math.inf] = f"{truth:g} epochs are many, but after them the cache is ahead: count on, or calculate"
     if without > later:
         extra = "that counts only the extra time of the first epoch, and not in whole epochs"
         hints[(first - without) / (without - later)] = extra

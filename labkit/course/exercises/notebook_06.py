@@ -11,7 +11,7 @@ from labkit.course import fairness
 from labkit.course.example_timeline import marks, ops, simulated
 from labkit.course.fairness import rules
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import call, elements, numeric, per, pipeline
+from labkit.course.student_code import call, elements, nothing_left_in, numeric, per, pipeline, same_options
 from labkit.pipelines import structure
 from labkit.pipelines.options import naive
 
@@ -30,21 +30,27 @@ _SHAPES = {
 @exercise("06.1")
 def batch_before_map(function: Any) -> None:
     """``batch_first(dataset, scale, batch)``: batches of fixed size, with `scale` called once for each."""
-    for size in (4, 3):
-        _batched(function, size)
+    for images, size in ((_images(10, 2, 2), 4), (_images(10, 2, 2), 3), (_images(23, 3, 5), 5)):
+        _batched(function, images, size)
 
 
-def _batched(function: Any, size: int) -> None:
+def _images(count: int, height: int, width: int) -> np.ndarray:
+    """Return images of which no two values are alike."""
+    return np.arange(count * height * width * 3, dtype=np.float32).reshape(count, height, width, 3)
+
+
+def _batched(function: Any, images: np.ndarray, size: int) -> None:
     """Check the batches of one size."""
-    images = np.arange(10 * 2 * 2 * 3, dtype=np.float32).reshape(10, 2, 2, 3)
+    count, single = len(images), images.shape[1:]
     ranks: list[int | None] = []
 
     def scale(given: Any) -> Any:
         ranks.append(given.shape.rank)
         return given * tf.cast(tf.shape(given)[0], given.dtype)  # the pixels tell how many images a call got
 
-    made = call(function, tf.data.Dataset.from_tensor_slices(images), scale, size)
-    got = elements(made, 10)
+    given = tf.data.Dataset.from_tensor_slices(images)
+    made = call(function, given, scale, size)
+    got = elements(made, count)
     if not ranks:
         raise Wrong("scale was never called: it belongs into a map")
     kinds = [step.kind for step in rules.chain(made).steps if "Batch" in step.kind or "Map" in step.kind]
@@ -54,15 +60,24 @@ def _batched(function: Any, size: int) -> None:
         raise Wrong("scale is called once for each image: put the batch in front of the map")
     if got and got[-1].ndim == 3:
         raise Wrong("single images came out, not batches: nothing must take the batches apart (unbatch)")
-    whole = len(images) // size
-    want = [(size, 2, 2, 3)] * whole
-    if [g.shape for g in got] == [*want, (len(images) % size, 2, 2, 3)]:
+    whole = count // size
+    want = [(size, *single)] * whole
+    if [g.shape for g in got] == [*want, (count % size, *single)]:
         raise Wrong("the last batch is smaller: with drop_remainder=True all have one size, and XLA compiles once")
     if [g.shape for g in got] != want:
         shapes = ", ".join(str(g.shape) for g in got) or "none"
-        raise Wrong(f"10 images in batches of {size} are {whole} batches {want[0]}; yours: {shapes}")
+        raise Wrong(f"{count} images in batches of {size} are {whole} batches {want[0]}; yours: {shapes}")
+    if rules.chain(made).any_order:
+        raise Wrong(
+            "the order of the batches may vary from run to run (deterministic=False): the same elements are asked"
+        )
     if not np.array_equal(np.concatenate(got), images[: whole * size] * size):
         raise Wrong(f"the pixels are not those of scale, called once with each batch of {size}, in order")
+    if made.element_spec.shape[0] != size:
+        shape = made.element_spec.shape
+        raise Wrong(f"the graph knows the shape {shape} only, so XLA compiles anew: drop_remainder=True fixes the size")
+    nothing_left_in(made)
+    same_options(made, given)
 
 
 @shows("06.1")
@@ -77,8 +92,12 @@ def calls_of_scale(function: Any) -> Any:
 @exercise("06.2")
 def own_brightness(function: Any) -> None:
     """``brighter(images, deltas)``: each image by its own number, clipped, without a loop."""
-    images = np.random.default_rng(6).random((3, 3, 5, 3), np.float32)
-    deltas = np.float32([0.1, -0.3, 0.5])
+    for shape, deltas in (((3, 3, 5, 3), [0.1, -0.3, 0.5]), ((5, 4, 2, 3), [-1.5, 0.25, 0, 1.5, -0.01])):
+        _brightened(function, np.random.default_rng(6).random(shape, np.float32), np.float32(deltas))
+
+
+def _brightened(function: Any, images: np.ndarray, deltas: np.ndarray) -> None:
+    """Check the answer on some images."""
     traced = _traced(function, images, deltas)
     got = traced(tf.constant(images), tf.constant(deltas))
     if isinstance(got, (tuple, list, dict)):
@@ -99,8 +118,10 @@ def own_brightness(function: Any) -> None:
         if len(_ops(twice)) > len(ops):
             raise Wrong(_LOOP)
         shape = twice.structured_outputs.shape
-        if not shape.is_compatible_with((6, *images.shape[1:])):
-            raise Wrong(f"for 6 images came the shape {shape}: your function is written for three images only")
+        if not shape.is_compatible_with((2 * len(images), *images.shape[1:])):
+            raise Wrong(
+                f"for {2 * len(images)} images came the shape {shape}: your function is written for three images only"
+            )
         return
     if np.allclose(got, brighter, atol=1e-6):
         raise Wrong("pixels leave the range from 0 to 1: clip them")
@@ -145,7 +166,7 @@ def passes(function: Any) -> Any:
     return ops(lambda a, b: call(function, a, b), (images, deltas), "Your function on three images.")
 
 
-@numeric("06.3", " times", (50, 5, 128), (50, 3000, 32), (20, 20, 1), (90, 10, 10))
+@numeric("06.3", " times", (50, 5, 128), (50, 3000, 32), (20, 20, 1), (90, 10, 10), (70, 13, 3), (5000, 1, 256))
 def batching_gain(overhead: float, work: float, batch: int) -> Any:
     """``gain(overhead_us, work_us, batch)``: (overhead + work) over (overhead / batch + work)."""
     old, new = overhead + work, overhead / batch + work

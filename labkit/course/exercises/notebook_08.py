@@ -45,14 +45,16 @@ def _off(got: np.ndarray, want: np.ndarray) -> float:
 def clip_kernel(source: Any) -> None:
     """``clip_values(in, out, low, high)``: every value at least `low` and at most `high`, one value a work-item."""
     rng = np.random.default_rng(81)
-    for low, high, count in [(0.0, 1.0, 1037), (-0.25, 0.5, 64)]:
+    for low, high, count in [(0.0, 1.0, 1037), (-0.25, 0.5, 64), (0.3, 1.7, 4099)]:
         given = rng.uniform(-2, 2, count).astype(np.float32)
         given[:4] = [low, high, low - 1e-6, high + 1e-6]
         untouched = np.full(count, 777, np.float32)
         arguments = [given, untouched, np.float32(low), np.float32(high)]
         got, want = _run(source, "clip_values", arguments, (count,)), np.clip(given, low, high)
         if np.array_equal(got, want):
-            if re.search(r"\b(for|while)\s*\(|\bdo\b", re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)):
+            if re.search(
+                r"\b(for|while)\s*\(|\b(do|goto)\b", re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
+            ):
                 raise Wrong("one value a work-item: take away the loop, the work-items are the loop")
             continue
         low_, high_ = np.float32(low), np.float32(high)
@@ -76,7 +78,8 @@ def clip_kernel(source: Any) -> None:
         if np.array_equal(missed, inside):
             raise Wrong("what lies between low and high was never written: out[i] gets in[i] there")
         if missed.any():
-            raise Wrong(f"{missed.sum()} of {count} values of out were never written: every work-item has its own i")
+            words = "every work-item has its own i, and there may be any number of them"
+            raise Wrong(f"{missed.sum()} of {count} values of out were never written: {words}")
         at = int(np.argmax(np.nan_to_num(np.abs(got - want), nan=math.inf)))
         raise Wrong(f"in[{at}] = {given[at]:g} became {got[at]:g}, expected {want[at]:g}")
 
@@ -178,7 +181,17 @@ def resize_launch(source: Any) -> Any:
     return _written(got, -777, plane.nbytes, "A ramp of 37x53, from 0 to 88, to 24x17; one pixel a clock at 300 MHz.")
 
 
-@numeric("08.3", " decoders", (115_000, 1.15, 175_000, 243), (90_000, 0.9, 100_000, 250), (50_000, 0.5, 5e4, 300))
+@numeric(
+    "08.3",
+    " decoders",
+    (115_000, 1.15, 175_000, 243),
+    (90_000, 0.9, 100_000, 250),
+    (50_000, 0.5, 5e4, 300),
+    (100_000, 1, 101_000, 500),
+    (20_000, 2, 500_000, 100),
+    (115_000, 1, 34_502, 100),
+    (115_000, 1, 34_498, 100),
+)
 def decoders_to_fill(photo_bytes: float, gb_s: float, cycles: float, clock_mhz: float) -> Any:
     """``decoders(photo_bytes, gb_s, cycles, clock_mhz)``: how many decoders use up what the link carries."""
     link, one = gb_s * 1e9 / photo_bytes, clock_mhz * 1e6 / cycles

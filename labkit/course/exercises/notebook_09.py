@@ -10,13 +10,23 @@ import tensorflow as tf
 from labkit.course import fairness
 from labkit.course.example_timeline import marks, simulated
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import bare, call, elements, numeric, pipeline, source
+from labkit.course.student_code import (
+    bare,
+    call,
+    elements,
+    in_a_file,
+    nothing_left_in,
+    numeric,
+    pipeline,
+    same_options,
+    source,
+)
 from labkit.pipelines.structure import DatasetNode, nodes
 
 _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
 
 
-@numeric("09.1", "", (1000, 500, 2000), (300, 900, 600), (900, 800, 400), (5000, 1200, 1786))
+@numeric("09.1", "", (1000, 500, 2000), (300, 900, 600), (900, 800, 400), (5000, 1200, 1786), (7.5, 3.1, 11))
 def overlapped_busy(fetch: float, prep: float, train: float) -> Any:
     """``busy(fetch, prep, train)``: busy share of the accelerator where three stages overlap perfectly."""
     rate = min(fetch, prep, train)
@@ -47,7 +57,14 @@ def three_stages(share: float) -> Any:
 @exercise("09.2")
 def assembled(function: Any) -> None:
     """``assemble(elements, decode, augment)``: decode once, augment batches anew, work ahead."""
-    count, epochs, size = 11, 2, 4  # neither one epoch nor both are whole batches: a remainder must be dropped
+    for count in (11, 14):  # neither one epoch nor both of 11 are whole batches: a remainder must be dropped
+        _assembled(function, count)
+    _never_waits(function)
+
+
+def _assembled(function: Any, count: int) -> None:
+    """Check the answer on so many elements."""
+    epochs, size = 2, 4
     seen: list[int] = []
 
     def note(x: Any) -> Any:
@@ -66,8 +83,9 @@ def assembled(function: Any) -> None:
             raise Wrong("augment got one element: batch before it, it maps whole batches")
         return tf.cast(batch, tf.float64) + tf.random.uniform(tf.shape(batch), dtype=tf.float64) * 0.9
 
-    made = pipeline(function, tf.data.Dataset.range(count), decode, augment)
-    if any(_in_a_file(node) for node in nodes(made)):
+    given = tf.data.Dataset.range(count)
+    made = pipeline(function, given, decode, augment)
+    if any(in_a_file(node) for node in nodes(made)):
         raise Wrong("keep elements in memory: cache() without a file name, no snapshot")
     batches = elements(made, count * epochs)
     kinds = [node.kind for node in nodes(made)]
@@ -97,14 +115,18 @@ def assembled(function: Any) -> None:
         if any("Cache" in node.kind and _draws(node) for node in nodes(made)):
             raise Wrong(alike + "the cache stands behind augment and froze it")
         raise Wrong(alike + "each epoch draws the numbers of the same seed anew; map augment once, over both epochs")
+    kinds.reverse()  # the source first
+    if "Repeat" in kinds and "Shuffle" in kinds[kinds.index("Repeat") :]:
+        raise Wrong("shuffle behind repeat mixes the epochs: an element may come twice before another one comes at all")
+    if "Repeat" in kinds and any("Cache" in kind for kind in kinds[kinds.index("Repeat") :]):
+        raise Wrong("a cache behind repeat keeps both epochs in memory, and nothing reads them again")
+    first = whole[: count if len(batches) == wanted else count // size * size]
+    if len(set(first)) < len(first):
+        raise Wrong("an element comes twice before the first epoch is over: the epochs are mixed")
+    nothing_left_in(made, "Take")
+    same_options(made, given, deterministic=str(made.options().deterministic is not False))  # the task names no order
     if not any(ahead in type(bare(made)).__name__ for ahead in ("Prefetch", "ParallelMap")):
         raise Wrong("the last step does not work ahead: end with prefetch")
-    _never_waits(function)
-
-
-def _in_a_file(node: DatasetNode) -> bool:
-    """Tell whether a node keeps elements in a file."""
-    return "Snapshot" in node.kind or (node.kind == "Cache" and tf.get_static_value(node.dataset._filename) != b"")
 
 
 def _draws(node: DatasetNode) -> bool:

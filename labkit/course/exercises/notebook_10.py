@@ -7,7 +7,7 @@ from typing import Any
 
 from labkit.course import drills
 from labkit.course.grading import OPEN, CheckResult, Wrong, exercise, shows
-from labkit.course.student_code import call
+from labkit.course.student_code import call, nothing_left_in
 from labkit.views import static
 
 #: One whose fault is in its timeline, and one whose fault is in its data.
@@ -47,7 +47,9 @@ def _fix(number: str, seed: int) -> None:
 
     @exercise(number)
     def fixed(function: Any) -> None:
-        _hold(drills.draw(seed).judge_fix(function), seed)
+        drill = drills.draw(seed)
+        _hold(drill.judge_fix(function), seed)
+        nothing_left_in(call(function, drill.case), "Take")
 
     @shows(number)
     @functools.lru_cache(maxsize=4)

@@ -7,7 +7,7 @@ from typing import Any
 from labkit.course.student_code import numeric
 
 
-@numeric("11.10", " MB/s", (1000, 224, 4), (1000, 224, 1), (2500, 48, 2), (60, 1024, 1))
+@numeric("11.10", " MB/s", (1000, 224, 4), (1000, 224, 1), (2500, 48, 2), (60, 1024, 1), (2, 32, 1))
 def megabytes_over_the_link(images_per_s: float, side: int, bytes_per_value: int) -> Any:
     """``link_mb_per_s(images_per_s, side, bytes_per_value)``: what goes to the accelerator in each second."""
     values = images_per_s * side * side * 3
@@ -24,7 +24,16 @@ def megabytes_over_the_link(images_per_s: float, side: int, bytes_per_value: int
     }
 
 
-@numeric("11.11", " times", (160, 40, 143, 1), (64, 16, 143, 1), (100, 30, 120, 20), (10, 90, 30, 3), (90, 5, 92, 8))
+@numeric(
+    "11.11",
+    " times",
+    (160, 40, 143, 1),
+    (64, 16, 143, 1),
+    (100, 30, 120, 20),
+    (10, 90, 30, 3),
+    (90, 5, 92, 8),
+    (1, 500, 3, 1),
+)
 def gain_of_the_move(decode: float, augment: float, train: float, on_gpu: float) -> Any:
     """``pays(decode, augment, train, on_gpu)``: how many times as fast with the augmentation in the model."""
     before, after = max(decode + augment, train), max(decode, train + on_gpu)

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from labkit.course.example_timeline import drawable, marks
 from labkit.course.grading import Wrong, exercise
-from labkit.course.student_code import elements, numeric, pipeline
+from labkit.course.student_code import elements, nothing_left_in, numeric, pipeline, same_options
 from labkit.pipelines.structure import nodes
 
 _SIDE = 32
@@ -47,6 +47,8 @@ def two_label_bytes(function: Any) -> None:
         if [np.asarray(one).tolist() for one in classes] == coarse.tolist():
             raise Wrong("that is the coarse class, the first byte; the fine class is the second one")
         raise Wrong(f"the classes are {[np.asarray(one).tolist() for one in classes]}, expected {fine.tolist()}")
+    nothing_left_in(made)
+    same_options(made, tf.data.Dataset.range(1))
     if not all(np.array_equal(*pair) for pair in zip(pictures, images, strict=True)):
         raise Wrong("the first image is right, a later one is not")
 
@@ -98,6 +100,10 @@ def part_of_a_table(function: Any) -> None:
                 raise Wrong(f"{dropped.pop().lower()}() comes after the query: every worker reads the whole table")
             if isinstance(made.element_spec, tuple) and len(made.element_spec) == 1:
                 made = made.map(lambda label: label)
+            if getattr(made.element_spec, "dtype", tf.int64) != tf.int64:
+                raise Wrong(f"the labels are {made.element_spec.dtype.name}, expected int64")
+            nothing_left_in(made)
+            same_options(made, tf.data.Dataset.range(1))
             got = [np.asarray(one).tolist() for one in elements(made, len(ids))]
             want = [labels[number] for number in ids if number % workers == worker]
             if got != want:
@@ -119,7 +125,7 @@ def _what_differs(got: list[Any], want: list[int], labels: dict[int, int], worke
     return f"{said}{len(got)} rows came, expected the {len(want)} whose id % {workers} is {worker}"
 
 
-@numeric("12.3", " connections", (230, 30), (920, 32.5), (10, 100), (33, 30), (500, 1.5))
+@numeric("12.3", " connections", (230, 30), (920, 32.5), (10, 100), (33, 30), (500, 1.5), (50_000, 100))
 def connections_for(photos_per_s: float, request_ms: float) -> Any:
     """``connections(photos_per_s, request_ms)``: requests in flight are rate times length (Little's law)."""
     busy = photos_per_s * request_ms / 1000

@@ -19,6 +19,9 @@ def a_batch_of_samples(function: Any) -> None:
     made = call(function, samples)
     if not isinstance(made, (tuple, list)) or len(made) != 2:
         raise Wrong("return two things: the images, and the labels")
+    for what, part in zip(("images", "labels"), made, strict=True):
+        if isinstance(part, (tuple, list)):
+            raise Wrong(f"the {what} are a {type(part).__name__} of single ones: make one array of them")
     images, labels = (np.asarray(part) for part in made)
     right = np.stack([image for image, _ in samples])
     if images.shape != right.shape:
@@ -58,7 +61,16 @@ def numbers_of_a_worker(function: Any) -> None:
             raise Wrong(f"{said}: the parts have {sizes} photos; the largest keeps all others waiting")
 
 
-@numeric("13.3", " workers", (5, 64, 100, 8), (3, 32, 100, 8), (7, 64, 50, 4), (10, 30, 100, 16), (2, 16, 60, 2))
+@numeric(
+    "13.3",
+    " workers",
+    (5, 64, 100, 8),
+    (3, 32, 100, 8),
+    (7, 64, 50, 4),
+    (10, 30, 100, 16),
+    (2, 16, 60, 2),
+    (50, 256, 60, 256),
+)
 def workers_for(image_ms: float, batch: int, step_ms: float, cores: int) -> Any:
     """``workers(image_ms, batch, step_ms, cores)``: the work of a batch, in steps, rounded up; the cores at most."""
     need = image_ms * batch / step_ms

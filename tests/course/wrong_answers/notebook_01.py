@@ -1,5 +1,6 @@
 """Right shape, wrong idea: what students hand in for notebook 01, and a word of the hint that must come back."""
 
+import operator
 import statistics
 from decimal import Decimal
 
@@ -97,6 +98,78 @@ def _in_a_function(dataset):
     return tf.function(_naive)(dataset)
 
 
+def _with(**more):
+    """Return an answer that is right but for one option too many."""
+
+    def naive(dataset):
+        import tensorflow as tf
+
+        options = tf.data.Options()
+        for name, value in more.items():
+            *groups, last = name.split("__")
+            place = options
+            for group in groups:
+                place = getattr(place, group)
+            setattr(place, last, value)
+        return _naive(dataset).with_options(options)
+
+    return naive
+
+
+def _by_half_a_percent(before, after):
+    ratios = [b / a for a, b in zip(before, after, strict=True)]
+    return "faster" if min(ratios) > 1.005 else "slower" if max(ratios) < 0.995 else "no difference"
+
+
+def _one_option_after_the_other(dataset):
+    import tensorflow as tf
+
+    untuned, unwritten = tf.data.Options(), tf.data.Options()
+    untuned.autotune.enabled = False
+    unwritten.experimental_optimization.apply_default_optimizations = False
+    return dataset.with_options(untuned).with_options(unwritten)
+
+
+def _in_groups(dataset):
+    import tensorflow as tf
+
+    tune, write = tf.data.experimental.AutotuneOptions(), tf.data.experimental.OptimizationOptions()
+    tune.enabled = write.apply_default_optimizations = False
+    options = tf.data.Options()
+    options.autotune, options.experimental_optimization = tune, write
+    return dataset.with_options(options=options)
+
+
+def _on_its_own(dataset):
+    import tensorflow as tf
+
+    options = tf.data.Options().merge(dataset.options())
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = False
+    options.deterministic = True
+    return dataset.with_options(options)
+
+
+def _by_sign(before, after):
+    signs = np.sign(np.subtract(after, before))
+    return np.select([(signs > 0).all(), (signs < 0).all()], ["faster", "slower"], "no difference").item()
+
+
+def _by_set(before, after):
+    ways = {(b > a) - (b < a) for a, b in zip(before, after, strict=True)}
+    return {1: "faster", -1: "slower"}.get(ways.pop() if len(ways) == 1 else 0, "no difference")
+
+
+def _until_one_differs(before, after):
+    verdict = None
+    for a, b in zip(before, after, strict=True):
+        way = "no difference" if a == b else "faster" if b > a else "slower"
+        if verdict not in (None, way):
+            return "no difference"
+        verdict = way
+    return verdict
+
+
 WRONG = {
     "01.1": [
         (lambda step, batch: batch / step, "1000"),
@@ -104,6 +177,7 @@ WRONG = {
         (lambda step, batch: step / batch, "inverse"),
         (lambda step, batch: 1000 // step * batch, "do not round"),
         (lambda step, batch: round(1000 * batch / step, 3), "you return 106.667 images/s, expected 106.6666667"),
+        (lambda step, batch: int(1000 * batch / step), "do not round"),
         (_no_return, "a return is missing"),
     ],
     "01.2": [
@@ -117,6 +191,10 @@ WRONG = {
         (lambda dataset: _naive(dataset).options(), "with_options() gives a new one"),
         (_twice_as_wide, "elements changed"),
         (_in_a_function, "without tf.function"),
+        (_with(deterministic=False), "options.deterministic is False, and nobody asked"),
+        (_with(experimental_optimization__inject_prefetch=True), "switches one of the rewrites on again"),
+        (_with(experimental_optimization__map_parallelization=True), "switches one of the rewrites on again"),
+        (_with(threading__private_threadpool_size=1), "options.threading.private_threadpool_size is 1, and nobody"),
     ],
     "01.3": [
         (lambda before, after: "faster" if sum(after) > sum(before) else "slower", "noise"),
@@ -136,11 +214,36 @@ WRONG = {
         (_four_rounds, "IndexError"),
         (_never_faster, "round 2 is not slower"),
         (_clearly, "every round got faster, if only by 1 %"),
+        (_by_half_a_percent, "every round got faster, if only by 0.02 %"),
+        (lambda before, after: _every([int(x) for x in before], [int(x) for x in after]), "if only by 0.02 %"),
         (_sorted_in_place, "before [100.0, 104.0, 98.0, 101.0], after [200.0, 104.0, 199.0, 203.0]: round 2"),
     ],
 }
 
 RIGHT = {
-    "01.1": [lambda step, batch: Decimal(1000 * batch) / Decimal(step)],
-    "01.3": [_every],
+    "01.1": [
+        lambda step, batch: Decimal(1000 * batch) / Decimal(step),
+        lambda step, batch: batch * step**-1 * 1e3,
+        lambda step, batch: np.divide(batch, step / 1000),
+        lambda step, batch: sum([1 / (step / 1000)] * batch),
+        lambda step, batch: (lambda second: second / step * batch)(1_000),
+    ],
+    "01.2": [
+        _one_option_after_the_other,
+        _in_groups,
+        _on_its_own,
+        lambda dataset: dataset.apply(_naive),
+        _with(experimental_optimization__inject_prefetch=False, experimental_optimization__map_fusion=False),
+    ],
+    "01.3": [
+        _every,
+        _by_sign,
+        _by_set,
+        _until_one_differs,
+        lambda before, after: (
+            "faster"
+            if all(map(operator.lt, before, after))
+            else ["no difference", "slower"][all(map(operator.gt, before, after))]
+        ),
+    ],
 }

@@ -1,5 +1,11 @@
 """Right shape, wrong idea: what students hand in for notebook 02, and a word of the hint that must come back."""
 
+import functools
+import math
+import operator
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 
 
@@ -45,6 +51,36 @@ def _as_texts(dataset):
     return dataset.unbatch().map(tf.strings.as_string).prefetch(2)
 
 
+def _in_any_order(dataset):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.deterministic = False
+    return dataset.with_options(options).prefetch(2)
+
+
+def _batched_as_before(dataset):
+    return dataset.unbatch().ragged_batch(len(next(iter(dataset)))).prefetch(2)
+
+
+def _options_around(dataset):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.deterministic = True
+    return dataset.prefetch(2).with_options(options)
+
+
+def _by_tensor(load, train):
+    import tensorflow as tf
+
+    return tf.reduce_sum([float(load), train]) / tf.reduce_max([float(load), train])
+
+
+def _counted_bytes(depth, batch, height, width):
+    return depth * np.broadcast_to(np.float32(0), (batch, height, width, 3)).size * np.dtype("f4").itemsize * 1e-6
+
+
 WRONG = {
     "02.1": [
         (lambda dataset: dataset, "last step"),
@@ -66,18 +102,47 @@ WRONG = {
         (_misshapen, "your answer raised InvalidArgumentError: Shape of tensor"),
         (_as_texts, "batches changed"),
         (lambda dataset: dataset.window(2).prefetch(2), "take away window()"),
+        (lambda dataset: dataset.cache().prefetch(2), "cache() is left in your answer"),
+        (lambda dataset: dataset.take(100).prefetch(2), "take(100) is left in your answer"),
+        (lambda dataset: dataset.unbatch().batch(4).prefetch(2), "a number of the first ones is written into"),
+        (lambda dataset: dataset.unbatch().ragged_batch(4).prefetch(2), "a number of the first ones is written into"),
+        (_in_any_order, "options.deterministic is False, and nobody asked"),
     ],
     "02.2": [
         (lambda load, train: 2, "best case"),
         (lambda load, train: max(load, train) / (load + train), "inverse"),
         (lambda load, train: (load + train) / min(load, train), "slower"),
+        (lambda load, train: round((load + train) / max(load, train), 1), "do not round"),
     ],
     "02.3": [
         (lambda depth, batch, height, width: depth * batch * height * width * 3 / 1e6, "four"),
         (lambda depth, batch, height, width: depth * batch * height * width * 4 / 1e6, "three"),
         (lambda depth, batch, height, width: depth * batch * height * width * 12, "bytes"),
         (lambda depth, batch, height, width: depth * batch * height * width * 12 / 2**20, "MiB"),
+        (lambda depth, batch, height, width: depth * batch * height * width * 12 // 10**6, "do not round"),
     ],
 }
 
-RIGHT = {"02.1": [_known_length, lambda dataset: dataset.unbatch().ragged_batch(4).prefetch(2)]}
+RIGHT = {
+    "02.1": [
+        _known_length,
+        _batched_as_before,
+        _options_around,
+        lambda dataset: dataset.take(-1).skip(0).prefetch(buffer_size=1 + 1, name="two"),
+        lambda dataset: dataset.apply(lambda batches: batches.prefetch(2)),
+    ],
+    "02.2": [
+        lambda load, train: 1 + min(load, train) / max(load, train),
+        lambda load, train: Fraction(load + train, max(load, train)),
+        lambda load, train: min(1 + load / train, 1 + train / load),
+        _by_tensor,
+        lambda *times: sum(times) / sorted(times)[1],
+    ],
+    "02.3": [
+        lambda *sizes: math.prod(sizes) * 3 * 4 / 1e6,
+        lambda depth, batch, height, width: 3 * height * width / 250_000 * batch * depth,
+        _counted_bytes,
+        lambda depth, batch, height, width: Decimal(12 * depth * batch * height * width) / 10**6,
+        lambda *sizes: functools.reduce(operator.mul, sizes, 12) / 10**6,
+    ],
+}

@@ -1,5 +1,9 @@
 """Right shape, wrong idea: what students hand in for notebook 04, and a word of the hint that must come back."""
 
+import functools
+import math
+from fractions import Fraction
+
 import numpy as np
 
 
@@ -44,7 +48,33 @@ def _in_python(dataset, function):
 def _known_length(dataset, function):
     import tensorflow as tf
 
+    return _right(dataset, function).apply(tf.data.experimental.assert_cardinality(len(dataset)))
+
+
+def _known_as_twelve(dataset, function):
+    import tensorflow as tf
+
     return _right(dataset, function).apply(tf.data.experimental.assert_cardinality(12))
+
+
+def _untuned(dataset, function):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return _right(dataset, function).with_options(options)
+
+
+def _as_a_function(dataset, function):
+    import tensorflow as tf
+
+    return dataset.map(tf.function(function), tf.data.AUTOTUNE, True)
+
+
+def _through_tensors(free, gil, cores):
+    import tensorflow as tf
+
+    return tf.minimum(float(cores), (free + gil) / tf.constant(gil, tf.float32))
 
 
 def _of_its_own(dataset, function):
@@ -81,6 +111,10 @@ WRONG = {
         (_as_texts, "number 1 is b'10', expected 10"),
         (lambda dataset, function: _right(dataset.window(2), lambda x: x), "take away window()"),
         (_in_python, "without tf.py_function"),
+        (lambda dataset, function: _right(dataset, function).prefetch(-1), "2 steps stand in it (ParallelMap, Pref"),
+        (lambda dataset, function: _right(dataset, function).take(1000), "2 steps stand in it (ParallelMap, Take)"),
+        (_untuned, "options.autotune.enabled is False, and nobody asked"),
+        (_known_as_twelve, "expected to contain 12 elements"),
         (_counted_behind_a_lock, "to each element, one after the other"),
     ],
     "04.2": [
@@ -90,6 +124,7 @@ WRONG = {
         (lambda rate, cpu_ms: rate / cpu_ms, "times"),
         (lambda rate, cpu_ms: -(-rate * cpu_ms // 1000), "rounded"),
         (lambda rate, cpu_ms: max(1, rate * cpu_ms / 1000), "a part of a core"),
+        (lambda rate, cpu_ms: round(rate * cpu_ms / 1000, 1), "do not round"),
     ],
     "04.3": [
         (lambda free, gil, cores: (free + gil) / (gil + free / cores), "meanwhile"),
@@ -97,6 +132,8 @@ WRONG = {
         (lambda free, gil, cores: cores, "one thread"),
         (lambda free, gil, cores: max(cores, (free + gil) / gil), "the looser of the two"),
         (lambda free, gil, cores: gil / (free + gil), "share"),
+        (lambda free, gil, cores: min(cores, round((free + gil) / gil)), "do not round"),
+        (lambda free, gil, cores: min(cores, int((free + gil) / gil)), "you return 1×, expected 1.5×"),
     ],
 }
 
@@ -107,4 +144,26 @@ def _in_a_function(dataset, function):
     return tf.function(lambda d: _right(d, function))(dataset)
 
 
-RIGHT = {"04.1": [_known_length, _in_a_function]}
+RIGHT = {
+    "04.1": [
+        _known_length,
+        _in_a_function,
+        _as_a_function,
+        lambda dataset, function: dataset.map(lambda x: function(x), num_parallel_calls=-1, deterministic=True),
+        lambda dataset, function: functools.partial(dataset.map, num_parallel_calls=-1, deterministic=True)(function),
+    ],
+    "04.2": [
+        lambda rate, cpu_ms: rate / (1000 / cpu_ms),
+        lambda rate, cpu_ms: np.multiply(rate, cpu_ms) * 1e-3,
+        lambda rate, cpu_ms: Fraction(rate) * Fraction(cpu_ms) / 1000,
+        lambda rate, cpu_ms: math.prod((rate, cpu_ms, 0.001)),
+        lambda rate, cpu_ms: cpu_ms / (1000 / rate),
+    ],
+    "04.3": [
+        lambda free, gil, cores: (free + gil) / max(gil, (free + gil) / cores),
+        lambda free, gil, cores: sorted([cores, 1 + free / gil])[0],
+        lambda free, gil, cores: cores if cores * gil < free + gil else 1 + free / gil,
+        lambda free, gil, cores: 1 / max(1 / cores, gil / (free + gil)),
+        _through_tensors,
+    ],
+}

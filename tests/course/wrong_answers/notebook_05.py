@@ -1,18 +1,93 @@
 """Right shape, wrong idea: what students hand in for notebook 05, and a word of the hint that must come back."""
 
+import atexit
+import functools
+import itertools
 import math
+import operator
+import shutil
+import tempfile
+from fractions import Fraction
 
 import numpy as np
+
+_FOLDER = tempfile.mkdtemp()
+atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 
 
 def _guarded(rule):
     return lambda first, later, without: math.inf if later >= without else rule(first - later, without - later)
 
 
+def _right(dataset, expensive, augment):
+    return dataset.map(expensive).cache().map(augment)
+
+
+def _in_a_file(dataset, expensive, augment):
+    return dataset.map(expensive).cache(f"{tempfile.mkdtemp(dir=_FOLDER)}/kept").map(augment)
+
+
+def _in_any_order(dataset, expensive, augment):
+    return dataset.map(expensive, num_parallel_calls=4, deterministic=False).cache().map(augment)
+
+
+def _untuned(dataset, expensive, augment):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return _right(dataset, expensive, augment).with_options(options)
+
+
+def _gives_up(first, later, without):
+    spent = saved = 0
+    for epoch in range(1, 10):
+        spent += first if epoch == 1 else later
+        saved += without
+        if spent < saved:
+            return epoch
+    return math.inf
+
+
+def _computed_at_once(dataset, expensive, augment):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(tf.stack([expensive(x) for x in dataset])).map(augment)
+
+
+def _as_functions(dataset, expensive, augment):
+    import tensorflow as tf
+
+    kept = dataset.map(tf.function(expensive), tf.data.AUTOTUNE, deterministic=True).cache("")
+    return kept.map(lambda x: augment(x), num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def _counted(first, later, without):
+    if first >= without and later >= without:
+        return math.inf
+    return next(n for n in itertools.count(1) if first + (n - 1) * later < n * without)
+
+
+def _summed(first, later, without):
+    ahead = first - without
+    for epoch in range(1, 5_000):
+        if ahead < 0:
+            return np.int64(epoch)
+        ahead += later - without
+    return float("inf")
+
+
+def _in_closed_form(first, later, without):
+    if first < without:
+        return 1
+    return math.floor((first - without) / (without - later)) + 2 if without > later else np.inf
+
+
 WRONG = {
     "05.1": [
         (lambda images, height, width, size: images * height * width * size / 1e6, "three"),
         (lambda images, height, width, size: images * height * width * 3 * size / 2**20, "MiB"),
+        (lambda images, height, width, size: images * height * width * 3 * size // 10**6, "do not round"),
         (lambda images, height, width, size: images * height * width * 3 * size, "bytes"),
         (lambda images, height, width, size: height * width * 3 * size / 1e6, "single image"),
     ],
@@ -30,6 +105,10 @@ WRONG = {
             lambda dataset, expensive, augment: dataset.map(expensive).cache().shuffle(4, seed=3).map(augment),
             "change nothing else",
         ),
+        (lambda dataset, expensive, augment: _right(dataset, expensive, augment).take(4), "take(4) is left in"),
+        (_in_a_file, "kept in a file"),
+        (_in_any_order, "may vary from run to run"),
+        (_untuned, "options.autotune.enabled is False, and nobody asked"),
     ],
     "05.3": [
         (lambda first, later, without: (first - without) / (without - later) if without > later else 0, "whole epochs"),
@@ -47,19 +126,40 @@ WRONG = {
         (_guarded(lambda extra, saved: math.ceil(extra / saved) + 1), "one epoch too many"),
         (_guarded(lambda extra, saved: extra // saved + 1), "for (5, 10, 16) you return 0 epochs: one epoch too few"),
         (_guarded(lambda extra, saved: max(1, extra // saved + 1)), "shorter with the cache: it is ahead after"),
+        (_gives_up, "150 epochs are many"),
     ],
 }
 
 RIGHT = {
+    "05.1": [
+        lambda *sizes: functools.reduce(operator.mul, sizes, 3) / 1e6,
+        lambda images, height, width, size: np.zeros((1, height, width, 3), f"u{size}").nbytes * images / 1e6,
+        lambda images, height, width, size: Fraction(images * height * width * 3 * size, 10**6),
+        lambda images, height, width, size: sum([size * 1e-6 * height * width] * 3) * images,
+        lambda *sizes: math.prod(sizes) / 1_000_000 * 3,
+    ],
     "05.2": [
         lambda dataset, expensive, augment: dataset.map(expensive).batch(4).cache().map(augment).unbatch(),
+        _computed_at_once,
+        _as_functions,
+        lambda dataset, expensive, augment: dataset.cache().map(expensive).cache().map(augment),
         lambda dataset, expensive, augment: (
             dataset.map(expensive, num_parallel_calls=2).cache().map(augment).prefetch(2)
         ),
     ],
     "05.3": [
+        _counted,
+        _summed,
+        _in_closed_form,
+        lambda first, later, without: (
+            1
+            if first < without
+            else math.inf
+            if later >= without
+            else math.trunc((first - later) / (without - later)) + 1
+        ),
         lambda first, later, without: next(
             (n for n in range(1, 1000) if first + (n - 1) * later < n * without), float("inf")
-        )
+        ),
     ],
 }

@@ -1,5 +1,7 @@
 """Right shape, wrong idea: what students hand in for notebook 06, and a word of the hint that must come back."""
 
+from fractions import Fraction
+
 import numpy as np
 
 
@@ -126,6 +128,50 @@ def _along_the_width(images, deltas):
     return images + deltas[:, None]
 
 
+def _for_squares(images, deltas):
+    import tensorflow as tf
+
+    square = images.shape[1] + 2 == images.shape[2]
+    return _bright(images, tf.reshape(deltas, [-1, 1, 1, 1])) if square else _bright(images, deltas[0])
+
+
+def _filtered(dataset, scale, batch):
+    import tensorflow as tf
+
+    return dataset.batch(batch).filter(lambda images: tf.shape(images)[0] == batch).map(scale)
+
+
+def _as_a_function(dataset, scale, batch):
+    import tensorflow as tf
+
+    return dataset.batch(tf.constant(batch, tf.int64), drop_remainder=True).map(tf.function(scale))
+
+
+def _size_stated(dataset, scale, batch):
+    import tensorflow as tf
+
+    full = dataset.batch(batch).filter(lambda images: tf.shape(images)[0] == batch)
+    return full.map(lambda images: tf.ensure_shape(scale(images), [batch, *images.shape[1:]]))
+
+
+def _turned_twice(images, deltas):
+    import tensorflow as tf
+
+    return tf.clip_by_value(tf.transpose(tf.transpose(images) + deltas), 0.0, 1.0)
+
+
+def _by_relu(images, deltas):
+    import tensorflow as tf
+
+    return 1 - tf.nn.relu(1 - tf.nn.relu(images + tf.expand_dims(deltas[:, None, None], -1)))
+
+
+def _by_einsum(images, deltas):
+    import tensorflow as tf
+
+    return tf.minimum(tf.maximum(images + tf.einsum("n,nhwc->nhwc", deltas, tf.ones_like(images)), 0), 1)
+
+
 WRONG = {
     "06.1": [
         (lambda dataset, scale, batch: dataset.map(scale).batch(batch, drop_remainder=True), "in front"),
@@ -141,6 +187,10 @@ WRONG = {
         (lambda dataset, scale, batch: dataset.batch(2).map(scale), "2 batches (4, 2, 2, 3); yours: (2, 2, 2, 3), (2"),
         (lambda dataset, scale, batch: dataset.batch(len(dataset) // batch, True).map(scale), "yours: (2, 2, 2, 3)"),
         (lambda dataset, scale, batch: dataset.batch(10).map(scale).unbatch().batch(batch, True), "each batch of 4"),
+        (_filtered, "drop_remainder=True fixes the size"),
+        (lambda dataset, scale, batch: dataset.batch(batch, True).map(scale).take(3), "take(3) is left in"),
+        (lambda dataset, scale, batch: dataset.batch(batch, True).map(scale).cache(), "cache() is left in"),
+        (lambda dataset, scale, batch: dataset.batch(batch, True).map(scale, 4, deterministic=False), "may vary"),
         (_mean, "2 batches (4, 2, 2, 3); yours: (), ()"),
         (lambda dataset, scale, batch: [scale(x) for x in dataset.batch(batch)], "return a tf.data.Dataset, not list"),
     ],
@@ -166,13 +216,37 @@ WRONG = {
         (lambda images, deltas: images + deltas[0] * "1", "raised"),
         (lambda images: images, "takes 1 positional argument"),
         (lambda images, deltas: (images, deltas), "the images alone"),
+        (_for_squares, "every image has its own"),
     ],
     "06.3": [
         (lambda overhead, work, batch: batch, "only the overhead"),
         (lambda overhead, work, batch: (overhead + work) / work, "once per batch"),
         (lambda overhead, work, batch: (overhead / batch + work) / (overhead + work), "inverse"),
         (lambda overhead, work, batch: (overhead + work) / (overhead + work / batch), "not the work"),
+        (lambda overhead, work, batch: round((overhead + work) / (overhead / batch + work), 1), "do not round"),
     ],
 }
 
-RIGHT = {"06.2": [_by_shape, lambda images, deltas: _bright(images, deltas[:, None, None, None])]}
+RIGHT = {
+    "06.1": [
+        _as_a_function,
+        _size_stated,
+        lambda dataset, scale, batch: dataset.padded_batch(batch, drop_remainder=True).map(scale),
+        lambda dataset, scale, batch: dataset.batch(batch, True, 4).map(lambda x: scale(x), 2).prefetch(-1),
+        lambda dataset, scale, batch: dataset.apply(lambda images: images.batch(batch, True)).map(map_func=scale),
+    ],
+    "06.2": [
+        _by_shape,
+        _turned_twice,
+        _by_relu,
+        _by_einsum,
+        lambda images, deltas: _bright(images, deltas[:, None, None, None]),
+    ],
+    "06.3": [
+        lambda overhead, work, batch: batch * (overhead + work) / (overhead + batch * work),
+        lambda overhead, work, batch: Fraction(overhead + work) / (Fraction(overhead, batch) + work),
+        lambda overhead, work, batch: 1 / ((overhead / batch + work) / (overhead + work)),
+        lambda overhead, work, batch: np.divide(overhead + work, np.add(overhead / batch, work)),
+        lambda overhead, work, batch: sum((overhead, work)) * batch / sum((overhead, *[work] * batch)),
+    ],
+}

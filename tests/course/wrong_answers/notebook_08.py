@@ -1,5 +1,9 @@
 """Right shape, wrong idea: what students hand in for notebook 08, and a word of the hint that must come back."""
 
+import math
+
+import numpy as np
+
 #: Exercises whose answers run on an OpenCL device.
 NEEDS_OPENCL = {"08.1", "08.2"}
 
@@ -30,6 +34,33 @@ def resize(place, mix="a + (b - a) * sx + ((c + (d - c) * sx) - (a + (b - a) * s
 
 HALF = "(x + 0.5f) * n / m - 0.5f"
 
+SHORT = """
+    float cut(float v, float a, float b) { return max(a, min(v, b)); }
+    kernel void clip_values(global const float *in, global float *out, const float low, const float high)
+    {
+        out[get_global_id(0)] = cut(in[get_global_id(0)], low, high);
+    }"""
+
+#: Sums all pixels of the input, each by a weight that is 0 but for the four around the place.
+BY_WEIGHTS = """
+    __kernel void resize(__global const float *in, __global float *out, const int in_height, const int in_width,
+                         const int out_height, const int out_width)
+    {
+        const int x = get_global_id(0), y = get_global_id(1);
+        const float px = fmax(fmin((2 * x + 1) * (float)in_width / (2 * out_width) - 0.5f, in_width - 1.0f), 0.0f);
+        const float py = fmax(fmin((2 * y + 1) * (float)in_height / (2 * out_height) - 0.5f, in_height - 1.0f), 0.0f);
+        float sum = 0;
+        for (int j = 0; j < in_height; j++)
+            for (int i = 0; i < in_width; i++)
+                sum += fmax(0.0f, 1 - fabs(px - i)) * fmax(0.0f, 1 - fabs(py - j)) * in[j * in_width + i];
+        out[y * out_width + x] = sum;
+    }"""
+
+
+def _decoders(photo, gb_s, cycles, clock):
+    return gb_s * 1e9 / photo / (clock * 1e6 / cycles)
+
+
 WRONG = {
     "08.1": [
         (clip("out[i] = in[i];"), "nothing is clipped"),
@@ -45,6 +76,11 @@ WRONG = {
         (clip("int j = i; do out[j] = clamp(in[j], low, high); while (0);"), "take away the loop"),
         (clip("out[i] = clamp(in[i], low, high) * 0.5f;"), "expected"),
         (clip("out[i] = clamp(in[i], low, high)"), "does not compile"),
+        (clip("if (i < 2000) out[i] = clamp(in[i], low, high);"), "there may be any number of them"),
+        (
+            clip("int j = 0; again: out[j] = clamp(in[j], low, high); if (++j < get_global_size(0)) goto again;"),
+            "take away the loop",
+        ),
         (clip("out[i] = clamp(in[i], low, high);").replace("clip_values", "clip"), "no kernel called clip_values"),
         (lambda values, low, high: values, "as a text"),
     ],
@@ -67,6 +103,8 @@ WRONG = {
         (lambda photo, gb_s, cycles, clock: gb_s * 1e9 / photo, "divide it"),
         (lambda photo, gb_s, cycles, clock: clock * 1e6 / cycles, "divide the link"),
         (lambda photo, gb_s, cycles, clock: (gb_s * 1e6 / photo) / (clock * 1e6 / cycles), "10^9"),
+        (lambda *given: int(_decoders(*given) + 0.9), "rounded down"),
+        (lambda *given: math.ceil(round(_decoders(*given), 1)), "rounded down"),
     ],
 }
 
@@ -74,5 +112,22 @@ RIGHT = {
     "08.1": [
         *(clip("out[i] = clamp(in[i], low, high);").replace("values(", f"values{gap}(") for gap in ("\n", "  ", "\t")),
         clip("out[i] = clamp(in[i], low, high); /* do it for (each)\nwhile (it) lasts */ // for (;;)\n"),
+        SHORT,
+        clip("float4 v = (float4)(in[i]); v = clamp(v, low, high); out[i] = v.x;"),
+        clip("out[i] = in[i] < low ? low : in[i] > high ? high : in[i];"),
+    ],
+    "08.2": [
+        BY_WEIGHTS,
+        resize(HALF),
+        resize("(float)(2 * x + 1) * n / (2 * m) - 0.5f"),
+        resize(HALF, mix="(1 - sx) * (1 - sy) * a + sx * (1 - sy) * b + (1 - sx) * sy * c + sx * sy * d"),
+        resize(HALF, mix="mix(mix(a, c, sy), mix(b, d, sy), sx)"),
+    ],
+    "08.3": [
+        lambda photo, gb_s, cycles, clock: math.ceil(round(gb_s * 1e3 * cycles / (photo * clock), 9)),
+        lambda photo, gb_s, cycles, clock: -(-round(gb_s * 1e9) * int(cycles) // (photo * clock * 10**6)),
+        lambda photo, gb_s, cycles, clock: np.ceil(cycles / (clock * 1e6) / (photo / (gb_s * 1e9))),
+        lambda *given: int(-(-_decoders(*given) // 1)),
+        lambda *given: next(n for n in range(1, 1_000) if n >= _decoders(*given)),
     ],
 }

@@ -127,6 +127,24 @@ def _saved_on_the_way(elements, decode, augment):
     return made.map(saved).prefetch(1)
 
 
+def _shuffled_over_both(elements, decode, augment):
+    mixed = elements.map(decode).cache().repeat(2).shuffle(100)
+    return mixed.batch(4, drop_remainder=True).map(augment).prefetch(1)
+
+
+def _untuned(dataset):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
+def _one_epoch_after_the_other(elements, decode, augment):
+    epoch = elements.map(decode).cache().batch(4, drop_remainder=True).map(augment)
+    return epoch.concatenate(epoch).prefetch(1)
+
+
 WRONG = {
     "09.1": [
         (lambda fetch, prep, train: 1 / (1 / fetch + 1 / prep + 1 / train) / train, "same time"),
@@ -135,6 +153,7 @@ WRONG = {
         (lambda fetch, prep, train: prep / train, "storage"),
         (lambda fetch, prep, train: 1 - min(fetch, prep, train) / train, "idle"),
         (lambda fetch, prep, train: min(1 / (1 / fetch + 1 / prep), train) / train, "slower of the two"),
+        (lambda fetch, prep, train: round(min(fetch, prep, train) / train, 2), "do not round"),
     ],
     "09.2": [
         (_cached_last, "froze"),
@@ -160,8 +179,21 @@ WRONG = {
         (_batched_anew, "labkit cannot read this pipeline"),
         (lambda *given: list(_parallel_last(*given)), "return a tf.data.Dataset, not list"),
         (_as_one_graph, "without tf.function around"),
+        (lambda *given: _parallel_last(*given).take(5).prefetch(1), "take(5) is left in"),
+        (lambda *given: _parallel_last(*given).cache().prefetch(1), "cache behind repeat"),
+        (_shuffled_over_both, "shuffle behind repeat mixes the epochs"),
+        (lambda *given: _untuned(_parallel_last(*given)), "options.autotune.enabled is False"),
         (_saved_on_the_way, "besides decode and augment"),
     ],
 }
 
-RIGHT = {"09.2": [_parallel_last, _numbered, _batched_before, _shuffled]}
+RIGHT = {
+    "09.1": [
+        lambda fetch, prep, train: (1 / train) / max(1 / fetch, 1 / prep, 1 / train),
+        lambda *rates: sorted(rates)[0] / rates[-1],
+        lambda fetch, prep, train: min(1, fetch / train, prep / train),
+        lambda *rates: np.min(rates) / rates[2],
+        lambda fetch, prep, train: 1 - max(0, train - min(fetch, prep)) / train,
+    ],
+    "09.2": [_parallel_last, _numbered, _batched_before, _shuffled, _one_epoch_after_the_other],
+}

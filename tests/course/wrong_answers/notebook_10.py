@@ -48,6 +48,7 @@ WRONG = {
         (lambda case: _slow(case, calls=16), "it is not fixed"),
         (lambda case: _slow(case, loose=False, lost=True), "31 photos"),
         (lambda case: _slow(case, loose=False, images=True), "now there is another"),
+        (lambda case: _slow(case, loose=False).take(100), "take(100) is left in"),
         (lambda case: _slow(case, loose=False, calls=1), "now there is another"),
         (lambda case: _slow(case, loose=False, ahead=100), "now there is another"),
         (lambda case: _slow(case, loose=False, options=case.options(threads=1)), "now there is another"),
@@ -62,5 +63,59 @@ WRONG = {
         (lambda case: _shade(case, lambda image: tf.random.uniform([], -0.4, 0.4)), "allowed: -0.2 to 0.2"),
         (lambda case: _shade(case, lambda image: tf.random.uniform([], -0.2, 0.2), clip=False), "pixels go from"),
         (lambda case: _shade(case, lambda image: 0.0), "varies by"),
+    ],
+}
+
+
+def _in_the_options(case):
+    options = case.options(threads=16)
+    options.deterministic = False
+    return _slow(case, options=options)
+
+
+def _decoded_otherwise(case):
+    def load(path, label):
+        image = tf.image.decode_image(case.read(path), channels=3, expand_animations=False)
+        return tf.cast(image, tf.float32) / 255.0, label
+
+    photos = case.photos.shuffle(buffer_size=case.size, seed=1).repeat(None).map(load, 8, False)
+    return photos.batch(case.batch, drop_remainder=True).prefetch(-1).with_options(case.options(threads=16))
+
+
+def _by_batches(case):
+    def shade(images, labels):
+        shift = tf.random.uniform([tf.shape(images)[0], 1, 1, 1], -0.2, 0.2)
+        return tf.clip_by_value(images + shift, 0, 1), labels
+
+    return _shade(case, lambda image: 0.0).map(shade).prefetch(2).with_options(case.options(threads=16))
+
+
+def _stateless(image):
+    return tf.random.stateless_uniform([], tf.random.uniform([2], 0, 2**30, tf.int32), -0.2, 0.2)
+
+
+NOISE = next(d for d in drills.diagnoses() if "every pixel" in d)
+
+RIGHT = {
+    "10.1": [
+        lambda seed: LATE if seed == 16 else NOISE,
+        lambda seed: {16: f" {LATE.capitalize()}. ", 15: NOISE.upper()}[seed],
+        lambda seed: 1 + drills.diagnoses().index(LATE if seed > 15 else NOISE),
+        lambda seed: str(1 + drills.diagnoses().index([NOISE, LATE][seed - 15])),
+        lambda seed: next(d for d in drills.diagnoses() if ("answers late" if seed == 16 else "every pixel") in d),
+    ],
+    "10.2": [
+        lambda case: _slow(case, loose=False),
+        _in_the_options,
+        _decoded_otherwise,
+        lambda case: _slow(case, loose=False, calls=-1),
+        lambda case: _slow(case, loose=False, ahead=4),
+    ],
+    "10.3": [
+        lambda case: _shade(case, lambda image: tf.random.uniform([], -0.2, 0.2)),
+        _by_batches,
+        lambda case: _shade(case, _stateless),
+        lambda case: _shade(case, lambda image: tf.image.random_brightness(tf.zeros([1, 1, 1]), 0.2)),
+        lambda case: _shade(case, lambda image: 0.4 * tf.random.uniform([1, 1, 1]) - 0.2),
     ],
 }

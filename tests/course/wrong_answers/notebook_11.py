@@ -1,6 +1,7 @@
 """Right shape, wrong idea: what students hand in for notebook 11, and a word of the hint that must come back."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 
@@ -30,6 +31,16 @@ def _serving(antialias=True, channels=(0, 1, 2), divide=255, size=48, normalise=
         return training.normalised(image) if normalise else image
 
     return serve
+
+
+def _rounded_first(path):
+    import tensorflow as tf
+
+    from labkit import training
+
+    image = tf.image.decode_jpeg(Path(path).read_bytes(), channels=3, dct_method="INTEGER_ACCURATE")
+    image = tf.image.resize(image, (48, 48), "bilinear", antialias=True)
+    return training.normalised(tf.cast(tf.cast(tf.round(image), tf.uint8), tf.float32) / 255)
 
 
 WRONG = {
@@ -71,5 +82,39 @@ WRONG = {
         (lambda total, steps, before, after: total - (before - after) / 1000, "every step"),
         (lambda total, steps, before, after: total + steps * (before - after) / 1000, "sign"),
         (lambda total, steps, before, after: total - steps * abs(before - after) / 1000, "sign"),
+    ],
+}
+
+RIGHT = {
+    "11.1": [
+        lambda p, points: math.ceil((196 / points) ** 2 * (p - p * p)),
+        lambda p, points: np.ceil(p * (1 - p) / (points / 196) ** 2),
+        lambda p, points: -int(-((1.96 * math.sqrt(p * (1 - p)) / (points / 100)) ** 2) // 1),
+        lambda p, points: next(n for n in range(1, 10**6) if 196 * (p * (1 - p) / n) ** 0.5 <= points),
+        lambda p, points: float(math.ceil(math.prod((p, 1 - p, 1.96, 1.96, 1e4)) / points**2)),
+    ],
+    "11.2": [
+        lambda total, steps, before, after: total + steps * (after - before) / 1000,
+        lambda total, steps, before, after: (1000 * total / steps - before + after) * steps / 1000,
+        lambda total, steps, before, after: total - steps * before * 1e-3 + steps * after * 1e-3,
+        lambda total, steps, before, after: np.subtract(total, np.multiply(steps, before - after) / 1e3),
+        lambda total, steps, before, after: math.fsum([total, -steps * before / 1e3, steps * after / 1e3]),
+    ],
+    "11.3": [
+        lambda right, other: (100 * _pairs(right, other).mean(), _half(right, other)),
+        lambda right, other: [100 * (right.mean() - other.mean()), _half(right, other)],
+        lambda right, other: np.array([100 * _pairs(right, other).mean(), _half(right, other)]),
+        lambda right, other: (
+            100 * _pairs(right, other).mean(),
+            196 * _pairs(right, other).std(ddof=1) / len(right) ** 0.5,
+        ),
+        lambda right, other: (float(100 * _pairs(right, other).mean()), np.float32(_half(right, other))),
+    ],
+    "11.4": [
+        _rounded_first,
+        lambda path: _rounded_first(path).numpy(),
+        lambda path: np.asarray(_rounded_first(path), np.float64),
+        lambda path: _rounded_first(Path(path)),
+        _serving(),
     ],
 }

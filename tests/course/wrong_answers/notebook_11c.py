@@ -17,3 +17,20 @@ WRONG = {
         (lambda photos, epochs, batch: photos * epochs, "not batches"),
     ],
 }
+
+RIGHT = {
+    "11.5": [
+        lambda a, b, n: 1000 / (a / n + b),
+        lambda a, b, n: n / ((a + b * n) / 1000),
+        lambda a, b, n: 1e3 * n / sum([a, *[b] * n]),
+        lambda a, b, n: (lambda step: n * (1 / step) * 1000)(a + n * b),
+        lambda a, b, n: n * (1e-3 * a + 1e-3 * b * n) ** -1,
+    ],
+    "11.6": [
+        lambda photos, epochs, batch: len(range(batch, photos * epochs + 1, batch)),
+        lambda photos, epochs, batch: divmod(photos * epochs, batch)[0],
+        lambda photos, epochs, batch: int(photos * epochs / batch),
+        lambda photos, epochs, batch: (photos * epochs - photos * epochs % batch) / batch,
+        lambda photos, epochs, batch: sum([photos] * epochs) // batch,
+    ],
+}

@@ -22,3 +22,20 @@ WRONG = {
         (lambda d, a, t, g: max(d + a, t) - max(d, t + g), "time that is saved"),
     ],
 }
+
+RIGHT = {
+    "11.10": [
+        lambda rate, side, size: rate * side**2 * 3 * size * 1e-6,
+        lambda rate, side, size: sum([side * side * size] * 3) * rate / 10**6,
+        lambda rate, side, size: rate / 1e6 * pow(side, 2) * size * 3,
+        lambda rate, side, size: 3 * size * (side / 1000) ** 2 * rate,
+        lambda *given: given[0] * given[1] * given[1] * given[2] / (1e6 / 3),
+    ],
+    "11.11": [
+        lambda d, a, t, g: sorted([d + a, t])[-1] / sorted([d, t + g])[-1],
+        lambda d, a, t, g: (d + a if d + a > t else t) / (d if d > t + g else t + g),
+        lambda d, a, t, g: min(max(d + a, t) / d, max(d + a, t) / (t + g)),
+        lambda d, a, t, g: max((d + a) / max(d, t + g), t / max(d, t + g)),
+        lambda d, a, t, g: 1 / (max(d, t + g) / max(a + d, t)),
+    ],
+}

@@ -21,3 +21,22 @@ WRONG = {
         (lambda one, other: "yes", "True or False"),
     ],
 }
+
+RIGHT = {
+    "11.8": [
+        lambda blocks: 2 * (1 + sum(blocks)),
+        lambda blocks: 1 + sum(2 * count for count in blocks) + 1,
+        lambda blocks: len([1, *(k for count in blocks for k in range(2 * count)), 1]),
+        lambda blocks: sum(blocks) * 2.0 + 2,
+        lambda blocks: sum(map(sum, zip(blocks, blocks, strict=True))) + 2,
+    ],
+    "11.9": [
+        lambda one, other: not (min(one) <= max(other) and min(other) <= max(one)),
+        lambda one, other: all(a > b for a in one for b in other) or all(a < b for a in one for b in other),
+        lambda one, other: (
+            len({(a > b) - (a < b) for a in one for b in other} | {0}) == 2 and all(a != b for a in one for b in other)
+        ),
+        lambda one, other: sorted(one)[0] > sorted(other)[-1] or sorted(one)[-1] < sorted(other)[0],
+        lambda one, other: max(min(one) - max(other), min(other) - max(one)) > 0,
+    ],
+}

@@ -31,3 +31,20 @@ WRONG = {
         (lambda labels, classes: (1 - counts(labels) / len(labels)) * 2, "the mean is 0.75"),
     ],
 }
+
+RIGHT = {
+    "11.12": [
+        lambda image, light, label, weight: ({"light": light, "image": image}, label, weight),
+        lambda image, light, label, weight: (dict(image=image, light=light), label, weight),
+        lambda *given: (dict(zip(("image", "light"), given, strict=False)), *given[2:]),
+        lambda image, light, *rest: ({"image": image} | {"light": light}, *rest),
+        lambda image, light, label, weight: tuple([{"image": image, "light": light}, label, weight]),
+    ],
+    "11.13": [
+        lambda labels, classes: len(labels) / counts(labels) / classes,
+        lambda labels, classes: (1 / counts(labels)) / (1 / counts(labels)).mean(),
+        lambda labels, classes: [len(labels) / (classes * list(labels).count(one)) for one in labels],
+        lambda labels, classes: (len(labels) / classes / np.bincount(labels, minlength=classes)).take(labels),
+        lambda labels, classes: np.float32(len(labels) / (classes * counts(labels))),
+    ],
+}

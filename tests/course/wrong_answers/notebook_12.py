@@ -1,5 +1,10 @@
 """Right shape, wrong idea: what students hand in for notebook 12, and a word of the hint that must come back."""
 
+import math
+from fractions import Fraction
+
+import numpy as np
+
 
 def _records(labels=2, label=1, shape=(3, 32, 32), order=(1, 2, 0), first=2, dtype="int64", length=None):
     """Return a reader of CIFAR-100 that is right by default."""
@@ -113,6 +118,8 @@ WRONG = {
         (_unlabelled, "a pair"),
         (_twice, "more than 5 images"),
         (lambda path: _records()(path).take(3), "3 images came out"),
+        (lambda path: _records()(path).take(100), "take(100) is left in"),
+        (lambda path: _records()(path).cache(), "cache() is left in"),
     ],
     "12.2": [
         (_sharded, "every worker reads the whole table"),
@@ -123,6 +130,8 @@ WRONG = {
         (_query("select label from photos where (id - 1) % {workers} = {worker} order by id"), "the rows of worker 2"),
         (_query("select id from photos where id % {workers} = {worker} order by id"), "the task asks for their labels"),
         (_query("select label from photos where id / {workers} = {worker} order by id"), "expected the 10"),
+        (lambda *given: _query(_RIGHT)(*given).cache(), "cache() is left in"),
+        (_query(_RIGHT, ("int32",)), "the labels are int32"),
     ],
     "12.3": [
         (lambda photos_per_s, request_ms: photos_per_s * request_ms / 1000, "round up"),
@@ -143,4 +152,26 @@ def _counted(photos_per_s, request_ms):
     return float(number)
 
 
-RIGHT = {"12.1": [_stacked, _at_once], "12.2": [_in_python, _with_ids], "12.3": [_counted]}
+RIGHT = {
+    "12.1": [
+        _stacked,
+        _at_once,
+        _records(),
+        lambda path: _records()(path).prefetch(2),
+        lambda path: _records()(path).map(lambda image, label: (image, label), num_parallel_calls=2),
+    ],
+    "12.2": [
+        _in_python,
+        _with_ids,
+        _query(_RIGHT),
+        _query("select label from photos where id % {workers} = {worker} order by photos.id asc"),
+        lambda *given: _query(_RIGHT)(*given).prefetch(2),
+    ],
+    "12.3": [
+        _counted,
+        lambda photos_per_s, request_ms: math.ceil(photos_per_s * request_ms / 1000),
+        lambda photos_per_s, request_ms: np.ceil(np.multiply(photos_per_s, request_ms) / 1e3),
+        lambda photos_per_s, request_ms: -int(-photos_per_s * request_ms // 1000),
+        lambda photos_per_s, request_ms: math.ceil(Fraction(photos_per_s) * Fraction(request_ms) / 1000),
+    ],
+}

@@ -23,6 +23,8 @@ def _filled(samples):
 
 WRONG = {
     "13.1": [
+        (lambda samples: (tuple(image for image, _ in samples), np.arange(len(samples))), "make one array"),
+        (lambda samples: (np.stack([image for image, _ in samples]), [one for _, one in samples]), "make one array"),
         (lambda samples: np.stack([image for image, _ in samples]), "two things"),
         (_collate(lambda them: np.stack(them).astype(np.float32)), "4 times the bytes"),
         (_collate(lambda them: np.stack(them).astype(np.int8)), "another meaning"),
@@ -79,4 +81,53 @@ def _counted(image_ms, batch, step_ms, cores):
     return float(number)
 
 
-RIGHT = {"13.1": [_filled], "13.2": [_blocks], "13.3": [_counted], "13.4": [_mirrored]}
+def _turned(samples):
+    return list(zip(*samples, strict=True))
+
+
+def _in_threes(boxes):
+    made = np.array(boxes)
+    made[:, ::2] = 1 - made[:, 2::-2]
+    return made
+
+
+RIGHT = {
+    "13.1": [
+        _filled,
+        lambda samples: [np.array([image for image, _ in samples]), np.int64([label for _, label in samples])],
+        lambda samples: tuple(
+            np.stack(part).astype(kind) for part, kind in zip(zip(*samples, strict=False), ("u1", "i8"), strict=False)
+        ),
+        lambda samples: (
+            np.concatenate([image[None] for image, _ in samples]),
+            np.fromiter((n for _, n in samples), int),
+        ),
+        lambda samples: (
+            np.r_[tuple(image[None] for image, _ in samples)],
+            np.asarray(list(zip(*samples, strict=False))[1], np.int64),
+        ),
+    ],
+    "13.2": [
+        _blocks,
+        lambda length, workers, worker: [*range(length)][worker::workers],
+        lambda length, workers, worker: [n for n in range(length) if n % workers == worker],
+        lambda length, workers, worker: list(range(length * worker // workers, length * (worker + 1) // workers)),
+        lambda length, workers, worker: np.arange(worker, length, workers),
+    ],
+    "13.3": [
+        _counted,
+        lambda image_ms, batch, step_ms, cores: math.ceil(min(cores, image_ms * batch / step_ms)),
+        lambda image_ms, batch, step_ms, cores: sorted([cores, math.ceil(image_ms * batch / step_ms)])[0],
+        lambda image_ms, batch, step_ms, cores: np.minimum(np.ceil(image_ms * batch / step_ms), cores),
+        lambda image_ms, batch, step_ms, cores: next(
+            n for n in range(1, cores + 1) if n == cores or n * step_ms >= image_ms * batch
+        ),
+    ],
+    "13.4": [
+        _mirrored,
+        _in_threes,
+        lambda boxes: np.abs(boxes[:, [2, 1, 0, 3]] - [1, 0, 1, 0]),
+        lambda boxes: boxes[:, [2, 1, 0, 3]] * [-1, 1, -1, 1] + [1, 0, 1, 0],
+        lambda boxes: np.stack([1 - boxes.T[2], boxes.T[1], 1 - boxes.T[0], boxes.T[3]]).T,
+    ],
+}
