@@ -172,29 +172,7 @@ cluster.close()
 # %% [markdown]
 # ### A thousand accelerators, simulated
 #
-# First check the simulation. One worker was measured above. What would two and three do, if one takes that long for an element?
-
-# %% tags=["nbval-ignore-output"]
-one = {
-    "accelerators": 1,
-    "accelerator": 10_000,
-    "batch_size": 1,
-    "worker_cores": 1,
-    "cpu_ms_per_image": 0.5,
-    "readers_per_host": 1,
-    "request_mb": 0.115,
-    "stream_mb_s": 1e6,
-    "storage_latency_ms": 1e3 / speed[1],
-}
-for number in (2, 3):
-    predicted = capacity.simulate(workers=number, **one).images_per_s
-    print(
-        f"{number} workers: simulated {predicted:.0f}, measured {speed[number]:.0f} elements/s, "
-        f"error {100 * (predicted / speed[number] - 1):+.0f} %"
-    )
-
-# %% [markdown]
-# Now accelerators that are not on your desk. Each batch is simulated on its way through storage, workers, links and hosts:
+# The cluster above has three workers. Now accelerators that are not on your desk. Each batch is simulated on its way through storage, workers, links and hosts:
 
 # %%
 for name in capacity.FLEETS:
