@@ -415,6 +415,28 @@ _DRAWINGS = {
             ),
         ],
     ),
+    "14": Sketch(
+        "A service adds machines to the pipeline. It removes waits; it makes no cores, and its batches travel.",
+        _DRAWN,
+        [
+            Group(
+                "One machine",
+                {
+                    "host": _row("read: wait and prepare", "read: wait and prepare", lengths=(4, 4)),
+                    "accelerator": _row("idle: waits", "train: train", "idle: waits", "train: train",
+                                        lengths=(4, 1.4, 2.6, 1.4)),
+                },
+            ),
+            Group(
+                "Two workers of a service",
+                {
+                    "worker 0": _row("read: wait and prepare", "transfer: send", lengths=(4, 1)),
+                    "worker 1": _row("read: wait and prepare", "transfer: send", lengths=(4, 1)),
+                    "accelerator": _row("idle: waits", "train: train", "train: train", lengths=(5, 1.4, 1.4)),
+                },
+            ),
+        ],
+    ),
     "12b": Sketch(
         "Text becomes numbers before a network can learn from it.",
         _DRAWN,

@@ -332,4 +332,4 @@ labkit.check("13.3", workers)
 # - Let workers live for more than one epoch (`persistent_workers=True`).
 # - Compare loaders only on equal work: count photos and labels, and look at pixels.
 #
-# **Next:** optional, [13b Describe a pipeline to DALI](13b_describe_a_pipeline_to_dali.ipynb): regions of photos, boxes, frames, and an operator of your own.
+# **Next:** optional, [13b Describe a pipeline to DALI](13b_describe_a_pipeline_to_dali.ipynb): regions of photos, boxes, frames, and an operator of your own. Or on to [14 Scale out](14_scale_out.ipynb).

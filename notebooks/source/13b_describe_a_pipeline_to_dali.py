@@ -314,4 +314,4 @@ labkit.check("13.4", flipped)
 # - Flip boxes with the coin of their picture, and draw some of them before you train.
 # - Choose the depth of a queue by the memory that is free, not by hope.
 #
-# **Next:** your own data. The notebooks of the course are listed on the start page.
+# **Next:** [14 Scale out](14_scale_out.ipynb), or your own data. The notebooks of the course are listed on the start page.

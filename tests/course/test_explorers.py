@@ -260,7 +260,7 @@ def test_every_slider_has_a_label_and_values_with_units(name):
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
-    "make", [lambda n=n: explorers.explore(n) for n in NOTEBOOKS] + [lambda: explorers.scale("DGX-2")]
+    "make", [lambda n=n: explorers.explore(n) for n in NOTEBOOKS] + [lambda: explorers.scale("DGX-2"), explorers.fleet]
 )
 def test_without_widgets_there_is_a_picture_and_its_text(make):
     explorer = make()
@@ -371,12 +371,16 @@ def recorded(album):
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("preset", capacity.PRESETS)
-def test_the_planning_explorer_shows_what_plan_says(preset):
-    explorer = explorers.scale()
+@pytest.mark.parametrize(
+    ("make", "planned", "preset"),
+    [(explorers.scale, capacity.plan, name) for name in capacity.PRESETS]
+    + [(explorers.fleet, capacity.simulate, name) for name in capacity.FLEETS],
+)
+def test_the_planning_explorers_show_what_is_planned(make, planned, preset):
+    explorer = make()
     panel = ExplorerPanel(explorer)
     go(panel, explorer.positions[preset])
-    plan = capacity.plan(preset)
+    plan = planned(preset)
     assert panel.reply["words"] == f"{plan.headline()} {plan.advice}"
     assert plan.source in panel.reply["details"], "a button of a preset shows its sources"
     assert panel.reply["pictures"].count("<figure") == 2

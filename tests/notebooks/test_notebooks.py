@@ -104,6 +104,7 @@ def test_the_course_is_complete():
         "11_train_a_real_model",
         "12_extract_from_anywhere",
         "13_compare_loaders",
+        "14_scale_out",
     ]
     assert [p.stem for p in NOTEBOOKS] == [p.stem for p in SOURCES]
     assert all(NAME.fullmatch(p.stem) for p in NOTEBOOKS)

@@ -1,9 +1,9 @@
 """Explorers: a few sliders, a simulated timeline that follows them, and its figures in words.
 
-`explore` makes the one of a notebook, `scale` one for planning on paper. Nothing is measured here and nothing is kept:
-where the sliders stand is all there is, and the same position always gives the same answer. Where no widget can live
-(GitHub, nbconvert, a notebook without a kernel) the reader sees the picture and the text of the position in which the
-explorer was opened.
+`explore` makes the one of a notebook, `scale` one for planning on paper, `fleet` one for many workers. Nothing is
+measured here and nothing is kept: where the sliders stand is all there is, and the same position always gives the same
+answer. Where no widget can live (GitHub, nbconvert, a notebook without a kernel) the reader sees the picture and the
+text of the position in which the explorer was opened.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from labkit.common.numbers import check_names, one_of
 from labkit.common.table import Table
 from labkit.course.explorers.answers import ModelledRun, answer
 from labkit.course.explorers.front_end import Reply, Shown
-from labkit.course.explorers.planning import scale
+from labkit.course.explorers.planning import fleet, scale
 from labkit.course.explorers.sheets import SHEETS, Sheet, sliders_of
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent
 from labkit.views import ladder_chart, static
 from labkit.views.picture import Picture
 
-__all__ = ["SHEETS", "Explorer", "explore", "scale"]
+__all__ = ["SHEETS", "Explorer", "explore", "fleet", "scale"]
 
 
 class Explorer(Shown):

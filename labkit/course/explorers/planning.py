@@ -1,8 +1,8 @@
-"""The explorer of `labkit.simulate.capacity`: accelerators, hosts, shards and a storage service as sliders."""
+"""The explorers of `labkit.simulate.capacity`: a plan on paper, and a fleet whose batches are simulated."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any
@@ -37,33 +37,62 @@ _CONTROLS = (
     Control("cache_gb_per_host", "cache of a host", (0.0, 10.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0), "GB"),
 )
 
+_SHARED = (
+    "accelerators",
+    "hosts",
+    "accelerator",
+    "cpu_ms_per_image",
+    "storage_mb_s",
+    "storage_requests_s",
+    "network_mb_s",
+)
+_FLEET = (
+    *(control for control in _CONTROLS if control.name in _SHARED),
+    Control("workers", "workers of the service", (0, 1, 2, 4, 8, 12, 16, 24, 32, 64, 128, 190, 256, 512, 800)),
+    Control("element_kb", "prepared image", (20.0, 50.0, 115.0, 150.528, 301.056, 602.112), "kB"),
+    Control("sharding", "sharding", ("dynamic", "data")),
+    Control("slow_workers", "slow workers", (0.0, 0.01, 0.05, 0.1, 0.25, 0.5), "%"),
+    Control("step_spread", "spread of a step", (0.0, 0.01, 0.02, 0.05, 0.1, 0.2), "%"),
+    Control("failure_hours", "hours to a failure of one", (500.0, 5000.0, 50_700.0, 500_000.0), "h"),
+    Control("restart_s", "restart of the job", (0.0, 60.0, 300.0, 600.0, 1800.0, 3600.0), "s"),
+    Control("checkpoint_every_s", "between checkpoints", (60.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0), "s"),
+    Control("price_per_hour", "price of an accelerator", (0.0, 0.5, 1.0, 1.844, 2.5, 4.916, 10.0), "per hour"),
+    Control("worker_price_per_hour", "price of a worker", (0.0, 0.1, 0.34, 0.68, 1.0, 2.0, 4.0), "per hour"),
+    Control("watts", "power of an accelerator", (0.0, 100.0, 250.0, 300.0, 400.0, 700.0, 1000.0), "W"),
+    Control("worker_watts", "power of a worker", (0.0, 50.0, 120.0, 200.0, 400.0), "W"),
+)
+
 
 class ScaleExplorer(Shown):
-    """Sliders over `labkit.simulate.capacity.plan`; made by `scale`.
+    """Sliders over a planner of `labkit.simulate.capacity`; made by `scale` and `fleet`.
 
     Parameters
     ----------
-    plan : CapacityPlan
+    title, question : str
+    controls : tuple of Control
+    make : callable
+        From the name of a preset, or from settings, to a plan or a simulation.
+    presets : iterable of str
+    plan : CapacityPlan or Simulated
         Where the sliders stand when it is opened.
     """
 
-    def __init__(self, plan: capacity.CapacityPlan) -> None:
-        self.plan = plan
+    def __init__(
+        self, title: str, question: str, controls: tuple[Control, ...], make: Callable[..., Any],
+        presets: Iterable[str], plan: Any,
+    ) -> None:  # fmt: skip
+        self.plan, self.make = plan, make
+        self.known = {name: make(name) for name in presets}
 
-        def position(plan: capacity.CapacityPlan) -> dict[str, Any]:
-            return {control.name: _settings(plan)[control.name] for control in _CONTROLS}
+        def position(plan: Any) -> dict[str, Any]:
+            return {control.name: _settings(plan)[control.name] for control in controls}
 
-        super().__init__(
-            "Plan on paper",
-            "What feeds so many accelerators, what limits first, and what does the stall cost?",
-            _CONTROLS,
-            position(plan),
-            {name: position(capacity.plan(name)) for name in capacity.PRESETS},
-        )
+        buttons = {name: position(one) for name, one in self.known.items()}
+        super().__init__(title, question, controls, position(plan), buttons)
 
     @property
     def picture(self) -> Picture:
-        """What limits at the start, against the number of accelerators."""
+        """What limits at the start, against the number of accelerators, or of workers."""
         return self.plan.limits()
 
     @cached_property
@@ -79,7 +108,7 @@ class ScaleExplorer(Shown):
 
     __repr__ = __str__
 
-    def answer(self, position: Mapping[str, Any]) -> capacity.CapacityPlan:
+    def answer(self, position: Mapping[str, Any]) -> Any:
         """Return the plan of a position of the sliders.
 
         Raises
@@ -90,9 +119,9 @@ class ScaleExplorer(Shown):
         changed = {k: v for k, v in position.items() if v != self.start[k]}
         if not changed:
             return self.plan
-        made = capacity.plan(**asdict(self.plan.setting) | changed)
+        made = self.make(**asdict(self.plan.setting) | changed)
         # A position that is just a preset keeps its name and its sources.
-        return next((p for p in map(capacity.plan, capacity.PRESETS) if _settings(p) == _settings(made)), made)
+        return next((p for p in self.known.values() if _settings(p) == _settings(made)), made)
 
     def reply(self, position: Mapping[str, Any]) -> Reply:
         """Return the plan of a position in words and pictures, or why there is none."""
@@ -103,13 +132,13 @@ class ScaleExplorer(Shown):
         return Reply(f"{plan.headline()} {plan.advice}", lambda: [plan.limits(), plan.stall()], str(plan))
 
 
-def _settings(plan: capacity.CapacityPlan) -> dict[str, Any]:
+def _settings(plan: Any) -> dict[str, Any]:
     """Return all settings of a plan; an accelerator such as "V100" is its images per second."""
     return asdict(plan.setting) | {"accelerator": plan.setting.rate}
 
 
 def scale(preset: str | None = None, **changes: Any) -> ScaleExplorer:
-    """Return the explorer of `labkit.simulate.capacity`, opened at its `plan` of the same arguments.
+    """Return the explorer of `labkit.simulate.capacity.plan`, opened at its plan of the same arguments.
 
     A plan is a closed form: a thousand accelerators are as quick to calculate as one, since none of them is simulated.
 
@@ -118,4 +147,19 @@ def scale(preset: str | None = None, **changes: Any) -> ScaleExplorer:
     ValueError
         If the preset or a field is unknown, or a value is out of range.
     """
-    return ScaleExplorer(capacity.plan(preset, **changes))
+    question = "What feeds so many accelerators, what limits first, and what does the stall cost?"
+    plan = capacity.plan(preset, **changes)
+    return ScaleExplorer("Plan on paper", question, _CONTROLS, capacity.plan, capacity.PRESETS, plan)
+
+
+def fleet(preset: str = "8 accelerators", **changes: Any) -> ScaleExplorer:
+    """Return the explorer of `labkit.simulate.capacity.simulate`, opened at a preset of it with changes.
+
+    Raises
+    ------
+    ValueError
+        If the preset or a field is unknown, or a value is out of range.
+    """
+    question = "How many workers feed so many accelerators, what does a failure cost, and what an epoch?"
+    start = capacity.simulate(preset, **changes)
+    return ScaleExplorer("Scale out, simulated", question, _FLEET, capacity.simulate, capacity.FLEETS, start)

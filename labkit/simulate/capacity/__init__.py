@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 from labkit.common.numbers import check_names, one_of
 from labkit.common.table import Table
 from labkit.recording.accelerators import PRESETS as PUBLISHED
+from labkit.simulate.capacity.fleet import FLEETS, Fleet, Simulated, simulate
 from labkit.simulate.capacity.setting import Setting
 from labkit.views import charts
 from labkit.views.picture import Picture
 
-__all__ = ["PRESETS", "CapacityPlan", "Resource", "Setting", "plan"]
+__all__ = ["FLEETS", "PRESETS", "CapacityPlan", "Fleet", "Resource", "Setting", "Simulated", "plan", "simulate"]
 
 
 class Resource(NamedTuple):

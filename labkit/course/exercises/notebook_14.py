@@ -1,0 +1,58 @@
+"""Exercises of notebook 14, scale_out."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+from labkit.course.grading import Wrong, exercise
+from labkit.course.student_code import call, numeric
+
+
+@numeric("14.1", " workers", (8, 920, 3.2, 16), (64, 920, 3.2, 16), (1, 100, 3.2, 16), (100, 1786, 2.5, 24))
+def workers_for_accelerators(accelerators: int, images_s: float, image_ms: float, cores: int) -> Any:
+    """``workers(accelerators, images_s, image_ms, cores)``: cores that are needed, in machines, rounded up."""
+    need = accelerators * images_s * image_ms / 1e3 / cores
+    return math.ceil(need), {
+        need: "there is no part of a worker: round up",
+        float(math.floor(need)): "rounded down, the accelerators wait: round up",
+        float(math.ceil(need * cores)): "these are cores; a worker has several",
+        float(math.ceil(need * 1e3)): "image_ms are milliseconds: 1,000 of them are a second",
+        float(math.ceil(need / accelerators)): "for one accelerator; there are several",
+    }
+
+
+@numeric("14.2", " MB/s", (64, 8, 920, 224, 4), (8, 1, 328, 224, 1), (1000, 125, 1786, 160, 1))
+def into_each_host(accelerators: int, hosts: int, images_s: float, side: int, value_bytes: int) -> Any:
+    """``into_host(accelerators, hosts, images_s, side, value_bytes)``: bytes of three colours, in 10^6 a second."""
+    right = accelerators / hosts * images_s * side * side * 3 * value_bytes / 1e6
+    return right, {
+        right / 3: "a pixel has three colours",
+        right * hosts: "this is for all hosts together",
+        right * hosts / accelerators: "this is for one accelerator; a host has several",
+        right * 1e6: "these are bytes; a megabyte has 10^6 of them",
+        right / value_bytes: "float32 has 4 bytes for each value, uint8 has 1",
+        right / side: "a photo has side × side pixels",
+    }
+
+
+@exercise("14.3")
+def lost_and_doubled(function: Any) -> None:
+    """``lost_and_doubled(numbers, count)``: how many of range(count) never came, and how many came again."""
+    for numbers, count in (([0, 1, 2, 3], 4), ([2, 0, 2, 5], 6), ([1, 1, 1], 2), ([], 3), ([3, 2, 1, 0, 3, 2], 4)):
+        seen = Counter(numbers)
+        lost, doubled = count - len(seen), len(numbers) - len(seen)
+        made = call(function, list(numbers), count)
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            raise Wrong("return two numbers: how many are lost, and how many came again")
+        said, got = f"for {numbers} out of {count} numbers", (int(made[0]), int(made[1]))
+        if got == (lost, doubled):
+            continue
+        if got == (doubled, lost):
+            raise Wrong(f"{said}: the two numbers have changed places")
+        if got[0] == count - len(numbers):
+            raise Wrong(f"{said}: {lost} are lost. Those that came again hide those that never came: count each once")
+        if got == (lost, sum(n > 1 for n in seen.values())):
+            raise Wrong(f"{said}: a number that came three times came again twice")
+        raise Wrong(f"{said}: expected {lost} lost and {doubled} doubled, got {got[0]} and {got[1]}")

@@ -1,0 +1,114 @@
+"""The elements of a dataset that other processes work for: a wait has an end, and errors say whose they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from labkit.common.errors import error_text
+from labkit.recording.tfdata.driver import RecordingError
+
+#: Where a server came back and still no element has come: so many times the silence that is allowed.
+PATIENCE = 6
+
+
+class ClusterError(RecordingError):
+    """A cluster cannot do what it was asked for: it cannot start, a server has died, or its workers failed."""
+
+
+class Elements:
+    """An iterator over a dataset; see `labkit.service.cluster.Cluster.elements`."""
+
+    def __init__(self, cluster: Any, dataset: Any, silence_s: float) -> None:
+        if isinstance(silence_s, bool) or not isinstance(silence_s, (int, float)) or not 0 < silence_s < 1e6:
+            raise ValueError(f"silence_s is {silence_s!r:.60}; allowed: seconds, more than 0")
+        # No public name of TensorFlow ends an operation that waits.
+        from tensorflow.python.eager.cancellation import CancellationManager
+
+        self._cluster, self._dataset, self.silence_s = cluster, dataset, float(silence_s)
+        self._iterator: Any = None
+        self._manager = CancellationManager()
+        self._since: float | None = None
+        self._began_s = time.time()
+        self._verdict: str | None = None
+        cluster.watch(self)
+
+    def __iter__(self) -> Elements:
+        """Return this object."""
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next element; ClusterError where none can come."""
+        self._since = time.monotonic()
+        try:
+            if self._iterator is None:
+                self._iterator = iter(self._dataset)
+            return _take(self._iterator, self._manager)
+        except StopIteration:
+            self._cluster.count()
+            raise
+        except Exception as error:
+            raise ClusterError(self._verdict or why(error)) from error
+        finally:
+            self._since = None
+
+    def end(self, verdict: str) -> None:
+        """End a wait, from another thread: it raises ClusterError with this sentence."""
+        self._verdict = verdict
+        self._manager.start_cancel()
+
+    def close(self) -> None:
+        """Let go of the iterator; what came over its connections is counted before."""
+        self._cluster.count()
+        self._iterator = None
+
+    def hopeless(self, servers: Sequence[Any], deaths: Sequence[Any]) -> str | None:
+        """Return why no element will come, or None while one may.
+
+        Parameters
+        ----------
+        servers : sequence of Server
+            All; whether one of them lives is asked only after a silence.
+        deaths : sequence of Death
+            All so far.
+        """
+        since = self._since
+        if since is None or self._verdict is not None or (silent := time.monotonic() - since) < self.silence_s:
+            return None
+        mine = [one for one in deaths if one.at_s >= self._began_s]
+        if dead := [one for one in servers if not one.alive]:
+            who = [str(one.deaths[-1]) if one.deaths else f"{one.name} ({one.address}) is dead" for one in dead]
+            return f"no element for {silent:.1f} s: {'; '.join(who)}, and does not come back"
+        if mine and silent >= PATIENCE * self.silence_s:
+            return f"no element for {silent:.1f} s, since {mine[-1]}; it came back, and the job did not"
+        return None
+
+
+def _take(iterator: Any, manager: Any) -> Any:
+    """Return the next element of a dataset's iterator, as its own ``next`` does, in a call that can be cancelled."""
+    from tensorflow.python.data.util import structure
+    from tensorflow.python.eager import context, execute
+    from tensorflow.python.framework import errors
+
+    types, shapes = iterator._flat_output_types, iterator._flat_output_shapes
+    wanted = ("output_types", types, "output_shapes", shapes)
+    try:
+        found = execute.execute_with_cancellation(
+            "IteratorGetNext", len(types), [iterator._iterator_resource], wanted, context.context(), manager
+        )
+    except errors.OutOfRangeError:
+        raise StopIteration from None
+    return structure.from_compatible_tensor_list(iterator.element_spec, found)
+
+
+def why(error: Exception) -> str:
+    """Return an error of tf.data service in the words of those who use it."""
+    text = error_text(error)[:300]
+    if "Could not find callback" in text:
+        return (
+            "a tf.py_function stays in the process that made it: workers cannot call it. Use operations of TensorFlow"
+        )
+    if "No such file" in text:
+        return f"{text}. Workers read files on their own machines: is that path there, too?"
+    return text

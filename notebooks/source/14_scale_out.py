@@ -1,0 +1,277 @@
+# %% [markdown]
+# # Scale out
+#
+# **You will** run one input pipeline on several processes (tf.data service), count what arrives, kill a worker, and simulate a thousand accelerators.
+#
+# **You will learn** which pipelines gain from workers, what the network costs, and what is lost when a machine fails.
+#
+# **You need** notebooks 03, 04 and 09. All processes run on your machine. About 50 minutes. Special words are in the [glossary](../docs/glossary.md).
+
+# %% tags=["bootstrap", "nbval-ignore-output"]
+import time
+from collections import Counter
+
+import numpy as np
+import tensorflow as tf
+from labkit import accelerators, capacity, explorers, photos, predictions, storage
+
+# %% [markdown]
+# ## The idea
+#
+# A *dispatcher* knows the job. *Workers* run the pipeline. The *consumer* trains, and asks the workers for elements.
+
+# %%
+labkit.idea("14")
+
+# %% [markdown]
+# ## Predict
+#
+# Each element waits 8 ms for a remote storage, one after the other. How many times faster are three workers than one?
+
+# %% tags=["nbval-ignore-output"]
+predictions.commit("14.waiting", ..., unit="times")
+
+# %% [markdown]
+# Now each element keeps a core busy, and all workers share the cores of your machine. How many times faster are three workers than this process alone, which uses all its cores?
+
+# %% tags=["nbval-ignore-output"]
+predictions.commit("14.computing", ..., unit="times")
+
+# %% [markdown]
+# ## Build
+#
+# `labkit.cluster` starts the dispatcher and a worker as processes, and ends them with this notebook. All that stands before `distribute` runs on the workers:
+
+# %%
+cluster = labkit.cluster(workers=1)
+waiting = tf.data.Dataset.range(150).map(lambda number: storage.delayed(number, 8))
+dataset = waiting.apply(cluster.distribute("dynamic"))
+print(dataset.element_spec.dtype.name, "elements by way of", len(cluster.workers), "worker")
+
+# %% [markdown]
+# ## Run
+
+
+# %% tags=["nbval-ignore-output"]
+def per_second(dataset):
+    elements = iter(dataset)
+    next(elements)
+    begin = time.perf_counter()
+    count = sum(1 for _ in elements)
+    return count / (time.perf_counter() - begin)
+
+
+speed = {1: per_second(cluster.elements(dataset))}
+for number in (2, 3):
+    cluster.add()
+    speed[number] = per_second(cluster.elements(waiting.apply(cluster.distribute("dynamic"))))
+print({number: f"{found:.0f} elements/s" for number, found in speed.items()})
+predictions.review("14.waiting", model=3, measured=speed[3] / speed[1])
+
+# %% [markdown]
+# A thread that waits needs no core, so every worker adds its own wait. (A parallel `map` on one machine would do the same. Workers matter when one machine has no more threads, links or memory to offer.) Now work that needs a core:
+
+# %% tags=["nbval-ignore-output"]
+jpeg = tf.io.read_file(str(photos.load().paths[0]))
+
+
+def decode(number):
+    return tf.reduce_mean(tf.cast(tf.io.decode_jpeg(jpeg), tf.float32)) + tf.cast(number, tf.float32)
+
+
+source = tf.data.Dataset.range(300)
+served = source.map(decode).apply(cluster.distribute("dynamic"))
+here = max(per_second(source.map(decode, num_parallel_calls=labkit.cores())) for _ in range(2))
+there = max(per_second(cluster.elements(served)) for _ in range(2))
+print(f"this process {here:.0f} elements/s, three workers {there:.0f} elements/s")
+predictions.review("14.computing", model=1, measured=there / here)
+
+# %% [markdown]
+# The same cores do the same work, and the elements travel besides. On one machine, a service cannot help a pipeline that computes. It pays where the workers have cores of their *own*.
+#
+# ### What travels
+#
+# A photo of 224×224 pixels, as float32, as uint8, or still as JPEG. The consumer gets 60 of each:
+
+# %% tags=["nbval-ignore-output"]
+photo = tf.image.resize(tf.io.decode_jpeg(jpeg, channels=3), (224, 224), antialias=True)
+small = tf.saturate_cast(photo + 0.5, tf.uint8)
+for name, form in {"float32": photo, "uint8": small, "JPEG": tf.io.encode_jpeg(small)}.items():
+    same = tf.data.Dataset.range(60).map(lambda _, form=form: tf.identity(form))
+    for compression in (None, "AUTO"):
+        served = cluster.elements(same.apply(cluster.distribute("dynamic", compression=compression)))
+        before, began = sum(cluster.bytes.values()), time.process_time()
+        arrived, cpu = sum(1 for _ in served), time.process_time() - began
+        sent = (sum(cluster.bytes.values()) - before) / 1e3 / arrived
+        print(f"{name}, compression {compression}: {sent:.0f} kB and {1e3 * cpu / arrived:.2f} ms of CPU for each")
+
+# %% [markdown]
+# float32 has four times the bytes of uint8. Compression costs the consumer time of its own cores. A JPEG is smallest, but then the consumer decodes. So let workers send uint8, and convert on the accelerator.
+#
+# ## The timeline
+#
+# `cluster.record` watches all processes and puts them on one clock. Each worker has its own lanes:
+
+# %% tags=["nbval-ignore-output"]
+batches = tf.data.Dataset.range(400).map(lambda n: storage.delayed(n, 8)).batch(4)
+trace = cluster.record(batches.apply(cluster.distribute("dynamic")), accelerators.modelled(step_ms=20), steps=6)
+labkit.draw(trace, steps=4)
+
+# %% [markdown]
+# ## Explain
+#
+# ### Who gets which element?
+#
+# Every way to share promises something else. Count each element:
+
+
+# %%
+def count(elements, expected):
+    seen = Counter(int(number) for number in elements)
+    return f"{expected - len(seen)} lost, {seen.total() - len(seen)} doubled"
+
+
+short = tf.data.Dataset.range(60)
+for sharding in ("off", "dynamic", "data"):
+    print(f"{sharding}:", count(cluster.elements(short.apply(cluster.distribute(sharding))), 60))
+
+# %% [markdown]
+# With `off`, three workers deliver everything three times. `dynamic` gives each element to whoever is free. `data` gives fixed shares. None of them keeps the order.
+#
+# ### Kill a worker
+#
+# This is a real `kill -9`. The cluster starts a new worker at the same address. Count what is lost, what is doubled, and the longest silence:
+
+
+# %% tags=["nbval-ignore-output"]
+def interrupted(server, total=300):
+    seen, last, silence = Counter(), time.perf_counter(), 0
+    long = tf.data.Dataset.range(total).map(lambda number: storage.delayed(number, 8))
+    for number in cluster.elements(long.apply(cluster.distribute("dynamic"))):
+        seen[int(number)] += 1
+        silence, last = max(silence, time.perf_counter() - last), time.perf_counter()
+        if seen.total() == total // 3:
+            server.kill()
+    return f"{total - len(seen)} lost, {seen.total() - len(seen)} doubled, {silence:.1f} s of silence"
+
+
+print("a worker:", interrupted(cluster.workers[1]))
+print("the dispatcher:", interrupted(cluster.dispatcher))
+
+# %% [markdown]
+# What a worker had in hand when it died may be lost, or come twice. The dispatcher goes on from its journal. And if nobody starts the worker again? tf.data service itself would wait for ever. labkit ends the wait with a sentence:
+
+# %% tags=["nbval-ignore-output"]
+cluster.restart = False
+try:
+    print(interrupted(cluster.workers[0]))
+except Exception as error:
+    print(type(error).__name__, "-", error)
+cluster.close()
+
+# %% [markdown]
+# ### A thousand accelerators, simulated
+#
+# The cluster above has three workers. Now accelerators that are not on your desk. Each batch is simulated on its way through storage, workers, links and hosts:
+
+# %%
+for name in capacity.FLEETS:
+    fleet = capacity.simulate(name)
+    print(f"{name}: {fleet.enough()} workers are enough; without one, {100 * fleet.lost_worker():.0f} % of the speed")
+wide = capacity.simulate("64 accelerators", element_kb=602.112)
+print("64 accelerators, float32: enough workers:", wide.enough())
+print(wide.advice)
+
+# %% [markdown]
+# No number of workers helps against a link that is too slow. Move the sliders: prices and watts are yours to state.
+
+# %%
+explorers.fleet("64 accelerators")
+
+# %% [markdown]
+# ### Stragglers and uneven shards
+#
+# One worker of ten takes four times as long. With `dynamic`, the others take over. With `data`, all wait for its share. And a lecture (Harvard AI-5, lecture 7) gives a rule: ten shards for each server, so 30 GB on 8 servers are 80 shards of 375 MB. One shard more, and seven servers wait for the eighth:
+
+# %%
+for sharding in ("dynamic", "data"):
+    slow = capacity.simulate("64 accelerators", workers=13, slow_workers=0.1, sharding=sharding)
+    print(f"{sharding}: accelerators busy {100 * slow.busy:.0f} %")
+for shards in (80, 81):
+    plan = capacity.plan("30 GB on 8 servers", shards=shards)
+    print(f"{shards} shards of {plan.setting.shard_mb:.0f} MB: accelerators busy {100 * plan.busy:.0f} %")
+
+# %% [markdown]
+# ### When does a service pay?
+#
+# | your job | a service |
+# |---|---|
+# | accelerators are busy already | gains nothing |
+# | the pipeline waits for a remote storage | helps, and so do more parallel reads on the host |
+# | the host has too few cores | pays, if workers cost less than accelerators that wait |
+# | the link of the host is full | does not help: send fewer bytes |
+# | several jobs prepare the same data | can prepare them once |
+#
+# ## Exercises
+#
+# **14.1** Write `workers(accelerators, images_s, image_ms, cores)`. Each accelerator trains `images_s` images a second, an image takes `image_ms` of a core, and a worker has `cores`. How many workers? One line.
+
+
+# %% tags=["stub"]
+def workers(accelerators, images_s, image_ms, cores): ...  # your code
+
+
+# %% tags=["solution"]
+def workers(accelerators, images_s, image_ms, cores):
+    return int(np.ceil(accelerators * images_s * image_ms / 1000 / cores))
+
+
+# %%
+labkit.check("14.1", workers)
+
+# %% [markdown]
+# **14.2** Write `into_host(accelerators, hosts, images_s, side, value_bytes)`. It returns the megabytes (10^6 bytes) a second that go into each host. A prepared image has `side` × `side` pixels of three colours, each of `value_bytes`. One line.
+
+
+# %% tags=["stub"]
+def into_host(accelerators, hosts, images_s, side, value_bytes): ...  # your code
+
+
+# %% tags=["solution"]
+def into_host(accelerators, hosts, images_s, side, value_bytes):
+    return accelerators / hosts * images_s * side * side * 3 * value_bytes / 1e6
+
+
+# %%
+labkit.check("14.2", into_host)
+
+# %% [markdown]
+# **14.3** Write `lost_and_doubled(numbers, count)`. `numbers` is a list of what came, out of `range(count)`. Return how many never came, and how many came again. Two lines.
+
+
+# %% tags=["stub"]
+def lost_and_doubled(numbers, count): ...  # your code
+
+
+# %% tags=["solution"]
+def lost_and_doubled(numbers, count):
+    different = len(set(numbers))
+    return count - different, len(numbers) - different
+
+
+# %%
+labkit.check("14.3", lost_and_doubled)
+
+# %% [markdown]
+# ## Recap
+#
+# You saw that workers add up where a pipeline waits, and not where it computes on the same cores. You counted what each way to share delivers, and what a killed worker costs. You know how many workers feed a thousand accelerators, and when no number is enough.
+#
+# ## In practice
+#
+# - Measure one worker, then calculate how many you need.
+# - Send uint8, without compression, and convert on the accelerator.
+# - Share with `dynamic`. Make the number of shards a multiple of the number of hosts.
+# - Let something start dead workers again at their old address.
+#
+# **Next:** your own data. The notebooks of the course are listed on the start page.
