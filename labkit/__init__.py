@@ -34,6 +34,7 @@ _NAMES = {
     "Trace": "timeline.trace",
     "Watch": "recording.watch",
     "check": "course.gradebook",
+    "cluster": "service.cluster",
     "compare": "views.static",
     "cores": "common.environment",
     "draw": "views.static",

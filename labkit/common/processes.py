@@ -49,15 +49,17 @@ def ended(child: subprocess.Popen[bytes], timeout_s: float) -> None:
         child.wait()
 
 
-def die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     """End this process when its parent ends, even if the parent is killed (on Linux), or has ended already.
 
     Parameters
     ----------
     parent : int
         The process number of the parent, taken by the parent itself before it started this process.
+    number : int
+        The signal that says so. On Linux the parent is the thread that started this process.
     """
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)

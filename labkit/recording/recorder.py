@@ -26,11 +26,10 @@ from labkit.pipelines.options import changed
 from labkit.pipelines.structure import is_dataset
 from labkit.recording import measures
 from labkit.recording.accelerators import check_accelerator, modelled
-from labkit.recording.loaders.advice import advise
 from labkit.recording.loaders.described import Loader, check_loader
 from labkit.recording.loaders.session import Epochs, LoaderSession
 from labkit.recording.tfdata import xplane
-from labkit.recording.tfdata.driver import Drive, RecordingError, check_length, consumer, drive, known_steps
+from labkit.recording.tfdata.driver import Drive, RecordingError, Session, check_length, consumer, drive, known_steps
 from labkit.timeline.run import Accelerator, Host, ProcessorTime, Profile, Run, ThreadTime, Totals
 from labkit.timeline.trace import Trace
 
@@ -220,7 +219,7 @@ class _Plan:
         """Raise if a pipeline cannot be recorded."""
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name is {name!r}; allowed: a text, or None")
-        if is_dataset(dataset):
+        if is_dataset(dataset) or hasattr(dataset, "session"):
             check_length(dataset, self.steps, _label(name))
         else:
             check_loader(dataset, self.steps, _label(name))
@@ -249,10 +248,12 @@ class _Plan:
         others = None if math.isnan(share) else share
         return {n: [t.with_run(host=replace(t.run.host, others=others)) for t in ts] for n, ts in traces.items()}
 
-    def source(self, dataset: Any, spans: bool = True) -> tuple[Any, LoaderSession | None]:
-        """Return what is driven, and what watches it where that is not TensorFlow's profiler."""
+    def source(self, dataset: Any, spans: bool = True) -> tuple[Any, Session | LoaderSession | None]:
+        """Return what is driven, and what watches it where that is not the profiler of this process alone."""
         if is_dataset(dataset):
             return dataset, None
+        if hasattr(dataset, "session"):
+            return dataset, dataset.session()
         epochs = Epochs(Loader(dataset), self.steps)
         return epochs, LoaderSession(epochs, self.warmup, spans)
 
@@ -285,7 +286,7 @@ class _Plan:
             window_ns=(stamps[0][0], stamps[-1][2]),
             work=run.work,
             tree=run.tree,
-            loader=None if watch is None else str(source.loader),
+            loader=None if watch is None else watch.loader,
             profiler=Profile(note=" ".join(_ended(run, self.steps)) or None),
         )
 
@@ -311,13 +312,13 @@ class _Plan:
             raise RecordingError(f"{_label(name)} ended after {run.steps} steps, before those that were to be recorded")
         trace = self.finished(run, dataset, name, watch)
         if watch is not None:
-            trace = trace.with_run(advice=advise(trace, source.loader))
+            trace = trace.with_run(advice=watch.advice(trace))
         return trace.with_run(repeats=(measures.figures(trace),))
 
-    def finished(self, run: Drive, dataset: Any, name: str | None, watch: LoaderSession | None) -> Trace:
+    def finished(self, run: Drive, dataset: Any, name: str | None, watch: Session | LoaderSession | None) -> Trace:
         """Return what a drive found as a trace."""
         stamps = unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
-        if watch is not None:  # TensorFlow's profiler knows the Unix clock
+        if watch is not None and not watch.unix:
             run.spans = replace(run.spans, start_ns=unix(run.spans.start_ns, run.clock))
         trace = assemble(run, stamps, run.window_images)
         trace = trace.slice(*trace.window_ns)

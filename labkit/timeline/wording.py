@@ -16,6 +16,9 @@ STARTS = BEGIN, END, WORKER, ORDER = (
 NETWORK = "network"
 _NETWORK = re.compile(rf"(^|/){NETWORK}(_\d+)?(/|$)")
 
+#: What the request of a consumer for an element is called, before the address of the worker that is asked.
+REQUESTED = "element from "
+
 
 def milliseconds(ns: int) -> str:
     """Return nanoseconds as milliseconds for reading, without a unit, in as many digits as tell something.

@@ -18,6 +18,7 @@ import psutil
 
 from labkit.common.errors import error_text
 from labkit.recording.loaders import rings
+from labkit.recording.loaders.advice import advise
 from labkit.recording.loaders.described import Loader
 from labkit.recording.loaders.known import OWN_WORK
 from labkit.recording.loaders.spans import open_spans, to_trace
@@ -123,8 +124,9 @@ class LoaderSession(contextlib.AbstractContextManager):
         Of the threads of all processes.
     """
 
-    #: Events need no counting beforehand: each process has room for so many, and drops the rest.
-    counts = False
+    #: Events need no counting beforehand: each process has room for so many, and drops the rest. Their clock is that of
+    #: the machine.
+    counts, unix = False, False
 
     def __init__(self, epochs: Epochs, warmup: int, spans: bool = True) -> None:
         self.epochs, self.warmup, self.spans, self.running = epochs, warmup, spans, False
@@ -192,6 +194,15 @@ class LoaderSession(contextlib.AbstractContextManager):
         computed, queued = (sum(times[i] for times in self.sampler.threads) for i in (0, 1))
         ready = computed / (computed + queued) if computed else 1.0
         return to_trace(found, self.epochs.loader, self.warmup, (self._since_ns, now_ns), ready)
+
+    @property
+    def loader(self) -> str:
+        """What is watched, in words."""
+        return str(self.epochs.loader)
+
+    def advice(self, trace: Trace) -> dict[str, str]:
+        """Return what to change, by cause, in the words of the framework."""
+        return advise(trace, self.epochs.loader)
 
     def owns(self, error: BaseException) -> bool:
         """Tell whether an error is that of the loader, wherever it was raised: PyTorch says so of dead workers."""

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -165,9 +165,16 @@ class Session(contextlib.AbstractContextManager):
         Whether this session is the one that runs.
     counts : bool
         Whether events are to be counted before the window, where they might be too many.
+    unix : bool
+        Whether its spans are on the Unix clock.
+    loader : str or None
+        What is watched, where it is no pipeline of tf.data.
+    notes : sequence of str
+        What a reader of the figures must know, in sentences.
     """
 
-    counts = True
+    counts, unix, loader = True, True, None
+    notes: Sequence[str] = ()
 
     def __init__(self) -> None:
         import tensorflow as tf
@@ -191,6 +198,10 @@ class Session(contextlib.AbstractContextManager):
         """
         extra = {"_r": 1} if what == xplane.STEP_MARK else {}
         return self._profiler.Trace(what, step_num=step, **extra)
+
+    def advice(self, trace: Trace) -> dict[str, str]:
+        """Return what to change, by cause, where that is not what helps a pipeline of this process."""
+        return {}
 
     def owns(self, error: BaseException) -> bool:
         """Tell whether an error is that of the pipeline, wherever it was raised."""
@@ -330,8 +341,8 @@ def drive(
         Called after every step after the warm-up, with its number, from 0 on, and its three stamps: see `Drive`.
     keep : path, optional
         As in `Session.stop`.
-    watch : labkit.recording.loaders.session.LoaderSession, optional
-        What watches in the place of TensorFlow's profiler, and `dataset` is what it watches.
+    watch : Session or labkit.recording.loaders.session.LoaderSession, optional
+        What watches in the place of the profiler of this process alone, and `dataset` is what it watches.
 
     Raises
     ------

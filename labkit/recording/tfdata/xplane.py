@@ -20,7 +20,7 @@ from labkit.recording.tfdata import xspace
 from labkit.timeline.intervals import inside, union
 from labkit.timeline.run import Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
-from labkit.timeline.wording import NETWORK, is_network
+from labkit.timeline.wording import NETWORK, REQUESTED, is_network
 
 #: The marks that the recorder sets around each wait and each train step; their thread is the consumer.
 WAIT_MARK, TRAIN_MARK = "labkit wait", "labkit train"
@@ -34,6 +34,8 @@ _WAIT, _TRAIN, _OTHER = (CATEGORIES.index(c) for c in ("wait", "train", "other")
 _BATCH = re.compile(r"(Padded)?Batch(V\d+)?")
 _SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord")
 _PROCESS, _DONE = "ExecutorState::Process", "ExecutorDoneCallback"
+#: What tf.data service calls a request for an element: from before it is sent until the element is there.
+_REQUEST = "GetDataServiceElement"
 _CAPTURED, _CALL = "InstantiatedCapturedFunction::", "FunctionRun"
 # The code of an event whose name is of no use in a timeline, in place of an index into `CATEGORIES`.
 _USELESS = -1
@@ -90,6 +92,8 @@ def category(name: str) -> str | None:
         return "batch" if _BATCH.fullmatch(leaf) else "read" if leaf in _SOURCES else "iterator"
     if is_modelled_read(name):
         return "read"
+    if name == _REQUEST:
+        return "transfer"
     if name.startswith("CpuExecutable::Execute"):  # a map function compiled by XLA
         return "map"
     node = op = name.removeprefix("EagerLocalExecute: ")
@@ -197,8 +201,13 @@ class _HostPlane:
             number = events.stats(keep[row], self.plane.stats).get("step_num")
             step[row] = number if isinstance(number, int) and 0 <= number < 2**31 else -1
         start, length = self.start[keep], self.end[keep] - self.start[keep]
-        columns = start, length, events.name[keep], thread, what[keep], step
         names = [*map(plain, self.names), ""]  # an event may have an id without a name
+        name = events.name[keep]
+        for row in np.flatnonzero(self._flags(_REQUEST.__eq__)[name]).tolist():
+            asked = REQUESTED + str(events.stats(keep[row], self.plane.stats).get("address", "a worker"))
+            names += [] if asked in names else [asked]
+            name[row] = names.index(asked)
+        columns = start, length, name, thread, what[keep], step
         return Trace.of_columns(columns, names, _numbered(labels, earliest), Run("measured"))
 
     def _owners(self, what: np.ndarray) -> np.ndarray:
@@ -222,7 +231,7 @@ class _HostPlane:
             owner[mine] = np.where(in_wait, _NEXT, _NO_OWNER)
         owner[marks] = _CONSUMER
         # What a function does that waits for a network belongs to the wait.
-        fetch = self._flags(is_network)[self.events.name] & (owner != _NO_OWNER)
+        fetch = self._flags(lambda n: is_network(n) or n == _REQUEST)[self.events.name] & (owner != _NO_OWNER)
         for one in np.unique(line[fetch]).tolist():
             mine = np.flatnonzero((line == one) & (owner != _CONSUMER) & ~fetch)
             times = union(*(each[fetch & (line == one)] for each in (self.start, self.end)))

@@ -1,0 +1,505 @@
+"""Dispatcher and workers of tf.data service as child processes, supervised: they come back, or somebody says who died."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from labkit.common.numbers import whole
+from labkit.service import wire
+from labkit.service.elements import Cancelable, ClusterError, Elements
+from labkit.service.nursery import Born, Nursery
+
+#: How often the supervisor looks, in seconds, and how often a worker tells the dispatcher that it lives, in ms.
+LOOK_S, HEARTBEAT_MS = 0.1, 300
+
+#: A child that dies so often within so many seconds stays dead.
+DEATHS, WITHIN_S = 5, 30.0
+
+#: Longest time for a start, and for an answer to a command, in seconds.
+START_S, ANSWER_S = 120.0, 60.0
+
+#: The words for how elements are shared out.
+SHARDING = ("off", "dynamic", "data", "file", "file_or_data", "hint")
+
+
+class Death(NamedTuple):
+    """The end of a server: its name and address, when by the Unix clock in seconds, and how."""
+
+    name: str
+    address: str
+    at_s: float
+    how: str
+
+    def __str__(self) -> str:
+        """Return it as the part of a sentence."""
+        return f"{self.name} ({self.address}) died at {time.strftime('%H:%M:%S', time.localtime(self.at_s))}, {self.how}"
+
+
+class Server:
+    """A dispatcher or a worker.
+
+    Attributes
+    ----------
+    name : str
+        ``dispatcher``, ``worker 0``, ``worker 1``, ….
+    address : str
+        ``host:port``.
+    pid : int or None
+        Its process number; None on another machine.
+    deaths : list of Death
+    """
+
+    def __init__(self, name: str, address: str, start: Callable[[], Any] | None = None) -> None:
+        self.name, self.address, self.pid = name, address, None
+        self.deaths: list[Death] = []
+        self._start, self._connection = start, None
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        """Return name, address and state."""
+        return f"<{self.name} at {self.address}, {'runs' if self.alive else 'dead'}>"
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs; on another machine: whether somebody listens at its address."""
+        return wire.answers(self.address) if self._start is None else self._connection is not None
+
+    def kill(self) -> None:
+        """Kill it as a crash would: SIGKILL, without a word to anybody.
+
+        Raises
+        ------
+        ClusterError
+            If it belongs to another machine, or is dead already.
+        """
+        if self._start is None:
+            raise ClusterError(f"{self.name} ({self.address}) was started by somebody else; only its owner can end it")
+        if self.pid is None:
+            raise ClusterError(f"{self.name} ({self.address}) is dead already: there is nothing to kill")
+        os.kill(self.pid, signal.SIGKILL)
+
+    def begin(self) -> None:
+        """Start it, and wait until it serves; ClusterError if it cannot."""
+        with self._lock:
+            try:
+                self.pid, self._connection = self._start()
+                self.ask(None)
+            except OSError as error:
+                self.pid = self._connection = None
+                raise ClusterError(f"{self.name} cannot start at {self.address}: {error.strerror or error}") from error
+            except ClusterError as error:
+                raise ClusterError(f"{self.name} cannot start at {self.address}: {error}") from error
+
+    def ask(self, command: str | None) -> Any:
+        """Send a command and return the answer; see `labkit.service.server.serve`."""
+        with self._lock:
+            if self._connection is None:
+                raise ClusterError(f"{self.name} ({self.address}) is dead")
+            try:
+                if command is not None:
+                    self._connection.send(command)
+                if not self._connection.poll(START_S if command is None else ANSWER_S):
+                    raise ClusterError(f"{self.name} ({self.address}) does not answer")
+                done, answer = self._connection.recv()
+            except (EOFError, OSError):
+                raise ClusterError(f"{self.name} ({self.address}) died") from None
+        if not done:
+            raise ClusterError(answer)
+        return answer
+
+    def end(self) -> None:
+        """Kill it and wait for its end, which is no death: it was wanted."""
+        with self._lock:
+            if self.pid is not None:
+                os.kill(self.pid, signal.SIGKILL)
+                with contextlib.suppress(EOFError, OSError):
+                    self._connection.recv()
+            self.forget()
+
+    def forget(self) -> None:
+        """Let go of it."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self.pid = self._connection = None
+
+    def look(self, how_it_ended: Callable[[int], str]) -> Death | None:
+        """Return its death, once, if it has died since the last look."""
+        if not self._lock.acquire(blocking=False):
+            return None  # a command is under way, and finds out itself
+        try:
+            if self._connection is None:
+                return None
+            with contextlib.suppress(OSError):
+                if not self._connection.poll(0):
+                    return None
+            self._connection.close()
+            death = Death(self.name, self.address, time.time(), how_it_ended(self.pid))
+            self.pid = self._connection = None
+            self.deaths.append(death)
+            return death
+        finally:
+            self._lock.release()
+
+
+class Cluster:
+    """What `cluster` returns.
+
+    Attributes
+    ----------
+    dispatcher : Server
+    workers : list of Server
+    address : str
+        Of the dispatcher, as tf.data wants it: ``grpc://host:port``.
+    deaths : list of Death
+        Of all servers, in their order.
+    """
+
+    def __init__(self, dispatcher: Server, workers: Sequence[Server], restart: bool = False) -> None:
+        self.dispatcher, self.workers, self.restart = dispatcher, list(workers), restart
+        self.address = f"grpc://{dispatcher.address}"
+        self.deaths: list[Death] = []
+        self._consumers: weakref.WeakSet[Elements] = weakref.WeakSet()
+        self._bytes: dict[Any, int] = {}
+        self._bytes_lock = threading.Lock()
+        self._over, self._ending = False, threading.Event()
+        self._thread = threading.Thread(target=self._supervise, name="labkit cluster", daemon=True)
+
+    def __enter__(self) -> Cluster:
+        """Return this object."""
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Return all servers on one line."""
+        return f"Cluster({', '.join(map(repr, self.servers))})"
+
+    @property
+    def servers(self) -> list[Server]:
+        """The dispatcher and all workers."""
+        return [self.dispatcher, *self.workers]
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        """What this process has received from each worker since the cluster began, by its name; empty but on Linux."""
+        self.count()
+        with self._bytes_lock:
+            return {
+                w.name: sum(n for (peer, _), n in self._bytes.items() if peer in wire.numbers(w.address))
+                for w in self.workers
+            }
+
+    def distribute(self, sharding: str = "dynamic", **options: Any) -> Callable[[Any], Any]:
+        """Return what to `apply` to a dataset: all that stands before it runs on the workers.
+
+        Parameters
+        ----------
+        sharding : str
+            ``off``: every worker delivers everything; ``dynamic``: elements of the source are given out first come,
+            first served; ``data`` and ``file``: each worker has a fixed share of elements, or of files.
+        **options
+            Of `tf.data.experimental.service.distribute`: ``compression``, ``job_name``, ``consumer_index``, ….
+        """
+        from tensorflow.data.experimental import service
+
+        if sharding not in SHARDING:
+            raise ValueError(f"sharding is {sharding!r}; allowed: {', '.join(SHARDING)}")
+        self._check_open()
+        return service.distribute(service.ShardingPolicy[sharding.upper()], self.address, **options)
+
+    def elements(self, dataset: Any, silence_s: float = 5.0) -> Elements:
+        """Return an iterator over `dataset` that does not wait for ever for a server that is dead.
+
+        tf.data service itself retries without end. The iterator raises where no element has come for `silence_s`
+        seconds and a server is dead, or has died meanwhile and nothing has come for six times as long.
+
+        Raises
+        ------
+        ClusterError
+            On ``next``: the sentence names who died and when, or what the workers could not do.
+        """
+        self._check_open()
+        return Elements(self, dataset, silence_s)
+
+    def record(self, dataset: Any, accelerator: Any, **settings: Any) -> Any:
+        """Record a dataset that the cluster works for, on all processes: one `Trace` with their lanes side by side.
+
+        Parameters, result and errors are those of `labkit.record`, and ClusterError as of `elements`.
+        """
+        import labkit
+        from labkit.service.recording import Served
+
+        self._check_open()
+        return labkit.record(Served(self, dataset), accelerator, **settings)
+
+    def close(self) -> None:
+        """End all that the cluster has started."""
+        self._over = True
+        self._ending.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    # -- what iterators and recordings need ------------------------------------------------
+
+    def watch(self, consumer: Elements) -> None:
+        """Let the supervisor look after an iterator."""
+        self._consumers.add(consumer)
+
+    def worker_at(self, address: str) -> int | None:
+        """Return the number of the worker at ``host:port``."""
+        return next((i for i, worker in enumerate(self.workers) if worker.address == address), None)
+
+    def count(self) -> None:
+        """Note how much each open connection has received; a number is of use only as long as it is open."""
+        peers = {peer for worker in self.workers for peer in wire.numbers(worker.address)}
+        found = wire.received(peers)
+        with self._bytes_lock:
+            for key, count in found.items():
+                before = self._bytes.get(key, 0)
+                self._bytes[key] = max(count, before)
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise ClusterError("this cluster is closed; begin another one with labkit.cluster()")
+
+    def taker(self, consumer: Elements, iterator: Any) -> Callable[[], Any]:
+        """Return the ``next`` of an iterator, in a form whose wait this cluster can end."""
+        raise NotImplementedError
+
+    def _supervise(self) -> None:
+        """Look after servers and iterators until the end."""
+        while not self._ending.wait(LOOK_S):
+            self._look()
+            self.count()
+
+    def _look(self) -> None:
+        """End every wait that would have no end."""
+        for consumer in list(self._consumers):
+            if (why := consumer.hopeless(self.servers, self.deaths)) is not None:
+                consumer.verdict = why
+                self._end_wait(consumer)
+                consumer.settled.set()
+
+    def _end_wait(self, consumer: Elements) -> None:
+        """End the ``next`` of an iterator, which TensorFlow would go on with for ever."""
+        raise NotImplementedError
+
+
+class _TheirCluster(Cluster):
+    """A cluster that somebody else runs."""
+
+    def __init__(self, dispatcher: Server, workers: Sequence[Server]) -> None:
+        super().__init__(dispatcher, workers)
+        self._calls: weakref.WeakKeyDictionary[Elements, Cancelable] = weakref.WeakKeyDictionary()
+        self._thread.start()
+
+    def add(self) -> Server:
+        """Refuse: who runs the cluster adds workers."""
+        raise ClusterError("this cluster was started by somebody else; only its owner can add a worker")
+
+    def taker(self, consumer: Elements, iterator: Any) -> Callable[[], Any]:
+        """Return a call that can be cancelled: the dispatcher is not ours to kill."""
+        self._calls[consumer] = Cancelable(iterator)
+        return self._calls[consumer]
+
+    def _end_wait(self, consumer: Elements) -> None:
+        self._calls[consumer].cancel()
+
+
+class _OwnCluster(Cluster):
+    """A cluster of child processes and the thread that looks after them."""
+
+    def __init__(self, workers: int, restart: bool, work_dir: Path | None, port: int | None) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="labkit-cluster-"))
+        self._journal = work_dir or self._folder
+        self._nursery: Nursery | None = None
+        first, *others = wire.free_ports(1 + workers)
+        port = port or first
+        self._shares = [f"localhost:{one}" for one in others]
+        dispatcher = Server("dispatcher", f"localhost:{port}", lambda: self._bear_dispatcher(port))
+        super().__init__(dispatcher, [self._worker(i, one) for i, one in enumerate(others)], restart)
+        self._born, self._failed = threading.Event(), None
+        self._hands = threading.RLock()
+        self._thread.start()
+        atexit.register(self.close)
+        try:
+            self._born.wait()
+        except BaseException:  # the stop button
+            self.close()
+            raise
+        if self._failed is not None:
+            self.close()
+            raise self._failed
+
+    def add(self) -> Server:
+        """Start another worker and return it.
+
+        The dispatcher takes no worker that it was not told of. It is started anew for that, and goes on from its
+        journal. Jobs that begin later share ``data`` and ``file`` among all workers.
+        """
+        self._check_open()
+        (port,) = wire.free_ports(1)
+        with self._hands:
+            self._shares.append(f"localhost:{port}")
+            self.dispatcher.end()
+            self.dispatcher.begin()
+            worker = self._worker(len(self.workers), port)
+            worker.begin()
+            self.workers.append(worker)
+        return worker
+
+    def close(self) -> None:
+        """End all processes, and remove the private folder."""
+        super().close()
+        atexit.unregister(self.close)
+
+    def taker(self, consumer: Elements, iterator: Any) -> Callable[[], Any]:
+        """Return the ``next`` of the iterator, as a recording of one process has it."""
+        return lambda: next(iterator)
+
+    # -- starting --------------------------------------------------------------------------
+
+    def _worker(self, number: int, port: int) -> Server:
+        return Server(f"worker {number}", f"localhost:{port}", lambda: self._bear_worker(port))
+
+    def _bear_dispatcher(self, port: int) -> Born:
+        settings = {"work_dir": str(self._journal), "fault_tolerant_mode": True, "worker_addresses": [*self._shares]}
+        return self._nursery.bear("dispatcher", {"port": port, **settings})
+
+    def _bear_worker(self, port: int) -> Born:
+        addresses = {"worker_address": f"localhost:{port}", "dispatcher_address": self.dispatcher.address}
+        return self._nursery.bear("worker", {"port": port, "heartbeat_interval_ms": HEARTBEAT_MS, **addresses})
+
+    # -- the thread that looks after all -----------------------------------------------------
+
+    def _supervise(self) -> None:
+        """Start all, look after them until the end, and end all: children end with the thread that began them."""
+        try:
+            self._nursery = Nursery(self._folder)
+            for server in self.servers:
+                server.begin()
+        except OSError as error:
+            self._failed = ClusterError(f"the cluster cannot start: {error.strerror or error}")
+        except ClusterError as error:
+            self._failed = error
+        finally:
+            self._born.set()
+        if self._failed is None:
+            super()._supervise()
+        for server in self.servers:
+            server.forget()
+        if self._nursery is not None:
+            self._nursery.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _look(self) -> None:
+        """Note who has died, start anew who may come back, and end a wait that would have no end."""
+        with self._hands:
+            for server in self.servers:
+                death = server.look(self._nursery.how_it_ended)
+                if death is not None:
+                    self.deaths.append(death)
+                if self.restart and not server.alive and (server is self.dispatcher or self.dispatcher.alive):
+                    self._revive(server)
+            super()._look()
+
+    def _revive(self, server: Server) -> None:
+        """Start a dead server at its address, unless it has died too often."""
+        if sum(time.time() - one.at_s < WITHIN_S for one in server.deaths) < DEATHS:
+            try:
+                server.begin()
+            except ClusterError as error:
+                server.deaths.append(Death(server.name, server.address, time.time(), str(error)))
+
+    def _end_wait(self, consumer: Elements) -> None:
+        """Let a dispatcher that knows of no job stand in for the real one: told so, its client gives up and raises."""
+        from tensorflow.data.experimental import service
+
+        lived = self.dispatcher.alive
+        self.dispatcher.end()
+        port = int(self.dispatcher.address.rpartition(":")[2])
+        stand_in = service.DispatchServer(service.DispatcherConfig(port=port))
+        until = time.monotonic() + START_S
+        while consumer.waits and time.monotonic() < until and not self._ending.wait(LOOK_S):
+            pass
+        del stand_in
+        if lived:
+            self.dispatcher.begin()
+
+
+def cluster(
+    workers: int | Sequence[str] = 2,
+    restart: bool = True,
+    work_dir: str | os.PathLike[str] | None = None,
+    *,
+    port: int | None = None,
+) -> Cluster:
+    """Start a dispatcher and workers of tf.data service on this machine; use it as a context manager.
+
+    One process imports TensorFlow, and all others are forked from it. None outlives this one, however it ends.
+
+    Parameters
+    ----------
+    workers : int or list of str
+        How many to start; or the addresses, ``host:port``, of a cluster that somebody else runs: the dispatcher first.
+    restart : bool
+        Whether a server that dies is started anew at the same address. tf.data service waits for ever for one that
+        does not come back; see `Cluster.elements`.
+    work_dir : path, optional
+        Where the dispatcher keeps its journal, from which a new one goes on; by default in a folder of its own.
+    port : int, optional
+        Of the dispatcher; by default one that is free.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is not what it must be.
+    ClusterError
+        If a server cannot start.
+    """
+    if not isinstance(restart, bool):
+        raise TypeError(f"restart is {restart!r:.60}; allowed: True or False")
+    if not isinstance(workers, int):
+        return _attached(workers)
+    count = whole("workers", workers, least=1, other="(or the addresses of a cluster that runs)")
+    if port is not None:
+        port = whole("port", port, least=1)
+        if wire.answers(f"localhost:{port}"):
+            raise ClusterError(f"port is {port}, and somebody listens there already; allowed: a free port, or None")
+    folder = None
+    if work_dir is not None:
+        folder = Path(work_dir).absolute()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"work_dir is {str(work_dir)!r}, which is no folder to write to: {error.strerror}") from error
+    return _OwnCluster(count, restart, folder, port)
+
+
+def _attached(addresses: Sequence[str]) -> Cluster:
+    """Return the cluster at some addresses, the dispatcher first."""
+    allowed = "allowed: a number, or a list of host:port, the dispatcher first and then every worker"
+    if isinstance(addresses, (str, bytes)) or not all(isinstance(one, str) for one in addresses) or len(addresses) < 2:
+        raise ValueError(f"workers is {addresses!r:.100}; {allowed}")
+    plain = [one.removeprefix("grpc://") for one in addresses]
+    for one in plain:
+        if not one.rpartition(":")[0] or not one.rpartition(":")[2].isdigit():
+            raise ValueError(f"workers has the address {one!r:.60}; {allowed}")
+        if not wire.answers(one, timeout_s=3.0):
+            raise ClusterError(f"nobody listens at {one}: is that server started, and may this machine reach it?")
+    servers = [Server("dispatcher", plain[0]), *(Server(f"worker {i}", one) for i, one in enumerate(plain[1:]))]
+    return _TheirCluster(servers[0], servers[1:])

@@ -1,0 +1,142 @@
+"""One process that imports TensorFlow once and is forked for every server, so that each starts in well under a second.
+
+The notebook's own process cannot be forked: TensorFlow has threads there. The nursery has none, for it only imports.
+It ends with the thread that started it, and its children end with it, however either is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from multiprocessing import reduction
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from labkit.common import processes
+
+#: How a child ended that nobody can be asked about any more.
+UNKNOWN_END = "its parent was killed, too"
+
+
+class Born(NamedTuple):
+    """A child: its process number, and the connection on which it takes commands; end of file is its end."""
+
+    pid: int
+    connection: Connection
+
+
+class Nursery:
+    """The parent's end of the process that is forked.
+
+    Start it in a thread that lives as long as the children shall: Linux ends them with that thread.
+
+    Parameters
+    ----------
+    folder : path
+        Removed by the nursery where its parent can no more.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._log = tempfile.TemporaryFile()
+        ours, theirs = socket.socketpair()
+        try:
+            self.process = processes.module(
+                "labkit.service.nursery", str(theirs.fileno()), str(os.getpid()), str(folder),
+                log=self._log, pass_fds=[theirs.fileno()],
+            )  # fmt: skip
+        finally:
+            theirs.close()
+        self._connection = Connection(ours.detach())
+
+    def bear(self, role: str, settings: dict[str, Any]) -> Born:
+        """Fork a child that is a server; see `labkit.service.server.serve`.
+
+        Raises
+        ------
+        OSError
+            If the nursery is gone, or the system has no process or no memory for another one.
+        """
+        try:
+            self._connection.send((role, settings))
+            pid = self._connection.recv()
+        except EOFError:
+            raise OSError(f"the process that starts servers is gone; it said: {self.said()}") from None
+        if isinstance(pid, OSError):
+            raise pid
+        return Born(pid, Connection(reduction.recv_handle(self._connection)))
+
+    def how_it_ended(self, pid: int) -> str:
+        """Return how a child ended, in words; it must have ended, or be about to."""
+        try:
+            self._connection.send(("ended", pid))
+            status = self._connection.recv()
+        except (EOFError, OSError):
+            return UNKNOWN_END
+        return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+
+    def said(self) -> str:
+        """Return the end of what the nursery and its children printed, for an error."""
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 2_000))
+        lines = self._log.read().decode(errors="replace").splitlines()
+        return lines[-1][:300] if lines else "nothing"
+
+    def close(self) -> None:
+        """End the nursery, and with it all children."""
+        self._connection.close()
+        self.process.kill()
+        self.process.wait()
+        self._log.close()
+
+
+def main(descriptor: int, parent: int, folder: str) -> None:
+    """Fork a child for each order that comes, until the parent closes its end or dies; then remove `folder`."""
+
+    def leave(*_: object) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, leave)
+    processes.die_with_parent(parent, signal.SIGTERM)
+    connection = Connection(descriptor)
+    import tensorflow as tf  # noqa: F401  imported here, once, for all children
+
+    from labkit.service import server
+    from labkit.recording.tfdata import driver  # noqa: F401
+
+    me = os.getpid()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            what, told = connection.recv()
+            if what == "ended":
+                connection.send(os.waitstatus_to_exitcode(os.waitpid(told, 0)[1]))
+                continue
+            ours, theirs = socket.socketpair()
+            try:
+                pid = os.fork()
+            except OSError as error:
+                connection.send(error)
+                ours.close()
+                theirs.close()
+                continue
+            if pid == 0:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                ours.close()
+                connection.close()
+                processes.die_with_parent(me)
+                server.serve(what, told, Connection(theirs.detach()))
+                os._exit(0)
+            theirs.close()
+            connection.send(pid)
+            reduction.send_handle(connection, ours.fileno(), parent)
+            ours.close()
+    leave()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

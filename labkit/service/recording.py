@@ -1,0 +1,196 @@
+"""One timeline of several processes: the profiles of consumer and workers on one clock, and the network between them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from labkit.common.errors import error_text
+from labkit.recording.processor_clock import Sampler
+from labkit.recording.tfdata.driver import Session
+from labkit.service.elements import ClusterError, Elements
+from labkit.timeline.trace import CATEGORIES, Thread, Trace
+from labkit.timeline.wording import REQUESTED
+
+#: Longest time that a session may be older than the window that it is for, in seconds.
+BEFORE_S = 20.0
+
+_ROOT, _NODE = "Iterator::Root", "::DataService"
+
+
+class Served:
+    """A dataset that a cluster works for, as a drive takes batches from it: it is watched on all processes.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    dataset : tf.data.Dataset
+    """
+
+    def __init__(self, cluster: Any, dataset: Any) -> None:
+        self.cluster, self.dataset = cluster, dataset
+
+    def __iter__(self) -> Elements:
+        """Return an iterator whose wait has an end."""
+        return self.cluster.elements(self.dataset)
+
+    def cardinality(self) -> Any:
+        """Return that of the dataset."""
+        return self.dataset.cardinality()
+
+    def session(self) -> ClusterSession:
+        """Return what watches in the place of the profiler of one process."""
+        return ClusterSession(self.cluster)
+
+
+class ClusterSession(Session):
+    """A profiler session in each process of a cluster, begun and ended together.
+
+    Attributes
+    ----------
+    notes : list of str
+        What a reader of the figures must know, in sentences.
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        super().__init__()
+        self.cluster, self.notes, self._asked = cluster, [], []
+        self.sampler = Sampler(tree=True)
+        self._bytes: dict[str, int] = {}
+        self._began = -math.inf
+
+    def first(self) -> None:
+        """Load what a session needs, and begin one: what is under way when the window opens is seen from its start."""
+        super().first()
+        self._begin()
+
+    def start(self) -> None:
+        """Open the window: a session that began a short while ago goes on."""
+        if time.monotonic() - self._began > BEFORE_S:
+            self.discard()
+            self._begin()
+        self._bytes, self.running = self.cluster.bytes, True
+
+    def _begin(self) -> None:
+        """Begin to watch, in workers first."""
+        self._asked = []
+        for number, worker in enumerate(self.cluster.workers):
+            if worker.pid is not None:
+                with contextlib.suppress(ClusterError):  # it has died, and `stop` says so
+                    worker.ask("profile")
+                    self._asked.append(number)
+        super().start()
+        self._began, self.running = time.monotonic(), False
+
+    def stop(self, keep: str | os.PathLike[str] | None = None) -> Trace:
+        """Return what all processes did; a worker that died meanwhile has no lanes, which a note says."""
+        self._began = -math.inf
+        received = {name: count - self._bytes.get(name, 0) for name, count in self.cluster.bytes.items()}
+        own = super().stop(keep)
+        node = next((name for name in own.names if name.endswith(_NODE)), _ROOT + _NODE)
+        seen: dict[int, Trace] = {}
+        for number in self._asked:
+            with contextlib.suppress(ClusterError):
+                found = self.cluster.workers[number].ask("profiled")
+                if found is not None:
+                    seen[number] = found
+        lost = [self.cluster.workers[number].name for number in self._asked if number not in seen]
+        self.notes = [f"{name} died during the recording, and what it did is not seen." for name in lost]
+        made = {self.cluster.workers[n].address: _produced(trace) for n, trace in seen.items()}
+        names = {worker.address: worker.name for worker in self.cluster.workers}
+        workers = [_renamed(trace, self.cluster.workers[n].name, node) for n, trace in seen.items()]
+        merged = Trace.merge(_on_the_wire(own, made, names), *workers)
+        events = sum(trace.run.profiler.events for trace in (own, *seen.values()))
+        return merged.with_run(
+            profiler=replace(own.run.profiler, events=events, copied_bytes=received),
+            node_names={**own.run.node_names},
+        )
+
+    def discard(self) -> None:
+        """End the session in all processes without a trace."""
+        if self._began > -math.inf:
+            self._began, self.running = -math.inf, True
+            for number in self._asked:
+                with contextlib.suppress(ClusterError):
+                    self.cluster.workers[number].ask("profiled")
+        super().discard()
+
+    def advice(self, trace: Trace) -> dict[str, str]:
+        """Return what to change where the network is what is waited for, with the bytes that came."""
+        came = sum(trace.run.profiler.copied_bytes.values())
+        size = f" {came / 1e6:.1f} MB came" * bool(came)
+        size += f", {came / trace.run.images / 1e3:.1f} kB for each image:" if came and trace.run.images else ":" * bool(came)
+        return {
+            "transfer": f"fewer bytes over the network.{size} uint8 is a quarter of float32, so cast on the consumer; "
+            "and compression=None where values are photos, which it does not make smaller."
+        }
+
+    def failed(self, label: str, where: str, error: BaseException) -> ClusterError:
+        """Return the error of a pipeline as that of a recording."""
+        text = str(error) if isinstance(error, ClusterError) else error_text(error)[:300]
+        return ClusterError(f"{label} failed at {where}: {text}")
+
+
+def _produced(worker: Trace) -> np.ndarray:
+    """Return when a worker had its elements ready: the ends of its pipeline's root, sorted."""
+    root = np.array([name == _ROOT for name in worker.names], bool)
+    return np.sort(worker.end_ns[root[worker.name]]) if len(worker) else np.zeros(0, np.int64)
+
+
+def _renamed(worker: Trace, name: str, node: str) -> Trace:
+    """Return the spans of a worker's pipeline; its lanes have its name, and its nodes stand below the consumer's."""
+    mine = worker.where(worker.select(kind="pipeline"))
+    threads = tuple(Thread(f"{name} · {thread.name}", thread.kind) for thread in mine.threads)
+    # "Iterator::Root::Map" becomes "Iterator::Root::Prefetch::DataService::Worker::Map".
+    is_node = [one == _ROOT or one.startswith(f"{_ROOT}::") for one in mine.names]
+    names = (f"{node}::Worker{one[len(_ROOT):]}" if n else one for one, n in zip(mine.names, is_node, strict=True))
+    return replace(mine, threads=threads, names=tuple(names))
+
+
+def _on_the_wire(own: Trace, made: dict[str, np.ndarray], names: dict[str, str]) -> Trace:
+    """Return the consumer's spans, in which a request lasts only from when its element was ready.
+
+    A worker hands its elements on in their order. How many it held when the recording began is not known: as many as
+    keep every element from arriving before it was ready. What a request waited before is the work of the worker, which
+    has lanes of its own. Requests to workers that nobody watched stay as they are.
+    """
+    start, end = own.start_ns.copy(), own.end_ns
+    words = list(own.names)
+    for index, word in enumerate(own.names):
+        address = word.removeprefix(REQUESTED)
+        if address == word:
+            continue
+        words[index] = f"{REQUESTED}{names.get(address, address)}"
+        rows = np.flatnonzero(own.name == index)
+        ready = made.get(address, np.zeros(0, np.int64))
+        rows = rows[np.argsort(end[rows], kind="stable")]
+        ready = _in_order(ready, end[rows])
+        start[rows] = np.clip(ready, start[rows], end[rows])
+    order = np.lexsort((start - end, start))
+    columns = (getattr(own, column)[order] for column in ("name", "thread", "category", "step"))
+    name, thread, category, step = columns
+    return replace(
+        own, start_ns=start[order], duration_ns=(end - start)[order], name=name, thread=thread, category=category,
+        step=step, names=tuple(words),
+    )  # fmt: skip
+
+
+def _in_order(ready: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """Return when each element that was taken was ready, both sorted; the distance in numbers is the same for all.
+
+    >>> _in_order(np.array([1, 4, 7]), np.array([3, 6, 9])).tolist()
+    [1, 4, 7]
+    >>> _in_order(np.array([4, 7]), np.array([3, 6, 9])).tolist()[1:]
+    [4, 7]
+    """
+    before = np.searchsorted(ready, taken, side="right") - 1 - np.arange(len(taken))
+    place = np.arange(len(taken)) + (int(before.min()) if len(before) else 0)
+    first = np.iinfo(np.int64).min
+    known = (place >= 0) & (place < len(ready))
+    return np.where(known, ready[np.clip(place, 0, max(0, len(ready) - 1))] if len(ready) else first, first)

@@ -1,0 +1,55 @@
+"""What a child of the nursery is: a dispatcher or a worker of tf.data service that takes commands on a connection."""
+
+from __future__ import annotations
+
+import contextlib
+from multiprocessing.connection import Connection
+from typing import Any
+
+from labkit.common.errors import error_text
+
+
+def serve(role: str, settings: dict[str, Any], connection: Connection) -> None:
+    """Run a server until its parent closes the connection.
+
+    Parameters
+    ----------
+    role : str
+        ``dispatcher`` or ``worker``.
+    settings : dict
+        Of `tf.data.experimental.service.DispatcherConfig`, or of ``WorkerConfig``.
+    connection : Connection
+        The answer to each command goes back on it: ``(True, what)``, or ``(False, sentence)``. The first one is that of
+        the start. Commands are ``profile``, which starts TensorFlow's profiler, and ``profiled``, which stops it; the
+        answer is the `labkit.timeline.trace.Trace` of what it saw.
+    """
+    from labkit.recording.tfdata.driver import Session
+
+    session = None
+    with contextlib.suppress(EOFError, OSError):
+        try:
+            server = _start(role, settings)  # noqa: F841  it serves as long as the name refers to it
+        except Exception as error:  # whatever TensorFlow raises: the parent says it
+            connection.send((False, error_text(error)[:300]))
+            return
+        connection.send((True, None))
+        while True:
+            command = connection.recv()
+            try:
+                if command == "profile":
+                    session = session or Session()
+                    session.start()
+                    answer = None
+                else:
+                    answer = session.stop()
+                connection.send((True, answer))
+            except Exception as error:
+                connection.send((False, error_text(error)[:300]))
+
+
+def _start(role: str, settings: dict[str, Any]) -> Any:
+    from tensorflow.data.experimental import service
+
+    if role == "dispatcher":
+        return service.DispatchServer(service.DispatcherConfig(**settings))
+    return service.WorkerServer(service.WorkerConfig(**settings))
