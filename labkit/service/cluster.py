@@ -1,4 +1,4 @@
-"""Dispatcher and workers of tf.data service as child processes, supervised: they come back, or somebody says who died."""
+"""Dispatcher and workers of tf.data service as child processes, supervised: they come back, or it is said who died."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from labkit.common.numbers import whole
 from labkit.service import wire
-from labkit.service.elements import Cancelable, ClusterError, Elements
+from labkit.service.elements import ClusterError, Elements
 from labkit.service.nursery import Born, Nursery
 
 #: How often the supervisor looks, in seconds, and how often a worker tells the dispatcher that it lives, in ms.
@@ -43,7 +43,9 @@ class Death(NamedTuple):
 
     def __str__(self) -> str:
         """Return it as the part of a sentence."""
-        return f"{self.name} ({self.address}) died at {time.strftime('%H:%M:%S', time.localtime(self.at_s))}, {self.how}"
+        return (
+            f"{self.name} ({self.address}) died at {time.strftime('%H:%M:%S', time.localtime(self.at_s))}, {self.how}"
+        )
 
 
 class Server:
@@ -219,7 +221,13 @@ class Cluster:
         if sharding not in SHARDING:
             raise ValueError(f"sharding is {sharding!r}; allowed: {', '.join(SHARDING)}")
         self._check_open()
-        return service.distribute(service.ShardingPolicy[sharding.upper()], self.address, **options)
+        apply = service.distribute(service.ShardingPolicy[sharding.upper()], self.address, **options)
+
+        def told(dataset: Any) -> Any:
+            self._check_open()  # whoever tells a dispatcher of a dataset waits for one without end
+            return apply(dataset)
+
+        return told
 
     def elements(self, dataset: Any, silence_s: float = 5.0) -> Elements:
         """Return an iterator over `dataset` that does not wait for ever for a server that is dead.
@@ -275,10 +283,9 @@ class Cluster:
     def _check_open(self) -> None:
         if self._over:
             raise ClusterError("this cluster is closed; begin another one with labkit.cluster()")
-
-    def taker(self, consumer: Elements, iterator: Any) -> Callable[[], Any]:
-        """Return the ``next`` of an iterator, in a form whose wait this cluster can end."""
-        raise NotImplementedError
+        one = self.dispatcher
+        if not self.restart and not one.alive:
+            raise ClusterError(f"{one.deaths[-1] if one.deaths else f'{one.name} ({one.address}) is dead'}")
 
     def _supervise(self) -> None:
         """Look after servers and iterators until the end."""
@@ -290,13 +297,7 @@ class Cluster:
         """End every wait that would have no end."""
         for consumer in list(self._consumers):
             if (why := consumer.hopeless(self.servers, self.deaths)) is not None:
-                consumer.verdict = why
-                self._end_wait(consumer)
-                consumer.settled.set()
-
-    def _end_wait(self, consumer: Elements) -> None:
-        """End the ``next`` of an iterator, which TensorFlow would go on with for ever."""
-        raise NotImplementedError
+                consumer.end(why)
 
 
 class _TheirCluster(Cluster):
@@ -304,20 +305,11 @@ class _TheirCluster(Cluster):
 
     def __init__(self, dispatcher: Server, workers: Sequence[Server]) -> None:
         super().__init__(dispatcher, workers)
-        self._calls: weakref.WeakKeyDictionary[Elements, Cancelable] = weakref.WeakKeyDictionary()
         self._thread.start()
 
     def add(self) -> Server:
         """Refuse: who runs the cluster adds workers."""
         raise ClusterError("this cluster was started by somebody else; only its owner can add a worker")
-
-    def taker(self, consumer: Elements, iterator: Any) -> Callable[[], Any]:
-        """Return a call that can be cancelled: the dispatcher is not ours to kill."""
-        self._calls[consumer] = Cancelable(iterator)
-        return self._calls[consumer]
-
-    def _end_wait(self, consumer: Elements) -> None:
-        self._calls[consumer].cancel()
 
 
 class _OwnCluster(Cluster):
@@ -366,10 +358,6 @@ class _OwnCluster(Cluster):
         """End all processes, and remove the private folder."""
         super().close()
         atexit.unregister(self.close)
-
-    def taker(self, consumer: Elements, iterator: Any) -> Callable[[], Any]:
-        """Return the ``next`` of the iterator, as a recording of one process has it."""
-        return lambda: next(iterator)
 
     # -- starting --------------------------------------------------------------------------
 
@@ -425,21 +413,6 @@ class _OwnCluster(Cluster):
             except ClusterError as error:
                 server.deaths.append(Death(server.name, server.address, time.time(), str(error)))
 
-    def _end_wait(self, consumer: Elements) -> None:
-        """Let a dispatcher that knows of no job stand in for the real one: told so, its client gives up and raises."""
-        from tensorflow.data.experimental import service
-
-        lived = self.dispatcher.alive
-        self.dispatcher.end()
-        port = int(self.dispatcher.address.rpartition(":")[2])
-        stand_in = service.DispatchServer(service.DispatcherConfig(port=port))
-        until = time.monotonic() + START_S
-        while consumer.waits and time.monotonic() < until and not self._ending.wait(LOOK_S):
-            pass
-        del stand_in
-        if lived:
-            self.dispatcher.begin()
-
 
 def cluster(
     workers: int | Sequence[str] = 2,
@@ -486,7 +459,9 @@ def cluster(
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ValueError(f"work_dir is {str(work_dir)!r}, which is no folder to write to: {error.strerror}") from error
+            raise ValueError(
+                f"work_dir is {str(work_dir)!r}, which is no folder to write to: {error.strerror}"
+            ) from error
     return _OwnCluster(count, restart, folder, port)
 
 

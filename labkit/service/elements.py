@@ -1,8 +1,7 @@
-"""The elements of a dataset that other processes work for: a wait that has an end, and errors that say whose they are."""
+"""The elements of a dataset that other processes work for: a wait has an end, and errors say whose they are."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -19,32 +18,21 @@ class ClusterError(RecordingError):
 
 
 class Elements:
-    """An iterator over a dataset; see `labkit.service.cluster.Cluster.elements`.
-
-    Attributes
-    ----------
-    verdict : str or None
-        Why no element will come any more; the supervisor sets it.
-    settled : threading.Event
-        Set when the supervisor has done what such a verdict asks for.
-    """
+    """An iterator over a dataset; see `labkit.service.cluster.Cluster.elements`."""
 
     def __init__(self, cluster: Any, dataset: Any, silence_s: float) -> None:
         if isinstance(silence_s, bool) or not isinstance(silence_s, (int, float)) or not 0 < silence_s < 1e6:
             raise ValueError(f"silence_s is {silence_s!r:.60}; allowed: seconds, more than 0")
+        # No public name of TensorFlow ends an operation that waits.
+        from tensorflow.python.eager.cancellation import CancellationManager
+
         self._cluster, self._dataset, self.silence_s = cluster, dataset, float(silence_s)
         self._iterator: Any = None
-        self._take: Any = None
+        self._manager = CancellationManager()
         self._since: float | None = None
         self._began_s = time.time()
-        self.verdict: str | None = None
-        self.settled = threading.Event()
+        self._verdict: str | None = None
         cluster.watch(self)
-
-    @property
-    def waits(self) -> bool:
-        """Whether somebody waits for an element now."""
-        return self._since is not None
 
     def __iter__(self) -> Elements:
         """Return this object."""
@@ -56,24 +44,24 @@ class Elements:
         try:
             if self._iterator is None:
                 self._iterator = iter(self._dataset)
-                self._take = self._cluster.taker(self, self._iterator)
-            return self._take()
+            return _take(self._iterator, self._manager)
         except StopIteration:
             self._cluster.count()
             raise
         except Exception as error:
-            if self.verdict is None:
-                raise ClusterError(why(error)) from error
-            self._since = None
-            self.settled.wait()
-            raise ClusterError(self.verdict) from error
+            raise ClusterError(self._verdict or why(error)) from error
         finally:
             self._since = None
+
+    def end(self, verdict: str) -> None:
+        """End a wait, from another thread: it raises ClusterError with this sentence."""
+        self._verdict = verdict
+        self._manager.start_cancel()
 
     def close(self) -> None:
         """Let go of the iterator; what came over its connections is counted before."""
         self._cluster.count()
-        self._iterator = self._take = None
+        self._iterator = None
 
     def hopeless(self, servers: Sequence[Any], deaths: Sequence[Any]) -> str | None:
         """Return why no element will come, or None while one may.
@@ -86,7 +74,7 @@ class Elements:
             All so far.
         """
         since = self._since
-        if since is None or self.verdict is not None or (silent := time.monotonic() - since) < self.silence_s:
+        if since is None or self._verdict is not None or (silent := time.monotonic() - since) < self.silence_s:
             return None
         mine = [one for one in deaths if one.at_s >= self._began_s]
         if dead := [one for one in servers if not one.alive]:
@@ -97,32 +85,21 @@ class Elements:
         return None
 
 
-class Cancelable:
-    """The ``next`` of an iterator, as a function whose call another thread can end.
+def _take(iterator: Any, manager: Any) -> Any:
+    """Return the next element of a dataset's iterator, as its own ``next`` does, in a call that can be cancelled."""
+    from tensorflow.python.data.util import structure
+    from tensorflow.python.eager import context, execute
+    from tensorflow.python.framework import errors
 
-    Parameters
-    ----------
-    iterator : iterator of a ``tf.data.Dataset``
-    """
-
-    def __init__(self, iterator: Any) -> None:
-        import tensorflow as tf
-        from tensorflow.python.eager import cancellation  # no public name ends an op from outside
-
-        self._manager = cancellation.CancellationManager()
-        take = tf.function(iterator.get_next_as_optional, autograph=False).get_concrete_function()
-        self._take = self._manager.get_cancelable_function(take)
-
-    def __call__(self) -> Any:
-        """Return the next element; StopIteration at the end, and an error of TensorFlow once it is cancelled."""
-        found = self._take()
-        if not found.has_value():
-            raise StopIteration
-        return found.get_value()
-
-    def cancel(self) -> None:
-        """End the call that is under way, and all later ones."""
-        self._manager.start_cancel()
+    types, shapes = iterator._flat_output_types, iterator._flat_output_shapes
+    wanted = ("output_types", types, "output_shapes", shapes)
+    try:
+        found = execute.execute_with_cancellation(
+            "IteratorGetNext", len(types), [iterator._iterator_resource], wanted, context.context(), manager
+        )
+    except errors.OutOfRangeError:
+        raise StopIteration from None
+    return structure.from_compatible_tensor_list(iterator.element_spec, found)
 
 
 def why(error: Exception) -> str:

@@ -106,8 +106,8 @@ def main(descriptor: int, parent: int, folder: str) -> None:
     connection = Connection(descriptor)
     import tensorflow as tf  # noqa: F401  imported here, once, for all children
 
-    from labkit.service import server
     from labkit.recording.tfdata import driver  # noqa: F401
+    from labkit.service import server
 
     me = os.getpid()
     with contextlib.suppress(EOFError, OSError):

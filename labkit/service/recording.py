@@ -1,4 +1,4 @@
-"""One timeline of several processes: the profiles of consumer and workers on one clock, and the network between them."""
+"""One timeline of several processes: what consumer and workers did, on one clock, and the network between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labkit.common.errors import error_text
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.tfdata.driver import Session
 from labkit.service.elements import ClusterError, Elements
-from labkit.timeline.trace import CATEGORIES, Thread, Trace
+from labkit.timeline.trace import Thread, Trace
 from labkit.timeline.wording import REQUESTED
 
 #: Longest time that a session may be older than the window that it is for, in seconds.
@@ -102,6 +102,8 @@ class ClusterSession(Session):
                     seen[number] = found
         lost = [self.cluster.workers[number].name for number in self._asked if number not in seen]
         self.notes = [f"{name} died during the recording, and what it did is not seen." for name in lost]
+        if not self._asked:
+            self.notes.append("What the workers did is not seen: this cluster was started by somebody else.")
         made = {self.cluster.workers[n].address: _produced(trace) for n, trace in seen.items()}
         names = {worker.address: worker.name for worker in self.cluster.workers}
         workers = [_renamed(trace, self.cluster.workers[n].name, node) for n, trace in seen.items()]
@@ -125,7 +127,11 @@ class ClusterSession(Session):
         """Return what to change where the network is what is waited for, with the bytes that came."""
         came = sum(trace.run.profiler.copied_bytes.values())
         size = f" {came / 1e6:.1f} MB came" * bool(came)
-        size += f", {came / trace.run.images / 1e3:.1f} kB for each image:" if came and trace.run.images else ":" * bool(came)
+        size += (
+            f", {came / trace.run.images / 1e3:.1f} kB for each image:"
+            if came and trace.run.images
+            else ":" * bool(came)
+        )
         return {
             "transfer": f"fewer bytes over the network.{size} uint8 is a quarter of float32, so cast on the consumer; "
             "and compression=None where values are photos, which it does not make smaller."
@@ -149,7 +155,7 @@ def _renamed(worker: Trace, name: str, node: str) -> Trace:
     threads = tuple(Thread(f"{name} · {thread.name}", thread.kind) for thread in mine.threads)
     # "Iterator::Root::Map" becomes "Iterator::Root::Prefetch::DataService::Worker::Map".
     is_node = [one == _ROOT or one.startswith(f"{_ROOT}::") for one in mine.names]
-    names = (f"{node}::Worker{one[len(_ROOT):]}" if n else one for one, n in zip(mine.names, is_node, strict=True))
+    names = (f"{node}::Worker{one[len(_ROOT) :]}" if n else one for one, n in zip(mine.names, is_node, strict=True))
     return replace(mine, threads=threads, names=tuple(names))
 
 

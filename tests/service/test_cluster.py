@@ -1,0 +1,276 @@
+"""A cluster of processes that is started, killed and recorded for real; and what is left of it: nothing."""
+
+from __future__ import annotations
+
+import collections
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+import labkit
+from labkit.service.elements import ClusterError
+
+STEP = labkit.accelerators.modelled(step_ms=5)
+
+#: Elements that a worker may have held when it was killed: one that it made, one that was ready, one on its way.
+IN_FLIGHT = 3
+
+
+def numbers(count, sleep_ms=0):
+    """A source of numbers that takes its time for each of them, without a core."""
+    import tensorflow as tf
+    from tensorflow.python.data.experimental.ops import testing
+
+    dataset = tf.data.Dataset.range(count)
+    return dataset.apply(testing.sleep(int(sleep_ms * 1000))) if sleep_ms else dataset
+
+
+def counted(elements, kill=None, at=0):
+    """Return how often each element came; after so many of them, call `kill`."""
+    seen = collections.Counter()
+    for number in elements:
+        seen[int(number)] += 1
+        if seen.total() == at:
+            kill()
+    return seen
+
+
+def until(what):
+    """Wait for something that comes about."""
+    for _ in range(600):
+        if what():
+            return
+        time.sleep(0.1)
+    raise AssertionError("a minute is over")
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with labkit.cluster(workers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def c(shared):
+    """The cluster that all tests share, with two workers that run."""
+    shared.restart = True
+    until(lambda: all(server.alive for server in shared.servers))
+    for server in shared.servers:  # what one test kills is no reason to give up in another one
+        server.deaths.clear()
+    yield shared
+    shared.restart = True
+
+
+def test_each_way_to_share_delivers_what_it_says(c):
+    once, twice = dict.fromkeys(range(40), 1), dict.fromkeys(range(40), 2)
+    for sharding, expected in (("dynamic", once), ("data", once), ("off", twice)):
+        assert counted(c.elements(numbers(40, 1).apply(c.distribute(sharding)))) == expected, sharding
+
+
+def test_bytes_are_those_that_came_from_each_worker(c):
+    import tensorflow as tf
+
+    assert all(counted(c.elements(numbers(4).apply(c.distribute("off")))).values())
+    before = c.bytes
+    values = tf.data.Dataset.range(50).map(lambda n: tf.random.stateless_uniform([100_000], [n, n], 0, 256, tf.int32))
+    values = values.map(lambda x: tf.cast(x, tf.uint8)).apply(c.distribute("off", compression=None))
+    assert sum(1 for _ in c.elements(values)) == 100
+    came = {name: count - before[name] for name, count in c.bytes.items()}
+    assert sorted(came) == ["worker 0", "worker 1"]
+    assert all(5e6 <= count <= 5.2e6 for count in came.values()), came
+
+
+def test_a_recording_has_the_lanes_of_all_processes_on_one_clock(c):
+    import tensorflow as tf
+
+    images = tf.data.Dataset.range(10_000).map(lambda n: tf.cast(tf.fill([64, 64, 3], n % 7), tf.float32)).batch(8)
+    trace = c.record(images.apply(c.distribute("dynamic", compression=None)), STEP, steps=20)
+    groups = {thread.name.partition(" · ")[0] for thread in trace.threads if " · " in thread.name}
+    assert groups == {"worker 0", "worker 1"}
+    assert {f"element from worker {n}" for n in range(2)} <= {s.name for s in trace if s.category == "transfer"}
+    start, end = trace.window_ns
+    assert all(start <= span.start_ns and span.end_ns <= end for span in trace)
+    for n in range(2):
+        made = [s for s in trace if s.thread.startswith(f"worker {n} · ") and "Batch" in s.name]
+        assert made, "each worker made batches within the window"
+    came = trace.run.profiler.copied_bytes
+    assert sorted(came) == ["worker 0", "worker 1"]
+    # Some batches of the window had come before, and some came that are of use later.
+    assert sum(came.values()) > 0.5 * trace.run.images * 64 * 64 * 3 * 4
+
+
+@pytest.mark.parametrize("faults", [2, pytest.param(6, marks=pytest.mark.long)])
+def test_a_killed_worker_comes_back_and_no_element_comes_twice(c, faults):
+    for _ in range(faults):
+        elements = c.elements(numbers(300, 4).apply(c.distribute("dynamic")))
+        seen = counted(elements, c.workers[1].kill, at=90)
+        assert max(seen.values()) == 1
+        assert len(seen) >= 300 - IN_FLIGHT
+        until(lambda: c.workers[1].alive)
+    assert [death.name for death in c.deaths[-faults:]] == ["worker 1"] * faults
+    assert c.deaths[-1].how == "killed by signal 9"
+
+
+def test_a_killed_worker_with_a_fixed_share_delivers_all_of_it(c):
+    seen = counted(c.elements(numbers(200, 4).apply(c.distribute("data"))), c.workers[0].kill, at=60)
+    assert set(seen) == set(range(200))
+
+
+def test_a_killed_dispatcher_goes_on_from_its_journal(c):
+    seen = counted(c.elements(numbers(300, 4).apply(c.distribute("dynamic"))), c.dispatcher.kill, at=90)
+    assert seen == dict.fromkeys(range(300), 1)
+
+
+@pytest.mark.parametrize("who", ["worker 1", "dispatcher"])
+def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
+    c.restart = False
+    server = next(server for server in c.servers if server.name == who)
+    elements = c.elements(numbers(600, 4).apply(c.distribute("data")), silence_s=1.0)
+    died = rf"no element for \d+\.\d s: {who} \({server.address}\) died at \d\d:\d\d:\d\d, killed by signal 9"
+    with pytest.raises(ClusterError, match=died):
+        counted(elements, server.kill, at=60)
+    with pytest.raises(ClusterError, match=rf"{who} \(.*\) is dead already"):
+        server.kill()
+    if who == "dispatcher":
+        for use in (
+            lambda: numbers(9).apply(c.distribute()),
+            lambda: c.elements(numbers(9)),
+            lambda: c.record([], STEP),
+        ):
+            with pytest.raises(ClusterError, match=r"^dispatcher \(.*\) died at .*, killed by signal 9"):
+                use()
+    c.restart = True
+    until(lambda: server.alive)
+    assert counted(c.elements(numbers(40).apply(c.distribute("dynamic")))) == dict.fromkeys(range(40), 1)
+
+
+def test_a_worker_that_dies_in_a_recording_has_no_lanes_and_a_note_says_so(c):
+    class Kills:
+        name, kind, source, describe = "kills", "real", None, lambda self: "a step that kills"
+        steps = 0
+
+        def step(self, batch):
+            self.steps += 1
+            if self.steps == 12:
+                c.workers[1].kill()
+
+    dataset = numbers(100_000, 1).batch(4).apply(c.distribute("dynamic"))
+    trace = c.record(dataset, Kills(), steps=20)
+    assert "worker 1 died during the recording" in trace.run.profiler.note
+    assert {t.name.partition(" · ")[0] for t in trace.threads if " · " in t.name} == {"worker 0"}
+
+
+def test_what_workers_cannot_do_is_said_in_the_words_of_those_who_asked(c, tmp_path):
+    import tensorflow as tf
+
+    dataset = numbers(10).map(lambda n: tf.py_function(lambda x: x, [n], tf.int64))
+    with pytest.raises(ClusterError, match=r"py_function stays in the process that made it"):
+        counted(c.elements(dataset.apply(c.distribute())))
+    dataset = numbers(10).map(lambda n: tf.io.read_file(str(tmp_path / "nowhere.jpg")))
+    with pytest.raises(ClusterError, match=r"nowhere\.jpg.*is that path there, too\?"):
+        counted(c.elements(dataset.apply(c.distribute())))
+    with pytest.raises(ClusterError, match=r"the pipeline failed at its first batch: .*nowhere\.jpg"):
+        c.record(dataset.batch(2).apply(c.distribute()), STEP)
+
+
+def test_the_same_calls_serve_a_cluster_that_somebody_else_runs(c):
+    with labkit.cluster([server.address for server in c.servers]) as theirs:
+        dataset = numbers(60, 1).apply(theirs.distribute("dynamic"))
+        assert counted(theirs.elements(dataset)) == dict.fromkeys(range(60), 1)
+        assert sum(theirs.bytes.values()) > 0
+        trace = theirs.record(numbers(10_000, 1).batch(4).apply(theirs.distribute("dynamic")), STEP, steps=5)
+        assert "not seen" in trace.run.profiler.note
+        for refused in (theirs.workers[0].kill, theirs.add):
+            with pytest.raises(ClusterError, match="started by somebody else; only its owner"):
+                refused()
+        c.restart = False
+        elements = theirs.elements(numbers(600, 4).apply(theirs.distribute("data")), silence_s=1.0)
+        with pytest.raises(ClusterError, match=r"worker 0 \(.*\) is dead, and does not come back"):
+            counted(elements, c.workers[0].kill, at=60)
+    assert all(server.alive for server in c.servers if server is not c.workers[0])
+
+
+def test_one_more_worker_takes_its_part(c):
+    worker = c.add()
+    assert [w.name for w in c.workers] == ["worker 0", "worker 1", "worker 2"]
+    assert worker.address in {w.address for w in c.workers}
+    before = c.bytes["worker 2"]
+    assert counted(c.elements(numbers(60, 2).apply(c.distribute("off")))) == dict.fromkeys(range(60), 3)
+    assert c.bytes["worker 2"] > before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "sentence"),
+    [
+        ({"workers": 0}, ValueError, r"workers is 0; allowed: .*1"),
+        ({"workers": 2.5}, (TypeError, ValueError), r"workers is 2\.5; allowed: a number, or a list of host:port"),
+        ({"workers": True}, (TypeError, ValueError), r"workers is True"),
+        ({"workers": ["localhost:1"]}, ValueError, r"workers is \['localhost:1'\]; allowed: a number, or a list"),
+        ({"workers": ["here", "there"]}, ValueError, r"workers has the address 'here'; allowed"),
+        ({"workers": ["localhost:1", "localhost:1"]}, ClusterError, r"nobody listens at localhost:1: is that server"),
+        ({"workers": 10_000}, ValueError, r"workers is 10000; allowed: "),
+        ({"restart": "yes"}, TypeError, r"restart is 'yes'; allowed: True or False"),
+        ({"port": 70_000}, ValueError, r"port is 70000; allowed: "),
+        ({"work_dir": __file__}, ValueError, r"work_dir is '.*test_cluster\.py', which is no folder to write to"),
+        ({"work_dir": 5}, TypeError, r"work_dir is 5; allowed: "),
+    ],
+)
+def test_bad_arguments_get_one_sentence(arguments, error, sentence):
+    with pytest.raises(error, match=sentence):
+        labkit.cluster(**arguments)
+
+
+def test_a_port_that_is_taken_is_named():
+    with socket.create_server(("localhost", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ClusterError, match=f"port is {port}, and somebody listens there already"):
+            labkit.cluster(port=port)
+
+
+def test_how_elements_may_be_shared_is_said(c):
+    with pytest.raises(ValueError, match="sharding is 'fair'; allowed: off, dynamic, data, file"):
+        c.distribute("fair")
+    with pytest.raises(ValueError, match="silence_s is 0; allowed: seconds, more than 0"):
+        c.elements(numbers(1), silence_s=0)
+
+
+CHILD = """
+import time
+import labkit
+print("begins", flush=True)
+with labkit.cluster(workers=2) as c:
+    print(*(server.address for server in c.servers), flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("after_s", [0.2, 2.0, None])
+def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
+    dies_and_leaves_nothing(tmp_path, after_s)
+
+
+def dies_and_leaves_nothing(folder, after_s):
+    """Kill the parent of a cluster, so many seconds after it began to start, or once it serves."""
+    command = [sys.executable, "-c", CHILD]
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as parent:
+        assert parent.stdout.readline() == "begins\n"
+        addresses = parent.stdout.readline().split() if after_s is None else time.sleep(after_s) or []
+        children = psutil.Process(parent.pid).children(recursive=True)
+        if after_s is None:
+            assert len(children) == 4
+            for child in children:
+                mapped = [m.path for m in child.memory_maps() if "/dev/shm" in m.path]
+                opened = [file.path for file in child.open_files() if "/dev/shm" in file.path]
+                assert mapped + opened == [], "what a killed process holds in shared memory would stay"
+                assert not [n for n in child.net_connections("unix") if n.laddr], "a socket with a name would stay"
+            assert list(folder.iterdir()), "it has a folder of its own"
+        parent.kill()
+    until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
+    assert not [address for address in addresses if labkit.service.wire.answers(address)]
+    until(lambda: not list(folder.iterdir()))
