@@ -29,6 +29,9 @@ DEATHS, WITHIN_S = 5, 30.0
 #: Longest time for a start, and for an answer to a command, in seconds.
 START_S, ANSWER_S = 120.0, 60.0
 
+#: More workers than this are a mistake: each holds some 60 MB, and all of them share the cores of this machine.
+MOST_WORKERS = 32
+
 #: The words for how elements are shared out.
 SHARDING = ("off", "dynamic", "data", "file", "file_or_data", "hint")
 
@@ -448,13 +451,15 @@ def cluster(
         raise TypeError(f"restart is {restart!r:.60}; allowed: True or False")
     if not isinstance(workers, int):
         return _attached(workers)
-    count = whole("workers", workers, least=1, other="(or the addresses of a cluster that runs)")
+    count = whole("workers", workers, least=1, most=MOST_WORKERS, other="(or the addresses of a cluster that runs)")
     if port is not None:
-        port = whole("port", port, least=1)
+        port = whole("port", port, least=1, most=65_535)
         if wire.answers(f"localhost:{port}"):
             raise ClusterError(f"port is {port}, and somebody listens there already; allowed: a free port, or None")
     folder = None
     if work_dir is not None:
+        if not isinstance(work_dir, (str, os.PathLike)):
+            raise TypeError(f"work_dir is {work_dir!r:.60}; allowed: a folder, or None")
         folder = Path(work_dir).absolute()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -468,7 +473,11 @@ def cluster(
 def _attached(addresses: Sequence[str]) -> Cluster:
     """Return the cluster at some addresses, the dispatcher first."""
     allowed = "allowed: a number, or a list of host:port, the dispatcher first and then every worker"
-    if isinstance(addresses, (str, bytes)) or not all(isinstance(one, str) for one in addresses) or len(addresses) < 2:
+    if (
+        not isinstance(addresses, (list, tuple))
+        or not all(isinstance(one, str) for one in addresses)
+        or len(addresses) < 2
+    ):
         raise ValueError(f"workers is {addresses!r:.100}; {allowed}")
     plain = [one.removeprefix("grpc://") for one in addresses]
     for one in plain:

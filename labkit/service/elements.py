@@ -105,8 +105,10 @@ def _take(iterator: Any, manager: Any) -> Any:
 def why(error: Exception) -> str:
     """Return an error of tf.data service in the words of those who use it."""
     text = error_text(error)[:300]
-    if "pyfunc" in text.lower() and "not found" in text.lower():
-        return f"{text}. A tf.py_function stays in the process that made it: workers cannot call it"
-    if text.startswith("NotFoundError") and "No such file" in text:
+    if "Could not find callback" in text:
+        return (
+            "a tf.py_function stays in the process that made it: workers cannot call it. Use operations of TensorFlow"
+        )
+    if "No such file" in text:
         return f"{text}. Workers read files on their own machines: is that path there, too?"
     return text

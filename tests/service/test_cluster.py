@@ -169,7 +169,7 @@ def test_what_workers_cannot_do_is_said_in_the_words_of_those_who_asked(c, tmp_p
     import tensorflow as tf
 
     dataset = numbers(10).map(lambda n: tf.py_function(lambda x: x, [n], tf.int64))
-    with pytest.raises(ClusterError, match=r"py_function stays in the process that made it"):
+    with pytest.raises(ClusterError, match=r"py_function stays in the process that made it: workers"):
         counted(c.elements(dataset.apply(c.distribute())))
     dataset = numbers(10).map(lambda n: tf.io.read_file(str(tmp_path / "nowhere.jpg")))
     with pytest.raises(ClusterError, match=r"nowhere\.jpg.*is that path there, too\?"):
@@ -213,7 +213,7 @@ def test_one_more_worker_takes_its_part(c):
         ({"workers": ["localhost:1"]}, ValueError, r"workers is \['localhost:1'\]; allowed: a number, or a list"),
         ({"workers": ["here", "there"]}, ValueError, r"workers has the address 'here'; allowed"),
         ({"workers": ["localhost:1", "localhost:1"]}, ClusterError, r"nobody listens at localhost:1: is that server"),
-        ({"workers": 10_000}, ValueError, r"workers is 10000; allowed: "),
+        ({"workers": 33}, ValueError, r"workers is 33; allowed: .*32"),
         ({"restart": "yes"}, TypeError, r"restart is 'yes'; allowed: True or False"),
         ({"port": 70_000}, ValueError, r"port is 70000; allowed: "),
         ({"work_dir": __file__}, ValueError, r"work_dir is '.*test_cluster\.py', which is no folder to write to"),
