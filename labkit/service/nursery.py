@@ -104,6 +104,7 @@ def main(descriptor: int, parent: int, folder: str) -> None:
     signal.signal(signal.SIGTERM, leave)
     processes.die_with_parent(parent, signal.SIGTERM)
     connection = Connection(descriptor)
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # input pipelines run on processors, and GPU memory is for training
     import tensorflow as tf  # noqa: F401  imported here, once, for all children
 
     from labkit.recording.tfdata import driver  # noqa: F401

@@ -7,12 +7,15 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 import psutil
 import pytest
 
 import labkit
+from labkit.service import wire
 from labkit.service.elements import ClusterError
 
 STEP = labkit.accelerators.modelled(step_ms=5)
@@ -249,7 +252,7 @@ with labkit.cluster(workers=2) as c:
 """
 
 
-@pytest.mark.parametrize("after_s", [0.2, 2.0, None])
+@pytest.mark.parametrize("after_s", [1.0, None, *(pytest.param(s, marks=pytest.mark.long) for s in (0.1, 3.0))])
 def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
     dies_and_leaves_nothing(tmp_path, after_s)
 
@@ -272,5 +275,24 @@ def dies_and_leaves_nothing(folder, after_s):
             assert list(folder.iterdir()), "it has a folder of its own"
         parent.kill()
     until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
-    assert not [address for address in addresses if labkit.service.wire.answers(address)]
+    assert not [address for address in addresses if wire.answers(address)]
     until(lambda: not list(folder.iterdir()))
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.long)])
+def test_clusters_that_end_leave_nothing(tmp_path, monkeypatch, times):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    here = psutil.Process()
+    labkit.cluster(workers=1).close()  # what the first one loads stays
+
+    def state():
+        return {child.pid for child in here.children(recursive=True)}, threading.active_count(), here.num_fds()
+
+    before = state()
+    for _ in range(times):
+        with pytest.raises(KeyError), labkit.cluster(workers=1) as cluster:
+            raise KeyError
+        with pytest.raises(ClusterError, match="this cluster is closed"):
+            cluster.distribute()
+    assert state() == before
+    assert list(tmp_path.iterdir()) == []
