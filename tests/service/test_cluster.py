@@ -279,7 +279,7 @@ def dies_and_leaves_nothing(folder, after_s):
     until(lambda: not list(folder.iterdir()))
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_clusters_that_end_leave_nothing(tmp_path, monkeypatch, times):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     here = psutil.Process()
