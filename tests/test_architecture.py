@@ -10,7 +10,19 @@ from collections import Counter
 import pytest
 
 # The packages of labkit, the lowest first. A package imports only packages below it.
-ORDER = ("common", "timeline", "pipelines", "sources", "recording", "views", "simulate", "offload", "card", "service", "course")
+ORDER = (
+    "common",
+    "timeline",
+    "pipelines",
+    "sources",
+    "recording",
+    "views",
+    "simulate",
+    "offload",
+    "card",
+    "service",
+    "course",
+)
 # The verbs stand on top of all packages, and the names that are handed out stand beside them.
 VERBS = ("notebook", "doctor", "cli")
 NO_TENSORFLOW = ("common", "timeline", "views", "simulate")
