@@ -51,7 +51,7 @@ class Death(NamedTuple):
         )
 
 
-class Server:
+class ClusterServer:
     """A dispatcher or a worker.
 
     Attributes
@@ -163,15 +163,15 @@ class Cluster:
 
     Attributes
     ----------
-    dispatcher : Server
-    workers : list of Server
+    dispatcher : ClusterServer
+    workers : list of ClusterServer
     address : str
         Of the dispatcher, as tf.data wants it: ``grpc://host:port``.
     deaths : list of Death
         Of all servers, in their order.
     """
 
-    def __init__(self, dispatcher: Server, workers: Sequence[Server], restart: bool = False) -> None:
+    def __init__(self, dispatcher: ClusterServer, workers: Sequence[ClusterServer], restart: bool = False) -> None:
         self.dispatcher, self.workers, self.restart = dispatcher, list(workers), restart
         self.address = f"grpc://{dispatcher.address}"
         self.deaths: list[Death] = []
@@ -194,7 +194,7 @@ class Cluster:
         return f"Cluster({', '.join(map(repr, self.servers))})"
 
     @property
-    def servers(self) -> list[Server]:
+    def servers(self) -> list[ClusterServer]:
         """The dispatcher and all workers."""
         return [self.dispatcher, *self.workers]
 
@@ -306,11 +306,11 @@ class Cluster:
 class _TheirCluster(Cluster):
     """A cluster that somebody else runs."""
 
-    def __init__(self, dispatcher: Server, workers: Sequence[Server]) -> None:
+    def __init__(self, dispatcher: ClusterServer, workers: Sequence[ClusterServer]) -> None:
         super().__init__(dispatcher, workers)
         self._thread.start()
 
-    def add(self) -> Server:
+    def add(self) -> ClusterServer:
         """Refuse: who runs the cluster adds workers."""
         raise ClusterError("this cluster was started by somebody else; only its owner can add a worker")
 
@@ -325,7 +325,7 @@ class _OwnCluster(Cluster):
         first, *others = wire.free_ports(1 + workers)
         port = port or first
         self._shares = [f"localhost:{one}" for one in others]
-        dispatcher = Server("dispatcher", f"localhost:{port}", lambda: self._bear_dispatcher(port))
+        dispatcher = ClusterServer("dispatcher", f"localhost:{port}", lambda: self._bear_dispatcher(port))
         super().__init__(dispatcher, [self._worker(i, one) for i, one in enumerate(others)], restart)
         self._born, self._failed = threading.Event(), None
         self._hands = threading.RLock()
@@ -340,7 +340,7 @@ class _OwnCluster(Cluster):
             self.close()
             raise self._failed
 
-    def add(self) -> Server:
+    def add(self) -> ClusterServer:
         """Start another worker and return it.
 
         The dispatcher takes no worker that it was not told of. It is started anew for that, and goes on from its
@@ -364,8 +364,8 @@ class _OwnCluster(Cluster):
 
     # -- starting --------------------------------------------------------------------------
 
-    def _worker(self, number: int, port: int) -> Server:
-        return Server(f"worker {number}", f"localhost:{port}", lambda: self._bear_worker(port))
+    def _worker(self, number: int, port: int) -> ClusterServer:
+        return ClusterServer(f"worker {number}", f"localhost:{port}", lambda: self._bear_worker(port))
 
     def _bear_dispatcher(self, port: int) -> Born:
         settings = {"work_dir": str(self._journal), "fault_tolerant_mode": True, "worker_addresses": [*self._shares]}
@@ -408,7 +408,7 @@ class _OwnCluster(Cluster):
                     self._revive(server)
             super()._look()
 
-    def _revive(self, server: Server) -> None:
+    def _revive(self, server: ClusterServer) -> None:
         """Start a dead server at its address, unless it has died too often."""
         if sum(time.time() - one.at_s < WITHIN_S for one in server.deaths) < DEATHS:
             try:
@@ -485,5 +485,8 @@ def _attached(addresses: Sequence[str]) -> Cluster:
             raise ValueError(f"workers has the address {one!r:.60}; {allowed}")
         if not wire.answers(one, timeout_s=3.0):
             raise ClusterError(f"nobody listens at {one}: is that server started, and may this machine reach it?")
-    servers = [Server("dispatcher", plain[0]), *(Server(f"worker {i}", one) for i, one in enumerate(plain[1:]))]
+    servers = [
+        ClusterServer("dispatcher", plain[0]),
+        *(ClusterServer(f"worker {i}", one) for i, one in enumerate(plain[1:])),
+    ]
     return _TheirCluster(servers[0], servers[1:])

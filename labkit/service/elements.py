@@ -68,7 +68,7 @@ class Elements:
 
         Parameters
         ----------
-        servers : sequence of Server
+        servers : sequence of ClusterServer
             All; whether one of them lives is asked only after a silence.
         deaths : sequence of Death
             All so far.
