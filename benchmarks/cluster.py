@@ -8,6 +8,8 @@ Variants run in turn, round by round. The last line is one JSON object:
 - ``uint8_over_float32_bytes``: bytes that come over the network for an image, counted by the kernel;
 - ``start_s``: until a dispatcher and two workers serve, and ``import_s``: one import of TensorFlow in a new process;
 - ``worker_s``: until one more worker serves;
+- ``prediction_error``: the largest relative error with which the simulation of a fleet, given the rate of one worker,
+  names the rates of two and three;
 - ``unexplained``: the largest share of a recorded window for which no cause is found, of photos decoded by workers.
 """
 
@@ -23,6 +25,7 @@ from typing import Any
 
 import labkit
 from labkit.common import environment
+from labkit.simulate import capacity
 from labkit.sources import photos
 
 #: Of the source that waits, elements of a run; and the images of a batch of photos.
@@ -37,6 +40,14 @@ def rate(cluster: Any) -> float:
     # Until the last element, not until the end is known: a consumer asks for that once a second.
     came = [time.perf_counter() for _ in cluster.elements(waits.apply(cluster.distribute("dynamic")))]
     return (len(came) - 1) / (came[-1] - came[0])
+
+
+def predicted(workers: int, rate_of_one: float) -> float:
+    """Return the elements/s of so many workers of a source that waits, by simulation."""
+    return capacity.simulate(
+        accelerators=1, accelerator=10_000, batch_size=1, workers=workers, worker_cores=1, cpu_ms_per_image=0.5,
+        readers_per_host=1, request_mb=0.115, storage_latency_ms=1e3 / rate_of_one, stream_mb_s=1e6,
+    ).images_per_s  # fmt: skip
 
 
 def pictures(cluster: Any, paths: list[str], dtype: str) -> Any:
@@ -110,7 +121,10 @@ def main() -> None:
     rows["no cause, share of the window"] = gaps
     for name, values in rows.items():
         print(f"{name:<34}{middle(values):>9.3f}   {' '.join(f'{value:.3f}' for value in values)}")
+    one = middle(rates[1])
+    errors = [predicted(workers, one) / middle(rates[workers]) - 1 for workers in (2, 3)]
     figures = {
+        "prediction_error": max(map(abs, errors)),
         "scale_1_to_3": middle(three / one for one, three in zip(rates[1], rates[3], strict=True)),
         "uint8_over_float32_bytes": middle(bytes_["uint8"]) / middle(bytes_["float32"]),
         "start_s": middle(starts),
