@@ -61,7 +61,7 @@ def looks_like_one_image(batch: Any) -> bool:
 
 
 def check_batched(batch: Any) -> None:
-    """Refuse an element that is one image with its label, and no batch.
+    """Refuse an element that is one image with its label and no batch, and a batch that holds nothing.
 
     Raises
     ------
@@ -70,6 +70,10 @@ def check_batched(batch: Any) -> None:
     """
     first, *others = flatten(batch)
     dims = tuple(getattr(first, "shape", ()))
+    if dims and dims[0] == 0:
+        raise ValueError(
+            f"a batch has the shape {'×'.join(map(str, dims))}: it holds no element; allowed: one element or more"
+        )
     colours_first = len(dims) == 3 and None not in dims and dims[0] in (1, 3, 4) and min(dims[1:]) >= _SMALLEST
     if (looks_like_one_image(batch) or colours_first) and others and not any(np.ndim(other) for other in others):
         shape = "×".join(map(str, first.shape))

@@ -659,6 +659,13 @@ def test_single_values_are_no_batches(tf):
         recorder.record(tf.data.Dataset.range(9), FAST, name="p")
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 8, 8, 3)])
+def test_a_batch_without_elements_is_refused_in_its_own_words(tf, shape):
+    empty = tf.data.Dataset.range(9).map(lambda i: tf.zeros(shape))
+    with pytest.raises(ValueError, match=r"'p' does not deliver batches: a batch has the shape 0.* holds no element"):
+        recorder.record(empty, FAST, name="p", progress=False)
+
+
 def test_an_image_with_its_label_is_no_batch_and_a_lone_one_may_be_none(tf):
     """One photo of 224 rows was once counted as 224 images."""
     photos = tf.data.Dataset.range(9).map(lambda i: (tf.zeros((224, 200, 3)), i))
