@@ -111,7 +111,7 @@ grade: $(READY) #! grade a folder of submissions into a CSV (SUBMISSIONS=folder)
 	@$(if $(SUBMISSIONS),,echo "make grade needs a folder: make grade SUBMISSIONS=path/to/submissions" >&2; exit 2;) \
 	$(BIN)/labkit assignments grade "$(SUBMISSIONS)"
 
-kit: $(READY) #! write what students get into build/kit: notebooks, problem sets, the wheel; no solutions, no hidden tests
+kit: $(READY) #! write what students get into build/kit: no solutions, no hidden tests
 	@$(BIN)/python notebooks/kit.py build/kit
 
 # nbgrader looks for its configuration in the folder where JupyterLab starts.

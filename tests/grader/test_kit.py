@@ -89,7 +89,7 @@ def test_students_are_told_beforehand_what_a_submission_may_use(root):
     guide = (root / "notebooks" / "INSTRUCTORS.md").read_text(encoding="utf-8")
     plain, more = Limits(), Limits().with_tensorflow()
     told = f"{plain.cpu_s} s of processor time, {plain.memory_mb >> 10} GB of memory and {plain.whole_s / 60:g} minutes"
-    more_told = f"{more.cpu_s} s, {more.memory_mb >> 10} GB of address space and {more.whole_s / 60:g} minutes"
+    more_told = f"{more.cpu_s} s, {more.resident >> 10} GB of memory and {more.whole_s / 60:g} minutes"
     assert told in guide
     assert more_told in guide
     for path in sorted((root / "notebooks" / "assignments").glob("ps*.py")):

@@ -1,7 +1,10 @@
 """Right shape, wrong idea: what students hand in for notebook 14, and a word of the hint that must come back."""
 
+import itertools
 import math
 from collections import Counter
+
+import numpy as np
 
 WRONG = {
     "14.1": [
@@ -47,4 +50,54 @@ def _subtracted(numbers, count):
     return sum(n == 1 for n in left.values()), -sum(n for n in left.values() if n < 0)
 
 
-RIGHT = {"14.3": [_subtracted]}
+def _searched(accelerators, images_s, image_ms, cores):
+    """Count up until the workers make what is needed."""
+    count = 1
+    while count * cores / image_ms * 1e3 < accelerators * images_s:
+        count += 1
+    return count
+
+
+def _looked_up(numbers, count):
+    """Ask for each number whether it came, and take those away that came once."""
+    there = [n in numbers for n in range(count)]
+    return there.count(False), len(numbers) - there.count(True)
+
+
+def _sorted(numbers, count):
+    """Compare neighbours in order."""
+    ordered = sorted(numbers)
+    again = sum(a == b for a, b in itertools.pairwise(ordered))
+    return count - (len(ordered) - again), again
+
+
+def _into(accelerators, hosts, images_s, side, value_bytes):
+    """Name each quantity."""
+    image_mb = side * side * 3 * value_bytes / 1_000_000
+    return image_mb * images_s * accelerators / hosts
+
+
+RIGHT = {
+    "14.1": [
+        _searched,
+        lambda accelerators, images_s, image_ms, cores: -int(-(accelerators * images_s * image_ms / 1000 / cores) // 1),
+        lambda accelerators, images_s, image_ms, cores: np.ceil(accelerators * images_s / (1000 / image_ms * cores)),
+        lambda a, i, ms, c: int(a * i * ms / 1e3 / c) + (a * i * ms / 1e3 / c > int(a * i * ms / 1e3 / c)),
+        lambda accelerators, images_s, image_ms, cores: -(-accelerators * images_s * image_ms // (1e3 * cores)),
+    ],
+    "14.2": [
+        _into,
+        lambda accelerators, hosts, images_s, side, value_bytes:
+        accelerators * images_s * math.prod((side, side, 3, value_bytes)) / hosts / 10**6,
+        lambda a, h, i, s, v: np.float64(a) / h * i * s**2 * 3 * v * 1e-6,
+        lambda a, h, i, s, v: float(np.zeros((s, s, 3), np.uint8).nbytes) * v * i * (a / h) / 1e6,
+        lambda a, h, i, s, v: sum(s * s * v * i * a / h for _ in range(3)) / 1e6,
+    ],
+    "14.3": [
+        _subtracted,
+        _looked_up,
+        _sorted,
+        lambda numbers, count: [len(set(range(count)) - set(numbers)), len(numbers) - len(set(numbers))],
+        lambda numbers, count: np.array([count - len(set(numbers)), len(numbers) - len(set(numbers))]),
+    ],
+}  # fmt: skip
