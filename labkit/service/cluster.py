@@ -23,8 +23,8 @@ from labkit.service.nursery import Born, Nursery
 #: How often the supervisor looks, in seconds, and how often a worker tells the dispatcher that it lives, in ms.
 LOOK_S, HEARTBEAT_MS = 0.1, 300
 
-#: A child that dies so often within so many seconds stays dead.
-DEATHS, WITHIN_S = 5, 30.0
+#: A child that dies so often in a row, each time within so many seconds of its start, stays dead.
+DEATHS, YOUNG_S = 5, 1.0
 
 #: Longest time for a start, and for an answer to a command, in seconds.
 START_S, ANSWER_S = 120.0, 60.0
@@ -63,12 +63,15 @@ class ClusterServer:
     pid : int or None
         Its process number; None on another machine.
     deaths : list of Death
+    died_young : int
+        How often in a row it has died as soon as it had begun, or could not begin.
     """
 
     def __init__(self, name: str, address: str, start: Callable[[], Any] | None = None) -> None:
         self.name, self.address, self.pid = name, address, None
         self.deaths: list[Death] = []
         self._start, self._connection = start, None
+        self._began_s, self.died_young = 0.0, 0
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -100,6 +103,7 @@ class ClusterServer:
             try:
                 self.pid, self._connection = self._start()
                 self.ask(None)
+                self._began_s = time.monotonic()
             except OSError as error:
                 self.pid = self._connection = None
                 raise ClusterError(f"{self.name} cannot start at {self.address}: {error.strerror or error}") from error
@@ -153,6 +157,7 @@ class ClusterServer:
             death = Death(self.name, self.address, time.time(), how_it_ended(self.pid))
             self.pid = self._connection = None
             self.deaths.append(death)
+            self.died_young = self.died_young + 1 if time.monotonic() - self._began_s < YOUNG_S else 0
             return death
         finally:
             self._lock.release()
@@ -409,11 +414,12 @@ class _OwnCluster(Cluster):
             super()._look()
 
     def _revive(self, server: ClusterServer) -> None:
-        """Start a dead server at its address, unless it has died too often."""
-        if sum(time.time() - one.at_s < WITHIN_S for one in server.deaths) < DEATHS:
+        """Start a dead server at its address, unless it dies again and again as soon as it has begun."""
+        if server.died_young < DEATHS:
             try:
                 server.begin()
             except ClusterError as error:
+                server.died_young += 1
                 server.deaths.append(Death(server.name, server.address, time.time(), str(error)))
 
 

@@ -43,6 +43,18 @@ def _rounded_first(path):
     return training.normalised(tf.cast(tf.cast(tf.round(image), tf.uint8), tf.float32) / 255)
 
 
+def _half_added(path):
+    import tensorflow as tf
+
+    from labkit import training
+
+    data = tf.io.read_file(path)
+    whole = tf.concat([[0, 0], tf.image.extract_jpeg_shape(data)[:2]], 0)
+    image = tf.image.decode_and_crop_jpeg(data, whole, 3, dct_method="INTEGER_ACCURATE")
+    small = tf.saturate_cast(tf.image.resize(image, (48, 48), antialias=True) + 0.5, tf.uint8)
+    return training.normalised(tf.image.convert_image_dtype(small, tf.float32))
+
+
 WRONG = {
     "11.3": [
         (lambda right, other: (100 * _pairs(other, right).mean(), _half(right, other)), "sign"),
@@ -54,6 +66,7 @@ WRONG = {
         (lambda right, other: 100 * _pairs(right, other).mean(), "two numbers"),
     ],
     "11.4": [
+        (_serving(), "whole grey levels"),
         (_serving(antialias=False), "resize"),
         (_serving(channels=(2, 1, 0)), "colours"),
         (_serving(divide=1), "values"),
@@ -115,6 +128,6 @@ RIGHT = {
         lambda path: _rounded_first(path).numpy(),
         lambda path: np.asarray(_rounded_first(path), np.float64),
         lambda path: _rounded_first(Path(path)),
-        _serving(),
+        _half_added,
     ],
 }
