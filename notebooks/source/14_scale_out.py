@@ -221,7 +221,7 @@ def workers(accelerators, images_s, image_ms, cores): ...  # your code
 
 # %% tags=["solution"]
 def workers(accelerators, images_s, image_ms, cores):
-    return int(np.ceil(accelerators * images_s * image_ms / 1000 / cores))
+    return -int(-accelerators * images_s * image_ms // (1000 * cores))
 
 
 # %%
