@@ -11,7 +11,6 @@
 import time
 from collections import Counter
 
-import numpy as np
 import tensorflow as tf
 from labkit import accelerators, capacity, explorers, photos, predictions, storage
 
@@ -157,7 +156,7 @@ print("a worker:", interrupted(cluster.workers[1]))
 print("the dispatcher:", interrupted(cluster.dispatcher))
 
 # %% [markdown]
-# What a worker had in hand when it died may be lost, or come twice. The dispatcher goes on from its journal. And if nobody starts the worker again? tf.data service itself would wait for ever. labkit ends the wait with a sentence:
+# What a worker had in hand when it died may be lost, or come twice. The dispatcher goes on from its journal. (Colab may show in red that the dispatcher could not be reached: you killed it.) And if nobody starts the worker again? tf.data service itself would wait for ever. labkit ends the wait with a sentence:
 
 # %% tags=["nbval-ignore-output"]
 cluster.restart = False

@@ -96,6 +96,8 @@ def holds(notebook, path):
     assert all(c.execution_count for c in code)
     assert not [o for o in outputs(notebook) if o.output_type == "error"]
     red = [o.text for o in outputs(notebook) if o.output_type == "stream" and o.name == "stderr"]
+    # Colab's TensorFlow warns of the dispatcher that a notebook has killed, at whatever level its log is.
+    red = [text for text in red if not all("data_service_client" in line for line in text.splitlines())]
     assert not red, "Colab shows in red what a cell writes to stderr"
     assert "· Colab," in words(notebook)
     assert "You must restart" not in words(notebook)
