@@ -93,12 +93,16 @@ class _Advice:
         return queued is not None and queued >= QUEUED * self.timeline.span_ns and queued >= _MOSTLY * waited
 
     @property
-    def takes_turns(self) -> bool:
+    def one_core(self) -> bool:
         """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
         threads = [lane for lane in self.beside if lane.name.startswith("thread ")]
-        computed = sum(one.computed_ns for one in self.run.op_times.values()) / max(1, self.timeline.span_ns)
-        one_core = INTERPRETER_FULL <= computed <= _ONE_CORE and self.cores > 1
-        return one_core and len(threads) == len(self.beside) and _at_once(threads) >= ONE_BY_ONE
+        at_once = len(threads) == len(self.beside) and _at_once(threads) >= ONE_BY_ONE
+        return at_once and self.cores > 1 and self.computed <= _ONE_CORE
+
+    @property
+    def computed(self) -> float:
+        """How many cores all ops together keep busy."""
+        return sum(one.computed_ns for one in self.run.op_times.values()) / max(1, self.timeline.span_ns)
 
     def ahead(self) -> str:
         return f"{self.further}: no worker works for as long as the accelerator does, so a larger buffer bridges this."
@@ -118,7 +122,12 @@ class _Advice:
             return (
                 f"{self.more} where cores are free, or less work for the processor: what DALI's threads do is not seen."
             )
-        if self.takes_turns and not self.lacks_cores:
+        if self.one_core and self.lacks_cores:
+            return (
+                f"nothing yet: threads waited for a core, so nobody can tell whether {self.blame} needs more cores, or "
+                "takes turns at the interpreter. Close other programs and record again."
+            )
+        if self.one_core and self.computed >= INTERPRETER_FULL:
             return (
                 f"processes in place of threads: they take turns at the interpreter (GIL), and {self.blame} keeps one "
                 "core busy in all. A function that lets go of the interpreter (Pillow, OpenCV, simplejpeg) helps, too."
