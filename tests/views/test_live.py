@@ -131,7 +131,7 @@ def test_the_number_of_drawings_does_not_grow_with_the_number_of_steps(kernel, s
 def test_the_trace_is_the_same_as_without(kernel):
     code = (
         "import collections\n"
-        "a, b = (labkit.record(data, fast, steps=300, name='same', live=on) for on in (True, False))\n"
+        "a, b = (labkit.record(data, fast, steps=900, name='same', live=on) for on in (True, False))\n"
         "def facts(t):\n"
         "    consumer = t.where(t.select(kind='consumer'))\n"
         "    rows = [(s.category, s.name, s.step) for s in consumer]\n"
