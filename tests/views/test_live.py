@@ -129,23 +129,47 @@ def test_the_number_of_drawings_does_not_grow_with_the_number_of_steps(kernel, s
 
 
 def test_the_trace_is_the_same_as_without(kernel):
-    code = (
-        "import collections\n"
-        "a, b = (labkit.record(data, fast, steps=900, name='same', live=on) for on in (True, False))\n"
-        "def facts(t):\n"
-        "    consumer = t.where(t.select(kind='consumer'))\n"
-        "    rows = [(s.category, s.name, s.step) for s in consumer]\n"
-        "    run = t.run\n"
-        "    stable = [run.name, str(run.accelerator), run.steps, run.images, run.graph, run.options, run.warmup]\n"
-        "    return [rows, stable, run.work['images']]\n"
-        "assert facts(a) == facts(b), (facts(a), facts(b))\n"
-        "def regular(t):\n"
-        "    counts = collections.Counter(t.names[i] for i in t.name)\n"
-        "    return {n for n, count in counts.items() if count >= 3 and not n.startswith('Iterator')}\n"
-        "assert regular(a) <= set(b.names) and regular(b) <= set(a.names), set(a.names) ^ set(b.names)\n"
-    )
+    """What happens regularly is compared, in two recordings of each kind: TensorFlow's own rare events come or do not.
+
+    Nor are the ops of the map compared: TensorFlow no longer records one that it has found cheap, and what it has
+    found out stays with the function.
+    """
+    code = """
+from collections import Counter
+
+def record(on):
+    # More events than could come, as above: a shorter window is no fault of the view.
+    return labkit.record(data, fast, steps=300, name="same", live=on, max_events=5_000_000)
+
+def facts(trace):
+    run = trace.run
+    rows = [(span.category, span.name, span.step) for span in trace.where(trace.select(kind="consumer"))]
+    kept = {key: str(getattr(run, key)) for key in "name accelerator steps images graph options warmup".split()}
+    return {**kept, "work": run.work["images"], "rows": rows}
+
+def names(trace, least=1):
+    counts = Counter(trace.names[index] for index in trace.name)
+    own = "Cast:Cast", "mul:Mul", "Sin:Sin"
+    return {name for name, count in counts.items() if count >= least and name not in own and "Iterator" not in name}
+
+def only_in(some, others):
+    return set.intersection(*(names(trace, 3) for trace in some)) - set.union(*(names(trace) for trace in others))
+
+shown, plain = [], []
+for _ in range(2):
+    shown.append(record(True))
+    plain.append(record(False))
+wanted = facts(plain[0])
+for trace in shown:
+    got = facts(trace)
+    other = [key for key in wanted if got[key] != wanted[key]]
+    assert not other, [(key, str(got[key])[:200], str(wanted[key])[:200]) for key in other]
+assert not only_in(shown, plain), sorted(only_in(shown, plain))
+assert not only_in(plain, shown), sorted(only_in(plain, shown))
+"""
     messages = kernel.run(code)
-    assert not of(messages, "error"), of(messages, "error")[0]["content"]["evalue"]
+    assert [message["content"]["evalue"] for message in of(messages, "error")] == []
+    assert len(of(messages, "display_data")) == 2, "two of the four were shown"
 
 
 def test_several_repeats_share_one_output_and_no_thread_is_left(kernel):
