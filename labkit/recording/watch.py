@@ -44,7 +44,8 @@ class _Window:
         import tensorflow as tf
 
         tf.test.experimental.sync_devices()  # steps before the window are over when it begins
-        self._run, self._session, self._sampler = Drive(), Session(), Sampler()
+        # A training is long enough for few samples, and shall not be slower for being watched.
+        self._run, self._session, self._sampler = Drive(), Session(), Sampler(soon=0)
         self._window = Window(self._run, self._session, self._sampler, keep)
         self._window.open(2 * EVENT_BYTES * max_events)
         self._cpu_ns = time.process_time_ns()

@@ -25,6 +25,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+import psutil
 
 from labkit.common.errors import error_text
 from labkit.recording.processor_clock import Sampler, processor_seconds, tree
@@ -287,17 +288,17 @@ class Window:
 
     def __init__(self, run: Drive, session: Any, sampler: Sampler, keep: str | os.PathLike[str] | None = None) -> None:
         self.run, self.session, self.sampler, self.keep = run, session, sampler, keep
-        self._most_bytes = math.inf
+        self._most_bytes, self._process = math.inf, psutil.Process()
 
     @property
     def full(self) -> bool:
         """Whether the profiler has taken more memory than `open` allowed."""
-        return _memory_bytes() > self._most_bytes
+        return self._process.memory_info().rss > self._most_bytes
 
     def open(self, most_bytes: float = math.inf) -> None:
         """Start the profiler, which may take so many bytes; errors as in `Session.start`."""
         self.session.start()
-        self._most_bytes = _memory_bytes() + most_bytes
+        self._most_bytes = self._process.memory_info().rss + most_bytes
         self.run.clock.append(_clock_offset())
         self.sampler.start()
 
@@ -607,10 +608,3 @@ def _clock_offset() -> tuple[int, int]:
         before, unix, after = time.perf_counter_ns(), time.time_ns(), time.perf_counter_ns()
         pairs.append((after - before, before, unix - (before + after) // 2))
     return min(pairs)[1:]
-
-
-def _memory_bytes() -> int:
-    """Return the memory that this process holds."""
-    import psutil
-
-    return psutil.Process().memory_info().rss
