@@ -424,8 +424,9 @@ def notes(run: Drive, trace: Trace, steps: int | None) -> Iterator[str]:
         )
     cost_ns, cpu_ns = events * EVENT_NS, run.cpu_ns * watched / run.steps
     if cost_ns > DISTORTS * cpu_ns and cost_ns > NOTICED * trace.span_ns:
+        per = f"{events / run.window_images:.0f} events per image" if run.window_images else f"{events:,} events"
         yield (
-            f"recording distorts this pipeline: {events / max(1, run.window_images):.0f} events per image of about "
+            f"recording distorts this pipeline: {per} of about "
             f"{EVENT_NS / 1e3:.1f} µs each are some {min(1.0, cost_ns / max(1, cpu_ns)):.0%} of its CPU time; "
             "trust the order of spans, not their lengths, and time it with measure(..., profile=False)."
         )

@@ -9,11 +9,12 @@ it ``Iterator::Root``.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,19 +80,34 @@ class _Window:
         tf.test.experimental.sync_devices()
         self.calls[-1] = self.calls[-1][0], time.perf_counter_ns()
 
-    def close(self, images: int | None, *, within: bool, steps: int, batch: int | None = None, **facts: Any) -> Trace:
+    def close(
+        self,
+        images: int | None,
+        *,
+        each: int = 0,
+        counts: Sequence[tuple[int, int]] = (),
+        steps: int,
+        ended: bool,
+        batch: int | None = None,
+        **facts: Any,
+    ) -> Trace:
         """Take the profile and return the trace.
 
         Parameters
         ----------
         images : int or None
             Of all steps.
-        batch : int or None
-            Images of each step, where those of all steps are not known.
-        within : bool
-            Whether a call takes its batches itself, one for each of its steps; else a loop does, before the call.
+        each : int
+            How many batches a call takes itself at most, one for each of its steps; 0 where a loop takes them, before
+            the call.
+        counts : sequence of (int, int)
+            As for `_stamps`.
         steps : int
             How many were asked for.
+        ended : bool
+            Whether the training has ended.
+        batch : int or None
+            Images of each step, where those of all steps are not known.
         facts
             Of the run.
         """
@@ -106,10 +122,10 @@ class _Window:
         run.spans = run.spans.where(~whole[run.spans.name])
         calls = unix(np.array(self.calls, np.int64).ravel(), run.clock).reshape(-1, 2)
         roots = run.spans.where(run.spans.select(name=ROOT))
-        stamps = _stamps(calls, roots.start_ns, roots.end_ns, within)
+        stamps = _stamps(calls, roots, each, counts)
         images = batch * len(stamps) if images is None and batch else images
         trace = assemble(run, stamps, images)
-        run.steps = len(stamps)
+        run.steps, run.window_images = len(stamps), images or 0
         spans = []
         for name, *ends in self.script:
             start, end = unix(np.array(ends, np.int64), run.clock).tolist()
@@ -117,35 +133,55 @@ class _Window:
         if spans:
             more = Trace.from_spans(spans, {SCRIPT: "script"}, origin="measured").slice(*trace.window_ns)
             trace = replace(Trace.merge(trace, more), run=trace.run)
-        short = [f"the training ended after {run.steps} of {steps} steps."] if run.steps < steps else []
+        why = "the training ended" if ended else "the profiler may hold no more events: the window ended"
+        short = [f"{why} after {run.steps} of {steps} steps."] if run.steps < steps else []
         note = " ".join([*short, *notes(run, trace, None)]) or None
         profiler = replace(trace.run.profiler, note=note)
         trace = trace.with_run(batch_size=images and round(images / run.steps), profiler=profiler, **facts)
         return trace if images is None else trace.with_run(repeats=(measures.figures(trace),))
 
 
-def _stamps(calls: np.ndarray, start: np.ndarray, end: np.ndarray, within: bool) -> np.ndarray:
+def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[int, int]] = ()) -> np.ndarray:
     """Return start of the wait, its end, and end of the train step, of each step: int64, shape (steps, 3).
 
     Parameters
     ----------
     calls : ndarray of int64, shape (calls, 2)
         Start and end of each call that trains.
-    start, end : ndarray of int64
-        Of the calls that hand a batch on.
-    within : bool
+    roots : Trace
+        The calls that hand a batch on.
+    each : int
         As for `_Window.close`.
+    counts : sequence of (int, int)
+        Calls so far, and steps that the optimizer has taken, at the beginning, at the end of each epoch and at the end.
+        In the last call of an epoch, the dataset may be asked once more than there are batches.
     """
-    rows: list[tuple[int, int, int]] = []
-    before = np.iinfo(np.int64).min
+    found, before = [], np.iinfo(np.int64).min
     for begin, last in calls.tolist():
-        mine = np.flatnonzero((start >= (begin if within else before)) & (start < last))
-        mine = mine if within else mine[-1:]
-        ends = [*start[mine[1:]].tolist(), last]
-        rows += zip(start[mine].tolist(), end[mine].tolist(), ends, strict=bool(len(mine)))
+        mine = np.flatnonzero((roots.start_ns >= (begin if each else before)) & (roots.start_ns < last))
+        found.append(mine)
+        before = last
+    if each == 1:
+        # What stands behind a queue of its own, as that of a device, is asked in another thread, later or at any time.
+        rank = {}
+        for thread in np.unique(roots.thread).tolist():
+            own = roots.thread == thread
+            rank[thread] = -sum(own[mine].sum() == 1 for mine in found), roots.start_ns[own].mean()
+        for number, mine in enumerate(found):
+            if len(mine):
+                found[number] = mine[roots.thread[mine] == min(roots.thread[mine], key=rank.__getitem__)]
+    for (first, done), (last, now) in itertools.pairwise(counts):
+        if sum(map(len, found[first:last])) == now - done + 1 > 1 and each > 1:
+            found[last - 1] = found[last - 1][:-1]
+    rows: list[tuple[int, int, int]] = []
+    for (begin, last), mine in zip(calls.tolist(), found, strict=True):
+        mine = mine if each else mine[-1:]
+        ends = [*roots.start_ns[mine[1:]].tolist(), last]
+        rows += zip(
+            roots.start_ns[mine].tolist(), np.minimum(roots.end_ns[mine], last).tolist(), ends, strict=bool(len(mine))
+        )
         if not len(mine):  # it trains on something else than a dataset
             rows.append((begin, begin, last))
-        before = last
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
@@ -256,7 +292,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
         max_events: int = 500_000,
     ) -> None:
         super().__init__()
-        self._train = None
+        self._train, self._opened = None, {}
         self._set_up(steps, warmup, name, keep, max_events)
 
     # -- what Keras calls --------------------------------------------------------
@@ -279,9 +315,11 @@ class Watch(_Watcher, keras.callbacks.Callback):
         """Open the window when its first step comes."""
         if self._due:
             with self._never_stopping():
-                self._counted = self._count()
+                self._counted, self._counts = self._count(), [(0, self._trained())]
+                self._fewer = 0  # steps than the calls could have taken
                 self._window = _Window(self.keep, self.max_events)
-                self._train, self.model.train_function = self.model.train_function, self._watched
+        if self._window is not None and self.model.train_function != self._watched:  # the script may make it anew
+            self._train, self.model.train_function = self.model.train_function, self._watched
         self._seen += self.model.steps_per_execution
 
     def on_test_begin(self, logs: Any = None) -> None:
@@ -294,14 +332,19 @@ class Watch(_Watcher, keras.callbacks.Callback):
         self._note(VALIDATION)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Note the time."""
+        """Note the time, and how many steps there were: a call of several may end with the data."""
         self._keep_count()
         self._note(f"epoch {epoch + 1}")
+        if self._window is not None:
+            (before, done), (calls, now) = self._counts[-1], (len(self._window.calls), self._trained())
+            fewer = (calls - before) * self.model.steps_per_execution - (now - done)
+            self._fewer += fewer if 0 < fewer < self.model.steps_per_execution else 0
+            self._counts.append((calls, now))
 
     def on_train_end(self, logs: Any = None) -> None:
         """Close the window if the training was shorter."""
         if self._window is not None:
-            self._close()
+            self._close(ended=True)
 
     # -- the window --------------------------------------------------------------
 
@@ -319,13 +362,13 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._discard("the training failed in the window")
             raise
         self._batch = _static_batch(args)
-        if len(window.calls) * self.model.steps_per_execution >= self.steps or window.full:
-            self._close(at_once=True)
+        if len(window.calls) * self.model.steps_per_execution - self._fewer >= self.steps or window.full:
+            self._close()
         return found
 
-    def _close(self, at_once: bool = False) -> None:
+    def _close(self, ended: bool = False) -> None:
         with self._never_stopping():
-            if at_once:
+            if not ended:
                 self._window.wait()
             if not self._window.calls:
                 self._discard(self._why)
@@ -333,10 +376,13 @@ class Watch(_Watcher, keras.callbacks.Callback):
             for name in list(self._opened):
                 self._note(name)
             self._keep_count()
+            self._counts.append((len(self._window.calls), self._trained()))
             self._trace = self._window.close(
                 self._images if self._images > len(self._window.calls) else None,
-                within=True,
+                each=self.model.steps_per_execution,
+                counts=self._counts,
                 steps=self.steps,
+                ended=ended,
                 batch=self._batch,
                 name=self.name or self.model.name,
                 accelerator=Accelerator(self.model.name, "real", None, f"model.fit of {self.model.name}"),
@@ -360,6 +406,10 @@ class Watch(_Watcher, keras.callbacks.Callback):
         if self._window is not None and self._counted is not None:
             self._images += self._count() - self._counted
             self._counted = None
+
+    def _trained(self) -> int:
+        """Return how many steps the optimizer has taken; 0 where the model has none."""
+        return int(np.asarray(getattr(getattr(self.model, "optimizer", None), "iterations", 0)))
 
     def _count(self) -> int:
         """Return over how many images the loss of this epoch was taken so far; 0 where Keras keeps none."""
@@ -406,7 +456,7 @@ class watching(_Watcher, contextlib.AbstractContextManager):
     def __exit__(self, kind: Any, *_: Any) -> None:
         """Close the window if the loop was shorter; discard it if the loop failed."""
         if self._window is not None and kind is None and self._window.calls:
-            self._close()
+            self._close(ended=True)
         elif self._window is not None:
             self._discard("the loop failed in the window" if kind else self._why)
 
@@ -430,16 +480,16 @@ class watching(_Watcher, contextlib.AbstractContextManager):
             yield
         self._images += 0 if batch is None else count_images(batch)
         if len(self._window.calls) >= self.steps or self._window.full:
-            self._close(at_once=True)
+            self._close()
 
-    def _close(self, at_once: bool = False) -> None:
+    def _close(self, ended: bool = False) -> None:
         with self._never_stopping():
-            if at_once:
+            if not ended:
                 self._window.wait()
             self._trace = self._window.close(
                 self._images or None,
-                within=False,
                 steps=self.steps,
+                ended=ended,
                 name=self.name,
                 accelerator=Accelerator(self.name, "real", None, "a train step of the program's own"),
                 warmup=self.warmup,

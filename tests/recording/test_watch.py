@@ -92,6 +92,53 @@ def test_epochs_and_validation_are_what_they_are(tf, keras):
     assert THREAD_KINDS.index("script") == 1
 
 
+@pytest.mark.parametrize(
+    ("batches", "each", "epochs", "asked", "watched"),
+    [
+        (20, 6, 3, 300, 60), (20, 7, 1, 300, 20), (7, 3, 2, 300, 14),
+        (20, 6, 1, 14, 18), (20, 6, 3, 30, 32), (5, 5, 3, 10, 10),
+    ],
+)  # fmt: skip
+def test_a_call_of_several_steps_may_end_with_the_data(tf, keras, batches, each, epochs, asked, watched):
+    """The question that finds the end of the data is no step, and a window ends only with the call that fills it."""
+    watch, model = labkit.Watch(asked, warmup=0), network(keras, steps_per_execution=each)
+    fit(model, data(tf, batches), watch, epochs=epochs, validation_data=data(tf, 2))
+    run = watch.trace.run
+    assert int(model.optimizer.iterations) == batches * epochs
+    assert (run.steps, run.images, run.batch_size) == (watched, watched * BATCH, BATCH)
+    note = run.profiler.note or ""
+    assert ("the training ended after" in note) == (watched < asked)
+    assert "events per image" not in note or int(note.split(" events per image")[0].split()[-1]) < 1_000
+
+
+@pytest.mark.parametrize("place", ["device", "mirrored"])
+def test_a_queue_of_a_device_asks_the_pipeline_without_being_a_step(tf, keras, place):
+    dataset, watch = data(tf, 20, 0.01), labkit.Watch(steps=8)
+    if place == "device":
+        fit(network(keras), dataset.apply(tf.data.experimental.prefetch_to_device("/CPU:0")), watch)
+    else:
+        with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+            model = network(keras)
+        fit(model, dataset, watch)
+    trace = watch.trace
+    waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
+    assert len(waits) == len(trains) == trace.run.steps == 8
+    assert (waits.end_ns <= trains.start_ns).all()
+    assert (trace.run.images, trace.run.batch_size) == (8 * BATCH, BATCH)
+
+
+def test_a_script_may_make_its_function_anew_or_evaluate_with_it(tf, keras):
+    class Anew(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 8:
+                self.model.make_train_function(force=True)
+
+    model, watch = network(keras), labkit.Watch(steps=6)
+    model.evaluate(data(tf, 2), verbose=0, callbacks=[watch])
+    fit(model, data(tf, 20), Anew(), watch)
+    assert (watch.trace.run.steps, watch.trace.run.images) == (6, 6 * BATCH)
+
+
 def test_another_profiler_is_left_alone_and_the_training_goes_on(tf, keras, tmp_path):
     def loop(step):
         with step:
