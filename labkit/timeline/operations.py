@@ -22,6 +22,9 @@ from labkit.timeline.wording import percent
 #: By what ops are grouped: their type; the kind of layer they belong to; this layer.
 GROUPS = ("type", "name", "layer")
 
+#: An op in the name of all that XLA has compiled into one.
+COMPILED = "ExecuteAsyncOnStream"
+
 #: The op with which a program takes a batch. Its time is the wait for a batch.
 GET_NEXT = "IteratorGetNext"
 
@@ -106,6 +109,8 @@ class Operations(Tabular):
         notes = ["time of all threads together, without what an op calls in the same thread."]
         if self.get_next is not None:
             notes.append(f"{GET_NEXT} takes {percent(self.get_next)} of a step: the wait for a batch.")
+        if any(row.name == COMPILED for row in self.rows):
+            notes.append(f"{COMPILED} is all that XLA has compiled into one: TensorBoard and xprof list no op for it.")
         for row in self.rows:
             if row.where == DEVICE and row.ns and (size := self.copied_bytes.get(row.name)):
                 notes.append(f"{row.name} moves {size / row.calls / 1e6:,.3g} MB a call, {size / row.ns:,.3g} GB/s.")

@@ -440,6 +440,8 @@ UNSEEN = (
     "Blue for red without a reference: such photos are photos, too; give reference=, or use checks.serving.",
     "Bytes that wrapped around without a reference: dark pixels may be dark; give reference=.",
     "Mean and deviation of another model: their values are in range, too; checks.serving compares.",
+    "Sorted records behind a buffer of half of them: most batches hold all labels; look at the first and the last one.",
+    "Turned or grey photos: such photos are photos, too; look at some.",
     "A label that is wrong in the source itself: nothing here knows better.",
     "Photos to learn from among those that are held out: compare the files of both sets.",
 )
