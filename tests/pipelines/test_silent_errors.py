@@ -207,7 +207,7 @@ def test_files_that_ask_for_a_turn_are_counted(album, tmp_path):
 
 def test_every_report_says_what_nobody_sees(source):
     report = checks.inspect(source("arrays"))
-    assert len(report.unseen) == 6
+    assert len(report.unseen) == 8
     for text in report.unseen:
         assert text.endswith(".")
         assert text in repr(report)
