@@ -12,7 +12,10 @@ from labkit.course.grading import Wrong, exercise
 from labkit.course.student_code import call, numeric
 
 
-@numeric("14.1", " workers", (64, 920, 3.2, 16), (8, 920, 3.2, 16), (1, 100, 3.2, 16), (100, 1786, 2.5, 24))
+@numeric(
+    "14.1", " workers", (64, 920, 3.2, 16), (8, 920, 3.2, 16), (1, 100, 3.2, 16), (100, 1786, 2.5, 24),
+    (240, 1000, 2.4, 16), (2401, 100, 2.4, 16), (1000, 1786, 2.5, 24),
+)  # fmt: skip
 def workers_for_accelerators(accelerators: int, images_s: float, image_ms: float, cores: int) -> Any:
     """``workers(accelerators, images_s, image_ms, cores)``: cores that are needed, in machines, rounded up."""
     need = accelerators * images_s * image_ms / 1e3 / cores
@@ -25,7 +28,10 @@ def workers_for_accelerators(accelerators: int, images_s: float, image_ms: float
     }
 
 
-@numeric("14.2", " MB/s", (64, 8, 920, 224, 4), (8, 1, 328, 224, 1), (1000, 125, 1786, 160, 1))
+@numeric(
+    "14.2", " MB/s", (64, 8, 920, 224, 4), (8, 1, 328, 224, 1), (1000, 125, 1786, 160, 1),
+    (100, 8, 328, 96, 1), (1, 4, 2, 32, 1),
+)  # fmt: skip
 def into_each_host(accelerators: int, hosts: int, images_s: float, side: int, value_bytes: int) -> Any:
     """``into_host(accelerators, hosts, images_s, side, value_bytes)``: bytes of three colours, in 10^6 a second."""
     right = accelerators / hosts * images_s * side * side * 3 * value_bytes / 1e6
