@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import Image, ImageFilter, ImageOps
 
 from labkit import photos
 from labkit.pipelines import checks
@@ -108,6 +108,50 @@ FAULTS = {
 }
 
 
+def by_itself(image):
+    return np.asarray(tf.image.per_image_standardization(image))
+
+
+def saturated(image):
+    hsv = np.array(tf.image.rgb_to_hsv(image / 255))
+    hsv[..., 1] = np.clip(hsv[..., 1] + 0.4, 0, 1)
+    return 255 * np.asarray(tf.image.hsv_to_rgb(hsv))
+
+
+def space(name):
+    return lambda image: np.asarray(Image.fromarray(np.asarray(image, np.uint8)).convert(name), np.float64)
+
+
+def blurred(image):
+    whole = Image.fromarray(np.asarray(image, np.uint8))
+    return np.asarray(whole.filter(ImageFilter.GaussianBlur(8)), np.float32)
+
+
+def moved(image):
+    return np.pad(image, ((1, 0), (1, 0), (0, 0)), "edge")[:-1, :-1]
+
+
+def cut(share):
+    return {"changes": [lambda image: tf.image.central_crop(image, 1 - share)]}
+
+
+#: What looks like another part of the photo in coarse pictures, and what is one.
+ALIKE = {
+    "standardised by itself": ("values", {"after": [by_itself]}),
+    "standardised by itself, no antialias": ("resize", {"resize": tf.image.resize, "after": [by_itself]}),
+    "saturation": ("colours", {"after": [saturated]}),
+    "YCbCr": ("colours", {"after": [space("YCbCr")]}),
+    "HSV": ("colours", {"after": [space("HSV")]}),
+    "red, blue, green": ("colours", {"after": [lambda x: x[..., [0, 2, 1]]]}),
+    "blurred": ("resize", {"changes": [blurred]}),
+    "moved by a pixel": ("part of the photo", {"after": [moved]}),
+    "two hundredths cut": ("part of the photo", cut(0.02)),
+    "three tenths cut": ("part of the photo", cut(0.3)),
+    "cut, standardised by itself": ("part of the photo", {**cut(0.2), "after": [by_itself]}),
+    "cut, YCbCr": ("part of the photo", {**cut(0.2), "after": [space("YCbCr")]}),
+}
+
+
 def served(*names, size=48):
     """Return a preprocessing with these faults; of faults that exclude each other None."""
     made = {"changes": [], "after": [], "size": size}
@@ -158,6 +202,26 @@ def test_one_fault_is_named_and_no_other(name, size, first):
     assert [one.step for one in found.differences] == [FAULTS[name][0]], found
     back = checks.serving(served(name, size=size), way(size=size), files(first))
     assert back.first == FAULTS[name][0], back
+
+
+@pytest.mark.sample(12)
+@EVERY
+@pytest.mark.parametrize("name", ALIKE)
+def test_another_part_of_the_photo_is_told_from_what_looks_like_it(name, size, first):
+    step, changed = ALIKE[name]
+    serve = way(*changed.get("changes", ()), size=size, **{k: v for k, v in changed.items() if k != "changes"})
+    for ways in ((way(size=size), serve), (serve, way(size=size))):
+        found = checks.serving(*ways, files(first))
+        assert found.first == step, found
+        assert step != "colours" or ("another order" in str(found)) == (name == "red, blue, green"), found
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_few_photos_are_enough_to_tell_a_crop_from_colours(count):
+    for share in (0.04, 0.1, 0.3):
+        serve = way(*cut(share)["changes"])
+        assert checks.serving(way(), serve, files(30, count)).first == "part of the photo"
+    assert checks.serving(way(), way(after=[by_itself]), files(30, count)).first == "values"
 
 
 VALUES = {

@@ -2,8 +2,9 @@
 
 The two functions are black boxes; only their images are compared. Most steps show in coarse pictures, each pixel the
 mean of a large part: which turn and which order of the colours correlate best, whether bars stand at the edges, what
-line leads from the values of one to those of the other. What is left then is another part of the photo where coarse
-pictures differ, too, and another resize where they do not.
+line leads from the values of one to those of the other. What is left then is another resize where coarse pictures are
+alike. Where they differ, it is each photo's own scale, another colour space, or a blur, if one of these undoes it, and
+another part of the photo if none does: that cannot be undone by a change of the pixels' values.
 """
 
 from __future__ import annotations
@@ -116,7 +117,12 @@ def serving(train_fn: Callable[[str], Any], serve_fn: Callable[[str], Any], file
     Notes
     -----
     A step hides those that it makes incomparable: of another part of the photo, or at another size, the resize is not
-    compared, and values only where they are far apart. Put the first step right and compare again.
+    compared, and values only where they are far apart; in another colour space, values are not compared. Put the first
+    step right and compare again.
+
+    Two faults at once, as other colours and a resize that skips pixels, cannot always be told from another part of the
+    photo; nor can strong JPEG compression, an equalised histogram, or a contrast that is raised until values are cut
+    off. A blur that changes no more than two good resizes do is called equal, so small a turn of the hue another scale.
     """
     paths = [str(file) for file in files]
     if not paths:
@@ -165,9 +171,9 @@ def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter
             break
     else:
         order, turns = _placed(*(np.stack([_coarse(image) for image in images]) for images in (trained, served)))
+    swapped = "red and blue have changed places" if order == _ORDERS[-1] else "the channels come in another order"
     if order != _ORDERS[0]:
-        what = "red and blue have changed places" if order == _ORDERS[-1] else "the channels come in another order"
-        notes["colours", what] += count
+        notes["colours", swapped] += count
     for mirror, quarters in set(turns) - {_TURNS[0]}:
         some = turns.count((mirror, quarters))
         words = " and ".join([f"turned by {90 * quarters}°"] * bool(quarters) + ["mirrored"] * mirror)
@@ -197,24 +203,35 @@ def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter
     curve = _off_curve(before, after)
     bent = _size(rest) > FINE and _size(curve) < 0.6 * _size(rest)
     rest = curve if bent else rest
-    left, coarse = _worst(rest), [_coarse(image) for image in rest]
-    # What pixels that were left out change is noise: in the mean of many pixels little of it is left.
-    edge = min(min(image.shape[:2]) for image in rest)
-    least = max(COARSE, 1.5 * _GRID / edge * left) if same else FINE
-    if left > FINE and _size(coarse) > least:
-        if not any(step == "part of the photo" for step, _ in notes):
-            what = f"another crop or aspect: coarse pictures differ by {100 * _size(coarse):.0f} % of the contrast"
-            notes["part of the photo", what] += sum(_size([image]) > COARSE for image in coarse)
-        slope, offset = _line(np.sort(one.reshape(-1, 3), axis=0), np.sort(other.reshape(-1, 3), axis=0))
-        _values(slope[told], offset[told], one, contrast, FAR, count, notes)
-        return left
-    if left > FINE and same:
-        what = f"another way to make small pixels of large ones (antialias, method): {100 * left:.0f} % of the contrast"
-        notes["resize", what] += sum(_size([image]) > FINE / 2 for image in rest)
-    if bent:
+    left, small = _worst(rest), [_coarse(image) for image in rest]
+    if _elsewhere(rest, same):
+        # Another part of the photo is what no change of the values of pixels undoes.
+        straight = [(image - offset) / slope for image in after]
+        step, undone = "part of the photo", rest
+        for name, what, undo in _UNDONE if same else _UNDONE[:2]:
+            trial = undo(before, straight)
+            if _undoes(trial, small, same, name):
+                step, undone = name, trial
+                notes[name, what] += count
+                break
+        if step == "colours":
+            notes.pop((step, swapped), None)  # channels of another colour space have no order
+        if step == "part of the photo" and not any(name == step for name, _ in notes):
+            differ = f"coarse pictures differ by {100 * _size(small):.0f} % of the contrast"
+            what = f"another crop or aspect, or another colour space: {differ}"
+            notes[step, what] += sum(_size([image]) > COARSE for image in small)
+        if step in ("part of the photo", "resize"):
+            slope, offset = _line(np.sort(one.reshape(-1, 3), axis=0), np.sort(other.reshape(-1, 3), axis=0))
+            _values(slope[told], offset[told], one, contrast, FAR, count, notes)
+            return left
+        rest, left = undone, _worst(undone)
+    elif bent:
         notes["values", "no line leads to them: values are cut off, wrap around or are bent (gamma)"] += count
     else:
         _values(slope[told], offset[told], one, contrast, LINE, count, notes)
+    if left > FINE and same and not _elsewhere(rest, same):
+        what = f"another way to make small pixels of large ones (antialias, method): {100 * left:.0f} % of the contrast"
+        notes["resize", what] += sum(_size([image]) > FINE / 2 for image in rest)
     return left
 
 
@@ -321,6 +338,86 @@ def _off_curve(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarra
         rest[:, c] = min(tries, key=np.std)
     parts = np.split(rest, np.cumsum([image[..., 0].size for image in one])[:-1])
     return [part.reshape(image.shape) for part, image in zip(parts, one, strict=True)]
+
+
+def _elsewhere(rest: list[np.ndarray], same: bool) -> bool:
+    """Tell whether what is left shows in coarse pictures, too.
+
+    What pixels that were left out change is noise: in the mean of many pixels little of it is left.
+    """
+    left, edge = _worst(rest), min(min(image.shape[:2]) for image in rest)
+    least = max(COARSE, 1.5 * _GRID / edge * left) if same else FINE
+    return left > FINE and _size([_coarse(image) for image in rest]) > least
+
+
+def _undoes(undone: list[np.ndarray], small: list[np.ndarray], same: bool, step: str) -> bool:
+    """Tell whether most of what coarse pictures differ by is undone, and what is left is no other part of the photo.
+
+    Of a map of the colours that is not quite the right one, coarse pictures show as much as fine ones. Of a photo that
+    is cut or moved, edges are left, which are fine.
+    """
+    coarse = _size([_coarse(image) for image in undone])
+    if coarse > 0.5 * _size(small):
+        return False
+    return not _elsewhere(undone, same) or (same and step == "colours" and _size(undone) < 1.6 * coarse)
+
+
+def _share(rest: list[np.ndarray], images: list[np.ndarray]) -> list[np.ndarray]:
+    """Return what is left as a share of the contrast of the photos; of photos without any it is all."""
+    contrast = float(np.mean([image.std(axis=(0, 1)).mean() for image in images]))
+    return [image / contrast if contrast > 1e-9 else np.ones_like(image) for image in rest]
+
+
+def _off_own_lines(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarray]:
+    """Return what is left where each photo has lines of its own."""
+    lines = [_line(_coarse(a).reshape(-1, 3), _coarse(b).reshape(-1, 3)) for a, b in zip(one, other, strict=True)]
+    rest = [(b - offset) / slope - a for a, b, (slope, offset) in zip(one, other, lines, strict=True)]
+    return _share(rest, one)
+
+
+def _off_colours(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarray]:
+    """Return what is left if each pixel is one and the same quadratic function of the three values at its place.
+
+    A line in three values leads to YCbCr; hue and saturation are not linear.
+    """
+
+    def terms(image: np.ndarray) -> np.ndarray:
+        x = image.reshape(-1, 3)
+        return np.column_stack([np.ones(len(x)), x, x**2, x * x[:, [1, 2, 0]]])
+
+    tries = []
+    for before, after in ((one, other), (other, one)):  # back from hue and saturation is the easier way
+        small = [np.concatenate([_coarse(image).reshape(-1, 3) for image in images]) for images in (before, after)]
+        weights = np.linalg.lstsq(terms(small[0]), small[1], rcond=None)[0]
+        rest = [(terms(a) @ weights).reshape(a.shape) - b for a, b in zip(before, after, strict=True)]
+        tries.append(_share(rest, after))
+    return min(tries, key=_size)
+
+
+def _off_blur(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarray]:
+    """Return what is left if the sharper photos are blurred until they are as the others."""
+
+    def edges(images: list[np.ndarray]) -> float:
+        return _size([np.diff(image, axis=axis) for image in images for axis in (0, 1)])
+
+    def blurred(image: np.ndarray, width: float) -> np.ndarray:
+        for _ in range(2):
+            place = np.arange(len(image))
+            weights = np.exp(-(((place[:, None] - place) / width) ** 2) / 2)
+            image = np.tensordot(weights / weights.sum(axis=1, keepdims=True), image, 1).swapaxes(0, 1)
+        return image
+
+    sharp, soft = (one, other) if edges(one) > edges(other) else (other, one)
+    tries = ([blurred(a, width) - b for a, b in zip(sharp, soft, strict=True)] for width in np.geomspace(0.5, 16, 11))
+    return _share(min(tries, key=_size), one)
+
+
+#: What is tried before another part of the photo is named: a step, how it differs, and what undoes it.
+_UNDONE = (
+    ("values", "each photo is scaled by its own mean and deviation", _off_own_lines),
+    ("colours", "another colour space, hue or saturation", _off_colours),
+    ("resize", "one of the two is blurred", _off_blur),
+)
 
 
 def _values(
