@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import json
 import os
+import socket
 import socketserver
 import subprocess
 import sys
@@ -40,6 +41,8 @@ _REFUSALS = 2
 #: Seconds until the server must be ready, and until it must have ended.
 _START_S, _STOP_S = 30, 5
 _HOST = "127.0.0.1"
+#: Answers that may be others a moment later: the server is busy, or it or one behind it failed.
+_BUSY, _FAILED = {429, 503}, {500, 502, 504}
 
 
 class ObjectError(OSError):
@@ -152,9 +155,9 @@ class Reader:
     address : str
         Host and port.
     timeout_s : float
-        Seconds that an answer may take.
+        Seconds that a whole answer may take, from the request to its last byte.
     retries : int
-        How often it asks again after a 503, a timeout, or a connection that broke.
+        How often it asks again after a 429, 500, 502, 503 or 504, a timeout, or a connection that broke.
     backoff_s : float
         Seconds before it asks again; twice as long each further time.
 
@@ -190,7 +193,8 @@ class Reader:
             try:
                 status, data = self._ask(name)
             except TimeoutError:
-                problem = f"gave no answer within {self.timeout_s:g} s; see whether the server works, or wait longer"
+                what = "no whole answer" if self._begun() else "no answer"
+                problem = f"gave {what} within {self.timeout_s:g} s; see whether the server works, or wait longer"
             except http.client.IncompleteRead as error:
                 sizes = f"{len(error.partial):,} of {len(error.partial) + (error.expected or 0):,} bytes"
                 problem = f"ended after {sizes}; nothing of it was used, so read it again later"
@@ -201,9 +205,15 @@ class Reader:
             else:
                 if status == 200:
                     return data
-                if status != 503:
-                    raise ObjectError(f"object {name}: the server at {self.address} answers {status}; check the name")
-                problem = "was refused, the server is busy (503); read with fewer connections, or later"
+                if status in _BUSY:
+                    problem = f"was refused, the server is busy ({status}); read with fewer connections, or later"
+                elif status in _FAILED:
+                    problem = f"did not come, the server failed ({status}); see whether it works, or read it later"
+                else:
+                    do = (
+                        "check the name" if status == 404 else "to ask again does not help, see why it does not send it"
+                    )
+                    raise ObjectError(f"object {name}: the server at {self.address} answers {status}; {do}")
             self._close()
         raise ObjectError(f"object {name} {problem} (asked {self.retries + 1} times)")
 
@@ -236,15 +246,47 @@ class Reader:
         """Return status and body of one answer, over the connection of this thread."""
         link = getattr(self._own, "link", None)
         if link is None:
-            link = self._own.link = http.client.HTTPConnection(self.address, timeout=self.timeout_s)
+            link = self._own.link = _Connection(self.address, timeout=self.timeout_s)
+        until = time.monotonic() + self.timeout_s
+        if link.sock is None:
+            link.connect()
+        link.sock.until, link.sock.begun = until, False
         link.request("GET", f"/{quote(name)}")
         answer = link.getresponse()
         return answer.status, answer.read()
+
+    def _begun(self) -> bool:
+        """Tell whether anything of the last answer arrived."""
+        return getattr(self._own.link.sock, "begun", False)
 
     def _close(self) -> None:
         """Give up the connection of this thread: what is left of an answer must not be taken for the next one."""
         if link := self._own.__dict__.pop("link", None):
             link.close()
+
+
+class _Socket(socket.socket):
+    """A socket that receives up to a moment: that of a piece alone bounds no answer that comes in many."""
+
+    until, begun = 0.0, False
+
+    def recv_into(self, *where: Any) -> int:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.settimeout(left)
+        size = super().recv_into(*where)
+        self.begun = True
+        return size
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection over such a socket."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = _Socket(fileno=self.sock.detach())
+        self.sock.settimeout(self.timeout)
 
 
 def _port(child: subprocess.Popen[bytes], log: Any) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -101,6 +104,79 @@ def test_a_busy_server_is_asked_again():
         with pytest.raises(ObjectError, match="asked 1 times"):
             Reader(store.address, retries=0).read("a")
         assert Reader(store.address, retries=1, backoff_s=0).read("a") == b"x"
+
+
+class Odd(BaseHTTPRequestHandler):
+    """Answers with a status that the name says, or one byte at a time."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        name = self.path[1:]
+        self.server.asked += 1
+        if name.isdecimal():
+            self.send_response(200 if self.server.asked > 1 else int(name))
+            self.send_header("Content-Length", "1")
+            self.end_headers()
+            self.wfile.write(b"x")
+            return
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n"
+        if name == "body":
+            self.wfile.write(head)
+            head = b""
+        with contextlib.suppress(OSError):
+            for byte in head + b"x" * 40:
+                self.wfile.write(bytes([byte]))
+                time.sleep(0.05)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def odd():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Odd) as server:
+        server.asked = 0
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("slow", ["head", "body"])
+def test_an_answer_that_comes_byte_by_byte_is_bounded(odd, slow):
+    reader = Reader(f"127.0.0.1:{odd.server_port}", timeout_s=0.3, retries=1, backoff_s=0)
+    began = time.monotonic()
+    with pytest.raises(ObjectError, match=rf"^object {slow} gave no whole answer within 0\.3 s; .* \(asked 2 times\)$"):
+        reader.read(slow)
+    assert time.monotonic() - began < 1.5, "all of it takes 2 s and more"
+    assert Reader(f"127.0.0.1:{odd.server_port}", timeout_s=10).read(slow) == b"x" * 40
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (429, r"was refused, the server is busy \(429\); .*"),
+        (500, r"did not come, the server failed \(500\); .*"),
+        (502, r"did not come, the server failed \(502\); .*"),
+        (503, r"was refused, the server is busy \(503\); .*"),
+        (504, r"did not come, the server failed \(504\); .*"),
+    ],
+)
+def test_what_may_be_over_in_a_moment_is_asked_again(odd, status, words):
+    address = f"127.0.0.1:{odd.server_port}"
+    with pytest.raises(ObjectError, match=rf"^object {status} {words} \(asked 1 times\)$"):
+        Reader(address, retries=0).read(str(status))
+    odd.asked = 0
+    assert Reader(address, retries=1, backoff_s=0).read(str(status)) == b"x"
+
+
+@pytest.mark.parametrize("status", [403, 410])
+def test_another_refusal_is_not_called_a_wrong_name_nor_asked_again(odd, status):
+    with pytest.raises(ObjectError, match=f"answers {status}; to ask again does not help"):
+        Reader(f"127.0.0.1:{odd.server_port}").read(str(status))
+    assert odd.asked == 1
 
 
 def test_in_a_pipeline_a_missing_object_ends_the_job_and_is_named(faulty):
