@@ -1,8 +1,9 @@
-"""What a source will deliver, before a job reads it: the rows of a CSV, the records of a binary file, a query's rows.
+"""What a source will deliver, before a job reads it: rows of a CSV, a query or Parquet, records of a binary file.
 
-TensorFlow stops at a bad row in the middle of an epoch, and its error names neither the file nor the line. These
-functions read a source once, without TensorFlow, and refuse a bad one in one sentence before the training begins, so
-that no row is left out in silence. They return the number of elements, to be compared with what arrives.
+TensorFlow stops at a bad row of a CSV in the middle of an epoch, and its error names neither the file nor the line; a
+NULL of a database it delivers as 0 or as an empty text. These functions read a source once, without TensorFlow, and
+refuse a bad one in one sentence before the training begins, so that no row is left out in silence. They return the
+number of elements, to be compared with what arrives.
 """
 
 from __future__ import annotations
@@ -23,10 +24,20 @@ _FIELDS = {
     "float": ("a number", re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)),
     "str": ("a text that is not empty", re.compile(r".+", re.DOTALL)),
 }
+#: What a value of a query may be: the words of an error, and the types that SQLite may deliver.
+_VALUES = {
+    "int": ("a whole number", (int,)),
+    "float": ("a number", (int, float)),
+    "str": ("a text", (str,)),
+    "bytes": ("bytes", (bytes,)),
+}
 
 
 def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
-    """Return the number of rows of a CSV file whose first line names its columns.
+    """Return the number of rows of a CSV file in UTF-8 whose first line names its columns.
+
+    Where a file is cut off inside its last field, what is left of the field can look whole, so compare the number and
+    the last row.
 
     Parameters
     ----------
@@ -43,9 +54,12 @@ def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
     """
     path, bad, rows = _file(path), [], 0
     kinds = {name: one_of(f"the type of column {name}", kind.__name__, _FIELDS) for name, kind in columns.items()}
-    with path.open(newline="", encoding="utf-8") as file:
+    # A byte order mark is no part of the first name; bytes that are no UTF-8 are found in their row.
+    with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         lines = csv_files.reader(file, strict=True)
         head = next(lines, [])
+        if not all(map(_is_utf8, head)):
+            raise ValueError(f"{path.name}, line 1 is not UTF-8; save the file as UTF-8")
         if head != list(columns):
             found = f"the columns {', '.join(head)}" if head else "no columns"
             raise ValueError(f"{path.name} has {found}; expected: {', '.join(columns)}")
@@ -92,11 +106,11 @@ def fixed_length(path: str | os.PathLike[str], record_bytes: int) -> int:
     return records
 
 
-def sqlite(path: str | os.PathLike[str], query: str, timeout_s: float = 1) -> int:
+def sqlite(path: str | os.PathLike[str], query: str, /, timeout_s: float = 1, **columns: type) -> int:
     """Return the number of rows of a query of an SQLite database.
 
     Call it before a pipeline reads the database. `tf.data.experimental.SqlDataset` makes an empty database where there
-    is none, and does not wait for a lock.
+    is none, does not wait for a lock, and delivers a NULL or a text as the number 0.
 
     Parameters
     ----------
@@ -105,6 +119,9 @@ def sqlite(path: str | os.PathLike[str], query: str, timeout_s: float = 1) -> in
         As for the dataset.
     timeout_s : float
         Seconds to wait for another program that writes.
+    **columns : {int, float, str, bytes}
+        The columns of the query by name, in their order. Without them each row must have the types of the first.
+        No value may be NULL.
 
     Raises
     ------
@@ -113,13 +130,27 @@ def sqlite(path: str | os.PathLike[str], query: str, timeout_s: float = 1) -> in
     OSError
         If another program has locked it for so long.
     ValueError
-        If it is no database, or the query does not fit it.
+        If it is no database, the query does not fit it, or a row is bad: the sentence names file, row, column and
+        value, and counts the bad rows.
     """
-    path = _file(path)
+    path, bad, rows = _file(path), [], 0
+    kinds = {name: one_of(f"the type of column {name}", kind.__name__, _VALUES) for name, kind in columns.items()}
     place = f"file:{quote(str(path.absolute()))}?mode=ro"
     try:
         with contextlib.closing(sqlite3.connect(place, timeout_s, uri=True)) as database:
-            (rows,) = database.execute(f"select count(*) from ({query})").fetchone()
+            database.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+            answer = database.execute(query)
+            names = [name for name, *_ in answer.description or ()]
+            if not names or (kinds and names != list(kinds)):
+                found = f"the columns {', '.join(names)}" if names else "no columns"
+                wanted = ", ".join(kinds) or "a query that has some"
+                raise ValueError(f"{path.name} answers {query!r} with {found}; expected: {wanted}")
+            expected = list(kinds.values())
+            for row in answer:
+                rows += 1
+                expected = expected or [type(value).__name__ for value in row]
+                if fault := _wrong(row, names, expected):
+                    bad.append(f"row {rows}: {fault}")
     except sqlite3.Error as error:
         if "locked" in str(error):
             words = (
@@ -127,7 +158,37 @@ def sqlite(path: str | os.PathLike[str], query: str, timeout_s: float = 1) -> in
             )
             raise OSError(words) from None
         raise ValueError(f"{path.name} cannot answer {query!r}: {error}; check the file and the query") from None
+    if bad:
+        raise ValueError(
+            f"{path.name}, {bad[0]} (bad rows: {len(bad):,} of {rows:,}); correct them, or leave them out in the query"
+        )
     return rows
+
+
+def parquet(path: str | os.PathLike[str]) -> int:
+    """Return the number of rows of a Parquet file, all of which it reads once, with pyarrow.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is cut off or damaged: the sentence names the file.
+    """
+    import pyarrow
+    from pyarrow import parquet as parquet_files
+
+    path = _file(path)
+    try:
+        with parquet_files.ParquetFile(path) as file:
+            return sum(batch.num_rows for batch in file.iter_batches())
+    except (pyarrow.ArrowException, OSError) as error:
+        why = str(error).partition(". ")[0].partition("\n")[0].rstrip(".")
+        raise ValueError(f"{path.name} is no whole Parquet file: {why}; write it again") from None
 
 
 def _file(path: str | os.PathLike[str]) -> Path:
@@ -137,12 +198,28 @@ def _file(path: str | os.PathLike[str]) -> Path:
     return path
 
 
+def _is_utf8(text: str) -> bool:
+    """Tell whether a text that was read with its wrong bytes has none."""
+    return not any("\udc80" <= letter <= "\udcff" for letter in text)
+
+
 def _fault(row: list[str], kinds: dict[str, str]) -> str:
     """Return what is wrong with a row of a CSV, or nothing."""
     if len(row) != len(kinds):
         return f"{len(row)} fields in place of {len(kinds)}"
     for (name, kind), field in zip(kinds.items(), row, strict=True):
         words, form = _FIELDS[kind]
+        if not _is_utf8(field):
+            return f"{name} is {field.encode('utf-8', 'surrogateescape')!r:.40}; allowed: text in UTF-8"
         if not form.fullmatch(field) or (kind == "int" and not -(2**63) <= int(field) < 2**63):
             return f"{name} is {field!r:.40}; allowed: {words}"
+    return ""
+
+
+def _wrong(row: tuple[object, ...], names: list[str], kinds: list[str]) -> str:
+    """Return what is wrong with a row of a query, or nothing."""
+    for name, kind, value in zip(names, kinds, row, strict=True):
+        words, types = _VALUES.get(kind, ("no NULL", ()))
+        if not isinstance(value, types):
+            return f"{name} is {'NULL' if value is None else f'{value!r:.40}'}; allowed: {words}"
     return ""

@@ -65,6 +65,22 @@ def test_a_quote_that_is_never_closed_is_named(tmp_path):
         source_check.csv(path, **TYPES)
 
 
+def test_text_in_another_encoding_is_named_by_file_and_line(tmp_path):
+    path = tmp_path / "photos.csv"
+    path.write_bytes("path,label\na.jpg,3\nü.jpg,3\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"^photos\.csv, line 3: path is b'\\xfc\.jpg'; allowed: text in UTF-8 \(bad"):
+        source_check.csv(path, path=str, label=int)
+    path.write_bytes("größe,label\n1,3\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"^photos\.csv, line 1 is not UTF-8; save the file as UTF-8$"):
+        source_check.csv(path, größe=int, label=int)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
+    path = tmp_path / "photos.csv"
+    path.write_text("path,label,size\na.jpg,3,1\n", encoding="utf-8-sig")
+    assert source_check.csv(path, **TYPES) == len(rows_of(path)) == 1
+
+
 def refuses(read):
     try:
         read()
@@ -127,6 +143,70 @@ def labels(path, query):
 def test_the_rows_of_a_query_are_counted(database):
     query = "select label from photos where id % 2 = 1 order by id"
     assert source_check.sqlite(database, query) == len(labels(database, query)) == 4
+
+
+@pytest.mark.parametrize("end", [";", " ; ", " -- all of them", "; -- all of them", " /* all */"])
+def test_a_query_may_end_as_tensorflow_lets_it_end(database, end):
+    query = "select label from photos" + end
+    assert source_check.sqlite(database, query) == len(labels(database, query)) == 7
+
+
+ROWS = [("a", 1), (None, 2), ("c", None), ("d", "cat"), (b"e", 1.5)]
+
+
+@pytest.mark.parametrize("types", [{"name": str, "label": int}, {}])
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        ([0, 1, 2], "row 2: name is NULL; allowed: a text (bad rows: 2 of 3)"),
+        ([0, 2], "row 2: label is NULL; allowed: a whole number (bad rows: 1 of 2)"),
+        ([0, 0, 3, 0], "row 3: label is 'cat'; allowed: a whole number (bad rows: 1 of 4)"),
+        ([0, 4], "row 2: name is b'e'; allowed: a text (bad rows: 1 of 2)"),
+    ],
+)
+def test_a_null_or_another_type_is_named_which_tensorflow_delivers_as_nothing(tmp_path, types, order, words):
+    path, query = tmp_path / "photos.sqlite", "select name, label from photos order by id"
+    with sqlite3.connect(path) as link:
+        link.execute("create table photos (id integer primary key, name, label)")
+        link.executemany("insert into photos (name, label) values (?, ?)", [ROWS[n] for n in order])
+    link.close()
+    silent = tf.data.experimental.SqlDataset("sqlite", str(path), query, (tf.string, tf.int64))
+    assert len(list(silent)) == len(order)
+    with pytest.raises(ValueError, match="photos") as error:
+        source_check.sqlite(path, query, **types)
+    assert str(error.value) == f"photos.sqlite, {words}; correct them, or leave them out in the query"
+
+
+def test_columns_of_a_query_are_compared_by_name_and_type(database):
+    query = "select id, label, label / 2.0 as half, 'ü' as name, x'00' as photo from photos"
+    kinds = {"id": int, "label": float, "half": float, "name": str, "photo": bytes}
+    assert source_check.sqlite(database, query, **kinds) == source_check.sqlite(database, query) == 7
+    with pytest.raises(
+        ValueError, match=r"^photos\.sqlite answers .* with the columns id, label, half, .*; expected: id, label$"
+    ):
+        source_check.sqlite(database, query, id=int, label=int)
+    with pytest.raises(ValueError, match="the type of column id is 'list'; allowed: "):
+        source_check.sqlite(database, query, id=list)
+    with pytest.raises(ValueError, match="answers '-- nothing' with no columns; expected: a query that has some"):
+        source_check.sqlite(database, "-- nothing")
+    with pytest.raises(ValueError, match=r"row 1: n is NULL; allowed: no NULL \(bad rows: 1 of 1\)"):
+        source_check.sqlite(database, "select null as n")
+
+
+def test_a_parquet_file_that_is_cut_off_is_named(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "photos.parquet"
+    parquet.write_table(pyarrow.table({"label": list(range(1000))}), path, row_group_size=100)
+    whole = path.read_bytes()
+    assert source_check.parquet(path) == 1000
+    for broken in (whole[:-5], whole[: len(whole) // 2], b"", whole[:200] + bytes(300) + whole[500:]):
+        path.write_bytes(broken)
+        with pytest.raises(ValueError, match=r"^photos\.parquet is no whole Parquet file: .+; write it again$"):
+            source_check.parquet(path)
+    with pytest.raises(FileNotFoundError, match=r"gone is not there"):
+        source_check.parquet(tmp_path / "gone")
 
 
 def test_a_missing_database_is_refused_and_not_made(tmp_path):
