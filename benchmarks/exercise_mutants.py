@@ -19,9 +19,11 @@ import copy
 import io
 import json
 import multiprocessing
+import os
 import random
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -370,4 +372,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # A changed answer may write into the folder where it runs.
+    os.chdir(tempfile.mkdtemp(prefix="labkit-mutants-"))
     sys.exit(main())

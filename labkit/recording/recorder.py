@@ -65,8 +65,9 @@ def record(
 
     Parameters
     ----------
-    dataset : tf.data.Dataset
-        Batched; each repeat makes a new iterator.
+    dataset : tf.data.Dataset, or any other loader
+        Of batches: a ``DataLoader`` of PyTorch, a dataset or a loader of Grain, a pipeline or an iterator of DALI, a
+        ``PyDataset`` of Keras, or whatever else gives batches one after the other. Each repeat makes a new iterator.
     accelerator : Modelled or Real
         The consumer; see `labkit.accelerators`.
     steps : int or None

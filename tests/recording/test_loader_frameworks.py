@@ -104,6 +104,22 @@ def test_the_datasets_inside_a_dataset_are_seen(paths):
     assert names_in(trace, "worker") >= {"ConcatDataset.__getitem__", "Photos.__getitem__"}
 
 
+class Inherits(disk.Photos):
+    """A dataset as those of torchvision: its base class has the method."""
+
+    @property
+    def dataset(self):
+        raise RuntimeError("not loaded yet")
+
+    datasets = np.arange(3)
+
+
+def test_an_inherited_method_is_seen_and_a_property_of_the_readers_is_left_alone(paths):
+    trace = labkit.record(torch_loader(Inherits(paths * 2)), STEP, steps=6)
+    assert names_in(trace, "worker") >= {"Inherits.__getitem__", "PIL decode"}
+    assert "Photos.__getitem__" not in names_in(trace, "worker")
+
+
 def test_workers_that_live_for_one_epoch_are_started_in_each_and_keep_their_lane(paths):
     short = disk.Photos(paths[:24])  # three batches
     trace = labkit.record(torch_loader(short), STEP, steps=8)
@@ -183,6 +199,24 @@ def grain_loader(paths, threads=2, processes=0, function=disk.load):
     dataset = grain.MapDataset.source(disk.Source(paths)).shuffle(seed=1).repeat(3).map(function)
     dataset = dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=32)).batch(disk.BATCH)
     return dataset.mp_prefetch(grain.MultiprocessingOptions(num_workers=processes)) if processes else dataset
+
+
+class Keeps:
+    """A transformation that keeps a function which is wrapped where it is looked up."""
+
+    def __init__(self):
+        self.stack = np.stack
+
+    def __call__(self, path):
+        return self.stack([disk.load(path)])[0]
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_function_that_a_step_of_grain_keeps_can_still_be_sent(paths, processes):
+    trace = labkit.record(grain_loader(paths, processes=processes, function=Keeps()), STEP, steps=6)
+    names = names_in(trace, "worker" if processes else "thread grain-prefetch")
+    assert names >= {"PIL decode", "Keeps"}
+    assert not [name for name in names if "0x" in name], "an address is no name"
 
 
 @pytest.mark.parametrize("processes", [0, 2])

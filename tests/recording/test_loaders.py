@@ -6,9 +6,11 @@ import builtins
 import contextlib
 import functools
 import io
+import itertools
 import multiprocessing
 import multiprocessing.pool
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -145,6 +147,43 @@ def test_a_module_that_is_imported_in_the_middle_is_known(paths, tmp_path, monke
     sys.modules.pop("late_reader")
 
 
+def test_a_module_that_is_imported_in_the_middle_has_the_originals_afterwards(tmp_path, monkeypatch):
+    (tmp_path / "late_names.py").write_text("from numpy import stack\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def batches():
+        while True:
+            import late_names
+
+            yield late_names.stack([np.zeros((8, 8, 3), np.uint8)] * 4)
+
+    trace = labkit.record(batches(), STEP, steps=3)
+    assert any(span.name == "numpy.stack" for span in trace)
+    assert sys.modules.pop("late_names").stack is np.stack
+    pickle.dumps(np.stack)
+
+
+@pytest.mark.parametrize("how", ["not at all", "open", "read_bytes", "Path.open"])
+def test_the_files_that_a_loader_reads_are_seen_and_no_others(tmp_path, how):
+    """labkit itself asks the system about processes meanwhile."""
+    path = tmp_path / "pixels"
+    path.write_bytes(bytes(4 * 8 * 8 * 3))
+
+    def read():
+        if how == "read_bytes":
+            return path.read_bytes()
+        with path.open("rb") if how == "Path.open" else open(path, "rb") as file:
+            return file.read()
+
+    def batches():
+        while True:
+            data = bytes(4 * 8 * 8 * 3) if how == "not at all" else read()
+            yield np.frombuffer(data, np.uint8).reshape(4, 8, 8, 3)
+
+    opened = [span for span in labkit.record(batches(), STEP, steps=10) if span.name == "open file"]
+    assert len(opened) == 0 if how == "not at all" else 9 <= len(opened) <= 11
+
+
 def test_ones_own_function_is_known_in_processes_that_begin_anew(paths):
     labkit.known("photos_on_disk.load", category="decode")
     trace = labkit.record(disk.Batches(paths, pool="spawn pool"), STEP, steps=4)
@@ -205,6 +244,11 @@ def test_a_loader_begins_again_as_in_a_training_loop_and_a_generator_ends(paths)
         (lambda: batches((np.zeros((64, 64, 3), np.uint8), 1)), ValueError, "one image of 64×64×3 with its label"),
         (lambda: batches((np.zeros((3, 64, 64), np.uint8), 1)), ValueError, "give the loader a batch_size"),
         (lambda: batches(np.zeros((4, 8))), ValueError, "ended after 1 batch"),
+        (
+            lambda: batches(*[np.zeros((4, 8))] * 4, None),
+            RecordingError,
+            "ValueError: it gave None in place of its batch",
+        ),
     ],
 )
 def test_what_is_no_loader_of_batches_gets_one_sentence(loader, error, says):
@@ -212,6 +256,17 @@ def test_what_is_no_loader_of_batches_gets_one_sentence(loader, error, says):
     with pytest.raises(error, match=says):
         labkit.record(loader(), STEP, steps=4)
     assert state() == before
+
+
+@pytest.mark.parametrize("kind", ["iter of a list", "iter of a function", "itertools"])
+def test_an_iterator_is_a_loader(kind):
+    many = [(np.zeros((4, 8)), np.zeros(4))] * 9
+    made = {
+        "iter of a list": iter(many),
+        "iter of a function": iter(many.pop, None),
+        "itertools": itertools.chain(many),
+    }
+    assert labkit.record(made[kind], STEP, steps=4).run.steps == 4
 
 
 def test_to_the_end_of_what_has_no_known_end_is_refused():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from types import GeneratorType
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -13,7 +13,7 @@ def can_be_driven(loader: Any) -> bool:
     if _is(loader, "keras", "PyDataset") or _is(loader, "nvidia", "Pipeline"):
         return True
     kind = type(loader)
-    plain = kind.__module__ == "builtins" and not isinstance(loader, (GeneratorType, map, filter, zip, enumerate))
+    plain = kind.__module__ == "builtins" and not isinstance(loader, Iterator)
     data = kind.__module__.partition(".")[0] in ("tensorflow", "numpy", "pandas") or hasattr(kind, "__array__")
     return hasattr(loader, "__iter__") and not plain and not data
 
@@ -31,7 +31,7 @@ def check_loader(loader: Any, steps: int | None, what: str) -> None:
     if not can_be_driven(loader):
         raise TypeError(
             f"{what} is a {type(loader).__name__}; allowed: a tf.data.Dataset, or anything else that gives batches one "
-            "after the other (a DataLoader, a Grain dataset, a generator)"
+            "after the other (a DataLoader, a Grain dataset, a generator, an iterator: iter(…) of a list)"
         )
     length = Loader(loader).length
     if steps is None and (length is None or length >= sys.maxsize):

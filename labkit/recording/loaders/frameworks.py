@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -48,7 +49,9 @@ def _torch_fetch(wrapped: Any, module: ModuleType) -> None:
         init(self, dataset, *args, **kwargs)
         for one in _nested(dataset):
             for method in ("__getitem__", "__getitems__"):
-                wrapped.wrap_method(type(one), method, f"{type(one).__name__}.{method}", "map")
+                owner = next((kind for kind in type(one).__mro__ if method in vars(kind)), None)
+                if owner is not None:
+                    wrapped.wrap_method(owner, method, functools.partial(_method_name, method), "map")
         self.collate_fn = timed(self.collate_fn, "collate", "batch")
 
     wrapped.put(base, "__init__", init_and_wrap)
@@ -66,10 +69,20 @@ def _torch_fetch(wrapped: Any, module: ModuleType) -> None:
 def _nested(dataset: Any, depth: int = 0) -> Iterator[Any]:
     """Yield a dataset and those that it wraps: subsets, concatenations, and whatever has a `dataset`."""
     yield dataset
-    inner = [getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())]
+    inner: list[Any] = []
+    with contextlib.suppress(Exception):  # a property of the reader's may raise, and mean anything
+        inner.append(dataset.dataset)
+    with contextlib.suppress(Exception):
+        several = dataset.datasets
+        inner += several.values() if isinstance(several, dict) else several if type(several) in (list, tuple) else ()
     for one in inner if depth < 5 else ():
-        if hasattr(one, "__getitem__") and not isinstance(one, (list, tuple, dict, str)):
+        if hasattr(type(one), "__getitem__") and not isinstance(one, (list, tuple, dict, str)):
             yield from _nested(one, depth + 1)
+
+
+def _method_name(method: str, self: Any, *_: Any) -> str:
+    """Return what a method is called, by the class of the object: the method may be inherited."""
+    return f"{type(self).__name__}.{method}"
 
 
 def _timed_iterator(iterator: Iterator[Any], text: str) -> Iterator[Any]:
@@ -106,6 +119,8 @@ def _grain_name(step: str, self: Any, *_: Any) -> str:
         source = getattr(self, "_source", None)
         return f"{type(source).__name__}.__getitem__"
     own = getattr(self, "_transform_name", None)
+    if own is not None and " object at 0x" in str(own):  # an address, which another process does not share
+        own = None
     if own is None and (function := getattr(self, "_map_fn", None)) is not None:
         own = task_name(getattr(function, "__self__", None).__class__ if hasattr(function, "__self__") else function)
     # Grain adds where a lambda stands; a reader knows the name before it.
@@ -159,6 +174,19 @@ def _numbered(found: Any) -> bool:
     return type(found) is tuple and len(found) == 2 and type(found[0]) is int
 
 
+def _cloudpickle(wrapped: Any, module: ModuleType) -> None:
+    """Let it send what keeps a function, as Grain does, although the function's place holds a wrapper now."""
+    kind = vars(module)["Pickler"]
+    reduce = kind.reducer_override
+
+    @functools.wraps(reduce)
+    def original_first(self: Any, what: Any) -> Any:
+        found = wrapped.pickle_original(what)
+        return reduce(self, what) if found is NotImplemented else found
+
+    wrapped.put(kind, "reducer_override", original_first)
+
+
 def _pickler(wrapped: Any, module: ModuleType) -> None:
     """Let the thread that pickles a batch learn its number from what it pickles."""
     kind = vars(module)["ForkingPickler"]
@@ -197,6 +225,7 @@ def _subclasses(kind: type) -> Iterator[type]:
 
 
 _RULES: dict[str, Callable[[Any, ModuleType], None]] = {
+    "cloudpickle.cloudpickle": _cloudpickle,
     "torch.utils.data._utils.fetch": _torch_fetch,
     "concurrent.futures.thread": _thread_pool,
     "multiprocessing.pool": _pool,

@@ -32,6 +32,10 @@ from labkit.timeline.wording import BEGIN, END
 STOPPED_S = 60.0
 
 
+#: What the end of an epoch is, and no batch.
+_OVER = object()
+
+
 class Epochs:
     """The batches of a loader, epoch after epoch, as a training loop takes them.
 
@@ -74,8 +78,10 @@ class Epochs:
                 if self._iterator is None:
                     self._begin()
                 with rings.span(f"next of {self.loader.kind}", OWN_WORK):
-                    batch = next(self._iterator, None)
-                if batch is not None:
+                    batch = next(self._iterator, _OVER)
+                if batch is None:
+                    raise ValueError(f"it gave None in place of its batch number {self.taken}")
+                if batch is not _OVER:
                     self.taken += 1
                     return batch
                 again = self.steps is not None and self.loader.begins_again and self.taken > self._before

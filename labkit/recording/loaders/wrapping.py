@@ -16,7 +16,7 @@ import io
 import multiprocessing.process
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.reduction import ForkingPickler
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -33,6 +33,7 @@ class Wrapped:
         self._undo: list[tuple[Any, str, Any, bool]] = []
         self._finder = _Finder(self)
         self._originals: dict[int, tuple[Any, str, str]] = {}
+        self._made: dict[int, tuple[Any, Any]] = {}
 
     def put(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute, and remember what was there."""
@@ -49,6 +50,10 @@ class Wrapped:
             owner, name, old, there = self._undo.pop()
             with contextlib.suppress(AttributeError, TypeError):  # a module that was taken apart meanwhile
                 setattr(owner, name, old) if there else delattr(owner, name)
+        # A module that was imported meanwhile may have taken wrappers over by name.
+        for module, name, old in _places(self._made):
+            setattr(module, name, old)
+        self._made.clear()
 
     def install(self) -> None:
         """Wrap what is imported, watch what will be, and watch the start of processes."""
@@ -58,7 +63,7 @@ class Wrapped:
         for module in list(sys.modules.values()):
             frameworks.wrap_module(self, module)
         self._everywhere(replaced)
-        self.put(ForkingPickler, "reducer_override", lambda _, what: self._pickle_original(what))
+        self.put(ForkingPickler, "reducer_override", lambda _, what: self.pickle_original(what))
         self.put(builtins, "open", _open_file)
         self.put(io, "open", _open_file)
         self.put(multiprocessing.process.BaseProcess, "start", _starting(multiprocessing.process.BaseProcess.start))
@@ -100,6 +105,7 @@ class Wrapped:
         self.put(owner, leaf, new)
         if isinstance(owner, ModuleType):
             replaced[id(old)] = old, new
+            self._made[id(new)] = new, old
             self._originals[id(old)] = old, entry.module, leaf
 
     def _wrap_body(self, function: FunctionType, entry: known.Known) -> None:
@@ -109,7 +115,7 @@ class Wrapped:
         self.put(function, "_labkit_times", was)
         self.put(function, "__code__", _body(timed(was, entry.text, entry.category)))
 
-    def _pickle_original(self, what: Any) -> Any:
+    def pickle_original(self, what: Any) -> Any:
         """Tell a pickler how to send a function whose place holds its wrapper now: by where it is looked up.
 
         What keeps the function itself, in an attribute or as an argument, could not be sent otherwise.
@@ -119,14 +125,20 @@ class Wrapped:
 
     def _everywhere(self, replaced: dict[int, tuple[Any, Any]]) -> None:
         """Replace functions in the modules that have imported them by name."""
-        for module in list(sys.modules.values()):
-            names = getattr(module, "__dict__", None)
-            if not isinstance(names, dict) or str(names.get("__name__", "")).startswith("labkit.recording.loaders"):
-                continue
-            for name, value in list(names.items()):
-                found = replaced.get(id(value))
-                if found and found[0] is value:
-                    self.put(module, name, found[1])
+        for module, name, new in list(_places(replaced)):
+            self.put(module, name, new)
+
+
+def _places(replaced: dict[int, tuple[Any, Any]]) -> Iterator[tuple[ModuleType, str, Any]]:
+    """Yield module, name and what is to stand there, for each place of a module that holds one of these by identity."""
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict) or str(names.get("__name__", "")).startswith("labkit.recording.loaders"):
+            continue
+        for name, value in list(names.items()):
+            found = replaced.get(id(value))
+            if found and found[0] is value:
+                yield module, name, found[1]
 
 
 with warnings.catch_warnings():
@@ -187,7 +199,10 @@ _open = io.open
 def _open_file(file: Any, mode: str = "r", buffering: int = -1, *args: Any, **kwargs: Any) -> Any:
     """Open a file as `open` does; of one that is read as bytes, opening and reading are spans."""
     ring = rings.now.ring
-    if ring is None or not ring.open or mode not in ("rb", "br") or isinstance(file, int) or args or kwargs:
+    if ring is None or not ring.open or mode not in ("rb", "br") or isinstance(file, int):
+        return _open(file, mode, buffering, *args, **kwargs)
+    # What the system says of processes is asked by labkit itself; a path hands on what it was not given as None.
+    if any(one is not None for one in (*args, *kwargs.values())) or str(file).startswith(("/proc/", "/sys/")):
         return _open(file, mode, buffering, *args, **kwargs)
     return _open_timed(file, buffering)
 
