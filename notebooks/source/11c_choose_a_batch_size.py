@@ -157,7 +157,7 @@ charts.bars(bars, unit="photos named right, %", title="420 updates for everybody
 #
 # From 32 photos on, the larger batch is worse at equal *epochs*. At equal *steps*, batches of 128 with a rate that grows are some points better than batches of 32. With the constant rate they are about as good: the difference there is no larger than that of two seeds. So it is not the batch that costs accuracy: it is the smaller number of updates. At equal epochs and with 128 photos, a rate that grows with the batch gives back a part of what is lost. With 512 photos there are 26 updates, and no rule comes near: the linear rule even asks for a rate at which the training goes wrong.
 #
-# Below 32 photos this is not the whole story. With 420 updates, batches of 8 reach about 56 % with each of the three rules, and a batch of one hardly more than a guess. In 12 epochs a batch of one has 13,440 updates, and it is still far behind.
+# Below 32 photos this is not the whole story. With 420 updates, batches of 8 stay below 60 % with each of the three rules, and a batch of one hardly exceeds a guess. In 12 epochs a batch of one has 13,440 updates, and it is still far behind.
 #
 # Does it overfit there? It names 48 % of the held-out photos right, and 55 % of its own. (With another seed it was 53 and 56 %, measured for this course.) So it fails on its own photos, too. The gap is no larger than that of batches of 32, which have about 87 and 94 %. The largest gaps above belong to batches of 128 at equal steps, which see every photo 48 times. And yet they have the best accuracy on held-out photos.
 #
