@@ -146,12 +146,11 @@ def odd():
 
 @pytest.mark.parametrize("slow", ["head", "body"])
 def test_an_answer_that_comes_byte_by_byte_is_bounded(odd, slow):
-    reader = Reader(f"127.0.0.1:{odd.server_port}", timeout_s=0.3, retries=1, backoff_s=0)
-    began = time.monotonic()
-    with pytest.raises(ObjectError, match=rf"^object {slow} gave no whole answer within 0\.3 s; .* \(asked 2 times\)$"):
+    """No byte is late, and all of them together take twice as long as an answer may."""
+    reader = Reader(f"127.0.0.1:{odd.server_port}", timeout_s=1, retries=1, backoff_s=0)
+    with pytest.raises(ObjectError, match=rf"^object {slow} gave no whole answer within 1 s; .* \(asked 2 times\)$"):
         reader.read(slow)
-    assert time.monotonic() - began < 1.5, "all of it takes 2 s and more"
-    assert Reader(f"127.0.0.1:{odd.server_port}", timeout_s=10).read(slow) == b"x" * 40
+    assert Reader(f"127.0.0.1:{odd.server_port}", timeout_s=60).read(slow) == b"x" * 40
 
 
 @pytest.mark.parametrize(
