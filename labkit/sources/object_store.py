@@ -118,7 +118,7 @@ class ObjectStore:
 
     def __enter__(self) -> ObjectStore:
         """Start the server; it is ready when this returns."""
-        with tempfile.TemporaryDirectory() as place, tempfile.TemporaryFile() as log:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, Path(place, "log").open("wb") as log:
             files, held = {}, {}
             for index, (name, content) in enumerate(self._objects.items()):
                 if isinstance(content, bytes):
@@ -132,7 +132,7 @@ class ObjectStore:
             plan.write_text(json.dumps(settings), encoding="utf-8")
             child = processes.module("labkit.sources.object_store", str(plan), log=log)
             try:
-                self._port = _port(child, log)
+                self._port = _port(child, Path(place, "log"))
             except BaseException:
                 processes.ended(child, 0)
                 raise
@@ -289,12 +289,14 @@ class _Connection(http.client.HTTPConnection):
         self.sock.settimeout(self.timeout)
 
 
-def _port(child: subprocess.Popen[bytes], log: Any) -> int:
-    """Wait until the server has written its port, and return it."""
+def _port(child: subprocess.Popen[bytes], log: Path) -> int:
+    """Wait until the server has written its port, and return it.
+
+    The file is opened anew each time: to go back in one that the server writes moves the place where it writes, too.
+    """
     until = time.monotonic() + _START_S
     while True:
-        log.seek(0)
-        said = log.read().decode("utf-8", "replace")
+        said = log.read_bytes().decode("utf-8", "replace")
         if said.endswith("\n") and said.strip().isdecimal():
             return int(said)
         if child.poll() is not None or time.monotonic() > until:

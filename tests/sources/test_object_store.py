@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from labkit.common.errors import error_text
+from labkit.sources import object_store
 from labkit.sources.object_store import FAULTS, ObjectError, ObjectStore, Reader
 
 OBJECTS = {
@@ -142,6 +143,15 @@ def odd():
         yield server
         server.shutdown()
         thread.join()
+
+
+def test_a_port_is_read_whole_however_slowly_it_is_written(tmp_path):
+    code = "import sys, time\nfor one in '54687\\n': sys.stdout.write(one); time.sleep(0.05)"
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen([sys.executable, "-u", "-c", code], stdout=log) as child,
+    ):
+        assert object_store._port(child, tmp_path / "log") == 54687
 
 
 @pytest.mark.parametrize("slow", ["head", "body"])

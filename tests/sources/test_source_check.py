@@ -194,7 +194,7 @@ def test_columns_of_a_query_are_compared_by_name_and_type(database):
 
 
 def test_a_parquet_file_that_is_cut_off_is_named(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow
     from pyarrow import parquet
 
     path = tmp_path / "photos.parquet"
