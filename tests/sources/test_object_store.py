@@ -145,13 +145,14 @@ def odd():
         thread.join()
 
 
-def test_a_port_is_read_whole_however_slowly_it_is_written(tmp_path):
-    code = "import sys, time\nfor one in '54687\\n': sys.stdout.write(one); time.sleep(0.05)"
+def test_a_port_is_read_whole_while_it_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(object_store.time, "sleep", lambda _: None)
+    code = "import sys\nfor one in '5' * 4000 + '\\n': sys.stdout.write(one)"
     with (
-        (tmp_path / "log").open("wb") as log,
+        (tmp_path / "log").open("wb+") as log,
         subprocess.Popen([sys.executable, "-u", "-c", code], stdout=log) as child,
     ):
-        assert object_store._port(child, tmp_path / "log") == 54687
+        assert object_store._port(child, tmp_path / "log") == int("5" * 4000)
 
 
 @pytest.mark.parametrize("slow", ["head", "body"])
