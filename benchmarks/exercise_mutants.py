@@ -373,5 +373,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     # A changed answer may write into the folder where it runs.
-    os.chdir(tempfile.mkdtemp(prefix="labkit-mutants-"))
-    sys.exit(main())
+    with tempfile.TemporaryDirectory(prefix="labkit-mutants-") as folder:
+        os.chdir(folder)
+        sys.exit(main())

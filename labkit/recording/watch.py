@@ -159,7 +159,7 @@ def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[i
     found, before = [], np.iinfo(np.int64).min
     for begin, last in calls.tolist():
         mine = np.flatnonzero((roots.start_ns >= (begin if each else before)) & (roots.start_ns < last))
-        found.append(mine)
+        found.append(mine if each else mine[-1:])
         before = last
     if each == 1:
         # What stands behind a queue of its own, as that of a device, is asked in another thread, later or at any time.
@@ -175,7 +175,6 @@ def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[i
             found[last - 1] = found[last - 1][:-1]
     rows: list[tuple[int, int, int]] = []
     for (begin, last), mine in zip(calls.tolist(), found, strict=True):
-        mine = mine if each else mine[-1:]
         ends = [*roots.start_ns[mine[1:]].tolist(), last]
         rows += zip(
             roots.start_ns[mine].tolist(), np.minimum(roots.end_ns[mine], last).tolist(), ends, strict=bool(len(mine))
@@ -316,7 +315,6 @@ class Watch(_Watcher, keras.callbacks.Callback):
         if self._due:
             with self._never_stopping():
                 self._counted, self._counts = self._count(), [(0, self._trained())]
-                self._fewer = 0  # steps than the calls could have taken
                 self._window = _Window(self.keep, self.max_events)
         if self._window is not None and self.model.train_function != self._watched:  # the script may make it anew
             self._train, self.model.train_function = self.model.train_function, self._watched
@@ -336,10 +334,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
         self._keep_count()
         self._note(f"epoch {epoch + 1}")
         if self._window is not None:
-            (before, done), (calls, now) = self._counts[-1], (len(self._window.calls), self._trained())
-            fewer = (calls - before) * self.model.steps_per_execution - (now - done)
-            self._fewer += fewer if 0 < fewer < self.model.steps_per_execution else 0
-            self._counts.append((calls, now))
+            self._counts.append((len(self._window.calls), self._trained()))
 
     def on_train_end(self, logs: Any = None) -> None:
         """Close the window if the training was shorter."""
@@ -362,7 +357,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._discard("the training failed in the window")
             raise
         self._batch = _static_batch(args)
-        if len(window.calls) * self.model.steps_per_execution - self._fewer >= self.steps or window.full:
+        if self._taken() >= self.steps or window.full:
             self._close()
         return found
 
@@ -406,6 +401,13 @@ class Watch(_Watcher, keras.callbacks.Callback):
         if self._window is not None and self._counted is not None:
             self._images += self._count() - self._counted
             self._counted = None
+
+    def _taken(self) -> int:
+        """Return how many steps the calls of the window took: the last one of an epoch may have found fewer batches."""
+        each = self.model.steps_per_execution
+        epochs = itertools.pairwise(self._counts)
+        fewer = ((last - first) * each - (now - done) for (first, done), (last, now) in epochs)
+        return len(self._window.calls) * each - sum(some for some in fewer if 0 < some < each)
 
     def _trained(self) -> int:
         """Return how many steps the optimizer has taken; 0 where the model has none."""

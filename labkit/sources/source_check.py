@@ -13,6 +13,7 @@ import csv as csv_files
 import os
 import re
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -53,7 +54,7 @@ def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
         If the header or a row is bad: the sentence names file, line, column and value, and counts the bad rows.
     """
     path, bad, rows = _file(path), [], 0
-    kinds = {name: one_of(f"the type of column {name}", kind.__name__, _FIELDS) for name, kind in columns.items()}
+    kinds = _kinds(columns, _FIELDS)
     # A byte order mark is no part of the first name; bytes that are no UTF-8 are found in their row.
     with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         lines = csv_files.reader(file, strict=True)
@@ -71,10 +72,7 @@ def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
         except csv_files.Error as error:
             bad.append(f"line {lines.line_num}: {error}")
             rows += 1
-    if bad:
-        raise ValueError(
-            f"{path.name}, {bad[0]} (bad rows: {len(bad):,} of {rows:,}); correct them before a job reads the file"
-        )
+    _refuse(path, bad, rows, "correct them before a job reads the file")
     return rows
 
 
@@ -134,7 +132,7 @@ def sqlite(path: str | os.PathLike[str], query: str, /, timeout_s: float = 1, **
         value, and counts the bad rows.
     """
     path, bad, rows = _file(path), [], 0
-    kinds = {name: one_of(f"the type of column {name}", kind.__name__, _VALUES) for name, kind in columns.items()}
+    kinds = _kinds(columns, _VALUES)
     place = f"file:{quote(str(path.absolute()))}?mode=ro"
     try:
         with contextlib.closing(sqlite3.connect(place, timeout_s, uri=True)) as database:
@@ -158,10 +156,7 @@ def sqlite(path: str | os.PathLike[str], query: str, /, timeout_s: float = 1, **
             )
             raise OSError(words) from None
         raise ValueError(f"{path.name} cannot answer {query!r}: {error}; check the file and the query") from None
-    if bad:
-        raise ValueError(
-            f"{path.name}, {bad[0]} (bad rows: {len(bad):,} of {rows:,}); correct them, or leave them out in the query"
-        )
+    _refuse(path, bad, rows, "correct them, or leave them out in the query")
     return rows
 
 
@@ -196,6 +191,17 @@ def _file(path: str | os.PathLike[str]) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not there, or no file")
     return path
+
+
+def _kinds(columns: dict[str, type], allowed: Iterable[str]) -> dict[str, str]:
+    """Return the name of the type of each column, which must be one of those that are allowed."""
+    return {name: one_of(f"the type of column {name}", kind.__name__, allowed) for name, kind in columns.items()}
+
+
+def _refuse(path: Path, bad: list[str], rows: int, do: str) -> None:
+    """Raise the first of the faults that were found, if there is one, with their number and what to do."""
+    if bad:
+        raise ValueError(f"{path.name}, {bad[0]} (bad rows: {len(bad):,} of {rows:,}); {do}")
 
 
 def _is_utf8(text: str) -> bool:

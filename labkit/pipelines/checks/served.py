@@ -192,7 +192,7 @@ def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter
             trained, one = [image @ weights for image in trained], one @ weights
         else:
             served, other = [image @ weights for image in served], other @ weights
-    contrast = float(np.mean([image.std(axis=(0, 1)).mean() for image in trained]))
+    contrast = _contrast(trained)
     # Where colours changed places before mean and deviation were taken off, the line of green alone stays as it was.
     told = [1, 1, 1] if order == _ORDERS[-1] else [0, 1, 2]
     slope, offset = _line(one.reshape(-1, 3), other.reshape(-1, 3))
@@ -362,9 +362,14 @@ def _undoes(undone: list[np.ndarray], small: list[np.ndarray], same: bool, step:
     return not _elsewhere(undone, same) or (same and step == "colours" and _size(undone) < 1.6 * coarse)
 
 
+def _contrast(images: list[np.ndarray]) -> float:
+    """Return the standard deviation of the values of a photo, as the mean of all photos and colours."""
+    return float(np.mean([image.std(axis=(0, 1)).mean() for image in images]))
+
+
 def _share(rest: list[np.ndarray], images: list[np.ndarray]) -> list[np.ndarray]:
     """Return what is left as a share of the contrast of the photos; of photos without any it is all."""
-    contrast = float(np.mean([image.std(axis=(0, 1)).mean() for image in images]))
+    contrast = _contrast(images)
     return [image / contrast if contrast > 1e-9 else np.ones_like(image) for image in rest]
 
 

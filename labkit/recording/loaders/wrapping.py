@@ -57,12 +57,13 @@ class Wrapped:
 
     def install(self) -> None:
         """Wrap what is imported, watch what will be, and watch the start of processes."""
-        replaced: dict[int, tuple[Any, Any]] = {}
         for entry in known.table():
-            self._wrap(entry, replaced)
+            self._wrap(entry)
         for module in list(sys.modules.values()):
             frameworks.wrap_module(self, module)
-        self._everywhere(replaced)
+        # Modules that have imported a function by name.
+        for module, name, new in list(_places({id(old): (old, new) for new, old in self._made.values()})):
+            self.put(module, name, new)
         self.put(ForkingPickler, "reducer_override", lambda _, what: self.pickle_original(what))
         self.put(builtins, "open", _open_file)
         self.put(io, "open", _open_file)
@@ -73,7 +74,7 @@ class Wrapped:
         """Wrap what a module brings that was imported just now."""
         for entry in known.table():
             if entry.module == module.__name__:
-                self._wrap(entry, {})
+                self._wrap(entry)
         frameworks.wrap_module(self, module)
 
     def wrap_method(self, kind: type, name: str, text: str | Callable[..., str], category: str) -> None:
@@ -83,7 +84,7 @@ class Wrapped:
             with contextlib.suppress(AttributeError, TypeError):  # a class that C code made
                 self.put(kind, name, timed(method, text, category))
 
-    def _wrap(self, entry: known.Known, replaced: dict[int, tuple[Any, Any]]) -> None:
+    def _wrap(self, entry: known.Known) -> None:
         owner: Any = sys.modules.get(entry.module)
         *parents, leaf = entry.path.split(".")
         for parent in parents:
@@ -104,7 +105,6 @@ class Wrapped:
             new = staticmethod(new)  # a C function in a class takes no self
         self.put(owner, leaf, new)
         if isinstance(owner, ModuleType):
-            replaced[id(old)] = old, new
             self._made[id(new)] = new, old
             self._originals[id(old)] = old, entry.module, leaf
 
@@ -122,11 +122,6 @@ class Wrapped:
         """
         found = self._originals.get(id(what))
         return (_look_up, found[1:]) if found and found[0] is what else NotImplemented
-
-    def _everywhere(self, replaced: dict[int, tuple[Any, Any]]) -> None:
-        """Replace functions in the modules that have imported them by name."""
-        for module, name, new in list(_places(replaced)):
-            self.put(module, name, new)
 
 
 def _places(replaced: dict[int, tuple[Any, Any]]) -> Iterator[tuple[ModuleType, str, Any]]:
