@@ -197,6 +197,22 @@ def updates(photos, epochs, batch):
 labkit.check("11.6", updates)
 
 # %% [markdown]
+# **11.7** Write `enough(fixed_ms, per_image_ms, share)`: the smallest batch with which an accelerator with this line reaches at least this share of its highest rate. The highest rate is that of an endless batch, *1 / b*. Return a whole number. For 0.9 and the line of the A100 above, the answer is 107. What is it for your own line, `times.fixed_ms` and `times.per_image_ms`?
+
+# %% tags=["stub"]
+def enough(fixed_ms, per_image_ms, share):
+    ...  # your code
+
+# %% tags=["solution"]
+def enough(fixed_ms, per_image_ms, share):
+    import math
+
+    return math.ceil(share * fixed_ms / ((1 - share) * per_image_ms))
+
+# %%
+labkit.check("11.7", enough)
+
+# %% [markdown]
 # ## Recap
 #
 # You fitted the time of a step, and you know what it asks from a pipeline. You trained with equal epochs and with equal steps, and saw that from 32 photos on the number of updates explains the difference. You saw that a batch of one is worse without overfitting more.

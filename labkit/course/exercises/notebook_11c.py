@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from labkit.course.student_code import numeric
@@ -34,3 +35,31 @@ def updates_of_a_training(photos: int, epochs: int, batch: int) -> Any:
         photos // batch: "that is one epoch",
         photos * epochs: "that is photos, not batches of them",
     }
+
+
+@numeric(
+    "11.7",
+    " photos",
+    (1.9, 0.16, 0.9),
+    (36, 4, 0.5),
+    (62, 18, 0.8),
+    (31, 8.2, 0.95),
+    (20, 0.75, 0.3),
+    (0.01, 5, 0.5),
+)
+def batch_that_is_large_enough(fixed_ms: float, per_image_ms: float, share: float) -> Any:
+    """``enough(fixed_ms, per_image_ms, share)``: the smallest batch that reaches a share of the highest rate."""
+    ratio, odds = fixed_ms / per_image_ms, share / (1 - share)
+    exact, right = odds * ratio, math.ceil(odds * ratio)
+    wrong = {
+        exact: "return a whole number of photos, rounded up",
+        math.floor(exact): "round up: with one photo less the rate is below the share",
+        right + 1: "one photo less is enough: at least the share is asked, and not more",
+        math.ceil(ratio): "there the fixed part is as long as the other one, whatever the share",
+        math.ceil(ratio / (1 - share)): "compare with the whole step, and not with its fixed part",
+        math.ceil(share * ratio): "near a share of 1 the batch grows without end: divide by 1 - share",
+        math.ceil(ratio / odds): "that is the other share, the one of the fixed part",
+        math.ceil(odds / ratio): "a longer fixed part needs a larger batch, not a smaller one",
+        math.ceil(share / per_image_ms): "that is a rate, and not a batch: which batch has that rate?",
+    }
+    return right, {value: hint for value, hint in wrong.items() if value != right}

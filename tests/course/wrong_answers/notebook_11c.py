@@ -1,5 +1,7 @@
 """Right shape, wrong idea: what students hand in for notebook 11c, and a word of the hint that must come back."""
 
+from math import ceil, floor
+
 WRONG = {
     "11.5": [
         (lambda a, b, n: n / (a + b * n), "milliseconds"),
@@ -15,6 +17,18 @@ WRONG = {
         (lambda photos, epochs, batch: -(-photos * epochs // batch), "dropped"),
         (lambda photos, epochs, batch: photos * epochs / batch, "whole number"),
         (lambda photos, epochs, batch: photos * epochs, "not batches"),
+    ],
+    "11.7": [
+        (lambda a, b, share: share * a / ((1 - share) * b), "whole number"),
+        (lambda a, b, share: floor(share * a / ((1 - share) * b)), "round up"),
+        (lambda a, b, share: floor(share * a / ((1 - share) * b)) + 1, "at least"),
+        (lambda a, b, share: ceil(a / b), "whatever the share"),
+        (lambda a, b, share: ceil(a / ((1 - share) * b)), "whole step"),
+        (lambda a, b, share: ceil(share * a / b), "without end"),
+        (lambda a, b, share: ceil((1 - share) * a / (share * b)), "other share"),
+        (lambda a, b, share: ceil(share * b / ((1 - share) * a)), "longer fixed part"),
+        (lambda a, b, share: ceil(share / b), "is a rate"),
+        (lambda a, b, share: next(n for n in (1, 8, 32, 128, 512, 2048) if n * b >= share * (a + n * b)), "expected"),
     ],
 }
 
@@ -32,5 +46,12 @@ RIGHT = {
         lambda photos, epochs, batch: int(photos * epochs / batch),
         lambda photos, epochs, batch: (photos * epochs - photos * epochs % batch) / batch,
         lambda photos, epochs, batch: sum([photos] * epochs) // batch,
+    ],
+    "11.7": [
+        lambda a, b, share: next(n for n in range(1, 10_000) if n / (a + b * n) >= share / b),
+        lambda a, b, share: -(-share * a // (b - share * b)),
+        lambda a, b, share: ceil(a / b / (1 / share - 1)),
+        lambda a, b, share: 1 + sum(n * b < share * (a + n * b) for n in range(1, 2_000)),
+        lambda a, b, share: 1 + max([n for n in range(2_000) if n / (a + b * n) < share / b]),
     ],
 }
