@@ -67,7 +67,8 @@ def rate(batch, ms):
 measured = dict(zip(times.batches, times.ms))
 line = dict(zip(times.batches, times.line))
 for batch in times.batches:
-    print(f"batch {batch:>3}: {rate(batch, measured[batch]):>6,.0f} images/s measured, {rate(batch, line[batch]):>6,.0f} by the line")
+    rates = rate(batch, measured[batch]), rate(batch, line[batch])
+    print(f"batch {batch:>3}: {rates[0]:>6,.0f} images/s measured, {rates[1]:>6,.0f} by the line")
 gain = {name: rate(512, ms[512]) / rate(8, ms[8]) for name, ms in {"line": line, "measured": measured}.items()}
 predictions.review("11c.rate", model=gain["line"], measured=gain["measured"])
 
@@ -99,8 +100,9 @@ def learn_with(batch, rule, seed=0, steps=None):
     steps = steps or EPOCHS * len(learn) // batch
     trained = training.train(learn, batch=batch, rate=RULES[rule](batch), seed=seed, steps=steps)
     score, own = training.score(trained.model, held_out), training.score(trained.model, learn)
-    words = f"{score}, its own photos {own.share:.0%}, in training {trained.accuracies[-1]:.0%}"
-    print(f"batch {batch:>3}, {rule:<11}, {steps:>5} steps, seed {seed}: {words}")
+    percent = 100 * score.share, 100 * own.share, 100 * trained.accuracies[-1]
+    words = "held out {:.1f} %, its own {:.0f} %, in training {:.0f} %".format(*percent)
+    print(f"batch {batch:>3}, {rule + ',':<12} {steps:>5} steps, seed {seed}: {words}")
     return score
 
 # %% [markdown]
