@@ -11,11 +11,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import sys
+import threading
 import time
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import keras
@@ -37,13 +40,18 @@ ROOT = "Iterator::Root"
 #: The lane of a script: its epochs and its validations.
 SCRIPT = "the script"
 
+#: How often a guard looks whether ``fit`` still runs, and how often in a row it must not find it: a generator that
+#: pauses while the stack is read has no caller.
+LOOK_S, LOOKS = 0.05, 2
+
 
 class _Window:
-    """An open window in a loop that is not ours."""
+    """An open window in a loop that is not ours; `fit` is the frame of the training, where ``model.fit`` runs it."""
 
-    def __init__(self, keep: str | os.PathLike[str] | None, max_events: int) -> None:
+    def __init__(self, keep: str | os.PathLike[str] | None, max_events: int, fit: FrameType | None = None) -> None:
         import tensorflow as tf
 
+        self.fit = fit
         tf.test.experimental.sync_devices()  # steps before the window are over when it begins
         # A training is long enough for few samples, and shall not be slower for being watched.
         self._run, self._session, self._sampler = Drive(), Session(), Sampler(soon=0)
@@ -197,6 +205,9 @@ class _Watcher:
     #: The last one that began; a training that was interrupted may have left its window open.
     _last: weakref.ref[_Watcher] | None = None
 
+    #: Held by whoever ends the window of a training that may be over: a guard does it in a thread of its own.
+    _ending = threading.Lock()
+
     def _set_up(self, steps: Any, warmup: Any, name: str | None, keep: Any, max_events: Any) -> None:
         self.steps, self.warmup = whole("steps", steps, least=1), whole("warmup", warmup, least=0)
         self.max_events, self.name, self.keep = whole("max_events", max_events, least=1), name, keep
@@ -205,8 +216,8 @@ class _Watcher:
     def _begin(self, why: str) -> None:
         """Forget what was; `why` says why nothing is recorded as yet."""
         left = _Watcher._last and _Watcher._last()
-        if left and left._window is not None:
-            left._discard("the training was interrupted in the window")
+        if left:
+            left._abandon(left._window)
         self._forget(why)
         _Watcher._last = weakref.ref(self)
 
@@ -241,11 +252,44 @@ class _Watcher:
             self._discard(str(error) if isinstance(error, RecordingError) else f"{type(error).__name__}: {error}")
             warnings.warn(f"labkit records nothing, and the training goes on: {self._why}", stacklevel=3)
 
+    def _abandon(self, window: _Window | None) -> None:
+        """End a window whose training is over, unless it has ended meanwhile."""
+        with _Watcher._ending:
+            if window is not None and self._window is window:
+                self._discard("the training was interrupted in the window")
+
     def _discard(self, why: str) -> None:
         """End what runs without a trace."""
-        if self._window is not None:
-            self._window.discard()
-        self._window, self._done, self._why = None, True, why
+        window, self._window, self._done, self._why = self._window, None, True, why
+        if window is not None:
+            window.discard()
+
+
+def _fit_of(model: Any) -> FrameType | None:
+    """Return the frame in which this thread fits a model; None where another function calls the callbacks."""
+    frame = sys._getframe(1)
+    while frame and not (frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model):
+        frame = frame.f_back
+    return frame
+
+
+def _within(frame: FrameType | None, outer: FrameType | None) -> bool:
+    """Tell whether a frame, or one that waits for it, is the outer one."""
+    while frame and frame is not outer:
+        frame = frame.f_back
+    return frame is outer
+
+
+def _guard(watch: Watch, window: _Window, thread: int) -> None:
+    """Wait for the end of a window, and end it if ``fit`` is over without it.
+
+    Keras calls no callback when a training is interrupted or another callback fails. Only the stack tells it.
+    """
+    missed = 0
+    while watch._window is window and missed < LOOKS:
+        time.sleep(LOOK_S)
+        missed = 0 if _within(sys._current_frames().get(thread), window.fit) else missed + 1
+    watch._abandon(window)
 
 
 class Watch(_Watcher, keras.callbacks.Callback):
@@ -277,6 +321,9 @@ class Watch(_Watcher, keras.callbacks.Callback):
     training goes on. Images are counted by the loss that Keras keeps; where Keras keeps none, by the size of a batch
     that the dataset states (``drop_remainder=True``), and else they are not known. The last step of a full window ends
     when the device is done.
+    A training that is interrupted, or fails in another callback, leaves no trace. A thread looks whether ``fit`` still
+    runs, and gives the profiler back about a tenth of a second after it is over. Where another function than
+    ``model.fit`` calls the callbacks, the profiler runs until the next `Watch` begins.
     A callback that Keras calls after each batch makes it wait for the device every time. This one is none: in its
     window it stands around ``model.train_function``, and outside of it counts.
     """
@@ -315,7 +362,10 @@ class Watch(_Watcher, keras.callbacks.Callback):
         if self._due:
             with self._never_stopping():
                 self._counted, self._counts = self._count(), [(0, self._trained())]
-                self._window = _Window(self.keep, self.max_events)
+                self._window = window = _Window(self.keep, self.max_events, _fit_of(self.model))
+                if window.fit:
+                    name, guarded = "labkit guard of a window", (self, window, threading.get_ident())
+                    threading.Thread(target=_guard, args=guarded, name=name).start()  # a daemon where fit runs in one
         if self._window is not None and self.model.train_function != self._watched:  # the script may make it anew
             self._train, self.model.train_function = self.model.train_function, self._watched
         self._seen += self.model.steps_per_execution
@@ -348,6 +398,11 @@ class Watch(_Watcher, keras.callbacks.Callback):
         from tensorflow.errors import OutOfRangeError
 
         window, train = self._window, self._train
+        if window is not None and not _within(sys._getframe(), window.fit):
+            self._abandon(window)
+            window = None
+        if window is None:  # a training that was interrupted left this function to the next one
+            return train(*args, **named)
         try:
             with window.call():
                 found = train(*args, **named)
@@ -386,8 +441,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._discard("")
 
     def _discard(self, why: str) -> None:
-        if self._train is not None:
-            self.model.train_function, self._train = self._train, None
+        if self._train is not None and self.model.train_function == self._watched:
+            self.model.train_function = self._train
         super()._discard(why)
 
     def _note(self, what: str) -> None:

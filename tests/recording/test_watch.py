@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import threading
 import time
 import warnings
 
@@ -11,6 +14,7 @@ import pytest
 import labkit
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import RecordingError
+from labkit.recording.watch import LOOK_S
 from labkit.timeline.trace import THREAD_KINDS, VALIDATION
 
 BATCH = 8
@@ -178,6 +182,76 @@ def test_an_interrupted_training_leaves_nothing_behind(tf, keras):
     assert second.trace.run.steps == 5
     with pytest.raises(RecordingError, match="interrupted"):
         assert first.trace
+
+
+@contextlib.contextmanager
+def profiling(tf, folder):
+    """Run a profiler of one's own as soon as no other one runs."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            tf.profiler.experimental.start(str(folder))
+            break
+        except tf.errors.AlreadyExistsError:
+            assert time.monotonic() < deadline, "the profiler was never given back"
+            time.sleep(0.02)
+    try:
+        yield
+    finally:
+        tf.profiler.experimental.stop()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+@pytest.mark.parametrize("place", ["on_train_batch_end", "on_test_batch_begin", "on_epoch_end"])
+def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras, tmp_path, error, place):
+    """No callback is told, and whoever keeps the error, as Jupyter does, keeps the frames of the training."""
+
+    def leave(*_, **named):
+        raise error
+
+    model, watch, leaving = network(keras), labkit.Watch(steps=50, warmup=0), keras.callbacks.Callback()
+    setattr(leaving, place, leave)
+    with pytest.raises(error) as kept:
+        fit(model, data(tf, 6), watch, leaving, validation_data=data(tf, 2))
+    with profiling(tf, tmp_path), pytest.raises(RecordingError, match="interrupted in the window"):
+        assert watch.trace
+    assert kept.traceback
+    assert getattr(model.train_function, "__self__", None) is not watch, "the function of Keras is back"
+    fit(model, data(tf, 6), watch)
+    assert watch.trace.run.steps == 6
+
+
+def test_the_training_after_one_that_was_left_is_none_of_the_watchs(tf, keras, tmp_path):
+    def leave(*_, **named):
+        raise ZeroDivisionError
+
+    model, watch, leaving = network(keras), labkit.Watch(steps=3, warmup=0), keras.callbacks.Callback()
+    leaving.on_train_batch_end = leave
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            fit(model, data(tf, 6), watch, leaving)
+        fit(model, data(tf, 30, 0.01))
+        with pytest.raises(RecordingError, match="interrupted in the window"):
+            assert watch.trace
+    with profiling(tf, tmp_path):
+        fit(model, data(tf, 6))
+
+
+@pytest.mark.parametrize("place", ["here", "a thread"])
+def test_a_training_that_only_takes_its_time_is_not_given_up(tf, keras, place):
+    class Slow(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            time.sleep(6 * LOOK_S if batch == 3 else 0)
+
+    model, watch = network(keras), labkit.Watch(steps=4, warmup=1)
+    run = functools.partial(fit, model, data(tf, 8), watch, Slow())
+    if place == "here":
+        run()
+    else:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert watch.trace.run.steps == 4
 
 
 def test_a_step_that_fails_ends_the_window(tf, keras):
