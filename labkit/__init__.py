@@ -44,6 +44,7 @@ _NAMES = {
     "known": "recording.loaders.known",
     "operations": "timeline.operations",
     "plain": "pipelines.options",
+    "processes": "service.distributed",
     "progress": "course.start_page",
     "save": "views.saved_page",
     "setup": "notebook",

@@ -8,6 +8,7 @@ import re
 def error_text(error: BaseException) -> str:
     """Return class and sentence of an error of TensorFlow: no names of nodes and iterators, no lines of files."""
     noise = (
+        r"Graph execution error:|Detected at node .*?\n\n(?=\S)|"
         r"Traceback \(most.*|\{\{[^}]*\}\}|\[Op:.*|\[\[.*|Error in user-defined function passed to .*? iterator: \S+: "
     )
     text = re.sub(noise, "", getattr(error, "message", str(error)), flags=re.DOTALL)

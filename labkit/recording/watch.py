@@ -16,7 +16,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -24,15 +24,15 @@ from typing import Any
 import keras
 import numpy as np
 
-from labkit.common.numbers import whole
+from labkit.common.numbers import one_of, whole
 from labkit.recording import measures
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.recorder import assemble, notes, unix
 from labkit.recording.tfdata.driver import EVENT_BYTES, Drive, RecordingError, Session, Window
 from labkit.recording.tfdata.xplane import STEP_MARK
 from labkit.recording.work import count_images, flatten
-from labkit.timeline.run import Accelerator
-from labkit.timeline.trace import VALIDATION, Span, Trace
+from labkit.timeline.run import Accelerator, Profile
+from labkit.timeline.trace import CATEGORIES, VALIDATION, Span, Trace
 
 #: What tf.data calls the call that hands a batch on to the program.
 ROOT = "Iterator::Root"
@@ -40,26 +40,45 @@ ROOT = "Iterator::Root"
 #: The lane of a script: its epochs and its validations.
 SCRIPT = "the script"
 
+#: What a part of a train step may be spent on.
+PARTS = tuple(category for category in CATEGORIES if category not in ("wait", "train"))
+
 #: How often a guard looks whether ``fit`` still runs, and how often in a row it must not find it: a generator that
 #: pauses while the stack is read has no caller.
 LOOK_S, LOOKS = 0.05, 2
 
 
+class _Clock(Session):
+    """What stands in for the profiler where it is left alone: nothing is seen but what the loop notes itself."""
+
+    notes = ("The profiler was left alone: what the input pipeline did is not seen.",)
+
+    def start(self) -> None:
+        """Begin nothing."""
+
+    def stop(self, keep: str | os.PathLike[str] | None = None) -> Trace:
+        """Return an empty trace."""
+        return Trace.from_spans([], origin="measured").with_run(profiler=Profile(events=0))
+
+
 class _Window:
     """An open window in a loop that is not ours; `fit` is the frame of the training, where ``model.fit`` runs it."""
 
-    def __init__(self, keep: str | os.PathLike[str] | None, max_events: int, fit: FrameType | None = None) -> None:
-        import tensorflow as tf
-
+    def __init__(
+        self, keep: str | os.PathLike[str] | None, max_events: int, fit: FrameType | None = None, profile: bool = True
+    ) -> None:
         self.fit = fit
-        tf.test.experimental.sync_devices()  # steps before the window are over when it begins
+        _sync()  # steps before the window are over when it begins
         # A training is long enough for few samples, and shall not be slower for being watched.
-        self._run, self._session, self._sampler = Drive(), Session(), Sampler(soon=0)
+        session = Session() if profile else _Clock()
+        self._run, self._session, self._sampler = Drive(), session, Sampler(soon=0)
         self._window = Window(self._run, self._session, self._sampler, keep)
         self._window.open(2 * EVENT_BYTES * max_events)
         self._cpu_ns = time.process_time_ns()
         self.calls: list[tuple[int, int]] = []
+        self.waits: list[tuple[int, int]] = []
         self.script: list[tuple[str, int, int]] = []
+        self.parts: list[tuple[str, str, int, int]] = []
 
     @property
     def full(self) -> bool:
@@ -83,9 +102,7 @@ class _Window:
 
     def wait(self) -> None:
         """Let the last call end when the device has finished: a GPU goes on where the call has returned."""
-        import tensorflow as tf
-
-        tf.test.experimental.sync_devices()
+        _sync()
         self.calls[-1] = self.calls[-1][0], time.perf_counter_ns()
 
     def close(
@@ -119,9 +136,7 @@ class _Window:
         facts
             Of the run.
         """
-        import tensorflow as tf
-
-        tf.test.experimental.sync_devices()  # the profile holds all that was handed over
+        _sync()  # the profile holds all that was handed over
         run = self._run
         run.cpu_ns = time.process_time_ns() - self._cpu_ns
         self._window.close()
@@ -129,8 +144,10 @@ class _Window:
         whole = np.array([name.startswith("EagerLocalExecute: __") for name in run.spans.names], bool)
         run.spans = run.spans.where(~whole[run.spans.name])
         calls = unix(np.array(self.calls, np.int64).ravel(), run.clock).reshape(-1, 2)
-        roots = run.spans.where(run.spans.select(name=ROOT))
-        stamps = _stamps(calls, roots, each, counts)
+        if self.waits:
+            stamps = _timed(calls, unix(np.array(self.waits, np.int64).ravel(), run.clock).reshape(-1, 2))
+        else:
+            stamps = _stamps(calls, run.spans.where(run.spans.select(name=ROOT)), each, counts)
         images = batch * len(stamps) if images is None and batch else images
         trace = assemble(run, stamps, images)
         run.steps, run.window_images = len(stamps), images or 0
@@ -138,15 +155,35 @@ class _Window:
         for name, *ends in self.script:
             start, end = unix(np.array(ends, np.int64), run.clock).tolist()
             spans.append(Span(SCRIPT, name, "train" if name == VALIDATION else "iterator", start, end - start, -1))
+        for name, category, *ends in self.parts:
+            start, end = unix(np.array(ends, np.int64), run.clock).tolist()
+            step = int(np.searchsorted(stamps[:, 0], start, side="right")) - 1
+            spans.append(Span(name, name, category, start, end - start, step))
         if spans:
-            more = Trace.from_spans(spans, {SCRIPT: "script"}, origin="measured").slice(*trace.window_ns)
+            kinds = dict.fromkeys((span.thread for span in spans), "script")
+            more = Trace.from_spans(spans, kinds, origin="measured").slice(*trace.window_ns)
             trace = replace(Trace.merge(trace, more), run=trace.run)
         why = "the training ended" if ended else "the profiler may hold no more events: the window ended"
         short = [f"{why} after {run.steps} of {steps} steps."] if run.steps < steps else []
-        note = " ".join([*short, *notes(run, trace, None)]) or None
+        note = " ".join([*short, *self._session.notes, *notes(run, trace, None)]) or None
         profiler = replace(trace.run.profiler, note=note)
         trace = trace.with_run(batch_size=images and round(images / run.steps), profiler=profiler, **facts)
         return trace if images is None else trace.with_run(repeats=(measures.figures(trace),))
+
+
+def _sync() -> None:
+    """Wait until the devices of this process are done.
+
+    Where processes train together, TensorFlow lists the devices of all, and cannot ask those of another process.
+    """
+    import tensorflow as tf
+
+    try:
+        tf.test.experimental.sync_devices()
+    except tf.errors.InternalError:
+        for device in tf.config.list_logical_devices():
+            with contextlib.suppress(tf.errors.InternalError), tf.device(device.name):
+                tf.raw_ops.SyncDevice()
 
 
 def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[int, int]] = ()) -> np.ndarray:
@@ -192,11 +229,34 @@ def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[i
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
+def _timed(calls: np.ndarray, waits: np.ndarray) -> np.ndarray:
+    """Return the same as `_stamps` where the waits were timed: int64, shape (steps, 3).
+
+    >>> _timed(np.array([[10, 20], [50, 60], [70, 80]]), np.array([[25, 45]])).tolist()
+    [[10, 10, 20], [25, 45, 60], [70, 70, 80]]
+    """
+    rows, before = [], np.iinfo(np.int64).min
+    for begin, last in calls.tolist():
+        mine = waits[(waits[:, 0] >= before) & (waits[:, 1] <= begin)]
+        rows.append((*(mine[-1].tolist() if len(mine) else (begin, begin)), last))
+        before = last
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
 def _static_batch(args: tuple[Any, ...]) -> int | None:
     """Return how many images each batch of an iterator holds, where its shape says so."""
     parts = flatten(getattr(args[0], "element_spec", ())) if args else []
     shape = getattr(parts[0], "shape", None) if parts else None
     return shape[0] if shape is not None and shape.rank else None
+
+
+def _images(batch: Any) -> int:
+    """Return how many images a batch holds; of one that is shared out, those of this process."""
+    import tensorflow as tf
+
+    first = next(iter(flatten(batch)), None)
+    mine = first.values if isinstance(first, tf.distribute.DistributedValues) else [batch]
+    return sum(map(count_images, mine))
 
 
 class _Watcher:
@@ -478,7 +538,8 @@ class watching(_Watcher, contextlib.AbstractContextManager):
     """Record a window of a training loop of one's own.
 
     ``with labkit.watching() as step:`` stands around the loop, and ``with step(images):`` in it around each train step;
-    ``step.trace`` is there when the window is over. The wait is the time in ``next()`` of the dataset before.
+    ``step.trace`` is there when the window is over. The wait is the time in ``next()`` of the dataset before. `waits`
+    and `part` note what the profiler cannot see.
 
     Parameters
     ----------
@@ -486,6 +547,9 @@ class watching(_Watcher, contextlib.AbstractContextManager):
         As in `Watch`.
     name : str
         What views call the run.
+    profile : bool
+        False leaves TensorFlow's profiler alone: the trace holds train steps, and what `waits` and `part` time. Where
+        processes train together, do so: the profiler sometimes kills a process whose threads of the network end.
 
     Raises
     ------
@@ -501,7 +565,11 @@ class watching(_Watcher, contextlib.AbstractContextManager):
         name: str = "the loop",
         keep: str | os.PathLike[str] | None = None,
         max_events: int = 500_000,
+        profile: bool = True,
     ) -> None:
+        if not isinstance(profile, bool):
+            raise TypeError(f"profile is {profile!r:.60}; allowed: True or False")
+        self.profile = profile
         self._set_up(steps, warmup, name, keep, max_events)
 
     def __enter__(self) -> watching:
@@ -528,16 +596,55 @@ class watching(_Watcher, contextlib.AbstractContextManager):
         """
         if self._due:
             with self._never_stopping():
-                self._window = _Window(self.keep, self.max_events)
+                self._window = _Window(self.keep, self.max_events, profile=self.profile)
         self._seen += 1
         if self._window is None:
             yield
             return
         with self._window.call():
             yield
-        self._images += 0 if batch is None else count_images(batch)
+        self._images += 0 if batch is None else _images(batch)
         if len(self._window.calls) >= self.steps or self._window.full:
             self._close()
+
+    def waits(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Return an iterator over `batches` that times each wait.
+
+        The profiler sees waits by itself where the loop iterates over a dataset of tf.data. It cannot tell them where
+        other threads ask that dataset, as for a distributed one, or where the batches come from something else.
+        """
+        source = iter(batches)
+        while True:
+            start = time.perf_counter_ns()
+            try:
+                batch = next(source)
+            except StopIteration:
+                return
+            if self._window is not None:
+                self._window.waits.append((start, time.perf_counter_ns()))
+            yield batch
+
+    @contextlib.contextmanager
+    def part(self, name: str, category: str = "other") -> Iterator[None]:
+        """Stand around one part of a train step, which gets a lane of its own, as an all-reduce.
+
+        Parameters
+        ----------
+        name : str
+            Of the lane.
+        category : str
+            What it is spent on, one of `labkit.timeline.trace.CATEGORIES` but ``wait`` and ``train``.
+
+        Raises
+        ------
+        ValueError
+            If `category` is none of them.
+        """
+        one_of("category", category, PARTS)
+        start = time.perf_counter_ns()
+        yield
+        if self._window is not None:
+            self._window.parts.append((name, category, start, time.perf_counter_ns()))
 
     def _close(self, ended: bool = False) -> None:
         with self._never_stopping():

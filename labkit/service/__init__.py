@@ -1,1 +1,1 @@
-"""Several processes for one input pipeline: tf.data service, started, watched, recorded and killed for real."""
+"""Several processes: tf.data service, and programs that train together; started, watched, recorded, killed for real."""

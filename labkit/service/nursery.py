@@ -55,7 +55,7 @@ class Nursery:
         self._connection = Connection(ours.detach())
 
     def bear(self, role: str, settings: dict[str, Any]) -> Born:
-        """Fork a child that is a server; see `labkit.service.server.serve`.
+        """Fork a child: a ``program``, see `labkit.service.program.run`, or a server, see `labkit.service.server`.
 
         Raises
         ------
@@ -108,7 +108,7 @@ def main(descriptor: int, parent: int, folder: str) -> None:
     import tensorflow as tf  # noqa: F401  imported here, once, for all children
 
     from labkit.recording.tfdata import driver  # noqa: F401
-    from labkit.service import server
+    from labkit.service import program, server
 
     me = os.getpid()
     with contextlib.suppress(EOFError, OSError):
@@ -130,7 +130,10 @@ def main(descriptor: int, parent: int, folder: str) -> None:
                 ours.close()
                 connection.close()
                 processes.die_with_parent(me)
-                server.serve(what, told, Connection(theirs.detach()))
+                if what == "program":
+                    program.run(told, Connection(theirs.detach()))
+                else:
+                    server.serve(what, told, Connection(theirs.detach()))
                 os._exit(0)
             theirs.close()
             connection.send(pid)

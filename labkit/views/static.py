@@ -477,7 +477,7 @@ def _work(page: FigurePage, axis: _Axis, panel: _Panel, lane: Lane, y: float, hi
         category, middle = CATEGORIES[bars.category[i]], int(bars.start_ns[i] + bars.end_ns[i]) // 2
         label = _named_at(panel.timeline, lane, middle) if lane.kind in ("script", "accelerator") else ""
         if lane.kind != "script" and label != VALIDATION:
-            label = _step_at(panel.timeline, int(bars.start_ns[i])) if category == "train" else ""
+            label = _step_at(panel.timeline, lane, int(bars.start_ns[i])) if category == "train" else ""
         label = label or LEGEND.get(category, (category,))[0]
         if measure(label, SMALL) + 0.1 <= inches[i]:
             color = look.fill.get(category, look.fill["other"])
@@ -486,8 +486,10 @@ def _work(page: FigurePage, axis: _Axis, panel: _Panel, lane: Lane, y: float, hi
             page.write(x, axis.top + y + high / 2, label, SMALL, text_on(color), ha="center", bbox=box)
 
 
-def _step_at(timeline: Timeline, start_ns: int) -> str:
-    """Return "step 3" for a train step of the accelerator that begins at `start_ns`."""
+def _step_at(timeline: Timeline, lane: Lane, start_ns: int) -> str:
+    """Return "step 3" for a train step that begins at `start_ns`; another process counts its own steps."""
+    if lane.kind == "stream":
+        return f"step {lane.step[max(0, int(np.searchsorted(lane.start_ns, start_ns, side='right')) - 1)]}"
     place = int(np.searchsorted(timeline.step_edges_ns, start_ns, side="right")) - 1
     return f"step {timeline.step_numbers[min(max(place, 0), timeline.steps - 1)]}" if timeline.steps else ""
 

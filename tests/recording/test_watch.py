@@ -380,3 +380,42 @@ def test_wrong_arguments_are_named(keras, wrong, names):
     for kind in (labkit.Watch, labkit.watching):
         with pytest.raises(ValueError, match=names):
             kind(**wrong)
+
+
+def test_waits_and_parts_of_a_loop_are_timed_without_the_profiler(tf):
+    """A loop over anything: each step waits 20 ms for its batch, and 10 of its 15 ms are the part."""
+
+    def batches():
+        for _ in range(8):
+            time.sleep(0.02)
+            yield np.zeros((BATCH, 8, 8, 3), np.float32)
+
+    step = labkit.watching(steps=4, warmup=2, profile=False)
+    with step:
+        for images in step.waits(batches()):
+            with step(images):
+                time.sleep(0.005)
+                with step.part("all-reduce", "transfer"):
+                    time.sleep(0.01)
+    trace = step.trace
+    waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
+    parts = trace.where(trace.select("transfer", kind="script"))
+    assert len(waits) == len(trains) == len(parts) == 4
+    assert (waits.duration_ns[1:] >= 20e6).all(), "the window begins with the first step, after its wait"
+    assert (parts.duration_ns >= 10e6).all()
+    assert (trains.start_ns + 5e6 <= parts.start_ns).all()
+    assert (parts.end_ns <= trains.end_ns).all()
+    assert parts.step.tolist() == trains.step.tolist()
+    assert trace.run.images == 4 * BATCH
+    assert "The profiler was left alone" in trace.run.profiler.note
+    assert {thread.kind for thread in trace.threads} == {"consumer", "script"}
+    advice = labkit.Timeline(trace).stalls.advice
+    assert "all-reduce" not in advice, "the waits are longer"
+
+
+def test_what_a_part_is_spent_on_is_checked():
+    step = labkit.watching()
+    with pytest.raises(ValueError, match=r"category is 'train'; allowed: .*transfer"), step.part("x", "train"):
+        pass
+    with pytest.raises(TypeError, match="profile is 1; allowed: True or False"):
+        labkit.watching(profile=1)

@@ -101,7 +101,7 @@ def stalls(
     handed_over = overlap_ns["neither"] >= HANDED_OVER * span or shares["framework"] >= HANDED_OVER
     small = _small_calls(lanes, causes.names, steps, handed_over)
     if shares[worst] < LEAST:
-        found = _nothing_to_blame(steps, shares, small)
+        found = _together(lanes, shares) or _nothing_to_blame(steps, shares, small)
         return Stalls(shares, None, None, 0.0, crowded if crowded and sum(shares.values()) >= LEAST else found)
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
@@ -143,6 +143,23 @@ def _crowded(run: Run, span: int) -> str | None:
         f"nothing yet: other programs took {percent(others)} of the cores, and the pipeline waited for a core for "
         "longer than it ran. Close other programs and record again."
     )
+
+
+def _together(lanes: Sequence[Lane], shares: dict[str, float]) -> str | None:
+    """Return what to look at where processes wait for each other for longer than for anything else.
+
+    What is part of a train step keeps the accelerator busy, as far as one process can see.
+    """
+    whose = lanes[0].name.rpartition(" · ")[0]
+    for lane in lanes:
+        process, _, name = lane.name.rpartition(" · ")
+        share = lane.by_category.get("transfer", 0) / lane.window_ns if lane.window_ns else 0.0
+        if lane.kind == "script" and process == whose and share >= max(thresholds.TOGETHER, *shares.values()):
+            return (
+                f"whatever slows the slowest process: {name} takes {percent(share)} of the window, and no process goes "
+                "on before all are there. The one that spends the least time in it is the slowest."
+            )
+    return None
 
 
 def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None) -> str:

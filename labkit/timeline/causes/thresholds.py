@@ -66,3 +66,6 @@ CROWDED = 0.5
 STARVED = 1.5
 #: Where threads waited for a core for at least this share of the window, a parallel map lacks cores, not threads.
 QUEUED = 0.3
+
+#: From this share of the window on, what processes do together, as an all-reduce, is what to look at.
+TOGETHER = 0.25

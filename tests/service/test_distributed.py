@@ -1,0 +1,365 @@
+"""Programs that run in several processes for real: what they learn, what is left of a killed one, and one clock."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+import labkit
+from labkit.service.elements import ClusterError
+from labkit.timeline.trace import Trace
+
+BATCH, STEPS = 16, 12
+ROWS = 64
+IMAGES = np.random.default_rng(0).normal(size=(ROWS, 6, 6, 3)).astype("float32")
+LABELS = np.arange(ROWS) % 5
+
+
+@pytest.fixture(scope="module")
+def several():
+    with labkit.processes(2) as found:
+        yield found
+
+
+def files(folder):
+    """Numbers of the images in four files, in their order."""
+    import tensorflow as tf
+
+    paths = [f"{folder}/{k}.tfrecord" for k in range(4)]
+    for k, path in enumerate(paths):
+        with tf.io.TFRecordWriter(path) as out:
+            for number in range(k * ROWS // 4, (k + 1) * ROWS // 4):
+                out.write(tf.io.serialize_tensor(tf.constant(number, tf.int64)).numpy())
+    return paths
+
+
+def learn(process, paths, sharding="DATA", wait_ms=0, save_to=None, die_at=None, watched=False):
+    """Train a small network by hand; see notebook 14b."""
+    import tensorflow as tf
+
+    tf.config.experimental.enable_op_determinism()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    first = np.random.default_rng(1)
+    with strategy.scope():
+        weights = [tf.Variable(first.normal(0, 0.2, shape).astype("float32")) for shape in ((3, 3, 3, 8), (288, 5))]
+        step = tf.Variable(0, dtype=tf.int64)
+
+    def gradients_of(images, labels):
+        with tf.GradientTape() as tape:
+            hidden = tf.nn.relu(tf.nn.conv2d(images, weights[0], 1, "SAME"))
+            scores = tf.reshape(hidden, [-1, 288]) @ weights[1]
+            loss = tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores)) / BATCH
+        return [loss, *tape.gradient(loss, weights)]
+
+    def in_halves(images, labels):
+        halves = 2 // process.count
+        pairs = zip(tf.split(images, halves), tf.split(labels, halves), strict=True)
+        return [sum(same) for same in zip(*(gradients_of(*pair) for pair in pairs), strict=True)]
+
+    def add_up(*values):
+        return tf.distribute.get_replica_context().all_reduce("sum", [tf.identity(value) for value in values])
+
+    def change(loss, *sums):
+        for weight, gradient in zip(weights, sums, strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return loss
+
+    def compiled(part):
+        return tf.function(lambda *given: strategy.run(part, given))
+
+    gradients, all_reduce, apply = map(compiled, (in_halves, add_up, change))
+    numbers = tf.data.TFRecordDataset(paths).map(lambda record: tf.io.parse_tensor(record, tf.int64))
+    if wait_ms and process.number == 1:
+        numbers = numbers.map(lambda n: labkit.storage.delayed(n, wait_ms))
+    data = numbers.map(lambda n: (tf.gather(IMAGES, n), tf.gather(LABELS, n), n))
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy[sharding]
+    data = data.batch(BATCH, drop_remainder=True).repeat().with_options(options)
+    saved = tf.train.Checkpoint(weights=weights, step=step)
+    if save_to:
+        own = tf.train.CheckpointManager(saved, f"{save_to}/{process.number}", max_to_keep=2)
+        saved.restore(tf.train.latest_checkpoint(f"{save_to}/0"))
+    watch, seen = labkit.watching(steps=4, warmup=4 if watched else 100, profile=False), []
+    batches = watch.waits(strategy.experimental_distribute_dataset(data))
+    for _ in range(step.numpy()):
+        next(batches)
+    with watch:
+        while step < STEPS:
+            images, labels, numbers = next(batches)
+            with watch((images, labels)):
+                values = gradients(images, labels)
+                with watch.part("all-reduce", "transfer"):
+                    values = all_reduce(*values)
+                apply(*values)
+            step.assign_add(1)
+            seen += strategy.experimental_local_results(numbers)[0].numpy().tolist()
+            if save_to and step.numpy() % 4 == 0:
+                own.save()
+            if process == (1, 2, 0) and step.numpy() == die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+    found = {"weights": [weight.numpy() for weight in weights], "seen": seen}
+    return found | ({"trace": watch.trace} if watched else {})
+
+
+def equal(run, other):
+    return all(
+        np.array_equal(a, b) for a, b in zip(run.results[0]["weights"], other.results[0]["weights"], strict=True)
+    )
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    return files(tmp_path_factory.mktemp("numbers"))
+
+
+@pytest.fixture(scope="module")
+def alone(several, paths):
+    return several.run(learn, processes=1, paths=paths)
+
+
+def test_each_way_to_share_trains_as_it_says(several, paths, alone):
+    for sharding, both, same in (("DATA", 0, True), ("FILE", 0, False), ("OFF", ROWS, False)):
+        run = several.run(learn, paths=paths, sharding=sharding)
+        first, second = (set(result["seen"]) for result in run.results)
+        assert len(first & second) == both, sharding
+        assert len(first | second) == ROWS, sharding
+        assert equal(alone, run) == same, f"{sharding}: bit for bit"
+        mine, others = (result["weights"] for result in run.results)
+        assert all(map(np.array_equal, mine, others)), "all processes have the same weights"
+
+
+def test_a_killed_process_is_named_and_the_survivor_says_what_it_missed(several, paths, tmp_path):
+    died = r"^process 1 \(localhost:\d+\) died at .*, killed by signal 9; process 0 said: UnavailableError: "
+    with pytest.raises(ClusterError, match=died) as found:
+        several.run(learn, paths=paths, save_to=str(tmp_path), die_at=6)
+    assert "(in learn, line" in str(found.value)
+    assert "Detected at node" not in str(found.value)
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.long)])
+def test_a_training_that_goes_on_from_a_checkpoint_ends_with_the_same_weights(several, paths, alone, tmp_path, times):
+    for number in range(times):
+        run = several.run(learn, paths=paths, save_to=str(tmp_path / str(number)), die_at=6, restarts=1)
+        assert [death.name for death in run.deaths] == ["process 1"]
+        assert len(run.said) == 1
+        assert len(run.results[0]["seen"]) == (STEPS - 4) * BATCH // 2, "it began again after step 4"
+        assert equal(alone, run)
+
+
+def test_both_processes_are_on_one_clock_and_the_all_reduce_waits_for_the_late_one(several, paths):
+    run = several.run(learn, paths=paths, wait_ms=3, watched=True)
+    traces = [result["trace"] for result in run.results]
+    merged = run.trace
+    assert len(merged) == sum(map(len, traces))
+    whose = {thread.name.partition(" · ")[0] for thread in merged.threads}
+    assert whose == {"process 0", "process 1"}
+    start, end = merged.window_ns
+    assert all(start <= first and last <= end for first, last in (trace.window_ns for trace in traces))
+    timeline, first, second = (labkit.Timeline(trace) for trace in (merged, *traces))
+    assert (timeline.steps, timeline.run.images) == (first.steps, traces[0].run.images) == (4, 4 * BATCH // 2)
+    lanes = {lane.name: lane for lane in timeline.lanes}
+    waits = lanes["process 1 · waits for a batch"]
+    assert lanes["process 0 · accelerator"] is timeline.accelerator
+    assert lanes["process 1 · accelerator"].kind == "stream"
+    # Process 1 waits for its storage, and process 0 for process 1.
+    assert waits.share > 0.5 > lanes["process 1 · all-reduce"].share
+    assert lanes["process 0 · all-reduce"].share > 0.5 > lanes["process 0 · waits for a batch"].share
+    for one in (timeline, first):
+        assert one.stalls.advice.startswith("whatever slows the slowest process: all-reduce takes ")
+    assert second.accelerator.share < 0.5
+    # A sum ends when all are there, and everybody gets it at the same time.
+    ends = [trace.end_ns[trace.select("transfer", kind="script")] for trace in traces]
+    starts = [trace.start_ns[trace.select("transfer", kind="script")] for trace in traces]
+    assert len(ends[0]) == len(ends[1]) == 4
+    assert (np.minimum(*ends) >= np.maximum(*starts)).all(), "the clocks of the processes are one"
+
+
+def fit(process, strategy):
+    import keras
+    import tensorflow as tf
+
+    if strategy == "MirroredStrategy":
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+        made = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    else:
+        made = getattr(tf.distribute, strategy)() if strategy else tf.distribute.get_strategy()
+    with made.scope():
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(5)])
+        model.compile(keras.optimizers.SGD(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    data = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS)).batch(BATCH, drop_remainder=True)
+    losses = model.fit(data, epochs=2, verbose=0).history["loss"]
+    return losses, made.num_replicas_in_sync
+
+
+def test_two_devices_of_one_process_train_with_fit_as_one(several):
+    (one, _), (two, replicas) = (
+        several.run(fit, processes=1, strategy=name).results[0] for name in (None, "MirroredStrategy")
+    )
+    assert replicas == 2
+    np.testing.assert_allclose(two, one, rtol=1e-5)
+
+
+def test_fit_of_keras_3_fails_on_several_processes_which_is_why_the_loop_is_our_own(several):
+    # The day on which this works, notebook 14b can train with `model.fit`.
+    with pytest.raises(ClusterError, match=r"process \d said: ValueError: Attempt to convert a value \(PerReplica"):
+        several.run(fit, strategy="MultiWorkerMirroredStrategy")
+
+
+def chatty(process, word):
+    print(word, "from", process.number)
+    return process.number, process.count, process.attempt
+
+
+def test_what_processes_print_and_return_comes_back_in_their_order(several, capsys):
+    run = several.run(chatty, word="hello")
+    assert run.results == [(0, 2, 0), (1, 2, 0)]
+    assert capsys.readouterr().out.splitlines() == ["process 0: hello from 0", "process 1: hello from 1"]
+    assert several.run(chatty, processes=1, word="hello").results == [(0, 1, 0)]
+    with pytest.raises(ClusterError, match="process 0 returned no trace"):
+        run.trace  # noqa: B018
+
+
+def fails(process):
+    if process.number:
+        raise KeyError("nothing here")
+
+
+def cannot_be_sent(process):
+    return threading.Lock()
+
+
+def waits_for_ever(process):
+    if process.number:
+        time.sleep(1000)
+
+
+def leaves(process):
+    sys.exit(3)
+
+
+def dies_again(process):
+    if process.number:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        (fails, r"^process 1 said: KeyError: 'nothing here' \(in fails, line 3\)$"),
+        (cannot_be_sent, r"process 0 said: what it returned cannot be sent to another process: .*lock"),
+        (waits_for_ever, r"^process 1 had not ended 0\.5 s later, and was ended$"),
+        (leaves, r"process 0 said: SystemExit: 3 \(in leaves, line"),
+        (dies_again, r"^process 1 \(.*\) died at .*, killed by signal 11$"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_program_that_fails_is_told_in_one_sentence(several, program, sentence):
+    line = program.__code__.co_firstlineno
+    sentence = re.sub(r"line (\d)", lambda found: f"line {line + int(found[1]) - 1}", sentence)
+    with pytest.raises(ClusterError, match=sentence):
+        several.run(program, patience_s=0.5)
+    assert several.run(chatty, word="x").results, "the next program runs"
+    here = psutil.Process()
+    assert len(here.children(recursive=True)) == 1, "only the process that is forked is left"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "sentence"),
+    [
+        ({"processes": 3}, ValueError, r"processes is 3; allowed: a whole number from 1 to 2"),
+        ({"restarts": -1}, ValueError, r"restarts is -1; allowed"),
+        ({"patience_s": 0}, ValueError, r"patience_s is 0; allowed"),
+        ({"program": 5}, TypeError, r"program is 5; allowed: a function"),
+        ({"word": threading.Lock()}, ClusterError, r"chatty cannot be sent to another process: .*lock"),
+        ({"wort": "?"}, ClusterError, r"process 0 said: TypeError: chatty\(\) got an unexpected keyword argument"),
+    ],
+)
+def test_bad_arguments_get_one_sentence(several, arguments, error, sentence):
+    with pytest.raises(error, match=sentence):
+        several.run(**{"program": chatty} | arguments)
+
+
+def test_how_many_processes_there_may_be_is_said():
+    for count in (0, 17, True):
+        with pytest.raises(ValueError, match=f"count is {count}; allowed: a whole number from 1 to 16"):
+            labkit.processes(count)
+
+
+CHILD = """
+import time
+import labkit
+def sleep(process):
+    open(f"{folder}/{process.number}", "w").close()
+    time.sleep(1000)
+folder = %r
+print("begins", flush=True)
+labkit.processes(2).run(sleep)
+"""
+
+
+@pytest.mark.parametrize("after_s", [None, *(pytest.param(s, marks=pytest.mark.long) for s in (0.1, 1.0, 3.0))])
+def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
+    """Kill the parent so many seconds after it began to start, or once the programs run."""
+    for name in ("private", "ran"):
+        (tmp_path / name).mkdir()
+    private, ran = tmp_path / "private", tmp_path / "ran"
+    paths = os.pathsep.join(filter(None, sys.path))
+    command, environment = [sys.executable, "-c", CHILD % str(ran)], {**os.environ, "TMPDIR": str(private)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment | {"PYTHONPATH": paths}, text=True
+    ) as parent:
+        assert parent.stdout.readline() == "begins\n"
+        end = time.monotonic() + (60 if after_s is None else after_s)
+        while time.monotonic() < end and len(list(ran.iterdir())) < 2:
+            time.sleep(0.05)
+        children = psutil.Process(parent.pid).children(recursive=True)
+        assert after_s is not None or len(children) == 3
+        parent.kill()
+    for _ in range(600):
+        if not list(private.iterdir()) and not any(c.is_running() and c.status() != "zombie" for c in children):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"left: {list(private.iterdir())}, {children}")
+
+
+def test_processes_that_end_leave_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    here = psutil.Process()
+    labkit.processes(1).close()  # what the first one loads stays
+
+    def state():
+        return {child.pid for child in here.children(recursive=True)}, threading.active_count(), here.num_fds()
+
+    before = state()
+    with labkit.processes(2) as found:
+        assert len(found.run(chatty, word="x").results) == 2
+    with pytest.raises(ClusterError, match="these processes are closed"):
+        found.run(chatty, word="x")
+    assert state() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_of_one_process_keeps_its_causes(several):
+    trace = several.run(recorded, processes=1).trace
+    assert isinstance(trace, Trace)
+    assert labkit.Timeline(trace).stalls.cause == "fetch"
+    assert labkit.Timeline(trace).lanes[0].name == "process 0 · accelerator"
+
+
+def recorded(process):
+    import tensorflow as tf
+
+    data = tf.data.Dataset.range(1000).map(lambda n: labkit.storage.delayed(n, 4)).batch(4)
+    return labkit.recorder.record(data, labkit.accelerators.modelled(step_ms=5), steps=5)
