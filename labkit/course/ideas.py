@@ -437,6 +437,30 @@ _DRAWINGS = {
             ),
         ],
     ),
+    "14b": Sketch(
+        "Every process trains on its part of the batch. The all-reduce adds the gradients, and waits for the last one.",
+        _DRAWN,
+        [
+            Group(
+                "Both are fast",
+                {
+                    "process 0": _row("train: half a batch", "→: gradients", "transfer: all-reduce", "train: change",
+                                      lengths=(4, 1, 2, 1)),
+                    "process 1": _row("train: half a batch", "→: gradients", "transfer: all-reduce", "train: change",
+                                      lengths=(4, 1, 2, 1)),
+                },
+            ),
+            Group(
+                "The data of process 1 is late",
+                {
+                    "process 0": _row("train: half a batch", "→: gradients", "idle: waits in the all-reduce",
+                                      "transfer: all-reduce", "train: change", lengths=(4, 1, 3, 2, 1)),
+                    "process 1": _row("idle: waits for data", "train: half a batch", "→: gradients",
+                                      "transfer: all-reduce", "train: change", lengths=(3, 4, 1, 2, 1)),
+                },
+            ),
+        ],
+    ),
     "12b": Sketch(
         "Text becomes numbers before a network can learn from it.",
         _DRAWN,

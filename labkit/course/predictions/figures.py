@@ -12,7 +12,7 @@ from labkit.common import numbers
 from labkit.recording.measures import ROUNDS, Speedup
 
 #: What a prediction may be counted in. A share lies between 0 and 1 and is printed in percent.
-UNITS = ("times", "share", "ms", "s", "µs", "images/s", "MB", "GB", "MB/s", "cores", "batches", "images")
+UNITS = ("times", "share", "ms", "s", "µs", "images/s", "MB", "GB", "MB/s", "cores", "batches", "images", "steps")
 
 #: A number counts as right within this relative error,
 CLOSE = 0.2

@@ -1,0 +1,75 @@
+"""Exercises of notebook 14b, train_on_several_processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from labkit.course.grading import Wrong, exercise
+from labkit.course.student_code import call, numeric
+
+
+@exercise("14.4")
+def my_part(function: Any) -> None:
+    """``mine(batch, process, count)``: the part of a batch that one of several processes trains on."""
+    for size, count in ((8, 2), (12, 3), (6, 1), (20, 4), (10, 5)):
+        batch = [7 * number % 23 for number in range(size)]
+        part = size // count
+        for process in range(count):
+            made = call(function, list(batch), process, count)
+            if not isinstance(made, (list, tuple, np.ndarray)):
+                raise Wrong(f"return the list of the numbers, not {type(made).__name__}")
+            got, right = [int(number) for number in made], batch[process * part : (process + 1) * part]
+            said = f"process {process} of {count}, batch {batch}"
+            if got == right:
+                continue
+            if len(got) == len(batch) and count > 1:
+                raise Wrong(f"{said}: this is the whole batch, as with OFF")
+            if got == batch[process::count]:
+                raise Wrong(f"{said}: the numbers of a part are neighbours; you took every {count}th")
+            if len(got) != part:
+                raise Wrong(f"{said}: a part has {part} numbers, you return {len(got)}")
+            if got == batch[(count - 1 - process) * part :][:part]:
+                raise Wrong(f"{said}: process 0 has the first part")
+            raise Wrong(f"{said}: expected {right}, got {got}")
+
+
+@numeric(
+    "14.5", " ms", ([0, 0], 10, 2), ([12, 3, 17], 8, 1.5), ([5, 30], 20, 4), ([0, 0, 0, 64], 100, 9), ([6.5], 31, 0),
+    ([9, 41, 40.5], 2, 3),
+)  # fmt: skip
+def step_of_all(waits_ms: Sequence[float], train_ms: float, all_reduce_ms: float) -> Any:
+    """``step_ms(waits_ms, train_ms, all_reduce_ms)``: a step of processes that wait for each other."""
+    slowest, others = max(waits_ms), train_ms + all_reduce_ms
+    return slowest + others, {
+        sum(waits_ms) / len(waits_ms) + others: "the mean is too short: the sum needs the gradients of all",
+        sum(waits_ms) + others: "processes wait for their batches at the same time",
+        waits_ms[0] + others: "process 0 is not alone: it waits for the others in the all-reduce",
+        min(waits_ms) + others: "the fastest process waits in the all-reduce for the slowest",
+        others: "each process first waits for its batch",
+        slowest + train_ms: "the all-reduce takes time, too",
+        max(slowest, others): "the gradients need the batch: the wait comes first",
+        slowest + len(waits_ms) * train_ms + all_reduce_ms: "all processes train at the same time",
+        slowest + train_ms + len(waits_ms) * all_reduce_ms: "all_reduce_ms is that of all processes together",
+    }
+
+
+@numeric(
+    "14.6", " steps", (24, 10, [17]), (100, 10, []), (100, 10, [60]), (50, 8, [3, 15, 33]), (1000, 250, [999, 260]),
+    (30, 7, [6, 6, 6]),
+)  # fmt: skip
+def steps_computed(steps: int, every: int, deaths: Sequence[int]) -> Any:
+    """``computed(steps, every, deaths)``: steps in all, with those that were lost and computed again."""
+    lost = [step % every for step in deaths]
+    return steps + sum(lost), {
+        steps: "what was done after the last checkpoint is done again",
+        steps + sum(deaths): "a checkpoint keeps what was before it",
+        steps + every * len(deaths): "only what was done after the last checkpoint is done again",
+        steps + sum(every - one for one in lost): "count from the last checkpoint, not to the next one",
+        steps - sum(lost): "lost steps are computed again: they add to the others",
+        float(sum(lost)): "these are the steps that were lost; how many were computed in all?",
+        steps + (lost[-1] if lost else 0): "each death costs its own steps",
+        steps + (lost[0] if lost else 0): "each death costs its own steps",
+    }
