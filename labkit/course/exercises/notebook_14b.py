@@ -38,7 +38,7 @@ def my_part(function: Any) -> None:
 
 @numeric(
     "14.5", " ms", ([0, 0], 10, 2), ([12, 3, 17], 8, 1.5), ([5, 30], 20, 4), ([0, 0, 0, 64], 100, 9), ([6.5], 31, 0),
-    ([9, 41, 40.5], 2, 3),
+    ([9, 41, 40.5], 2, 3), ([0.21, 0.1137], 0.30218, 0.0703),
 )  # fmt: skip
 def step_of_all(waits_ms: Sequence[float], train_ms: float, all_reduce_ms: float) -> Any:
     """``step_ms(waits_ms, train_ms, all_reduce_ms)``: a step of processes that wait for each other."""
@@ -58,7 +58,7 @@ def step_of_all(waits_ms: Sequence[float], train_ms: float, all_reduce_ms: float
 
 @numeric(
     "14.6", " steps", (24, 10, [17]), (100, 10, []), (100, 10, [60]), (50, 8, [3, 15, 33]), (1000, 250, [999, 260]),
-    (30, 7, [6, 6, 6]),
+    (30, 7, [6, 6, 6]), (0, 5, []),
 )  # fmt: skip
 def steps_computed(steps: int, every: int, deaths: Sequence[int]) -> Any:
     """``computed(steps, every, deaths)``: steps in all, with those that were lost and computed again."""
