@@ -66,7 +66,7 @@ dataset = dataset.map(prepare, num_parallel_calls=2).batch(BATCH, drop_remainder
 print(dataset.element_spec[0])
 
 # %% [markdown]
-# **Plain Python** needs a function for one photo, and a class that yields batches. A pool of threads calls the function:
+# **Plain Python** needs a function for one photo, and a generator that yields batches. A pool of threads calls the function. The generator is a method of a class, so that each epoch begins a new one:
 
 # %%
 def load(number):
@@ -90,7 +90,7 @@ loaders = {"tf.data": dataset, "Python, 2 threads": Batches(load, 2)}
 print(next(iter(loaders["Python, 2 threads"]))[0].shape)
 
 # %% [markdown]
-# **PyTorch** starts worker *processes*. Each one makes whole batches, and sends them through shared memory. PyTorch keeps the colours in front, so `permute` moves them:
+# **PyTorch** starts worker *processes*. A `Dataset` gives one photo by its number, as a tensor, and functions of PyTorch change it. Each worker makes whole batches, and sends them through shared memory. PyTorch keeps the colours in front, so `permute` moves them:
 
 # %% tags=["nbval-ignore-output"]
 if labkit.have("torch", "pip install torch"):
@@ -105,22 +105,39 @@ if labkit.have("torch", "pip install torch"):
             return len(paths)
 
         def __getitem__(self, number):
-            return torch.tensor(load(number)).permute(2, 0, 1), labels[number]
+            pixels = np.array(Image.open(paths[number]).convert("RGB"))
+            image = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+            image = torch.nn.functional.interpolate(image, SIZE, mode="bilinear", antialias=True)[0]
+            return image.flip(-1) if mirrored[number] else image, labels[number]
 
     loaders["PyTorch, 2 workers"] = DataLoader(Photos(), BATCH, num_workers=2, persistent_workers=True)
 
 # %% [markdown]
-# **Grain** describes a pipeline step by step, as tf.data does, but each step is a Python function. Threads read ahead, and every step can be asked for an element by its number:
+# **Grain** describes a pipeline step by step, as tf.data does. Each step is a class with a method `map`, which gets one photo as a dict and returns another one. Threads read ahead, and every step can be asked for an element by its number:
 
 # %% tags=["nbval-ignore-output"]
 if labkit.have("grain", "pip install grain"):
     import grain
 
     print("Grain", grain.__version__)
-    elements = grain.MapDataset.source(range(len(paths))).repeat()
-    elements = elements.map(lambda number: (load(number), labels[number]))
+
+    class Decode(grain.transforms.Map):
+        def map(self, photo):
+            image = Image.open(photo["path"]).convert("RGB").resize(SIZE, Image.BILINEAR)
+            return {"image": np.asarray(image), "label": photo["label"], "mirror": photo["mirror"]}
+
+    class Mirror(grain.transforms.Map):
+        def map(self, photo):
+            image = photo["image"][:, ::-1] if photo["mirror"] else photo["image"]
+            return {"image": image, "label": photo["label"]}
+
+    source = [{"path": p, "label": n, "mirror": m} for p, n, m in zip(paths, labels, mirrored)]
     options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=2 * BATCH)
+    elements = grain.MapDataset.source(source).repeat().map(Decode()).map(Mirror())
     loaders["Grain, 2 threads"] = elements.to_iter_dataset(options).batch(BATCH)
+
+# %% [markdown]
+# Here the number of a photo says whether to mirror it, so that all loaders do the same. Usually chance decides. Then `Mirror` is a `RandomMap`, whose method also gets a generator of random numbers. Grain seeds it for each element, so a run can be repeated.
 
 # %% [markdown]
 # **DALI** compiles a pipeline of its own operators, in C++. One number carries the label and whether to mirror:
@@ -187,7 +204,7 @@ for name in found:
 # %% [markdown]
 # ## Explain
 #
-# **Same decoder, similar speed.** TensorFlow, Pillow, PyTorch's and DALI's readers all decode with libjpeg or libjpeg-turbo. Most of the difference comes from *how* it is called: fast or exact arithmetic, and how often pixels are copied. Look at the notes of the table: the pixels differ by some values of 255, because each library resizes in its own way. A comparison that does not say so compares different work.
+# **The same decoder, more or less.** TensorFlow, Pillow and DALI all decode with libjpeg or libjpeg-turbo; PyTorch and Grain take Pillow here. Most of the difference comes from *how* it is called: fast or exact arithmetic, and how often pixels are copied. Look at the notes of the table: the pixels differ by some values of 255, because each library resizes in its own way. A comparison that does not say so compares different work.
 #
 # ### Threads and the interpreter
 #
@@ -248,10 +265,10 @@ if "Grain, 2 threads" in loaders:
     first = iter(loaders["Grain, 2 threads"])
     next(first)
     state = first.get_state()
-    expected = next(first)[0]
+    expected = next(first)["image"]
     second = iter(loaders["Grain, 2 threads"])
     second.set_state(state)
-    print("the second batch came again:", np.array_equal(next(second)[0], expected))
+    print("the second batch came again:", np.array_equal(next(second)["image"], expected))
 
 # %% [markdown]
 # | loader | who works | good at | look out for |

@@ -104,6 +104,24 @@ def test_the_datasets_inside_a_dataset_are_seen(paths):
     assert names_in(trace, "worker") >= {"ConcatDataset.__getitem__", "Photos.__getitem__"}
 
 
+class Resized(disk.Photos):
+    """A dataset that resizes with PyTorch's own function, as one without torchvision does."""
+
+    def __getitem__(self, index):
+        import torch
+
+        image, label = super().__getitem__(index)
+        image = torch.tensor(image).permute(2, 0, 1)[None]
+        return torch.nn.functional.interpolate(image, (32, 32), mode="bilinear", antialias=True)[0].flip(-1), label
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_resize_of_pytorch_is_seen_as_one(paths, workers):
+    trace = labkit.record(torch_loader(Resized(paths), workers), STEP, steps=6)
+    assert {span.category for span in trace if span.name == "torch interpolate"} == {"resize"}
+    assert trace.run.work["components"][0]["shape"] == [3, 32, 32]
+
+
 class Inherits(disk.Photos):
     """A dataset as those of torchvision: its base class has the method."""
 

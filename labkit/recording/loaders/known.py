@@ -62,6 +62,7 @@ KNOWN = [
     Known("multiprocessing.connection", "Connection._recv_bytes", "receive", MOVES),
     Known("multiprocessing.reduction", "ForkingPickler.dumps", "pickle", "transfer"),
     Known("multiprocessing.reduction", "ForkingPickler.loads", "unpickle", "transfer"),
+    Known("torch.nn.functional", "interpolate", "torch interpolate", "resize"),
     Known("torch.utils.data._utils.fetch", "_MapDatasetFetcher.fetch", "fetch a batch", OWN_WORK),
     Known("torch.utils.data._utils.fetch", "_IterableDatasetFetcher.fetch", "fetch a batch", OWN_WORK),
     Known("torch.utils.data._utils.pin_memory", "pin_memory", "pin memory", "copy"),
