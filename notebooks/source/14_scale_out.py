@@ -8,8 +8,12 @@
 # **You need** notebooks 03, 04 and 09. All processes run on your machine. About 50 minutes. Special words are in the [glossary](../docs/glossary.md).
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
+import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
 
 import tensorflow as tf
 from labkit import accelerators, capacity, explorers, photos, predictions, storage
@@ -133,8 +137,62 @@ for sharding in ("off", "dynamic", "data"):
     print(f"{sharding}:", count(cluster.elements(short.apply(cluster.distribute(sharding))), 60))
 
 # %% [markdown]
-# With `off`, three workers deliver everything three times. `dynamic` gives each element to whoever is free. `data` gives fixed shares. None of them keeps the order.
+# `file` gives each worker files of its own. So the dataset must begin with files. Here are six, with ten numbers each:
+
+# %%
+folder = tempfile.mkdtemp()
+files = [f"{folder}/{k}.txt" for k in range(6)]
+for k, path in enumerate(files):
+    Path(path).write_text("\n".join(str(10 * k + n) for n in range(10)))
+lines = tf.data.TextLineDataset(files).map(lambda line: tf.strings.to_number(line, tf.int64))
+arrived = [int(number) for number in cluster.elements(lines.apply(cluster.distribute("file")))]
+print("file:", count(arrived, 60), "· in order:", arrived == sorted(arrived))
+
+# %% [markdown]
+# With `off`, three workers deliver everything three times. `dynamic` gives each element to whoever is free. `data` and `file` give fixed shares. None of them keeps the order.
 #
+# ### Two consumers of one job
+#
+# Consumers that name the same job share its elements, and each element goes to one of them. Each makes the dataset for itself: a second iterator over *one* dataset would begin the next epoch.
+
+# %%
+source = tf.data.Dataset.range(240).map(lambda number: storage.delayed(number, 8))
+with ThreadPoolExecutor(2) as threads:
+    both = [source.apply(cluster.distribute("dynamic", job_name="one job")) for _ in range(2)]
+    first, second = threads.map(lambda data: {int(number) for number in cluster.elements(data)}, both)
+print("arrived:", len(first | second), "· both got:", len(first & second))
+
+# %% [markdown]
+# ### Batches of equal length in each round
+#
+# Texts have different lengths, and a batch is as long as its longest text. If accelerators train together, all wait for the longest batch of a round. So put texts of similar length into one batch (a *bucket*), and two batches of one bucket after each other. *Coordinated reads* give each consumer one of the two:
+
+
+# %% tags=["nbval-ignore-output"]
+def bucket(batch):
+    return tf.cast((tf.shape(batch)[1] - 1) // 10, tf.int64)
+
+
+def batches(seed):
+    lengths = tf.data.Dataset.random(seed=seed).map(lambda n: 1 + tf.cast(n % 40, tf.int32))
+    return lengths.map(lambda n: tf.ones([n])).bucket_by_sequence_length(tf.size, [11, 21, 31], [8] * 4)
+
+
+def equal(two):
+    with ThreadPoolExecutor(2) as threads:
+        took = threads.map(lambda data: [int(bucket(b)) for b in islice(cluster.elements(data), 24)], two)
+        return sum(a == b for a, b in zip(*took))
+
+
+rounds = batches(seed=1).group_by_window(bucket, lambda _, two: two, window_size=2)
+ways = [cluster.distribute("off", job_name="rounds", consumer_index=i, num_consumers=2) for i in (0, 1)]
+alike = equal([batches(seed).apply(cluster.distribute("off")) for seed in (1, 2)])
+print("each for itself: the buckets are equal in", alike, "of 24 rounds")
+
+# %%
+print("coordinated: equal in", equal([rounds.apply(way) for way in ways]), "of 24 rounds")
+
+# %% [markdown]
 # ### Kill a worker
 #
 # This is a real `kill -9`. The cluster starts a new worker at the same address. Count what is lost, what is doubled, and the longest silence:
