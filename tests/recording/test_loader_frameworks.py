@@ -122,6 +122,20 @@ def test_the_resize_of_pytorch_is_seen_as_one(paths, workers):
     assert trace.run.work["components"][0]["shape"] == [3, 32, 32]
 
 
+def test_a_dataset_without_a_loader_is_named_with_what_makes_batches_of_it(paths):
+    import torch.utils.data
+
+    class Samples(torch.utils.data.Dataset):
+        def __len__(self):
+            return len(paths)
+
+        def __getitem__(self, index):
+            return index
+
+    with pytest.raises(TypeError, match=r"is a Samples, a dataset of PyTorch that gives single samples; .*DataLoader"):
+        labkit.record(Samples(), STEP, steps=2)
+
+
 class Inherits(disk.Photos):
     """A dataset as those of torchvision: its base class has the method."""
 

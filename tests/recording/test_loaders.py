@@ -380,3 +380,24 @@ def test_a_recorded_loader_goes_through_a_file(paths, tmp_path):
     assert again.run == trace.run
     assert str(labkit.Timeline(again)) == str(labkit.Timeline(trace))
     assert "loader            Batches" in str(labkit.Timeline(trace))
+
+
+def test_what_gives_batches_by_their_numbers_is_a_loader():
+    """The way in which Python iterated before there were iterators; many classes have no other."""
+
+    class Numbered:
+        def __init__(self):
+            self.asked = []
+
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, number):
+            self.asked.append(number)
+            return np.full((4, 8, 8, 3), number, np.uint8), np.zeros(4)
+
+    numbered = Numbered()
+    trace = labkit.record(numbered, STEP, steps=4, warmup=2)
+    assert numbered.asked[:6] == list(range(6))
+    assert trace.run.images == 16
+    assert "Numbered.__getitem__" in {span.name for span in trace}

@@ -15,7 +15,12 @@ def can_be_driven(loader: Any) -> bool:
     kind = type(loader)
     plain = kind.__module__ == "builtins" and not isinstance(loader, Iterator)
     data = kind.__module__.partition(".")[0] in ("tensorflow", "numpy", "pandas") or hasattr(kind, "__array__")
-    return hasattr(loader, "__iter__") and not plain and not data
+    return (hasattr(loader, "__iter__") or _is_sequence(loader)) and not plain and not data
+
+
+def _is_sequence(loader: Any) -> bool:
+    """Tell whether something has no iterator, and gives its batches by their numbers."""
+    return hasattr(loader, "__getitem__") and hasattr(loader, "__len__") and not hasattr(loader, "__iter__")
 
 
 def check_loader(loader: Any, steps: int | None, what: str) -> None:
@@ -32,6 +37,11 @@ def check_loader(loader: Any, steps: int | None, what: str) -> None:
         raise TypeError(
             f"{what} is a {type(loader).__name__}; allowed: a tf.data.Dataset, or anything else that gives batches one "
             "after the other (a DataLoader, a Grain dataset, a generator, an iterator: iter(…) of a list)"
+        )
+    if _is(loader, "torch", "Dataset") and _is_sequence(loader):
+        raise TypeError(
+            f"{what} is a {type(loader).__name__}, a dataset of PyTorch that gives single samples; allowed: what makes "
+            "batches of them, as torch.utils.data.DataLoader(dataset, batch_size)"
         )
     length = Loader(loader).length
     if steps is None and (length is None or length >= sys.maxsize):
@@ -119,6 +129,8 @@ class Loader:
             return self._kept._get_iterator()
         if self.kind == "Pipeline" and not hasattr(self.loader, "__iter__"):
             return (tuple(part.as_array() for part in outputs) for outputs in iter(self.loader.run, None))
+        if _is_sequence(self.loader):
+            return (self.loader[number] for number in range(len(self.loader)))
         return iter(self.loader)
 
     def end(self, iterator: Any, early: bool) -> None:
