@@ -116,7 +116,8 @@ def parts_of(strategy, weights, step, halves):
             weight.assign_sub(0.1 * gradient)
         return step.assign_add(1)
 
-    return [tf.function(lambda *given, part=part: strategy.run(part, given)) for part in (gradients, all_reduce, change)]
+    parts = gradients, all_reduce, change
+    return [tf.function(lambda *given, part=part: strategy.run(part, given)) for part in parts]
 
 
 # %% [markdown]
@@ -211,7 +212,8 @@ for sharding in ("DATA", "FILE", "OFF"):
 # `two.trace` has both processes on one clock:
 
 # %% tags=["nbval-ignore-output"]
-shown = [f"process {n} · {lane}" for n in (0, 1) for lane in ("accelerator", "waits for a batch", "all-reduce")]
+parts = "accelerator", "waits for a batch", "all-reduce"
+shown = [f"process {n} · {part}" for n in (0, 1) for part in parts]
 labkit.draw(two.trace, steps=4, lanes=shown)
 
 # %% [markdown]
@@ -309,7 +311,8 @@ two_of_each = several.run(feed, threads=1).trace
 labkit.compare(thread, overlap, labels=("one thread", "with prefetch"))
 
 # %% tags=["nbval-ignore-output"]
-work = {lane.name for trace in (threads, two_of_each) for lane in labkit.Timeline(trace).lanes if lane.share > 0.1}
+lanes = [lane for trace in (threads, two_of_each) for lane in labkit.Timeline(trace).lanes]
+work = {lane.name for lane in lanes if lane.share > 0.1}
 labkit.compare(threads, two_of_each, labels=("two threads", "two accelerators"), lanes=work)
 
 # %% [markdown]
