@@ -254,7 +254,18 @@ if "PyTorch, 2 workers" in loaders:
         print(f"{name}: {moved:.2f} ms of transfer per image, first batch after {first:,.0f} ms")
 
 # %% [markdown]
-# Tensors of PyTorch go through shared memory. Arrays of NumPy are pickled, sent through a pipe and unpickled. So keep uint8 until the device, and stack tensors in the worker.
+# And this is the memory of all processes together, and the wait for the first batch, with 0, 2 and 4 workers:
+
+# %% tags=["nbval-ignore-output"]
+if "PyTorch, 2 workers" in loaders:
+    many = {f"{n} workers": DataLoader(Photos(), BATCH, num_workers=n) for n in (0, 2, 4)}
+    prices = labkit.measure(many, accelerator, warmup=1, steps=4, repeats=2, profile=False)
+    for name, (first, *_) in prices.items():
+        extra = first.memory_mb - prices["0 workers"][0].memory_mb
+        print(f"{name}: {extra:+.0f} MB, first batch after {first.first_batch_ms:.0f} ms")
+
+# %% [markdown]
+# Workers that are forked share the pages that nobody writes to, so they begin small. Each grows with what it loads and holds. Tensors of PyTorch go through shared memory. Arrays of NumPy are pickled, sent through a pipe and unpickled. So keep uint8 until the device, and stack tensors in the worker.
 #
 # ### Order, and going on after a break
 #
