@@ -179,6 +179,32 @@ def torch_collate_loops(draw, fixed):
     return torch_loader(Wide(4096, None, arrays), 16, 2, collate_fn=as_arrays if fixed else slow_collate)
 
 
+@fault(5, {"batch"}, "cheaper|stack|num_workers", "prefetch_factor|persistent")
+def torch_collate_in_the_consumer(draw, fixed):
+    arrays = list(draw.arrays.integers(0, 255, (8, 96, 96, 3), np.uint8))
+    return torch_loader(Wide(4096, None, arrays), 16, 0, collate_fn=as_arrays if fixed else slow_collate)
+
+
+class Converted:
+    """Batches of a loader whose values become float32 in the thread of the consumer."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        for images, labels in self.loader:
+            yield images.float().div(255).permute(0, 3, 1, 2).contiguous(), labels
+
+
+@fault(2, PREP, "worker|background|thread", "prefetch_factor|persistent")
+def torch_the_consumer_converts(draw, fixed):
+    import torch
+
+    arrays = [torch.from_numpy(draw.arrays.integers(0, 255, (160, 160, 3), np.uint8)) for _ in range(8)]
+    loader = torch_loader(Wide(4096, None, arrays), 32, 1)
+    return loader if fixed else Converted(loader)
+
+
 @fault(30, PREP, "prefetch_factor", "less work|GIL")
 def torch_a_straggler_now_and_then(draw, fixed):
     batch = 8  # of an odd number of batches one is slow, so that the two workers take turns at those
