@@ -275,6 +275,25 @@ def test_a_program_that_fails_is_told_in_one_sentence(several, program, sentence
     assert len(here.children(recursive=True)) == 1, "only the process that is forked is left"
 
 
+def both_wait(process):
+    time.sleep(1000)
+
+
+def test_the_stop_button_ends_the_programs(several):
+    here = psutil.Process()
+
+    def stop_when_they_run():
+        while len(here.children(recursive=True)) < 3:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=stop_when_they_run, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        several.run(both_wait)
+    assert len(here.children(recursive=True)) == 1
+    assert several.run(chatty, word="x").results, "the next program runs"
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "sentence"),
     [
