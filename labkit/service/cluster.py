@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import tempfile
@@ -324,7 +325,7 @@ class _OwnCluster(Cluster):
     """A cluster of child processes and the thread that looks after them."""
 
     def __init__(self, workers: int, restart: bool, work_dir: Path | None, port: int | None) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="labkit-cluster-"))
+        self._folder = Path(tempfile.gettempdir(), f"labkit-cluster-{secrets.token_hex(8)}")
         self._journal = work_dir or self._folder
         self._nursery: Nursery | None = None
         first, *others = wire.free_ports(1 + workers)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any
 
 from labkit.common.numbers import number, whole
@@ -90,11 +87,10 @@ class Processes:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._folder = Path(tempfile.mkdtemp(prefix="labkit-processes-"))
         # Linux ends the children with the thread that began them: one that lives as long as this object.
         self._thread = ThreadPoolExecutor(1, "labkit processes")
         try:
-            self._nursery: Nursery | None = self._thread.submit(Nursery, self._folder).result()
+            self._nursery: Nursery | None = self._thread.submit(Nursery).result()
         except BaseException:
             self.close()
             raise
@@ -113,7 +109,6 @@ class Processes:
         if nursery is not None:
             nursery.close()
         self._thread.shutdown()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(
         self,

@@ -38,16 +38,16 @@ class Nursery:
 
     Parameters
     ----------
-    folder : path
-        Removed by the nursery where its parent can no more.
+    folder : path, optional
+        Made by the nursery, and removed by it where its parent can no more: whoever dies, none is left.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self._log = tempfile.TemporaryFile()
         ours, theirs = socket.socketpair()
         try:
             self.process = processes.module(
-                "labkit.service.nursery", str(theirs.fileno()), str(os.getpid()), str(folder),
+                "labkit.service.nursery", str(theirs.fileno()), str(os.getpid()), str(folder or ""),
                 log=self._log, pass_fds=[theirs.fileno()],
             )  # fmt: skip
         finally:
@@ -98,11 +98,14 @@ def main(descriptor: int, parent: int, folder: str) -> None:
     """Fork a child for each order that comes, until the parent closes its end or dies; then remove `folder`."""
 
     def leave(*_: object) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
 
     signal.signal(signal.SIGTERM, leave)
     processes.die_with_parent(parent, signal.SIGTERM)
+    if folder:
+        os.mkdir(folder, 0o700)  # not before: from here on, the end of the parent removes it
     connection = Connection(descriptor)
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # input pipelines run on processors, and GPU memory is for training
     import tensorflow as tf  # noqa: F401  imported here, once, for all children

@@ -257,6 +257,22 @@ def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
     dies_and_leaves_nothing(tmp_path, after_s)
 
 
+EARLY = """
+import os, signal
+import labkit
+from labkit.service import nursery
+nursery.processes.module = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+labkit.cluster()
+"""
+
+
+def test_a_notebook_that_is_killed_before_its_first_child_leaves_no_folder(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    parent = subprocess.run([sys.executable, "-c", EARLY], env=environment, check=False)
+    assert parent.returncode == -9
+    assert not list(tmp_path.iterdir())
+
+
 def dies_and_leaves_nothing(folder, after_s):
     """Kill the parent of a cluster, so many seconds after it began to start, or once it serves."""
     command = [sys.executable, "-c", CHILD]
