@@ -178,7 +178,7 @@ print({name: f"{ms:.1f} ms for each step" for name, ms in took_ms.items()})
 predictions.review("14b.speed", measured=took_ms["one"] / took_ms["two"])
 
 # %% [markdown]
-# Two processes on the same cores do the same work, and they have to talk about it. So they are slower. They pay where each has an accelerator or a machine of its *own*. But did they learn the same?
+# Two processes on the same cores do the same work, and they have to talk about it. So they gain nothing, and are often slower. They pay where each has an accelerator or a machine of its *own*. But did they learn the same?
 
 
 # %%
@@ -217,7 +217,7 @@ shown = [f"process {n} · {part}" for n in (0, 1) for part in parts]
 labkit.draw(two.trace, steps=4, lanes=shown)
 
 # %% [markdown]
-# A part of each step is the all-reduce. It has two reasons: the gradients travel, and each process waits for the other one. Now the storage of process 1 is slow, 2 ms for each photo. Process 0 reads at full speed:
+# A part of each step is the all-reduce. It takes time for two reasons: the gradients travel, and each process waits for the other one. Now the storage of process 1 is slow, 2 ms for each photo. Process 0 reads at full speed:
 
 # %% tags=["nbval-ignore-output"]
 late = several.run(learn, late_ms=2).trace
