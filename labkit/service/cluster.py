@@ -392,7 +392,8 @@ class _OwnCluster(Cluster):
         except OSError as error:
             self._failed = ClusterError(f"the cluster cannot start: {error.strerror or error}")
         except ClusterError as error:
-            self._failed = error
+            said = self._nursery.said()
+            self._failed = ClusterError(f"{error}; it said: {said}") if "died" in str(error) else error
         finally:
             self._born.set()
         if self._failed is None:

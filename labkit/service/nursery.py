@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -19,6 +20,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit.common import processes
+
+#: Lines of a log that say more than others: the second kind, the reasons of the system, more than the first.
+_TELLING = (
+    r"(?i)error|fail|terminate",
+    r"(?i)memory|temporarily unavailable|cannot allocate|failed to map|bad_alloc|no space|permission|too many",
+)
 
 #: How a child ended that nobody can be asked about any more.
 UNKNOWN_END = "its parent was killed, too"
@@ -65,7 +72,7 @@ class Nursery:
         try:
             self._connection.send((role, settings))
             pid = self._connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             raise OSError(f"the process that starts servers is gone; it said: {self.said()}") from None
         if isinstance(pid, OSError):
             raise pid
@@ -81,10 +88,12 @@ class Nursery:
         return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
 
     def said(self) -> str:
-        """Return the end of what the nursery and its children printed, for an error."""
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 2_000))
-        lines = self._log.read().decode(errors="replace").splitlines()
-        return lines[-1][:300] if lines else "nothing"
+        """Return the line of what the nursery and its children printed last that says most about an error."""
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 4_000))
+        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
+        for telling in _TELLING:
+            lines = [line for line in lines if re.search(telling, line)] or lines
+        return re.sub(r"^[EF]\d{4} \S+ +\d+ \S+\] ", "", lines[-1])[:300] if lines else "nothing"
 
     def close(self) -> None:
         """End the nursery, and with it all children."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -270,6 +271,28 @@ def test_a_notebook_that_is_killed_before_its_first_child_leaves_no_folder(tmp_p
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     parent = subprocess.run([sys.executable, "-c", EARLY], env=environment, check=False)
     assert parent.returncode == -9
+    assert not list(tmp_path.iterdir())
+
+
+SHORT = """
+import resource
+import labkit, labkit.service.cluster, labkit.service.distributed
+resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+for begin in (labkit.cluster, lambda: labkit.processes(2).run(print)):
+    try:
+        begin()
+    except labkit.service.elements.ClusterError as error:
+        print(error)
+"""
+
+
+def test_where_there_is_no_more_memory_the_sentence_says_so(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    told = subprocess.run([sys.executable, "-c", SHORT], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    first, second = told.stdout.splitlines()
+    reason = r".*(memory|failed to map|[Cc]annot allocate|unavailable)"
+    assert re.match(rf"dispatcher cannot start at localhost:\d+: .*it said: {reason}", first), first
+    assert re.match(rf"a process cannot start: .*it said: {reason}", second), second
     assert not list(tmp_path.iterdir())
 
 
