@@ -7,9 +7,10 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
 from dataclasses import dataclass, replace
-from multiprocessing.connection import wait
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from labkit.common.numbers import number, whole
@@ -86,9 +87,9 @@ class Processes:
     """What `processes` returns: processes of this machine in which programs run."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
+        self.count, self._stop = count, None
         # Linux ends the children with the thread that began them: one that lives as long as this object.
-        self._thread = ThreadPoolExecutor(1, "labkit processes")
+        self._thread = futures.ThreadPoolExecutor(1, "labkit processes")
         try:
             self._nursery: Nursery | None = self._thread.submit(Nursery).result()
         except BaseException:
@@ -107,6 +108,7 @@ class Processes:
         """End all that was started."""
         nursery, self._nursery = getattr(self, "_nursery", None), None
         if nursery is not None:
+            self._end()
             nursery.close()
         self._thread.shutdown()
 
@@ -165,7 +167,10 @@ class Processes:
         deaths: list[Death] = []
         said: list[str] = []
         for attempt in range(restarts + 1):
-            outcomes, died, late = self._once(packed, count, attempt, patience_s)
+            outcomes, died, late = self._started(packed, count, attempt, patience_s)
+            for index, outcome in sorted(outcomes.items()):
+                for line in outcome.printed.splitlines():
+                    print(f"process {index}: {line}")
             words = [f"process {n} said: {o.result}" for n, o in outcomes.items() if not o.done]
             words += [f"process {n} had not ended {patience_s:g} s later, and was ended" for n in late]
             deaths += died
@@ -176,10 +181,27 @@ class Processes:
                 raise ClusterError("; ".join([*map(str, died), *words]))
         raise AssertionError("the last attempt returns or raises")
 
+    def _started(self, *told: Any) -> tuple[dict[int, Outcome], list[Death], list[int]]:
+        """Do `_once` in the thread that talks to the nursery: an interrupt ends the run, and never their dialogue."""
+        try:
+            stopped, self._stop = Pipe(duplex=False)
+            return self._thread.submit(self._once, *told, stopped).result()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """End what runs, wherever an interrupt has left it."""
+        if self._stop is not None:
+            self._stop.close()
+        self._thread.submit(int).result()  # what the thread was asked for before is over now
+
     def _once(
-        self, packed: bytes, count: int, attempt: int, patience_s: float
+        self, packed: bytes, count: int, attempt: int, patience_s: float, stopped: Connection
     ) -> tuple[dict[int, Outcome], list[Death], list[int]]:
-        """Start all, and return how those ended that said so, who died, and who had to be ended."""
+        """Start all, and return how those ended that said so, who died, and who had to be ended.
+
+        All are ended when the other end of `stopped` is closed.
+        """
         addresses = [f"localhost:{port}" for port in wire.free_ports(count)]
         born: dict[int, Born] = {}
         outcomes: dict[int, Outcome] = {}
@@ -191,8 +213,8 @@ class Processes:
             waiting, deadline = dict(born), None
             while waiting:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                ready = wait([one.connection for one in waiting.values()], left)
-                if not ready:
+                ready = wait([stopped, *(one.connection for one in waiting.values())], left)
+                if not ready or stopped in ready:
                     break
                 for index in [n for n, one in waiting.items() if one.connection in ready]:
                     one = waiting.pop(index)
@@ -206,6 +228,7 @@ class Processes:
         except OSError as error:
             raise ClusterError(f"a process cannot start: {error.strerror or error}") from error
         finally:
+            stopped.close()
             dead = {death.name for death in died}
             for index, one in born.items():
                 one.connection.close()
@@ -213,9 +236,6 @@ class Processes:
                     with contextlib.suppress(OSError):
                         os.kill(one.pid, signal.SIGKILL)
                     self._nursery.how_it_ended(one.pid)
-            for index in sorted(outcomes):
-                for line in outcomes[index].printed.splitlines():
-                    print(f"process {index}: {line}")
 
 
 def processes(count: int = 2) -> Processes:

@@ -284,17 +284,24 @@ def both_wait(process):
     time.sleep(1000)
 
 
-def test_the_stop_button_ends_the_programs(several):
+@pytest.mark.parametrize("when", [0, 1, 2, 0.001, 0.003, 0.01, 0.03])
+def test_the_stop_button_ends_the_programs(several, when):
+    """So many of them run already, or so many seconds have passed: starting is a dialogue that must not be cut off."""
     before = mine()
 
     def stop_when_they_run():
-        while len(mine() - before) < 2:
-            time.sleep(0.05)
+        if isinstance(when, float):
+            time.sleep(when)
+        while isinstance(when, int) and len(mine() - before) < when:
+            time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=stop_when_they_run, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
+    def run():
+        threading.Thread(target=stop_when_they_run, daemon=True).start()
         several.run(both_wait)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
     assert mine() == before
     assert several.run(chatty, word="x").results, "the next program runs"
 
