@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -353,6 +354,11 @@ class _OwnCluster(Cluster):
         journal. Jobs that begin later share ``data`` and ``file`` among all workers.
         """
         self._check_open()
+        # In a thread of its own, which an interrupt of this one does not cut off in the middle of a dialogue.
+        with ThreadPoolExecutor(1) as apart:
+            return apart.submit(self._add).result()
+
+    def _add(self) -> ClusterServer:
         (port,) = wire.free_ports(1)
         with self._hands:
             self._shares.append(f"localhost:{port}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -197,6 +198,22 @@ def test_the_same_calls_serve_a_cluster_that_somebody_else_runs(c):
         with pytest.raises(ClusterError, match=r"worker 0 \(.*\) is dead, and does not come back"):
             counted(elements, c.workers[0].kill, at=60)
     assert all(server.alive for server in c.servers if server is not c.workers[0])
+
+
+@pytest.mark.parametrize("when_s", [0.0, 0.002, 0.02])
+def test_the_stop_button_does_not_cut_off_a_worker_that_is_added(when_s):
+    with labkit.cluster(workers=1) as cluster:
+
+        def add():
+            threading.Timer(when_s, os.kill, (os.getpid(), signal.SIGINT)).start()
+            cluster.add()
+            time.sleep(5)
+
+        with pytest.raises(KeyboardInterrupt):
+            add()
+        until(lambda: all(server.alive for server in cluster.servers))
+        arrived = counted(cluster.elements(numbers(60, 2).apply(cluster.distribute("dynamic"))))
+        assert arrived == dict.fromkeys(range(60), 1)
 
 
 def test_one_more_worker_takes_its_part(c):
