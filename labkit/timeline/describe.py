@@ -77,7 +77,7 @@ def describe(timeline: Timeline) -> str:
     if run.accelerator.describe:
         row("accelerator", run.accelerator.describe)
     if run.loader:
-        row("loader", run.loader)
+        row("loader", str(run.loader))
     if run.loader and run.tree:
         tree, images = run.tree, run.job.images if run.job else run.images
         each = f"{1e3 * tree.cpu_s / images:,.2f} ms of the processor per image, " if images else ""

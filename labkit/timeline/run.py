@@ -57,6 +57,30 @@ class _Record:
 
 
 @dataclass(frozen=True)
+class LoaderFacts(_Record):
+    """A loader that is no tf.data pipeline.
+
+    Parameters
+    ----------
+    framework : str
+        "torch", "grain", "dali", "keras" or "python".
+    kind : str
+        Its class, as readers know it.
+    settings : dict of str to str
+        Those that matter for its speed.
+    """
+
+    framework: str
+    kind: str
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return class and settings on one line."""
+        name = {"torch": "PyTorch ", "grain": "Grain ", "dali": "DALI ", "keras": "Keras "}.get(self.framework, "")
+        return ", ".join([name + self.kind, *(f"{key} {value}" for key, value in self.settings.items())])
+
+
+@dataclass(frozen=True)
 class Accelerator(_Record):
     """What trained on the batches.
 
@@ -275,8 +299,8 @@ class Run(_Record):
         What the pipeline delivered, see `labkit.recording.work.Tally.work`.
     job : Totals or None
     processor : ProcessorTime or None
-    loader : str or None
-        What was recorded where it is no tf.data pipeline, with its settings.
+    loader : LoaderFacts or None
+        What was recorded, where it is no tf.data pipeline.
     op_times : dict of str to OpTime
         By the name of the op, where each of its spans was measured.
     tree : Tree or None
@@ -321,7 +345,7 @@ class Run(_Record):
     work: dict[str, Any] | None = None
     job: Totals | None = None
     processor: ProcessorTime | None = None
-    loader: str | None = None
+    loader: LoaderFacts | None = None
     op_times: dict[str, OpTime] = field(default_factory=dict)
     tree: Tree | None = None
     profiler: Profile = Profile()

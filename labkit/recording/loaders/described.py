@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from labkit.timeline.run import LoaderFacts
+
 
 def can_be_driven(loader: Any) -> bool:
     """Tell whether something is a loader: what gives batches one after the other, and is no plain data."""
@@ -62,12 +64,8 @@ class Loader:
 
     Attributes
     ----------
-    framework : str
-        "torch", "grain", "dali", "keras" or "python".
-    kind : str
-        Its class, as readers know it.
-    settings : dict of str to str
-        Those that matter for its speed.
+    facts : LoaderFacts
+        Its framework, its class and its settings.
     begins_again : bool
         Whether a second epoch can follow the first.
     length : int or None
@@ -76,10 +74,10 @@ class Loader:
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
-        self.kind = type(loader).__name__
         self.framework = next((name for name in _FRAMEWORKS if _is(loader, *_FRAMEWORKS[name])), "python")
         self.begins_again = not hasattr(loader, "__next__") or self.framework == "dali"
-        self.settings = {name: str(value) for name, value in self._settings() if value is not None}
+        settings = {name: str(value) for name, value in self._settings() if value is not None}
+        self.facts = LoaderFacts(self.framework, type(loader).__name__, settings)
         self._kept: Any = None
         try:
             self.length: int | None = len(loader)
@@ -96,12 +94,7 @@ class Loader:
     @property
     def workers(self) -> int:
         """Worker processes, or threads of a PyDataset; 0 if the consumer's thread does all, or nobody says."""
-        return int(self.settings.get("workers", 0))
-
-    def __str__(self) -> str:
-        """Return class and settings on one line."""
-        name = {"torch": "PyTorch ", "grain": "Grain ", "dali": "DALI ", "keras": "Keras "}.get(self.framework, "")
-        return ", ".join([name + self.kind, *(f"{key} {value}" for key, value in self.settings.items())])
+        return int(self.facts.settings.get("workers", 0))
 
     def _settings(self) -> Any:
         one = self.loader
@@ -127,7 +120,7 @@ class Loader:
             adapter = sys.modules["keras.src.trainers.data_adapters.py_dataset_adapter"].PyDatasetAdapter
             self._kept = adapter(self.loader, class_weight=None)
             return self._kept._get_iterator()
-        if self.kind == "Pipeline" and not hasattr(self.loader, "__iter__"):
+        if self.facts.kind == "Pipeline" and not hasattr(self.loader, "__iter__"):
             return (tuple(part.as_array() for part in outputs) for outputs in iter(self.loader.run, None))
         if _is_sequence(self.loader):
             return (self.loader[number] for number in range(len(self.loader)))

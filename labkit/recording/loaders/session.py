@@ -18,13 +18,13 @@ import psutil
 
 from labkit.common.errors import error_text
 from labkit.recording.loaders import rings
-from labkit.recording.loaders.advice import advise
 from labkit.recording.loaders.described import Loader
 from labkit.recording.loaders.known import OWN_WORK
 from labkit.recording.loaders.spans import open_spans, to_trace
 from labkit.recording.loaders.wrapping import Wrapped
 from labkit.recording.processor_clock import Sampler, processor_seconds
 from labkit.recording.tfdata.driver import RecordingError
+from labkit.timeline.run import LoaderFacts
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import BEGIN, END
 
@@ -77,7 +77,7 @@ class Epochs:
             while True:
                 if self._iterator is None:
                     self._begin()
-                with rings.span(f"next of {self.loader.kind}", OWN_WORK):
+                with rings.span(f"next of {self.loader.facts.kind}", OWN_WORK):
                     batch = next(self._iterator, _OVER)
                 if batch is None:
                     raise ValueError(f"it gave None in place of its batch number {self.taken}")
@@ -202,13 +202,13 @@ class LoaderSession(contextlib.AbstractContextManager):
         return to_trace(found, self.epochs.loader, self.warmup, (self._since_ns, now_ns), ready)
 
     @property
-    def loader(self) -> str:
-        """What is watched, in words."""
-        return str(self.epochs.loader)
+    def loader(self) -> LoaderFacts:
+        """What is watched."""
+        return self.epochs.loader.facts
 
     def advice(self, trace: Trace) -> dict[str, str]:
-        """Return what to change, by cause, in the words of the framework."""
-        return advise(trace, self.epochs.loader)
+        """Return nothing: the advice is read from the trace."""
+        return {}
 
     def owns(self, error: BaseException) -> bool:
         """Tell whether an error is that of the loader, wherever it was raised: PyTorch says so of dead workers."""
@@ -261,7 +261,7 @@ class LoaderSession(contextlib.AbstractContextManager):
                 taken, since = self.epochs.taken, time.monotonic()
             elif time.monotonic() - since >= STOPPED_S:
                 doing = "; ".join(text for text, _ in open_spans(rings.read(self.folder), rings.clock()))
-                forked = self.epochs.loader.settings.get("start method") == "fork"
+                forked = self.epochs.loader.facts.settings.get("start method") == "fork"
                 self.stopped = f"no process computed for {STOPPED_S:.0f} s{f' ({doing})' if doing else ''}." + (
                     " A library that had threads before the fork can hang in a forked worker: try "
                     "multiprocessing_context='spawn'." if forked else ""

@@ -114,7 +114,7 @@ def _works_beside(process: Process, me: int) -> bool:
 def _run(loader: Loader) -> Any:
     from labkit.timeline.run import Run
 
-    return Run("measured", loader=str(loader))
+    return Run("measured", loader=loader.facts)
 
 
 def _events(count: int) -> Any:

@@ -168,7 +168,7 @@ class Session(contextlib.AbstractContextManager):
         Whether events are to be counted before the window, where they might be too many.
     unix : bool
         Whether its spans are on the Unix clock.
-    loader : str or None
+    loader : LoaderFacts or None
         What is watched, where it is no pipeline of tf.data.
     notes : sequence of str
         What a reader of the figures must know, in sentences.

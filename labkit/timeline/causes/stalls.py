@@ -10,6 +10,7 @@ import numpy as np
 
 from labkit.timeline.causes import thresholds
 from labkit.timeline.causes.effort import Effort
+from labkit.timeline.causes.loader_advice import LoaderAdvice
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes, filling
 from labkit.timeline.causes.thresholds import (
     HANDED_OVER,
@@ -113,7 +114,8 @@ def stalls(
     found = _Blame(worst, blame or "", causes, lanes, run, efforts)
     small = small if worst in ("prep", "batch") else None
     node = _starts(causes, total[worst])
-    advice = crowded or run.advice.get(worst) or small or (node and _start(node)) or _advice(found, overlap_ns)
+    known = run.advice.get(worst) or (run.loader and str(LoaderAdvice(worst, blame, lanes, run, efforts)))
+    advice = crowded or known or small or (node and _start(node)) or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice, filling(node) if node and worst != "start" else None)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from labkit.recording.loaders.described import Loader
+from collections.abc import Mapping, Sequence
+
+from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, QUEUED
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import Lane
-from labkit.timeline.timeline import Timeline
-from labkit.timeline.trace import Trace
+from labkit.timeline.run import LoaderFacts, Run
 
 #: How a loader gets more workers, and how it may work further ahead.
 _MORE = {
@@ -38,38 +39,38 @@ _ONE_CORE = 1.3
 _MOSTLY = 0.5
 
 
-def advise(trace: Trace, loader: Loader) -> dict[str, str]:
-    """Return what to change for the cause that took most, by cause; empty where there is nothing to change.
+class LoaderAdvice:
+    """What to change for the cause that took most, as `str` of it.
 
     Parameters
     ----------
-    trace : Trace
-        Of this loader.
-    loader : Loader
-        Its framework and its settings are used.
+    cause, blame : str
+        The cause to change, and what took most of it.
+    lanes : sequence of Lane
+        The accelerator first.
+    run : Run
+        Of a loader.
+    efforts : mapping of str to Effort
+        Whether its calls compute or wait.
     """
-    timeline = Timeline(trace)
-    cause = timeline.stalls.cause
-    if cause is None:
-        return {}
-    own = _Advice(timeline, loader)
-    ahead = cause in ("fetch", "prep", "batch", "transfer") and own.rests
-    return {cause: own.ahead() if ahead else getattr(own, cause)()}
 
-
-class _Advice:
-    """What is known about a run, and a sentence for each cause."""
-
-    def __init__(self, timeline: Timeline, loader: Loader) -> None:
-        self.timeline, self.loader, self.run = timeline, loader, timeline.run
-        self.blame = timeline.stalls.blame or "the work"
-        self.effort = timeline.efforts.get(self.blame)
-        self.cores = self.run.host.cpus or 1
-        self.more, self.further = _MORE[loader.framework], _AHEAD[loader.framework]
-        lanes = [lane for lane in timeline.lanes if lane.kind == "pipeline" and lane.share >= _WORKER]
-        self.beside = [lane for lane in lanes if lane.name != "in the consumer's thread"]
+    def __init__(
+        self, cause: str, blame: str | None, lanes: Sequence[Lane], run: Run, efforts: Mapping[str, Effort]
+    ) -> None:
+        self.cause, self.blame, self.run, self.trains = cause, blame or "the work", run, lanes[0]
+        self.facts: LoaderFacts = run.loader
+        self.effort = efforts.get(self.blame)
+        self.cores = run.host.cpus or 1
+        self.more, self.further = _MORE[self.facts.framework], _AHEAD[self.facts.framework]
+        working = [lane for lane in lanes if lane.kind == "pipeline" and lane.share >= _WORKER]
+        self.beside = [lane for lane in working if lane.name != "in the consumer's thread"]
         # DALI's own threads are not seen; they work beside the consumer all the same.
-        self.alone = not self.beside and loader.framework != "dali"
+        self.alone = not self.beside and self.facts.framework != "dali"
+
+    def __str__(self) -> str:
+        """Return the advice as a sentence."""
+        ahead = self.cause in ("fetch", "prep", "batch", "transfer") and self.rests
+        return self.ahead() if ahead else getattr(self, self.cause)()
 
     @property
     def at_once(self) -> float:
@@ -79,8 +80,8 @@ class _Advice:
     @property
     def rests(self) -> bool:
         """Whether the accelerator waits for workers of which each needs less time than it trains: a buffer is short."""
-        trains = self.timeline.accelerator.busy
-        waits = complement(trains, 0, self.timeline.span_ns)
+        trains = self.trains.busy
+        waits = complement(trains, 0, self.trains.window_ns)
         awaited = at_least([waits, union_of(lane.busy for lane in self.beside)], 2).total_ns
         longest = max((lane.busy.total_ns for lane in self.beside), default=trains.total_ns)
         return longest <= _LESS * trains.total_ns and awaited >= waits.total_ns / 2
@@ -90,7 +91,7 @@ class _Advice:
         """Whether what was open without computing was mostly ready, and waited for a core."""
         queued = self.run.processor.queued_ns if self.run.processor else None
         waited = sum(one.open_ns - one.computed_ns for one in self.run.op_times.values())
-        return queued is not None and queued >= QUEUED * self.timeline.span_ns and queued >= _MOSTLY * waited
+        return queued is not None and queued >= QUEUED * self.trains.window_ns and queued >= _MOSTLY * waited
 
     @property
     def one_core(self) -> bool:
@@ -102,7 +103,7 @@ class _Advice:
     @property
     def computed(self) -> float:
         """How many cores all ops together keep busy."""
-        return sum(one.computed_ns for one in self.run.op_times.values()) / max(1, self.timeline.span_ns)
+        return sum(one.computed_ns for one in self.run.op_times.values()) / max(1, self.trains.window_ns)
 
     def ahead(self) -> str:
         return f"{self.further}: no worker works for as long as the accelerator does, so a larger buffer bridges this."
@@ -118,7 +119,7 @@ class _Advice:
         waits = self.effort is not None and self.effort.computes is False and not self.lacks_cores
         if self.alone:
             return f"{self.more}, to work beside the training: {self.blame} runs in the thread that trains."
-        if self.loader.framework == "dali":
+        if self.facts.framework == "dali":
             return (
                 f"{self.more} where cores are free, or less work for the processor: what DALI's threads do is not seen."
             )
@@ -154,7 +155,7 @@ class _Advice:
 
     def transfer(self) -> str:
         tensors = " Tensors go through shared memory, arrays and lists are pickled." * (
-            self.loader.framework == "torch"
+            self.facts.framework == "torch"
         )
         return (
             f"fewer bytes between processes: uint8 until the device, and batches that are made in the worker.{tensors} "
@@ -162,12 +163,12 @@ class _Advice:
         )
 
     def start(self) -> str:
-        if self.loader.settings.get("persistent_workers") == "False":
+        if self.facts.settings.get("persistent_workers") == "False":
             return "persistent_workers=True: every epoch starts its workers anew."
         return "workers that live for more than one epoch, or longer epochs (repeat): every epoch starts them anew."
 
     def copy(self) -> str:
-        pin = "pin_memory=True, and " * (self.loader.framework == "torch")
+        pin = "pin_memory=True, and " * (self.facts.framework == "torch")
         return f"{pin}copy the next batch while this one trains; send uint8 or float16."
 
 
