@@ -109,7 +109,7 @@ def main() -> None:
                             # A cache pays from the second epoch on, and the start of an epoch comes once in it.
                             starts = stalls.during or stalls.cause == "start"
                             warmup, steps = 12 if "cache" in one.says else 2, 40 if starts else 8
-                            rounds = recorder.measure(
+                            rounds = measures.measure(
                                 both, accelerator, steps=steps, warmup=warmup, progress=False, profile=False
                             )
                             speedup = measures.compare_rates(rounds.rates("after"), rounds.rates("before"))

@@ -28,7 +28,7 @@ from typing import Any
 import labkit
 from labkit.common import environment
 from labkit.course import ladder
-from labkit.recording import accelerators, recorder
+from labkit.recording import accelerators, measures, recorder
 from labkit.sources import photos
 from labkit.timeline.timeline import Timeline
 
@@ -89,7 +89,7 @@ def main() -> None:
             rates[name].append(decode_alone(album, images) if name == LIMIT else rate(pipelines[name], arguments.steps))
     consumer = hungry(pipelines[NAIVE])
     fed = {name: pipelines[name] for name in (NAIVE, LAST)}
-    busy = recorder.measure(fed, consumer, steps=20, repeats=5, limit=5, progress=False)
+    busy = measures.measure(fed, consumer, steps=20, repeats=5, limit=5, progress=False)
 
     def over(name: str, base: str) -> list[float]:
         return sorted(a / b for a, b in zip(rates[name], rates[base], strict=True))

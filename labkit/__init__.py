@@ -106,12 +106,12 @@ def record(
 def measure(variants: Any, accelerator: Any, **settings: Any) -> Measures:
     """Record several pipelines in turn, and enter runs and speed-ups into the gradebook of this session.
 
-    Parameters, result and errors are those of `labkit.recording.recorder.measure`.
+    Parameters, result and errors are those of `labkit.recording.measures.measure`.
     """
     from labkit.course import gradebook
-    from labkit.recording import recorder
+    from labkit.recording import measures
 
-    found = recorder.measure(variants, accelerator, **settings)
+    found = measures.measure(variants, accelerator, **settings)
     gradebook.comparison(found)
     return found
 

@@ -306,6 +306,6 @@ def scoreboard(photos: Photos, accelerator: Any, rounds: int = 5, steps: int = 1
     labkit.measures.Measures
         One row per rung, in the order of `RUNGS`.
     """
-    from labkit.recording.recorder import measure
+    from labkit.recording.measures import measure
 
     return measure(build(photos), accelerator, steps=steps, repeats=rounds, limit=rounds, progress=progress)

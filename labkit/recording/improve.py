@@ -236,7 +236,7 @@ class _Search:
                 return Trial(change.name, f"{elements}; an epoch is too long to try it here")
             warmup = self.reference.batches + 2
         both = {"before": _endless(self.written), "after": _endless(change.written)}
-        found = recorder.measure(
+        found = measures.measure(
             both, self.accelerator, steps=steps, warmup=warmup, repeats=self.repeats, limit=self.repeats + MORE,
             progress=False, profile=False,
         )  # fmt: skip

@@ -16,15 +16,19 @@ from typing import Any
 import numpy as np
 
 from labkit.common import other_programs
-from labkit.common.numbers import one_of
+from labkit.common.numbers import one_of, whole
+from labkit.common.progress import fast
 from labkit.common.table import Table, Tabular
-from labkit.recording import work as tallies
-from labkit.timeline.intervals import union
+from labkit.recording import equal_work
+from labkit.recording.recorder import Plan, figures, middle, rounds_of
 from labkit.timeline.run import Measure
 from labkit.timeline.trace import Trace
 
 #: How often a measurement may look whether the verdicts are decided, and stop if they are (`looks`).
 LOOKS = 4
+
+#: Rounds at which a comparison gives up by default.
+LIMIT = 11
 
 #: Coverage of the interval of a speed-up. Who looks several times is wrong more often than who looks once, so each look
 #: takes a stricter interval than the usual 95 %, the same one at every look (S. J. Pocock, "Group sequential methods in
@@ -97,65 +101,9 @@ class UnequalWork(ValueError):
     """Two runs did different work, so their speeds cannot be compared."""
 
 
-def figures(trace: Trace) -> Measure:
-    """Return the figures of a trace, the first batch left out.
-
-    Busy is the share of the window in which device kernels ran where the accelerator is real and the
-    trace has device threads, else the share covered by train steps. A window that holds the
-    first batch (``warmup`` of the run is 0) starts at the end of its train step; with one step there is nothing
-    else to measure, and it is taken whole.
-
-    Raises
-    ------
-    ValueError
-        If the trace has no train step, or does not say how many images it trained on.
-    """
-    wait, train = (trace.where(trace.select(category, kind="consumer")) for category in ("wait", "train"))
-    if not len(train):
-        raise ValueError("the trace holds no train step, so there is nothing to measure")
-    run, steps = trace.run, len(train)
-    images = run.images_of(steps)
-    if images is None:
-        raise ValueError("the trace does not say how many images it trained on: run.images is None")
-    start, end = trace.window_ns
-    if run.warmup == 0 and steps > 1:
-        start = int(train.end_ns[0])
-        images -= run.batch_size or images // steps
-        steps -= 1
-        wait, train = wait.where(wait.end_ns > start), train.where(train.start_ns >= start)
-    if end <= start:
-        raise ValueError(f"the window of the trace is empty: {start} to {end} ns")
-    kernels = trace.where(trace.select("kernel", kind="device"))
-    real = len(kernels) and run.accelerator.kind == "real"
-    beside = trace.where(trace.select("train", kind="script"))  # a validation
-    work = kernels if real else Trace.merge(train, beside) if len(beside) else train
-    seconds, first_ns = (end - start) / 1e9, run.first_batch_ns
-    of_all = run.job.images if run.job else run.images
-    cpu_ms = 1e3 * run.tree.cpu_s / of_all if run.tree and of_all else None
-    return Measure(
-        images=images,
-        steps=steps,
-        seconds=seconds,
-        images_per_s=images / seconds,
-        step_ms=1e3 * seconds / steps,
-        wait_ms=wait.duration_ns.sum() / 1e6 / steps,
-        longest_wait_ms=wait.duration_ns.max(initial=0) / 1e6,
-        train_ms=train.duration_ns.sum() / 1e6 / steps,
-        busy=union(np.clip(work.start_ns, start, end), np.clip(work.end_ns, start, end)).total_ns / (end - start),
-        first_batch_ms=None if first_ns is None else first_ns / 1e6,
-        cpu_ms_per_image=cpu_ms,
-        memory_mb=run.tree.memory_mb if run.tree else None,
-    )
-
-
 def _median_of(runs: Sequence[Measure], field_name: str) -> str:
     values = [value for one in runs if (value := getattr(one, field_name)) is not None]
     return f"{np.median(values):,.{1 if field_name.endswith('image') else 0}f}" if values else "?"
-
-
-def middle(rounds: Sequence[Measure]) -> int:
-    """Return the position of the round with the median throughput."""
-    return sorted(range(len(rounds)), key=lambda i: rounds[i].images_per_s)[len(rounds) // 2]
 
 
 def looks(rounds: int, limit: int) -> list[int]:
@@ -306,13 +254,13 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     def difference(self, name: str, over: str | None = None) -> str | None:
         """Return one sentence why two pipelines did unequal work, or None; round by round."""
         for mine, theirs in self._work_pairs(name, over):
-            if reason := tallies.difference(mine, theirs):
+            if reason := equal_work.difference(mine, theirs):
                 return reason
         return None
 
     def equal_work(self, name: str, over: str | None = None) -> str:
-        """Return the word of the equal-work column: of all rounds, the least sure (`work.agreement`)."""
-        words = [tallies.agreement(a, b) for a, b in self._work_pairs(name, over)] or ["not recorded"]
+        """Return the word of the equal-work column: of all rounds, the least sure (`equal_work.agreement`)."""
+        words = [equal_work.agreement(a, b) for a, b in self._work_pairs(name, over)] or ["not recorded"]
         return next((w for w in ("no", "counts only", "same files, another draw") if w in words), words[0])
 
     def _work_pairs(self, name: str, over: str | None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -395,11 +343,11 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
             if trace.run.loader:
                 yield f"{name}: {trace.run.loader}."
         for name in list(self)[1:]:
-            if not (pairs := self._work_pairs(name, first)) or tallies.difference(*pairs[0]):
+            if not (pairs := self._work_pairs(name, first)) or equal_work.difference(*pairs[0]):
                 continue
-            if layout := tallies.layouts(*pairs[0]):
+            if layout := equal_work.layouts(*pairs[0]):
                 yield f"{name}: {layout}."
-            if apart := tallies.pixel_difference(*pairs[0]):
+            if apart := equal_work.pixel_difference(*pairs[0]):
                 why = "another order, or random changes" if apart[0] > SAME_PHOTOS else "another decoder or resize"
                 words = f"differ by {apart[0]:.1f} of 255 on average, {apart[1]} at most: {why}"
                 words = words if apart[1] else "are the same"
@@ -433,3 +381,66 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
                 "counts only: nothing in the batches tells one image from another (no labels, no named files)."
             )
         return notes
+
+
+def measure(
+    variants: Mapping[str, Any],
+    accelerator: Any,
+    *,
+    steps: int | None = 20,
+    warmup: int = 2,
+    repeats: int = 5,
+    limit: int | None = None,
+    max_events: int = 500_000,
+    progress: bool | None = None,
+    profile: bool = True,
+) -> Measures:
+    """Record several pipelines in interleaved rounds, so that a machine that drifts hits all alike.
+
+    Every round records each pipeline once, starting with another one each time. While a verdict is open, rounds are
+    added, in up to three portions (`looks`).
+
+    Parameters
+    ----------
+    variants : mapping of name to tf.data.Dataset
+        The first one is what the others are compared with.
+    accelerator, steps, warmup, max_events, progress
+        As in `record`.
+    repeats : int
+        Rounds of the first look; five or more give the table a spread worth the name, and verdicts. Where LABKIT_FAST
+        is set, one, and none is added: enough to run every line, too few for a verdict.
+    limit : int, optional
+        Rounds at which the measurement ends, whatever the verdicts; `repeats` adds none. By default 11, but none is
+        added to fewer than five: who asks for so few asks for no verdict.
+    profile : bool
+        False times all rounds by the clock alone, and then records one more round, only for the pictures. For small
+        elements the profiler takes more time than their own work, and a speed-up would be one of the profiler.
+
+    Returns
+    -------
+    labkit.measures.Measures
+
+    Raises
+    ------
+    ValueError, TypeError, RecordingError
+        As `record`; the sentence names the pipeline.
+    """
+    if not isinstance(variants, Mapping) or not variants or not all(isinstance(n, str) and n for n in variants):
+        raise ValueError(f"variants is {variants!r:.80}; allowed: a dict of name to tf.data.Dataset, at least one")
+    plan = Plan(accelerator, steps, warmup, max_events, progress)
+    for name, dataset in variants.items():
+        plan.check(dataset, name)
+    repeats = whole("repeats", repeats, least=1)
+    if limit is None:
+        limit = max(repeats, LIMIT) if repeats >= ROUNDS else repeats
+    at = looks(repeats, whole("limit", limit, least=repeats, other="(repeats)"))
+    at, one = [rounds_of(repeats)] if fast() else at, plan.trace if profile else plan.timed
+    found = Measures.from_traces(
+        plan.rounds(variants, at, "measuring", one, lambda traces: Measures.from_traces(traces).decided)
+    )
+    if not profile:
+        pictures = plan.rounds(variants, [1], "one round for pictures")
+        found.pictures.update((name, one) for name, [one] in pictures.items())
+    for kept in (found.traces, found.pictures):
+        kept.update({name: trace.with_run(repeats=tuple(found[name])) for name, trace in kept.items()})
+    return found

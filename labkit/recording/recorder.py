@@ -24,22 +24,22 @@ from labkit.common.other_programs import Meter
 from labkit.common.progress import fast, optional_bar
 from labkit.pipelines.options import changed
 from labkit.pipelines.structure import is_dataset
-from labkit.recording import measures
 from labkit.recording.accelerators import check_accelerator, modelled
 from labkit.recording.loaders.described import Loader, check_loader
 from labkit.recording.loaders.session import Epochs, LoaderSession
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import Drive, RecordingError, Session, check_length, consumer, drive, known_steps
-from labkit.timeline.run import Accelerator, Host, ProcessorTime, Profile, Run, ThreadTime, Totals
+from labkit.timeline.intervals import union
+from labkit.timeline.run import Accelerator, Host, Measure, ProcessorTime, Profile, Run, ThreadTime, Totals
 from labkit.timeline.trace import Trace
 
-__all__ = ["RecordingError", "graph", "measure", "record"]
+__all__ = ["RecordingError", "graph", "record"]
 
 #: CPU time of one event of the profiler; 0.6 to 1.9 µs were measured on two-core machines.
 EVENT_NS = 1_300
 
-#: Rounds of a comparison where LABKIT_FAST is set, and those at which a comparison gives up by default.
-FAST_ROUNDS, LIMIT = 1, 11
+#: Rounds of a comparison where LABKIT_FAST is set.
+FAST_ROUNDS = 1
 
 #: Recording is said to distort a pipeline where the profiler takes more than this share of the CPU time of the
 #: process, and this share of the window. Photos: 2 %; elements of 32×32 that are mapped one by one: 15 to 50 %.
@@ -110,80 +110,17 @@ def record(
     RecordingError
         If the pipeline or the train step fails, or a profiler is running already.
     """
-    plan = _Plan(accelerator, steps, warmup, max_events, progress, on_step, keep)
+    plan = Plan(accelerator, steps, warmup, max_events, progress, on_step, keep)
     plan.check(dataset, name)
-    repeats = _rounds(repeats)
+    repeats = rounds_of(repeats)
     if on_start is not None:
         on_start(Run("measured", name, plan.facts()))
     traces = plan.rounds({name: dataset}, [repeats], name or "recording")[name]
     rounds = tuple(trace.run.repeats[0] for trace in traces)
-    chosen = traces[measures.middle(rounds)].with_run(repeats=rounds)
+    chosen = traces[middle(rounds)].with_run(repeats=rounds)
     if on_trace is not None:
         on_trace(chosen)
     return chosen
-
-
-def measure(
-    variants: Mapping[str, Any],
-    accelerator: Any,
-    *,
-    steps: int | None = 20,
-    warmup: int = 2,
-    repeats: int = 5,
-    limit: int | None = None,
-    max_events: int = 500_000,
-    progress: bool | None = None,
-    profile: bool = True,
-) -> measures.Measures:
-    """Record several pipelines in interleaved rounds, so that a machine that drifts hits all alike.
-
-    Every round records each pipeline once, starting with another one each time. While a verdict is open, rounds are
-    added, in up to three portions (`labkit.measures.looks`).
-
-    Parameters
-    ----------
-    variants : mapping of name to tf.data.Dataset
-        The first one is what the others are compared with.
-    accelerator, steps, warmup, max_events, progress
-        As in `record`.
-    repeats : int
-        Rounds of the first look; five or more give the table a spread worth the name, and verdicts. Where LABKIT_FAST
-        is set, one, and none is added: enough to run every line, too few for a verdict.
-    limit : int, optional
-        Rounds at which the measurement ends, whatever the verdicts; `repeats` adds none. By default 11, but none is
-        added to fewer than five: who asks for so few asks for no verdict.
-    profile : bool
-        False times all rounds by the clock alone, and then records one more round, only for the pictures. For small
-        elements the profiler takes more time than their own work, and a speed-up would be one of the profiler.
-
-    Returns
-    -------
-    labkit.measures.Measures
-
-    Raises
-    ------
-    ValueError, TypeError, RecordingError
-        As `record`; the sentence names the pipeline.
-    """
-    if not isinstance(variants, Mapping) or not variants or not all(isinstance(n, str) and n for n in variants):
-        raise ValueError(f"variants is {variants!r:.80}; allowed: a dict of name to tf.data.Dataset, at least one")
-    plan = _Plan(accelerator, steps, warmup, max_events, progress)
-    for name, dataset in variants.items():
-        plan.check(dataset, name)
-    repeats = whole("repeats", repeats, least=1)
-    if limit is None:
-        limit = max(repeats, LIMIT) if repeats >= measures.ROUNDS else repeats
-    looks = measures.looks(repeats, whole("limit", limit, least=repeats, other="(repeats)"))
-    one = plan.trace if profile else plan.timed
-    found = measures.Measures.from_traces(
-        plan.rounds(variants, [_rounds(repeats)] if fast() else looks, "measuring", one)
-    )
-    if not profile:
-        pictures = plan.rounds(variants, [1], "one round for pictures")
-        found.pictures.update((name, one) for name, [one] in pictures.items())
-    for kept in (found.traces, found.pictures):
-        kept.update({name: trace.with_run(repeats=tuple(found[name])) for name, trace in kept.items()})
-    return found
 
 
 def graph(dataset: Any, *, steps: int = 2) -> list[str]:
@@ -192,13 +129,13 @@ def graph(dataset: Any, *, steps: int = 2) -> list[str]:
     It takes a batch and `steps` more, without a train step. By default the graph of a plain ``map`` and ``batch``
     holds ``Root::MapAndBatch``, an asynchronous node that is in no source code.
     """
-    plan = _Plan(modelled(step_ms=1e-6), steps, 1, 500_000)
+    plan = Plan(modelled(step_ms=1e-6), steps, 1, 500_000)
     plan.check(dataset, None)
     return list(plan.trace(dataset, None, lambda: None).run.graph)
 
 
 @dataclass
-class _Plan:
+class Plan:
     """What the recordings of one call have in common."""
 
     accelerator: Any
@@ -226,18 +163,23 @@ class _Plan:
             check_loader(dataset, self.steps, _label(name))
 
     def rounds(
-        self, variants: Mapping[Any, Any], looks: Sequence[int], title: str, one: Callable[..., Trace] | None = None
+        self,
+        variants: Mapping[Any, Any],
+        looks: Sequence[int],
+        title: str,
+        one: Callable[..., Trace] | None = None,
+        decided: Callable[[dict[Any, list[Trace]]], bool] = lambda traces: False,
     ) -> dict[Any, list[Trace]]:
         """Run each pipeline once in every round, starting with another one each time; return the traces by name.
 
-        It ends after as many rounds as the first of `looks` says where all verdicts are decided by then, else after
+        It ends after as many rounds as the first of `looks` says where all verdicts are `decided` by then, else after
         the next, and so on. `one` is what makes a trace: `trace` by default, or `timed`.
         """
         one = one or self.trace
         names, traces, watch = list(variants), {name: [] for name in variants}, Meter()
         known = [known_steps(self.source(d)[0], self.steps, self.warmup) or self.steps for d in variants.values()]
         for done, look in itertools.pairwise([0, *looks]):
-            if done and measures.Measures.from_traces(traces).decided:
+            if done and decided(traces):
                 break
             more = f"{title}: {look - done} more rounds, a verdict is open" if done else title
             with optional_bar(self.progress, None if None in known else sum(known) * (look - done), more) as tick:
@@ -314,7 +256,7 @@ class _Plan:
         trace = self.finished(run, dataset, name, watch)
         if watch is not None:
             trace = trace.with_run(advice=watch.advice(trace))
-        return trace.with_run(repeats=(measures.figures(trace),))
+        return trace.with_run(repeats=(figures(trace),))
 
     def finished(self, run: Drive, dataset: Any, name: str | None, watch: Session | LoaderSession | None) -> Trace:
         """Return what a drive found as a trace."""
@@ -336,6 +278,62 @@ class _Plan:
             job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
             profiler=replace(trace.run.profiler, note=" ".join(said) or None),
         )
+
+
+def figures(trace: Trace) -> Measure:
+    """Return the figures of a trace, the first batch left out.
+
+    Busy is the share of the window in which device kernels ran where the accelerator is real and the
+    trace has device threads, else the share covered by train steps. A window that holds the
+    first batch (``warmup`` of the run is 0) starts at the end of its train step; with one step there is nothing
+    else to measure, and it is taken whole.
+
+    Raises
+    ------
+    ValueError
+        If the trace has no train step, or does not say how many images it trained on.
+    """
+    wait, train = (trace.where(trace.select(category, kind="consumer")) for category in ("wait", "train"))
+    if not len(train):
+        raise ValueError("the trace holds no train step, so there is nothing to measure")
+    run, steps = trace.run, len(train)
+    images = run.images_of(steps)
+    if images is None:
+        raise ValueError("the trace does not say how many images it trained on: run.images is None")
+    start, end = trace.window_ns
+    if run.warmup == 0 and steps > 1:
+        start = int(train.end_ns[0])
+        images -= run.batch_size or images // steps
+        steps -= 1
+        wait, train = wait.where(wait.end_ns > start), train.where(train.start_ns >= start)
+    if end <= start:
+        raise ValueError(f"the window of the trace is empty: {start} to {end} ns")
+    kernels = trace.where(trace.select("kernel", kind="device"))
+    real = len(kernels) and run.accelerator.kind == "real"
+    beside = trace.where(trace.select("train", kind="script"))  # a validation
+    work = kernels if real else Trace.merge(train, beside) if len(beside) else train
+    seconds, first_ns = (end - start) / 1e9, run.first_batch_ns
+    of_all = run.job.images if run.job else run.images
+    cpu_ms = 1e3 * run.tree.cpu_s / of_all if run.tree and of_all else None
+    return Measure(
+        images=images,
+        steps=steps,
+        seconds=seconds,
+        images_per_s=images / seconds,
+        step_ms=1e3 * seconds / steps,
+        wait_ms=wait.duration_ns.sum() / 1e6 / steps,
+        longest_wait_ms=wait.duration_ns.max(initial=0) / 1e6,
+        train_ms=train.duration_ns.sum() / 1e6 / steps,
+        busy=union(np.clip(work.start_ns, start, end), np.clip(work.end_ns, start, end)).total_ns / (end - start),
+        first_batch_ms=None if first_ns is None else first_ns / 1e6,
+        cpu_ms_per_image=cpu_ms,
+        memory_mb=run.tree.memory_mb if run.tree else None,
+    )
+
+
+def middle(rounds: Sequence[Measure]) -> int:
+    """Return the position of the round with the median throughput."""
+    return sorted(range(len(rounds)), key=lambda i: rounds[i].images_per_s)[len(rounds) // 2]
 
 
 def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
@@ -433,7 +431,7 @@ def notes(run: Drive, trace: Trace, steps: int | None) -> Iterator[str]:
         )
 
 
-def _rounds(repeats: Any) -> int:
+def rounds_of(repeats: Any) -> int:
     """Return the rounds to measure: where LABKIT_FAST is set, as few as run every line."""
     asked = whole("repeats", repeats, least=1)
     return min(asked, FAST_ROUNDS) if fast() else asked

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from labkit.pipelines.options import changed
-from labkit.recording import accelerators, recorder
+from labkit.recording import accelerators, measures, recorder
 from labkit.recording.measures import compare_rates
 from labkit.recording.tfdata import driver, xplane
 from labkit.timeline.run import Run
@@ -234,7 +234,7 @@ def test_a_trace_of_the_recorder_survives_its_file(photos, tmp_path):
 def test_where_nobody_looks_one_round_is_enough(tf, monkeypatch, value, rounds):
     data = tf.data.Dataset.range(40).batch(1)
     monkeypatch.setenv("LABKIT_FAST", value)
-    found = recorder.measure({"a": data, "b": data}, FAST, steps=2, repeats=4)
+    found = measures.measure({"a": data, "b": data}, FAST, steps=2, repeats=4)
     assert [len(found[name]) for name in found] == [rounds, rounds]
     assert len(recorder.record(data, FAST, steps=2, repeats=4).run.repeats) == rounds
     assert len(recorder.record(data, FAST, steps=2).run.repeats) == 1
@@ -258,7 +258,7 @@ def test_rounds_are_interleaved_and_start_with_another_pipeline_each_time(tf):
 
         return tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((2,))).batch(2)
 
-    table = recorder.measure({n: source(n) for n in "abc"}, FAST, steps=4, repeats=4)
+    table = measures.measure({n: source(n) for n in "abc"}, FAST, steps=4, repeats=4)
     assert "".join(order) == "abc" + "bca" + "cab" + "abc"
     assert {name: len(rounds) for name, rounds in table.items()} == {"a": 4, "b": 4, "c": 4}
     assert table.difference("b", "a") is None
@@ -270,7 +270,7 @@ def test_rounds_are_interleaved_and_start_with_another_pipeline_each_time(tf):
 def test_rounds_are_added_while_a_verdict_is_open_and_no_longer(tf):
     """However the machine behaves: the last look found every verdict or is the limit, and no look before found them."""
     variants = {name: plain(tf.data.Dataset.range(400).map(lambda x: x).batch(4)) for name in "ab"}
-    found = recorder.measure(variants, FAST, steps=3, limit=8)
+    found = measures.measure(variants, FAST, steps=3, limit=8)
     count = len(found["a"])
     assert count in (5, 6, 7, 8)
     assert len(found["b"]) == len(found.trace("b").run.repeats) == count
@@ -281,17 +281,17 @@ def test_rounds_are_added_while_a_verdict_is_open_and_no_longer(tf):
 
 def test_no_round_is_added_where_nothing_is_open_or_nobody_wants_it(tf):
     four, two = (plain(tf.data.Dataset.range(400).batch(size)) for size in (4, 2))
-    assert len(recorder.measure({"alone": four}, FAST, steps=2)["alone"]) == 5
-    assert len(recorder.measure({"a": four, "unequal work": two}, FAST, steps=2)["a"]) == 5
-    assert len(recorder.measure({"a": four, "b": four}, FAST, steps=2, limit=5)["a"]) == 5
-    assert len(recorder.measure({"a": four, "b": four}, FAST, steps=2, repeats=3)["a"]) == 3
+    assert len(measures.measure({"alone": four}, FAST, steps=2)["alone"]) == 5
+    assert len(measures.measure({"a": four, "unequal work": two}, FAST, steps=2)["a"]) == 5
+    assert len(measures.measure({"a": four, "b": four}, FAST, steps=2, limit=5)["a"]) == 5
+    assert len(measures.measure({"a": four, "b": four}, FAST, steps=2, repeats=3)["a"]) == 3
     with pytest.raises(ValueError, match="limit is 4; allowed: a whole number of 5 or more"):
-        recorder.measure({"a": four}, FAST, limit=4)
+        measures.measure({"a": four}, FAST, limit=4)
 
 
 def test_the_table_prints_the_note(tf):
     tiny = tf.data.Dataset.from_tensor_slices(tf.zeros((64, 32, 32, 3))).repeat().map(lambda x: x * 2).batch(64)
-    table = recorder.measure({"tiny": plain(tiny)}, FAST, steps=4, repeats=1)
+    table = measures.measure({"tiny": plain(tiny)}, FAST, steps=4, repeats=1)
     assert "tiny: recording distorts this pipeline" in str(table)
 
 
@@ -300,7 +300,7 @@ def test_rounds_without_the_profiler_keep_the_table_and_bring_one_picture_each(t
     watched, one = [], driver.drive
     monkeypatch.setattr(recorder, "drive", lambda *a, **k: (watched.append(k["max_events"]), one(*a, **k))[1])
     variants = {n: plain(photos.map(prepare).batch(size)) for n, size in {"a": 4, "b": 4, "c": 2}.items()}
-    found = recorder.measure(variants, FAST, steps=3, repeats=2, profile=False)
+    found = measures.measure(variants, FAST, steps=3, repeats=2, profile=False)
     assert watched == [None] * 6 + [500_000] * 3
     for name in ("a", "b"):
         assert [(m.images, m.steps) for m in found[name]] == [(12, 3)] * 2
@@ -316,13 +316,13 @@ def test_rounds_without_the_profiler_keep_the_table_and_bring_one_picture_each(t
 
 def test_rounds_without_the_profiler_are_not_said_to_be_distorted(tf):
     tiny = tf.data.Dataset.from_tensor_slices(tf.zeros((64, 32, 32, 3))).repeat().map(lambda x: x * 2).batch(64)
-    table = recorder.measure({"tiny": plain(tiny)}, FAST, steps=4, repeats=1, profile=False)
+    table = measures.measure({"tiny": plain(tiny)}, FAST, steps=4, repeats=1, profile=False)
     assert "distorts" not in str(table)
     assert "distorts" in table.trace("tiny").run.profiler.note, "its picture is"
 
 
 def test_a_dataset_that_ends_is_said_to_end_without_the_profiler_too(tf):
-    table = recorder.measure({"a": tf.data.Dataset.range(9).batch(1)}, FAST, steps=20, repeats=1, profile=False)
+    table = measures.measure({"a": tf.data.Dataset.range(9).batch(1)}, FAST, steps=20, repeats=1, profile=False)
     assert "a: the dataset ended after 7 of 20 steps." in str(table)
 
 
@@ -644,13 +644,13 @@ def test_only_an_accelerator_can_consume(tf, accelerator):
 @pytest.mark.parametrize("variants", [{}, [1], None, {3: None}, {"": None}])
 def test_variants_are_named_pipelines(variants):
     with pytest.raises(ValueError, match=r"variants is .*allowed: a dict of name to tf\.data\.Dataset"):
-        recorder.measure(variants, FAST)
+        measures.measure(variants, FAST)
 
 
 def test_a_wrong_variant_is_named_before_anything_runs(tf):
     consumer = Counting()
     with pytest.raises(TypeError, match="pipeline 'second' is a list"):
-        recorder.measure({"first": tf.data.Dataset.range(9).batch(1), "second": [1]}, consumer)
+        measures.measure({"first": tf.data.Dataset.range(9).batch(1), "second": [1]}, consumer)
     assert consumer.seen == []
 
 
@@ -672,7 +672,7 @@ def test_an_image_with_its_label_is_no_batch_and_a_lone_one_may_be_none(tf):
     with pytest.raises(ValueError, match=r"'p' does not deliver batches: .* one image of 224×200×3 .*\.batch\(32\)"):
         recorder.record(photos, FAST, name="p")
     with pytest.raises(ValueError, match=r"\.batch\(32\)"):
-        recorder.measure({"p": photos}, FAST, repeats=1, profile=False)
+        measures.measure({"p": photos}, FAST, repeats=1, profile=False)
     lone = recorder.record(photos.map(lambda image, label: image), FAST, steps=3, progress=False)
     assert ".batch() missing?" in lone.run.profiler.note
     for shape in ((3, 224, 200, 3), (32, 100), (32, 10, 3), (32, 64, 64)):
@@ -685,7 +685,7 @@ def test_a_modelled_step_that_ends_late_is_busy_for_no_longer_than_it_states(tf,
     """The consumer sleeps for a step, and wakes up late where other programs hold the cores."""
     model = accelerators.modelled(step_ms=5)
     monkeypatch.setattr(type(model), "step", lambda self, batch: time.sleep(0.02))
-    found = recorder.measure({"p": tf.data.Dataset.range(99).batch(3)}, model, steps=8, repeats=1, profile=profile)
+    found = measures.measure({"p": tf.data.Dataset.range(99).batch(3)}, model, steps=8, repeats=1, profile=profile)
     (figures,) = found["p"]
     assert figures.train_ms == pytest.approx(5, abs=0.01)
     assert figures.step_ms >= 7.25 / 8 * 20, "the window ends with the last step, as it states it"

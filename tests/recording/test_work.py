@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from luck import luckiest
 
-from labkit.recording.work import Tally, agreement, count_images, difference, padded_share
+from labkit.recording.equal_work import agreement, difference
+from labkit.recording.work import Tally, count_images, padded_share
 
 LABELS = np.random.default_rng(3).integers(0, 10, 64)
 PATHS = [f"/photos/{i:03d}.jpg" for i in range(64)]

@@ -70,7 +70,7 @@ class LoaderAdvice:
     def __str__(self) -> str:
         """Return the advice as a sentence."""
         ahead = self.cause in ("fetch", "prep", "batch", "transfer") and self.rests
-        return self.ahead() if ahead else getattr(self, self.cause)()
+        return self._ahead() if ahead else getattr(self, f"_{self.cause}")()
 
     @property
     def at_once(self) -> float:
@@ -105,17 +105,17 @@ class LoaderAdvice:
         """How many cores all ops together keep busy."""
         return sum(one.computed_ns for one in self.run.op_times.values()) / max(1, self.trains.window_ns)
 
-    def ahead(self) -> str:
+    def _ahead(self) -> str:
         return f"{self.further}: no worker works for as long as the accelerator does, so a larger buffer bridges this."
 
-    def fetch(self) -> str:
+    def _fetch(self) -> str:
         if self.alone:
             return (
                 f"{self.more}, so that files are read beside the training: {self.blame} runs in the thread that trains."
             )
         return f"more reads at once ({self.more}), fewer and larger files, fewer bytes, or a cache in memory."
 
-    def prep(self) -> str:
+    def _prep(self) -> str:
         waits = self.effort is not None and self.effort.computes is False and not self.lacks_cores
         if self.alone:
             return f"{self.more}, to work beside the training: {self.blame} runs in the thread that trains."
@@ -146,28 +146,26 @@ class LoaderAdvice:
             "cores."
         )
 
-    def batch(self) -> str:
+    def _batch(self) -> str:
         if self.alone:
             return f"{self.more}, so that batches are made beside the training; and one copy for each batch, in uint8."
         if all(lane.name.startswith("worker ") for lane in self.beside):
             return f"a cheaper {self.blame}: stack arrays once, in uint8 until the device, without a loop in Python."
         return "make batches in the workers, not in the thread that trains; one copy for each, uint8 until the device."
 
-    def transfer(self) -> str:
-        tensors = " Tensors go through shared memory, arrays and lists are pickled." * (
-            self.facts.framework == "torch"
-        )
+    def _transfer(self) -> str:
+        tensors = " Tensors go through shared memory, arrays and lists are pickled." * (self.facts.framework == "torch")
         return (
             f"fewer bytes between processes: uint8 until the device, and batches that are made in the worker.{tensors} "
             "Threads need no transfer, where the work lets go of the interpreter."
         )
 
-    def start(self) -> str:
+    def _start(self) -> str:
         if self.facts.settings.get("persistent_workers") == "False":
             return "persistent_workers=True: every epoch starts its workers anew."
         return "workers that live for more than one epoch, or longer epochs (repeat): every epoch starts them anew."
 
-    def copy(self) -> str:
+    def _copy(self) -> str:
         pin = "pin_memory=True, and " * (self.facts.framework == "torch")
         return f"{pin}copy the next batch while this one trains; send uint8 or float16."
 
