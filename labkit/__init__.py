@@ -67,7 +67,10 @@ def record(
 
     Parameters
     ----------
-    dataset, accelerator, progress
+    dataset : tf.data.Dataset, or any other loader
+        Of batches: a ``DataLoader`` of PyTorch, a dataset or a loader of Grain, a pipeline or an iterator of DALI, a
+        ``PyDataset`` of Keras, or whatever else gives batches one after the other. Each repeat makes a new iterator.
+    accelerator, progress
         As in `labkit.recording.recorder.record`.
     live : bool
         In a notebook, show the consumer's waits and train steps while the job runs, and the whole trace in their
@@ -85,8 +88,10 @@ def record(
         As `labkit.recording.recorder.record`; TypeError if `live` is neither True nor False.
     """
     from labkit.course import gradebook
-    from labkit.recording import measures, recorder
+    from labkit.recording import recorder
+    from labkit.recording.loaders.session import recordable
 
+    dataset = recordable(dataset)
     if not isinstance(live, bool):
         raise TypeError(f"live is {live!r:.60}; allowed: True or False")
     if live:
@@ -99,7 +104,7 @@ def record(
             trace = recorder.record(dataset, accelerator, progress=shown, **observers, **settings)
     else:
         trace = recorder.record(dataset, accelerator, progress=progress, **settings)
-    gradebook.run(trace, measures.figures(trace))
+    gradebook.run(trace, recorder.figures(trace))
     return trace
 
 

@@ -86,6 +86,29 @@ def test_what_follows_from_a_trace_knows_no_tensorflow(root):
         assert not roots & {"tensorflow", "tensorflow_datasets", "keras"}, name
 
 
+def reached(root, start):
+    """Return the modules that importing `start`, and using all of it, imports from labkit."""
+    found, todo = set(), [start]
+    while todo:
+        module = todo.pop()
+        file = root.joinpath(*module.split("."))
+        file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
+        if module in found or not file.is_file():
+            continue
+        found.add(module)
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("labkit"):
+                todo += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return found
+
+
+def test_what_records_draws_no_conclusions_and_knows_no_other_loader(root):
+    found = reached(root, "labkit.recording.recorder")
+    assert {"labkit.recording.tfdata.driver", "labkit.timeline.trace"} <= found
+    conclusions = ("labkit.timeline.causes", "labkit.timeline.timeline", "labkit.recording.measures", "labkit.views")
+    assert not [module for module in found if module.startswith((*conclusions, "labkit.recording.loaders"))]
+
+
 def test_only_the_views_and_those_above_them_draw(root):
     for name in set(ORDER) - set(DRAWS):
         assert "matplotlib" not in {i.split(".")[0] for i in imports(packages(root)[name])}, name

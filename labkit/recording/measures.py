@@ -20,6 +20,7 @@ from labkit.common.numbers import one_of, whole
 from labkit.common.progress import fast
 from labkit.common.table import Table, Tabular
 from labkit.recording import equal_work
+from labkit.recording.loaders.session import recordable
 from labkit.recording.recorder import Plan, figures, middle, rounds_of
 from labkit.timeline.run import Measure
 from labkit.timeline.trace import Trace
@@ -402,7 +403,7 @@ def measure(
 
     Parameters
     ----------
-    variants : mapping of name to tf.data.Dataset
+    variants : mapping of name to tf.data.Dataset, or to any other loader
         The first one is what the others are compared with.
     accelerator, steps, warmup, max_events, progress
         As in `record`.
@@ -428,6 +429,7 @@ def measure(
     if not isinstance(variants, Mapping) or not variants or not all(isinstance(n, str) and n for n in variants):
         raise ValueError(f"variants is {variants!r:.80}; allowed: a dict of name to tf.data.Dataset, at least one")
     plan = Plan(accelerator, steps, warmup, max_events, progress)
+    variants = {name: recordable(dataset) for name, dataset in variants.items()}
     for name, dataset in variants.items():
         plan.check(dataset, name)
     repeats = whole("repeats", repeats, least=1)

@@ -25,10 +25,8 @@ from labkit.common.progress import fast, optional_bar
 from labkit.pipelines.options import changed
 from labkit.pipelines.structure import is_dataset
 from labkit.recording.accelerators import check_accelerator, modelled
-from labkit.recording.loaders.described import Loader, check_loader
-from labkit.recording.loaders.session import Epochs, LoaderSession
 from labkit.recording.tfdata import xplane
-from labkit.recording.tfdata.driver import Drive, RecordingError, Session, check_length, consumer, drive, known_steps
+from labkit.recording.tfdata.driver import Drive, RecordingError, check_length, consumer, drive, known_steps
 from labkit.timeline.intervals import union
 from labkit.timeline.run import Accelerator, Host, Measure, ProcessorTime, Profile, Run, ThreadTime, Totals
 from labkit.timeline.trace import Trace
@@ -65,9 +63,9 @@ def record(
 
     Parameters
     ----------
-    dataset : tf.data.Dataset, or any other loader
-        Of batches: a ``DataLoader`` of PyTorch, a dataset or a loader of Grain, a pipeline or an iterator of DALI, a
-        ``PyDataset`` of Keras, or whatever else gives batches one after the other. Each repeat makes a new iterator.
+    dataset : tf.data.Dataset
+        Of batches; or what brings a session of its own, as `labkit.recording.loaders.session.AnyLoader` and a dataset
+        of a cluster do. Each repeat makes a new iterator.
     accelerator : Modelled or Real
         The consumer; see `labkit.accelerators`.
     steps : int or None
@@ -157,10 +155,12 @@ class Plan:
         """Raise if a pipeline cannot be recorded."""
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name is {name!r}; allowed: a text, or None")
-        if is_dataset(dataset) or hasattr(dataset, "session"):
+        if is_dataset(dataset):
             check_length(dataset, self.steps, _label(name))
+        elif hasattr(dataset, "watched"):
+            dataset.check(self.steps, _label(name))
         else:
-            check_loader(dataset, self.steps, _label(name))
+            raise TypeError(f"{_label(name)} is a {type(dataset).__name__}; allowed: a tf.data.Dataset")
 
     def rounds(
         self,
@@ -191,14 +191,9 @@ class Plan:
         others = None if math.isnan(share) else share
         return {n: [t.with_run(host=replace(t.run.host, others=others)) for t in ts] for n, ts in traces.items()}
 
-    def source(self, dataset: Any, spans: bool = True) -> tuple[Any, Session | LoaderSession | None]:
+    def source(self, dataset: Any, spans: bool = True) -> tuple[Any, Any]:
         """Return what is driven, and what watches it where that is not the profiler of this process alone."""
-        if is_dataset(dataset):
-            return dataset, None
-        if hasattr(dataset, "session"):
-            return dataset, dataset.session()
-        epochs = Epochs(Loader(dataset), self.steps)
-        return epochs, LoaderSession(epochs, self.warmup, spans)
+        return (dataset, None) if is_dataset(dataset) else dataset.watched(self.steps, self.warmup, spans)
 
     def facts(self) -> Accelerator:
         """Return what a trace says about its accelerator."""
@@ -258,7 +253,7 @@ class Plan:
             trace = trace.with_run(advice=watch.advice(trace))
         return trace.with_run(repeats=(figures(trace),))
 
-    def finished(self, run: Drive, dataset: Any, name: str | None, watch: Session | LoaderSession | None) -> Trace:
+    def finished(self, run: Drive, dataset: Any, name: str | None, watch: Any) -> Trace:
         """Return what a drive found as a trace."""
         stamps = unix(np.array(run.stamps, np.int64), run.clock).reshape(-1, 3)
         if watch is not None and not watch.unix:

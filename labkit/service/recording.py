@@ -13,7 +13,7 @@ import numpy as np
 
 from labkit.common.errors import error_text
 from labkit.recording.processor_clock import Sampler
-from labkit.recording.tfdata.driver import Session
+from labkit.recording.tfdata.driver import Session, check_length
 from labkit.service.elements import ClusterError, Elements
 from labkit.timeline.trace import Thread, Trace
 from labkit.timeline.wording import REQUESTED
@@ -44,9 +44,13 @@ class Served:
         """Return that of the dataset."""
         return self.dataset.cardinality()
 
-    def session(self) -> ClusterSession:
-        """Return what watches in the place of the profiler of one process."""
-        return ClusterSession(self.cluster)
+    def check(self, steps: int | None, label: str) -> None:
+        """Refuse a job without an end, as `labkit.recording.tfdata.driver.check_length` does."""
+        check_length(self.dataset, steps, label)
+
+    def watched(self, *_: Any) -> tuple[Served, ClusterSession]:
+        """Return what is driven, and what watches it in the place of the profiler of one process."""
+        return self, ClusterSession(self.cluster)
 
 
 class ClusterSession(Session):

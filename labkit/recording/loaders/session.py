@@ -17,8 +17,9 @@ from typing import Any
 import psutil
 
 from labkit.common.errors import error_text
+from labkit.pipelines.structure import is_dataset
 from labkit.recording.loaders import rings
-from labkit.recording.loaders.described import Loader
+from labkit.recording.loaders.described import Loader, check_loader
 from labkit.recording.loaders.known import OWN_WORK
 from labkit.recording.loaders.spans import open_spans, to_trace
 from labkit.recording.loaders.wrapping import Wrapped
@@ -104,6 +105,33 @@ class Epochs:
         if iterator is not None:
             with rings.span(END, "other"):
                 self.loader.end(iterator, early)
+
+
+class AnyLoader:
+    """A loader as `labkit.recording.recorder.record` takes it.
+
+    Parameters
+    ----------
+    loader : iterable
+        See `labkit.recording.loaders.described.Loader`.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def check(self, steps: int | None, label: str) -> None:
+        """Refuse what gives no batches; see `labkit.recording.loaders.described.check_loader`."""
+        check_loader(self.loader, steps, label)
+
+    def watched(self, steps: int | None, warmup: int, spans: bool) -> tuple[Epochs, LoaderSession]:
+        """Return what is driven in one repeat, and what watches it."""
+        epochs = Epochs(Loader(self.loader), steps)
+        return epochs, LoaderSession(epochs, warmup, spans)
+
+
+def recordable(dataset: Any) -> Any:
+    """Return a dataset of tf.data, or of a cluster, as it is, and anything else as a loader."""
+    return dataset if is_dataset(dataset) or hasattr(dataset, "watched") else AnyLoader(dataset)
 
 
 class LoaderSession(contextlib.AbstractContextManager):
