@@ -83,6 +83,7 @@ def test_the_order_of_shards_is_the_order_of_all_rungs(album):
     assert paths == [album.paths[row] for row in rows]
 
 
+@pytest.mark.long
 def test_the_graph_that_runs_is_the_graph_that_is_named(album):
     """Not the clock but the nodes: naive has neither a prefetch nor anything fused or parallel."""
     graphs = {rung.name: recorder.graph(rung.build(album)) for rung in ladder.RUNGS}
@@ -100,6 +101,7 @@ def test_the_graph_that_runs_is_the_graph_that_is_named(album):
         assert not any(word in " ".join(graphs[name]) for word in ("MapAndBatch", "Parallel"))
 
 
+@pytest.mark.long
 def test_the_scoreboard_has_a_row_for_every_rung_on_equal_work(album):
     few = album.take(2 * ladder.BATCH)
     board = ladder.scoreboard(few, accelerators.modelled(step_ms=5), rounds=1, steps=2, progress=False)

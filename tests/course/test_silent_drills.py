@@ -61,7 +61,7 @@ def measured(drill):
     return seen
 
 
-@pytest.mark.sample(COUNT)
+@pytest.mark.sample(4)
 @seeds
 def test_measurements_name_the_fault_of_a_drill_and_no_other(seed):
     drill = drills.silent(seed)
@@ -103,6 +103,7 @@ def test_an_answer_is_a_diagnosis_or_its_number_and_a_wrong_one_says_how_it_woul
         assert not drill.diagnose(given).passed
 
 
+@pytest.mark.long
 def test_a_fix_has_to_read_as_training_does():
     for seed in range(COUNT):
         drill = drills.silent(seed)

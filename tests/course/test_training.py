@@ -42,6 +42,7 @@ def test_the_network_of_the_recipe_has_the_stated_size():
     assert kinds.count("Conv2D") == 31
 
 
+@pytest.mark.long
 def test_a_seed_repeats_a_training_to_the_last_digit_and_another_does_not():
     runs = [training.train(painted(), model=small, seed=seed, steps=12, batch=16) for seed in (3, 3, 4)]
     assert runs[0].losses == runs[1].losses
@@ -72,6 +73,7 @@ def test_it_learns_what_can_be_seen_and_says_how_sure_that_is():
     assert upside_down.share < 0.05, "another reading of the same photos"
 
 
+@pytest.mark.long
 def test_statistics_of_a_batch_take_away_what_all_its_photos_share():
     noise, labels = np.random.default_rng(1).integers(0, 60, (64, 16, 16, 3)), np.arange(64) // 32
     shown = SmallPhotos((noise + 150 * labels[:, None, None, None]).astype(np.uint8), labels, ("dark", "bright"))
@@ -139,6 +141,7 @@ def test_three_forms_of_a_network_lose_the_same():
     assert len(set(losses.values())) == 1, losses
 
 
+@pytest.mark.long
 def test_the_line_through_the_times_of_a_step():
     found = training.StepTimes((1, 10, 100), (3.0, 12.0, 102.0), 2.0, 1.0)
     assert found.line == (3.0, 12.0, 102.0)

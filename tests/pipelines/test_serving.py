@@ -194,7 +194,7 @@ def test_what_costs_no_accuracy_is_equal(name, size, first):
     assert found.equal, found
 
 
-@pytest.mark.sample(19)
+@pytest.mark.sample(8)
 @EVERY
 @pytest.mark.parametrize("name", FAULTS)
 def test_one_fault_is_named_and_no_other(name, size, first):
@@ -204,7 +204,7 @@ def test_one_fault_is_named_and_no_other(name, size, first):
     assert back.first == FAULTS[name][0], back
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(5)
 @EVERY
 @pytest.mark.parametrize("name", ALIKE)
 def test_another_part_of_the_photo_is_told_from_what_looks_like_it(name, size, first):
@@ -306,6 +306,7 @@ def test_a_served_photo_of_one_colour_is_a_difference():
     assert not checks.serving(way(), lambda path: np.zeros((48, 48, 3)), files(0)).equal
 
 
+@pytest.mark.long
 def test_the_first_step_of_faults_at_random_is_right_in_nine_of_ten():
     draw, right, equal, tried, wrong = np.random.default_rng(5), 0, 0, 0, []
     while tried < 40:

@@ -86,7 +86,7 @@ SORTED = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @styles
 @pytest.mark.parametrize("name", SORTED)
 def test_sorted_elements_are_found_whatever_short_buffer_hides_them(name, style, source):
