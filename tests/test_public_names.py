@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import jupytext
+import pytest
 
 import labkit
 
@@ -166,6 +167,7 @@ def top_level(module, tree):
         yield from ((module, name) for name in definitions(module) if name in ("main", "app"))
 
 
+@pytest.mark.long
 def test_every_public_name_is_reached_from_outside():
     seen = reached()
     public = {

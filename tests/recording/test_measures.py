@@ -97,6 +97,7 @@ def measured(mine, base):
     return found
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("draw", ["normal", "heavy tails"])
 def test_equal_pipelines_are_called_different_in_one_run_of_twenty_at_most(draw):
     """Each look at the same rounds is another chance to be wrong, and the promise is about all of them together."""

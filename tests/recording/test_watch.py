@@ -98,6 +98,7 @@ def test_epochs_and_validation_are_what_they_are(tf, keras):
     assert THREAD_KINDS.index("script") == 1
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("batches", "each", "epochs", "asked", "watched"),
     [

@@ -135,6 +135,7 @@ def test_painting_works_in_a_process_that_has_tensorflow_running(tmp_path):
     assert not photo_files.faults(place, 6, thorough=True)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("damage", ["flip a bit", "cut short", "empty", "delete"])
 def test_a_damaged_photo_is_found_named_and_made_again(few, damage):
     path = few / generator.plan(7).file

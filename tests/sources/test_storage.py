@@ -161,19 +161,19 @@ def test_a_stream_pays_the_latency_once_and_the_bandwidth_for_each_record(shards
 
 
 def test_a_stream_waits_on_the_threads_of_interleave_not_in_the_pool_of_map(shards):
-    model = Storage("distant", 80, math.inf, "a test")
+    model = Storage("distant", 500, math.inf, "a test")
     paths = shards[0][:8]
     alone, count = seconds(streamed(paths, model))
     assert count == 48
-    assert alone >= 8 * 0.080
-    assert luckiest(lambda: seconds(streamed(paths, model, parallel=8, threads=1))[0], 0.320) < 0.320
+    assert alone >= 8 * 0.500
+    assert luckiest(lambda: seconds(streamed(paths, model, parallel=8, threads=1))[0], 2.0, tries=9) < 2.0
 
     def in_the_pool(path):
         return tf.data.Dataset.from_tensors(path).map(model.read)
 
     options = streamed(paths, model).options()
     pinned = tf.data.Dataset.from_tensor_slices(paths).interleave(in_the_pool, cycle_length=8, num_parallel_calls=8)
-    assert seconds(pinned.with_options(options))[0] >= 8 * 0.080
+    assert seconds(pinned.with_options(options))[0] >= 8 * 0.500
 
 
 def test_the_waits_of_a_stream_are_seen_on_the_threads_of_interleave(shards):
