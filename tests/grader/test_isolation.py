@@ -794,3 +794,56 @@ def works_in(home, process):
     with contextlib.suppress(psutil.Error, OSError):
         return process.environ().get("HOME") == str(home)
     return False
+
+
+OWN_TABLES = """
+import threading
+f, top = ctypes.cast(libc.pause, ctypes.c_void_p), ctypes.create_string_buffer(1 << 16)
+stack = ctypes.c_void_p(ctypes.addressof(top) + 65000)
+made = [libc.clone(f, stack, 0x10900, None), libc.syscall(436, 200, 4294967295, 2), libc.syscall(436, 200, 300, 0)]
+"""
+
+
+@needs_linux
+def test_no_thread_has_open_files_of_its_own(run):
+    """They would not be counted; to close many at once stays allowed."""
+    with run(f"{NATIVE}{OWN_TABLES}") as student:
+        if student.protections["system calls"]:
+            assert student.names(["made"])["made"] == [-1, -1, 0]
+
+
+@needs_linux
+def test_no_lock_keeps_others_waiting(run, tmp_path):
+    """A file that can only be read can be locked; the answer is that it is, so that libraries go on."""
+    fcntl = pytest.importorskip("fcntl")
+    place = Path(isolation.__file__)
+    with run(f"import fcntl\nheld = open({str(place)!r})\nfcntl.flock(held, fcntl.LOCK_EX)") as student:
+        if student.protections["system calls"]:
+            assert student.errors == [None]
+            with place.open() as ours:
+                fcntl.flock(ours, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+LET_GO = """
+import mmap, time
+held = [mmap.mmap(-1, 100 << 20) for _ in range(5)]
+for part in held:
+    part.write(bytes(100 << 20))
+    part.madvise(mmap.MADV_DONTNEED)
+time.sleep(COUNTED)
+"""
+
+
+@needs_linux
+def test_shared_memory_counts_when_its_pages_are_let_go_of(run):
+    """The system holds it until it is no longer mapped; what is there is counted once."""
+    limits = Limits(cpu_s=10, wall_s=60, memory_mb=1500, resident_mb=400)
+    with pytest.raises(Stopped, match="took more memory than allowed"):
+        run(LET_GO.replace("COUNTED", "60"), limits=limits)
+    once = "import mmap, time\nheld = mmap.mmap(-1, 250 << 20)\nheld.write(bytes(250 << 20))\ntime.sleep(1.5)"
+    run(once, limits=limits).close()
+
+
+def test_who_closes_the_place_that_is_printed_to_loses_what_was_printed(run):
+    with run("import sys\nprint(1)\nsys.stdout.close()", "x = 1") as student:
+        assert student.names(["x"]) == {"x": 1}

@@ -100,7 +100,7 @@ def _answer(request: dict[str, Any], names: dict[str, Any], report: Any) -> dict
         except BaseException:
             words = ""
         error = [name, words if name == kind.__name__ else f"{kind.__name__}: {words}"]
-    return {"value": value, "printed": output.getvalue()[:_MOST_TEXT], "error": error}
+    return {"value": value, "printed": "" if output.closed else output.getvalue()[:_MOST_TEXT], "error": error}
 
 
 def _run_cell(request: dict[str, Any], names: dict[str, Any]) -> None:

@@ -13,8 +13,9 @@ then is a second layer, and where it is not, it is all there is.
   a signal.
 - **system calls** (Linux with libseccomp): no new process, no other program, no socket that leaves the machine, no
   signal to another process, not even by an open file, no debugger, no say in who gets the processor, no file without a
-  folder, no memory without a process. Outside bubblewrap, a change of a file's mode, owner, times or attributes is
-  answered as if it were done, and is not.
+  folder, no memory without a process. A lock on a whole file is answered as if it were had, and is not: what can only
+  be read could be locked, too, and others read it. So is, outside bubblewrap, a change of a file's mode, owner, times
+  or attributes.
 - **kernel**: from Landlock 6 on the kernel itself refuses to empty a file by its name, and signals and messages to
   other processes. Before, only lists of system calls do, and a list may miss one.
 - **hook** (every system): Python's audit hook. It is the one that reports what was tried, and the only one against
@@ -213,14 +214,14 @@ _CHANGES = """
 #: Newer system calls, which an older libseccomp cannot name. They have one number on every architecture.
 _NUMBERS = {
     **{"pidfd_send_signal": 424, "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430},
-    **{"pidfd_open": 434, "clone3": 435, "pidfd_getfd": 438, "mount_setattr": 442, "memfd_secret": 447},
-    **{"fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469},
+    **{"pidfd_open": 434, "clone3": 435, "close_range": 436, "pidfd_getfd": 438, "mount_setattr": 442},
+    **{"memfd_secret": 447, "fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469},
 }
-# linux/prctl.h, linux/fcntl.h, linux/sockios.h, linux/fs.h, linux/sched.h
+# linux/prctl.h, linux/fcntl.h, linux/sockios.h, linux/fs.h, linux/sched.h, linux/close_range.h
 _SET_DEATH_SIGNAL, _SET_DUMPABLE = 1, 4
 _SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX, _SET_LEASE, _NOTIFY = 8, 10, 15, 1024, 1026
 _SET_SOCKET_OWNER, _SET_SOCKET_GROUP, _SET_FLAGS, _SET_ATTRIBUTES = 0x8901, 0x8902, 0x40086602, 0x401C5820
-_IS_THREAD = 0x10000
+_SHARES_FILES, _IS_THREAD, _OWN_TABLE = 0x400, 0x10000, 2
 # seccomp.h
 _ALLOW, _KILL, _ANSWER = 0x7FFF0000, 0x80000000, 0x00050000
 _NOT_EQUAL, _EQUAL_BITS = 1, 7
@@ -247,6 +248,10 @@ def _filter_system_calls(shares_files: bool) -> bool:
         rules += [("truncate", refuse, ()), *((name, _ANSWER, ()) for name in _CHANGES)]
     # The C library falls back to clone, whose flags can be looked at: threads are allowed, processes are not.
     rules += [("clone3", _ANSWER | errno.ENOSYS, ()), ("clone", refuse, (0, _EQUAL_BITS, _IS_THREAD, 0))]
+    # A thread with a table of its own would hold open files where the supervisor does not count them.
+    rules += [("clone", refuse, (0, _EQUAL_BITS, _SHARES_FILES, 0))]
+    rules += [("close_range", refuse, (2, _EQUAL_BITS, _OWN_TABLE, _OWN_TABLE))]
+    rules += [("flock", _ANSWER, ())]
     # Refused, and no more: libraries ask for sockets by themselves, and do without.
     rules += [("socket", refuse, ())]
     # A pair of sockets is needed by asyncio. One for datagrams could send them to any socket that has a name.

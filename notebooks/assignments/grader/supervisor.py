@@ -178,6 +178,7 @@ class StudentProcess:
         self.home = self.files = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")).resolve()
         self._wall_s, self._end = _STARTING_S, time.monotonic() + _STARTING_S
         self._files_seen = self._spent_s = 0.0
+        self._shared = 0
         self._counts = True
         self._in_bubblewrap = bubblewrap.works() if in_bubblewrap is None else in_bubblewrap
         self._ending = contextlib.ExitStack()  # what comes last goes first
@@ -325,7 +326,10 @@ class StudentProcess:
         with contextlib.suppress(psutil.Error):
             times = self._watched.cpu_times()
             self._spent_s = times.user + times.system
-            if self._watched.memory_info().rss > self.limits.resident << 20:
+            held = self._watched.memory_info()
+            # What is shared stays in memory when its pages are let go of, until it is no longer mapped.
+            unseen = max(0, self._shared - getattr(held, "shared", 0))
+            if held.rss + unseen > self.limits.resident << 20:
                 raise Stopped(f"took more memory than allowed {stage}")
             if self._watched.num_threads() > _MOST_THREADS:
                 raise Stopped(f"started more than {_MOST_THREADS} threads {stage}")
@@ -374,9 +378,13 @@ class StudentProcess:
                         file = os.stat(handle.path)
                         sizes[file.st_ino] = _bytes(file)
         # A file may be closed and still be mapped. How large it is nobody tells then: as large as a file may be.
+        self._shared = 0
         with contextlib.suppress(FileNotFoundError, PermissionError), open(f"{process}/maps", "rb") as maps:
             for line in maps:
-                if line.endswith(b" (deleted)\n") and os.fsencode(self.home) in line:
+                if line.endswith(b" /dev/zero (deleted)\n"):  # so Linux calls memory that is shared with no file
+                    first, end = (int(place, 16) for place in line.split()[0].split(b"-"))
+                    self._shared += end - first
+                elif line.endswith(b" (deleted)\n") and os.fsencode(self.home) in line:
                     sizes.setdefault(int(line.split()[4]), isolation.MOST_FILE)
         return list(sizes.values())
 
