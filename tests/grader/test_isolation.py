@@ -87,9 +87,16 @@ def test_a_set_without_tensorflow_does_not_import_it(run):
 # -- it ends
 
 
+#: A cell that waits in vain is interrupted, unless it will not hear of it.
+WAIT = "__import__('signal').signal(14, 1)\n__import__('time').sleep(600)"
+
+
 def test_a_sleeper_is_woken(run):
+    """Its cell is lost, and no more; who sleeps on is stopped."""
+    with run("import time\ntime.sleep(600)", "x = 1", limits=Limits(wall_s=2)) as student:
+        assert student.errors == [("KeyboardInterrupt", "the cell was interrupted after 1 s"), None]
     with pytest.raises(Stopped, match=r"within 1 s in code cell 1"):
-        run("import time\ntime.sleep(600)", limits=Limits(wall_s=1))
+        run(WAIT, limits=Limits(wall_s=1))
 
 
 #: The local variables of what runs the cells.
@@ -104,13 +111,13 @@ inside = frame.f_locals
 
 def test_who_does_not_read_is_not_waited_for(run):
     """The reply of the first cell is forged, and the next cell is longer than a pipe."""
-    forged = f"{INSIDE}inside['send'](json.dumps({{'id': inside['request']['id']}}).encode())\ntime.sleep(600)"
+    forged = f"{INSIDE}inside['send'](json.dumps({{'id': inside['request']['id']}}).encode())\n{WAIT}"
     with pytest.raises(Stopped, match=r"within 2 s in code cell 2"):
         run(forged, f"# {'x' * 999_000}", limits=Limits(wall_s=2))
 
 
 def test_who_announces_an_answer_and_does_not_send_it_is_not_waited_for(run):
-    begun = f"{INSIDE}os.write(inside['connection'].fileno(), bytes([0, 0, 1, 0]) + b'begun')\ntime.sleep(600)"
+    begun = f"{INSIDE}os.write(inside['connection'].fileno(), bytes([0, 0, 1, 0]) + b'begun')\n{WAIT}"
     with pytest.raises(Stopped, match=r"within 2 s in code cell 1"):
         run(begun, limits=Limits(wall_s=2))
 
@@ -186,7 +193,7 @@ FORGED = EACH.format(SENT.format("""b'{"breach": "took more memory than allowed.
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
-        ("import os, time\nos.closerange(3, 30)\ntime.sleep(1e9)", "closed the pipe"),
+        (f"import os\nos.closerange(3, 30)\n{WAIT}", "closed the pipe"),
         (EACH.format("\n        while True: os.write(n, bytes(4))"), "the pipe|within 3 s"),
         ("import signal\nsignal.raise_signal(40)", r"crashed its process \(signal 40\)"),
         ("import os\nos.kill(os.getpid(), 9)", r"crashed its process \(SIGKILL\)"),

@@ -16,8 +16,10 @@ import io
 import json
 import linecache
 import os
+import signal
 import sys
 import types
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -112,10 +114,31 @@ def _run_cell(request: dict[str, Any], names: dict[str, Any]) -> None:
         source = _python(source)
         code = _compiled(source, place)
     linecache.cache[place] = (len(source), None, source.splitlines(True), place)
-    if code.co_flags & inspect.CO_COROUTINE:
-        asyncio.run(eval(code, names))
-    else:
-        exec(code, names)
+    with _interrupted(request["interrupt_s"]):
+        if code.co_flags & inspect.CO_COROUTINE:
+            asyncio.run(eval(code, names))
+        else:
+            exec(code, names)
+
+
+@contextlib.contextmanager
+def _interrupted(after_s: float) -> Iterator[None]:
+    """Stop a cell as a reader would who waits for it in vain: it is lost, and the cells after it are not.
+
+    A library that downloads may try again for minutes before it says that there is no network.
+    """
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt(f"the cell was interrupted after {after_s:g} s")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, after_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if signal.getsignal(signal.SIGALRM) is interrupt:
+            signal.signal(signal.SIGALRM, before)
 
 
 def _find(request: dict[str, Any], names: dict[str, Any]) -> dict[str, bool]:

@@ -79,6 +79,7 @@ class Limits:
         busy machine does not make it shorter.
     wall_s : float
         Seconds until an answer to one request, or the end of one cell, must be there. Ends what waits without an end.
+        A cell is interrupted after half of them, so that it alone is lost.
     memory_mb : int
         Address space.
     whole_s : float
@@ -243,7 +244,8 @@ class StudentProcess:
     def run(self, source: str) -> None:
         """Run one more cell; note what it printed and how it failed."""
         number = len(self.printed) + 1
-        reply = self._ask(f"in code cell {number}", do="cell", source=source, number=number)
+        request = {"source": source, "number": number, "interrupt_s": self.limits.wall_s / 2}
+        reply = self._ask(f"in code cell {number}", do="cell", **request)
         self.printed.append(readable(reply.get("printed", ""), 10_000))
         self.errors.append(_error(reply))
 
