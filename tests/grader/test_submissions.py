@@ -253,6 +253,49 @@ def test_nothing_that_a_student_reads_tells_hidden_inputs(sources, way, tmp_path
         assert not numbers(text.replace(str(tmp_path), "")) & hidden, text
 
 
+#: What a function may do that is given 77 by a hidden test, and how it ends a process that does it by itself.
+TELLS = {
+    "exit status": ("os._exit(x)", "ended its own process (exit status 77) when f was called"),
+    "signal": ("os.kill(os.getpid(), 10)", "crashed its process (SIGUSR1) when f was called"),
+    "deed": ("os.fork()", "tried to start processes when f was called"),
+    "later cell": ("globals().update(told=x)", "ended its own process (exit status 77) in code cell 2"),
+    "type": ("raise [ValueError, KeyError][x % 2](x)", ""),
+    "not answered": ("raise NotImplementedError", ""),
+    "missing name": ("global g; del g", ""),
+}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("way", TELLS)
+def test_neither_how_nor_where_code_ends_tells_hidden_inputs(way):
+    """For the instructor there is one more sentence; of what students read, all ways are the same."""
+    deed, untold = TELLS[way]
+    f = f"import os\ntold = 0\ndef g(): return 1\ndef f(x):\n    if x == 77:\n        {deed}\n    return 1"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f)])
+    hidden = "assert f(1) == 1\n### BEGIN HIDDEN TESTS\nassert f(77) == 2, 'wrong'\n### END HIDDEN TESTS"
+    for number, test in enumerate((hidden, "if told:\n    os._exit(told)", "assert g() == 1")):
+        notebook.cells.append(nbformat.v4.new_code_cell(test))
+        if number != 1:
+            mark = {"grade": True, "solution": False, "grade_id": f"test_{number}"}
+            notebook.cells[-1].metadata["nbgrader"] = mark
+    judged = evaluate(notebook, [], SHORT)
+    assert judged.untold == untold
+    ended = (
+        "was ended after hidden tests had begun: it took too long or too much, ended itself, or did what is not allowed"
+    )
+    assert judged.stopped == (ended if untold else "")
+    allowed = {f"the code {ended}"} if untold else {"wrong", "a hidden test does not hold"}
+    assert set(judged.failures.values()) <= allowed | {None}
+    assert not judged.errors
+
+
+def test_what_ends_in_a_test_that_students_see_is_told_to_them(sources):
+    ends = "import os\ndef cores_needed(*a):\n    os._exit(3)"
+    _, failed, judged = points(answered(sources, roster.PS3, exercise_3_1=ends))
+    assert set(failed) == {"the code ended its own process (exit status 3) when cores_needed was called"}
+    assert not judged.untold
+
+
 def test_the_words_of_visible_tests_are_there_for_later_exercises_too(sources):
     wrong = {
         "exercise_3_1": "def cores_needed(*a):\n    return 0",

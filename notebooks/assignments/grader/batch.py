@@ -46,7 +46,9 @@ class Row:
     scores : dict of str to float
         Points of each exercise, as ``{"1.1": 20.0}``.
     sentence : str
-        For the instructor: what was found, put right, stopped; which tests fail.
+        What was found, put right, stopped; which tests fail.
+    untold : str
+        For the instructor alone: why the code was ended, where that may tell of hidden tests.
     unprotected : str
         Names of the protections that this machine did not have for it, as in `isolation.MISSING`.
     """
@@ -57,6 +59,7 @@ class Row:
     status: str
     scores: dict[str, float] = field(default_factory=dict)
     sentence: str = ""
+    untold: str = ""
     unprotected: str = ""
 
     @property
@@ -318,6 +321,7 @@ def _enter(row: Row, checked: Checked, evaluation: Evaluation, course: Course, a
             parts.append(f"{number}: {failed}")
     if evaluation.stopped:
         parts.insert(0, f"zero: the code {evaluation.stopped}")
+        row.untold = evaluation.untold and _sentence([f"the code {evaluation.untold}"])
     row.status = "stopped" if evaluation.stopped else "repaired" if checked.notes else "graded"
     try:
         entered = course.record(api, row.student, row.set_name, checked.notebook, evaluation)
@@ -340,13 +344,26 @@ def table(rows: list[Row]) -> str:
     numbers = sorted({number for row in rows for number in row.scores})
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["student", "set", "status", "total", "of", *numbers, "sentence", "file", "not protected by"])
+    writer.writerow(
+        [
+            "student",
+            "set",
+            "status",
+            "total",
+            "of",
+            *numbers,
+            "sentence",
+            "file",
+            "not for students",
+            "not protected by",
+        ]
+    )
     for row in rows:
         scores = [f"{row.scores[n]:g}" if n in row.scores else "" for n in numbers]
         texts = [_cell(text) for text in (row.student, row.set_name, row.status)]
         # What was not graded has no points: a zero would be an answer.
         total = "" if row.status == "error" and not row.scores else f"{row.total:g}"
-        last = (_cell(row.sentence), _cell(row.file), row.unprotected)
+        last = (_cell(row.sentence), _cell(row.file), _cell(row.untold), row.unprotected)
         writer.writerow([*texts, total, POINTS, *scores, *last])
     return out.getvalue()
 

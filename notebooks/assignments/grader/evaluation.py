@@ -8,7 +8,8 @@ tools go on working.
 A sentence that students read never holds words of a process that was given the inputs of hidden tests: the words come
 from a second process then, which runs the visible tests alone.
 
-What this does not cover: an answer that another person found; code that recognises the inputs of the hidden tests (they
+What this does not cover: whether a test holds, and which of its sentences is the one that does not, can be chosen, too;
+an answer that another person found; code that recognises the inputs of the hidden tests (they
 differ from the visible ones, and there are several). A pipeline's graph and its elements come from the student's side
 as two pieces of data, so code that replaces `labkit.course.inspection` can show the one and run the other. Native
 code that tries to read files past Python does not get them where bubblewrap or Landlock is at hand, and gets no zero
@@ -46,6 +47,8 @@ class Evaluation:
         Of each code cell by its place in the notebook.
     stopped : str
         Why the student's process was ended; then nothing holds. Empty if it was not.
+    untold : str
+        Why it was ended, where students must not read it: it may have chosen its end by the inputs of hidden tests.
     withheld : bool
         Whether there were words of the student's process that had been given the inputs of hidden tests.
     protections : dict of str to bool
@@ -56,6 +59,7 @@ class Evaluation:
     printed: dict[int, str] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     stopped: str = ""
+    untold: str = ""
     withheld: bool = False
     protections: dict[str, bool] = field(default_factory=dict)
 
@@ -96,7 +100,7 @@ def _run(
     code = [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     own = [(i, cell.source) for i, cell in code if not _is_test(cell)]
     tests = [(cell.metadata["nbgrader"]["grade_id"], cell.source) for _, cell in code if _is_test(cell)]
-    evaluation = Evaluation()
+    evaluation, student = Evaluation(), None
     needs = any("tensorflow" in source for _, source in [*own, *tests])
     allowed = limits.with_tensorflow() if needs else limits
     try:
@@ -123,7 +127,9 @@ def _run(
         _explain(evaluation, own)
     except Stopped as stop:
         evaluation.stopped = str(stop)
-        evaluation.failures = {grade_id: f"the code {stop}" for grade_id, _ in tests}
+        if student and student.withholds:
+            evaluation.stopped, evaluation.untold = _ENDED, str(stop)
+        evaluation.failures = {grade_id: f"the code {evaluation.stopped}" for grade_id, _ in tests}
     return evaluation
 
 
@@ -151,6 +157,11 @@ def _is_test(cell: Any) -> bool:
 
 
 _HIDDEN = "### BEGIN HIDDEN TESTS"
+_FAILED = "a hidden test does not hold"
+#: How a process ends, when, and in which cell or function, are words, too.
+_ENDED = (
+    "was ended after hidden tests had begun: it took too long or too much, ended itself, or did what is not allowed"
+)
 _GAVE_UP = "the grader gave up on this answer"
 
 
@@ -158,31 +169,46 @@ def _test(source: str, student: StudentProcess) -> str | None:
     """Return what fails in a test cell, in a line, or None if it holds."""
     tree = parse(source)
     loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    student.withholds |= _HIDDEN in source
     names: dict[str, Any] = {}
     try:
         names = student.names(sorted(loaded - set(dir(builtins)) - _bound(tree)))
+        space = {"__name__": "test", **names}
         with _limited(student):
-            exec(compile(tree, "<test>", "exec"), {"__name__": "test", **names})
+            for part, hidden in _parts(tree, source):
+                student.withholds |= hidden
+                exec(compile(part, "<test>", "exec"), space)
     except Stopped:
         raise
     except _GaveUp:
         return f"{_GAVE_UP}: to compare it takes more than {student.limits.judging_s:g} s"
-    except NotImplementedError:
-        return "not answered"
     except Exception as error:
-        if any(value is None for value in names.values()):  # a variable that still is what students were given
-            return "not answered"
         by_student = getattr(error, "by_student", False)
+        if student.withholds:
+            # Words, types and missing names may hold what the student has chosen by the hidden inputs.
+            own = isinstance(error, AssertionError) and not by_student
+            return _first_line(error) if own else _FAILED
+        # A variable may still be what students were given.
+        if isinstance(error, NotImplementedError) or any(value is None for value in names.values()):
+            return "not answered"
         if isinstance(error, AssertionError) and not by_student:
-            return str(error).splitlines()[0] if str(error) else "a test does not hold"
+            return _first_line(error)
         if isinstance(error, NameError) and not by_student:
             return str(error)
-        if student.withholds:  # Python's own words may hold what the student chose, too: the name of a type
-            return f"{type(error).__name__} in a hidden test"
         words = str(error)[:300]  # of a student in quotes: it may read like words of the grader
         return _words([type(error).__name__, repr(words) if words and by_student else words])
     return None
+
+
+def _first_line(error: AssertionError) -> str:
+    return str(error).splitlines()[0] if str(error) else "a test does not hold"
+
+
+def _parts(tree: ast.Module, source: str) -> list[tuple[ast.Module, bool]]:
+    """Return the statements of a test that students see, and the rest, each with whether it is hidden."""
+    begin = next((i for i, line in enumerate(source.splitlines(), 1) if _HIDDEN in line), None)
+    seen = [node for node in tree.body if begin is None or node.end_lineno < begin]
+    parts = [(seen, False), (tree.body[len(seen) :], True)]
+    return [(ast.Module(body, []), hidden) for body, hidden in parts if body]
 
 
 class _GaveUp(BaseException):
