@@ -150,6 +150,16 @@ def test_a_message_of_many_entries_is_not_read_at_all():
         messages.read(b"[" + b"[]," * 200_000 + b"0]")
 
 
+@pytest.mark.parametrize("long", ["x" * 3_000_000, b"x" * 3_000_000], ids=["text", "bytes"])
+@pytest.mark.parametrize("others", [[0] * 300, [np.zeros(300)]], ids=["values", "an array"])
+def test_a_long_text_beside_many_numbers_is_no_array(long, others):
+    """In one array each of them would take as much room as the text; alone, or beside a few, it comes through."""
+    back = messages.unpack(json.loads(json.dumps(messages.pack([long, *others]))))
+    assert repr(back) == "<texts too long for so many values>"
+    assert messages.unpack(messages.pack([long, 1])) == [long, 1]
+    assert messages.unpack(messages.pack(["x" * 1000] * 9000)) == ["x" * 1000] * 9000
+
+
 def test_types_with_many_names_become_one():
     made = messages.unpack({"l": [{"o": str(n)} for n in range(1000)]})
     assert len({type(value) for value in made}) <= 101

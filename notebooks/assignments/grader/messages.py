@@ -26,6 +26,9 @@ _MOST_DRAWN = 100_000
 _MOST_ENTRIES, _MOST_NUMBERS = 300_000, 500_000
 #: Rows of an array without numbers, which takes no bytes however many rows it has.
 _MOST_EMPTY = 10_000
+#: Bytes of a text, four for a letter, times the values of a message: NumPy gives each value of an array the room of the
+#: longest, so that one long text beside some numbers fills the memory of whoever puts them into one array.
+_MOST_ROOM = 128 << 20
 #: Lists in lists: the grader gives up later than `pack` does.
 _DEEPEST = 60
 #: Entries of a set or a dict, large numbers in a message, and different values of one hash. A hash may be chosen, and
@@ -117,7 +120,9 @@ def unpack(value: Any) -> Any:
         If it is nothing that `pack` makes: the other side has been tampered with.
     """
     try:
-        return _Unpacking().one(value)
+        unpacking = _Unpacking()
+        made = unpacking.one(value)
+        return unpacking.stands_for("texts too long for so many values") if unpacking.has_no_room() else made
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
         raise ValueError(f"a reply is not in the format of replies ({type(error).__name__})") from None
 
@@ -128,27 +133,36 @@ class _Unpacking:
     def __init__(self) -> None:
         self._types: dict[str, type[Opaque]] = {}
         self._alike: dict[int, list[Any]] = {}
-        self._large = 0
+        self._large = self._longest = self._values = 0
+
+    def has_no_room(self) -> bool:
+        """Tell whether the values, as one array of NumPy, would take more memory than the grader gives."""
+        return self._longest * self._values > _MOST_ROOM
 
     def one(self, value: Any, inner: bool = False, depth: int = 0) -> Any:
         """Turn one value back; `inner` ones are in a set or keys of a dict, which hold frozen sets only."""
         if depth > _DEEPEST:
             raise ValueError("nested too deep")
+        self._values += 1
+        if isinstance(value, str):
+            self._longest = max(self._longest, 4 * len(value))
         if value is None or isinstance(value, (bool, str, float)):
             return value
         if isinstance(value, int):
             return self._whole(value)
         ((kind, content),) = value.items()
         if kind in ("s", "d") and len(content) > _MOST_HASHED:
-            return self._opaque(f"a set or dict of more than {_MOST_HASHED:,} entries")
+            return self.stands_for(f"a set or dict of more than {_MOST_HASHED:,} entries")
         if kind == "i":
             return self._whole(int(content[:310]))
         if kind == "f":
             return float(content)
         if kind == "b":
-            return base64.b64decode(content)
+            back = base64.b64decode(content)
+            self._longest = max(self._longest, len(back))
+            return back
         if kind == "o":
-            return self._opaque(str(content)[:80].encode("utf-8", "replace").decode())
+            return self.stands_for(str(content)[:80].encode("utf-8", "replace").decode())
         if kind == "d":
             return {self.one(k, True, depth + 1): self.one(v, False, depth + 1) for k, v in content}
         if kind in ("l", "t", "s"):
@@ -166,7 +180,9 @@ class _Unpacking:
             (shape,) = shape
             if _too_large(shape):
                 raise ValueError("an array of more numbers or rows than an answer has")
-            return np.frombuffer(base64.b64decode(data), dtype=character).reshape(shape).copy()
+            back = np.frombuffer(base64.b64decode(data), dtype=character).reshape(shape).copy()
+            self._values += back.size
+            return back
         raise ValueError(kind)
 
     def _whole(self, value: int) -> int:
@@ -187,7 +203,7 @@ class _Unpacking:
             raise ValueError("too many values of one hash")
         return value
 
-    def _opaque(self, name: str) -> Opaque:
+    def stands_for(self, name: str) -> Opaque:
         """Return a value of a type of that name, so that Python's messages about it tell what it was."""
         if name not in self._types:
             self._types[name] = type(name, (Opaque,), {}) if len(self._types) < _MOST_TYPES else Opaque
