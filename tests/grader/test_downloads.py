@@ -33,6 +33,10 @@ PLACES = {
     f"{PS3}/alovelace/answers.ipynb": ("alovelace", "alovelace", ""),
     f"{PS3}/alovelace.ipynb/x.ipynb": ("alovelace.ipynb", "alovelace.ipynb", ""),
     f"alovelace/{PS3}/x.ipynb": ("alovelace", "alovelace", ""),
+    f"lovelaceada_12345_question_67_89_{PS3}.ipynb": ("lovelaceada", "12345", "canvas"),
+    f"Ada Lovelace_1234567_assignsubmission_onlinetext_/{PS3}.html": ("Ada Lovelace", "1234567", "moodle"),
+    f"Ada Lovelace - Copy of {PS3} (1).ipynb": ("Ada Lovelace", "Ada Lovelace", "classroom"),
+    f"Copy of Copy of alovelace_{PS3}.ipynb": ("alovelace", "alovelace", ""),
     f"Set 3/Ada Lovelace_1234567_assignsubmission_file_/{PS3}.ipynb": ("Ada Lovelace", "1234567", "moodle"),
 }
 
@@ -176,3 +180,147 @@ def test_git_ignores_students_work_and_grades(root):
     wanted += ["gradebook.db", "grades.csv", "build/assignments/gradebook.db", "results/result-x.json"]
     done = subprocess.run(["git", "check-ignore", *wanted], cwd=root, capture_output=True, text=True, check=False)
     assert done.stdout.split() == wanted
+
+
+def moodle(name, number=1, file=f"{PS3}.ipynb"):
+    return f"{name}_{number}_assignsubmission_file_/{file}"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "folder"),
+    [
+        ("Ada\rB", "Ada B", "Ada-B"),
+        ("\x1b[31mAda", "[31mAda", "31mAda"),
+        ("\u202eAda", "Ada", "Ada"),
+        ("Zoe\u0308", "Zo\u00eb", "Zoe"),
+        (".Ada", ".Ada", "Ada"),
+        ("names.csv", "names.csv", "names.csv-1"),
+        (PS3, PS3, f"{PS3}-1"),
+        ("=cmd|x!A1", "=cmd|x!A1", "cmd-x-A1"),
+        ("'=1", "'=1", "1"),
+        ("-7", "-7", "7"),
+    ],
+)
+def test_an_odd_name_is_one_student_in_the_list_and_on_the_disk(tmp_path, name, shown, folder):
+    files = pack(tmp_path / "x.zip", {moodle(name): "{}"})
+    (found,) = downloads.collect(files, tmp_path / "out", SETS)
+    assert (found.name, found.student) == (shown, folder)
+    assert downloads.collect(files, tmp_path / "out", SETS) == downloads.names(tmp_path / "out") == [found]
+    (handed,) = batch.collect(tmp_path / "out", SETS)
+    assert (handed.student, handed.set_name) == (folder, PS3)
+
+
+def test_two_students_are_two_folders_wherever_they_are_unpacked(tmp_path):
+    """Capitals and the way in which an accent was typed make no other folder, and long names end somewhere."""
+    names = ["Ada", "ada", "ADA", "a" * 300, "a" * 301, "a" * 302]
+    files = {moodle(name, number): "{}" for number, name in enumerate(names)}
+    found = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)
+    assert len({s.student.casefold() for s in found}) == len(names)
+    assert all(batch._STUDENT.fullmatch(s.student) for s in found)
+    same = {f"Zo\u00eb/{PS3}.ipynb": "1", f"Zoe\u0308/{PS3}.ipynb": "2"}
+    assert len(downloads.collect(pack(tmp_path / "y.zip", same), tmp_path / "new", SETS)) == 1
+
+
+def with_flag(data, number):
+    """Set a bit of the first file's flags, in both places where a zip has them."""
+    data = bytearray(data)
+    for mark, place in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        data[data.find(mark) + place] |= number
+    return bytes(data)
+
+
+def in_directory(place, value):
+    def spoil(data):
+        at = data.find(b"PK\x01\x02") + place
+        return data[:at] + value + data[at + len(value) :]
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: with_flag(data, 1),
+        in_directory(16, b"\0\0\0\0"),
+        in_directory(10, b"\x4d"),
+        in_directory(24, b"\x01\0\0\0"),
+        in_directory(42, b"\xff\xff\xff"),
+    ],
+    ids=["encrypted", "wrong sum", "unknown packing", "wrong size", "nowhere"],
+)
+def test_one_broken_file_costs_no_other(tmp_path, spoil):
+    said, path = [], pack(tmp_path / "x.zip", {moodle("Eve", 1): "{}", moodle("Ada", 2): "{}"})
+    path.write_bytes(spoil(path.read_bytes()))
+    found = downloads.collect(path, tmp_path / "out", SETS, report=said.append)
+    assert [s.name for s in found] == ["Ada"]
+    assert sum("Eve" in line and "cannot be unpacked" in line for line in said) == 1
+
+
+def test_a_zip_whose_list_of_files_is_broken_is_refused_in_a_sentence(tmp_path):
+    path = pack(tmp_path / "x.zip", {moodle("A\u00e9"): "{}"})
+    path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\xff\xfe"))
+    with pytest.raises(ValueError, match="is a damaged zip"):
+        downloads.collect(path, tmp_path / "out", SETS)
+
+
+def test_entries_that_are_no_files_are_no_students(tmp_path):
+    said = []
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("Ada_1_assignsubmission_file_", "")  # a folder, as some programs write one
+        archive.writestr(moodle("Ada"), "{}")
+        archive.writestr("\u200e", "x")
+        nameless = zipfile.ZipInfo("x")
+        nameless.filename = ""
+        archive.writestr(nameless, "x")
+        archive.writestr(f"Ada_1_assignsubmission_file_/.ipynb_checkpoints/{PS3}.ipynb", "old")
+        archive.writestr("\x1b[2J", "x")
+    (found,) = downloads.collect(tmp_path / "x.zip", tmp_path / "out", SETS, report=said.append)
+    assert [p.name for p in (tmp_path / "out" / found.student).rglob("*") if p.is_file()] == [f"{PS3}.ipynb"]
+    assert all(line.isprintable() for line in said)
+    (tmp_path / "f" / "Ada" / ".ipynb_checkpoints").mkdir(parents=True)
+    (tmp_path / "f" / "Ada" / f"{PS3}.ipynb").write_text("{}")
+    (tmp_path / "f" / "Ada" / ".ipynb_checkpoints" / f"{PS3}.ipynb").write_text("old")
+    downloads.collect(tmp_path / "f", tmp_path / "out2", SETS)
+    assert (tmp_path / "out2" / "Ada" / PS3 / f"{PS3}.ipynb").read_text() == "{}"
+    assert len(list((tmp_path / "out2" / "Ada" / PS3).iterdir())) == 1
+
+
+def test_many_files_of_one_name_are_not_all_compared(tmp_path):
+    said = []
+    files = {moodle("Eve", 1, f"{n}/{PS3}.ipynb"): str(n) for n in range(50)} | {moodle("Ada", 2): "{}"}
+    downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, report=said.append)
+    assert len(list((tmp_path / "out" / "Eve" / PS3).iterdir())) == 20
+    assert sum("more than 20 files of that name" in line for line in said) == 30
+
+
+FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_table_holds_a_formula_and_numbers_stay_numbers(tmp_path, text):
+    rows = [batch.Row("ada", PS3, text, "graded", {"3.1": -2.5}, text, text)]
+    (line,) = csv.DictReader(io.StringIO(batch.table(rows)))
+    assert line["total"] == line["3.1"] == "-2.5"
+    batch.write(rows, tmp_path / "grades.csv")
+    for platform in HEADS:
+        exported, _ = downloads.export(
+            tmp_path / "grades.csv", platform, PS3, [downloads.Student("ada", text, text, platform)]
+        )
+        assert "-2.5" in exported
+        for cell in [*line.values(), *(cell for line in csv.reader(io.StringIO(exported)) for cell in line)]:
+            assert cell == "-2.5" or not cell.startswith(tuple("=+-@\t\r\uff1d")), platform
+
+
+def test_a_table_shows_no_sign_that_a_terminal_obeys(tmp_path):
+    place = tmp_path / "eve\x1b[2J\u202e" / PS3
+    place.mkdir(parents=True)
+    (place / "a\x1b[2J\nb.ipynb").write_text("{}")
+    said = []
+
+    class Nothing:
+        files = dict.fromkeys(SETS)
+        notebooks = forbidden = api = forget = lambda *_: {}
+
+    rows = batch.grade(tmp_path, Nothing(), report=said.append)
+    assert len(rows) == 1
+    assert all(text.isprintable() for text in [*said, *batch.table(rows).splitlines()])

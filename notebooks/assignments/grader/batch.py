@@ -25,8 +25,9 @@ from assignments.grader import bubblewrap, isolation
 from assignments.grader.authoring import POINTS, exercise
 from assignments.grader.course import Course
 from assignments.grader.evaluation import Evaluation, evaluate
+from assignments.grader.pages import as_cell, one_line
 from assignments.grader.precheck import Checked, precheck, unanswered
-from assignments.grader.supervisor import Limits, readable, remove_stale
+from assignments.grader.supervisor import Limits, remove_stale
 from labkit.common.files import write_aside
 
 #: What a row may say; only the first two were graded to the end.
@@ -173,7 +174,7 @@ def _flat(name: str, sets: tuple[str, ...]) -> tuple[str, str]:
     """Return student and set of a file's name; without a set all of it is the student's."""
     for known in sets:
         number = "" if known[-1].isdigit() else r"\d*"
-        if match := re.fullmatch(rf"(?:Copy of )?(.+)_{re.escape(known)}{number}(?![^\W_]).*", name, re.DOTALL):
+        if match := re.fullmatch(rf"(?:Copy of )*(.+)_{re.escape(known)}{number}(?![^\W_]).*", name, re.DOTALL):
             return match[1], known
     return Path(name).stem, ""
 
@@ -218,7 +219,7 @@ def grade(
 
     def run(submission: Submission) -> tuple[Row, Checked, Evaluation | None]:
         files = ", ".join(str(f.relative_to(folder)) for f in submission.files)
-        row = Row(readable(submission.student, 200), submission.set_name, readable(files, 500), "error")
+        row = Row(one_line(submission.student, 200), submission.set_name, one_line(files, 500), "error")
         try:
             checked = _check(submission, row.student, sources)
             row.status, row.sentence = checked.status, _sentence(checked.notes)
@@ -226,7 +227,7 @@ def grade(
         except Exception as error:  # a fault of the grader or of its machine, never of the batch
             row.status = "error"
             words = f"The grader failed ({type(error).__name__}: {error}): this is no zero, grade it again."
-            row.sentence = readable(words, 500)
+            row.sentence = one_line(words, 500)
             return row, Checked(), None
 
     def add(row: Row, checked: Checked, evaluation: Evaluation | None) -> None:
@@ -282,7 +283,7 @@ def _affordable(workers: int, limits: Limits, sources: list[Any], report: Callab
 def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Checked:
     """Choose the file that is graded and put it in order, or say why there is none."""
     files, trouble = submission.files, submission.trouble
-    first = readable(files[0].name, 100) if files else ""
+    first = one_line(files[0].name, 100) if files else ""
     refused = [
         (not _STUDENT.fullmatch(student), "unreadable", "the name of the student may have a-z, A-Z, 0-9, _ and, not in "
          "front, . @ - only: rename it, or unpack what a platform hands out with `labkit assignments collect`"),
@@ -303,7 +304,7 @@ def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Che
         chosen = min(files, key=lambda f: (unanswered(f, source), f.stem not in named))
     checked = precheck(chosen, sources, submission.set_name)
     if len(files) > 1:
-        checked.notes.append(f"of {len(files)} files, {readable(chosen.name, 200)} was graded")
+        checked.notes.append(f"of {len(files)} files, {one_line(chosen.name, 200)} was graded")
     if trouble:
         checked.notes.append(f"a folder beside it cannot be read ({trouble})")
     return checked
@@ -335,7 +336,7 @@ def _enter(row: Row, checked: Checked, evaluation: Evaluation, course: Course, a
 
 
 def _sentence(parts: list[str]) -> str:
-    text = " ".join(readable("; ".join(parts), 2000).split())
+    text = one_line(" ".join("; ".join(parts)[:2000].split()))
     return text[:1].upper() + text[1:1000] + "." if text else "All tests hold."
 
 
@@ -360,17 +361,12 @@ def table(rows: list[Row]) -> str:
     )
     for row in rows:
         scores = [f"{row.scores[n]:g}" if n in row.scores else "" for n in numbers]
-        texts = [_cell(text) for text in (row.student, row.set_name, row.status)]
+        texts = [as_cell(text) for text in (row.student, row.set_name, row.status)]
         # What was not graded has no points: a zero would be an answer.
         total = "" if row.status == "error" and not row.scores else f"{row.total:g}"
-        last = (_cell(row.sentence), _cell(row.file), _cell(row.untold), row.unprotected)
+        last = (as_cell(row.sentence), as_cell(row.file), as_cell(row.untold), row.unprotected)
         writer.writerow([*texts, total, POINTS, *scores, *last])
     return out.getvalue()
-
-
-def _cell(text: str) -> str:
-    """Keep a spreadsheet from taking a student's text for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def write(rows: list[Row], path: Path) -> Path:

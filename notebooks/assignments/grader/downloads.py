@@ -12,29 +12,36 @@ import re
 import stat
 import unicodedata
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 
 from assignments.grader.authoring import POINTS
+from assignments.grader.pages import as_cell, of_cell, one_line
 from assignments.grader.precheck import MOST_BYTES
 from labkit.common.files import write_aside
 
 #: Of a download: files, and bytes of all of them when they are unpacked.
 MOST_FILES, MOST_UNPACKED = 20_000, 8 << 30
+#: Files of one student that have the same name and another content.
+_MOST_ALIKE = 20
+#: What systems and editors put beside a file.
+_BESIDE = ("__MACOSX", ".ipynb_checkpoints", ".DS_Store", "._")
 NAMES = "names.csv"
 
 #: How platforms name a student's folder, or her file where there are no folders.
 _PLATFORMS = {
-    # mod/assign/locallib.php of Moodle, download_submissions(): name, identifier, "assignsubmission_file".
-    "moodle": r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_file_?(?P<file>.*)",
+    # mod/assign/locallib.php of Moodle, download_submissions(): name, identifier, "assignsubmission_file",
+    # or "assignsubmission_onlinetext" for what was typed there.
+    "moodle": r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)",
     # Download of Brightspace: numbers of the user and the folder, name, date. Grades go by another number.
     "d2l": r"\d+-\d+ - (?P<name>.+?) - \w+\.? \d+, \d{4} [\d:.]+ ?[AP]M(?: - (?P<file>.+))?",
     # "Assignment File Download" of Blackboard's grade center: title, user name, date of the attempt.
     "blackboard": r"(?P<name>(?P<id>.+))_attempt_\d{4}(?:-\d\d){5}(?:_(?P<file>.+)|\.txt)",
-    # "Download submissions" of Canvas: name, LATE, numbers of the user and the submission.
-    "canvas": r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<file>.+)",
+    # "Download submissions" of Canvas: name, LATE, numbers of the user, of a question of a quiz, and of the submission.
+    "canvas": r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_(?:question_\d+_)?\d+_(?P<file>.+)",
 }
 
 
@@ -81,21 +88,32 @@ def collect(
     known = {student.student: student for student in names(folder)}
     before = len(known)
     found = 0
-    paths = [PurePosixPath(path) for path, _ in _files(download, lambda _: None)]
+
+    def leave_out(path: str, reason: str) -> None:
+        report(f"left out: {one_line(path, 300)} {reason}")
+
+    paths = [PurePosixPath(path) for path, _ in _files(download, lambda *_: None)]
     wrapper = _wrapper(paths)
     title = _title(paths, wrapper)
-    for path, read in _files(download, report):
+    for path, read in _files(download, leave_out):
         parts = PurePosixPath(path).parts[wrapper:]
         if len(parts) == 1 and re.fullmatch(r".+_attempt_[\d-]+\.txt", parts[0]):
             continue  # what Blackboard says of an attempt
         who, parts, name = _whose(parts, sets, title)
         if who is None:
-            report(f"left out: {path} tells no student")
+            leave_out(path, "tells no student")
             continue
-        who = _own(who, known)
-        known[who.student] = who
+        try:
+            data = read()
+        except _DAMAGED as error:
+            leave_out(path, f"cannot be unpacked ({one_line(str(error), 100)})")
+            continue
+        who = _own(who, known, sets)
         name = name or next((s for part in parts for s in sets if s in part), given)
-        _write(folder / who.student / name / _plain(parts[-1]), read())
+        if not _write(folder / who.student / name / _plain(parts[-1]), data):
+            leave_out(path, f"is one of more than {_MOST_ALIKE} files of that name")
+            continue
+        known[who.student] = who
         found += 1
     if not found:
         raise ValueError(f"{download} holds no file of a student")
@@ -110,23 +128,37 @@ def names(folder: Path) -> list[Student]:
     if not path.exists():
         return []
     rows = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")))
-    return [Student(*(row.get(f.name) or "" for f in fields(Student))) for row in rows]
+    return [Student(*(of_cell(row.get(f.name) or "") for f in fields(Student))) for row in rows]
 
 
-def _files(download: Path, report: Callable[[str], None]) -> Iterator[tuple[str, Callable[[], bytes]]]:
+#: What zipfile raises at an entry that is encrypted, packed in a way that it does not know, or broken.
+_DAMAGED = (RuntimeError, zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError)
+
+
+def _files(download: Path, leave_out: Callable[[str, str], None]) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """Yield the path of each file in a download, and what reads it; nothing is written."""
     if download.is_dir():
         for place, _, inside in os.walk(download):
             for path in (Path(place, name) for name in sorted(inside)):
+                name = str(path.relative_to(download))
+                if _is_beside(name):
+                    continue
                 if not path.is_symlink() and path.is_file() and path.stat().st_size <= MOST_BYTES:
-                    yield str(path.relative_to(download)), path.read_bytes
+                    yield _seen(name), path.read_bytes
                 else:
-                    report(f"left out: {path.relative_to(download)} is a link, no file, or too large")
+                    leave_out(name, "is a link, no file, or too large")
         return
     if not zipfile.is_zipfile(download):
         raise ValueError(f"{download} is neither a folder nor a zip")
-    with zipfile.ZipFile(download) as archive:
-        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    try:
+        archive = zipfile.ZipFile(download)
+    except _DAMAGED as error:
+        raise ValueError(f"{download} is a damaged zip ({one_line(str(error), 100)})") from None
+    with archive:
+        paths = {entry: entry.filename.replace("\\", "/") for entry in archive.infolist()}
+        folders = {path.rpartition("/")[0] for path in paths.values()}
+        # Some programs write a folder as a file without bytes.
+        entries = [e for e, path in paths.items() if path and path[-1] != "/" and (e.file_size or path not in folders)]
         size = sum(entry.file_size for entry in entries)
         if len(entries) > MOST_FILES or size > MOST_UNPACKED:
             raise ValueError(
@@ -134,16 +166,28 @@ def _files(download: Path, report: Callable[[str], None]) -> Iterator[tuple[str,
                 f"{MOST_UNPACKED / 1e9:.1f} GB"
             )
         for entry in entries:
-            path = entry.filename.replace("\\", "/")
+            path = paths[entry]
             parts = path.split("/")
             if path.startswith("/") or ".." in parts or ":" in parts[0][1:2] or "\0" in path:
-                report(f"left out: {path!r} leads out of the zip")
+                leave_out(path, "leads out of the zip")
             elif stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-                report(f"left out: {path!r} is a link or no file")
+                leave_out(path, "is a link or no file")
             elif entry.file_size > MOST_BYTES:
-                report(f"left out: {path!r} has {entry.file_size / 1e6:.0f} MB")
-            elif not any(part.startswith((".", "__MACOSX")) for part in parts):
-                yield path, lambda entry=entry: archive.read(entry)
+                leave_out(path, f"has {entry.file_size / 1e6:.0f} MB")
+            elif not PurePosixPath(_seen(path)).parts:
+                leave_out(path, "has no name")
+            elif not _is_beside(path):
+                yield _seen(path), lambda entry=entry: archive.read(entry)
+
+
+def _is_beside(path: str) -> bool:
+    return any(part.startswith(_BESIDE) for part in path.split("/"))
+
+
+def _seen(path: str) -> str:
+    """Return a path in the one form that all keyboards give, without what cannot be seen."""
+    visible = (c if c.isprintable() else " " * (unicodedata.category(c) != "Cf") for c in path)
+    return "/".join(part.strip() for part in unicodedata.normalize("NFC", "".join(visible)).split("/"))
 
 
 def _match(part: str) -> tuple[str, re.Match[str]] | None:
@@ -180,26 +224,31 @@ def _whose(parts: tuple[str, ...], sets: list[str], title: str) -> tuple[Student
         return who, rest, parts[0]
     if len(parts) > 1:
         return Student("", parts[0], parts[0], ""), parts[1:], ""
-    file = parts[0].removeprefix("Copy of ")
+    file = re.sub("^(Copy of )+", "", parts[0])
     for known in sets:
         # "Ada Lovelace - set" is what Google Classroom makes of a copy for each student.
-        match = re.fullmatch(rf"(.+?)(_| - ){re.escape(known)}(?![^\W_]).*", file, re.DOTALL)
+        match = re.fullmatch(rf"(.+?)(_| - )(?:Copy of )*{re.escape(known)}(?![^\W_]).*", file, re.DOTALL)
         if match:
             platform = "classroom" if match[2] == " - " else ""
             return Student("", match[1], match[1], platform), (file,), known
     return None, parts, ""
 
 
-def _own(who: Student, known: dict[str, Student]) -> Student:
-    """Give a student the name of a folder: as before, or her own in plain letters, with her id if another has it."""
+def _own(who: Student, known: dict[str, Student], sets: Iterable[str]) -> Student:
+    """Give a student the name of a folder: as before, or her own in plain letters, with her id if another has it.
+
+    Where capitals do not count, two folders must not be one; what else has a name here is nobody's.
+    """
     for other in known.values():
         if (other.name, other.platform) == (who.name, who.platform) and who.id in (other.id, ""):
             return other
+    taken = {name.casefold() for name in (*known, *sets, NAMES)}
     name = _plain(who.name)
-    if name in known:
+    if name.casefold() in taken:
         name = _plain(f"{who.name}-{who.id or len(known)}")
-    while name in known:
-        name += "-2"
+    same, number = name[:50], 2
+    while name.casefold() in taken:
+        name, number = f"{same}-{number}", number + 1
     return Student(name, who.name, who.id, who.platform)
 
 
@@ -210,18 +259,21 @@ def _plain(text: str) -> str:
     return f"{stem[:56] or 'unnamed'}{dot}{ending}"[:64] if dot else (ending[:60] or "unnamed")
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Write a file; where another content has that name, under a name with a number."""
-    place, number = path, 1
-    while place.exists() and place.read_bytes() != data:
-        number += 1
-        place = path.with_name(f"{path.stem}-{number}{path.suffix}")
-    write_aside(place, data)
+def _write(path: Path, data: bytes) -> bool:
+    """Write a file; where another content has that name, under a name with a number. Tell whether one was left."""
+    for number in range(1, _MOST_ALIKE + 1):
+        place = path.with_name(f"{path.stem}-{number}{path.suffix}") if number > 1 else path
+        if not place.exists():
+            write_aside(place, data)
+            return True
+        if place.stat().st_size == len(data) and place.read_bytes() == data:
+            return True
+    return False
 
 
 def _csv(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([head, *rows])
+    csv.writer(out, lineterminator="\n").writerows([head, *(map(as_cell, row) for row in rows)])
     return out.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""Students' text on an instructor's pages: nothing of it that a browser would run, load or send.
+"""Students' text on an instructor's pages, terminal and tables: nothing of it that these would run, load or send.
 
 Feedback and formgrader come from the address of JupyterLab, so a script of a student there would have the rights of the
 instructor. Outputs are those of the grader, which are plain text (`assignments.grader.course.with_outputs`); what is
@@ -7,8 +7,10 @@ left is Markdown, which may hold HTML.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import html
+import math
 import re
 from typing import Any
 
@@ -55,3 +57,26 @@ def as_code(text: str) -> str:
     """Return Markdown that shows a text as it is."""
     fence = "`" * max([2, *map(len, re.findall("`+", text))]) + "`"
     return f"{fence}text\n{text}\n{fence}"
+
+
+def one_line(text: str, most: int = 2000) -> str:
+    """Return a text for a terminal or a table: what cannot be seen, or turns the direction of writing, is spelt out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
+
+
+#: What a spreadsheet may take for the beginning of a formula; the last four are the wide signs of East Asia.
+_FORMULA = tuple("=+-@\t\n\uff1d\uff0b\uff0d\uff20")
+
+
+def as_cell(text: str) -> str:
+    """Return a text that a spreadsheet takes for text, with a "'" before a formula; a number stays a number."""
+    with contextlib.suppress(ValueError):
+        if math.isfinite(float(text)):
+            return text
+    text = text.replace("\r", "\n")  # Python's csv puts no quotes around the one, which ends a row
+    return f"'{text}" if text.lstrip("'").startswith(_FORMULA) else text
+
+
+def of_cell(text: str) -> str:
+    """Return what `as_cell` was given."""
+    return text[1:] if text.startswith("'") and text.lstrip("'").startswith(_FORMULA) else text
