@@ -6,10 +6,12 @@ import ast
 import copy
 import dataclasses
 import gc
+import json
 import math
 import os
 import re
 import sys
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
@@ -702,7 +704,7 @@ def test_outputs_are_dropped_however_large_they_are(sources, solved, tmp_path):
     assert (found.status, found.notes) == ("ok", [])
     assert found.notebook.cells[-1].source == "draw()"
     assert not found.notebook.cells[-1].outputs
-    for was, now in ((b'"cells"', b'"cell"'), (b'"draw()"', b"7"), (b'"nbformat": 4', b'"nbformat": 4 4')):
+    for was, now in ((b'"cells"', b'"cell"'), (b'"nbformat": 4', b'"nbformat": 4 4')):
         assert check(11, was, now).status == "unreadable", now
     with open(tmp_path / "y.ipynb", "wb") as file:
         file.truncate(MOST_BYTES + 1)
@@ -750,3 +752,54 @@ def test_submissions_that_are_read_at_the_same_time_do_not_confuse_python():
         gc.set_threshold(*limits)
         sys.setswitchinterval(interval)
     assert {len(tree.body) for tree in trees} == {200}
+
+
+#: More bytes of outputs than are made into objects.
+BULK = nbformat.v4.new_output("stream", text="x" * 11_000_000)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"cell_type": "code", "metadata": {}, "source": "1", "outputs": [math.nan, "\ud800"]},
+        None,
+        {"cell_type": "code", "metadata": {}, "source": 5},
+        {"cell_type": "markdown", "metadata": {}},
+        {"cell_type": "markdown", "metadata": [], "source": "x", "id": None},
+        {"cell_type": "markdown", "metadata": {"nbgrader": None}, "source": "x"},
+        {"cell_type": "code", "metadata": {"nbgrader": {"grade_id": 5}}, "source": "1"},
+        {"cell_type": "code", "metadata": {}, "source": "#" * 5_000_000},
+    ],
+    ids=["no JSON", "null", "number", "no source", "no metadata", "null mark", "numbered mark", "long"],
+)
+def test_an_odd_cell_costs_a_large_notebook_no_more_than_a_small_one(sources, tmp_path, odd):
+    notebook = answered(sources, roster.PS3)
+    notebook.cells[roster.place(notebook, "exercise_3_1")].outputs = [BULK]
+    raw = json.loads(nbformat.writes(notebook))
+    raw["cells"].insert(0, odd)
+    (tmp_path / "x.ipynb").write_text(json.dumps(raw))
+    found = precheck(tmp_path / "x.ipynb", sources, roster.PS3)
+    assert found.status == "repaired"
+    right = {want: notebook.cells[roster.place(notebook, want)].source for want in ("exercise_3_1", "exercise_3_4")}
+    assert {w: found.notebook.cells[roster.place(found.notebook, w)].source for w in right} == right
+
+
+@pytest.mark.parametrize(
+    ("many", "status"),
+    [
+        (b'{"cell_type":"code","source":[' + b",".join([b'"a"'] * 3_000_000) + b"]}", "repaired"),
+        (b",".join([b'{"cell_type":"raw","source":""}'] * 400_000), "unreadable"),
+        (b'{"a":' + b",".join([b"[]"] * 4_000_000) + b"}", "unreadable"),
+    ],
+    ids=["lines", "cells", "no JSON"],
+)
+def test_a_large_notebook_of_small_things_takes_little_memory(sources, tmp_path, many, status):
+    path = tmp_path / "x.ipynb"
+    path.write_bytes(b'{"nbformat":4,"cells":[' + many + b"]}")
+    tracemalloc.start()
+    try:
+        found = precheck(path, sources, roster.PS3)
+        assert tracemalloc.get_traced_memory()[1] < 6 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
+    assert found.status == status
