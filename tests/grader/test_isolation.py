@@ -824,11 +824,13 @@ def test_no_lock_keeps_others_waiting(run, tmp_path):
     """A file that can only be read can be locked; the answer is that it is, so that libraries go on."""
     fcntl = pytest.importorskip("fcntl")
     place = Path(isolation.__file__)
-    with run(f"import fcntl\nheld = open({str(place)!r})\nfcntl.flock(held, fcntl.LOCK_EX)") as student:
+    deed = f"held = open({str(place)!r})\nfcntl.flock(held, fcntl.LOCK_EX)\nfcntl.lockf(held, fcntl.LOCK_SH)"
+    with run(f"import fcntl\n{deed}\nfcntl.fcntl(held, 37, bytes(32))") as student:
         if student.protections["system calls"]:
             assert student.errors == [None]
-            with place.open() as ours:
+            with place.open("rb+") as ours:
                 fcntl.flock(ours, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(ours, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 LET_GO = """
@@ -854,3 +856,34 @@ def test_shared_memory_counts_when_its_pages_are_let_go_of(run):
 def test_who_closes_the_place_that_is_printed_to_loses_what_was_printed(run):
     with run("import sys\nprint(1)\nsys.stdout.close()", "x = 1") as student:
         assert student.names(["x"]) == {"x": 1}
+
+
+@needs_linux
+def test_nothing_is_left_with_a_file_that_others_read(run):
+    """Neither a hint, nor a number, nor a watch: what hidden tests said would be read there by the next one."""
+    fcntl = pytest.importorskip("fcntl")
+    place, hint = Path(isolation.__file__), bytes([5, 0, 0, 0, 0, 0, 0, 0])
+    deed = f"""
+import fcntl
+held = open({str(place)!r})
+made = [libc.inotify_init(), libc.inotify_init1(0)]
+made += [libc.fcntl(held.fileno(), it, {hint!r}) for it in (1036, 1038)]
+made += [libc.ioctl(held.fileno(), it, {hint!r}) for it in (0x40087602, 0x40806685, 0x401C5820, 0x40049409)]
+"""
+    with place.open() as ours:
+        try:
+            before = fcntl.fcntl(ours, 1035, bytes(8))
+            with run(f"{NATIVE}{deed}") as student:
+                if student.protections["system calls"]:
+                    assert student.names(["made"])["made"] == [-1] * 8
+                    assert fcntl.fcntl(ours, 1035, bytes(8)) == before
+        finally:
+            fcntl.fcntl(ours, 1036, bytes(8))
+
+
+def test_a_database_in_a_file_of_ones_own_works(run):
+    cell = "import sqlite3\nc = sqlite3.connect('x.db')\nc.execute('create table t(a)')\n"
+    with run(
+        f"{cell}c.execute('insert into t values (3)')\nc.commit()\nn = list(c.execute('select a from t'))"
+    ) as student:
+        assert student.names(["n"]) == {"n": [(3,)]}

@@ -13,9 +13,8 @@ then is a second layer, and where it is not, it is all there is.
   a signal.
 - **system calls** (Linux with libseccomp): no new process, no other program, no socket that leaves the machine, no
   signal to another process, not even by an open file, no debugger, no say in who gets the processor, no file without a
-  folder, no memory without a process. A lock on a whole file is answered as if it were had, and is not: what can only
-  be read could be locked, too, and others read it. So is, outside bubblewrap, a change of a file's mode, owner, times
-  or attributes.
+  folder, no memory without a process. A lock on a file is answered as if it were had, and is not; so is, outside
+  bubblewrap, a change of a file's mode, owner, times or attributes.
 - **kernel**: from Landlock 6 on the kernel itself refuses to empty a file by its name, and signals and messages to
   other processes. Before, only lists of system calls do, and a list may miss one.
 - **hook** (every system): Python's audit hook. It is the one that reports what was tried, and the only one against
@@ -204,7 +203,7 @@ _REFUSED = """
     semget mq_open settimeofday clock_settime adjtimex clock_adjtime reboot kexec_load kexec_file_load init_module
     finit_module delete_module swapon swapoff sethostname setdomainname acct iopl ioperm syslog mknod mknodat
     open_by_handle_at name_to_handle_at fanotify_init userfaultfd quotactl quotactl_fd kcmp process_madvise
-    process_mrelease lookup_dcookie vhangup
+    process_mrelease lookup_dcookie vhangup inotify_init inotify_init1
 """.split()
 #: System calls that change what stands beside a file's content. Landlock does not know them.
 _CHANGES = """
@@ -220,7 +219,11 @@ _NUMBERS = {
 # linux/prctl.h, linux/fcntl.h, linux/sockios.h, linux/fs.h, linux/sched.h, linux/close_range.h
 _SET_DEATH_SIGNAL, _SET_DUMPABLE = 1, 4
 _SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX, _SET_LEASE, _NOTIFY = 8, 10, 15, 1024, 1026
-_SET_SOCKET_OWNER, _SET_SOCKET_GROUP, _SET_FLAGS, _SET_ATTRIBUTES = 0x8901, 0x8902, 0x40086602, 0x401C5820
+_SET_HINT, _SET_FILE_HINT = 1036, 1038
+_LOCKS = (6, 7, 37, 38)  # fcntl's: of a process and of an open file, waiting and not
+_SET_SOCKET_OWNER, _SET_SOCKET_GROUP = 0x8901, 0x8902
+#: Device calls that file systems answer: the letter in their middle byte.
+_OF_FILES = (ord("f"), ord("v"), ord("X"), 0x94)
 _SHARES_FILES, _IS_THREAD, _OWN_TABLE = 0x400, 0x10000, 2
 # seccomp.h
 _ALLOW, _KILL, _ANSWER = 0x7FFF0000, 0x80000000, 0x00050000
@@ -251,7 +254,9 @@ def _filter_system_calls(shares_files: bool) -> bool:
     # A thread with a table of its own would hold open files where the supervisor does not count them.
     rules += [("clone", refuse, (0, _EQUAL_BITS, _SHARES_FILES, 0))]
     rules += [("close_range", refuse, (2, _EQUAL_BITS, _OWN_TABLE, _OWN_TABLE))]
-    rules += [("flock", _ANSWER, ())]
+    # What can only be read could be locked, too: others would wait, or be told something by it. So would they by what
+    # is kept with a file in memory, and by watching who opens it.
+    rules += [("flock", _ANSWER, ()), *(("fcntl", _ANSWER, (1, _EQUAL_BITS, _INT, it)) for it in _LOCKS)]
     # Refused, and no more: libraries ask for sockets by themselves, and do without.
     rules += [("socket", refuse, ())]
     # A pair of sockets is needed by asyncio. One for datagrams could send them to any socket that has a name.
@@ -261,10 +266,10 @@ def _filter_system_calls(shares_files: bool) -> bool:
     # The supervisor looks at its open files, which a process that is not dumpable hides.
     rules += [("prctl", refuse, (0, _EQUAL_BITS, _INT, it)) for it in (_SET_DEATH_SIGNAL, _SET_DUMPABLE)]
     # An open file can be told to send any signal to any process. Who opens a leased file waits up to 45 s.
-    asked = (_SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX, _SET_LEASE, _NOTIFY)
+    asked = (_SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX, _SET_LEASE, _NOTIFY, _SET_HINT, _SET_FILE_HINT)
     rules += [("fcntl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in asked]
-    changes = (_SET_SOCKET_OWNER, _SET_SOCKET_GROUP, _SET_FLAGS, _SET_ATTRIBUTES)
-    rules += [("ioctl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in changes]
+    rules += [("ioctl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in (_SET_SOCKET_OWNER, _SET_SOCKET_GROUP)]
+    rules += [("ioctl", refuse, (1, _EQUAL_BITS, 0xFF00, letter << 8)) for letter in _OF_FILES]
     failed = library.seccomp_attr_set(context, _OTHER_ARCHITECTURE, ctypes.c_uint32(_KILL))
     failed |= library.seccomp_attr_set(context, _ALL_THREADS, ctypes.c_uint32(1))
     for name, action, condition in rules:
