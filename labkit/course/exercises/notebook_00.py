@@ -31,6 +31,9 @@ def busy_share(spans: list[tuple[float, float]], window_ms: float) -> Any:
         whole_ms / window_ms: "parts of a millisecond count, too: take end - start, and count nothing",
         100 * share: "return a share between 0 and 1, not a percentage",
         1 - share: "that is the idle share; busy is the rest",
+        total / (window_ms - total or window_ms): "divide by the whole window, not by the idle rest of it",
+        spans[-1][1] / window_ms: "the gaps before and between the spans are idle, too",
+        (spans[-1][1] - spans[0][0]) / window_ms: "the gaps between the spans are idle, too",
         total / (spans[-1][1] - spans[0][0]): "divide by the whole window, not by the time from the first to the last "
         "span",
     }
@@ -54,6 +57,7 @@ def step_times(load: float, train: float, overlapped: bool) -> Any:
     return max(load, train), {
         load + train: "with overlap loading hides behind training, or training behind loading",
         min(load, train): "the slower of the two sets the pace",
+        (load + train) / 2: "the slower of the two sets the pace, not their mean",
         train: "that holds only while loading is the faster one",
     }
 

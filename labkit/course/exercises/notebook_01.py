@@ -16,6 +16,8 @@ def ingestion_rate(step_ms: float, batch: int) -> Any:
     """``images_per_s(step_ms, batch)``: what the job consumes."""
     return 1000 * batch / step_ms, {
         batch / step_ms: "the step is in milliseconds; a second has 1000 of them",
+        batch / step_ms / 1000: "a step of so many milliseconds is a thousandth as many seconds: multiply by 1000",
+        32_000 / step_ms: "the batch is an argument; do not write 32 into your answer",
         1000 / step_ms: "that is steps per second; every step brings a whole batch",
         step_ms / batch: "that is milliseconds per image, the inverse",
         1000 // step_ms * batch: "steps per second are no whole number: do not round them",

@@ -95,6 +95,11 @@ def buffer_memory(depth: int, batch: int, height: int, width: int) -> Any:
         pixels * 4 / 1e6: "an RGB pixel has three values",
         pixels * 12 / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
         pixels * 12.0: "that is bytes",
+        pixels * 96 / 1e6: "that is megabits; a byte has eight bits",
+        pixels * 12 / depth / 1e6: "that is one batch; the buffer holds several",
+        pixels * 12 * (depth + 1) / depth / 1e6: "the buffer holds as many batches as it is deep, and no more",
+        pixels * 12 * height / width / 1e6: "images have a height and a width; these need not be equal",
+        depth * batch * 224 * 224 * 12 / 1e6: "height and width are arguments; do not write 224 into your answer",
     }
 
 

@@ -126,6 +126,7 @@ def epoch_time(files: int, at_once: int, open_ms: float, stream_ms: float) -> An
     """``epoch_ms(shards, at_once, open_ms, stream_ms)``: the groups that must follow each other, times one shard."""
     one, rounds = open_ms + stream_ms, -(-files // at_once)
     return rounds * one, {
+        (files // at_once + 1) * one: "one group too many: the last one is full",
         files * one: "that is one shard after the other; at_once of them wait at the same time",
         files / at_once * one: "a group that is not full takes as long as a full one: round the groups up",
         files // at_once * one: "the last group counts, too, even if it is not full: round up",

@@ -101,6 +101,8 @@ def cores_for_a_gpu(images_per_s: float, cpu_ms: float) -> Any:
         1000 / work: "that is the share of the accelerator that one core feeds; invert it",
         images_per_s / cpu_ms: "work per second is images per second times milliseconds per image",
         float(-(-work // 1000)): "the task says not rounded, and a part of a core may be enough",
+        work // 1000: "the task says not rounded",
+        work / 1e6: "that divides by 1000 twice: a core does 1000 ms of work per second",
     }
 
 
@@ -123,6 +125,9 @@ def gain_beside_the_gil(free_ms: float, gil_ms: float, cores: int) -> Any:
         total / gil_ms: "that needs more cores than there are",
         float(cores): "that forgets that one thread at a time is in Python, or takes the looser of the two limits",
         gil_ms / total: "that is the share of the time that the GIL is held with one call",
+        free_ms / gil_ms: "the time in Python belongs to the whole of an image, too: free + GIL over GIL",
+        min(cores, free_ms / gil_ms): "the time in Python belongs to the whole of an image, too: free + GIL over GIL",
+        cores - 1: "the core that runs Python runs free parts, too: count all cores",
     }
 
 

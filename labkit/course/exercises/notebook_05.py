@@ -32,6 +32,10 @@ def cache_memory(images: int, height: int, width: int, bytes_per_value: int) -> 
         size / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
         float(size): "that is bytes",
         size / images / 1e6: "that is a single image",
+        size / 1e9: "that is GB; the task says MB",
+        4 * size / 3 / 1e6: "RGB has three values a pixel; there is no fourth channel",
+        size * height / width / 1e6: "images have a height and a width; these need not be equal",
+        4 * size / bytes_per_value / 1e6: "bytes_per_value says how many bytes; do not write 4 into your answer",
     }
 
 

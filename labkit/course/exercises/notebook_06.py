@@ -129,6 +129,16 @@ def _brightened(function: Any, images: np.ndarray, deltas: np.ndarray) -> None:
         raise Wrong("all images get one number: every image has its own")
     if np.allclose(got, np.clip(images + deltas, 0, 1), atol=1e-6):
         raise Wrong("deltas met the colours, not the images: give them the shape (n, 1, 1, 1)")
+    each = deltas[:, None, None, None]
+    for idea, hint in (
+        (np.maximum(brighter, 0), "pixels grow above 1: clip them at the upper end, too"),
+        (np.minimum(brighter, 1), "pixels fall below 0: clip them at the lower end, too"),
+        (np.clip(images - each, 0, 1), "the sign: a positive number makes an image brighter"),
+        (np.clip(images * (1 + each), 0, 1), "brightness is added, not multiplied: that would be contrast"),
+        (images + np.clip(each, 0, 1), "it is the pixels that are clipped, not the deltas"),
+    ):
+        if np.allclose(got, idea, atol=1e-6):
+            raise Wrong(hint)
     raise Wrong("the pixels are not image + delta, clipped to 0 and 1")
 
 
@@ -176,6 +186,7 @@ def batching_gain(overhead: float, work: float, batch: int) -> Any:
         old / work: "once per batch is little, but not nothing: a share of it stays with each image",
         old / (overhead + work / batch): "it is the overhead that is shared, not the work",
         old * batch / (overhead + work * batch) * batch: "per image, not per batch",
+        old - new: "that is the time that is saved; the gain says how many times as fast",
     }
 
 

@@ -201,6 +201,8 @@ def decoders_to_fill(photo_bytes: float, gb_s: float, cycles: float, clock_mhz: 
         one: "that is how many photos one decoder decodes a second; divide the link's rate by it",
         float(math.floor(link / one)): "rounded down: so many leave a part of the link unused",
         link / one: "no part of a decoder can be built: round up",
+        math.floor(link / one + 1e-9) + 1.0: "one too many: so many use up the link exactly",
+        float(math.ceil(link / one / 8)): "GB are gigabytes, not gigabits",
         link / one / 1e3: "1 GB/s is 10^9 bytes a second, and 1 MHz 10^6 cycles",
         link / one * 1e3: "1 GB/s is 10^9 bytes a second, and 1 MHz 10^6 cycles",
     }

@@ -39,6 +39,9 @@ def overlapped_busy(fetch: float, prep: float, train: float) -> Any:
         in_turn / train: "that is one after the other; overlapped stages work at the same time",
         chained / train: "fetching and preparing overlap, too: the slower of the two sets the pace, not their sum",
         float(rate): "that is the rate of the job; the share is what part of its own rate it is",
+        train / rate: "that is the other way round: the rate of the job, by that of the accelerator",
+        rate / max(fetch, prep, train): "the share is of the accelerator's own rate, not of the fastest stage's",
+        min(1, (fetch + prep) / 2 / train): "the slowest stage sets the pace, not the mean",
         1 - rate / train: "that is the idle share",
     }
 

@@ -35,6 +35,9 @@ def photos_for_an_interval(accuracy: float, points: float) -> Any:
         math.ceil(0.25 * half**2): "that is the worst case, p = 0.5; here the accuracy is known",
         math.ceil(spread * (100 / points) ** 2): "a 95 % interval reaches 1.96 standard deviations, not one",
         math.ceil(spread * (1.645 * 100 / points) ** 2): "1.645 belongs to an interval of 90 %",
+        math.ceil(spread * (2.576 * 100 / points) ** 2): "2.576 belongs to an interval of 99 %",
+        math.ceil(spread * (200 / points) ** 2): "a 95 % interval reaches 1.96 standard deviations; do not round to 2",
+        math.ceil((100 / points) ** 2): "one over the root of n forgets the spread, and that the accuracy is known",
     }
 
 
@@ -58,7 +61,9 @@ def training_without_waits(before_s: float, steps: int, wait_before_ms: float, w
         saved / 1e3: "that is the time that is saved, not the time that the training takes",
         before_s - (wait_before_ms - wait_after_ms) / 1e3: "every step waits, not one",
         before_s - steps * wait_before_ms / 1e3: "the new wait is not nothing: it stays in each step",
+        before_s - steps * wait_before_ms / 1e3 + wait_after_ms / 1e3: "the new wait comes in each step, not once",
         before_s * share: "only the waits become shorter; the train steps stay",
+        before_s - max(0.0, saved) / 1e3: "a wait can also become longer",
         max(0.0, before_s - saved / 1e3): "a wait can also become longer",
     }
 
@@ -80,6 +85,7 @@ def paired_loss(function: Any) -> None:
         other = right & (dice.random(count) >= lower)
         other[:3] ^= True  # some photos are named right by the worse model only
         _paired(function, right, other)
+        _paired(function, other, right)
 
 
 def _paired(function: Any, right: np.ndarray, other: np.ndarray) -> None:

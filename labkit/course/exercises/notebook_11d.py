@@ -20,6 +20,8 @@ def megabytes_over_the_link(images_per_s: float, side: int, bytes_per_value: int
         total / side / 1e6: "a photo has side × side pixels",
         values / 1e6: "each value takes bytes_per_value bytes",
         8 * total / 1e6: "that is megabits",
+        4 * total / 3e6: "a photo has three channels, no fourth one",
+        4 * values / 1e6: "each value takes bytes_per_value bytes; do not write 4 into your answer",
         side * side * 3 * bytes_per_value / 1e6: "that is one image; a second has many",
     }
 

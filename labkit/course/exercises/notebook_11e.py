@@ -23,6 +23,7 @@ def layers_in_a_row(blocks: tuple[int, ...]) -> Any:
         2 + 2 * math.prod(blocks): "the blocks of the stages stand in a row: add them",
         2 + 2 * count + stages - 1: "convolutions in shortcuts do not lie in the row",
         2 + 3 * count: "shortcuts do not lie in the row",
+        3 + 2 * count: "pooling has no weights and is no layer of this count",
     }
 
 

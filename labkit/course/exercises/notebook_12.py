@@ -125,7 +125,7 @@ def _what_differs(got: list[Any], want: list[int], labels: dict[int, int], worke
     return f"{said}{len(got)} rows came, expected the {len(want)} whose id % {workers} is {worker}"
 
 
-@numeric("12.3", " connections", (230, 30), (920, 32.5), (10, 100), (33, 30), (500, 1.5), (50_000, 100))
+@numeric("12.3", " connections", (230, 30), (920, 32.5), (10, 100), (33, 30), (500, 1.5), (50_000, 100), (41, 30))
 def connections_for(photos_per_s: float, request_ms: float) -> Any:
     """``connections(photos_per_s, request_ms)``: requests in flight are rate times length (Little's law)."""
     busy = photos_per_s * request_ms / 1000

@@ -75,8 +75,10 @@ def workers_for(image_ms: float, batch: int, step_ms: float, cores: int) -> Any:
     """``workers(image_ms, batch, step_ms, cores)``: the work of a batch, in steps, rounded up; the cores at most."""
     need = image_ms * batch / step_ms
     return min(cores, math.ceil(need)), {
+        float(math.floor(need) + 1): "one too many: so many make the batch exactly in time",
         float(max(cores, math.ceil(need))): "the cores are the most, not the least: min, not max",
         math.ceil(need): "more workers than cores gain nothing",
+        float(min(cores, math.ceil(image_ms / step_ms))): "the work of a step is that of a whole batch",
         need: "there is no part of a worker: round up, and no more than the cores",
         min(cores, need): "there is no part of a worker: round up",
         float(math.floor(need)): "rounded down, the accelerator waits: round up",
@@ -99,6 +101,13 @@ def mirrored_boxes(function: Any) -> None:
         (right[:, [2, 1, 0, 3]], "left is larger than right: they change places, too"),
         (boxes[:, [2, 1, 0, 3]], "left and right only changed places; count them from the other side"),
         (np.stack([boxes[:, 0], 1 - boxes[:, 3], boxes[:, 2], 1 - boxes[:, 1]], axis=1), "upside down: not the height"),
+        (right - np.array([1, 0, 1, 0]), "left is negative: the other side is at 1, so count from there"),
+        (right + np.array([223, 0, 223, 0]), "the places are shares from 0 to 1, not pixels"),
+        (
+            np.stack([1 - boxes[:, 0] - boxes[:, 2], *boxes[:, 1:].T], axis=1),
+            "the third number is the right side, not a width",
+        ),
+        (np.concatenate([right[:1], boxes[1:]]), "only the first box is mirrored"),
         (1 - boxes[:, [2, 3, 0, 1]], "left and right and also top and bottom; a mirror keeps the height"),
     ):
         if np.allclose(made, wrong, atol=1e-5):

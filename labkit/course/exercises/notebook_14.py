@@ -25,6 +25,9 @@ def workers_for_accelerators(accelerators: int, images_s: float, image_ms: float
         float(math.ceil(need * cores)): "these are cores; a worker has several",
         float(math.ceil(need * 1e3)): "image_ms are milliseconds: 1,000 of them are a second",
         float(math.ceil(need / accelerators)): "for one accelerator; there are several",
+        math.floor(need) + 1.0: "one too many: so many workers fit exactly",
+        accelerators * math.ceil(need / accelerators) * 1.0: "round once, at the end: a worker can serve several",
+        float(math.ceil(math.ceil(images_s * image_ms / 1e3) * accelerators / cores)): "round once, at the end",
     }
 
 
@@ -37,6 +40,9 @@ def into_each_host(accelerators: int, hosts: int, images_s: float, side: int, va
     right = accelerators / hosts * images_s * side * side * 3 * value_bytes / 1e6
     return right, {
         right / 3: "a pixel has three colours",
+        right * 1e6 / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
+        right * hosts / accelerators * (accelerators // hosts): "do not round: this is the mean of the hosts",
+        right * hosts / accelerators * -(-accelerators // hosts): "do not round: this is the mean of the hosts",
         right * hosts: "this is for all hosts together",
         right * hosts / accelerators: "this is for one accelerator; a host has several",
         right * 1e6: "these are bytes; a megabyte has 10^6 of them",

@@ -47,6 +47,7 @@ def step_of_all(waits_ms: Sequence[float], train_ms: float, all_reduce_ms: float
         sum(waits_ms) / len(waits_ms) + others: "the mean is too short: the sum needs the gradients of all",
         sum(waits_ms) + others: "processes wait for their batches at the same time",
         waits_ms[0] + others: "process 0 is not alone: it waits for the others in the all-reduce",
+        waits_ms[-1] + others: "the last process is not alone: all wait for the slowest",
         min(waits_ms) + others: "the fastest process waits in the all-reduce for the slowest",
         others: "each process first waits for its batch",
         slowest + train_ms: "the all-reduce takes time, too",

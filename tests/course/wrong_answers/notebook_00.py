@@ -103,3 +103,14 @@ RIGHT = {
         _matched,
     ],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["00.1"] += [
+    (lambda spans, window: max((end for _, end in spans), default=0) / window, "gaps"),
+    (lambda spans, window: (spans[-1][1] - spans[0][0]) / window if spans else 0, "gaps"),
+    (lambda spans, window: sum(b - a for a, b in spans) / max(1, window - sum(b - a for a, b in spans)), "idle rest"),
+]
+WRONG["00.2"] += [
+    (lambda load, train, overlapped: (load + train) / (1 + overlapped), "not their mean"),
+]

@@ -247,3 +247,10 @@ RIGHT = {
         ),
     ],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["01.1"] += [
+    (lambda step, batch: 32_000 / step, "do not write 32"),
+    (lambda step, batch: batch / (step * 1000), "multiply by 1000"),
+]

@@ -146,3 +146,13 @@ RIGHT = {
         lambda *sizes: functools.reduce(operator.mul, sizes, 12) / 10**6,
     ],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["02.3"] += [
+    (lambda d, b, h, w: b * h * w * 12 / 1e6, "one batch"),
+    (lambda d, b, h, w: (d + 1) * b * h * w * 12 / 1e6, "as it is deep"),
+    (lambda d, b, h, w: d * b * h * h * 12 / 1e6, "need not be equal"),
+    (lambda d, b, h, w: d * b * 224 * 224 * 12 / 1e6, "do not write 224"),
+    (lambda d, b, h, w: d * b * h * w * 96 / 1e6, "megabits"),
+]

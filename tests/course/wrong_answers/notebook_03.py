@@ -256,3 +256,9 @@ RIGHT = {
         lambda dataset, threads: _pool(dataset, threads, deterministic=True),
     ],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["03.2"] += [
+    (lambda files, at_once, opening, stream: (files // at_once + 1) * (opening + stream), "one group too many"),
+]

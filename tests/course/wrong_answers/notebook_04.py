@@ -167,3 +167,14 @@ RIGHT = {
         _through_tensors,
     ],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["04.2"] += [
+    (lambda rate, ms: rate * ms // 1000, "not rounded"),
+    (lambda rate, ms: rate * ms / 1e6, "twice"),
+]
+WRONG["04.3"] += [
+    (lambda free, gil, cores: min(cores, free / gil), "free + GIL over GIL"),
+    (lambda free, gil, cores: min(cores - 1, (free + gil) / gil), "count all cores"),
+]

@@ -163,3 +163,12 @@ RIGHT = {
         ),
     ],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["05.1"] += [
+    (lambda n, h, w, size: n * h * w * 4 * size / 1e6, "fourth channel"),
+    (lambda n, h, w, size: n * h * h * 3 * size / 1e6, "need not be equal"),
+    (lambda n, h, w, size: n * h * w * 12 / 1e6, "do not write 4"),
+    (lambda n, h, w, size: n * h * w * 3 * size / 1e9, "GB"),
+]

@@ -250,3 +250,29 @@ RIGHT = {
         lambda overhead, work, batch: sum((overhead, work)) * batch / sum((overhead, *[work] * batch)),
     ],
 }
+
+
+def _shifted(images, deltas, low, high):
+    import tensorflow as tf
+
+    deltas = deltas if len(deltas.shape) == 4 else deltas[:, None, None, None]
+    return tf.clip_by_value(images + deltas, low, high)
+
+
+def _clipped_deltas(images, deltas):
+    import tensorflow as tf
+
+    return images + tf.clip_by_value(deltas, 0, 1)[:, None, None, None]
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["06.2"] += [
+    (lambda images, deltas: _shifted(images, deltas, 0, 9), "upper end"),
+    (lambda images, deltas: _shifted(images, deltas, -9, 1), "lower end"),
+    (lambda images, deltas: _shifted(images, -deltas, 0, 1), "the sign"),
+    (lambda images, deltas: _shifted(images, deltas[:, None, None, None] * images, 0, 1), "not multiplied"),
+    (_clipped_deltas, "not the deltas"),
+]
+WRONG["06.3"] += [
+    (lambda overhead, work, batch: overhead - overhead / batch, "time that is saved"),
+]

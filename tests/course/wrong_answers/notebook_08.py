@@ -131,3 +131,10 @@ RIGHT = {
         lambda *given: next(n for n in range(1, 1_000) if n >= _decoders(*given)),
     ],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["08.3"] += [
+    (lambda size, gb, cycles, mhz: math.floor(gb * 1e9 / size * cycles / mhz / 1e6 + 1e-9) + 1, "one too many"),
+    (lambda size, gb, cycles, mhz: math.ceil(gb * 1e9 / 8 / size * cycles / mhz / 1e6), "not gigabits"),
+]

@@ -197,3 +197,11 @@ RIGHT = {
     ],
     "09.2": [_parallel_last, _numbered, _batched_before, _shuffled, _one_epoch_after_the_other],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["09.1"] += [
+    (lambda fetch, prep, train: train / min(fetch, prep, train), "the other way round"),
+    (lambda fetch, prep, train: min(fetch, prep, train) / max(fetch, prep, train), "own rate"),
+    (lambda fetch, prep, train: min(1, (fetch + prep) / 2 / train), "not the mean"),
+]

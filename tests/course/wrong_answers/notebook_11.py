@@ -131,3 +131,23 @@ RIGHT = {
         _half_added,
     ],
 }
+
+
+def _never_better(right, other):
+    pairs = right.astype(float) - other
+    return 100 * abs(pairs.mean()), 196 * pairs.std() / math.sqrt(len(right))
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["11.1"] += [
+    (lambda p, points: math.ceil(p * (1 - p) * (257.6 / points) ** 2), "99 %"),
+    (lambda p, points: math.ceil(p * (1 - p) * (200 / points) ** 2), "do not round"),
+    (lambda p, points: math.ceil((100 / points) ** 2), "forgets the spread"),
+]
+WRONG["11.2"] += [
+    (lambda total, steps, before, after: total - steps * before / 1e3 + after / 1e3, "not once"),
+    (lambda total, steps, before, after: total - steps * max(0, before - after) / 1e3, "become longer"),
+]
+WRONG["11.3"] += [
+    (_never_better, "the sign"),
+]

@@ -39,3 +39,10 @@ RIGHT = {
         lambda d, a, t, g: 1 / (max(d, t + g) / max(a + d, t)),
     ],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["11.10"] += [
+    (lambda rate, side, size: rate * side**2 * 4 * size / 1e6, "no fourth one"),
+    (lambda rate, side, size: rate * side**2 * 12 / 1e6, "do not write 4"),
+]

@@ -40,3 +40,9 @@ RIGHT = {
         lambda one, other: max(min(one) - max(other), min(other) - max(one)) > 0,
     ],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["11.8"] += [
+    (lambda blocks: 3 + 2 * sum(blocks), "pooling"),
+]

@@ -175,3 +175,9 @@ RIGHT = {
         lambda photos_per_s, request_ms: math.ceil(Fraction(photos_per_s) * Fraction(request_ms) / 1000),
     ],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["12.3"] += [
+    (lambda rate, ms: round(rate * ms / 1000), "round up"),
+]

@@ -131,3 +131,16 @@ RIGHT = {
         lambda boxes: np.stack([1 - boxes.T[2], boxes.T[1], 1 - boxes.T[0], boxes.T[3]]).T,
     ],
 }
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["13.3"] += [
+    (lambda ms, batch, step, cores: min(cores, int(ms * batch / step) + 1), "exactly in time"),
+    (lambda ms, batch, step, cores: min(cores, math.ceil(ms / step)), "a whole batch"),
+]
+WRONG["13.4"] += [
+    (lambda b: np.stack([-b[:, 2], b[:, 1], -b[:, 0], b[:, 3]], axis=1), "is negative"),
+    (lambda b: np.stack([224 - b[:, 2], b[:, 1], 224 - b[:, 0], b[:, 3]], axis=1), "not pixels"),
+    (lambda b: np.stack([1 - b[:, 0] - b[:, 2], b[:, 1], b[:, 2], b[:, 3]], axis=1), "not a width"),
+    (lambda b: np.concatenate([1 - b[:1, [2, 1, 0, 3]], b[1:]]) * [1, 0, 1, 0] + b * [0, 1, 0, 1], "only the first"),
+]

@@ -101,3 +101,16 @@ RIGHT = {
         lambda numbers, count: np.array([count - len(set(numbers)), len(numbers) - len(set(numbers))]),
     ],
 }  # fmt: skip
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["14.1"] += [
+    (lambda count, rate, ms, cores: int(count * rate * ms / 1e3 / cores) + 1, "fit exactly"),
+    (lambda count, rate, ms, cores: count * math.ceil(rate * ms / 1e3 / cores), "round once"),
+    (lambda count, rate, ms, cores: math.ceil(count * math.ceil(rate * ms / 1e3) / cores), "round once"),
+]
+WRONG["14.2"] += [
+    (lambda count, hosts, rate, side, size: count / hosts * rate * side**2 * 3 * size / 2**20, "MiB"),
+    (lambda count, hosts, rate, side, size: count // hosts * rate * side**2 * 3 * size / 1e6, "do not round"),
+    (lambda count, hosts, rate, side, size: -(-count // hosts) * rate * side**2 * 3 * size / 1e6, "do not round"),
+]

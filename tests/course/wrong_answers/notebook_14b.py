@@ -86,3 +86,9 @@ RIGHT = {
         lambda s, e, d: s + sum(d) - e * sum(step // e for step in d),
     ],
 }  # fmt: skip
+
+
+# Other usual wrong ideas, each in one line.
+WRONG["14.5"] += [
+    (lambda waits, train, reduce: waits[-1] + train + reduce, "last process"),
+]
