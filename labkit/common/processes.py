@@ -7,10 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent import futures
 from typing import IO, Any
 
 # prctl(2): choose the signal that this process gets when its parent ends.
 _PR_SET_PDEATHSIG = 1
+
+#: The stop button interrupts no wait in C when another thread takes its signal: so wait in turns of so many seconds.
+NOTICED_S = 0.2
 
 
 def module(name: str, *words: str, log: IO[bytes], **options: Any) -> subprocess.Popen[bytes]:
@@ -63,3 +67,10 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def result_of(future: futures.Future[Any]) -> Any:
+    """Wait for what another thread does, and return it; the stop button ends the wait, whichever thread takes it."""
+    while not futures.wait([future], NOTICED_S).done:
+        pass
+    return future.result()

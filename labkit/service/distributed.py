@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
+import pickle
+import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass, replace
-from multiprocessing import Pipe
+from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import IO, Any
 
+from labkit.common.errors import error_text
 from labkit.common.numbers import number, whole
+from labkit.common.processes import result_of
 from labkit.service import wire
 from labkit.service.cluster import Death
 from labkit.service.elements import ClusterError
-from labkit.service.nursery import Born, Nursery
-from labkit.service.program import Outcome
+from labkit.service.nursery import Born, Nursery, kill_group
+from labkit.service.program import Outcome, needs, pack
 from labkit.timeline.trace import Thread, Trace
 
 #: More processes than this are a mistake: each holds some 300 MB, and all of them share the cores of this machine.
 MOST_PROCESSES = 16
+
+#: Of what a process prints, the last so many bytes are shown.
+MOST_PRINTED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -87,11 +94,13 @@ class Processes:
     """What `processes` returns: processes of this machine in which programs run."""
 
     def __init__(self, count: int) -> None:
-        self.count, self._stop = count, None
+        self.count, self._stop, self._closed = count, None, False
+        self._runs = threading.Lock()
         # Linux ends the children with the thread that began them: one that lives as long as this object.
         self._thread = futures.ThreadPoolExecutor(1, "labkit processes")
         try:
-            self._nursery: Nursery | None = self._thread.submit(Nursery).result()
+            self._nursery: Nursery | None = None
+            self._nursery = result_of(self._thread.submit(Nursery))
         except BaseException:
             self.close()
             raise
@@ -106,10 +115,11 @@ class Processes:
 
     def close(self) -> None:
         """End all that was started."""
-        nursery, self._nursery = getattr(self, "_nursery", None), None
-        if nursery is not None:
+        closed, self._closed = self._closed, True
+        if not closed:
             self._end()
-            nursery.close()
+            if self._nursery is not None:
+                self._nursery.close()
         self._thread.shutdown()
 
     def run(
@@ -124,7 +134,7 @@ class Processes:
         """Run a function in every process at the same time, and wait for all of them.
 
         Where there are several, each finds the others by ``TF_CONFIG``, as ``tf.distribute`` wants it. They run on
-        processors; what they print is printed here, at the end.
+        processors, in the folder of the notebook; what they print is printed here, at the end, however they end.
 
         Parameters
         ----------
@@ -148,68 +158,89 @@ class Processes:
         ValueError, TypeError
             If an argument is not what it must be.
         """
-        import cloudpickle
-
         count = self.count if processes is None else whole("processes", processes, least=1, most=self.count)
         restarts = whole("restarts", restarts, least=0)
         patience_s = number("patience_s", patience_s, above=0, unit="of seconds")
         if not callable(program):
             raise TypeError(f"program is {program!r:.60}; allowed: a function")
-        if self._nursery is None:
-            raise ClusterError("these processes are closed; begin others with labkit.processes()")
+        self._check_open()
+        name = getattr(program, "__name__", "program")
+        parts = [(f"argument {key!r} of {name}", value) for key, value in settings.items()]
         try:
-            packed = cloudpickle.dumps((program, settings))
-        except Exception as error:  # whatever an object says that cannot be pickled
+            packed = pack((program, settings), [*parts, *needs(program), (name, program)])
+        except ClusterError as error:
             raise ClusterError(
-                f"{getattr(program, '__name__', 'program')} cannot be sent to another process: {error}. Make what it "
-                "needs inside of it: tensors, datasets and models belong to the process that made them"
-            ) from error
+                f"{str(error).rstrip('.')}. Let {name} make it inside: tensors, datasets and models belong to the "
+                "process that made them"
+            ) from error.__cause__
+        try:
+            told = {"program": packed, "folder": os.getcwd(), "path": sys.path}
+        except OSError as error:
+            raise ClusterError("the folder in which programs run is gone: choose another one with os.chdir") from error
+        if not self._runs.acquire(blocking=False):
+            raise ClusterError(
+                "these processes run another program: wait for its end, or begin others with labkit.processes()"
+            )
+        try:
+            return self._attempts(told, count, restarts, patience_s)
+        finally:
+            self._runs.release()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClusterError("these processes are closed; begin others with labkit.processes()")
+
+    def _attempts(self, told: dict[str, Any], count: int, restarts: int, patience_s: float) -> DistributedRun:
         deaths: list[Death] = []
         said: list[str] = []
         for attempt in range(restarts + 1):
-            outcomes, died, late = self._started(packed, count, attempt, patience_s)
-            for index, outcome in sorted(outcomes.items()):
-                for line in outcome.printed.splitlines():
-                    print(f"process {index}: {line}")
+            outcomes, died, late = self._started(told | {"attempt": attempt}, count, patience_s)
+            self._check_open()
             words = [f"process {n} said: {o.result}" for n, o in outcomes.items() if not o.done]
             words += [f"process {n} had not ended {patience_s:g} s later, and was ended" for n in late]
             deaths += died
             said += words if died else []
             if not died and not words:
-                return DistributedRun([outcomes[index].result for index in range(count)], deaths, said)
+                return DistributedRun([_read(index, outcomes[index]) for index in range(count)], deaths, said)
             if not died or attempt == restarts:
                 raise ClusterError("; ".join([*map(str, died), *words]))
         raise AssertionError("the last attempt returns or raises")
 
     def _started(self, *told: Any) -> tuple[dict[int, Outcome], list[Death], list[int]]:
         """Do `_once` in the thread that talks to the nursery: an interrupt ends the run, and never their dialogue."""
+        printed: list[str] = []  # printed here, for a notebook shows what another thread prints below another cell
         try:
             stopped, self._stop = Pipe(duplex=False)
-            return self._thread.submit(self._once, *told, stopped).result()
+            return result_of(self._thread.submit(self._once, *told, stopped, printed))
         finally:
             self._end()
+            for line in printed:
+                print(line)
 
     def _end(self) -> None:
         """End what runs, wherever an interrupt has left it."""
         if self._stop is not None:
             self._stop.close()
-        self._thread.submit(int).result()  # what the thread was asked for before is over now
+        result_of(self._thread.submit(int))  # what the thread was asked for before is over now
 
     def _once(
-        self, packed: bytes, count: int, attempt: int, patience_s: float, stopped: Connection
+        self, told: dict[str, Any], count: int, patience_s: float, stopped: Connection, printed: list[str]
     ) -> tuple[dict[int, Outcome], list[Death], list[int]]:
         """Start all, and return how those ended that said so, who died, and who had to be ended.
 
-        All are ended when the other end of `stopped` is closed.
+        All are ended when the other end of `stopped` is closed. `printed` takes what they print.
         """
         addresses = [f"localhost:{port}" for port in wire.free_ports(count)]
         born: dict[int, Born] = {}
+        logs: dict[int, IO[bytes]] = {}
         outcomes: dict[int, Outcome] = {}
         died: list[Death] = []
         try:
             for index in range(count):
-                told = {"program": packed, "addresses": addresses, "number": index, "attempt": attempt}
-                born[index] = self._nursery.bear("program", told)
+                born[index] = self._nursery.bear("program", told | {"addresses": addresses, "number": index})
+            for index, one in born.items():
+                with contextlib.suppress(EOFError, OSError, RuntimeError):  # it has died already
+                    logs[index] = open(reduction.recv_handle(one.connection), "rb")
             waiting, deadline = dict(born), None
             while waiting:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -221,6 +252,7 @@ class Processes:
                     try:
                         outcomes[index] = one.connection.recv()
                     except (EOFError, OSError):
+                        kill_group(one.pid)
                         how = self._nursery.how_it_ended(one.pid)
                         died.append(Death(f"process {index}", addresses[index], time.time(), how))
                 deadline = deadline or time.monotonic() + patience_s
@@ -233,9 +265,29 @@ class Processes:
             for index, one in born.items():
                 one.connection.close()
                 if f"process {index}" not in dead:
-                    with contextlib.suppress(OSError):
-                        os.kill(one.pid, signal.SIGKILL)
+                    kill_group(one.pid)
                     self._nursery.how_it_ended(one.pid)
+            for index, log in logs.items():
+                printed += _lines(index, log)
+
+
+def _lines(index: int, log: IO[bytes]) -> list[str]:
+    """Return the lines that a process printed, and close its file."""
+    with log:
+        size = log.seek(0, os.SEEK_END)
+        log.seek(max(0, size - MOST_PRINTED))
+        lines = log.read().decode(errors="replace").splitlines()
+    if size > MOST_PRINTED:
+        lines.insert(0, f"(the last {MOST_PRINTED:,} of {size:,} bytes)")
+    return [f"process {index}: {line}" for line in lines]
+
+
+def _read(index: int, outcome: Outcome) -> Any:
+    """Return what a program returned."""
+    try:
+        return pickle.loads(outcome.result)
+    except Exception as error:  # whatever an object says that finds nothing here of what it needs
+        raise ClusterError(f"what process {index} returned cannot be read here: {error_text(error)[:200]}") from error
 
 
 def processes(count: int = 2) -> Processes:

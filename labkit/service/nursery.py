@@ -103,10 +103,20 @@ class Nursery:
         self._log.close()
 
 
+def kill_group(child: int) -> None:
+    """Kill a child, if it still runs, and all that it has started."""
+    for kill in (os.killpg, os.kill):  # a child that has just begun leads no group yet
+        with contextlib.suppress(OSError):
+            kill(child, signal.SIGKILL)
+
+
 def main(descriptor: int, parent: int, folder: str) -> None:
     """Fork a child for each order that comes, until the parent closes its end or dies; then remove `folder`."""
+    children: set[int] = set()
 
     def leave(*_: object) -> None:
+        for child in children:
+            kill_group(child)
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
@@ -128,6 +138,7 @@ def main(descriptor: int, parent: int, folder: str) -> None:
             what, told = connection.recv()
             if what == "ended":
                 connection.send(os.waitstatus_to_exitcode(os.waitpid(told, 0)[1]))
+                children.discard(told)
                 continue
             ours, theirs = socket.socketpair()
             try:
@@ -142,12 +153,14 @@ def main(descriptor: int, parent: int, folder: str) -> None:
                 ours.close()
                 connection.close()
                 processes.die_with_parent(me)
+                os.setpgid(0, 0)  # what it starts belongs to its group, and ends with it
                 if what == "program":
                     program.run(told, Connection(theirs.detach()))
                 else:
                     server.serve(what, told, Connection(theirs.detach()))
                 os._exit(0)
             theirs.close()
+            children.add(pid)
             connection.send(pid)
             reduction.send_handle(connection, ours.fileno(), parent)
             ours.close()

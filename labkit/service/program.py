@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import io
+import inspect
 import json
 import os
 import pickle
+import sys
+import tempfile
 import traceback
+from collections.abc import Iterable, Iterator
+from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from labkit.common.errors import error_text
+from labkit.service.elements import ClusterError
 
 
 class Member(NamedTuple):
@@ -31,11 +36,54 @@ class Member(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a program ended: whether it returned, what it returned or the error as a sentence, and what it printed."""
+    """How a program ended: whether it returned; what it returned, packed, or the error as a sentence."""
 
     done: bool
     result: Any
-    printed: str
+
+
+def pack(value: Any, parts: Iterable[tuple[str, Any]]) -> bytes:
+    """Return an object as bytes for another process.
+
+    Parameters
+    ----------
+    value : object
+    parts : iterable of (name, object)
+        What it consists of, to say which of them it is that cannot be sent.
+
+    Raises
+    ------
+    ClusterError
+        If it cannot be sent.
+    """
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(value, 5)
+    except Exception as error:  # whatever an object says that cannot be pickled
+        for name, part in parts:
+            try:
+                cloudpickle.dumps(part, 5)
+            except Exception as own:
+                raise ClusterError(f"{name} cannot be sent to another process: {error_text(own)[:200]}") from error
+        raise ClusterError(f"it cannot be sent to another process: {error_text(error)[:200]}") from error
+
+
+def needs(program: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a function needs of the notebook around it, by name."""
+    with contextlib.suppress(TypeError):  # an object that can be called
+        found = inspect.getclosurevars(program)
+        for name, value in {**found.globals, **found.nonlocals}.items():
+            yield f"{name}, which {program.__name__} uses,", value
+
+
+def _returned(result: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a program returned, one by one where there are several."""
+    if isinstance(result, dict):
+        yield from ((f"what it returned as {name!r:.60}", value) for name, value in result.items())
+    elif isinstance(result, (list, tuple)):
+        yield from ((f"item {number} of what it returned", value) for number, value in enumerate(result))
+    yield "what it returned", result
 
 
 def run(told: dict[str, Any], connection: Connection) -> None:
@@ -44,29 +92,34 @@ def run(told: dict[str, Any], connection: Connection) -> None:
     Parameters
     ----------
     told : dict
-        ``program``, the function and its settings, as cloudpickle packs them; ``addresses``, the ``host:port`` of each
-        process, in their order; ``number`` and ``attempt`` as in `Member`.
+        ``program``, the function and its settings, as `pack` packs them; ``folder`` and ``path``, where the notebook
+        is, and where it finds modules; ``addresses``, the ``host:port`` of each process, in their order; ``number`` and
+        ``attempt`` as in `Member`.
     connection : Connection
-        Takes an `Outcome`.
+        Takes the file of all that is printed, which is there whatever becomes of this process, and an `Outcome`.
     """
+    with tempfile.TemporaryFile() as log:
+        for descriptor in (1, 2):  # of C++, and of processes that the program starts, too
+            os.dup2(log.fileno(), descriptor)
+        reduction.send_handle(connection, log.fileno(), os.getppid())
+    os.register_at_fork(after_in_child=connection.close)  # its end is that of this process, not of one forked from it
     addresses, number = told["addresses"], told["number"]
     if len(addresses) > 1:  # how tf.distribute learns who belongs together
         task = {"type": "worker", "index": number}
         os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
-    printed, program = io.StringIO(), None
+    program = None
     try:
+        os.chdir(told["folder"])
+        sys.path[:] = told["path"]
         program, settings = pickle.loads(told["program"])
-        with contextlib.redirect_stdout(printed):
-            result = program(Member(number, len(addresses), told["attempt"]), **settings)
-        outcome = Outcome(True, result, printed.getvalue())
+        result = program(Member(number, len(addresses), told["attempt"]), **settings)
+        outcome = Outcome(True, pack(result, _returned(result)))
+    except ClusterError as error:
+        outcome = Outcome(False, str(error))
     except BaseException as error:  # whatever a reader's program raises: the parent says it
-        outcome = Outcome(False, f"{error_text(error)[:300]}{_where(error, program)}", printed.getvalue())
+        outcome = Outcome(False, f"{error_text(error)[:300]}{_where(error, program)}")
     with contextlib.suppress(EOFError, OSError):
-        try:
-            connection.send(outcome)
-        except (TypeError, AttributeError, pickle.PicklingError) as error:
-            why = f"what it returned cannot be sent to another process: {error_text(error)[:200]}"
-            connection.send(Outcome(False, why, outcome.printed))
+        connection.send(outcome)
         connection.recv()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -236,6 +237,149 @@ def test_what_processes_print_and_return_comes_back_in_their_order(several, caps
         run.trace  # noqa: B018
 
 
+def speaks(process, ends):
+    print("printed")
+    print("warned", file=sys.stderr)
+    os.system("echo said by a shell")
+    ends(3)
+
+
+def crash(_):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@pytest.mark.parametrize(
+    ("ends", "how"), [(os._exit, "exit status 3"), (crash, "killed by signal 11"), (len, "said: ")]
+)
+def test_what_a_process_printed_is_shown_however_it_ends(several, capsys, ends, how):
+    with pytest.raises(ClusterError, match=how):
+        several.run(speaks, processes=1, ends=ends)
+    said = ["process 0: printed", "process 0: warned", "process 0: said by a shell"]
+    assert capsys.readouterr().out.splitlines() == said
+
+
+def test_of_what_is_too_long_to_be_shown_the_end_is(several, capsys):
+    several.run(lambda process: print("x\n" * 600_000 + "the end"), processes=1)
+    shown = capsys.readouterr().out
+    assert shown.startswith("process 0: (the last 1,000,000 of 1,200,008 bytes)\n")
+    assert shown.endswith("process 0: the end\n")
+
+
+def test_a_program_works_in_the_folder_of_the_notebook_and_finds_the_modules_beside_it(several, tmp_path, monkeypatch):
+    (tmp_path / "a_module_beside.py").write_text("word = 'found'")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+
+    def look(process):
+        import a_module_beside
+
+        return os.getcwd(), a_module_beside.word
+
+    assert several.run(look, processes=1).results == [(str(tmp_path), "found")]
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ClusterError, match="the folder in which programs run is gone"):
+        several.run(look)
+
+
+def meets(process, folder, slowly):
+    open(f"{folder}/{process.number}", "w").close()
+    time.sleep(1000 if slowly else 0)
+
+
+def while_it_runs(several, tmp_path, does):
+    """Call `does` while a program runs in another thread, and return how that program ended."""
+    ended = []
+
+    def first():
+        try:
+            several.run(meets, folder=str(tmp_path), slowly=True)
+        except ClusterError as error:
+            ended.append(str(error))
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    while len(list(tmp_path.iterdir())) < 2:
+        time.sleep(0.01)
+    does()
+    thread.join()
+    return ended
+
+
+def test_two_programs_at_once_are_refused_and_closing_ends_the_one_that_runs(tmp_path):
+    with labkit.processes(2) as several:
+
+        def another():
+            with pytest.raises(ClusterError, match="these processes run another program: wait for its end, or begin"):
+                several.run(chatty, word="x")
+            several.close()
+
+        assert while_it_runs(several, tmp_path, another)[0].startswith("these processes are closed")
+
+
+def leaves_a_child(process, ends):
+    child = os.fork()
+    if child == 0:
+        time.sleep(1000)
+    print(child)
+    ends(0)
+
+
+@pytest.mark.parametrize("ends", [abs, os._exit])
+def test_a_process_that_a_program_has_started_ends_with_it(several, capsys, ends):
+    with contextlib.suppress(ClusterError):
+        several.run(leaves_a_child, processes=1, ends=ends)
+    child = int(capsys.readouterr().out.removeprefix("process 0: "))
+    for _ in range(600):
+        if not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie":
+            return
+        time.sleep(0.1)
+    raise AssertionError("it is left")
+
+
+NOTEBOOK = """
+class Found:
+    pass
+def finds(process):
+    return Found(), lambda: process.number
+"""
+
+
+def test_what_the_notebook_defines_comes_back_as_what_it_is(several, monkeypatch):
+    notebook = vars(sys.modules["__main__"])
+    for name in ("Found", "finds"):
+        monkeypatch.setitem(notebook, name, None)
+    exec(NOTEBOOK, notebook)
+    (found, function), _ = several.run(notebook["finds"]).results
+    assert isinstance(found, notebook["Found"])
+    assert function() == 0
+
+
+def only_there(process):
+    module = sys.modules["a_module_of_mine"] = type(sys)("a_module_of_mine")
+    exec("class Own: pass", vars(module))
+    return module.Own()
+
+
+LOCK = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("program", "settings", "sentence"),
+    [
+        (lambda process: {"good": 1, "bad": threading.Lock()}, {}, r"said: what it returned as 'bad' cannot be sent"),
+        (lambda process: [1, (n for n in "x")], {}, r"said: item 1 of what it returned cannot be sent to .*generator"),
+        (only_there, {}, r"^what process 0 returned cannot be read here: ModuleNotFoundError: .*'a_module_of_mine'$"),
+        (chatty, {"word": LOCK}, r"^argument 'word' of chatty cannot be sent to another process: .*lock"),
+        (lambda process: LOCK.locked(), {}, r"^LOCK, which <lambda> uses, cannot be sent to another process: .*lock"),
+    ],
+)
+def test_what_cannot_be_sent_is_named(several, program, settings, sentence):
+    with pytest.raises(ClusterError, match=sentence):
+        several.run(program, processes=1, **settings)
+
+
 def fails(process):
     if process.number:
         raise KeyError("nothing here")
@@ -304,6 +448,30 @@ def test_the_stop_button_ends_the_programs(several, when):
         run()
     assert mine() == before
     assert several.run(chatty, word="x").results, "the next program runs"
+
+
+def test_the_stop_button_ends_the_programs_whichever_thread_takes_its_signal(several, tmp_path):
+    """The system gives it to any thread that does not block it."""
+    asleep, before = threading.Event(), mine()
+    other = threading.Thread(target=asleep.wait)
+    other.start()
+
+    def stop():
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.01)
+        signal.pthread_kill(other.ident, signal.SIGINT)
+
+    threading.Thread(target=stop).start()
+    late = threading.Timer(60, os.kill, (os.getpid(), signal.SIGINT))  # so that this test has an end, whatever happens
+    late.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            several.run(meets, folder=str(tmp_path), slowly=True)
+        assert late.is_alive(), "another signal ended it"
+    finally:
+        late.cancel()
+        asleep.set()
+    assert mine() == before
 
 
 @pytest.mark.parametrize(
