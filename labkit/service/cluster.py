@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit.common.numbers import whole
-from labkit.service import wire
+from labkit.common.processes import NOTICED_S, result_of
+from labkit.service import refusal, wire
 from labkit.service.elements import ClusterError, Elements
 from labkit.service.nursery import Born, Nursery
 
@@ -30,6 +31,15 @@ DEATHS, YOUNG_S = 5, 1.0
 
 #: Longest time for a start, and for an answer to a command, in seconds.
 START_S, ANSWER_S = 120.0, 60.0
+
+#: Longest time that a dispatcher may take until it listens to a request, in seconds.
+HEARD_S = 15.0
+
+#: What is said of a cluster that is over.
+CLOSED = "this cluster is closed; begin another one with labkit.cluster()"
+
+#: Where TensorFlow keeps the journal in the folder of a dispatcher.
+JOURNAL = "tf_data_dispatcher_journal"
 
 #: More workers than this are a mistake: each holds some 60 MB, and all of them share the cores of this machine.
 MOST_WORKERS = 32
@@ -183,6 +193,7 @@ class Cluster:
         self.address = f"grpc://{dispatcher.address}"
         self.deaths: list[Death] = []
         self._consumers: weakref.WeakSet[Elements] = weakref.WeakSet()
+        self._served: weakref.WeakSet[Any] = weakref.WeakSet()
         self._bytes: dict[Any, int] = {}
         self._bytes_lock = threading.Lock()
         self._over, self._ending = False, threading.Event()
@@ -234,8 +245,10 @@ class Cluster:
         apply = service.distribute(service.ShardingPolicy[sharding.upper()], self.address, **options)
 
         def told(dataset: Any) -> Any:
-            self._check_open()  # whoever tells a dispatcher of a dataset waits for one without end
-            return apply(dataset)
+            self._check_hears()  # whoever tells a dispatcher of a dataset waits for one without end
+            served = apply(dataset)
+            self._served.add(served)
+            return served
 
         return told
 
@@ -267,6 +280,8 @@ class Cluster:
     def close(self) -> None:
         """End all that the cluster has started."""
         self._over = True
+        for consumer in list(self._consumers):
+            consumer.end(CLOSED)
         self._ending.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -290,12 +305,31 @@ class Cluster:
                 before = self._bytes.get(key, 0)
                 self._bytes[key] = max(count, before)
 
-    def _check_open(self) -> None:
-        if self._over:
-            raise ClusterError("this cluster is closed; begin another one with labkit.cluster()")
+    def over(self) -> str | None:
+        """Return why this cluster serves nobody any more, or None where it does."""
         one = self.dispatcher
-        if not self.restart and not one.alive:
-            raise ClusterError(f"{one.deaths[-1] if one.deaths else f'{one.name} ({one.address}) is dead'}")
+        if self._over or not self._gone(one):
+            return CLOSED if self._over else None
+        return f"{one.deaths[-1] if one.deaths else f'{one.name} ({one.address}) is dead'}, and does not come back"
+
+    def _check_open(self) -> None:
+        if (why := self.over()) is not None:
+            raise ClusterError(why)
+
+    def _gone(self, server: ClusterServer) -> bool:
+        """Tell whether a server is dead and stays so, because nobody starts it or it dies as soon as it has begun."""
+        return not server.alive and not (self.restart and server.died_young < DEATHS)
+
+    def _check_hears(self) -> None:
+        """See that the dispatcher answers; one that is started anew does so soon."""
+        end = time.monotonic() + HEARD_S
+        while self._check_open() or not wire.answers(self.dispatcher.address):
+            if time.monotonic() > end:
+                raise ClusterError(
+                    f"{self.dispatcher.name} ({self.dispatcher.address}) has not answered for {HEARD_S:g} s: it is "
+                    "stopped, or no dispatcher of tf.data"
+                )
+            time.sleep(LOOK_S)
 
     def _supervise(self) -> None:
         """Look after servers and iterators until the end."""
@@ -330,16 +364,17 @@ class _OwnCluster(Cluster):
         self._journal = work_dir or self._folder
         self._nursery: Nursery | None = None
         first, *others = wire.free_ports(1 + workers)
-        port = port or first
+        self._port = port = port or first
         self._shares = [f"localhost:{one}" for one in others]
         dispatcher = ClusterServer("dispatcher", f"localhost:{port}", lambda: self._bear_dispatcher(port))
         super().__init__(dispatcher, [self._worker(i, one) for i, one in enumerate(others)], restart)
         self._born, self._failed = threading.Event(), None
         self._hands = threading.RLock()
         self._thread.start()
-        atexit.register(self.close)
+        atexit.register(self._exit)
         try:
-            self._born.wait()
+            while not self._born.wait(NOTICED_S):
+                pass
         except BaseException:  # the stop button
             self.close()
             raise
@@ -356,7 +391,7 @@ class _OwnCluster(Cluster):
         self._check_open()
         # In a thread of its own, which an interrupt of this one does not cut off in the middle of a dialogue.
         with ThreadPoolExecutor(1) as apart:
-            return apart.submit(self._add).result()
+            return result_of(apart.submit(self._add))
 
     def _add(self) -> ClusterServer:
         (port,) = wire.free_ports(1)
@@ -372,7 +407,12 @@ class _OwnCluster(Cluster):
     def close(self) -> None:
         """End all processes, and remove the private folder."""
         super().close()
-        atexit.unregister(self.close)
+        atexit.unregister(self._exit)
+
+    def _exit(self) -> None:
+        """Close it, and leave no answer in its place: the process ends."""
+        self._served.clear()
+        self.close()
 
     # -- starting --------------------------------------------------------------------------
 
@@ -380,6 +420,7 @@ class _OwnCluster(Cluster):
         return ClusterServer(f"worker {number}", f"localhost:{port}", lambda: self._bear_worker(port))
 
     def _bear_dispatcher(self, port: int) -> Born:
+        refusal.leave(port)
         settings = {"work_dir": str(self._journal), "fault_tolerant_mode": True, "worker_addresses": [*self._shares]}
         return self._nursery.bear("dispatcher", {"port": port, **settings})
 
@@ -409,6 +450,9 @@ class _OwnCluster(Cluster):
         if self._nursery is not None:
             self._nursery.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        refusal.leave(self._port)
+        if served := list(self._served):
+            refusal.refuse(self._port, served)
 
     def _look(self) -> None:
         """Note who has died, start anew who may come back, and end a wait that would have no end."""
@@ -417,18 +461,20 @@ class _OwnCluster(Cluster):
                 death = server.look(self._nursery.how_it_ended)
                 if death is not None:
                     self.deaths.append(death)
-                if self.restart and not server.alive and (server is self.dispatcher or self.dispatcher.alive):
+                if self._gone(server):
+                    if death is not None and server is self.dispatcher:
+                        refusal.refuse(self._port)
+                elif not server.alive and (server is self.dispatcher or self.dispatcher.alive):
                     self._revive(server)
             super()._look()
 
     def _revive(self, server: ClusterServer) -> None:
-        """Start a dead server at its address, unless it dies again and again as soon as it has begun."""
-        if server.died_young < DEATHS:
-            try:
-                server.begin()
-            except ClusterError as error:
-                server.died_young += 1
-                server.deaths.append(Death(server.name, server.address, time.time(), str(error)))
+        """Start a dead server at its address."""
+        try:
+            server.begin()
+        except ClusterError as error:
+            server.died_young += 1
+            server.deaths.append(Death(server.name, server.address, time.time(), str(error)))
 
 
 def cluster(
@@ -468,7 +514,8 @@ def cluster(
     count = whole("workers", workers, least=1, most=MOST_WORKERS, other="(or the addresses of a cluster that runs)")
     if port is not None:
         port = whole("port", port, least=1, most=65_535)
-        if wire.answers(f"localhost:{port}"):
+        refusal.leave(port)
+        if not wire.is_free(port):
             raise ClusterError(f"port is {port}, and somebody listens there already; allowed: a free port, or None")
     folder = None
     if work_dir is not None:
@@ -481,6 +528,11 @@ def cluster(
             raise ValueError(
                 f"work_dir is {str(work_dir)!r}, which is no folder to write to: {error.strerror}"
             ) from error
+        if (folder / JOURNAL).exists():
+            raise ClusterError(
+                f"work_dir is {str(work_dir)!r}, which holds the journal of another cluster, with workers that this "
+                "one does not have; allowed: an empty folder"
+            )
     return _OwnCluster(count, restart, folder, port)
 
 

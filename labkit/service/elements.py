@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
+from concurrent import futures
 from typing import Any
 
 from labkit.common.errors import error_text
+from labkit.common.processes import NOTICED_S
 from labkit.recording.tfdata.driver import RecordingError
+from labkit.service import wire
 
-#: Where a server came back and still no element has come: so many times the silence that is allowed.
+#: Where a server came back, or is only stopped, and no element has come: so many times the silence that is allowed.
 PATIENCE = 6
+
+#: How long a server may take to answer, in seconds, before it counts as stopped.
+ANSWER_S = 5.0
 
 
 class ClusterError(RecordingError):
@@ -30,6 +37,7 @@ class Elements:
         self._iterator: Any = None
         self._manager = CancellationManager()
         self._since: float | None = None
+        self._ask_s = 0.0
         self._began_s = time.time()
         self._verdict: str | None = None
         cluster.watch(self)
@@ -40,18 +48,36 @@ class Elements:
 
     def __next__(self) -> Any:
         """Return the next element; ClusterError where none can come."""
-        self._since = time.monotonic()
+        if self._verdict is not None:
+            raise ClusterError(self._verdict)
+        self._since, self._ask_s = time.monotonic(), PATIENCE * self.silence_s
         try:
             if self._iterator is None:
-                self._iterator = iter(self._dataset)
+                self._iterator = self._begin()
             return _take(self._iterator, self._manager)
         except StopIteration:
             self._cluster.count()
             raise
         except Exception as error:
-            raise ClusterError(self._verdict or why(error)) from error
+            raise ClusterError(self._verdict or self._cluster.over() or why(error)) from error
         finally:
             self._since = None
+
+    def _begin(self) -> Any:
+        """Return an iterator of the dataset, made in a thread of its own: nothing can cancel that."""
+        begun: futures.Future[Any] = futures.Future()
+
+        def begin() -> None:
+            try:
+                begun.set_result(iter(self._dataset))
+            except BaseException as error:
+                begun.set_exception(error)
+
+        threading.Thread(target=begin, name="labkit begins an epoch", daemon=True).start()
+        while not futures.wait([begun], NOTICED_S).done:
+            if self._verdict is not None:
+                raise ClusterError(self._verdict)
+        return begun.result()
 
     def end(self, verdict: str) -> None:
         """End a wait, from another thread: it raises ClusterError with this sentence."""
@@ -82,6 +108,10 @@ class Elements:
             return f"no element for {silent:.1f} s: {'; '.join(who)}, and does not come back"
         if mine and silent >= PATIENCE * self.silence_s:
             return f"no element for {silent:.1f} s, since {mine[-1]}; it came back, and the job did not"
+        if silent >= self._ask_s:  # all live, so it is a long work, or one of them is stopped
+            self._ask_s = silent + self.silence_s
+            if mute := [f"{one.name} ({one.address})" for one in servers if not wire.answers(one.address, ANSWER_S)]:
+                return f"no element for {silent:.1f} s: {', '.join(mute)} runs, and does not answer: it is stopped"
         return None
 
 

@@ -13,6 +13,10 @@ from collections.abc import Collection
 # tcp(7): the struct tcp_info of a socket; ``tcpi_bytes_received`` is a u64 at byte 128 of it.
 _TCP_INFO, _BYTES_RECEIVED = 11, 128
 
+# RFC 9113, 3.4: a client of HTTP/2 says this and its settings, here none, and a server answers with a frame of its own.
+_SETTINGS = b"\4"
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS + bytes(5)
+
 
 def received(peers: Collection[tuple[str, int]]) -> dict[tuple[tuple[str, int], int], int]:
     """Return the bytes that open connections to some servers have received.
@@ -55,13 +59,24 @@ def numbers(address: str) -> list[tuple[str, int]]:
 
 
 def answers(address: str, timeout_s: float = 1.0) -> bool:
-    """Tell whether somebody listens at ``host:port``."""
+    """Tell whether a server of gRPC answers at ``host:port``, as one that is stopped, or speaks otherwise, does not."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout_s) as one:
+            one.sendall(_GREETING)
+            head = one.recv(9, socket.MSG_WAITALL)
     except OSError:
         return False
-    return True
+    return head[3:4] == _SETTINGS
+
+
+def is_free(port: int) -> bool:
+    """Tell whether nobody listens at a port of this machine."""
+    with socket.socket() as one, contextlib.suppress(OSError):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind(("localhost", port))
+        return True
+    return False
 
 
 def free_ports(count: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import os
 import re
 import signal
@@ -17,6 +18,8 @@ import psutil
 import pytest
 
 import labkit
+from labkit.service import cluster as cluster_module
+from labkit.service import elements as elements_module
 from labkit.service import wire
 from labkit.service.elements import ClusterError
 
@@ -133,15 +136,21 @@ def test_a_killed_dispatcher_goes_on_from_its_journal(c):
 
 @pytest.mark.parametrize("who", ["worker 1", "dispatcher"])
 def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
+    import tensorflow as tf
+
     c.restart = False
     server = next(server for server in c.servers if server.name == who)
-    elements = c.elements(numbers(600, 4).apply(c.distribute("data")), silence_s=1.0)
-    died = rf"no element for \d+\.\d s: {who} \({server.address}\) died at \d\d:\d\d:\d\d, killed by signal 9"
+    dataset = numbers(600, 4).apply(c.distribute("data"))
+    elements = c.elements(dataset, silence_s=1.0)
+    died = rf"{who} \({server.address}\) died at \d\d:\d\d:\d\d, killed by signal 9, and does not come back"
     with pytest.raises(ClusterError, match=died):
         counted(elements, server.kill, at=60)
     with pytest.raises(ClusterError, match=rf"{who} \(.*\) is dead already"):
         server.kill()
     if who == "dispatcher":
+        for _ in range(2):  # who reads without a watch gets an error, too
+            with pytest.raises(tf.errors.OpError):
+                list(dataset)
         for use in (
             lambda: numbers(9).apply(c.distribute()),
             lambda: c.elements(numbers(9)),
@@ -152,6 +161,63 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
     c.restart = True
     until(lambda: server.alive)
     assert counted(c.elements(numbers(40).apply(c.distribute("dynamic")))) == dict.fromkeys(range(40), 1)
+
+
+@pytest.mark.parametrize("who", ["worker 1", "dispatcher", "at the start"])
+def test_who_is_stopped_is_named(c, who, monkeypatch):
+    monkeypatch.setattr(elements_module, "ANSWER_S", 1.0)
+    monkeypatch.setattr(cluster_module, "HEARD_S", 1.0)
+    server = c.workers[1] if who == "worker 1" else c.dispatcher
+    dataset = numbers(400, 4).apply(c.distribute("dynamic"))
+    elements = c.elements(dataset, silence_s=0.3)
+    if who != "at the start":
+        next(elements)
+    os.kill(server.pid, signal.SIGSTOP)
+    other = numbers(7)
+    stopped = rf"no element for \d+\.\d s: {server.name} \({server.address}\) runs, and does not answer: it is stopped"
+    try:
+        with pytest.raises(ClusterError, match=stopped):
+            collections.deque(elements, 0)
+        if server is c.dispatcher:
+            with pytest.raises(ClusterError, match=r"dispatcher \(.*\) has not answered for 1 s: it is stopped, or no"):
+                other.apply(c.distribute())
+    finally:
+        for one in c.servers:
+            os.kill(one.pid, signal.SIGCONT)
+
+
+def test_an_address_where_something_else_listens_is_no_dispatcher(c):
+    with socket.create_server(("localhost", 0)) as other:
+        place = f"localhost:{other.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=f"nobody listens at {place}"):
+            labkit.cluster([place, c.workers[0].address])
+
+
+def test_a_dataset_of_a_cluster_that_is_closed_ends_in_a_sentence(tmp_path):
+    import tensorflow as tf
+
+    with labkit.cluster(workers=1, work_dir=tmp_path) as cluster:
+        datasets = [numbers(100_000, 1).apply(cluster.distribute()) for _ in range(2)]
+        begun, later = (cluster.elements(dataset) for dataset in datasets)
+        plain = iter(datasets[0])
+        next(begun), next(plain)
+        waits = cluster.elements(numbers(9, 1e6).apply(cluster.distribute()))
+        closes = threading.Timer(0.5, cluster.close)
+        closes.start()
+        for elements in (waits, begun, later):
+            with pytest.raises(ClusterError, match=r"^this cluster is closed; begin another one"):
+                next(elements)
+            closes.join()
+        port = int(cluster.dispatcher.address.rpartition(":")[2])
+    with pytest.raises(tf.errors.OpError):
+        collections.deque(plain, 0)
+    with pytest.raises(tf.errors.OpError):
+        list(datasets[1])
+    with pytest.raises(ClusterError, match=r"work_dir is '.*', which holds the journal of another cluster"):
+        labkit.cluster(work_dir=tmp_path)
+    del datasets, begun, later, plain, waits, elements
+    gc.collect()
+    assert wire.is_free(port), "what refuses is gone with the datasets"
 
 
 def test_a_worker_that_dies_in_a_recording_has_no_lanes_and_a_note_says_so(c):
