@@ -15,7 +15,7 @@ from labkit.common.errors import error_text
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.tfdata.driver import Session, check_length
 from labkit.service.elements import ClusterError, Elements
-from labkit.timeline.trace import Thread, Trace
+from labkit.timeline.trace import CATEGORIES, Thread, Trace
 from labkit.timeline.wording import REQUESTED
 
 #: Longest time that a session may be older than the window that it is for, in seconds.
@@ -166,11 +166,11 @@ def _renamed(worker: Trace, name: str, node: str) -> Trace:
 def _on_the_wire(own: Trace, made: dict[str, np.ndarray], names: dict[str, str]) -> Trace:
     """Return the consumer's spans, in which a request lasts only from when its element was ready.
 
-    A worker hands its elements on in their order. How many it held when the recording began is not known: as many as
-    keep every element from arriving before it was ready. What a request waited before is the work of the worker, which
-    has lanes of its own. Requests to workers that nobody watched stay as they are.
+    Most requests bring nothing, because the worker has nothing yet: they are left out. What a request waited before is
+    the work of the worker, which has lanes of its own. Nobody knows what a request to a worker waited for that nobody
+    watched.
     """
-    start, end = own.start_ns.copy(), own.end_ns
+    start, end, category, keep = own.start_ns.copy(), own.end_ns, own.category.copy(), np.ones(len(own), bool)
     words = list(own.names)
     for index, word in enumerate(own.names):
         address = word.removeprefix(REQUESTED)
@@ -178,29 +178,41 @@ def _on_the_wire(own: Trace, made: dict[str, np.ndarray], names: dict[str, str])
             continue
         words[index] = f"{REQUESTED}{names.get(address, address)}"
         rows = np.flatnonzero(own.name == index)
-        ready = made.get(address, np.zeros(0, np.int64))
+        if address not in made:
+            category[rows] = CATEGORIES.index("iterator")
+            continue
         rows = rows[np.argsort(end[rows], kind="stable")]
-        ready = _in_order(ready, end[rows])
-        start[rows] = np.clip(ready, start[rows], end[rows])
+        brings, ready = _in_order(made[address], end[rows])
+        keep[rows] = False
+        keep[rows[brings]] = True
+        start[rows[brings]] = np.maximum(ready, start[rows[brings]])
     order = np.lexsort((start - end, start))
-    columns = (getattr(own, column)[order] for column in ("name", "thread", "category", "step"))
-    name, thread, category, step = columns
+    order = order[keep[order]]
+    columns = (getattr(own, column)[order] for column in ("name", "thread", "step"))
+    name, thread, step = columns
     return replace(
-        own, start_ns=start[order], duration_ns=(end - start)[order], name=name, thread=thread, category=category,
-        step=step, names=tuple(words),
+        own, start_ns=start[order], duration_ns=(end - start)[order], name=name, thread=thread,
+        category=category[order], step=step, names=tuple(words),
     )  # fmt: skip
 
 
-def _in_order(ready: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """Return when each element that was taken was ready, both sorted; the distance in numbers is the same for all.
+def _in_order(ready: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which requests brought an element, and when it was ready.
 
-    >>> _in_order(np.array([1, 4, 7]), np.array([3, 6, 9])).tolist()
-    [1, 4, 7]
-    >>> _in_order(np.array([4, 7]), np.array([3, 6, 9])).tolist()[1:]
-    [4, 7]
+    A worker hands its elements on in their order. So each comes with the first request that ends after it was ready,
+    and after that of the element before.
+
+    Parameters
+    ----------
+    ready : ndarray of int64
+        When the elements were ready, sorted.
+    ends : ndarray of int64
+        When the requests ended, sorted.
+
+    >>> [found.tolist() for found in _in_order(np.array([1, 2, 7]), np.array([0, 3, 5, 6, 9, 11]))]
+    [[1, 2, 4], [1, 2, 7]]
     """
-    before = np.searchsorted(ready, taken, side="right") - 1 - np.arange(len(taken))
-    place = np.arange(len(taken)) + (int(before.min()) if len(before) else 0)
-    first = np.iinfo(np.int64).min
-    known = (place >= 0) & (place < len(ready))
-    return np.where(known, ready[np.clip(place, 0, max(0, len(ready) - 1))] if len(ready) else first, first)
+    numbers = np.arange(len(ready))
+    place = np.maximum.accumulate(np.searchsorted(ends, ready) - numbers) + numbers
+    came = place < len(ends)
+    return place[came], ready[came]

@@ -110,7 +110,7 @@ for name, form in {"float32": photo, "uint8": small, "JPEG": tf.io.encode_jpeg(s
 #
 # ## The timeline
 #
-# `cluster.record` watches all processes and puts them on one clock. Each worker has its own lanes, and each request of the consumer is a *network* span, from the question to the answer:
+# `cluster.record` watches all processes and puts them on one clock. Each worker has its own lanes. A *network* span is an element on its way, from when its worker had it ready to its arrival (lanes that are busy for less than 5 % are not drawn):
 
 # %% tags=["nbval-ignore-output"]
 batches = tf.data.Dataset.range(400).map(lambda n: storage.delayed(n, 8)).batch(4)

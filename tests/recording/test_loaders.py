@@ -321,14 +321,25 @@ def test_the_stop_button_stops_a_loader_that_waits(paths):
 def test_a_loader_that_hangs_is_interrupted_and_named(monkeypatch):
     from labkit.recording.loaders import session
 
+    lock, held = threading.Lock(), []
+    lock.acquire()
+
+    def give_up():
+        held.append("until somebody else let go of the lock")
+        lock.release()
+
     class Hangs:
         def __iter__(self):
             yield from [np.zeros((4, 8))] * 3
-            threading.Event().wait(60)
+            lock.acquire()
 
+    late = threading.Timer(30, give_up)
+    late.start()
     monkeypatch.setattr(session, "STOPPED_S", 2.0)
     with pytest.raises(RecordingError, match="stopped at step 1 of 8: no process computed for 2 s"):
         labkit.record(Hangs(), STEP, steps=8)
+    late.cancel()
+    assert not held, "it hung on"
 
 
 def test_a_slow_accelerator_is_no_loader_that_hangs(monkeypatch):

@@ -112,6 +112,17 @@ def test_a_recording_has_the_lanes_of_all_processes_on_one_clock(c):
     assert sum(came.values()) > 0.5 * trace.run.images * 64 * 64 * 3 * 4
 
 
+def test_the_network_is_busy_with_what_moves_and_not_while_workers_work(c):
+    import tensorflow as tf
+
+    slow = tf.data.Dataset.range(10_000).map(lambda n: labkit.storage.delayed(n, 20)).batch(1)
+    trace = c.record(slow.apply(c.distribute("dynamic")), STEP, steps=12)
+    came = [span for span in trace if span.category == "transfer"]
+    made = [span for span in trace if span.thread.startswith("worker ") and span.category == "read"]
+    assert 4 <= len(came) <= len(made) + 2 * IN_FLIGHT, "who asks for what is not there yet, moves nothing"
+    assert sum(span.duration_ns for span in came) < 0.5 * sum(span.duration_ns for span in made)
+
+
 @pytest.mark.parametrize("faults", [2, pytest.param(6, marks=pytest.mark.long)])
 def test_a_killed_worker_comes_back_and_no_element_comes_twice(c, faults):
     for _ in range(faults):

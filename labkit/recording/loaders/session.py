@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import pickle
 import re
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -294,7 +294,7 @@ class LoaderSession(contextlib.AbstractContextManager):
                     " A library that had threads before the fork can hang in a forked worker: try "
                     "multiprocessing_context='spawn'." if forked else ""
                 )  # fmt: skip
-                _thread.interrupt_main()
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # ends a wait for a lock, too
                 return
             computed = now
 
