@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -237,6 +237,7 @@ class Cluster:
         **options
             Of `tf.data.experimental.service.distribute`: ``compression``, ``job_name``, ``consumer_index``, ….
         """
+        import tensorflow as tf
         from tensorflow.data.experimental import service
 
         if sharding not in SHARDING:
@@ -245,6 +246,10 @@ class Cluster:
         apply = service.distribute(service.ShardingPolicy[sharding.upper()], self.address, **options)
 
         def told(dataset: Any) -> Any:
+            if not isinstance(dataset, tf.data.Dataset):
+                raise TypeError(f"what is distributed is {dataset!r:.60}; allowed: a tf.data.Dataset")
+            if any(one in self._served for one in _inputs(dataset)):
+                raise ValueError("this dataset is distributed already; allowed: once, behind all that workers shall do")
             self._check_hears()  # whoever tells a dispatcher of a dataset waits for one without end
             served = apply(dataset)
             self._served.add(served)
@@ -477,6 +482,13 @@ class _OwnCluster(Cluster):
             server.deaths.append(Death(server.name, server.address, time.time(), str(error)))
 
 
+def _inputs(dataset: Any) -> Iterator[Any]:
+    """Yield a dataset and all that it is made of."""
+    yield dataset
+    for one in dataset._inputs():
+        yield from _inputs(one)
+
+
 def cluster(
     workers: int | Sequence[str] = 2,
     restart: bool = True,
@@ -509,7 +521,7 @@ def cluster(
     """
     if not isinstance(restart, bool):
         raise TypeError(f"restart is {restart!r:.60}; allowed: True or False")
-    if not isinstance(workers, int):
+    if not hasattr(workers, "__index__"):
         return _attached(workers)
     count = whole("workers", workers, least=1, most=MOST_WORKERS, other="(or the addresses of a cluster that runs)")
     if port is not None:

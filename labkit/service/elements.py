@@ -30,6 +30,10 @@ class Elements:
     def __init__(self, cluster: Any, dataset: Any, silence_s: float) -> None:
         if isinstance(silence_s, bool) or not isinstance(silence_s, (int, float)) or not 0 < silence_s < 1e6:
             raise ValueError(f"silence_s is {silence_s!r:.60}; allowed: seconds, more than 0")
+        import tensorflow as tf
+
+        if not isinstance(dataset, tf.data.Dataset):
+            raise TypeError(f"dataset is {dataset!r:.60}; allowed: a tf.data.Dataset")
         # No public name of TensorFlow ends an operation that waits.
         from tensorflow.python.eager.cancellation import CancellationManager
 
@@ -139,6 +143,8 @@ def why(error: Exception) -> str:
         return (
             "a tf.py_function stays in the process that made it: workers cannot call it. Use operations of TensorFlow"
         )
+    if "Could not parse Tensor" in text:
+        return "an element that is a dataset, as window makes them, cannot be sent: make batches of it on the workers"
     if "No such file" in text:
         return f"{text}. Workers read files on their own machines: is that path there, too?"
     return text

@@ -165,7 +165,7 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
         for use in (
             lambda: numbers(9).apply(c.distribute()),
             lambda: c.elements(numbers(9)),
-            lambda: c.record([], STEP),
+            lambda: c.record(dataset, STEP),
         ):
             with pytest.raises(ClusterError, match=r"^dispatcher \(.*\) died at .*, killed by signal 9"):
                 use()
@@ -333,6 +333,13 @@ def test_a_port_that_is_taken_is_named():
 def test_how_elements_may_be_shared_is_said(c):
     with pytest.raises(ValueError, match="sharding is 'fair'; allowed: off, dynamic, data, file"):
         c.distribute("fair")
+    with pytest.raises(ValueError, match="this dataset is distributed already; allowed: once"):
+        numbers(9).apply(c.distribute()).batch(2).apply(c.distribute())
+    for use in (c.elements, c.distribute()):
+        with pytest.raises(TypeError, match=r"is 3; allowed: a tf\.data\.Dataset"):
+            use(3)
+    with pytest.raises(ClusterError, match="an element that is a dataset, as window makes them, cannot be sent"):
+        next(c.elements(numbers(9).window(2).apply(c.distribute())))
     with pytest.raises(ValueError, match="silence_s is 0; allowed: seconds, more than 0"):
         c.elements(numbers(1), silence_s=0)
 

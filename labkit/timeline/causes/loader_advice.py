@@ -102,8 +102,16 @@ class LoaderAdvice:
 
     @property
     def computed(self) -> float:
-        """How many cores all ops together keep busy."""
-        return sum(one.computed_ns for one in self.run.op_times.values()) / max(1, self.trains.window_ns)
+        """How many cores all ops together keep busy while any worker works; a pause says nothing of the interpreter."""
+        works = union_of(lane.busy for lane in self.beside).total_ns if self.beside else self.trains.window_ns
+        return sum(one.computed_ns for one in self.run.op_times.values()) / max(1, works)
+
+    @property
+    def pauses(self) -> bool:
+        """Whether the workers rest for most of the time in which the accelerator trains: they do not work ahead."""
+        trains = self.trains.busy
+        both = at_least([trains, union_of(lane.busy for lane in self.beside)], 2).total_ns if self.beside else 0
+        return both < trains.total_ns / 2
 
     def _ahead(self) -> str:
         return f"{self.further}: no worker works for as long as the accelerator does, so a larger buffer bridges this."
@@ -138,7 +146,9 @@ class LoaderAdvice:
                 f"more calls at once ({self.more}): {self.blame} waits for something else than a core (asleep, for an "
                 "answer, or for a lock), and the processor rests."
             )
-        if self.at_once < ONE_BY_ONE and self.cores > 1 and not self.lacks_cores:
+        if self.pauses:
+            return f"{self.further}: workers rest while the accelerator trains, and could make the next batches then."
+        if self.at_once < self.cores * ONE_BY_ONE / 2 and self.cores > 1 and not self.lacks_cores:
             return f"{self.more}: {self.blame} runs on {self.at_once:.1f} threads at a time, of {self.cores} cores."
         return (
             f"less work for the processor: {self.blame} keeps {self.at_once:.1f} threads busy on {self.cores} cores, "

@@ -1,0 +1,54 @@
+"""What is advised for threads that decode: more cores, more threads, more work ahead, or processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from labkit.timeline.run import Host, LoaderFacts, OpTime
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Span, Trace
+
+MS = 1_000_000
+LOADER = LoaderFacts("python", "Pool")
+
+
+def trace_of(threads, computes, ahead, cores=2, decode_ms=12, train_ms=8):
+    """Ten steps, in each of which `threads` decode at once and keep so many cores busy, before or while one trains."""
+    spans, now = [], 0
+    for step in range(10):
+        wait_ms = decode_ms - (train_ms if ahead else 0)
+        spans += [
+            Span("consumer", "wait for batch", "wait", now, wait_ms * MS, step),
+            Span("consumer", "train step", "train", now + wait_ms * MS, train_ms * MS, step),
+        ]
+        begin = now if not ahead else max(0, now - train_ms * MS)
+        end = now + wait_ms * MS
+        spans += [Span(f"thread {n}", "PIL decode", "decode", begin, max(0, end - begin), step) for n in range(threads)]
+        now += (wait_ms + train_ms) * MS
+    kinds = {"consumer": "consumer"} | {f"thread {n}": "pipeline" for n in range(threads)}
+    worked = sum(span.duration_ns for span in spans if span.name == "PIL decode")
+    ops = {"PIL decode": OpTime(worked, int(worked * computes / threads))}
+    trace = Trace.from_spans(spans, kinds, origin="measured")
+    return trace.with_run(op_times=ops, host=Host(cpus=cores), loader=LOADER)
+
+
+@pytest.mark.parametrize(
+    ("case", "says"),
+    [
+        # Pillow lets go of the interpreter: the pause of the threads is no sign of turns that they take.
+        ({"threads": 2, "computes": 2, "ahead": False}, "a queue that holds more batches: workers rest while the acc"),
+        (
+            {"threads": 2, "computes": 2, "ahead": True},
+            "less work for the processor: PIL decode keeps 2.0 threads busy",
+        ),
+        (
+            {"threads": 2, "computes": 2, "ahead": True, "cores": 8},
+            "a pool of threads, or of processes: PIL decode runs",
+        ),
+        ({"threads": 2, "computes": 1, "ahead": False}, "processes in place of threads: they take turns at the interp"),
+        ({"threads": 4, "computes": 1, "ahead": True}, "processes in place of threads: they take turns at the interp"),
+    ],
+)
+def test_threads_that_decode_get_the_advice_that_helps(case, says):
+    advice = Timeline(trace_of(**case)).stalls.advice
+    assert advice.startswith(says), advice
