@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from labkit.common.numbers import whole
 from labkit.common.processes import NOTICED_S, result_of
 from labkit.service import refusal, wire
-from labkit.service.elements import ClusterError, Elements
+from labkit.service.elements import ClusterError, Elements, check_dataset, why
 from labkit.service.nursery import Born, Nursery
 
 #: How often the supervisor looks, in seconds, and how often a worker tells the dispatcher that it lives, in ms.
@@ -246,12 +246,14 @@ class Cluster:
         apply = service.distribute(service.ShardingPolicy[sharding.upper()], self.address, **options)
 
         def told(dataset: Any) -> Any:
-            if not isinstance(dataset, tf.data.Dataset):
-                raise TypeError(f"what is distributed is {dataset!r:.60}; allowed: a tf.data.Dataset")
+            check_dataset(dataset)
             if any(one in self._served for one in _inputs(dataset)):
                 raise ValueError("this dataset is distributed already; allowed: once, behind all that workers shall do")
             self._check_hears()  # whoever tells a dispatcher of a dataset waits for one without end
-            served = apply(dataset)
+            try:
+                served = apply(dataset)
+            except tf.errors.OpError as error:
+                raise ClusterError(f"the dispatcher does not take this dataset: {why(error)}") from error
             self._served.add(served)
             return served
 
@@ -280,6 +282,7 @@ class Cluster:
         from labkit.service.recording import Served
 
         self._check_open()
+        check_dataset(dataset)
         return labkit.record(Served(self, dataset), accelerator, **settings)
 
     def close(self) -> None:
@@ -368,6 +371,7 @@ class _OwnCluster(Cluster):
         self._folder = Path(tempfile.gettempdir(), f"labkit-cluster-{secrets.token_hex(8)}")
         self._journal = work_dir or self._folder
         self._nursery: Nursery | None = None
+        self._refuses = False
         first, *others = wire.free_ports(1 + workers)
         self._port = port = port or first
         self._shares = [f"localhost:{one}" for one in others]
@@ -425,6 +429,7 @@ class _OwnCluster(Cluster):
         return ClusterServer(f"worker {number}", f"localhost:{port}", lambda: self._bear_worker(port))
 
     def _bear_dispatcher(self, port: int) -> Born:
+        self._refuses = False
         refusal.leave(port)
         settings = {"work_dir": str(self._journal), "fault_tolerant_mode": True, "worker_addresses": [*self._shares]}
         return self._nursery.bear("dispatcher", {"port": port, **settings})
@@ -467,7 +472,8 @@ class _OwnCluster(Cluster):
                 if death is not None:
                     self.deaths.append(death)
                 if self._gone(server):
-                    if death is not None and server is self.dispatcher:
+                    if server is self.dispatcher and not self._refuses:
+                        self._refuses = True
                         refusal.refuse(self._port)
                 elif not server.alive and (server is self.dispatcher or self.dispatcher.alive):
                     self._revive(server)

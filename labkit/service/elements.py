@@ -30,10 +30,7 @@ class Elements:
     def __init__(self, cluster: Any, dataset: Any, silence_s: float) -> None:
         if isinstance(silence_s, bool) or not isinstance(silence_s, (int, float)) or not 0 < silence_s < 1e6:
             raise ValueError(f"silence_s is {silence_s!r:.60}; allowed: seconds, more than 0")
-        import tensorflow as tf
-
-        if not isinstance(dataset, tf.data.Dataset):
-            raise TypeError(f"dataset is {dataset!r:.60}; allowed: a tf.data.Dataset")
+        check_dataset(dataset)
         # No public name of TensorFlow ends an operation that waits.
         from tensorflow.python.eager.cancellation import CancellationManager
 
@@ -117,6 +114,14 @@ class Elements:
             if mute := [f"{one.name} ({one.address})" for one in servers if not wire.answers(one.address, ANSWER_S)]:
                 return f"no element for {silent:.1f} s: {', '.join(mute)} runs, and does not answer: it is stopped"
         return None
+
+
+def check_dataset(dataset: Any) -> None:
+    """Raise TypeError where this is no dataset of tf.data."""
+    import tensorflow as tf
+
+    if not isinstance(dataset, tf.data.Dataset):
+        raise TypeError(f"dataset is {dataset!r:.60}; allowed: a tf.data.Dataset")
 
 
 def _take(iterator: Any, manager: Any) -> Any:

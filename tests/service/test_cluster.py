@@ -204,6 +204,20 @@ def test_an_address_where_something_else_listens_is_no_dispatcher(c):
             labkit.cluster([place, c.workers[0].address])
 
 
+def test_where_nobody_can_be_started_anew_no_wait_is_without_end():
+    import tensorflow as tf
+
+    with labkit.cluster(workers=1) as cluster:
+        dataset = numbers(100_000, 1).apply(cluster.distribute())
+        elements = cluster.elements(dataset, silence_s=0.5)
+        next(elements)
+        cluster._nursery.process.kill()
+        with pytest.raises(ClusterError, match=r"dispatcher \(.*\) died at .*, and does not come back"):
+            collections.deque(elements, 0)
+        with pytest.raises(tf.errors.OpError):
+            list(dataset)
+
+
 def test_a_dataset_of_a_cluster_that_is_closed_ends_in_a_sentence(tmp_path):
     import tensorflow as tf
 
@@ -335,7 +349,7 @@ def test_how_elements_may_be_shared_is_said(c):
         c.distribute("fair")
     with pytest.raises(ValueError, match="this dataset is distributed already; allowed: once"):
         numbers(9).apply(c.distribute()).batch(2).apply(c.distribute())
-    for use in (c.elements, c.distribute()):
+    for use in (c.elements, c.distribute(), lambda dataset: c.record(dataset, STEP)):
         with pytest.raises(TypeError, match=r"is 3; allowed: a tf\.data\.Dataset"):
             use(3)
     with pytest.raises(ClusterError, match="an element that is a dataset, as window makes them, cannot be sent"):
