@@ -89,7 +89,11 @@ class ClusterSession(Session):
                 with contextlib.suppress(ClusterError):  # it has died, and `stop` says so
                     worker.ask("profile")
                     self._asked.append(number)
-        super().start()
+        try:
+            super().start()
+        except BaseException:
+            self._end_workers()
+            raise
         self._began, self.running = time.monotonic(), False
 
     def stop(self, keep: str | os.PathLike[str] | None = None) -> Trace:
@@ -122,10 +126,14 @@ class ClusterSession(Session):
         """End the session in all processes without a trace."""
         if self._began > -math.inf:
             self._began, self.running = -math.inf, True
-            for number in self._asked:
-                with contextlib.suppress(ClusterError):
-                    self.cluster.workers[number].ask("profiled")
+            self._end_workers()
         super().discard()
+
+    def _end_workers(self) -> None:
+        """End the session in all workers without a trace."""
+        for number in self._asked:
+            with contextlib.suppress(ClusterError):
+                self.cluster.workers[number].ask("profiled")
 
     def advice(self, trace: Trace) -> dict[str, str]:
         """Return what to change where the network is what is waited for, with the bytes that came."""

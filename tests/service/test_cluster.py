@@ -112,6 +112,20 @@ def test_a_recording_has_the_lanes_of_all_processes_on_one_clock(c):
     assert sum(came.values()) > 0.5 * trace.run.images * 64 * 64 * 3 * 4
 
 
+def test_a_recording_that_cannot_begin_leaves_no_worker_watched(c, tmp_path):
+    import tensorflow as tf
+
+    dataset = numbers(10_000, 1).batch(4).apply(c.distribute())
+    tf.profiler.experimental.start(str(tmp_path))
+    try:
+        with pytest.raises(RuntimeError, match="profiler session is already running"):
+            c.record(dataset, STEP, steps=2)
+    finally:
+        tf.profiler.experimental.stop(save=False)
+    trace = c.record(dataset, STEP, steps=4)
+    assert {t.name.partition(" · ")[0] for t in trace.threads if " · " in t.name} == {"worker 0", "worker 1"}
+
+
 def test_the_network_is_busy_with_what_moves_and_not_while_workers_work(c):
     import tensorflow as tf
 
