@@ -11,7 +11,11 @@ def error_text(error: BaseException) -> str:
         r"Graph execution error:|Detected at node .*?\n\n(?=\S)|"
         r"Traceback \(most.*|\{\{[^}]*\}\}|\[Op:.*|\[\[.*|Error in user-defined function passed to .*? iterator: \S+: "
     )
-    text = re.sub(noise, "", getattr(error, "message", str(error)), flags=re.DOTALL)
+    try:
+        words = str(getattr(error, "message", error))
+    except Exception:  # the words of an error may fail themselves
+        words = ""
+    text = re.sub(noise, "", words, flags=re.DOTALL)
     return f"{type(error).__name__}: {' '.join(text.split())}".rstrip(": ")
 
 

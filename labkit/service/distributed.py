@@ -160,7 +160,7 @@ class Processes:
         """
         count = self.count if processes is None else whole("processes", processes, least=1, most=self.count)
         restarts = whole("restarts", restarts, least=0)
-        patience_s = number("patience_s", patience_s, above=0, unit="of seconds")
+        patience_s = number("patience_s", patience_s, above=0, most=1e6, unit="of seconds")
         if not callable(program):
             raise TypeError(f"program is {program!r:.60}; allowed: a function")
         self._check_open()

@@ -389,6 +389,15 @@ def cannot_be_sent(process):
     return threading.Lock()
 
 
+class Wordless(Exception):
+    def __str__(self):
+        raise ValueError
+
+
+def fails_without_words(process):
+    raise Wordless
+
+
 def waits_for_ever(process):
     if process.number:
         time.sleep(1000)
@@ -407,6 +416,7 @@ def dies_again(process):
     ("program", "sentence"),
     [
         (fails, r"^process 1 said: KeyError: 'nothing here' \(in fails, line 3\)$"),
+        (fails_without_words, r"^process 0 said: Wordless \(in fails_without_words, line 2\)"),
         (cannot_be_sent, r"process 0 said: what it returned cannot be sent to another process: .*lock"),
         (waits_for_ever, r"^process 1 had not ended 0\.5 s later, and was ended$"),
         (leaves, r"process 0 said: SystemExit: 3 \(in leaves, line"),
@@ -480,6 +490,7 @@ def test_the_stop_button_ends_the_programs_whichever_thread_takes_its_signal(sev
         ({"processes": 3}, ValueError, r"processes is 3; allowed: a whole number from 1 to 2"),
         ({"restarts": -1}, ValueError, r"restarts is -1; allowed"),
         ({"patience_s": 0}, ValueError, r"patience_s is 0; allowed"),
+        ({"patience_s": 1e9}, ValueError, r"patience_s is 1000000000\.0; allowed"),
         ({"program": 5}, TypeError, r"program is 5; allowed: a function"),
         ({"word": threading.Lock()}, ClusterError, r"chatty cannot be sent to another process: .*lock"),
         ({"wort": "?"}, ClusterError, r"process 0 said: TypeError: chatty\(\) got an unexpected keyword argument"),
