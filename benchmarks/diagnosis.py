@@ -2,12 +2,13 @@
 
     python benchmarks/diagnosis.py
 
-The pipelines are those of ``tests/faults/pool.py``: each has a fault, or none, and its sizes, delays and names are
-drawn from a seed. Each is recorded once, alone and beside other programs that take a core each. Where the advice is
-the right one, it is applied, and both pipelines are measured in turn. The last line is one JSON object of shares:
-``cause_right`` (the right cause with the right advice), ``cause_wrong`` (another cause, or advice that cannot help),
-``undecided`` (it says that it cannot tell, or blames nothing where something is wrong), ``advice_faster`` and
-``advice_harmful`` (of the advice that was applied, called faster and slower), by the number of ``competitors``.
+The pipelines are those of ``tests/faults/pool.py`` and of ``tests/faults/outside.py``: each has a fault, or none, and
+its sizes, delays and names are drawn from a seed. Each is recorded once, alone and beside other programs that take a
+core each. Where the advice is the right one, it is applied, and both pipelines are measured in turn. The last line is
+one JSON object of shares: ``cause_right`` (the right cause with the right advice), ``cause_wrong`` (another cause, or
+advice that cannot help), ``undecided`` (it says that it cannot tell, or blames nothing where something is wrong),
+``advice_faster`` and ``advice_harmful`` (of the advice that was applied, called faster and slower), by the number of
+``competitors``.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def judged(one: Any, stalls: Any) -> str:
 
 def main() -> None:
     """Print a table and one line of JSON."""
-    import pool
+    import outside
 
     import labkit
     from labkit.recording import accelerators, measures, recorder
@@ -83,7 +84,7 @@ def main() -> None:
     words.add_argument("--seeds", type=int, default=1, help="pipelines of each kind")
     words.add_argument("--first", type=int, default=1, help="the first seed")
     words.add_argument("--competitors", type=int, nargs="+", default=[0, 2], help="programs that take a core each")
-    words.add_argument("--only", default="", help="a part of the names of the pipelines to run")
+    words.add_argument("--only", default="", help="a regular expression for the names of the pipelines to run")
     words.add_argument("--no-fix", action="store_true", help="do not apply the advice")
     given = words.parse_args()
     labkit.setup()
@@ -92,7 +93,7 @@ def main() -> None:
         for count in given.competitors:
             found: Counter[str] = Counter()
             with beside(count):
-                for one in [one for one in pool.FAULTS if given.only in one.name]:
+                for one in [one for one in outside.EVERY if re.search(given.only, one.name)]:
                     for seed in range(given.first, given.first + given.seeds):
                         accelerator = accelerators.modelled(step_ms=one.step_ms)
                         slow = one.build(seed, Path(folder), album)

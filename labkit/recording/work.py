@@ -336,8 +336,8 @@ _real_folder = lru_cache(maxsize=4096)(os.path.realpath)
 
 
 def _in_memory(arrays: list[np.ndarray]) -> dict[str, Any] | None:
-    """Describe arrays in memory by the multiset of their rows, if that is quick."""
-    rows = len(arrays[0]) if arrays else 0
+    """Describe arrays in memory by the multiset of their rows, if that is quick, and they have as many rows each."""
+    rows = len(arrays[0]) if len({len(a) for a in arrays}) == 1 else 0
     if not 0 < rows <= _MEMORY_ROWS or sum(a.nbytes for a in arrays) > _MEMORY_BYTES:
         return None
     total = sum(_hash64(b"".join(a[i].tobytes() for a in arrays)) for i in range(rows)) % 2**64

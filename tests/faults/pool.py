@@ -79,19 +79,26 @@ MORE_CALLS = r"num_parallel_calls|at once|at the same time"
 LESS_WORK = r"less work|cache|make it cheaper"
 
 
-def fault(step_ms: float, causes: set[str], says: str, never: str = r"(?!)", fix: bool = True) -> Callable[..., Any]:
-    """Add a function to the pool under its name."""
+def entering(faults: list[Fault]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return what adds a function to a list under its name, as a fault and as a pipeline that has none."""
 
-    def add(make: Callable[[Draw, bool], Any]) -> Callable[[Draw, bool], Any]:
-        FAULTS.append(Fault(make.__name__, make, step_ms, frozenset(causes), says, never, fix))
-        return make
+    def fault(
+        step_ms: float, causes: set[str], says: str, never: str = r"(?!)", fix: bool = True
+    ) -> Callable[..., Any]:
+        def add(make: Callable[[Draw, bool], Any]) -> Callable[[Draw, bool], Any]:
+            faults.append(Fault(make.__name__, make, step_ms, frozenset(causes), says, never, fix))
+            return make
 
-    return add
+        return add
+
+    def healthy(step_ms: float) -> Callable[..., Any]:
+        says = r"accelerator is the limit|good enough|nothing single|handed over late"
+        return fault(step_ms, set(), says, fix=False)
+
+    return fault, healthy
 
 
-def healthy(step_ms: float) -> Callable[..., Any]:
-    """Add a pipeline that is fast enough for its accelerator."""
-    return fault(step_ms, set(), r"accelerator is the limit|good enough|nothing single|handed over late", fix=False)
+fault, healthy = entering(FAULTS)
 
 
 # -- photos --------------------------------------------------------------------------------

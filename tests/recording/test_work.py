@@ -242,6 +242,12 @@ def test_ragged_batches_and_varying_shapes_are_counted():
     assert difference(found, work(padded)).startswith("different shapes")
 
 
+@pytest.mark.parametrize("lengths", [(8, 4), (4, 8)])
+def test_arrays_of_other_lengths_are_no_rows_of_one_table(lengths):
+    sides = [tf.data.Dataset.from_tensor_slices(np.arange(length)) for length in lengths]
+    assert work(tf.data.Dataset.zip(tuple(sides)).batch(2))["sources"] is None
+
+
 @pytest.mark.parametrize("extra", [(), (tf.range(4),)])
 def test_sparse_and_ragged_tensors_in_memory_are_counted_without_their_values(extra):
     ragged, sparse = tf.ragged.constant([[1], [1, 2], [], [3]]), tf.sparse.eye(4)
