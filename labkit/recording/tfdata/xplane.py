@@ -32,7 +32,8 @@ IN_CONSUMER = "tf.data in the consumer's thread"
 
 _WAIT, _TRAIN, _OTHER = (CATEGORIES.index(c) for c in ("wait", "train", "other"))
 _BATCH = re.compile(r"(Padded)?Batch(V\d+)?")
-_SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord")
+# Sources that take bytes from storage: files of records and lines, what was saved, and a cache in a file.
+_SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord", "CSV", "SnapshotDatasetReader", "FileCacheImpl")
 _PROCESS, _DONE = "ExecutorState::Process", "ExecutorDoneCallback"
 #: What tf.data service calls a request for an element: from before it is sent until the element is there.
 _REQUEST = "GetDataServiceElement"
@@ -116,9 +117,9 @@ def is_modelled_read(name: str) -> bool:
 
 
 def plain(name: str) -> str:
-    """Return a name as readers know it: a tf.data node without the index of an input, which interleave counts up."""
+    """Return a name as readers know it: a tf.data node without the index of an input, which some count up."""
     if name.startswith("Iterator::"):
-        return re.sub(r"\[\d+\]", "", name)
+        return re.sub(r"\[\d+\]|/_\d+", "", name)
     return {WAIT_MARK: "wait for batch", TRAIN_MARK: "train step"}.get(name, name)
 
 

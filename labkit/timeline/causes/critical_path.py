@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labkit.timeline.causes.effort import Effort
+from labkit.timeline.causes.node_work import asynchronous
 from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, TRANSFER, UNKNOWN, Causes
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
@@ -359,19 +360,23 @@ class CriticalPath:
             now, lane, node = self._back(lane, now, first, node)
             self.left = {lane} if now < before else self.left | {lane}
 
-    def _rest(self, start: int, end: int, handed_over: bool = False) -> None:
+    def _rest(self, start: int, end: int, handed_over: bool = False, node: int = -1) -> None:
         """Charge time in which nothing ran on the path: to what held the GIL or all cores, else to overhead.
 
-        Where the path is not known, only a short time is overhead.
+        A `node` that may have worked itself is charged with it. Where the path is not known, only a short time is
+        overhead.
         """
         if len(self.python.start):
             start += self._held(self.python, start, end, int(self.names.python[0]))
         if end - start >= FRAMEWORK_NS and len(self.full.start):
             start += self._held(self.full, start, end, -1)
-        for begin, now, node in self.noted.values():  # what nobody else is to blame for is the start itself
+        for begin, now, starts in self.noted.values():  # what nobody else is to blame for is the start itself
             if begin <= start < end <= now:
-                self._charge(START, end - start, node)
+                self._charge(START, end - start, starts)
                 return
+        if node >= 0:
+            self._charge(PREP, end - start, node)
+            return
         self._charge(FRAMEWORK if handed_over or end - start < FRAMEWORK_NS else UNKNOWN, end - start)
 
     def _held(self, held: Intervals, start: int, end: int, op: int) -> int:
@@ -420,6 +425,9 @@ class CriticalPath:
         if track.waits[piece]:
             node, low = int(track.op[piece]), max(int(track.start[piece]), first)
             found = self._ended(low, now, node)
+            if found is None and not asynchronous(self.names.names[node]):
+                self._rest(low, now, node=node)  # it has no threads to wait for, so it worked itself
+                return low, lane, node
             self._rest(found[0] if found else low, now, handed_over=found is not None)
             return (*found, node) if found else (low, lane, node)
         return self._chain(track, piece, now, first), lane, node

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from labkit.timeline.causes import thresholds
 from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.loader_advice import LoaderAdvice
+from labkit.timeline.causes.node_work import NodeWork, asynchronous
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes, filling
 from labkit.timeline.causes.thresholds import (
+    FEW,
     HANDED_OVER,
     INTERPRETER_FULL,
     LEAST,
     MADE,
     MANY_CALLS,
+    MANY_PARTS,
     ONE_BY_ONE,
     ONE_THREAD,
     OVERLAPS,
@@ -34,8 +38,20 @@ from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import percent, short_op
 
 _BLAMED = ("fetch", "prep", "batch", "transfer", "copy", "start")
-# Nodes that read records, and unpack them where they are packed.
-_SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord")
+# What helps a node that reads, if it computes meanwhile.
+_SOURCES = {
+    **dict.fromkeys(
+        ("TFRecord", "TextLine", "FixedLengthRecord"),
+        "as it does where records are packed (GZIP, ZLIB). Store them unpacked, or read several files at once: "
+        "interleave(num_parallel_calls=AUTOTUNE).",
+    ),
+    "SnapshotDatasetReader": "as it does where a saved dataset is packed (GZIP, SNAPPY). Save it with "
+    "compression=None, or cache() it in memory.",
+    "CSV": "since it parses one line after the other. Read lines (TextLineDataset), batch them, and decode_csv whole "
+    "batches in a parallel map; or read several files at once, interleave(num_parallel_calls=AUTOTUNE).",
+    "FileCacheImpl": "since its file is read, and its values are built, in each epoch. Use cache() in memory where it "
+    "fits, or keep smaller elements: uint8, or what the next map makes of them.",
+}
 # Nodes below the root that hand over from a thread of their own.
 _AHEAD = ("Iterator::Root::Prefetch", "Iterator::Root::MapAndBatch", "Iterator::Root::Parallel")
 
@@ -100,7 +116,9 @@ def stalls(
     crowded = _crowded(run, span)
     worst = max(_BLAMED, key=lambda cause: shares[cause])
     handed_over = overlap_ns["neither"] >= HANDED_OVER * span or shares["framework"] >= HANDED_OVER
-    small = _small_calls(lanes, causes.names, steps, handed_over)
+    work = NodeWork(lanes, causes.names, causes.gaps)
+    small = _taken_apart(work, steps, span, shares)
+    small = small or _small_calls(lanes, causes.names, steps, handed_over)
     if shares[worst] < LEAST:
         found = _together(lanes, shares) or _nothing_to_blame(steps, shares, small)
         return Stalls(shares, None, None, 0.0, crowded if crowded and sum(shares.values()) >= LEAST else found)
@@ -111,7 +129,7 @@ def stalls(
     blame = min(ops, key=lambda op: (-ops[op], op)) if ops else None  # of equal ones the first by its name
     share = ops[blame] / span if blame else 0.0
     # The maker of the trace may know better what to change.
-    found = _Blame(worst, blame or "", causes, lanes, run, efforts)
+    found = _Blame(worst, blame or "", causes, lanes, run, efforts, work)
     small = small if worst in ("prep", "batch") else None
     node = _starts(causes, total[worst])
     known = run.advice.get(worst) or (run.loader and str(LoaderAdvice(worst, blame, lanes, run, efforts)))
@@ -179,6 +197,42 @@ def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None) -
     return "larger batches or fewer other programs: batches are handed over late, or Python works between steps."
 
 
+def _taken_apart(work: NodeWork, steps: int, span: int, shares: Mapping[str, float]) -> str | None:
+    """Return what helps where nodes take more time to pass elements on, one by one, than others work on them; or None.
+
+    A batch of small elements takes its time to ask for each, one of large ones to copy them.
+    """
+    asked = {path: max(calls, work.asked(path)) for path, calls in work.calls.items() if not asynchronous(path)}
+    many = [
+        path for path, calls in asked.items() if calls >= MANY_CALLS * steps and work.own_ns(path) < SMALL_NS * calls
+    ]
+    batches = any("Batch" in short_op(path) for path in many)
+    least = max(HANDED_OVER, shares["prep"], 0 if batches else shares["batch"]) * span
+    if not steps or not many:
+        return None
+    for path in work.of("Unbatch"):
+        if path in many and sum(map(work.own_ns, many)) + _maps_ns(work, path) >= least:
+            each = f"{work.calls[path] / steps:,.0f} elements a step go one by one through the pipeline"
+            above = short_op(path.rpartition("::")[0])
+            if "Batch" in above:
+                return f"rebatch(n) in place of unbatch() and batch(n): {each} only to be put together again."
+            return f"whole batches in place of unbatch(): {each}. Shuffle and map batches where that is good enough."
+    for path in work.of("FlatMap", "Interleave"):
+        windows = [name for name in work.below(path) if short_op(name) == "Window"]
+        if windows and sum(map(work.own_ns, [path, *work.below(path)])) >= least:
+            return (
+                "windows cut out of an array, in place of window() and flat_map(): they begin a dataset for each "
+                f"window, {max(work.calls[name] for name in windows) / steps:,.0f} calls a step. Batch the places at "
+                "which windows begin, and tf.gather all of them in one map."
+            )
+    return None
+
+
+def _maps_ns(work: NodeWork, path: str) -> int:
+    """Return what the maps below a node take beside their functions."""
+    return sum(work.own_ns(name) for name in work.below(path) if _is_map(short_op(name)) and not asynchronous(name))
+
+
 def _small_calls(lanes: Sequence[Lane], names: Sequence[str], steps: int, handed_over: bool) -> str | None:
     """Return what helps where a map is called for many elements, and each call is shorter than it takes to make it.
 
@@ -216,6 +270,12 @@ class _Blame:
     lanes: Sequence[Lane]
     run: Run
     efforts: Mapping[str, Effort]
+    work: NodeWork
+
+    @cached_property
+    def caller(self) -> str | None:
+        """The path of the node that calls the op to blame once at a time, or None."""
+        return self.work.caller(self.blame)
 
     @property
     def nodes(self) -> set[str]:
@@ -228,8 +288,8 @@ class _Blame:
 
     @property
     def one_call(self) -> bool:
-        """Whether a map may make one call at a time: no map is parallel by its name. A fused one does not say."""
-        return "Map" in self.nodes or not self.has("ParallelMap")
+        """Whether a map makes one call at a time: a map waits for the op. A fused one does not say."""
+        return short_op(self.caller or "") == "Map" or not self.has("ParallelMap")
 
     @property
     def queued(self) -> bool:
@@ -244,7 +304,7 @@ class _Blame:
 
 def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
     """Return what to change, for a cause and the op that is to blame."""
-    cause, blame, lanes = found.cause, found.blame, found.lanes
+    cause, lanes = found.cause, found.lanes
     if cause == "start":
         return "nothing in steady state: the first batch fills the pipeline; leave it out of the mean."
     if cause == "copy":
@@ -254,11 +314,16 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
             "fewer bytes between processes: collate in the worker, keep values uint8 until they are on the device, and "
             "hand batches over in shared memory."
         )
-    if cause in ("prep", "fetch") and (wasted := _thrown_away(lanes, found.causes.names, blame)):
+    if cause in ("prep", "fetch") and (wasted := _thrown_away(found)):
         node, ratio = wasted
         return (
             f"{node} before the map: {ratio:.1f} elements are made for each one that it lets through. Where it needs "
             "what the map makes, let a cheap map make just that."
+        )
+    if cause in ("prep", "fetch") and _never_full(found.work):
+        return (
+            "take before the cache: take ends each epoch before the cache has seen the end of its input, so it keeps "
+            "nothing, and every epoch makes its elements again."
         )
     busy_ns = lanes[0].busy.total_ns
     ahead = any(name.startswith(_AHEAD) for name in found.causes.names) or overlap_ns["both"] >= OVERLAPS * busy_ns
@@ -266,7 +331,7 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
         deeper = "a deeper prefetch" if found.has("Prefetch") else "prefetch(AUTOTUNE) as the last step"
         return f"{deeper}: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
     change = _change(found)
-    if cause in ("prep", "fetch") and (made := _made(lanes, found.causes.names, found.run)) >= MADE:
+    if cause in ("prep", "fetch") and (made := _made(found)) >= MADE:
         change = (
             f"look at what the map makes: {made:.1f} elements for each one that a batch holds. Where some are dropped "
             f"(take, skip, window), drop them before the map. Then {change}"
@@ -285,17 +350,26 @@ def _change(found: _Blame) -> str:
                 f"fewer padded values: {much}group elements of similar length (bucket_by_sequence_length), cut the "
                 "longest, or keep them ragged (ragged_batch)."
             )
+        parts = len((found.run.work or {}).get("components", ()))
+        if parts >= MANY_PARTS:
+            return (
+                f"less to copy into a batch: an element has {parts} parts, and each is copied by itself. Make one "
+                "array of them, or batch lines or records before a map takes them apart."
+            )
         copy = "less to copy into a batch: smaller or uint8 elements, batch earlier"
         return f"{copy}." if found.has("ParallelBatch") else f"{copy}; or batch(num_parallel_calls=AUTOTUNE)."
     if cause == "prep":
         if "PyFunc" in blame:
             return _python(found)
         if blame in _SOURCES:
+            return f"less work for the processor: {blame} computes while it reads, {_SOURCES[blame]}"
+        if blame in found.nodes:
             return (
-                f"less work for the processor: {blame} computes while it reads, as it does where records are packed "
-                "(GZIP, ZLIB). Store them unpacked, or read several files at once: "
-                "interleave(num_parallel_calls=AUTOTUNE)."
+                f"less work for {blame}, which works itself, in one thread: give it fewer or smaller elements, or "
+                "prefetch what comes before it, so that both work at once."
             )
+        if in_turn := _in_turn(found):
+            return in_turn
         effort = found.efforts.get(blame)
         if found.run.host.cpus == 1 and not (effort and effort.computes is False):
             return f"less work for the processor, which has one core: cache what {blame} makes, or make it cheaper."
@@ -317,7 +391,9 @@ def _change(found: _Blame) -> str:
         elif found.has("ForeverRepeat", "FiniteRepeat"):
             cache += ", which every epoch makes again"
         return f"less work for the processor: {blame} keeps several threads busy; {cache}, or add cores."
-    if found.has("Interleave", "ParallelInterleave", "ParallelMap") and _straggles(found.causes, found.lanes):
+    at_once = found.has("ParallelInterleave", "ParallelMap")
+    # A source reads for many elements at a time, so one of its calls takes long now and then.
+    if at_once and blame not in _SOURCES and _straggles(found.causes, found.lanes):
         return "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."
     effort = found.efforts.get(blame)
     if blame in _SOURCES and effort and effort.computes is None and not found.has("ParallelInterleave"):
@@ -325,6 +401,13 @@ def _change(found: _Blame) -> str:
             "several files at once, interleave(num_parallel_calls=AUTOTUNE): the recording cannot tell whether "
             f"{blame} waits for bytes or unpacks them (GZIP, ZLIB), and this helps both."
         )
+    if blame in _SOURCES and effort and effort.computes is None and "Load" in found.nodes:
+        return (
+            "compression=None where the dataset is saved, or cache() it in memory: the recording cannot tell whether "
+            f"{blame} waits for bytes or unpacks them (GZIP, SNAPPY), and a cache helps both."
+        )
+    if in_turn := _in_turn(found):
+        return in_turn
     if found.at_once("read") < ONE_BY_ONE:
         if found.has("ParallelInterleave"):
             return "more reads at once: a larger cycle_length of interleave, or reads in a parallel map."
@@ -332,15 +415,51 @@ def _change(found: _Blame) -> str:
     return "more reads at once (a wider private_threadpool_size), fewer and larger files, fewer bytes, or a cache."
 
 
+def _in_turn(found: _Blame) -> str | None:
+    """Return what helps where another node than a map of the whole pipeline calls a function once at a time."""
+    path, blame = found.caller or "", found.blame
+    kind, above = short_op(path), path.rpartition("::")[0]
+    if kind == "Filter":
+        return (
+            f"a parallel map for what the filter asks: it calls {blame} for one element at a time. "
+            "map(lambda x: (x, wanted(x)), num_parallel_calls=AUTOTUNE), and then filter by the answer."
+        )
+    if kind == "Scan":
+        return (
+            f"less work inside scan, whose calls come one after the other: {blame} in a parallel map before the scan, "
+            "where it does not need the state."
+        )
+    outer = next((one for one in ("FlatMap", "Interleave") if short_op(above) == one), None)
+    if outer and kind == "Map" and found.work.calls[path] < FEW * max(1, _inner(found.work, above)):
+        return (
+            f"interleave(num_parallel_calls=AUTOTUNE) in place of {outer}, so that several of its inner pipelines run "
+            f"at once: each makes few elements, one after the other, by {blame}."
+        )
+    return None
+
+
+def _inner(work: NodeWork, path: str) -> int:
+    """Return how many inner pipelines a flat map or an interleave began: it took one element for each."""
+    inputs = [name for name in work.calls if name.rpartition("::")[0] == path]
+    return min((work.calls[name] for name in inputs), default=0)
+
+
 def _python(found: _Blame) -> str:
     """Return what helps a Python function: its calls hold the interpreter, or they wait, one at a time or together."""
     effort = found.efforts.get(found.blame)
+    if found.has("Generator") and found.has("ParallelInterleave") and not (effort and effort.computes is not None):
+        return (
+            "TensorFlow ops in place of the Python generators if they compute, more of them at once (cycle_length) if "
+            "they wait: Python's threads take turns, and the recording cannot tell which."
+        )
     if found.has("Generator") and not (effort and effort.computes):
         return (
             "several generators at once, each with its own part of the data: interleave(num_parallel_calls=…) over "
             "their numbers, as long as the generator waits. One that computes holds the interpreter: TensorFlow ops."
         )
     if effort and effort.computes is False and effort.cores < INTERPRETER_FULL:
+        if in_turn := _in_turn(found):
+            return in_turn
         if found.at_once("map") < ONE_BY_ONE and not found.one_call:
             return (
                 "more calls of the Python function at once: it waits (asleep, or for an answer), the processor rests."
@@ -362,42 +481,52 @@ def _python(found: _Blame) -> str:
     return "TensorFlow ops in place of the Python function: the interpreter lets one thread run at a time."
 
 
-def _thrown_away(lanes: Sequence[Lane], names: tuple[str, ...], blame: str) -> tuple[str, float] | None:
+def _thrown_away(found: _Blame) -> tuple[str, float] | None:
     """Return a node that drops elements behind a map, and how many are made for each that it hands on; or None.
 
-    A filter asks its input for every element. A shard lets its input skip elements, which the input makes all the same,
-    so there the calls of the op to blame are counted.
+    A filter asks its input for every element. A shard and a skip let their input skip elements, which the input makes
+    all the same, so there the calls of the ops on the path are counted.
     """
-    calls: Counter[str] = Counter()
-    for lane in lanes:
-        counts = np.bincount(lane.name_id, minlength=len(names))
-        calls.update({names[i]: int(counts[i]) for i in np.flatnonzero(counts).tolist()})
-    for path, handed_on in list(calls.items()):
-        node = path.rpartition("::")[2]
-        if not path.startswith("Iterator::") or node not in ("Shard", "Filter"):
+    work, words = found.work, {"Shard": "shard", "FiniteSkip": "skip", "Filter": "filter"}
+    for path in work.of(*words):
+        if not any("Map" in short_op(name) for name in work.below(path)):
             continue
-        if not any("Map" in name.rpartition("::")[2] for name in calls if name.startswith(f"{path}::")):
-            continue
-        asked = sum(count for name, count in calls.items() if name.rpartition("::")[0] == path)
-        made = sum(count for name, count in calls.items() if short_op(name) == blame) if node == "Shard" else asked
-        if made >= THROWN_AWAY * handed_on:
-            return node.lower(), made / handed_on
+        made = work.asked(path) if short_op(path) == "Filter" else _fewest(found)
+        if made >= THROWN_AWAY * work.calls[path]:
+            return words[short_op(path)], made / work.calls[path]
     return None
 
 
-def _made(lanes: Sequence[Lane], names: Sequence[str], run: Run) -> float:
+def _fewest(found: _Blame) -> int:
+    """Return how often the ops that took the time ran; the fewest, since some run several times for an element."""
+    ops: Counter[str] = Counter()
+    for (cause, op), ns in found.causes.by_op.items():
+        if cause == found.cause:
+            ops[short_op(found.causes.names[op])] += ns
+    return min((found.work.runs(op) for op, ns in ops.items() if ns >= LEAST * ops.total()), default=0)
+
+
+def _never_full(work: NodeWork) -> bool:
+    """Tell whether a take ends epochs before the cache below it has everything, so that its input is asked again."""
+    for path in work.of("MemoryCacheImpl", "FileCacheImpl"):
+        take = path.rpartition("::")[0]
+        ended = work.calls.get(take, 0) - work.calls[path]  # at its end, a take asks nobody
+        if short_op(take) == "FiniteTake" and ended >= 2 and 2 * work.asked(path) >= work.calls[path]:
+            return True
+    return False
+
+
+def _made(found: _Blame) -> float:
     """Return how many elements the map that is called most makes for each one that the train steps took; 0 if unknown.
 
     A map that is fused with its batch is asked for batches, so it counts for little here. Of maps that are zipped,
-    nobody can tell one from the other by the path.
+    nobody can tell one from the other by the path. At the end of each inner pipeline a map is asked in vain, so that
+    what it calls is counted, too.
     """
-    if not run.images:
+    if not found.run.images:
         return 0.0
-    pipeline = [lane for lane in lanes if lane.kind == "pipeline"]
-    asked = sum((np.bincount(lane.name_id, minlength=len(names)) for lane in pipeline), np.zeros(len(names), np.int64))
-    nodes = [(i, name) for i, name in enumerate(names) if name.startswith("Iterator::") and "::Zip" not in name]
-    maps = [i for i, name in nodes if _is_map(name.rpartition("::")[2])]
-    return max((int(asked[i]) for i in maps), default=0) / run.images
+    maps = [n for path, n in found.work.calls.items() if _is_map(short_op(path)) and "::Zip" not in path]
+    return min(max(maps, default=0), _fewest(found)) / found.run.images
 
 
 def _at_once(categories: tuple[str, ...], gaps: Gaps, lanes: Sequence[Lane]) -> float:

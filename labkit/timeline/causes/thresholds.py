@@ -51,6 +51,15 @@ THROWN_AWAY = 1.2
 #: A map that makes this many elements for each one in a batch may make some that nobody takes.
 MADE = 1.5
 
+#: A node that waits for more than this share of the time of an op is the one that calls it.
+CALLS = 0.6
+
+#: An element of so many parts takes a batch apart into as many copies.
+MANY_PARTS = 16
+
+#: An inner pipeline of fewer elements than this has none that could be made at once.
+FEW = 4
+
 #: Calls of a map whose operations take less than this, on average, are short beside what it takes to make one: about
 #: 10 µs for a map of one element (notebook 06). Nanoseconds.
 SMALL_NS = 30_000
