@@ -148,7 +148,7 @@ def _inputs(node: DatasetNode) -> list[Any] | None:
         return None  # Dataset.from_generator
     if node.kind == "Zip" and len(inputs) == 2 and kinds[0] == "_VariantDataset":
         return inputs[1:]  # Dataset.enumerate
-    if node.kind == "Unbatch" and kinds == ["_RestructuredDataset"]:
+    if node.kind in ("Unbatch", "Rebatch") and kinds == ["_RestructuredDataset"]:
         return inputs[0]._inputs()[0]._inputs()  # a map of its own comes before it
     return inputs or None
 
@@ -217,6 +217,7 @@ _CALLS: dict[str, Callable[[Any], tuple[str, tuple[Any, ...], dict[str, Any]]]] 
     "Batch": lambda d: ("batch", (int(d._batch_size),), _batch(d)),
     "ParallelBatch": lambda d: ("batch", (int(d._batch_size),), {**_batch(d), **_parallel(d)}),
     "PaddedBatch": lambda d: ("padded_batch", (int(d._batch_size), d._padded_shapes, d._padding_values), _batch(d)),
+    "Rebatch": lambda d: ("rebatch", (int(d._batch_sizes),), _batch(d)),
     "Unbatch": lambda d: ("unbatch", (), {}),
     "Prefetch": lambda d: ("prefetch", (int(d._buffer_size),), {}),
     "Shuffle": lambda d: ("shuffle", (int(d._buffer_size),), _shuffle(d)),

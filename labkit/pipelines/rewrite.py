@@ -106,6 +106,10 @@ def _less_work(written: Written) -> Iterator[Change]:
         if call.method == "filter" and crossed and not any(one.random for one in crossed):
             early = replace(call, arguments=(_Composed(call.arguments[0], crossed),))
             yield Change("filter before the map", _moved(written, place, before, early))
+        apart = [one for one in calls[:place] if one.method != "prefetch"][-1:]
+        if call.method == "batch" and not call.parallel and apart and apart[0].method == "unbatch":
+            rest = (*calls[: calls.index(apart[0])], replace(call, method="rebatch"), *calls[place + 1 :])
+            yield Change("rebatch in place of unbatch and batch", replace(written, calls=rest))
         if call.method == "batch" and (behind := _map_of(calls[:place])) is not None:
             last = calls[behind]
             elements = last.node.dataset._input_dataset, last.arguments[0]
@@ -124,8 +128,9 @@ def _map_of(calls: Sequence[Call]) -> int | None:
 def _cached(written: Written, room: Callable[[Written], bool]) -> Iterator[Change]:
     """Yield a cache behind the last map that draws nothing at random, or the cache that is there, moved behind it.
 
-    Shuffles and repeats that come before that map go behind the cache. A map does not care for the place of an element,
-    so the elements and their order stay the same.
+    A cache before a take never sees the end of its input, so it is moved behind that as well. Shuffles and repeats that
+    come before that place go behind the cache. A map does not care for the place of an element, so the elements and
+    their order stay the same.
     """
     old = next((call for call in written.calls if call.method == "cache"), None)
     if old is not None and old.arguments:
@@ -142,9 +147,10 @@ def _cached(written: Written, room: Callable[[Written], bool]) -> Iterator[Chang
     rest = calls[calls.index(call) :] if calls and call not in (*kept, *moved) else []
     before = written.calls[: written.calls.index(old)] if old else ()
     work = [call for call in kept if call.method in ("map", "interleave", "flat_map") and call not in before]
+    ends = [call for call in kept if old and call.method == "take" and call not in before]
     stored = replace(written, calls=tuple(kept))
-    if work and room(stored):
-        name = "cache what the maps make" if old is None else "the cache behind the maps"
+    if (work or ends) and room(stored):
+        name = "cache what the maps make" if old is None else f"the cache behind {'the maps' if work else 'take'}"
         new = (*kept, old or Call("cache"), *moved, *rest)
         yield Change(name, replace(written, calls=new), stored=stored)
 

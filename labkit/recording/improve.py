@@ -36,6 +36,8 @@ MORE = 2
 ENOUGH = 0.95
 #: Seconds of the longest epoch that a cache is tried on.
 EPOCH_S = 3.0
+#: Batches of the longest epoch that a recording waits for, so that a cache is full.
+FILLED = 100
 
 
 @dataclass(frozen=True)
@@ -180,12 +182,15 @@ class _Search:
         self.accelerator, self.repeats, self.ends = accelerator, repeats, ends
         self.trials: list[Trial] = []
         self.notes: list[str] = []
-        self.trace = self.record()
         self.reference = equality.Reference(written)
+        self.trace = self.record()
 
     def record(self) -> Trace:
-        """Record the pipeline as it is."""
-        return recorder.record(_endless(self.written), self.accelerator, steps=12, progress=False)
+        """Record the pipeline as it is; behind the epoch in which a cache is filled, as it is then for good."""
+        epoch = self.reference.batches or 0
+        caches = any(call.method == "cache" for call in self.written.calls) and epoch <= FILLED
+        warmup = 2 + epoch * caches
+        return recorder.record(_endless(self.written), self.accelerator, steps=12, warmup=warmup, progress=False)
 
     def run(self, tick: Callable[[], Any]) -> None:
         """Try the changes until none is left, or the time is up."""

@@ -153,6 +153,27 @@ def test_another_cache_place_keeps_the_elements_and_their_order(tf):
     assert delivered(change.written.build()) == delivered(files)
 
 
+def test_a_cache_that_take_never_lets_get_full_moves_behind_it(tf):
+    made = tf.data.Dataset.range(12).map(lambda i: 3 * i).cache().take(8).repeat(2).batch(4)
+    change = next(one for one in rewrite.changes(calls.read(made)) if one.name == "the cache behind take")
+    assert [call.method for call in change.written.calls] == ["map", "take", "cache", "repeat", "batch"]
+    assert list(change.written.build().unbatch().as_numpy_iterator()) == list(made.unbatch().as_numpy_iterator())
+    behind = tf.data.Dataset.range(12).map(lambda i: 3 * i).take(8).cache().repeat(2).batch(4)
+    assert "the cache behind take" not in [change.name for change in rewrite.changes(calls.read(behind))]
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_batches_that_are_taken_apart_are_put_together_at_once(tf, drop):
+    made = tf.data.Dataset.range(50).batch(4).map(lambda i: 3 * i).unbatch().batch(16, drop_remainder=drop).prefetch(1)
+    change = next(one for one in rewrite.changes(calls.read(made)) if one.name.startswith("rebatch"))
+    assert [call.method for call in change.written.calls] == ["batch", "map", "rebatch", "prefetch"]
+    for one, other in zip(change.written.build(), made, strict=True):
+        assert one.numpy().tolist() == other.numpy().tolist()
+    assert calls.read(change.written.build()).code() == change.written.code()
+    shuffled = tf.data.Dataset.range(50).batch(4).unbatch().shuffle(9).batch(16)
+    assert not [change for change in rewrite.changes(calls.read(shuffled)) if "rebatch" in change.name]
+
+
 def test_a_cache_is_offered_only_where_there_is_room(tf):
     written = calls.read(tf.data.Dataset.range(12).map(lambda i: 3 * i).batch(4))
     assert any(change.stored for change in rewrite.changes(written))

@@ -449,8 +449,8 @@ def _python(found: _Blame) -> str:
     effort = found.efforts.get(found.blame)
     if found.has("Generator") and found.has("ParallelInterleave") and not (effort and effort.computes is not None):
         return (
-            "TensorFlow ops in place of the Python generators if they compute, more of them at once (cycle_length) if "
-            "they wait: Python's threads take turns, and the recording cannot tell which."
+            "TensorFlow ops in place of the Python generators if they compute, more of them at once if they "
+            "wait: Python's threads take turns, and the recording cannot tell which."
         )
     if found.has("Generator") and not (effort and effort.computes):
         return (
