@@ -1,0 +1,186 @@
+"""What each node of a pipeline does: which one calls an op, which works itself, and which makes too much."""
+
+from __future__ import annotations
+
+import pytest
+
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Span, Trace
+
+NOW, MS = 1_800_000_000_000_000_000, 1_000_000
+ROOT = "Iterator::Root"
+BATCH = f"{ROOT}::BatchV2"
+STEPS = 5
+
+
+def recorded(make, **facts):
+    """Return a timeline of steps in which the consumer waits for 10 ms, and trains for 10 ms.
+
+    `make(a)` returns (thread, name, category, start ms, end ms) of a wait that begins at `a`.
+    """
+    rows = []
+    for i in range(STEPS):
+        a = 20 * i
+        rows += [("consumer", "wait for batch", "wait", a, a + 10), ("consumer", "train step", "train", a + 10, a + 20)]
+        rows += [("next", ROOT, "iterator", a, a + 10), ("next", BATCH, "batch", a, a + 10), *make(a)]
+    spans = [Span(t, n, c, NOW + round(s * MS), round((e - s) * MS), -1) for t, n, c, s, e in rows]
+    return Timeline(Trace.from_spans(spans, {"consumer": "consumer"}, warmup=1, **facts))
+
+
+def calling(node, a, count, *below):
+    """Return `count` calls of a node, one after the other, for which an op runs in another thread."""
+    length, spans = 10 / count, []
+    for k in range(count):
+        start = a + k * length
+        spans.append(("next", node, "iterator", start, start + length))
+        spans += [("next", f"{node}::{one}", "iterator", start, start + 0.01 * length) for one in below]
+        spans.append(("worker", "sort/TopKV2:TopKV2", "map", start + 0.05 * length, start + 0.97 * length))
+    return spans
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("Map", "map(num_parallel_calls=AUTOTUNE): TopKV2 runs on one thread"),
+        ("Filter", "a parallel map for what the filter asks"),
+        ("Scan", "TopKV2 in a parallel map before the scan"),
+    ],
+)
+@pytest.mark.parametrize("below", ["TensorSlice", "ParallelMapV2"])
+def test_the_node_that_waits_for_an_op_is_the_one_that_calls_it(kind, says, below):
+    timeline = recorded(lambda a: calling(f"{BATCH}::{kind}", a, 4, below))
+    assert timeline.stalls.blame == "TopKV2"
+    assert says in timeline.stalls.advice
+
+
+def test_a_parallel_map_is_not_told_to_become_one():
+    def make(a):
+        return [
+            ("next", f"{BATCH}::ParallelMapV2", "iterator", a, a + 10),
+            *(("worker", "sort/TopKV2:TopKV2", "map", a + 2.5 * k, a + 2.4 + 2.5 * k) for k in range(4)),
+        ]
+
+    assert "map(num_parallel_calls" not in recorded(make).stalls.advice
+
+
+@pytest.mark.parametrize(("elements", "says"), [(1, "in place of FlatMap"), (8, "map(num_parallel_calls=AUTOTUNE)")])
+def test_a_map_of_one_element_cannot_make_several_at_once(elements, says):
+    flat = f"{BATCH}::FlatMap"
+
+    def make(a):
+        spans = [("next", flat, "iterator", a, a + 10)]
+        spans += [("next", f"{flat}::Range", "iterator", a, a + 0.01)] * (8 // elements)
+        return spans + calling(f"{flat}::Map", a, 8, "TensorSlice")
+
+    assert says in recorded(make).stalls.advice
+
+
+def test_a_node_without_threads_that_nothing_runs_for_works_itself():
+    def make(a):
+        return [
+            ("next", f"{BATCH}::Scan", "iterator", a, a + 8),
+            ("next", f"{BATCH}::Scan::Range", "iterator", a, a + 1),
+        ]
+
+    timeline = recorded(make)
+    assert timeline.causes[2].parts["prep"] == pytest.approx(8 * MS, abs=0.1 * MS)
+    assert (timeline.stalls.cause, timeline.stalls.blame) == ("prep", "Scan")
+    assert "less work for Scan" in timeline.stalls.advice
+
+
+def test_a_node_with_threads_of_its_own_that_nothing_runs_for_is_not_accused():
+    timeline = recorded(lambda a: [("next", f"{BATCH}::Prefetch", "iterator", a, a + 9.5)])
+    assert timeline.stalls.shares["prep"] == 0
+    assert "nobody saw" in timeline.stalls.advice
+
+
+@pytest.mark.parametrize(
+    ("between", "count", "says"),
+    [
+        ("", 400, "rebatch(n) in place of unbatch"),
+        ("::Shuffle", 400, "whole batches in place of unbatch"),
+        ("", 4, None),
+    ],
+)
+def test_elements_that_go_one_by_one_are_counted(between, count, says):
+    node = f"{BATCH}{between}::Unbatch"
+
+    def make(a):
+        length = 9.9 / count
+        spans = [("next", node.removesuffix("::Unbatch"), "iterator", a, a + 9.9)] if between else []
+        return spans + [("next", node, "iterator", a + k * length, a + (k + 0.9) * length) for k in range(count)]
+
+    advice = recorded(make).stalls.advice
+    assert says in advice if says else "unbatch" not in advice
+
+
+def test_windows_that_begin_a_dataset_each_are_counted():
+    flat = f"{BATCH}::FlatMap"
+
+    def make(a):
+        spans = []
+        for k in range(10):
+            spans.append(("next", flat, "iterator", a + k, a + k + 0.9))
+            spans.append(("next", f"{flat}::BatchV2", "batch", a + k, a + k + 0.2))
+            spans += [("next", f"{flat}::BatchV2::Window", "iterator", a + k + j / 100, a + k + (j + 0.5) / 100)
+                      for j in range(16)]  # fmt: skip
+        return spans
+
+    assert "in place of window() and flat_map()" in recorded(make).stalls.advice
+
+
+@pytest.mark.parametrize("ends", [0, 1])
+def test_a_cache_that_take_never_lets_get_full_is_told_from_one_that_fills(ends):
+    """At the end of an epoch, a take asks nobody."""
+    take = f"{BATCH}::ForeverRepeat::FiniteTake"
+
+    def make(a):
+        spans = calling(f"{take}::MemoryCacheImpl::Map", a, 4, "TensorSlice")
+        calls = [s for s in spans if s[1].endswith("Map")]
+        for node in (f"{take}::MemoryCacheImpl", take):
+            spans += [(t, node, c, s, e) for t, _, c, s, e in calls]
+        return spans + [("next", take, "iterator", a + 9.99, a + 10)] * ends
+
+    assert ("take before the cache" in recorded(make).stalls.advice) == bool(ends)
+
+
+@pytest.mark.parametrize("skipped", [0, 4])
+def test_a_skip_behind_the_work_is_found_by_what_is_made(skipped):
+    skip = f"{BATCH}::ForeverRepeat::FiniteSkip"
+
+    def make(a):
+        spans = calling(f"{skip}::Map", a, 4 + skipped, "TensorSlice")
+        calls = [s for s in spans if s[1].endswith("Map")][-4:]
+        return spans + [(t, skip, c, s, e) for t, _, c, s, e in calls]
+
+    advice = recorded(make).stalls.advice
+    assert ("skip before the map: 2.0 elements" in advice) == bool(skipped)
+
+
+@pytest.mark.parametrize("parts", [2, 40])
+def test_many_parts_are_copied_one_by_one(parts):
+    work = {"components": [{"dtype": "float32", "shape": [], "digest": ""}] * parts}
+    advice = recorded(lambda a: [], work=work).stalls.advice
+    assert (f"an element has {parts} parts" in advice) == (parts == 40)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("CSV", "decode_csv whole batches"),
+        ("ForeverRepeat::Load::ParallelInterleaveV4::SnapshotDatasetReader", "compression=None"),
+        ("FileCacheImpl", "cache() in memory"),
+        ("TextLine", "GZIP"),
+    ],
+)
+def test_a_source_that_computes_is_told_what_helps_it(source, says):
+    """The processor is busy while the source reads, and rests while the accelerator works."""
+    clock = {
+        "at_ns": [NOW + t * MS for t in range(20 * STEPS + 1)],
+        "cpu_ns": [(10 * (t // 20) + min(10, t % 20)) * MS for t in range(20 * STEPS + 1)],
+    }
+    timeline = recorded(
+        lambda a: [("next", f"{BATCH}::{source}", "read", a + 0.1, a + 9.9)], processor=clock, host={"cpus": 2}
+    )
+    assert (timeline.stalls.cause, timeline.stalls.blame) == ("prep", source.rpartition("::")[2])
+    assert says in timeline.stalls.advice
