@@ -388,7 +388,7 @@ def windows_slide_over_a_series(draw, fixed):
     return exactly(made.batch(size).prefetch(1))
 
 
-@fault(2, CPU, r"scan", r"^map\(num_parallel_calls|private_threadpool|parallel reads")
+@fault(2, CPU, r"before it|Scan", r"^map\(num_parallel_calls|private_threadpool|parallel reads")
 def a_scan_does_the_work(draw, fixed):
     import tensorflow as tf
 

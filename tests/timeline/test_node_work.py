@@ -42,8 +42,9 @@ def calling(node, a, count, *below):
     ("kind", "says"),
     [
         ("Map", "map(num_parallel_calls=AUTOTUNE): TopKV2 runs on one thread"),
-        ("Filter", "a parallel map for what the filter asks"),
-        ("Scan", "TopKV2 in a parallel map before the scan"),
+        ("Filter", "a parallel map for what Filter asks"),
+        ("TakeWhile", "a parallel map for what TakeWhile asks"),
+        ("Scan", "less work inside Scan, whose calls come one after the other: TopKV2 in a parallel map before it"),
     ],
 )
 @pytest.mark.parametrize("below", ["TensorSlice", "ParallelMapV2"])
@@ -97,17 +98,18 @@ def test_a_node_with_threads_of_its_own_that_nothing_runs_for_is_not_accused():
 @pytest.mark.parametrize(
     ("between", "count", "says"),
     [
+        ("::TensorSlice", 400, "tf.gather the rows of a batch"),
         ("", 400, "rebatch(n) in place of unbatch"),
         ("::Shuffle", 400, "whole batches in place of unbatch"),
         ("", 4, None),
     ],
 )
 def test_elements_that_go_one_by_one_are_counted(between, count, says):
-    node = f"{BATCH}{between}::Unbatch"
+    node = f"{BATCH}{between}::Unbatch" if between != "::TensorSlice" else f"{BATCH}::Shuffle::TensorSlice"
 
     def make(a):
         length = 9.9 / count
-        spans = [("next", node.removesuffix("::Unbatch"), "iterator", a, a + 9.9)] if between else []
+        spans = [("next", node.rpartition("::")[0], "iterator", a, a + 9.9)] if between else []
         return spans + [("next", node, "iterator", a + k * length, a + (k + 0.9) * length) for k in range(count)]
 
     advice = recorded(make).stalls.advice

@@ -45,13 +45,15 @@ _SOURCES = {
         "as it does where records are packed (GZIP, ZLIB). Store them unpacked, or read several files at once: "
         "interleave(num_parallel_calls=AUTOTUNE).",
     ),
-    "SnapshotDatasetReader": "as it does where a saved dataset is packed (GZIP, SNAPPY). Save it with "
-    "compression=None, or cache() it in memory.",
+    "SnapshotDatasetReader": "most of all where the saved dataset is packed (GZIP, SNAPPY). cache() it in memory "
+    "where it fits, or save it with compression=None.",
     "CSV": "since it parses one line after the other. Read lines (TextLineDataset), batch them, and decode_csv whole "
     "batches in a parallel map; or read several files at once, interleave(num_parallel_calls=AUTOTUNE).",
     "FileCacheImpl": "since its file is read, and its values are built, in each epoch. Use cache() in memory where it "
     "fits, or keep smaller elements: uint8, or what the next map makes of them.",
 }
+# Nodes whose function makes a dataset, and what a generator is made of.
+_DATASETS = ("FlatMap", "Interleave", "Generator")
 # Nodes below the root that hand over from a thread of their own.
 _AHEAD = ("Iterator::Root::Prefetch", "Iterator::Root::MapAndBatch", "Iterator::Root::Parallel")
 
@@ -225,6 +227,13 @@ def _taken_apart(work: NodeWork, steps: int, span: int, shares: Mapping[str, flo
                 f"window, {max(work.calls[name] for name in windows) / steps:,.0f} calls a step. Batch the places at "
                 "which windows begin, and tf.gather all of them in one map."
             )
+    arrays = [path for path in work.of("TensorSlice", "Range") if path in many]
+    maps = any(_is_map(short_op(path)) for path in work.calls)
+    if arrays and not maps and sum(map(work.own_ns, many)) >= least:
+        return (
+            f"rows taken by the batch: {work.calls[arrays[0]] / steps:,.0f} elements a step go one by one through the "
+            "pipeline. Shuffle and batch their numbers (Dataset.range), and tf.gather the rows of a batch in one map."
+        )
     return None
 
 
@@ -419,18 +428,18 @@ def _in_turn(found: _Blame) -> str | None:
     """Return what helps where another node than a map of the whole pipeline calls a function once at a time."""
     path, blame = found.caller or "", found.blame
     kind, above = short_op(path), path.rpartition("::")[0]
-    if kind == "Filter":
+    if kind in ("Filter", "TakeWhile"):
         return (
-            f"a parallel map for what the filter asks: it calls {blame} for one element at a time. "
-            "map(lambda x: (x, wanted(x)), num_parallel_calls=AUTOTUNE), and then filter by the answer."
+            f"a parallel map for what {kind} asks: it calls {blame} for one element at a time. "
+            "map(lambda x: (x, wanted(x)), num_parallel_calls=AUTOTUNE), and then go by the answer."
         )
-    if kind == "Scan":
+    if kind and kind not in _DATASETS and kind != "Map":
         return (
-            f"less work inside scan, whose calls come one after the other: {blame} in a parallel map before the scan, "
-            "where it does not need the state."
+            f"less work inside {kind}, whose calls come one after the other: {blame} in a parallel map before it, as "
+            "far as it does not need what the calls before it left."
         )
-    outer = next((one for one in ("FlatMap", "Interleave") if short_op(above) == one), None)
-    if outer and kind == "Map" and found.work.calls[path] < FEW * max(1, _inner(found.work, above)):
+    outer = short_op(above)
+    if outer in _DATASETS and kind == "Map" and found.work.calls[path] < FEW * max(1, _inner(found.work, above)):
         return (
             f"interleave(num_parallel_calls=AUTOTUNE) in place of {outer}, so that several of its inner pipelines run "
             f"at once: each makes few elements, one after the other, by {blame}."
@@ -461,9 +470,12 @@ def _python(found: _Blame) -> str:
         if in_turn := _in_turn(found):
             return in_turn
         if found.at_once("map") < ONE_BY_ONE and not found.one_call:
-            return (
-                "more calls of the Python function at once: it waits (asleep, or for an answer), the processor rests."
-            )
+            waits = "it waits (asleep, or for an answer), the processor rests."
+            if size := found.run.options.get("threading.private_threadpool_size"):
+                return (
+                    f"a larger private_threadpool_size than {size}, so that more calls of Python run at once: {waits}"
+                )
+            return f"more calls of the Python function at once: {waits}"
         if found.at_once("map") < ONE_BY_ONE:
             return (
                 "map(num_parallel_calls=16) for the Python function: it waits (asleep, or for an answer), and one "
