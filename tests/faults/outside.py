@@ -70,6 +70,11 @@ def a_generator_hands_over_arrays(draw, fixed):
     return exactly(made.batch(8).prefetch(1))
 
 
+@fault(2, WAITS, r"private_threadpool_size", r"interpreter lets one|less work")
+def calls_wait_in_a_pool_of_one_thread(draw, fixed):
+    return pool.python(draw, sleeper(draw), 16, 16 if fixed else 1)
+
+
 @fault(2, WAITS, r"deterministic=False|straggler|" + pool.MORE_CALLS, r"interpreter lets one|less work")
 def one_call_of_many_is_slow(draw, fixed):
     import tensorflow as tf
@@ -370,6 +375,17 @@ def chunks_are_taken_apart(draw, fixed):
     chunks = draw.arrays.random((4, 1024, width), np.float32)
     made = tf.data.Dataset.from_tensor_slices(chunks).repeat()
     return exactly((made.rebatch(size) if fixed else made.unbatch().batch(size)).prefetch(1))
+
+
+@fault(1, {"prep", "batch", "framework", None}, r"go one by one", r"num_parallel_calls|cache|private_threadpool")
+def rows_are_shuffled_one_by_one(draw, fixed):
+    import tensorflow as tf
+
+    size, data = draw.choice([1024, 2048]), draw.arrays.random((4096, 8), np.float32)
+    if fixed:
+        places = tf.data.Dataset.range(len(data)).repeat().shuffle(len(data)).batch(size)
+        return exactly(places.map(lambda at: tf.gather(data, at)).prefetch(1))
+    return exactly(tf.data.Dataset.from_tensor_slices(data).repeat().shuffle(len(data)).batch(size).prefetch(1))
 
 
 @fault(2, {"prep", "batch", "framework", None}, r"window", r"cache|private_threadpool")

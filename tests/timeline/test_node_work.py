@@ -27,14 +27,14 @@ def recorded(make, **facts):
     return Timeline(Trace.from_spans(spans, {"consumer": "consumer"}, warmup=1, **facts))
 
 
-def calling(node, a, count, *below):
-    """Return `count` calls of a node, one after the other, for which an op runs in another thread."""
+def calling(node, a, count, *below, thread="worker"):
+    """Return `count` calls of a node, one after the other, for which an op runs, in another thread by default."""
     length, spans = 10 / count, []
     for k in range(count):
         start = a + k * length
         spans.append(("next", node, "iterator", start, start + length))
         spans += [("next", f"{node}::{one}", "iterator", start, start + 0.01 * length) for one in below]
-        spans.append(("worker", "sort/TopKV2:TopKV2", "map", start + 0.05 * length, start + 0.97 * length))
+        spans.append((thread, "sort/TopKV2:TopKV2", "map", start + 0.05 * length, start + 0.97 * length))
     return spans
 
 
@@ -48,8 +48,9 @@ def calling(node, a, count, *below):
     ],
 )
 @pytest.mark.parametrize("below", ["TensorSlice", "ParallelMapV2"])
-def test_the_node_that_waits_for_an_op_is_the_one_that_calls_it(kind, says, below):
-    timeline = recorded(lambda a: calling(f"{BATCH}::{kind}", a, 4, below))
+@pytest.mark.parametrize("thread", ["worker", "next"])
+def test_the_node_that_waits_for_an_op_is_the_one_that_calls_it(kind, says, below, thread):
+    timeline = recorded(lambda a: calling(f"{BATCH}::{kind}", a, 4, below, thread=thread))
     assert timeline.stalls.blame == "TopKV2"
     assert says in timeline.stalls.advice
 

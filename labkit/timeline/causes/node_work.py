@@ -10,13 +10,13 @@ its function does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from labkit.timeline.causes.thresholds import CALLS
 from labkit.timeline.gaps import Gaps
-from labkit.timeline.intervals import Intervals, at_least, overlap, union
+from labkit.timeline.intervals import Intervals, Owned, at_least, depths, overlap, owners, union
 from labkit.timeline.lanes import Lane
 from labkit.timeline.wording import short_op
 
@@ -53,9 +53,12 @@ class NodeWork:
     def __init__(self, lanes: Sequence[Lane], names: Sequence[str], gaps: Gaps) -> None:
         self.lanes = [lane for lane in lanes if lane.kind == "pipeline"]
         self.names, self.gaps = names, gaps
+        self._is_node = np.array([name.startswith("Iterator::") for name in names], bool)
+        self._at = {name: i for i, name in enumerate(names)}
+        self._nodes: list[tuple[Owned, np.ndarray]] = []
         counts = sum((np.bincount(lane.name_id, minlength=len(names)) for lane in self.lanes), np.zeros(len(names)))
         self._counts = {name: int(n) for name, n in zip(names, counts.tolist(), strict=True) if n}
-        self.calls = {name: n for name, n in self._counts.items() if name.startswith("Iterator::")}
+        self.calls = {name: n for name, n in self._counts.items() if self._is_node[self._at[name]]}
         self._own: dict[str, Intervals] = {}
 
     def of(self, *kinds: str) -> list[str]:
@@ -75,9 +78,18 @@ class NodeWork:
         return sum(n for name, n in self._counts.items() if short_op(name) == op)
 
     def own(self, path: str) -> Intervals:
-        """Return when a call of a node was open, and none of a node below it in the same thread."""
+        """Return when a call of a node was open, and none of a node below it in the same thread; ops do not count."""
+        if not self._nodes:
+            for lane in self.lanes:
+                mine = self._is_node[lane.name_id]
+                start, end = lane.start_ns[mine], lane.end_ns[mine]
+                self._nodes.append((owners(start, end, depths(start, end)), lane.name_id[mine]))
         if path not in self._own:
-            self._own[path] = self._open(lambda name: name == path)
+            self._own[path] = _union(
+                (pieces.start[chosen], pieces.end[chosen])
+                for pieces, name_id in self._nodes
+                for chosen in [name_id[pieces.owner] == self._at[path]]
+            )
         return self._own[path]
 
     def own_ns(self, path: str) -> int:
@@ -98,12 +110,16 @@ class NodeWork:
     def _open(self, which: Callable[[str], bool]) -> Intervals:
         """Return when spans with such names owned the time of their threads."""
         chosen = np.array([which(name) for name in self.names], bool)
-        columns: list[list[np.ndarray]] = [[np.zeros(0, np.int64)], [np.zeros(0, np.int64)]]
-        for lane in self.lanes:
-            mine = chosen[lane.name_id[lane.pieces.owner]]
-            for column, times in zip(columns, (lane.pieces.start, lane.pieces.end), strict=True):
-                column.append(times[mine])
-        return union(*map(np.concatenate, columns))
+        return _union(
+            (lane.pieces.start[mine], lane.pieces.end[mine])
+            for lane in self.lanes
+            for mine in [chosen[lane.name_id[lane.pieces.owner]]]
+        )
 
     def _within(self, times: Intervals) -> int:
         return int(overlap(times, self.gaps.start_ns, self.gaps.end_ns).sum())
+
+
+def _union(pieces: Iterable[tuple[np.ndarray, np.ndarray]]) -> Intervals:
+    nothing = np.zeros(0, np.int64)
+    return union(*map(np.concatenate, zip((nothing, nothing), *pieces, strict=True)))

@@ -410,11 +410,8 @@ def _change(found: _Blame) -> str:
             "several files at once, interleave(num_parallel_calls=AUTOTUNE): the recording cannot tell whether "
             f"{blame} waits for bytes or unpacks them (GZIP, ZLIB), and this helps both."
         )
-    if blame in _SOURCES and effort and effort.computes is None and "Load" in found.nodes:
-        return (
-            "compression=None where the dataset is saved, or cache() it in memory: the recording cannot tell whether "
-            f"{blame} waits for bytes or unpacks them (GZIP, SNAPPY), and a cache helps both."
-        )
+    if blame in ("SnapshotDatasetReader", "FileCacheImpl"):
+        return f"less to read: {blame} takes time in each epoch, {_SOURCES[blame]}"
     if in_turn := _in_turn(found):
         return in_turn
     if found.at_once("read") < ONE_BY_ONE:
