@@ -358,9 +358,9 @@ def bytes_become_floats_too_early(draw, fixed):
 # -- the shape of the pipeline -----------------------------------------------------------------------
 
 
-@fault(2, {"prep", "batch", "framework", None}, r"unbatch", r"cache|private_threadpool")
+@fault(1, {"prep", "batch", "framework", None}, r"unbatch", r"cache|private_threadpool")
 def batches_are_taken_apart_and_put_together(draw, fixed):
-    first, size = draw.choice([32, 64]), draw.choice([256, 512])
+    first, size = draw.choice([32, 64]), draw.choice([1024, 2048])
     made = rows(draw).batch(first).map(lambda values: 2 * values + 1)
     if fixed:
         return exactly(rows(draw).batch(size).map(lambda values: 2 * values + 1).prefetch(1))
