@@ -55,6 +55,18 @@ def test_the_node_that_waits_for_an_op_is_the_one_that_calls_it(kind, says, belo
     assert says in timeline.stalls.advice
 
 
+@pytest.mark.parametrize("times", [4, 50])
+def test_a_loop_inside_a_map_is_seen_by_how_often_an_op_runs(times):
+    def make(a):
+        spans = [("next", f"{BATCH}::Map", "iterator", a, a + 9.9)]
+        turn = 9.8 / times
+        return spans + [("worker", "x/Mul:Mul", "map", a + k * turn, a + (k + 0.9) * turn) for k in range(times)]
+
+    advice = recorded(make).stalls.advice
+    assert "map(num_parallel_calls=AUTOTUNE)" in advice
+    assert (f"each call of the map runs Mul {times} times" in advice) == (times == 50)
+
+
 def test_a_parallel_map_is_not_told_to_become_one():
     def make(a):
         return [
@@ -63,6 +75,17 @@ def test_a_parallel_map_is_not_told_to_become_one():
         ]
 
     assert "map(num_parallel_calls" not in recorded(make).stalls.advice
+
+
+@pytest.mark.parametrize(("beside", "first"), [(2, True), (8, False)])
+def test_a_last_node_without_a_thread_wants_a_prefetch_though_a_map_below_it_works_ahead(beside, first):
+    """The map goes on for some milliseconds of the ten in which the accelerator trains."""
+
+    def make(a):
+        spans = [("next", f"{BATCH}::ParallelMapV2", "iterator", a, a + 10)]
+        return spans + [("worker", "sort/TopKV2:TopKV2", "map", a + b, a + e) for b, e in ((0, 9.9), (10, 10 + beside))]
+
+    assert recorded(make).stalls.advice.startswith("prefetch(AUTOTUNE) as the last step, so that both") == first
 
 
 @pytest.mark.parametrize(("elements", "says"), [(1, "in place of FlatMap"), (8, "map(num_parallel_calls=AUTOTUNE)")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from labkit.timeline.causes.loader_advice import LoaderAdvice
 from labkit.timeline.causes.node_work import NodeWork, asynchronous
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes, filling
 from labkit.timeline.causes.thresholds import (
+    AHEAD,
     FEW,
     HANDED_OVER,
     INTERPRETER_FULL,
     LEAST,
+    LOOP,
     MADE,
     MANY_CALLS,
     MANY_PARTS,
@@ -335,11 +338,18 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
             "nothing, and every epoch makes its elements again."
         )
     busy_ns = lanes[0].busy.total_ns
-    ahead = any(name.startswith(_AHEAD) for name in found.causes.names) or overlap_ns["both"] >= OVERLAPS * busy_ns
+    ahead = any(name.startswith(_AHEAD) for name in found.causes.names)
+    # A parallel map below the last node works ahead, too, by a few elements.
+    ahead = ahead or overlap_ns["both"] >= (AHEAD if found.nodes else OVERLAPS) * busy_ns
     if ahead and overlap_ns["accelerator"] >= lanes[0].window_ns - busy_ns:
         deeper = "a deeper prefetch" if found.has("Prefetch") else "prefetch(AUTOTUNE) as the last step"
         return f"{deeper}: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
     change = _change(found)
+    if cause == "prep" and found.blame not in found.nodes and (times := _times(found)) >= LOOP:
+        change = (
+            f"one op for all values in place of a loop: each call of the map runs {found.blame} {times:,.0f} times, as "
+            f"while_loop and map_fn do. Then {change}"
+        )
     if cause in ("prep", "fetch") and (made := _made(found)) >= MADE:
         change = (
             f"look at what the map makes: {made:.1f} elements for each one that a batch holds. Where some are dropped "
@@ -513,6 +523,13 @@ def _fewest(found: _Blame) -> int:
         if cause == found.cause:
             ops[short_op(found.causes.names[op])] += ns
     return min((found.work.runs(op) for op, ns in ops.items() if ns >= LEAST * ops.total()), default=0)
+
+
+def _times(found: _Blame) -> float:
+    """Return how often each call of a map runs the op to blame; 0 where no map is seen. A fused map is not."""
+    maps = [calls for path, calls in found.work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))]
+    calls = found.work.calls[found.caller] if found.caller else max(maps, default=0)
+    return found.work.runs(found.blame) / calls if calls else 0.0
 
 
 def _never_full(work: NodeWork) -> bool:

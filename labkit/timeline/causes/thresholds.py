@@ -27,6 +27,8 @@ STRAGGLER = 5
 
 #: A pipeline is said to work ahead if it works during this share of the busy time of the accelerator.
 OVERLAPS = 0.10
+#: and where its nodes show that the last of them has no thread of its own, during this share.
+AHEAD = 0.5
 
 #: An op that computes for at least this share of the time in which it is open is said to compute,
 COMPUTES = 0.4
@@ -56,6 +58,9 @@ CALLS = 0.6
 
 #: An element of so many parts takes a batch apart into as many copies.
 MANY_PARTS = 16
+
+#: A function that runs an op so many times in one call goes through its values in a loop.
+LOOP = 32
 
 #: An inner pipeline of fewer elements than this has none that could be made at once.
 FEW = 4
