@@ -122,7 +122,10 @@ def stalls(
     worst = max(_BLAMED, key=lambda cause: shares[cause])
     handed_over = overlap_ns["neither"] >= HANDED_OVER * span or shares["framework"] >= HANDED_OVER
     work = NodeWork(lanes, causes.names, causes.gaps)
-    small = _taken_apart(work, steps, span, shares)
+    ops_ns = sum(
+        ns for (cause, op), ns in causes.by_op.items() if cause == "prep" and causes.names[op] not in work.calls
+    )
+    small = _taken_apart(work, steps, span, ops_ns, total["batch"])
     small = small or _small_calls(lanes, causes.names, steps, handed_over)
     if shares[worst] < LEAST:
         found = _together(lanes, shares) or _nothing_to_blame(steps, shares, small)
@@ -202,7 +205,7 @@ def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None) -
     return "larger batches or fewer other programs: batches are handed over late, or Python works between steps."
 
 
-def _taken_apart(work: NodeWork, steps: int, span: int, shares: Mapping[str, float]) -> str | None:
+def _taken_apart(work: NodeWork, steps: int, span: int, ops_ns: int, batch_ns: int) -> str | None:
     """Return what helps where nodes take more time to pass elements on, one by one, than others work on them; or None.
 
     A batch of small elements takes its time to ask for each, one of large ones to copy them.
@@ -212,7 +215,7 @@ def _taken_apart(work: NodeWork, steps: int, span: int, shares: Mapping[str, flo
         path for path, calls in asked.items() if calls >= MANY_CALLS * steps and work.own_ns(path) < SMALL_NS * calls
     ]
     batches = any("Batch" in short_op(path) for path in many)
-    least = max(HANDED_OVER, shares["prep"], 0 if batches else shares["batch"]) * span
+    least = max(HANDED_OVER * span, ops_ns, 0 if batches else batch_ns)
     if not steps or not many:
         return None
     for path in work.of("Unbatch"):
