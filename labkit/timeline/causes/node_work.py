@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -94,8 +95,6 @@ class NodeWork:
 
     def own_ns(self, path: str) -> int:
         """Return how much of its own time a node took in the gaps while no op ran."""
-        if not hasattr(self, "_ops"):
-            self._ops = self._open(lambda name: not name.startswith("Iterator::"))
         return self._within(self.own(path)) - self._within(at_least([self.own(path), self._ops], 2))
 
     def caller(self, op: str) -> str | None:
@@ -106,6 +105,11 @@ class NodeWork:
         }
         found = max(waits, key=lambda path: waits[path], default=None)
         return found if found and waits[found] > CALLS * self._within(running) else None
+
+    @cached_property
+    def _ops(self) -> Intervals:
+        """When any op ran."""
+        return self._open(lambda name: not name.startswith("Iterator::"))
 
     def _open(self, which: Callable[[str], bool]) -> Intervals:
         """Return when spans with such names owned the time of their threads."""
