@@ -88,13 +88,13 @@ def test_nbgraders_feedback_shows_what_failed(course, graded):
 @pytest.mark.long
 def test_the_table_has_a_row_for_each_submission_and_no_formulas(graded):
     _, rows = graded
-    evil = batch.Row("=cmd()", "ps", "x", "error", {}, "+1")
+    evil = batch.Row("=cmd()", "ps", "x", "error", {}, "+1+1")
     lines = list(csv.DictReader(io.StringIO(batch.table([*rows.values(), evil]))))
     assert len(lines) == len(rows) + 1
     ben = next(line for line in lines if line["student"] == "ben")
     assert (ben["total"], ben["of"], ben["1.1"], ben["3.1"], ben["status"]) == ("88", "100", "8", "", "graded")
     assert lines[-1]["student"] == "'=cmd()"
-    assert lines[-1]["sentence"] == "'+1"
+    assert lines[-1]["sentence"] == "'+1+1"
 
 
 def test_points_sum_to_100_and_every_test_cell_stands_alone(course):

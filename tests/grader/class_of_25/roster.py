@@ -104,7 +104,7 @@ def make(folder: Path, released: dict, sources: dict, secret: Path) -> dict[str,
 
     notebook = again()
     put(notebook, "exercise_1_3", WRONG["call hangs"])
-    hand_in("gina", PS1, notebook, "stopped", "did not come to an end within")
+    hand_in("gina", PS1, notebook, "stopped", "it took too long")
 
     notebook = again()
     put(notebook, "exercise_1_2", WRONG["crash"])
