@@ -125,6 +125,7 @@ def main(descriptor: int, parent: int, folder: str) -> None:
     processes.die_with_parent(parent, signal.SIGTERM)
     if folder:
         os.mkdir(folder, 0o700)  # not before: from here on, the end of the parent removes it
+        tempfile.tempdir = folder  # of all children, which may be killed while they record
     connection = Connection(descriptor)
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # input pipelines run on processors, and GPU memory is for training
     import tensorflow as tf  # noqa: F401  imported here, once, for all children

@@ -377,6 +377,7 @@ import time
 import labkit
 print("begins", flush=True)
 with labkit.cluster(workers=2) as c:
+    c.workers[0].ask("profile")
     print(*(server.address for server in c.servers), flush=True)
     time.sleep(1000)
 """
