@@ -43,9 +43,8 @@ SCRIPT = "the script"
 #: What a part of a train step may be spent on.
 PARTS = tuple(category for category in CATEGORIES if category not in ("wait", "train"))
 
-#: How often a guard looks whether ``fit`` still runs, and how often in a row it must not find it: a generator that
-#: pauses while the stack is read has no caller.
-LOOK_S, LOOKS = 0.05, 2
+#: How often a guard looks whether ``fit`` still runs.
+LOOK_S = 0.05
 
 
 class _Clock(Session):
@@ -340,15 +339,25 @@ def _within(frame: FrameType | None, outer: FrameType | None) -> bool:
     return frame is outer
 
 
-def _guard(watch: Watch, window: _Window, thread: int) -> None:
+def _runs(frame: FrameType) -> bool:
+    """Tell whether a frame still runs, in whatever thread: one that runs cannot be cleared.
+
+    Looking for it on the stack of a thread that goes on meanwhile has crashed the interpreter (CPython 3.11).
+    """
+    try:
+        frame.clear()
+    except RuntimeError:
+        return True
+    return False
+
+
+def _guard(watch: Watch, window: _Window) -> None:
     """Wait for the end of a window, and end it if ``fit`` is over without it.
 
-    Keras calls no callback when a training is interrupted or another callback fails. Only the stack tells it.
+    Keras calls no callback when a training is interrupted or another callback fails. Only the frame of it tells.
     """
-    missed = 0
-    while watch._window is window and missed < LOOKS:
+    while watch._window is window and _runs(window.fit):
         time.sleep(LOOK_S)
-        missed = 0 if _within(sys._current_frames().get(thread), window.fit) else missed + 1
     watch._abandon(window)
 
 
@@ -424,7 +433,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
                 self._counted, self._counts = self._count(), [(0, self._trained())]
                 self._window = window = _Window(self.keep, self.max_events, _fit_of(self.model))
                 if window.fit:
-                    name, guarded = "labkit guard of a window", (self, window, threading.get_ident())
+                    name, guarded = "labkit guard of a window", (self, window)
                     threading.Thread(target=_guard, args=guarded, name=name).start()  # a daemon where fit runs in one
         if self._window is not None and self.model.train_function != self._watched:  # the script may make it anew
             self._train, self.model.train_function = self.model.train_function, self._watched
