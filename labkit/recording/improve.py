@@ -182,6 +182,8 @@ class _Search:
         self.accelerator, self.repeats, self.ends = accelerator, repeats, ends
         self.trials: list[Trial] = []
         self.notes: list[str] = []
+        # What cannot be recorded is refused in the words of `record`, before its elements are read.
+        recorder.record(_endless(written), accelerator, steps=1, warmup=1, progress=False)
         self.reference = equality.Reference(written)
         self.trace = self.record()
 

@@ -302,6 +302,8 @@ class Trace:
                 raise ValueError(f"its format is {document['format']!r}; record the run again")
             columns = {c: np.array(document["columns"][c], dtype) for c, dtype in cls._DTYPES.items()}
             threads = tuple(Thread(*t) for t in document["threads"])
+            if isinstance(document["run"].get("loader"), str):  # as older versions wrote it
+                document["run"]["loader"] = {"framework": "python", "kind": document["run"]["loader"]}
             return cls(**columns, names=tuple(document["names"]), threads=threads, run=Run(**document["run"]))
         except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
             raise ValueError(f"{path} is not a trace saved by labkit ({_FORMAT}): {error}") from error

@@ -10,6 +10,7 @@ import pytest
 import labkit
 from labkit.common import other_programs
 from labkit.recording import accelerators, improve
+from labkit.recording.recorder import RecordingError
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +111,16 @@ def test_wrong_arguments_are_named(tf, wrong, names):
         labkit.improve(tf.data.Dataset.range(4).batch(2), accelerators.modelled(step_ms=1), **wrong)
     with pytest.raises(TypeError, match="dataset is a list"):
         labkit.improve([1], accelerators.modelled(step_ms=1))
+
+
+def test_what_cannot_be_recorded_is_refused_as_record_refuses_it(tf):
+    photos = tf.data.Dataset.from_tensors((tf.zeros((32, 32, 3), tf.uint8), 1)).repeat(8)
+    with pytest.raises(ValueError, match=r"\.batch\("):
+        labkit.improve(photos, accelerators.modelled(step_ms=1))
+
+    def broken(number):
+        tf.debugging.assert_less(number, tf.constant(1, tf.int64), "planted")
+        return number
+
+    with pytest.raises(RecordingError, match="planted"):
+        labkit.improve(tf.data.Dataset.range(8).map(broken).batch(2), accelerators.modelled(step_ms=1))

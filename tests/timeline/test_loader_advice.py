@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from labkit.timeline.run import Host, LoaderFacts, OpTime
@@ -52,3 +54,11 @@ def trace_of(threads, computes, ahead, cores=2, decode_ms=12, train_ms=8):
 def test_threads_that_decode_get_the_advice_that_helps(case, says):
     advice = Timeline(trace_of(**case)).stalls.advice
     assert advice.startswith(says), advice
+
+
+def test_lanes_that_begin_with_the_name_of_their_process_get_the_same_advice():
+    alone = trace_of(2, 1, ahead=True)
+    threads = tuple(thread._replace(name=f"process 0 · {thread.name}") for thread in alone.threads)
+    beside = replace(alone, threads=threads)
+    assert Timeline(beside).lanes[0].name == "process 0 · accelerator"
+    assert Timeline(beside).stalls.advice == Timeline(alone).stalls.advice

@@ -210,3 +210,131 @@ def test_a_source_that_computes_is_told_what_helps_it(source, says):
     )
     assert (timeline.stalls.cause, timeline.stalls.blame) == ("prep", source.rpartition("::")[2])
     assert says in timeline.stalls.advice
+
+
+def in_threads(op, a, count, threads=2, length=10.0):
+    """Return `count` runs of an op, spread over threads that work at once for so many milliseconds."""
+    each = length * threads / count
+    return [(f"worker {k % threads}", op, "map", a + k // threads * each, a + (k // threads + 0.98) * each)
+            for k in range(count)]  # fmt: skip
+
+
+def test_calls_of_a_map_that_is_fused_with_its_batch_are_no_loop():
+    batches = f"{BATCH}::ParallelMapV2"
+
+    def make(a):
+        spans = [("next", batches, "iterator", a, a + 9.9), ("pool", f"{batches}::MapAndBatch", "iterator", a, a + 9.9)]
+        return spans + in_threads("DecodeJpeg:DecodeJpeg", a, 64)
+
+    advice = recorded(make).stalls.advice
+    assert "DecodeJpeg keeps several threads busy" in advice
+    assert "loop" not in advice
+
+
+def test_an_op_that_stands_at_many_places_of_a_function_is_no_loop():
+    def make(a):
+        spans = [("next", f"{BATCH}::Map", "iterator", a, a + 9.9)]
+        return spans + [("worker", f"x/Mul_{k}:Mul", "map", a + k / 5, a + (k + 0.9) / 5) for k in range(48)]
+
+    assert "loop" not in recorded(make).stalls.advice
+
+
+@pytest.mark.parametrize("below", ["TFRecord", "TensorSlice", "Unbatch::TFRecord", "Map"])
+def test_what_works_beside_a_parallel_map_does_not_call_its_ops(below):
+    """The reader works for most of the time, and the map, on two threads, for all of it."""
+    parallel = f"{BATCH}::ParallelMapV2"
+
+    def make(a):
+        reads = [("pool", f"{parallel}::{below}", "iterator", a + k, a + k + 0.75) for k in range(10)]
+        return [("next", parallel, "iterator", a, a + 9.9), *reads, *in_threads("DecodeJpeg:DecodeJpeg", a, 20)]
+
+    advice = recorded(make).stalls.advice
+    assert "DecodeJpeg keeps several threads busy" in advice
+    assert "inside" not in advice
+    assert "one thread" not in advice
+
+
+@pytest.mark.parametrize(
+    ("below", "ops"),
+    [
+        ("::BatchV2::ParallelMapV2", ["DecodeJpeg:DecodeJpeg"] * 16),
+        ("::MapAndBatch", ["DecodeJpeg:DecodeJpeg"] * 16),
+        ("::Map", ["DecodeJpeg:DecodeJpeg", "DecodeJpeg_1:DecodeJpeg"]),
+    ],
+)
+def test_a_skip_that_skips_nothing_is_not_accused_of_throwing_away(below, ops):
+    """An element of a batch is none of what is skipped, and two photos of one element are one element."""
+    skip = f"{BATCH}::FiniteSkip"
+
+    def make(a):
+        spans = [("next", skip, "iterator", a, a + 9.9), ("next", f"{skip}{below}", "iterator", a, a + 9.8)]
+        length = 9.6 / len(ops)
+        return spans + [("worker", op, "map", a + k * length, a + (k + 0.95) * length) for k, op in enumerate(ops)]
+
+    assert "skip before" not in recorded(make).stalls.advice
+
+
+@pytest.mark.parametrize("above", ["MapAndBatch", "PaddedBatchV2"])
+def test_a_map_or_a_padding_behind_unbatch_is_not_dropped(above):
+    node = f"{ROOT}::{above}::Unbatch"
+
+    def make(a):
+        length = 9.9 / 400
+        spans = [("next", node.rpartition("::")[0], "iterator", a, a + 9.9)]
+        return spans + [("next", node, "iterator", a + k * length, a + (k + 0.9) * length) for k in range(400)]
+
+    assert "whole batches in place of unbatch" in recorded(make).stalls.advice
+
+
+def test_inner_pipelines_that_began_before_the_window_are_not_said_to_be_short():
+    def make(a):
+        return [
+            ("next", f"{BATCH}::FlatMap", "iterator", a, a + 10),
+            *calling(f"{BATCH}::FlatMap::Map", a, 8, "TFRecord"),
+        ]
+
+    advice = recorded(make).stalls.advice
+    assert "map(num_parallel_calls=AUTOTUNE)" in advice
+    assert "FlatMap" not in advice
+
+
+@pytest.mark.parametrize(("node", "place"), [("TensorSlice", "prefetch behind it"), ("Scan", "what comes before it")])
+def test_nothing_comes_before_a_source(node, place):
+    def make(a):
+        below = [("next", f"{BATCH}::Scan::Range", "iterator", a, a + 1)] if node == "Scan" else []
+        return [("next", f"{BATCH}::{node}", "iterator", a, a + 8), *below]
+
+    assert place in recorded(make).stalls.advice
+
+
+@pytest.mark.parametrize("last", ["Prefetch", "ForeverRepeat::Prefetch", "FiniteTake::ForeverRepeat::ParallelMapV2"])
+def test_a_thread_below_nodes_that_only_pass_on_works_ahead(last):
+    def make(a):
+        spans = [("next", f"{ROOT}::{last}", "iterator", a, a + 9.9)]
+        return [*spans, ("worker", "sort/TopKV2:TopKV2", "map", a, a + 14)]
+
+    assert "as the last step" not in recorded(make).stalls.advice
+
+
+def test_rows_behind_a_filter_are_not_told_to_be_gathered():
+    node = f"{BATCH}::Shuffle::Filter"
+
+    def make(a):
+        length = 9.9 / 400
+        return [
+            ("next", path, "iterator", a + k * length, a + (k + 0.9) * length)
+            for path in (node, f"{node}::TensorSlice")
+            for k in range(400)
+        ]
+
+    assert "tf.gather" not in recorded(make).stalls.advice
+
+
+def test_values_of_files_are_taken_by_a_parallel_map_in_place_of_a_loop():
+    def make(a):
+        spans = [("next", f"{BATCH}::Map", "iterator", a, a + 9.9)]
+        return spans + [
+            ("worker", "map/DecodeJpeg:DecodeJpeg", "decode", a + k / 5, a + (k + 0.9) / 5) for k in range(48)
+        ]
+
+    assert "a parallel map of single elements" in recorded(make).stalls.advice

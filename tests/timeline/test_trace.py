@@ -215,3 +215,12 @@ def test_a_file_of_an_older_format_is_named(tmp_path):
     path.write_text('{"format": "labkit-trace-1", "meta": {}}')
     with pytest.raises(ValueError, match=r"old\.json is not .*labkit-trace-2.*'labkit-trace-1'; record the run again"):
         Trace.load(path)
+
+
+def test_a_loader_that_older_versions_wrote_as_a_text_is_read(tmp_path):
+    trace = Trace.from_spans([Span("t", "n", "map", NOW, 3, -1)], loader={"framework": "torch", "kind": "DataLoader"})
+    path = trace.save(tmp_path / "old.json")
+    document = json.loads(path.read_text())
+    document["run"]["loader"] = "PyTorch DataLoader, workers 2"
+    path.write_text(json.dumps(document))
+    assert str(Trace.load(path).run.loader) == "PyTorch DataLoader, workers 2"

@@ -63,9 +63,14 @@ class LoaderAdvice:
         self.cores = run.host.cpus or 1
         self.more, self.further = _MORE[self.facts.framework], _AHEAD[self.facts.framework]
         working = [lane for lane in lanes if lane.kind == "pipeline" and lane.share >= _WORKER]
-        self.beside = [lane for lane in working if lane.name != "in the consumer's thread"]
+        # Beside other processes, the lanes of each begin with its name.
+        self._whose = lanes[0].name.removesuffix("accelerator")
+        self.beside = [lane for lane in working if self._name(lane) != "in the consumer's thread"]
         # DALI's own threads are not seen; they work beside the consumer all the same.
         self.alone = not self.beside and self.facts.framework != "dali"
+
+    def _name(self, lane: Lane) -> str:
+        return lane.name.removeprefix(self._whose)
 
     def __str__(self) -> str:
         """Return the advice as a sentence."""
@@ -96,7 +101,7 @@ class LoaderAdvice:
     @property
     def one_core(self) -> bool:
         """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
-        threads = [lane for lane in self.beside if lane.name.startswith("thread ")]
+        threads = [lane for lane in self.beside if self._name(lane).startswith("thread ")]
         at_once = len(threads) == len(self.beside) and _at_once(threads) >= ONE_BY_ONE
         return at_once and self.cores > 1 and self.computed <= _ONE_CORE
 
@@ -159,7 +164,7 @@ class LoaderAdvice:
     def _batch(self) -> str:
         if self.alone:
             return f"{self.more}, so that batches are made beside the training; and one copy for each batch, in uint8."
-        if all(lane.name.startswith("worker ") for lane in self.beside):
+        if all(self._name(lane).startswith("worker ") for lane in self.beside):
             return f"a cheaper {self.blame}: stack arrays once, in uint8 until the device, without a loop in Python."
         return "make batches in the workers, not in the thread that trains; one copy for each, uint8 until the device."
 

@@ -15,11 +15,14 @@ from functools import cached_property
 
 import numpy as np
 
-from labkit.timeline.causes.thresholds import CALLS
+from labkit.timeline.causes.thresholds import AT_ONCE, CALLS
 from labkit.timeline.gaps import Gaps
 from labkit.timeline.intervals import Intervals, Owned, at_least, depths, overlap, owners, union
 from labkit.timeline.lanes import Lane
 from labkit.timeline.wording import short_op
+
+#: Nodes that call a function; no other node can be the one that an op runs for.
+_CALLERS = re.compile(r"(Map|Filter|TakeWhile|Scan|GroupBy\w*|FlatMap|Interleave|Generator|Reduce)(Dataset)?(V\d+)?$")
 
 #: Nodes that have threads of their own.
 _ASYNCHRONOUS = re.compile(r"(Legacy)?Parallel|Prefetch|MapAndBatch|DataService|Root$")
@@ -74,9 +77,12 @@ class NodeWork:
         """Return the paths of the nodes that a node takes its elements from, directly or not."""
         return [name for name in self.calls if name.startswith(f"{path}::")]
 
-    def runs(self, op: str) -> int:
-        """Return how often an op ran, by its word."""
-        return sum(n for name, n in self._counts.items() if short_op(name) == op)
+    def runs(self, op: str) -> list[int]:
+        """Return how often an op ran, for each place in a function where its word stands.
+
+        Each place runs once in a call, unless it stands in a loop.
+        """
+        return [n for name, n in self._counts.items() if short_op(name) == op]
 
     def own(self, path: str) -> Intervals:
         """Return when a call of a node was open, and none of a node below it in the same thread; ops do not count."""
@@ -98,10 +104,18 @@ class NodeWork:
         return self._within(self.own(path)) - self._within(at_least([self.own(path), self._ops], 2))
 
     def caller(self, op: str) -> str | None:
-        """Return the node that waits while an op runs, and so makes one call at a time; None if no node does."""
-        running = self._open(lambda name: short_op(name) == op)
+        """Return the node that waits while an op runs, and so makes one call at a time; None if no node does.
+
+        Where several threads run the op, whatever happens meanwhile in another thread is no wait for it.
+        """
+        pieces = self._pieces(lambda name: short_op(name) == op)
+        running = _union(pieces)
+        if sum(int((end - start).sum()) for start, end in pieces) > AT_ONCE * running.total_ns:
+            return None
         waits = {
-            path: self._within(at_least([self.own(path), running], 2)) for path in self.calls if not asynchronous(path)
+            path: self._within(at_least([self.own(path), running], 2))
+            for path in self.calls
+            if _CALLERS.match(short_op(path))
         }
         found = max(waits, key=lambda path: waits[path], default=None)
         return found if found and waits[found] > CALLS * self._within(running) else None
@@ -109,16 +123,16 @@ class NodeWork:
     @cached_property
     def _ops(self) -> Intervals:
         """When any op ran."""
-        return self._open(lambda name: not name.startswith("Iterator::"))
+        return _union(self._pieces(lambda name: not name.startswith("Iterator::")))
 
-    def _open(self, which: Callable[[str], bool]) -> Intervals:
-        """Return when spans with such names owned the time of their threads."""
+    def _pieces(self, which: Callable[[str], bool]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return starts and ends, by thread, of the times that spans with such names owned."""
         chosen = np.array([which(name) for name in self.names], bool)
-        return _union(
+        return [
             (lane.pieces.start[mine], lane.pieces.end[mine])
             for lane in self.lanes
             for mine in [chosen[lane.name_id[lane.pieces.owner]]]
-        )
+        ]
 
     def _within(self, times: Intervals) -> int:
         return int(overlap(times, self.gaps.start_ns, self.gaps.end_ns).sum())

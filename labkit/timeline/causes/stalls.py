@@ -57,8 +57,13 @@ _SOURCES = {
 }
 # Nodes whose function makes a dataset, and what a generator is made of.
 _DATASETS = ("FlatMap", "Interleave", "Generator")
-# Nodes below the root that hand over from a thread of their own.
-_AHEAD = ("Iterator::Root::Prefetch", "Iterator::Root::MapAndBatch", "Iterator::Root::Parallel")
+# Nodes that hand over from a thread of their own, the last ones but for such as only pass elements on.
+_PASSES = r"(ForeverRepeat|FiniteRepeat|FiniteTake|FiniteSkip)(V\d+)?"
+_AHEAD = re.compile(rf"Iterator::Root(::{_PASSES})*::(Prefetch|MapAndBatch|Parallel)")
+# Nodes that neither drop, nor change, nor join what they pass on.
+_ORDERS = re.compile(rf"Shuffle\w*|Prefetch|Root|(Parallel)?Batch(V\d+)?|{_PASSES}")
+# Nodes of which one element is not one of their input.
+_REGROUPS = re.compile("[Bb]atch|Window|FlatMap|Interleave|Generator")
 
 
 @dataclass(frozen=True)
@@ -222,7 +227,7 @@ def _taken_apart(work: NodeWork, steps: int, span: int, ops_ns: int, batch_ns: i
         if path in many and sum(map(work.own_ns, many)) + _maps_ns(work, path) >= least:
             each = f"{work.calls[path] / steps:,.0f} elements a step go one by one through the pipeline"
             above = short_op(path.rpartition("::")[0])
-            if "Batch" in above:
+            if re.fullmatch(r"(Parallel)?Batch(V\d+)?", above):
                 return f"rebatch(n) in place of unbatch() and batch(n): {each} only to be put together again."
             return f"whole batches in place of unbatch(): {each}. Shuffle and map batches where that is good enough."
     for path in work.of("FlatMap", "Interleave"):
@@ -233,9 +238,9 @@ def _taken_apart(work: NodeWork, steps: int, span: int, ops_ns: int, batch_ns: i
                 f"window, {max(work.calls[name] for name in windows) / steps:,.0f} calls a step. Batch the places at "
                 "which windows begin, and tf.gather all of them in one map."
             )
-    arrays = [path for path in work.of("TensorSlice", "Range") if path in many]
-    maps = any(_is_map(short_op(path)) for path in work.calls)
-    if arrays and not maps and sum(map(work.own_ns, many)) >= least:
+    arrays = [path for path in work.of("TensorSlice") if path in many]
+    orders = all(_ORDERS.fullmatch(short_op(path)) for path in work.calls if path not in arrays)
+    if arrays and orders and sum(map(work.own_ns, many)) >= least:
         return (
             f"rows taken by the batch: {work.calls[arrays[0]] / steps:,.0f} elements a step go one by one through the "
             "pipeline. Shuffle and batch their numbers (Dataset.range), and tf.gather the rows of a batch in one map."
@@ -341,7 +346,7 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
             "nothing, and every epoch makes its elements again."
         )
     busy_ns = lanes[0].busy.total_ns
-    ahead = any(name.startswith(_AHEAD) for name in found.causes.names)
+    ahead = any(map(_AHEAD.match, found.causes.names))
     # A parallel map below the last node works ahead, too, by a few elements.
     ahead = ahead or overlap_ns["both"] >= (AHEAD if found.nodes else OVERLAPS) * busy_ns
     if ahead and overlap_ns["accelerator"] >= lanes[0].window_ns - busy_ns:
@@ -349,9 +354,12 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
         return f"{deeper}: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
     change = _change(found)
     if cause == "prep" and found.blame not in found.nodes and (times := _times(found)) >= LOOP:
+        better = "one op for all values"
+        if found.blame.startswith(("Decode", "Parse", "ReadFile")):  # they take one value only
+            better = "a parallel map of single elements, before the batch,"
         change = (
-            f"one op for all values in place of a loop: each call of the map runs {found.blame} {times:,.0f} times, as "
-            f"while_loop and map_fn do. Then {change}"
+            f"{better} in place of a loop: each call of the map runs {found.blame} {times:,.0f} times, as while_loop "
+            f"and map_fn do. Then {change}"
         )
     if cause in ("prep", "fetch") and (made := _made(found)) >= MADE:
         change = (
@@ -386,9 +394,11 @@ def _change(found: _Blame) -> str:
         if blame in _SOURCES:
             return f"less work for the processor: {blame} computes while it reads, {_SOURCES[blame]}"
         if blame in found.nodes:
+            source = not any(found.work.below(path) for path in found.work.of(blame))
+            place = "prefetch behind it" if source else "prefetch what comes before it"
             return (
                 f"less work for {blame}, which works itself, in one thread: give it fewer or smaller elements, or "
-                "prefetch what comes before it, so that both work at once."
+                f"{place}, so that both work at once."
             )
         if in_turn := _in_turn(found):
             return in_turn
@@ -418,13 +428,13 @@ def _change(found: _Blame) -> str:
     if at_once and blame not in _SOURCES and _straggles(found.causes, found.lanes):
         return "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."
     effort = found.efforts.get(blame)
+    if blame in ("SnapshotDatasetReader", "FileCacheImpl"):
+        return f"less to read: {blame} takes time in each epoch, {_SOURCES[blame]}"
     if blame in _SOURCES and effort and effort.computes is None and not found.has("ParallelInterleave"):
         return (
             "several files at once, interleave(num_parallel_calls=AUTOTUNE): the recording cannot tell whether "
             f"{blame} waits for bytes or unpacks them (GZIP, ZLIB), and this helps both."
         )
-    if blame in ("SnapshotDatasetReader", "FileCacheImpl"):
-        return f"less to read: {blame} takes time in each epoch, {_SOURCES[blame]}"
     if in_turn := _in_turn(found):
         return in_turn
     if found.at_once("read") < ONE_BY_ONE:
@@ -449,7 +459,7 @@ def _in_turn(found: _Blame) -> str | None:
             "far as it does not need what the calls before it left."
         )
     outer = short_op(above)
-    if outer in _DATASETS and kind == "Map" and found.work.calls[path] < FEW * max(1, _inner(found.work, above)):
+    if outer in _DATASETS and kind == "Map" and found.work.calls[path] < FEW * _inner(found.work, above, path):
         return (
             f"interleave(num_parallel_calls=AUTOTUNE) in place of {outer}, so that several of its inner pipelines run "
             f"at once: each makes few elements, one after the other, by {blame}."
@@ -457,9 +467,12 @@ def _in_turn(found: _Blame) -> str | None:
     return None
 
 
-def _inner(work: NodeWork, path: str) -> int:
-    """Return how many inner pipelines a flat map or an interleave began: it took one element for each."""
-    inputs = [name for name in work.calls if name.rpartition("::")[0] == path]
+def _inner(work: NodeWork, path: str, inner: str) -> int:
+    """Return how many inner pipelines a flat map or an interleave began: it took one element of its input for each.
+
+    `inner` is the path of the inner one; where no input was asked meanwhile, none began.
+    """
+    inputs = [name for name in work.calls if name.rpartition("::")[0] == path and name != inner]
     return min((work.calls[name] for name in inputs), default=0)
 
 
@@ -507,32 +520,42 @@ def _thrown_away(found: _Blame) -> tuple[str, float] | None:
     """Return a node that drops elements behind a map, and how many are made for each that it hands on; or None.
 
     A filter asks its input for every element. A shard and a skip let their input skip elements, which the input makes
-    all the same, so there the calls of the ops on the path are counted.
+    all the same, so there the calls of the ops on the path are counted, those that no loop repeats. Where the map makes
+    other elements than those that are dropped, as single ones of a batch, nobody can tell.
     """
     work, words = found.work, {"Shard": "shard", "FiniteSkip": "skip", "Filter": "filter"}
     for path in work.of(*words):
-        if not any("Map" in short_op(name) for name in work.below(path)):
+        maps = [name for name in work.below(path) if "Map" in short_op(name)]
+        if not maps:
             continue
-        made = work.asked(path) if short_op(path) == "Filter" else _fewest(found)
+        between = max(maps, key=lambda name: -len(name)).removeprefix(path).split("::")[1:]
+        if short_op(path) == "Filter":
+            made = work.asked(path)
+        elif any(map(_REGROUPS.search, between)):
+            continue
+        else:
+            made = min((n for n in _ran(found) if n >= THROWN_AWAY * work.calls[path]), default=0)
         if made >= THROWN_AWAY * work.calls[path]:
             return words[short_op(path)], made / work.calls[path]
     return None
 
 
-def _fewest(found: _Blame) -> int:
-    """Return how often the ops that took the time ran; the fewest, since some run several times for an element."""
+def _ran(found: _Blame) -> list[int]:
+    """Return how often the ops that took the time ran, for each place where they stand."""
     ops: Counter[str] = Counter()
     for (cause, op), ns in found.causes.by_op.items():
         if cause == found.cause:
             ops[short_op(found.causes.names[op])] += ns
-    return min((found.work.runs(op) for op, ns in ops.items() if ns >= LEAST * ops.total()), default=0)
+    return [n for op, ns in ops.items() if ns >= LEAST * ops.total() for n in found.work.runs(op)]
 
 
 def _times(found: _Blame) -> float:
-    """Return how often each call of a map runs the op to blame; 0 where no map is seen. A fused map is not."""
+    """Return how often each call of a map runs the op to blame at one place; 0 where a map is fused, and not seen."""
+    if found.has("MapAndBatch"):
+        return 0.0
     maps = [calls for path, calls in found.work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))]
     calls = found.work.calls[found.caller] if found.caller else max(maps, default=0)
-    return found.work.runs(found.blame) / calls if calls else 0.0
+    return max(found.work.runs(found.blame), default=0) / calls if calls else 0.0
 
 
 def _never_full(work: NodeWork) -> bool:
@@ -555,7 +578,7 @@ def _made(found: _Blame) -> float:
     if not found.run.images:
         return 0.0
     maps = [n for path, n in found.work.calls.items() if _is_map(short_op(path)) and "::Zip" not in path]
-    return min(max(maps, default=0), _fewest(found)) / found.run.images
+    return min(max(maps, default=0), min(_ran(found), default=0)) / found.run.images
 
 
 def _at_once(categories: tuple[str, ...], gaps: Gaps, lanes: Sequence[Lane]) -> float:

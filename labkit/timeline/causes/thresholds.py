@@ -56,6 +56,9 @@ MADE = 1.5
 #: A node that waits for more than this share of the time of an op is the one that calls it.
 CALLS = 0.6
 
+#: More threads than this, on average over the time that any runs an op, are no calls one at a time.
+AT_ONCE = 1.25
+
 #: An element of so many parts takes a batch apart into as many copies.
 MANY_PARTS = 16
 
