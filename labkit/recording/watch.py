@@ -342,7 +342,8 @@ def _within(frame: FrameType | None, outer: FrameType | None) -> bool:
 def _runs(frame: FrameType) -> bool:
     """Tell whether a frame still runs, in whatever thread: one that runs cannot be cleared.
 
-    Looking for it on the stack of a thread that goes on meanwhile has crashed the interpreter (CPython 3.11).
+    Looking for it on the stack of a thread that goes on meanwhile has crashed the interpreter (CPython 3.11). A frame
+    that has ended loses its local variables here.
     """
     try:
         frame.clear()

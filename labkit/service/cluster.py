@@ -93,7 +93,7 @@ class ClusterServer:
     @property
     def alive(self) -> bool:
         """Whether it runs; on another machine: whether somebody listens at its address."""
-        return wire.answers(self.address) if self._start is None else self._connection is not None
+        return wire.listens(self.address) if self._start is None else self._connection is not None
 
     def kill(self) -> None:
         """Kill it as a crash would: SIGKILL, without a word to anybody.

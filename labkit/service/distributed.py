@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass, replace
+from itertools import chain
 from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any
@@ -167,7 +168,7 @@ class Processes:
         name = getattr(program, "__name__", "program")
         parts = [(f"argument {key!r} of {name}", value) for key, value in settings.items()]
         try:
-            packed = pack((program, settings), [*parts, *needs(program), (name, program)])
+            packed = pack((program, settings), chain(parts, needs(program), [(name, program)]))
         except ClusterError as error:
             raise ClusterError(
                 f"{str(error).rstrip('.')}. Let {name} make it inside: tensors, datasets and models belong to the "
@@ -177,14 +178,17 @@ class Processes:
             told = {"program": packed, "folder": os.getcwd(), "path": sys.path}
         except OSError as error:
             raise ClusterError("the folder in which programs run is gone: choose another one with os.chdir") from error
-        if not self._runs.acquire(blocking=False):
-            raise ClusterError(
-                "these processes run another program: wait for its end, or begin others with labkit.processes()"
-            )
+        mine = False
         try:
+            mine = self._runs.acquire(blocking=False)
+            if not mine:
+                raise ClusterError(
+                    "these processes run another program: wait for its end, or begin others with labkit.processes()"
+                )
             return self._attempts(told, count, restarts, patience_s)
         finally:
-            self._runs.release()
+            if mine:
+                self._runs.release()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -211,7 +215,12 @@ class Processes:
         printed: list[str] = []  # printed here, for a notebook shows what another thread prints below another cell
         try:
             stopped, self._stop = Pipe(duplex=False)
-            return result_of(self._thread.submit(self._once, *told, stopped, printed))
+            try:
+                doing = self._thread.submit(self._once, *told, stopped, printed)
+            except RuntimeError:  # somebody has closed these processes meanwhile
+                self._check_open()
+                raise
+            return result_of(doing)
         finally:
             self._end()
             for line in printed:
@@ -221,7 +230,8 @@ class Processes:
         """End what runs, wherever an interrupt has left it."""
         if self._stop is not None:
             self._stop.close()
-        result_of(self._thread.submit(int))  # what the thread was asked for before is over now
+        with contextlib.suppress(RuntimeError):  # it takes no more: somebody else waits for its end
+            result_of(self._thread.submit(int))  # what the thread was asked for before is over now
 
     def _once(
         self, told: dict[str, Any], count: int, patience_s: float, stopped: Connection, printed: list[str]

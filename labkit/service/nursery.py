@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import tempfile
+import traceback
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -150,16 +151,22 @@ def main(descriptor: int, parent: int, folder: str) -> None:
                 theirs.close()
                 continue
             if pid == 0:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                ours.close()
-                connection.close()
-                processes.die_with_parent(me)
-                os.setpgid(0, 0)  # what it starts belongs to its group, and ends with it
-                if what == "program":
-                    program.run(told, Connection(theirs.detach()))
-                else:
-                    server.serve(what, told, Connection(theirs.detach()))
-                os._exit(0)
+                try:
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                    ours.close()
+                    connection.close()
+                    processes.die_with_parent(me)
+                    os.setpgid(0, 0)  # what it starts belongs to its group, and ends with it
+                    if what == "program":
+                        program.run(told, Connection(theirs.detach()))
+                    else:
+                        server.serve(what, told, Connection(theirs.detach()))
+                    os._exit(0)
+                except EOFError:  # the notebook has ended
+                    os._exit(0)
+                except BaseException:  # the end of a child is none of the nursery, which would end all others
+                    traceback.print_exc()
+                    os._exit(1)
             theirs.close()
             children.add(pid)
             connection.send(pid)

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from labkit.common.errors import error_text
 from labkit.service.elements import ClusterError
@@ -71,7 +71,7 @@ def pack(value: Any, parts: Iterable[tuple[str, Any]]) -> bytes:
 
 def needs(program: Any) -> Iterator[tuple[str, Any]]:
     """Yield what a function needs of the notebook around it, by name."""
-    with contextlib.suppress(TypeError):  # an object that can be called
+    with contextlib.suppress(TypeError, ValueError):  # an object that can be called; a name without a value as yet
         found = inspect.getclosurevars(program)
         for name, value in {**found.globals, **found.nonlocals}.items():
             yield f"{name}, which {program.__name__} uses,", value
@@ -98,7 +98,7 @@ def run(told: dict[str, Any], connection: Connection) -> None:
     connection : Connection
         Takes the file of all that is printed, which is there whatever becomes of this process, and an `Outcome`.
     """
-    with tempfile.TemporaryFile() as log:
+    with _log() as log:
         for descriptor in (1, 2):  # of C++, and of processes that the program starts, too
             os.dup2(log.fileno(), descriptor)
         reduction.send_handle(connection, log.fileno(), os.getppid())
@@ -121,6 +121,14 @@ def run(told: dict[str, Any], connection: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):
         connection.send(outcome)
         connection.recv()
+
+
+def _log() -> IO[bytes]:
+    """Return a file for what is printed; where no disk has room for one, what is printed is lost."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return open(os.devnull, "r+b")
 
 
 def _where(error: BaseException, program: Any) -> str:

@@ -18,15 +18,19 @@ def refuse(port: int, datasets: Sequence[Any] | None = None) -> None:
 
     tf.data service asks again and again after an error of the network, with pauses of up to 10 s. An answer that a
     dataset or a client is not known ends that. It is TensorFlow's own server that answers: one in Python would need the
-    interpreter, which may wait for the question.
+    interpreter, which may wait for the question. Where somebody else has taken the port, that one answers.
     """
+    import tensorflow as tf
     from tensorflow.core.protobuf.service_config_pb2 import DispatcherConfig
     from tensorflow.data.experimental.service import DispatchServer
 
     leave(port)
     # It forgets each client after a millisecond, which no public name asks for.
     forgets = DispatcherConfig(port=port, protocol="grpc", client_timeout_ms=1, job_gc_check_interval_ms=LOOK_MS)
-    _dispatchers[port] = mine = DispatchServer(forgets)
+    try:
+        _dispatchers[port] = mine = DispatchServer(forgets)
+    except (RuntimeError, tf.errors.OpError):
+        return
     left = list(range(len(datasets or ())))
 
     def gone() -> None:

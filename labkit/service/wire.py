@@ -58,6 +58,14 @@ def numbers(address: str) -> list[tuple[str, int]]:
     return []
 
 
+def listens(address: str, timeout_s: float = 1.0) -> bool:
+    """Tell whether somebody listens at ``host:port``; one that is stopped does, too."""
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout_s):
+        return True
+    return False
+
+
 def answers(address: str, timeout_s: float = 1.0) -> bool:
     """Tell whether a server of gRPC answers at ``host:port``, as one that is stopped, or speaks otherwise, does not."""
     host, _, port = address.rpartition(":")

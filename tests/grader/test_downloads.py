@@ -256,6 +256,13 @@ def test_one_broken_file_costs_no_other(tmp_path, spoil):
     assert sum("Eve" in line and "cannot be unpacked" in line for line in said) == 1
 
 
+def test_a_file_that_is_no_lzma_costs_no_other(tmp_path):
+    said, path = [], pack(tmp_path / "x.zip", {moodle("Eve", 1): "[" + 99 * " " + "]", moodle("Ada", 2): "{}"})
+    path.write_bytes(in_directory(10, b"\x0e")(path.read_bytes()))
+    assert [s.name for s in downloads.collect(path, tmp_path / "out", SETS, report=said.append)] == ["Ada"]
+    assert sum("Eve" in line and "cannot be unpacked" in line for line in said) == 1
+
+
 def test_a_zip_whose_list_of_files_is_broken_is_refused_in_a_sentence(tmp_path):
     path = pack(tmp_path / "x.zip", {moodle("A\u00e9"): "{}"})
     path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\xff\xfe"))

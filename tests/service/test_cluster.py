@@ -20,7 +20,7 @@ import pytest
 import labkit
 from labkit.service import cluster as cluster_module
 from labkit.service import elements as elements_module
-from labkit.service import wire
+from labkit.service import refusal, wire
 from labkit.service.elements import ClusterError
 
 STEP = labkit.accelerators.modelled(step_ms=5)
@@ -190,7 +190,7 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
 
 @pytest.mark.parametrize("who", ["worker 1", "dispatcher", "at the start"])
 def test_who_is_stopped_is_named(c, who, monkeypatch):
-    monkeypatch.setattr(elements_module, "ANSWER_S", 1.0)
+    monkeypatch.setattr(elements_module, "ANSWER_S", 3.0)
     monkeypatch.setattr(cluster_module, "HEARD_S", 1.0)
     server = c.workers[1] if who == "worker 1" else c.dispatcher
     dataset = numbers(400, 4).apply(c.distribute("dynamic"))
@@ -465,3 +465,13 @@ def test_clusters_that_end_leave_nothing(tmp_path, monkeypatch, times):
             cluster.distribute()
     assert state() == before
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_somebody_else_has_taken_is_left_to_him():
+    """The thread that looks after all goes on, and so does whoever listens."""
+    with socket.create_server(("localhost", 0)) as other:
+        port = other.getsockname()[1]
+        refusal.refuse(port)
+        refusal.leave(port)
+        with socket.create_connection(("localhost", port)):
+            assert other.accept()

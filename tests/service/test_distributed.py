@@ -300,7 +300,7 @@ def while_it_runs(several, tmp_path, does):
 
     thread = threading.Thread(target=first)
     thread.start()
-    while len(list(tmp_path.iterdir())) < 2:
+    while len(list(tmp_path.iterdir())) < 2 and thread.is_alive():
         time.sleep(0.01)
     does()
     thread.join()
@@ -378,6 +378,14 @@ LOCK = threading.Lock()
 def test_what_cannot_be_sent_is_named(several, program, settings, sentence):
     with pytest.raises(ClusterError, match=sentence):
         several.run(program, processes=1, **settings)
+
+
+def test_a_program_may_know_a_name_that_has_no_value_yet(several):
+    def program(process):
+        return process.number if process.number < 1 else later
+
+    assert several.run(program, processes=1).results == [0]
+    later = 1
 
 
 def fails(process):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import pickle
 import re
@@ -294,7 +295,10 @@ class LoaderSession(contextlib.AbstractContextManager):
                     " A library that had threads before the fork can hang in a forked worker: try "
                     "multiprocessing_context='spawn'." if forked else ""
                 )  # fmt: skip
-                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # ends a wait for a lock, too
+                if not hasattr(signal, "pthread_kill"):  # Windows
+                    _thread.interrupt_main()
+                elif callable(signal.getsignal(signal.SIGINT)) and not self._over.is_set():
+                    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # ends a wait for a lock, too
                 return
             computed = now
 

@@ -23,6 +23,11 @@ from assignments.grader.pages import as_cell, of_cell, one_line
 from assignments.grader.precheck import MOST_BYTES
 from labkit.common.files import write_aside
 
+try:
+    from lzma import LZMAError
+except ImportError:  # a Python without it, whose zipfile refuses such entries itself
+    LZMAError = zipfile.BadZipFile
+
 #: Of a download: files, and bytes of all of them when they are unpacked.
 MOST_FILES, MOST_UNPACKED = 20_000, 8 << 30
 #: Files of one student that have the same name and another content.
@@ -132,7 +137,7 @@ def names(folder: Path) -> list[Student]:
 
 
 #: What zipfile raises at an entry that is encrypted, packed in a way that it does not know, or broken.
-_DAMAGED = (RuntimeError, zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError)
+_DAMAGED = (RuntimeError, zipfile.BadZipFile, zlib.error, LZMAError, OSError, EOFError, ValueError)
 
 
 def _files(download: Path, leave_out: Callable[[str, str], None]) -> Iterator[tuple[str, Callable[[], bytes]]]:
