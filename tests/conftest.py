@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from labkit.common.environment import importing, prepare
 
@@ -20,7 +20,10 @@ prepare()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test asks how long an example takes, or how long it takes to draw one: another program may have the core.
-settings.register_profile("lab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Nor is a failure explained by the lines that ran: that traces every line, and in CPython 3.11 it can loop for ever.
+settings.register_profile(
+    "lab", deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=set(Phase) - {Phase.explain}
+)
 settings.load_profile("lab")
 
 ROOT = Path(__file__).resolve().parent.parent
