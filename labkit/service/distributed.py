@@ -200,7 +200,7 @@ class Processes:
         for attempt in range(restarts + 1):
             outcomes, died, late = self._started(told | {"attempt": attempt}, count, patience_s)
             self._check_open()
-            words = [f"process {n} said: {o.result}" for n, o in outcomes.items() if not o.done]
+            words = [f"process {n} said: {o.result}" for n, o in sorted(outcomes.items()) if not o.done]
             words += [f"process {n} had not ended {patience_s:g} s later, and was ended" for n in late]
             deaths += died
             said += words if died else []

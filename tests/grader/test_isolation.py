@@ -822,7 +822,8 @@ def test_no_thread_has_open_files_of_its_own(run):
 @needs_linux
 def test_no_lock_keeps_others_waiting(run, tmp_path):
     """A file that can only be read can be locked; the answer is that it is, so that libraries go on."""
-    fcntl = pytest.importorskip("fcntl")
+    import fcntl
+
     place = Path(isolation.__file__)
     deed = f"held = open({str(place)!r})\nfcntl.flock(held, fcntl.LOCK_EX)\nfcntl.lockf(held, fcntl.LOCK_SH)"
     with run(f"import fcntl\n{deed}\nfcntl.fcntl(held, 37, bytes(32))") as student:
@@ -861,7 +862,8 @@ def test_who_closes_the_place_that_is_printed_to_loses_what_was_printed(run):
 @needs_linux
 def test_nothing_is_left_with_a_file_that_others_read(run):
     """Neither a hint, nor a number, nor a watch: what hidden tests said would be read there by the next one."""
-    fcntl = pytest.importorskip("fcntl")
+    import fcntl
+
     place, hint = Path(isolation.__file__), bytes([5, 0, 0, 0, 0, 0, 0, 0])
     deed = f"""
 import fcntl
