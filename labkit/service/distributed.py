@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pickle
 import sys
@@ -11,7 +12,6 @@ import time
 from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass, replace
-from itertools import chain
 from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any
@@ -96,6 +96,7 @@ class Processes:
 
     def __init__(self, count: int) -> None:
         self.count, self._stop, self._closed = count, None, False
+        self._warned: list[str] = []
         self._runs = threading.Lock()
         # Linux ends the children with the thread that began them: one that lives as long as this object.
         self._thread = futures.ThreadPoolExecutor(1, "labkit processes")
@@ -135,7 +136,8 @@ class Processes:
         """Run a function in every process at the same time, and wait for all of them.
 
         Where there are several, each finds the others by ``TF_CONFIG``, as ``tf.distribute`` wants it. They run on
-        processors, in the folder of the notebook; what they print is printed here, at the end, however they end.
+        processors, in the folder of the notebook; what they print is printed here, at the end, however they end,
+        and so are warnings and errors of one whose death ends the run.
 
         Parameters
         ----------
@@ -168,7 +170,7 @@ class Processes:
         name = getattr(program, "__name__", "program")
         parts = [(f"argument {key!r} of {name}", value) for key, value in settings.items()]
         try:
-            packed = pack((program, settings), chain(parts, needs(program), [(name, program)]))
+            packed = pack((program, settings), itertools.chain(parts, needs(program), [(name, program)]))
         except ClusterError as error:
             raise ClusterError(
                 f"{str(error).rstrip('.')}. Let {name} make it inside: tensors, datasets and models belong to the "
@@ -207,6 +209,8 @@ class Processes:
             if not died and not words:
                 return DistributedRun([_read(index, outcomes[index]) for index in range(count)], deaths, said)
             if not died or attempt == restarts:
+                for line in self._warned:  # where a restart helps, nobody misses them
+                    print(line)
                 raise ClusterError("; ".join([*map(str, died), *words]))
         raise AssertionError("the last attempt returns or raises")
 
@@ -238,11 +242,13 @@ class Processes:
     ) -> tuple[dict[int, Outcome], list[Death], list[int]]:
         """Start all, and return how those ended that said so, who died, and who had to be ended.
 
-        All are ended when the other end of `stopped` is closed. `printed` takes what they print.
+        All are ended when the other end of `stopped` is closed. `printed` takes what they print, and `_warned` the
+        warnings and errors of those who died.
         """
+        self._warned = []
         addresses = [f"localhost:{port}" for port in wire.free_ports(count)]
         born: dict[int, Born] = {}
-        logs: dict[int, IO[bytes]] = {}
+        logs: dict[int, list[IO[bytes]]] = {}
         outcomes: dict[int, Outcome] = {}
         died: list[Death] = []
         try:
@@ -250,7 +256,8 @@ class Processes:
                 born[index] = self._nursery.bear("program", told | {"addresses": addresses, "number": index})
             for index, one in born.items():
                 with contextlib.suppress(EOFError, OSError, RuntimeError):  # it has died already
-                    logs[index] = open(reduction.recv_handle(one.connection), "rb")
+                    for _ in range(2):
+                        logs.setdefault(index, []).append(open(reduction.recv_handle(one.connection), "rb"))
             waiting, deadline = dict(born), None
             while waiting:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -277,8 +284,11 @@ class Processes:
                 if f"process {index}" not in dead:
                     kill_group(one.pid)
                     self._nursery.how_it_ended(one.pid)
-            for index, log in logs.items():
-                printed += _lines(index, log)
+            for index, files in logs.items():
+                lines = [_lines(index, log) for log in files]
+                printed += lines[0]
+                if f"process {index}" in dead:
+                    self._warned += itertools.chain(*lines[1:])
 
 
 def _lines(index: int, log: IO[bytes]) -> list[str]:

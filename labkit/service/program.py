@@ -96,12 +96,13 @@ def run(told: dict[str, Any], connection: Connection) -> None:
         is, and where it finds modules; ``addresses``, the ``host:port`` of each process, in their order; ``number`` and
         ``attempt`` as in `Member`.
     connection : Connection
-        Takes the file of all that is printed, which is there whatever becomes of this process, and an `Outcome`.
+        Takes the files of all that is printed, and of all warnings and errors, which are there whatever becomes of
+        this process, and an `Outcome`.
     """
-    with _log() as log:
-        for descriptor in (1, 2):  # of C++, and of processes that the program starts, too
+    for descriptor in (1, 2):  # of C++, and of processes that the program starts, too
+        with _log() as log:
             os.dup2(log.fileno(), descriptor)
-        reduction.send_handle(connection, log.fileno(), os.getppid())
+            reduction.send_handle(connection, log.fileno(), os.getppid())
     os.register_at_fork(after_in_child=connection.close)  # its end is that of this process, not of one forked from it
     addresses, number = told["addresses"], told["number"]
     if len(addresses) > 1:  # how tf.distribute learns who belongs together
