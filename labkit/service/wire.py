@@ -60,22 +60,25 @@ def numbers(address: str) -> list[tuple[str, int]]:
 
 def listens(address: str, timeout_s: float = 1.0) -> bool:
     """Tell whether somebody listens at ``host:port``; one that is stopped does, too."""
-    host, _, port = address.rpartition(":")
-    with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout_s):
+    with contextlib.suppress(OSError), _connected(address, timeout_s):
         return True
     return False
 
 
 def answers(address: str, timeout_s: float = 1.0) -> bool:
     """Tell whether a server of gRPC answers at ``host:port``, as one that is stopped, or speaks otherwise, does not."""
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout_s) as one:
+        with _connected(address, timeout_s) as one:
             one.sendall(_GREETING)
             head = one.recv(9, socket.MSG_WAITALL)
     except OSError:
         return False
     return head[3:4] == _SETTINGS
+
+
+def _connected(address: str, timeout_s: float) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout_s)
 
 
 def is_free(port: int) -> bool:

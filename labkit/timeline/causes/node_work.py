@@ -64,6 +64,7 @@ class NodeWork:
         self._counts = {name: int(n) for name, n in zip(names, counts.tolist(), strict=True) if n}
         self.calls = {name: n for name, n in self._counts.items() if self._is_node[self._at[name]]}
         self._own: dict[str, Intervals] = {}
+        self._own_ns: dict[str, int] = {}
 
     def of(self, *kinds: str) -> list[str]:
         """Return the paths of the nodes of some kinds."""
@@ -101,7 +102,10 @@ class NodeWork:
 
     def own_ns(self, path: str) -> int:
         """Return how much of its own time a node took in the gaps while no op ran."""
-        return self._within(self.own(path)) - self._within(at_least([self.own(path), self._ops], 2))
+        if path not in self._own_ns:
+            own = self.own(path)
+            self._own_ns[path] = self._within(own) - self._within(at_least([own, self._ops], 2))
+        return self._own_ns[path]
 
     def caller(self, op: str) -> str | None:
         """Return the node that waits while an op runs, and so makes one call at a time; None if no node does.
