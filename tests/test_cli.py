@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import nbformat
 import psutil
@@ -63,7 +64,10 @@ def test_every_device_is_listed_and_proved_by_a_kernel():
         assert "for the card only" not in finding.text
     more = found[len(offload.devices()) :]
     assert all("for the card only" in finding.text for finding in more)
-    assert len(more) >= sum(map(drivers.clashes, drivers.installed()))
+    # Intel's packages bring entries that name a library of the machine on which they were built.
+    libraries = {entry: Path(entry.read_text().strip()) for entry in drivers.installed()}
+    there = [entry for entry, path in libraries.items() if path.exists() or not path.is_absolute()]
+    assert len(more) >= sum(map(drivers.clashes, there))
 
 
 @pytest.mark.opencl

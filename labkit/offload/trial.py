@@ -31,7 +31,7 @@ from labkit.offload.opencl import drivers
 from labkit.offload.opencl.devices import Device, NoDevice
 from labkit.timeline.trace import Span, Trace
 
-#: So many bytes of what the kernel and the driver print are kept.
+#: So much of what the compiler, the kernel and the driver print is kept.
 LOG_BYTES = 20_000
 
 #: Larger arguments take seconds to copy, before the kernel even runs.
@@ -222,7 +222,7 @@ class _Child:
             self.end()
         spans = [Span(*row) for row in answer["spans"]]
         trace = Trace.from_spans(spans, {span.thread: "device" for span in spans}, **answer["run"]) if spans else None
-        log = "\n".join(filter(None, (answer["log"], printed)))
+        log = "\n".join(filter(None, (answer["log"], printed)))[:LOG_BYTES]
         return Tried(answer["ok"], answer["text"], dict(zip(answer["outputs"], outputs, strict=True)), log, trace)
 
     def end(self) -> None:

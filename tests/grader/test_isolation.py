@@ -173,7 +173,7 @@ def test_it_dies_with_its_parent(in_bubblewrap):
     parent.kill()
     parent.wait()
     assert psutil.wait_procs(processes, timeout=60)[1] == []
-    shutil.rmtree(home)
+    shutil.rmtree(home, ignore_errors=True)  # a grader that starts meanwhile removes what dead ones have left
 
 
 def wait_for(condition, what, tries=600):
