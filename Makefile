@@ -16,6 +16,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # So many files of tests at a time, since many wait; the tests of one file share what they open.
 WORKERS := 4
 SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# The files that hold tests with this mark: to collect all of them would take longer than to run these.
+MARKED  = $$(grep -rl --include=test_*.py 'mark[.]$(1)' tests)
 # What a run of the tests skipped, and why: a line for each test.
 LEFT_OUT := build/left-out.txt
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider notebooks
@@ -48,7 +50,7 @@ test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, 
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long and not xprof and not loaders and not gpu"
-	@$(BIN)/python -m pytest -m "alone and not long and not loaders" $$(grep -rl --include=test_*.py 'mark[.]alone' tests)
+	@$(BIN)/python -m pytest -m "alone and not long and not loaders" $(call MARKED,alone)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 	@echo "Left out: laws at full length, with all their cases (make test-long), solved notebooks (make test-solved), Colab's packages" \
 	  "(make test-colab), xprof (make test-xprof), other loaders (make test-loaders), a real GPU (make gpu), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
@@ -61,7 +63,7 @@ test-long: $(READY) chromium bubblewrap #! run what make test leaves out: laws a
 
 test-colab: $(READY) #! run every notebook alone in an environment with Colab's packages, which is made first
 	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest -m colab tests
+	@$(BIN)/python -m pytest -m colab $(call MARKED,colab)
 
 test-solved: $(READY) #! run every solved notebook from top to bottom; every check must agree
 	@$(BIN)/labkit data --scale tiny
@@ -69,12 +71,12 @@ test-solved: $(READY) #! run every solved notebook from top to bottom; every che
 
 test-xprof: $(READY) #! compare time by op and waits with xprof, in an environment of its own
 	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest -m xprof tests
+	@$(BIN)/python -m pytest -m xprof $(call MARKED,xprof)
 
 test-loaders: $(LOADERS)/.ready #! record PyTorch, Grain and DALI, in an environment of their own (2 GB)
 	@$(BIN)/labkit data --scale tiny
-	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -n 2 --dist loadfile -m "loaders and not alone" tests
-	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -m "loaders and alone" tests
+	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -n 2 --dist loadfile -m "loaders and not alone" $(call MARKED,loaders)
+	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -m "loaders and alone" $(call MARKED,loaders)
 
 test-kernels-oclgrind: $(READY) oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py

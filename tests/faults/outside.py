@@ -118,7 +118,7 @@ def lines_are_packed(draw, fixed):
     import tensorflow as tf
 
     lines = tf.data.TextLineDataset(texts(draw, not fixed), None if fixed else "GZIP").repeat()
-    return exactly(lines.map(numbers).batch(draw.choice([8, 16])).prefetch(1))
+    return exactly(lines.map(numbers).batch(draw.choice([24, 32])).prefetch(1))
 
 
 @fault(2, WAITS, r"GZIP|interleave", r"straggler|larger cycle")
@@ -129,10 +129,10 @@ def packed_lines_are_read_in_turn(draw, fixed):
     lines = names.interleave(
         lambda name: tf.data.TextLineDataset(name, None if fixed else "GZIP"), cycle_length=draw.choice([2, 4])
     )
-    return exactly(lines.map(numbers).batch(8).prefetch(1))
+    return exactly(lines.map(numbers).batch(24).prefetch(1))
 
 
-@fault(2, WAITS, r"GZIP", r"straggler|map\(num_parallel_calls")
+@fault(1, WAITS, r"GZIP", r"straggler|map\(num_parallel_calls")
 def a_saved_dataset_is_packed(draw, fixed):
     import tensorflow as tf
 
@@ -147,7 +147,7 @@ def a_saved_dataset_is_packed(draw, fixed):
 def the_cache_lies_in_a_file(draw, fixed):
     import tensorflow as tf
 
-    width = draw.choice([300_000, 400_000])
+    width = draw.choice([600_000, 700_000])
     made = tf.data.Dataset.range(16).map(lambda i: tf.fill([width], tf.cast(i, tf.float32)))
     kept = made.cache() if fixed else made.cache(draw.path("cache"))
     for _ in kept:  # the file is full before the training begins
@@ -221,7 +221,7 @@ def json_is_read_in_turn(draw, fixed):
 def the_source_reads_columns(draw, fixed):
     import tensorflow as tf
 
-    width, size, name = draw.choice([60, 90]), draw.choice([128, 256]), draw.path("columns.csv")
+    width, size, name = draw.choice([60, 90]), draw.choice([256, 384]), draw.path("columns.csv")
     table = draw.arrays.random((1000, width)).astype(np.float32)
     Path(name).write_text("\n".join(",".join(f"{value:.4f}" for value in row) for row in table))
     if fixed:
@@ -343,7 +343,7 @@ def a_filter_asks_python(draw, fixed):
     return exactly(made.batch(8).prefetch(1), 16 if fixed else None)
 
 
-@fault(2, {"batch", "prep"}, r"uint8|smaller|less work", r"parallel reads|private_threadpool")
+@fault(1, {"batch", "prep"}, r"uint8|smaller|less work", r"parallel reads|private_threadpool")
 def bytes_become_floats_too_early(draw, fixed):
     import tensorflow as tf
 
@@ -360,7 +360,7 @@ def bytes_become_floats_too_early(draw, fixed):
 
 @fault(1, {"prep", "batch", "framework", None}, r"unbatch", r"cache|private_threadpool")
 def batches_are_taken_apart_and_put_together(draw, fixed):
-    first, size = draw.choice([32, 64]), draw.choice([1024, 2048])
+    first, size = draw.choice([32, 64]), draw.choice([3072, 4096])
     made = rows(draw).batch(first).map(lambda values: 2 * values + 1)
     if fixed:
         return exactly(rows(draw).batch(size).map(lambda values: 2 * values + 1).prefetch(1))
@@ -371,7 +371,7 @@ def batches_are_taken_apart_and_put_together(draw, fixed):
 def chunks_are_taken_apart(draw, fixed):
     import tensorflow as tf
 
-    width, size = draw.choice([16, 32]), draw.choice([1024, 2048])
+    width, size = draw.choice([16, 32]), draw.choice([8192, 12288])
     chunks = draw.arrays.random((4, 1024, width), np.float32)
     made = tf.data.Dataset.from_tensor_slices(chunks).repeat()
     return exactly((made.rebatch(size) if fixed else made.unbatch().batch(size)).prefetch(1))
@@ -381,7 +381,7 @@ def chunks_are_taken_apart(draw, fixed):
 def rows_are_shuffled_one_by_one(draw, fixed):
     import tensorflow as tf
 
-    size, data = draw.choice([1024, 2048]), draw.arrays.random((4096, 8), np.float32)
+    size, data = draw.choice([3072, 4096]), draw.arrays.random((4096, 8), np.float32)
     if fixed:
         places = tf.data.Dataset.range(len(data)).repeat().shuffle(len(data)).batch(size)
         return exactly(places.map(lambda at: tf.gather(data, at)).prefetch(1))
@@ -392,7 +392,7 @@ def rows_are_shuffled_one_by_one(draw, fixed):
 def windows_slide_over_a_series(draw, fixed):
     import tensorflow as tf
 
-    width, size = draw.choice([16, 24]), draw.choice([32, 64])
+    width, size = draw.choice([16, 24]), draw.choice([128, 192])
     series = draw.arrays.random(20_000).astype(np.float32)
     if fixed:
         places = tf.data.Dataset.range(len(series) - width).repeat().batch(size)
@@ -426,18 +426,18 @@ def a_scan_does_the_work(draw, fixed):
 def one_bucket_holds_all_lengths(draw, fixed):
     import tensorflow as tf
 
-    long = draw.choice([200_000, 300_000])
+    long = draw.choice([800_000, 1_000_000])
     lengths = tf.data.Dataset.range(10**6).map(lambda i: tf.ones([tf.where(i % 16 == 0, long, 1_000)]))
     edges = [2_000] if fixed else [2 * long]
     made = lengths.bucket_by_sequence_length(lambda row: tf.shape(row)[0], edges, [16, 16])
     return exactly(made.prefetch(1))
 
 
-@fault(2, {"prep", "batch"}, r"less work|smaller|padded", r"private_threadpool|parallel reads")
+@fault(1, {"prep", "batch"}, r"less work|smaller|padded", r"private_threadpool|parallel reads")
 def ragged_rows_are_filled_up(draw, fixed):
     import tensorflow as tf
 
-    width = draw.choice([200_000, 300_000])
+    width = draw.choice([800_000, 1_000_000])
     lengths = tf.data.Dataset.range(10**6).map(lambda i: tf.range(i % 50 + 1)).ragged_batch(16)
     made = lengths.map(lambda some: some.to_tensor(shape=[None, 60 if fixed else width]), num_parallel_calls=AUTOTUNE)
     return exactly(made.prefetch(1))
@@ -447,7 +447,7 @@ def ragged_rows_are_filled_up(draw, fixed):
 def numbers_are_one_hot(draw, fixed):
     import tensorflow as tf
 
-    words, depth = draw.choice([20, 30]), draw.choice([20_000, 30_000])
+    words, depth = draw.choice([30, 40]), draw.choice([30_000, 40_000])
     made = tf.data.Dataset.from_tensor_slices(draw.arrays.integers(0, depth, (64, words))).repeat()
     if not fixed:
         made = made.map(lambda some: tf.one_hot(some, depth), num_parallel_calls=AUTOTUNE)
@@ -483,7 +483,7 @@ def one_op_of_many_costs_all(draw, fixed):
 def a_loop_goes_over_the_batch(draw, fixed):
     import tensorflow as tf
 
-    size = draw.choice([128, 256])
+    size = draw.choice([768, 1024])
 
     def one(row):
         return tf.reduce_sum(row) * row

@@ -219,7 +219,7 @@ def names_are_prefetched_and_photos_are_not(draw, fixed):
 def pictures_are_png(draw, fixed):
     import tensorflow as tf
 
-    names, side = [], draw.choice([300, 400])
+    names, side = [], draw.choice([400, 500])
     for number in range(8):
         pixels = np.kron(draw.arrays.integers(0, 255, (side // 4, side // 4, 3)), np.ones((4, 4, 1))).astype(np.uint8)
         names.append(draw.path(f"{number}.png"))
@@ -230,7 +230,7 @@ def pictures_are_png(draw, fixed):
 
     calls = AUTOTUNE if fixed else None
     files = tf.data.Dataset.from_tensor_slices(names).repeat()
-    return exactly(files.map(load, num_parallel_calls=calls).batch(draw.choice([8, 16])).prefetch(2))
+    return exactly(files.map(load, num_parallel_calls=calls).batch(draw.choice([16, 24])).prefetch(2))
 
 
 # -- Python --------------------------------------------------------------------------------
@@ -377,12 +377,12 @@ def unpacks(draw: Draw, fixed: bool, packed: str, files: int) -> Any:
     return exactly(found.map(values).batch(draw.choice([8, 16])).prefetch(1))
 
 
-@fault(2, WAITS, r"GZIP", r"(?<!tell).*straggler|larger cycle")
+@fault(1, WAITS, r"GZIP", r"(?<!tell).*straggler|larger cycle")
 def records_are_packed_with_gzip(draw, fixed):
     return unpacks(draw, fixed, "GZIP", 1)
 
 
-@fault(2, WAITS, r"GZIP", r"straggler|larger cycle")
+@fault(1, WAITS, r"GZIP", r"straggler|larger cycle")
 def records_are_packed_with_zlib(draw, fixed):
     return unpacks(draw, fixed, "ZLIB", 1)
 
@@ -483,7 +483,7 @@ def many_small_maps(draw, fixed):
     return exactly((data.batch(size).map(scaled) if fixed else data.map(scaled).batch(size)).prefetch(1))
 
 
-@fault(2, {"prep", "batch", None}, r"batch before the map", r"cache")
+@fault(1, {"prep", "batch", None}, r"batch before the map", r"cache")
 def many_small_parallel_maps(draw, fixed):
     import tensorflow as tf
 
@@ -513,7 +513,7 @@ def lines_of_numbers_one_by_one(draw, fixed):
     return exactly(made.prefetch(1))
 
 
-@fault(2, {"batch"}, r"padded", r"num_parallel_calls|cache")
+@fault(1, {"batch"}, r"padded", r"num_parallel_calls|cache")
 def one_row_is_long(draw, fixed):
     import tensorflow as tf
 
@@ -529,7 +529,7 @@ def one_row_is_long(draw, fixed):
 def elements_are_large(draw, fixed):
     import tensorflow as tf
 
-    side = draw.choice([512, 700])
+    side = draw.choice([700, 900])
     whole = tf.zeros([side, side, 3], tf.uint8 if fixed else tf.float64)
     return exactly(tf.data.Dataset.from_tensors(whole).repeat().batch(draw.choice([8, 12])).prefetch(1))
 
@@ -547,7 +547,7 @@ def writes_strings_in_the_map(draw, fixed):
     return exactly(tf.data.Dataset.from_tensor_slices(data).repeat().map(noted).batch(8).prefetch(1))
 
 
-@fault(2, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads")
+@fault(1, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads")
 def texts_in_turn(draw, fixed):
     import tensorflow as tf
 
@@ -562,7 +562,7 @@ def texts_in_turn(draw, fixed):
     return exactly(made.batch(draw.choice([8, 16])).prefetch(1))
 
 
-@fault(2, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads")
+@fault(1, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads")
 def words_are_looked_up_in_turn(draw, fixed):
     import tensorflow as tf
 
