@@ -56,7 +56,9 @@ def machine(wheel, tmp_path_factory):
 def solved(tmp_path_factory):
     """The folder of the notebooks whose exercises are solved."""
     folder = tmp_path_factory.mktemp("solved")
-    subprocess.run([sys.executable, "notebooks/build.py", "--solved", folder], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "notebooks/build.py", "--solved", folder], cwd=ROOT, check=True, capture_output=True
+    )
     return folder
 
 
