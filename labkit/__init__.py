@@ -76,7 +76,7 @@ def record(
         In a notebook, show the consumer's waits and train steps while the job runs, and the whole trace in their
         place at the end; see `labkit.views.live` for what that costs. Elsewhere it shows nothing.
     **settings
-        ``steps``, ``warmup``, ``repeats``, ``name`` and ``max_events`` of `labkit.recording.recorder.record`.
+        ``steps``, ``warmup``, ``repeats``, ``name``, ``max_events`` and ``keep`` of `labkit.recording.recorder.record`.
 
     Returns
     -------

@@ -106,7 +106,7 @@ def tour(
     out: Annotated[Path, typer.Option(help="where the page and the executed notebooks go")] = Path("build/tour"),
     rounds: Annotated[int, typer.Option(help="rounds of the scoreboard")] = 5,
 ) -> None:
-    """Run every notebook, print the scoreboard, write a page with every timeline."""
+    """Run the main course, 00 to 10, print the scoreboard, write a page with every timeline."""
     try:
         _tool("tour").walk(out, rounds=rounds)
     except KeyboardInterrupt:
@@ -152,10 +152,11 @@ def class_names(
     ids: Annotated[Path, typer.Argument(help="a text file with the id of a student on each line")],
     course: Annotated[str, typer.Option(help="the word that was given out for the course")] = "",
 ) -> None:
-    """Print who is who: the id, the pseudonym in results and in the class report, and the variant of each student."""
+    """Print who is who: the id, the pseudonym in results and in the class report, and the variant of the drills."""
     from labkit.course import variants
 
-    typer.echo(variants.table(filter(str.strip, ids.read_text(encoding="utf-8-sig").splitlines()), course=course))
+    students = filter(str.strip, ids.read_text(encoding="utf-8-sig").splitlines())
+    typer.echo(variants.table(students, problem="drills", course=course))
 
 
 cards = typer.Typer(no_args_is_help=True, help="Start, stop and list cards: processes that serve smartssd://.")

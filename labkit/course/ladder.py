@@ -300,6 +300,8 @@ def scoreboard(photos: Photos, accelerator: Any, rounds: int = 5, steps: int = 1
         The consumer; see `labkit.accelerators`.
     rounds, steps : int
         Rounds over all rungs, none of which is added for a verdict that is open, and steps in each recording.
+    progress : bool, optional
+        A progress bar: True, False, or by default one that shows up when it takes long.
 
     Returns
     -------

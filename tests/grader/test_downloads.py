@@ -173,6 +173,8 @@ def test_the_verbs_collect_and_tell_who_is_who(tmp_path):
     assert [line.split()[:2] for line in lines] == [
         [student, variants.pseudonym(student, "fall")] for student in ("alovelace", "ghopper")
     ]
+    drawn = [variants.of(student, problem="drills", course="fall").drills for student in ("alovelace", "ghopper")]
+    assert [line.split()[-len(drawn[0]) :] for line in lines] == [", ".join(map(str, some)).split() for some in drawn]
 
 
 def test_git_ignores_students_work_and_grades(root):
