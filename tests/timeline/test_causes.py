@@ -231,6 +231,26 @@ def test_what_runs_while_a_buffer_fills_is_charged_and_what_fills_is_named():
     assert "meanwhile Shuffle fills its buffer" in " ".join(str(timeline).split())
 
 
+@pytest.mark.parametrize(
+    ("below", "says"),
+    [
+        ("Map", "repeat() before the slow part"),
+        ("FlatMap", "do once, outside"),
+        ("MemoryCacheImpl", "do once, outside"),
+    ],
+)
+def test_repeat_is_not_told_to_stand_where_it_stands_or_before_a_cache(below, says):
+    """The fourth call finds the end of its input, which begins anew and takes 30 ms for it."""
+    repeat = f"{ROOT}::ForeverRepeat"
+    spans = []
+    for i in range(6):
+        a, long = 50 * i, 30 if i == 3 else 1
+        spans += [wait(a, a + long), train(a + long, a + 50)]
+        spans += [("next", node, "iterator", a, a + long) for node in (ROOT, repeat)]
+        spans += [("next", f"{repeat}::{below}", "iterator", a + k / 2, a + k / 2 + 0.4) for k in range(2 - (i != 3))]
+    assert says in walk(*spans, warmup=1).stalls.advice
+
+
 @pytest.mark.parametrize("made", [1, 4])
 def test_elements_that_no_batch_holds_are_counted(made):
     mapped, spans = f"{ROOT}::Prefetch::BatchV2::Window::Map", []

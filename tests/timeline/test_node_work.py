@@ -338,3 +338,188 @@ def test_values_of_files_are_taken_by_a_parallel_map_in_place_of_a_loop():
         ]
 
     assert "a parallel map of single elements" in recorded(make).stalls.advice
+
+
+# -- advice that knows what the pipeline has ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("full", [True, False, None])
+def test_a_cache_is_never_put_behind_what_is_random_and_one_that_fills_is_told_from_a_full_one(full):
+    cache = f"{BATCH}::ParallelMapV2::MemoryCacheImpl"
+
+    def make(a):
+        spans = [("next", f"{BATCH}::ParallelMapV2", "iterator", a, a + 9.9)]
+        spans += [("pool", cache, "iterator", a, a + 0.1)] * (full is not None)
+        spans += [("pool", f"{cache}::TensorSlice", "iterator", a, a + 0.05)] * (full is False)
+        return [*spans, *in_threads("AdjustHue:AdjustHue", a, 20)]
+
+    advice = recorded(make).stalls.advice
+    assert "AdjustHue keeps several threads busy" in advice
+    assert "random" in advice
+    assert ("record later epochs (a larger warmup)" in advice) == (full is False)
+    assert ("cache behind it" in advice) == (full is not None)
+
+
+def test_a_file_that_is_being_written_is_not_called_read():
+    def make(a):
+        return [
+            ("next", f"{BATCH}::FileCacheImpl", "read", a + 0.1, a + 9.9),
+            ("next", f"{BATCH}::FileCacheImpl::TensorSlice", "iterator", a + 0.2, a + 0.3),
+        ]
+
+    advice = recorded(make).stalls.advice
+    assert "it writes its file, which it does once" in advice
+    assert "in each epoch, since" not in advice
+
+
+@pytest.mark.parametrize("op", ["DecodePng", "ReadFile", "DecodeWav", "DecodeRaw"])
+def test_what_takes_one_value_only_is_not_told_to_take_a_batch(op):
+    def make(a):
+        node, length = f"{BATCH}::ParallelMapV2", 9.9 / 128
+        spans = [("next", node, "iterator", a + k * length, a + (k + 0.9) * length) for k in range(128)]
+        return spans + [("worker", f"{op}:{op}", "decode", a + k * length, a + (k + 0.2) * length) for k in range(128)]
+
+    assert ("batch before the map" in recorded(make).stalls.advice) == (op == "DecodeRaw")
+
+
+def test_what_draws_from_several_datasets_is_no_map_of_the_reader():
+    drawn = f"{BATCH}::DirectedInterleave"
+
+    def make(a):
+        length, spans = 9.9 / 256, []
+        for k in range(256):
+            b, e = a + k * length, a + (k + 0.9) * length
+            spans.append(("next", drawn, "iterator", b, e))
+            spans.append(("next", f"{drawn}::Map", "iterator", b, b + 0.2 * length))
+            spans.append(("next", f"{drawn}::Map::BatchV2::Random", "iterator", b, b + 0.05 * length))
+        return spans
+
+    advice = recorded(make).stalls.advice
+    assert "before the map" not in advice
+    assert "Batch before sample_from_datasets" in advice
+
+
+@pytest.mark.parametrize("fused", ["ParallelMapV2", "MapAndBatch"])
+def test_a_map_that_reads_and_works_in_turn_has_calls_enough(fused):
+    """Each of two threads reads for half of its time: of the work alone, there is 1.3 at a time."""
+    node = f"{BATCH}::{fused}"
+
+    def make(a):
+        spans = [("next", node, "iterator", a, a + 9.9)]
+        for thread, first in (("worker 1", 0.0), ("worker 2", 1.3)):
+            for k in range(3):
+                b = a + first + 2.6 * k
+                spans.append((thread, "ReadFile:ReadFile", "read", b, b + 1.2))
+                spans.append((thread, "DecodeJpeg:DecodeJpeg", "decode", b + 1.2, min(b + 2.6, a + 9.9)))
+        return spans
+
+    timeline = recorded(make)
+    assert "on one at a time" not in timeline.stalls.advice
+    assert "runs on one thread" not in timeline.stalls.advice
+    assert "read in a parallel map" not in timeline.stalls.advice
+
+
+def test_a_parallel_map_that_reads_is_told_to_make_more_calls():
+    def make(a):
+        return [
+            ("next", f"{BATCH}::ParallelMapV2", "iterator", a, a + 9.9),
+            ("worker", "ReadFile:ReadFile", "read", a, a + 9.8),
+        ]
+
+    advice = recorded(make).stalls.advice
+    assert "num_parallel_calls=16" in advice
+    assert "read in a parallel map" not in advice
+
+
+def test_a_filter_before_the_expensive_map_is_where_it_belongs():
+    """The work stands behind it, so nothing of it is thrown away; the cheap map below is asked twice as often."""
+    filtered = f"{BATCH}::Map::Filter"
+
+    def make(a):
+        spans = calling(f"{BATCH}::Map", a, 4)
+        calls = [s for s in spans if s[1].endswith("Map")]
+        spans += [("next", filtered, "iterator", s, s + 0.1) for _, _, _, s, _ in calls]
+        for below in (f"{filtered}::Map", f"{filtered}::Map::TFRecord"):
+            spans += [("next", below, "iterator", s + k, s + k + 0.02) for _, _, _, s, _ in calls for k in (0, 0.05)]
+        return spans
+
+    advice = recorded(make).stalls.advice
+    assert "filter before the map" not in advice
+    assert "map(num_parallel_calls=AUTOTUNE): TopKV2 runs on one thread" in advice
+
+
+def test_a_shard_of_names_is_not_charged_with_what_their_records_cost():
+    files = f"{BATCH}::Map::Interleave[0]"
+
+    def make(a):
+        spans = calling(f"{BATCH}::Map", a, 8)
+        spans += [
+            ("next", f"{BATCH}::Map::Interleave", "iterator", s, s + 0.1) for _, n, _, s, _ in spans if "Map" in n
+        ]
+        below = [(f"{files}::Shard", 0, 0.05), (f"{files}::Shard::Map", 0, 0.02)]
+        return spans + [("next", path, "iterator", a + b, a + b + length) for path, b, length in below]
+
+    assert "shard before the map" not in recorded(make).stalls.advice
+
+
+@pytest.mark.parametrize("parallel", ["", "::ParallelInterleaveV4", "::LegacyParallelInterleaveV2"])
+def test_files_that_are_read_together_are_not_told_to_be(parallel):
+    clock = {
+        "at_ns": [NOW + t * MS for t in range(20 * STEPS + 1)],
+        "cpu_ns": [(10 * (t // 20) + min(10, t % 20)) * MS for t in range(20 * STEPS + 1)],
+    }
+
+    def make(a):
+        above = [("next", f"{BATCH}{parallel}", "iterator", a, a + 9.95)] if parallel else []
+        return [*above, ("pool" if parallel else "next", f"{BATCH}{parallel}::TFRecord", "read", a + 0.1, a + 9.9)]
+
+    found = recorded(make, processor=clock, host={"cpus": 2}).stalls
+    assert "GZIP" in found.advice
+    assert ("read several files at once" in found.advice) == (not parallel)
+
+
+def test_buckets_are_told_to_be_narrower():
+    group = f"{ROOT}::GroupByWindow"
+
+    def make(a):
+        inner = ("next", f"{group}::PaddedBatchV2", "batch", a + 0.1, a + 9.8)
+        return [("next", group, "iterator", a, a + 9.9), inner]
+
+    advice = recorded(make).stalls.advice
+    assert "more bucket_boundaries" in advice
+    assert "bucket_by_sequence_length" not in advice
+
+
+def test_frames_of_a_clip_are_not_called_dropped():
+    """Two clips in a batch, eight frames in a clip: nothing is thrown away."""
+    frames = f"{ROOT}::BatchV2::BatchV2::Map"
+    advice = recorded(lambda a: calling(frames, a, 16), images=2 * STEPS).stalls.advice
+    assert "for each one that a batch holds" not in advice
+    assert "map(num_parallel_calls=AUTOTUNE)" in advice
+
+
+def test_generators_that_run_together_are_no_loop_of_a_map():
+    """Two of them, in threads of interleave, for a map that takes their numbers by the batch."""
+
+    def make(a):
+        spans = [("next", f"{BATCH}::Map", "iterator", a, a + 9.9)]
+        spans += [("next", f"{BATCH}::Map::ParallelInterleaveV4", "iterator", a, a + 9.9)]
+        spans += [(f"worker {k}", "Iterator::Generator", "iterator", a, a + 0.1) for k in (0, 1)]
+        return spans + in_threads("PyFunc:PyFunc", a, 200)
+
+    advice = recorded(make).stalls.advice
+    assert "Python generators" in advice
+    assert "loop" not in advice
+
+
+@pytest.mark.parametrize("op", ["PyFunc", "EagerPyFunc"])
+def test_a_python_function_of_a_map_beside_a_generator_is_not_called_the_generator(op):
+    def make(a):
+        node = f"{BATCH}::Map"
+        spans = [
+            ("next", node, "iterator", a, a + 9.9),
+            ("next", f"{node}::FlatMap::Generator", "iterator", a, a + 0.1),
+        ]
+        return [*spans, ("worker", f"{op}:{op}", "map", a + 0.2, a + 9.8)]
+
+    assert "several generators" not in recorded(make).stalls.advice

@@ -25,7 +25,7 @@ from labkit.timeline.wording import short_op
 _CALLERS = re.compile(r"(Map|Filter|TakeWhile|Scan|GroupBy\w*|FlatMap|Interleave|Generator|Reduce)(Dataset)?(V\d+)?$")
 
 #: Nodes that have threads of their own.
-_ASYNCHRONOUS = re.compile(r"(Legacy)?Parallel|Prefetch|MapAndBatch|DataService|Root$")
+_ASYNCHRONOUS = re.compile(r"(Legacy)?Parallel|Prefetch|MapAndBatch|ParseExample|DataService|Root$")
 
 
 def asynchronous(path: str) -> bool:

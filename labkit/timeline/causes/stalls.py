@@ -42,26 +42,34 @@ from labkit.timeline.wording import percent, short_op
 
 _BLAMED = ("fetch", "prep", "batch", "transfer", "copy", "start")
 # What helps a node that reads, if it computes meanwhile.
-_SOURCES = {
+_FILES = {
     **dict.fromkeys(
         ("TFRecord", "TextLine", "FixedLengthRecord"),
-        "as it does where records are packed (GZIP, ZLIB). Store them unpacked, or read several files at once: "
-        "interleave(num_parallel_calls=AUTOTUNE).",
+        "as it does where records are packed (GZIP, ZLIB). Store them unpacked",
     ),
-    "SnapshotDatasetReader": "most of all where the saved dataset is packed (GZIP, SNAPPY). cache() it in memory "
-    "where it fits, or save it with compression=None.",
     "CSV": "since it parses one line after the other. Read lines (TextLineDataset), batch them, and decode_csv whole "
-    "batches in a parallel map; or read several files at once, interleave(num_parallel_calls=AUTOTUNE).",
-    "FileCacheImpl": "since its file is read, and its values are built, in each epoch. Use cache() in memory where it "
-    "fits, or keep smaller elements: uint8, or what the next map makes of them.",
+    "batches in a parallel map",
 }
+_SOURCES = {
+    **_FILES,
+    "SnapshotDatasetReader": "most of all where the saved dataset is packed (GZIP, SNAPPY). cache() it in memory "
+    "where it fits, or save it with compression=None",
+    "FileCacheImpl": "since its file is read, and its values are built, in each epoch. Use cache() in memory where it "
+    "fits, or keep smaller elements: uint8, or what the next map makes of them",
+}
+# What takes one value only, so that no call of it works on a batch.
+_ONE_VALUE = re.compile("ReadFile|Decode(AndCrop)?(Jpeg|Png|Gif|Bmp|Image|Wav)")
+# Nodes that hand on fewer elements than they take.
+_DROPS = re.compile("::(FiniteTake|FiniteSkip|Filter|Shard|TakeWhile|Window)")
 # Nodes whose function makes a dataset, and what a generator is made of.
 _DATASETS = ("FlatMap", "Interleave", "Generator")
 # Nodes that hand over from a thread of their own, the last ones but for such as only pass elements on.
 _PASSES = r"(ForeverRepeat|FiniteRepeat|FiniteTake|FiniteSkip)(V\d+)?"
-_AHEAD = re.compile(rf"Iterator::Root(::{_PASSES})*::(Prefetch|MapAndBatch|Parallel)")
+_AHEAD = re.compile(rf"Iterator::Root(::{_PASSES})*::(Prefetch|MapAndBatch|Parallel|ParseExample)")
 # Nodes that neither drop, nor change, nor join what they pass on.
 _ORDERS = re.compile(rf"Shuffle\w*|Prefetch|Root|(Parallel)?Batch(V\d+)?|{_PASSES}")
+# Nodes that make several elements of one.
+_MULTIPLIES = re.compile("FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave|Unbatch")
 # Nodes of which one element is not one of their input.
 _REGROUPS = re.compile("[Bb]atch|Window|FlatMap|Interleave|Generator")
 
@@ -146,20 +154,28 @@ def stalls(
     small = small if worst in ("prep", "batch") else None
     node = _starts(causes, total[worst])
     known = run.advice.get(worst) or (run.loader and str(LoaderAdvice(worst, blame, lanes, run, efforts)))
-    advice = crowded or known or small or (node and _start(node)) or _advice(found, overlap_ns)
+    advice = crowded or known or small or (node and _start(node, work)) or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice, filling(node) if node and worst != "start" else None)
 
 
 def _starts(causes: Causes, ns: int) -> str | None:
     """Return the node that began epochs or filled its buffer for at least half of this time in the gaps, or None."""
     node = max(causes.starting, key=lambda i: causes.starting[i], default=None)
-    return None if node is None or 2 * causes.starting[node] < ns else short_op(causes.names[node])
+    return None if node is None or 2 * causes.starting[node] < ns else causes.names[node]
 
 
-def _start(node: str) -> str:
+def _start(path: str, work: NodeWork) -> str:
     """Return what to change where gaps are the start of epochs, or a buffer that fills."""
-    if node.startswith("Shuffle"):
+    if short_op(path).startswith("Shuffle"):
         return "a smaller shuffle buffer, or shuffle file names before the slow part of the pipeline."
+    below = [short_op(name) for name in work.below(path)]
+    slow = any(re.match("(Parallel|Padded)?(Map|Batch)|Prefetch|Shuffle", node) for node in below)
+    # In front of a cache, repeat() would let it grow without end.
+    if not slow or any("CacheImpl" in node for node in below):
+        return (
+            "less to do at the start of each epoch: do once, outside of the pipeline, what its source does each time "
+            "that it begins, or let a deeper prefetch bridge the pause."
+        )
     return "repeat() before the slow part (and before batch and prefetch), so that the next epoch starts early."
 
 
@@ -238,6 +254,12 @@ def _taken_apart(work: NodeWork, steps: int, span: int, ops_ns: int, batch_ns: i
                 f"window, {max(work.calls[name] for name in windows) / steps:,.0f} calls a step. Batch the places at "
                 "which windows begin, and tf.gather all of them in one map."
             )
+    for path in work.of("DirectedInterleave"):
+        if path in many and sum(map(work.own_ns, many)) >= least:
+            return (
+                f"whole batches drawn from each dataset in place of elements: {work.calls[path] / steps:,.0f} elements "
+                "a step are drawn one by one. Batch before sample_from_datasets, where a batch may come from one."
+            )
     arrays = [path for path in work.of("TensorSlice") if path in many]
     orders = all(_ORDERS.fullmatch(short_op(path)) for path in work.calls if path not in arrays)
     if arrays and orders and sum(map(work.own_ns, many)) >= least:
@@ -262,8 +284,12 @@ def _small_calls(lanes: Sequence[Lane], names: Sequence[str], steps: int, handed
     codes = [CATEGORIES.index(c) for c in ("decode", "resize", "map")]
     pipeline = [lane for lane in lanes if lane.kind == "pipeline"]
     asked = sum((np.bincount(lane.name_id, minlength=len(names)) for lane in pipeline), np.zeros(len(names), np.int64))
+    if any(asked[i] and _ONE_VALUE.fullmatch(short_op(name)) for i, name in enumerate(names)):
+        return None
+    # What draws the dataset for each element of sample_from_datasets is a map of numbers that nobody has written.
+    drawn = {name.rpartition("::")[0].rpartition("::")[0] for name in names if name.endswith("::Random")}
     # A map that is fused with its batch asks for its elements, and is itself asked for batches.
-    nodes = [i for i, name in enumerate(names) if any(map(_is_map, name.split("::")[-2:]))]
+    nodes = [i for i, name in enumerate(names) if any(map(_is_map, name.split("::")[-2:])) and name not in drawn]
     calls = max((int(asked[i]) for i in nodes), default=0)
     work = sum(int((lane.end_ns - lane.start_ns)[np.isin(lane.category, codes)].sum()) for lane in pipeline)
     if not steps or calls < MANY_CALLS * steps or work >= (SHORT_NS if handed_over else SMALL_NS) * calls:
@@ -310,6 +336,25 @@ class _Blame:
     def one_call(self) -> bool:
         """Whether a map makes one call at a time: a map waits for the op. A fused one does not say."""
         return short_op(self.caller or "") == "Map" or not self.has("ParallelMap")
+
+    @property
+    def reads_several(self) -> bool:
+        """Whether several files are read at once."""
+        return self.has("ParallelInterleave", "LegacyParallelInterleave")
+
+    @property
+    def source(self) -> str:
+        """What helps the node to blame, which reads and computes meanwhile."""
+        if self.blame in _FILES and not self.reads_several:
+            return f"{_SOURCES[self.blame]}; or read several files at once, interleave(num_parallel_calls=AUTOTUNE)."
+        if self.blame == "FileCacheImpl" and self.fills_cache:
+            return "and here it writes its file, which it does once: record later epochs (a larger warmup)."
+        return f"{_SOURCES[self.blame]}."
+
+    @property
+    def fills_cache(self) -> bool:
+        """Whether a cache asked for elements: one that is full does not."""
+        return any(self.work.asked(path) for path in self.work.of("MemoryCacheImpl", "FileCacheImpl"))
 
     @property
     def queued(self) -> bool:
@@ -376,10 +421,10 @@ def _change(found: _Blame) -> str:
         if "Padded" in blame:
             share = (found.run.work or {}).get("padded")
             much = "" if share is None else f"{percent(share)} of the values of the first batch only fill up, so "
-            return (
-                f"fewer padded values: {much}group elements of similar length (bucket_by_sequence_length), cut the "
-                "longest, or keep them ragged (ragged_batch)."
-            )
+            group = "group elements of similar length (bucket_by_sequence_length)"
+            if found.has("GroupByWindow"):
+                group = "narrow the buckets to elements of similar length (more bucket_boundaries)"
+            return f"fewer padded values: {much}{group}, cut the longest, or keep them ragged (ragged_batch)."
         parts = len((found.run.work or {}).get("components", ()))
         if parts >= MANY_PARTS:
             return (
@@ -392,7 +437,7 @@ def _change(found: _Blame) -> str:
         if "PyFunc" in blame:
             return _python(found)
         if blame in _SOURCES:
-            return f"less work for the processor: {blame} computes while it reads, {_SOURCES[blame]}"
+            return f"less work for the processor: {blame} computes while it reads, {found.source}"
         if blame in found.nodes:
             source = not any(found.work.below(path) for path in found.work.of(blame))
             place = "prefetch behind it" if source else "prefetch what comes before it"
@@ -404,33 +449,46 @@ def _change(found: _Blame) -> str:
             return in_turn
         effort = found.efforts.get(blame)
         if found.run.host.cpus == 1 and not (effort and effort.computes is False):
-            return f"less work for the processor, which has one core: cache what {blame} makes, or make it cheaper."
-        if found.at_once("decode", "resize", "map", "batch") < ONE_BY_ONE:
+            return (
+                f"less work for the processor, which has one core: make {blame} cheaper, or cache what it makes, "
+                "unless that is random."
+            )
+        # A thread of a map that reads its file and then works on it does one of both at a time.
+        mine = ("decode", "resize", "map", "batch", *(["read"] if found.work.runs("ReadFile") else []))
+        if short_op(found.caller or "") == "Map" or found.at_once(*mine) < ONE_BY_ONE:
+            if found.has("MapAndBatch") and not found.caller:
+                return (
+                    f"map(num_parallel_calls=AUTOTUNE), or more calls where it has them: {blame} runs on one thread at "
+                    "a time."
+                )
             if found.one_call:
                 return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
-            if found.queued and found.at_once("decode", "resize", "map", "batch") > ONE_THREAD:
+            if found.queued and found.at_once(*mine) > ONE_THREAD:
                 return (
                     f"less work for the processor: {blame} has calls enough, but waits for a core; cache what is "
-                    "expensive, add cores, or close other programs."
+                    "expensive and not random, add cores, or close other programs."
                 )
             return (
                 f"more threads for the map, which is parallel already: {blame} runs on one at a time. See whether "
                 "private_threadpool_size is 1, or other programs hold the cores."
             )
-        cache = "cache what is expensive"
+        cache = "cache what is expensive and not random"
         if found.has("MemoryCache", "FileCache"):
-            cache = "make it cheaper, or cache behind it"
+            cache = "make it cheaper, or cache behind it, unless it is random"
+            if found.fills_cache:
+                cache = f"if the cache is behind it, record later epochs (a larger warmup), or else {cache}"
         elif found.has("ForeverRepeat", "FiniteRepeat"):
             cache += ", which every epoch makes again"
         return f"less work for the processor: {blame} keeps several threads busy; {cache}, or add cores."
     at_once = found.has("ParallelInterleave", "ParallelMap")
     # A source reads for many elements at a time, so one of its calls takes long now and then.
     if at_once and blame not in _SOURCES and _straggles(found.causes, found.lanes):
-        return "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."
+        order = "" if found.run.options.get("deterministic") == "False" else "deterministic=False, and "
+        return f"a straggler keeps all others waiting: {order}more, smaller shards."
     effort = found.efforts.get(blame)
     if blame in ("SnapshotDatasetReader", "FileCacheImpl"):
-        return f"less to read: {blame} takes time in each epoch, {_SOURCES[blame]}"
-    if blame in _SOURCES and effort and effort.computes is None and not found.has("ParallelInterleave"):
+        return f"less to read: {blame} takes time in each epoch, {found.source}"
+    if blame in _SOURCES and effort and effort.computes is None and not found.reads_several:
         return (
             "several files at once, interleave(num_parallel_calls=AUTOTUNE): the recording cannot tell whether "
             f"{blame} waits for bytes or unpacks them (GZIP, ZLIB), and this helps both."
@@ -438,8 +496,16 @@ def _change(found: _Blame) -> str:
     if in_turn := _in_turn(found):
         return in_turn
     if found.at_once("read") < ONE_BY_ONE:
-        if found.has("ParallelInterleave"):
-            return "more reads at once: a larger cycle_length of interleave, or reads in a parallel map."
+        if found.reads_several:
+            return (
+                "more reads at once: a larger cycle_length of interleave (num_parallel_reads of TFRecordDataset), or "
+                "reads in a parallel map."
+            )
+        if found.has("ParallelMap", "MapAndBatch") and found.blame == "ReadFile" and not found.caller:
+            return (
+                "more reads at once than the map makes: num_parallel_calls=16, for example, with a "
+                "private_threadpool_size as large."
+            )
         return "parallel reads: interleave(num_parallel_calls=AUTOTUNE) over files, or read in a parallel map."
     return "more reads at once (a wider private_threadpool_size), fewer and larger files, fewer bytes, or a cache."
 
@@ -479,12 +545,16 @@ def _inner(work: NodeWork, path: str, inner: str) -> int:
 def _python(found: _Blame) -> str:
     """Return what helps a Python function: its calls hold the interpreter, or they wait, one at a time or together."""
     effort = found.efforts.get(found.blame)
-    if found.has("Generator") and found.has("ParallelInterleave") and not (effort and effort.computes is not None):
+    # A generator is called by its node, and a function of Python elsewhere by a map.
+    generator = (
+        found.has("Generator") and found.blame == "PyFunc" and short_op(found.caller or "Generator") in _DATASETS
+    )
+    if generator and found.reads_several and not (effort and effort.computes is not None):
         return (
             "TensorFlow ops in place of the Python generators if they compute, more of them at once if they "
             "wait: Python's threads take turns, and the recording cannot tell which."
         )
-    if found.has("Generator") and not (effort and effort.computes):
+    if generator and not (effort and effort.computes):
         return (
             "several generators at once, each with its own part of the data: interleave(num_parallel_calls=…) over "
             "their numbers, as long as the generator waits. One that computes holds the interpreter: TensorFlow ops."
@@ -524,13 +594,16 @@ def _thrown_away(found: _Blame) -> tuple[str, float] | None:
     other elements than those that are dropped, as single ones of a batch, nobody can tell.
     """
     work, words = found.work, {"Shard": "shard", "FiniteSkip": "skip", "Filter": "filter"}
+    if found.blame in found.nodes:
+        return None
     for path in work.of(*words):
-        maps = [name for name in work.below(path) if "Map" in short_op(name)]
-        if not maps:
+        maps = [name for name in work.below(path) if re.match("(Parallel)?Map", short_op(name))]
+        # Behind a node that makes many elements of one, counts of ops say nothing of what is dropped here.
+        if not maps or any(map(_MULTIPLIES.match, path.split("::")[:-1])):
             continue
         between = max(maps, key=lambda name: -len(name)).removeprefix(path).split("::")[1:]
         if short_op(path) == "Filter":
-            made = work.asked(path)
+            made = work.asked(path) if max(_ran(found), default=0) >= THROWN_AWAY * work.calls[path] else 0
         elif any(map(_REGROUPS.search, between)):
             continue
         else:
@@ -550,8 +623,8 @@ def _ran(found: _Blame) -> list[int]:
 
 
 def _times(found: _Blame) -> float:
-    """Return how often each call of a map runs the op to blame at one place; 0 where a map is fused, and not seen."""
-    if found.has("MapAndBatch"):
+    """Return how often each call of a map runs the op to blame at one place; 0 where it is not known who runs it."""
+    if found.has("MapAndBatch") or ("PyFunc" in found.blame and found.has("Generator") and not found.caller):
         return 0.0
     maps = [calls for path, calls in found.work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))]
     calls = found.work.calls[found.caller] if found.caller else max(maps, default=0)
@@ -573,9 +646,9 @@ def _made(found: _Blame) -> float:
 
     A map that is fused with its batch is asked for batches, so it counts for little here. Of maps that are zipped,
     nobody can tell one from the other by the path. At the end of each inner pipeline a map is asked in vain, so that
-    what it calls is counted, too.
+    what it calls is counted, too. Where no node drops any, elements are parts of what a batch holds, such as frames.
     """
-    if not found.run.images:
+    if not found.run.images or not any(map(_DROPS.search, found.work.calls)):
         return 0.0
     maps = [n for path, n in found.work.calls.items() if _is_map(short_op(path)) and "::Zip" not in path]
     return min(max(maps, default=0), min(_ran(found), default=0)) / found.run.images
