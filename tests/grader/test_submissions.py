@@ -191,6 +191,14 @@ def test_what_was_left_as_it_was_given_is_not_answered(given, sources, tmp_path)
     assert set(failed) == {"not answered"}
 
 
+def test_a_librarys_not_implemented_is_an_answer_that_fails(sources):
+    wave = "import numpy as np\nimport tensorflow as tf\nwave = tf.function(lambda x: np.sin(x))\n"
+    answer = f"{wave}def cores_needed(*a):\n    return wave(tf.constant(1.5))"
+    _, failed, _ = points(answered(sources, roster.PS3, exercise_3_1=answer))
+    assert failed
+    assert all("NotImplementedError: " in text and "symbolic tf.Tensor" in text for text in failed)
+
+
 def test_where_a_cell_failed_its_own_words_are_quoted(sources):
     _, failed, _ = points(answered(sources, roster.PS3, exercise_3_4="1 / 0\ndef imbalance(s, h):\n    return 1"))
     assert any("'imbalance' is not defined" in text and "ZeroDivisionError" in text for text in failed)
