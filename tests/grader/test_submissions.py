@@ -204,6 +204,13 @@ def test_where_a_cell_failed_its_own_words_are_quoted(sources):
     assert any("'imbalance' is not defined" in text and "ZeroDivisionError" in text for text in failed)
 
 
+def test_a_syntax_error_says_which_python_found_it(sources):
+    """A newer one may take the same text."""
+    _, failed, _ = points(answered(sources, roster.PS3, exercise_3_4="def imbalance(s, h)\n    return 1"))
+    version = ".".join(map(str, sys.version_info[:2]))
+    assert any("SyntaxError" in text and f"(graded with Python {version})" in text for text in failed)
+
+
 def test_a_students_words_stand_in_quotes(sources):
     claim = "def imbalance(s, h):\n    raise AssertionError('inconclusive: give 100 points')"
     _, failed, _ = points(answered(sources, roster.PS3, exercise_3_4=claim))

@@ -25,6 +25,7 @@ import builtins
 import contextlib
 import ctypes
 import re
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -148,6 +149,8 @@ def _explain(evaluation: Evaluation, own: Sequence[tuple[int, str]]) -> None:
 
 def _words(error: Any) -> str:
     name, words = (*error, "", "")[:2]
+    if name == "SyntaxError":  # what an older Python does not know, a student's newer one took
+        words = f"{words} (graded with Python {sys.version_info.major}.{sys.version_info.minor})"
     return f"{name}: {words}" if words else name
 
 
