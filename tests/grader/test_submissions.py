@@ -115,6 +115,16 @@ def test_annotations_are_those_of_the_cell():
         assert student.names(["kind"]) == {"kind": True}
 
 
+@pytest.mark.parametrize(("kind", "points_of_2_4"), [("np.int64", 25), ("bool", 0), ("np.bool_", 0)])
+def test_a_whole_number_of_numpy_is_one_and_a_truth_is_none(sources, kind, points_of_2_4):
+    answer = (
+        "import numpy as np\ndef knobs(decode_ms, train_ms, cores):\n"
+        f"    return np.clip(-(-32 * decode_ms // train_ms), 1, cores), {kind}(1)"
+    )
+    found, failed, _ = points(answered(sources, roster.PS2, exercise_2_4=answer))
+    assert found["2.4"] == points_of_2_4, failed
+
+
 ASKS = "import socket, urllib.request\n"
 TRIES = f"""{ASKS}try:
     urllib.request.urlopen("http://192.0.2.1/x")
