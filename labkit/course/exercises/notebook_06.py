@@ -16,6 +16,7 @@ from labkit.pipelines import structure
 from labkit.pipelines.options import naive
 
 _LOOP = "that is a loop over the images, in disguise or not: compute with the whole batch at once"
+_IF = "a graph has no Python if on tensors, and no while: their values are not there yet; use functions of tf"
 
 #: What TensorFlow says about shapes, and what helps.
 _SHAPES = {
@@ -155,8 +156,8 @@ def _traced(function: Any, images: np.ndarray, deltas: np.ndarray) -> Any:
     specs = [tf.TensorSpec(a.shape, a.dtype) for a in (images, deltas)]
     try:
         return tf.function(made, autograph=False).get_concrete_function(*specs)
-    except tf.errors.OperatorNotAllowedInGraphError:
-        raise Wrong(_LOOP) from None
+    except tf.errors.OperatorNotAllowedInGraphError as error:
+        raise Wrong(_IF if "Python `bool`" in str(error) else _LOOP) from None
     except (ValueError, TypeError) as error:
         for words, hint in _SHAPES.items():
             if words in str(error):

@@ -204,6 +204,7 @@ WRONG = {
         (_unstacked, "loop"),
         (_counted, "loop"),
         (_hidden_in_a_function, "loop"),
+        (lambda images, deltas: images + deltas[0] if deltas[0] > 0 else images, "no Python if on tensors"),
         (_hidden_in_python, "leave the graph"),
         (_by_len, "no len()"),
         (lambda images, deltas: [images[k] + deltas[k] for k in range(len(images))], "no loop over the images"),
