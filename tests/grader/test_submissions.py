@@ -125,6 +125,14 @@ def test_a_whole_number_of_numpy_is_one_and_a_truth_is_none(sources, kind, point
     assert found["2.4"] == points_of_2_4, failed
 
 
+def test_all_students_are_told_of_as_many_cores():
+    ask = (
+        "import os, multiprocessing\ntold = [os.cpu_count(), multiprocessing.cpu_count(), len(os.sched_getaffinity(0))]"
+    )
+    with run(ask) as student:
+        assert student.names(["told"]) == {"told": [8, 8, 8]}
+
+
 ASKS = "import socket, urllib.request\n"
 TRIES = f"""{ASKS}try:
     urllib.request.urlopen("http://192.0.2.1/x")

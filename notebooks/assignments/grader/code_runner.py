@@ -32,6 +32,8 @@ from labkit.course import inspection
 #: Exit status after something forbidden was tried and reported.
 BREACH = 86
 _MOST_TEXT = 10_000
+#: What a student's code is told of the processor.
+_CORES = 8
 
 
 def main(pipe: int) -> None:
@@ -55,6 +57,8 @@ def main(pipe: int) -> None:
     given = {name: job[name] for name in ("cpu_s", "memory_mb", "in_bubblewrap")}
     holds = isolation.isolate(Path(job["home"]), **folders, **given, report=report)
     send(encode({"id": job["id"], "value": holds}).encode())
+    # A pipeline that asks for the number of cores is as wide on every machine that grades.
+    os.cpu_count, os.sched_getaffinity = lambda: _CORES, lambda _: set(range(_CORES))
 
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
