@@ -133,6 +133,13 @@ def test_all_students_are_told_of_as_many_cores():
         assert student.names(["told"]) == {"told": [8, 8, 8]}
 
 
+def test_what_colab_and_editors_write_into_an_import_cell_is_allowed():
+    both = "from IPython import get_ipython\n%time twice = 2\nget_ipython().run_line_magic('time', 'more = 3')"
+    with run(both, "%time late = 4") as student:
+        assert student.errors == [None] * 2
+        assert student.names(["twice", "more", "late"]) == {"twice": 2, "more": 3, "late": 4}
+
+
 ASKS = "import socket, urllib.request\n"
 TRIES = f"""{ASKS}try:
     urllib.request.urlopen("http://192.0.2.1/x")

@@ -64,7 +64,6 @@ def main(pipe: int) -> None:
     sys.modules["__main__"] = module
     names = module.__dict__
     names["display"] = lambda *_, **__: None
-    names["get_ipython"] = lambda: _Commands(names)
     while True:
         try:
             request = json.loads(connection.recv_bytes())
@@ -112,6 +111,11 @@ def _answer(request: dict[str, Any], names: dict[str, Any], report: Any) -> dict
 def _run_cell(request: dict[str, Any], names: dict[str, Any]) -> None:
     """Run a cell as a notebook would: its text can be looked up (AutoGraph needs it), it may await."""
     source, place = request["source"], f"<cell {request['number']}>"
+    names["get_ipython"] = shell = lambda: _Commands(names)
+    if "get_ipython" in source:  # editors import it where a cell has a command; IPython's own finds no shell here
+        import IPython
+
+        IPython.get_ipython = shell
     try:
         code = _compiled(source, place)
     except SyntaxError:
