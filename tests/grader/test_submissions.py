@@ -140,6 +140,26 @@ def test_what_colab_and_editors_write_into_an_import_cell_is_allowed():
         assert student.names(["twice", "more", "late"]) == {"twice": 2, "more": 3, "late": 4}
 
 
+def test_a_package_that_is_not_there_costs_only_what_uses_it(sources):
+    uses = "def cores_needed(*a):\n    return gone.number()"
+    notebook = answered(sources, roster.PS3, exercise_3_1=uses)
+    imports = "import no_such_package as gone, math as m\nfrom no_such_package.colab import drive\nimport operator as o"
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(imports))
+    roster.put(notebook, "exercise_3_4", "def imbalance(s, h):\n    return o.mul(m.ceil(s / h), h) / s")
+    found, failed, judged = points(notebook)
+    assert found == {**roster.FULL[roster.PS3], "3.1": 0}
+    assert all("'no_such_package is not installed where this is graded'" in text for text in failed)
+    assert "no_such_package is not installed where this is graded" in judged.printed[0]
+
+
+def test_an_import_that_is_left_out_ends_no_cell_of_another_kind():
+    cell = "from __future__ import annotations\nimport asyncio, numpy as np, no_such.package\nawait asyncio.sleep(0)"
+    with run(f"{cell}\nx = 3", "%%time\nimport no_such as np\ny = np.pi", "no_such.package.f()") as student:
+        assert student.errors[:2] == [None] * 2
+        assert student.errors[2] == ("ModuleNotFoundError", "no_such is not installed where this is graded")
+        assert student.names(["x", "y"]) == {"x": 3, "y": math.pi}
+
+
 ASKS = "import socket, urllib.request\n"
 TRIES = f"""{ASKS}try:
     urllib.request.urlopen("http://192.0.2.1/x")
