@@ -610,6 +610,11 @@ def marked(sources, tmp_path_factory):
     hand_in(folder, f"upper_{name}.IPYNB", right)
     hand_in(folder, f"deep/{name}/src/x.ipynb", right)
     hand_in(folder, "other/ps3/x.ipynb", right)
+    hand_in(folder, "renamed/homework.ipynb", right)
+    unmarked = copy.deepcopy(right)
+    for cell in unmarked.cells:
+        cell.metadata = {}
+    hand_in(folder, "unmarked/homework.ipynb", unmarked)
     hand_in(folder, f"drafts/{name}/a draft.ipynb", empty)
     hand_in(folder, f"drafts/{name}/final.ipynb", right)
     hand_in(folder, f"beside/a_{name}.ipynb", right)
@@ -656,7 +661,9 @@ def marked(sources, tmp_path_factory):
         ("ada", ",100,100,"),
         ("upper", ",100,100,"),
         ("deep", ",100,100,"),
-        ("other", ",wrong set,0,"),
+        ("other", ",100,100,"),
+        ("renamed", ",100,100,"),
+        ("unmarked", ",wrong set,0,"),
         ("drafts", "final.ipynb was graded"),
         ("drafts", ",100,100,"),
         ("beside", ",100,100,"),

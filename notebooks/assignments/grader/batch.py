@@ -26,7 +26,7 @@ from assignments.grader.authoring import POINTS, exercise
 from assignments.grader.course import Course
 from assignments.grader.evaluation import Evaluation, evaluate
 from assignments.grader.pages import as_cell, one_line
-from assignments.grader.precheck import Checked, precheck, unanswered
+from assignments.grader.precheck import Checked, precheck, set_of, unanswered
 from assignments.grader.supervisor import Limits, remove_stale
 from labkit.common.files import write_aside
 
@@ -99,10 +99,10 @@ class Submission:
         return sorted(self.notebooks or self.others)
 
 
-def collect(folder: Path, sets: tuple[str, ...]) -> list[Submission]:
+def collect(folder: Path, sets: tuple[str, ...], told: Callable[[Path], str] = lambda _: "") -> list[Submission]:
     """Return every submission in a folder, in the order of students and sets.
 
-    An empty folder of a set is a submission without files.
+    An empty folder of a set is a submission without files. Of a notebook whose name tells no set, `told` may tell it.
 
     Raises
     ------
@@ -117,6 +117,9 @@ def collect(folder: Path, sets: tuple[str, ...]) -> list[Submission]:
     def of(student: str, name: str) -> Submission:
         return found.setdefault((student, name), Submission(student, name))
 
+    def add(student: str, name: str, path: Path) -> None:
+        of(student, name or (told(path) if path.suffix.lower() == ".ipynb" else "")).add(path)
+
     sets = tuple(sorted(sets, key=len, reverse=True))  # ps10 is not ps1
     entries = sorted(folder.iterdir())
     around = [e for e in entries if e.name in sets and e.is_dir() and not e.is_symlink()]  # <set>/<student>
@@ -130,7 +133,7 @@ def collect(folder: Path, sets: tuple[str, ...]) -> list[Submission]:
                 parts = path.relative_to(folder if entry in inside else entry).parts
                 name = next((s for part in parts for s in sets if s in part), "")
                 if kind == "file":
-                    of(entry.name, name).add(path)
+                    add(entry.name, name, path)
                 elif kind != "folder":
                     of(entry.name, name).trouble = kind
                 elif name and len(parts) == 1:
@@ -140,7 +143,7 @@ def collect(folder: Path, sets: tuple[str, ...]) -> list[Submission]:
         elif entry.is_symlink() or entry.is_file():
             student, name = _flat(entry.name, sets)
             if name or entry.is_symlink() or entry.suffix.lower() == ".ipynb":
-                of(student, name).add(entry)
+                add(student, name, entry)
     if not found:
         raise ValueError(f"{folder} holds no submissions; allowed: {layouts}")
     return [submission for _, submission in sorted(found.items())]
@@ -210,8 +213,9 @@ def grade(
     if workers < 1:
         raise ValueError(f"workers is {workers}; allowed: 1 or more")
     folder = Path(folder).resolve()
-    submissions = collect(folder, tuple(course.files))
-    sources, forbidden, api = course.notebooks(), course.forbidden(folder), course.api()
+    sources = course.notebooks()
+    submissions = collect(folder, tuple(course.files), lambda path: set_of(path, sources))
+    forbidden, api = course.forbidden(folder), course.api()
     rows, protections = [], {}
     remove_stale()
     handed_in = [sources[name] for name in {s.set_name for s in submissions} & sources.keys()]
@@ -291,8 +295,8 @@ def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Che
         (not files, "missing", "nothing was handed in for this set"),
         (all(map(os.path.islink, files)), "unreadable", f"the file {first} is a link, not what was handed in"),
         (not submission.notebooks, "unreadable", f"the file {first} is no notebook (.ipynb)"),
-        (submission.set_name not in sources, "wrong set", "the name of the file or its folder tells no set; there are: "
-         + ", ".join(sources)),
+        (submission.set_name not in sources, "wrong set",
+         "its name, its folder and its exercises tell no set; there are: " + ", ".join(sources)),
     ]  # fmt: skip
     for holds, status, reason in refused:
         if holds:

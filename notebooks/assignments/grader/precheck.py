@@ -85,6 +85,20 @@ def precheck(path: Path, sources: dict[str, Any], wanted: str) -> Checked:
     return Checked(notebook, "repaired" if notes else "ok", notes)
 
 
+def set_of(path: Path, sources: dict[str, Any]) -> str:
+    """Return the set of a submitted file by the ids that only this set has; empty if it holds none."""
+    try:
+        there = {cell.id for cell in _read(path, [])}
+    except _Unreadable:
+        return ""
+    ids = {
+        name: {cell.metadata["nbgrader"]["grade_id"] for cell in source.cells if "nbgrader" in cell.metadata}
+        for name, source in sources.items()
+    }
+    own = {name: len(there & ids[name].difference(*(ids[n] for n in ids if n != name))) for name in ids}
+    return max(own, key=own.__getitem__) if any(own.values()) else ""
+
+
 def unanswered(path: Path, source: Any) -> float:
     """Return how many answers of a set are missing from a submitted file; infinity if it cannot be read."""
     try:
