@@ -91,6 +91,19 @@ def test_the_title_before_a_user_name_may_have_underscores(tmp_path):
     assert len(batch.collect(tmp_path / "out", SETS)) == 3
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_several_attempts_the_newest_is_graded(tmp_path, order):
+    said, days = [], {"09-30": "old", "10-02": "new", "10-01": "old"}
+    files = {f"Set 3_{who}_attempt_2026-{day}-10-00-00_{PS3}.ipynb": text for who in ("ada", "bob")
+             for day, text in list(days.items())[::order]}  # fmt: skip
+    files[f"Set 3_ada_attempt_2026-09-29-10-00-00_{roster.PS1}.ipynb"] = "another set"
+    files["Set 3_ada_attempt_2026-10-05-10-00-00.txt"] = "An attempt without a file"
+    downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, report=said.append)
+    handed = {(h.student, h.set_name): [f.read_text() for f in h.files] for h in batch.collect(tmp_path / "out", SETS)}
+    assert handed == {("ada", roster.PS1): ["another set"], ("ada", PS3): ["new"], ("bob", PS3): ["new"]}
+    assert sum("is an earlier attempt" in line for line in said) == 4
+
+
 def test_nothing_is_unpacked_outside_of_the_folder(tmp_path):
     said = []
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:

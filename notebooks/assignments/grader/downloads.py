@@ -100,13 +100,28 @@ def collect(
     paths = [PurePosixPath(path) for path, _ in _files(download, lambda *_: None)]
     wrapper = _wrapper(paths)
     title = _title(paths, wrapper)
+
+    def told(path: PurePosixPath) -> tuple[Student | None, tuple[str, ...], str, str]:
+        """Return whose file it is, what is left of its path, its set, and the date of its attempt."""
+        who, parts, name = _whose(path.parts[wrapper:], sets, title)
+        name = name or next((s for part in parts for s in sets if s in part), given)
+        attempt = re.match(r".+_attempt_([\d-]{19})", str(path), re.DOTALL)
+        return who, parts, name, attempt[1] if attempt and who and who.platform == "blackboard" else ""
+
+    newest: dict[tuple[Student | None, str], str] = {}
+    for path in paths:
+        if not _tells_of_an_attempt(path, wrapper):
+            who, _, name, date = told(path)
+            newest[who, name] = max(date, newest.get((who, name), ""))
     for path, read in _files(download, leave_out):
-        parts = PurePosixPath(path).parts[wrapper:]
-        if len(parts) == 1 and re.fullmatch(r".+_attempt_[\d-]+\.txt", parts[0]):
-            continue  # what Blackboard says of an attempt
-        who, parts, name = _whose(parts, sets, title)
+        if _tells_of_an_attempt(PurePosixPath(path), wrapper):
+            continue
+        who, parts, name, date = told(PurePosixPath(path))
         if who is None:
             leave_out(path, "tells no student")
+            continue
+        if date < newest[who, name]:
+            leave_out(path, "is an earlier attempt")
             continue
         try:
             data = read()
@@ -114,7 +129,6 @@ def collect(
             leave_out(path, f"cannot be unpacked ({one_line(str(error), 100)})")
             continue
         who = _own(who, known, sets)
-        name = name or next((s for part in parts for s in sets if s in part), given)
         if not _write(folder / who.student / name / _plain(parts[-1]), data):
             leave_out(path, f"is one of more than {_MOST_ALIKE} files of that name")
             continue
@@ -205,6 +219,11 @@ def _wrapper(paths: list[PurePosixPath]) -> int:
     tops = {path.parts[0] for path in paths}
     wrapped = len(tops) == 1 and not _match(*tops) and all(len(p.parts) > 1 and _match(p.parts[1]) for p in paths)
     return int(wrapped)
+
+
+def _tells_of_an_attempt(path: PurePosixPath, wrapper: int) -> bool:
+    """Tell if a file holds what Blackboard says of an attempt."""
+    return len(path.parts) == wrapper + 1 and bool(re.fullmatch(r".+_attempt_[\d-]+\.txt", path.name))
 
 
 def _title(paths: list[PurePosixPath], wrapper: int) -> str:
