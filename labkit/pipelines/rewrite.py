@@ -24,6 +24,8 @@ _SAME_ELSEWHERE = ("map", "prefetch")
 _PLACED = ("shuffle", "prefetch", "shard", "skip", "take", "repeat")
 #: Calls before a cache whose place among shuffles and repeats matters.
 _ORDERED = ("interleave", "flat_map", "filter", "enumerate", "take", "skip", "shard", "unbatch")
+#: Calls that pick or number elements by their place: in another order they give others.
+_BY_PLACE = ("take", "skip", "shard", "enumerate")
 #: Reads of a map that may come from far away.
 _READS = ("ReadFile", "PyFunc", "EagerPyFunc")
 
@@ -85,8 +87,15 @@ def by_hand(written: Written) -> Iterator[Change]:
     """Yield changes of the calls in `Written.above`, which can be shown, but not built."""
     above = replace(written, source=None, calls=written.above, above=())
     for change in (*_less_work(above), *_at_once(above)):
+        if not change.same_order and _by_place(written.calls):
+            continue
         calls = (*change.written.calls, *written.calls)
         yield replace(change, written=replace(written, calls=calls, above=()))
+
+
+def _by_place(calls: Sequence[Call]) -> bool:
+    """Tell whether one of some calls gives other elements where those before it come in another order."""
+    return any(call.method in _BY_PLACE for call in calls)
 
 
 def _behind(written: Written, ends: list[Call]) -> int:
@@ -164,7 +173,7 @@ def _at_once(written: Written) -> Iterator[Change]:
         cycle = 1 if call.method == "flat_map" else call.settings.get("cycle_length", 0)
         if not call.parallel and cycle > 1:
             yield Change(SEVERAL, _replaced(written, {place: call.having(num_parallel_calls=AUTOTUNE)}))
-        elif not call.parallel or 0 < cycle < MANY:
+        elif (not call.parallel or 0 < cycle < MANY) and not _by_place(written.calls[place + 1 :]):
             wide = replace(call, method="interleave").having(cycle_length=MANY, num_parallel_calls=AUTOTUNE)
             yield Change(SEVERAL, _replaced(written, {place: wide}), same_order=False)
     for method in ("map", "batch"):
@@ -193,7 +202,7 @@ def _several_files(written: Written) -> Change | None:
     import tensorflow as tf
 
     source = written.source
-    if type(source).__name__ != "TFRecordDatasetV2" or source._num_parallel_reads:
+    if type(source).__name__ != "TFRecordDatasetV2" or source._num_parallel_reads or _by_place(written.calls):
         return None
     names = source._filenames
     if not isinstance(names, tf.data.Dataset):
