@@ -192,9 +192,10 @@ def _interleave(dataset: Any) -> dict[str, Any]:
 
 
 def _shuffle(dataset: Any) -> dict[str, Any]:
-    # TensorFlow keeps the seed of the operation in the second place, and 0, 0 for none.
+    # TensorFlow keeps the seed of the operation in the second place, and 0, 0 for none; 0 alone is a seed.
     again = None if dataset._reshuffle_each_iteration in (None, True) else False
-    return {"seed": int(dataset._seed2) or None, "reshuffle_each_iteration": again}
+    seed = int(dataset._seed2) if int(dataset._seed) or int(dataset._seed2) else None
+    return {"seed": seed, "reshuffle_each_iteration": again}
 
 
 def _repeat(dataset: Any) -> tuple[Any, ...]:

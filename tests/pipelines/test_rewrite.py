@@ -107,6 +107,14 @@ def test_a_call_keeps_its_settings(tf):
     assert not names & {"parallel map", "prefetch at the end"}
 
 
+def test_a_seed_of_0_is_a_seed(tf):
+    shuffled = tf.data.Dataset.range(50).shuffle(50, seed=0)
+    written = calls.read(shuffled)
+    assert str(written.calls[0]) == ".shuffle(50, seed=0)"
+    assert delivered(written.build().batch(5)) == delivered(shuffled.batch(5))
+    assert str(calls.read(tf.data.Dataset.range(50).shuffle(50)).calls[0]) == ".shuffle(50)"
+
+
 def test_a_filter_is_asked_before_the_work_that_it_does_not_need(tf):
     def photo(path, label):
         return tf.io.read_file(path), label
