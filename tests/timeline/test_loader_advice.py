@@ -14,7 +14,7 @@ MS = 1_000_000
 LOADER = LoaderFacts("python", "Pool")
 
 
-def trace_of(threads, computes, ahead, cores=2, decode_ms=12, train_ms=8):
+def trace_of(threads, computes, ahead, cores=2, decode_ms=12, train_ms=8, loader=LOADER):
     """Ten steps, in each of which `threads` decode at once and keep so many cores busy, before or while one trains."""
     spans, now = [], 0
     for step in range(10):
@@ -31,7 +31,7 @@ def trace_of(threads, computes, ahead, cores=2, decode_ms=12, train_ms=8):
     worked = sum(span.duration_ns for span in spans if span.name == "PIL decode")
     ops = {"PIL decode": OpTime(worked, int(worked * computes / threads))}
     trace = Trace.from_spans(spans, kinds, origin="measured")
-    return trace.with_run(op_times=ops, host=Host(cpus=cores), loader=LOADER)
+    return trace.with_run(op_times=ops, host=Host(cpus=cores), loader=loader)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,34 @@ def test_lanes_that_begin_with_the_name_of_their_process_get_the_same_advice():
     beside = replace(alone, threads=threads)
     assert Timeline(beside).lanes[0].name == "process 0 · accelerator"
     assert Timeline(beside).stalls.advice == Timeline(alone).stalls.advice
+
+
+def begun(lane, loader=LOADER):
+    """Ten epochs of a step, each of which begins with 12 ms of work before it trains."""
+    kinds = {"consumer": "consumer", "in the consumer's thread": "pipeline", lane: "pipeline"}
+    spans = []
+    for step in range(10):
+        now = 20 * step * MS
+        spans += [
+            Span("consumer", "wait for batch", "wait", now, 12 * MS, step),
+            Span("in the consumer's thread", "begin an epoch", "other", now, 12 * MS, step),
+            Span(lane, "numpy.stack", "batch", now + 11 * MS, MS // 2, step),
+            Span("consumer", "train step", "train", now + 12 * MS, 8 * MS, step),
+        ]
+    trace = Trace.from_spans(spans, kinds, origin="measured")
+    return trace.with_run(host=Host(cpus=2), loader=loader)
+
+
+@pytest.mark.parametrize("lane", ["worker 0", "thread 0", "in the consumer's thread"])
+def test_only_workers_are_told_to_live_for_more_than_one_epoch(lane):
+    stalls = Timeline(begun(lane)).stalls
+    assert stalls.cause == "start"
+    says = "workers that live for more than one epoch" if lane == "worker 0" else "less to do at the start of each"
+    assert stalls.advice.startswith(says), stalls.advice
+
+
+@pytest.mark.parametrize(("workers", "says"), [("0", "workers (num_workers=1 or more): "), ("2", "a larger prefetch_")])
+def test_a_data_loader_without_workers_gets_no_prefetch_factor(workers, says):
+    loader = LoaderFacts("torch", "DataLoader", {"workers": workers})
+    advice = Timeline(trace_of(2, 2, ahead=False, loader=loader)).stalls.advice
+    assert advice.startswith(says), advice

@@ -62,9 +62,12 @@ class LoaderAdvice:
         self.effort = efforts.get(self.blame)
         self.cores = run.host.cpus or 1
         self.more, self.further = _MORE[self.facts.framework], _AHEAD[self.facts.framework]
+        if self.facts.framework == "torch" and self.facts.settings.get("workers") == "0":
+            self.further = "workers (num_workers=1 or more)"  # without, PyTorch refuses a prefetch_factor
         working = [lane for lane in lanes if lane.kind == "pipeline" and lane.share >= _WORKER]
         # Beside other processes, the lanes of each begin with its name.
         self._whose = lanes[0].name.removesuffix("accelerator")
+        self.processes = any(self._name(lane).startswith("worker ") for lane in lanes)
         self.beside = [lane for lane in working if self._name(lane) != "in the consumer's thread"]
         # DALI's own threads are not seen; they work beside the consumer all the same.
         self.alone = not self.beside and self.facts.framework != "dali"
@@ -178,6 +181,11 @@ class LoaderAdvice:
     def _start(self) -> str:
         if self.facts.settings.get("persistent_workers") == "False":
             return "persistent_workers=True: every epoch starts its workers anew."
+        if not self.processes:
+            return (
+                "less to do at the start of each epoch (in __iter__ or the sampler), or a worker that does it beside "
+                "the training."
+            )
         return "workers that live for more than one epoch, or longer epochs (repeat): every epoch starts them anew."
 
     def _copy(self) -> str:
