@@ -93,3 +93,16 @@ def test_a_data_loader_without_workers_gets_no_prefetch_factor(workers, says):
     loader = LoaderFacts("torch", "DataLoader", {"workers": workers})
     advice = Timeline(trace_of(2, 2, ahead=False, loader=loader)).stalls.advice
     assert advice.startswith(says), advice
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "ahead"),
+    [("DataLoader", "worker_count", "or worker_buffer_size"), ("MapDataset", "num_workers", "per_worker_buffer_size")],
+)
+def test_each_loader_of_grain_gets_the_names_of_its_own_arguments(kind, more, ahead):
+    loader = LoaderFacts("grain", kind)
+    advice = Timeline(trace_of(2, 2, ahead=True, cores=8, loader=loader)).stalls.advice
+    assert f"worker processes ({more})" in advice, advice
+    advice = Timeline(trace_of(2, 2, ahead=False, loader=loader)).stalls.advice
+    assert advice.startswith("a larger prefetch_buffer_size of ReadOptions,"), advice
+    assert ahead in advice, advice

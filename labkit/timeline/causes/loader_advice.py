@@ -64,6 +64,10 @@ class LoaderAdvice:
         self.more, self.further = _MORE[self.facts.framework], _AHEAD[self.facts.framework]
         if self.facts.framework == "torch" and self.facts.settings.get("workers") == "0":
             self.further = "workers (num_workers=1 or more)"  # without, PyTorch refuses a prefetch_factor
+        if self.facts.framework == "grain" and self.facts.kind == "DataLoader":
+            # Its own arguments; the others are those of MultiprocessingOptions.
+            self.more = self.more.replace("num_workers", "worker_count")
+            self.further = self.further.replace("per_worker_buffer_size", "worker_buffer_size")
         working = [lane for lane in lanes if lane.kind == "pipeline" and lane.share >= _WORKER]
         # Beside other processes, the lanes of each begin with its name.
         self._whose = lanes[0].name.removesuffix("accelerator")
