@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 import labkit
+from labkit.recording.loaders import described
 from labkit.recording.recorder import RecordingError
 
 pytestmark = pytest.mark.loaders
@@ -80,6 +81,12 @@ def test_every_worker_of_pytorch_is_a_lane_with_its_work_and_its_steps(paths, na
         collated = [span.step for span in trace if span.name == "collate" and span.step >= 0]
         assert len(set(collated)) == len(collated), "a step is collated once"
         assert set(collated) >= set(range(14, 16)) or name == "any order", collated
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_pin_memory_is_written_down_with_and_without_workers(paths, workers):
+    loader = torch_loader(disk.Photos(paths), workers, pin_memory=True)
+    assert described.Loader(loader).facts.settings["pin_memory"] == "True"
 
 
 def test_a_stream_is_seen_in_each_worker(paths):

@@ -64,16 +64,16 @@ def test_lanes_that_begin_with_the_name_of_their_process_get_the_same_advice():
     assert Timeline(beside).stalls.advice == Timeline(alone).stalls.advice
 
 
-def begun(lane, loader=LOADER):
-    """Ten epochs of a step, each of which begins with 12 ms of work before it trains."""
+def before_training(lane, name, category, loader=LOADER):
+    """Ten steps: the consumer's thread does something for 12 ms, and another lane decodes; then one trains for 8 ms."""
     kinds = {"consumer": "consumer", "in the consumer's thread": "pipeline", lane: "pipeline"}
     spans = []
     for step in range(10):
         now = 20 * step * MS
         spans += [
             Span("consumer", "wait for batch", "wait", now, 12 * MS, step),
-            Span("in the consumer's thread", "begin an epoch", "other", now, 12 * MS, step),
-            Span(lane, "numpy.stack", "batch", now + 11 * MS, MS // 2, step),
+            Span("in the consumer's thread", name, category, now, 12 * MS, step),
+            Span(lane, "PIL decode", "decode", now + 11 * MS, MS // 2, step),
             Span("consumer", "train step", "train", now + 12 * MS, 8 * MS, step),
         ]
     trace = Trace.from_spans(spans, kinds, origin="measured")
@@ -82,7 +82,7 @@ def begun(lane, loader=LOADER):
 
 @pytest.mark.parametrize("lane", ["worker 0", "thread 0", "in the consumer's thread"])
 def test_only_workers_are_told_to_live_for_more_than_one_epoch(lane):
-    stalls = Timeline(begun(lane)).stalls
+    stalls = Timeline(before_training(lane, "begin an epoch", "other")).stalls
     assert stalls.cause == "start"
     says = "workers that live for more than one epoch" if lane == "worker 0" else "less to do at the start of each"
     assert stalls.advice.startswith(says), stalls.advice
@@ -106,3 +106,12 @@ def test_each_loader_of_grain_gets_the_names_of_its_own_arguments(kind, more, ah
     advice = Timeline(trace_of(2, 2, ahead=False, loader=loader)).stalls.advice
     assert advice.startswith("a larger prefetch_buffer_size of ReadOptions,"), advice
     assert ahead in advice, advice
+
+
+@pytest.mark.parametrize("pins", ["True", "False"])
+def test_pin_memory_is_said_only_to_a_loader_that_does_not_have_it(pins):
+    loader = LoaderFacts("torch", "DataLoader", {"workers": "2", "pin_memory": pins})
+    stalls = Timeline(before_training("worker 0", "pin memory", "copy", loader)).stalls
+    assert stalls.cause == "copy"
+    assert ("pin_memory=True" in stalls.advice) == (pins == "False")
+    assert "copy the next batch while this one trains" in stalls.advice

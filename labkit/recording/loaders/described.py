@@ -107,7 +107,8 @@ class Loader:
 
                 method = context.get_start_method() if context is not None else multiprocessing.get_start_method()
                 yield from (("start method", method), ("prefetch_factor", one.prefetch_factor))
-                yield from (("persistent_workers", one.persistent_workers), ("pin_memory", one.pin_memory))
+                yield "persistent_workers", one.persistent_workers
+            yield "pin_memory", one.pin_memory
         elif self.framework == "keras":
             yield "workers", one.workers
             yield "use_multiprocessing", one.use_multiprocessing

@@ -193,7 +193,8 @@ class LoaderAdvice:
         return "workers that live for more than one epoch, or longer epochs (repeat): every epoch starts them anew."
 
     def _copy(self) -> str:
-        pin = "pin_memory=True, and " * (self.facts.framework == "torch")
+        lacks = self.facts.framework == "torch" and self.facts.settings.get("pin_memory") != "True"
+        pin = "pin_memory=True, and " * lacks
         return f"{pin}copy the next batch while this one trains; send uint8 or float16."
 
 
