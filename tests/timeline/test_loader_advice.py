@@ -14,8 +14,8 @@ MS = 1_000_000
 LOADER = LoaderFacts("python", "Pool")
 
 
-def trace_of(threads, computes, ahead, cores=2, decode_ms=12, train_ms=8, loader=LOADER):
-    """Ten steps, in each of which `threads` decode at once and keep so many cores busy, before or while one trains."""
+def trace_of(threads, computes, ahead, cores=2, decode_ms=12, train_ms=8, loader=LOADER, work=("PIL decode", "decode")):
+    """Ten steps: in each, `threads` work at once and keep so many cores busy, before one trains or while one does."""
     spans, now = [], 0
     for step in range(10):
         wait_ms = decode_ms - (train_ms if ahead else 0)
@@ -25,11 +25,11 @@ def trace_of(threads, computes, ahead, cores=2, decode_ms=12, train_ms=8, loader
         ]
         begin = now if not ahead else max(0, now - train_ms * MS)
         end = now + wait_ms * MS
-        spans += [Span(f"thread {n}", "PIL decode", "decode", begin, max(0, end - begin), step) for n in range(threads)]
+        spans += [Span(f"thread {n}", *work, begin, max(0, end - begin), step) for n in range(threads)]
         now += (wait_ms + train_ms) * MS
     kinds = {"consumer": "consumer"} | {f"thread {n}": "pipeline" for n in range(threads)}
-    worked = sum(span.duration_ns for span in spans if span.name == "PIL decode")
-    ops = {"PIL decode": OpTime(worked, int(worked * computes / threads))}
+    worked = sum(span.duration_ns for span in spans if span.name == work[0])
+    ops = {work[0]: OpTime(worked, int(worked * computes / threads))}
     trace = Trace.from_spans(spans, kinds, origin="measured")
     return trace.with_run(op_times=ops, host=Host(cpus=cores), loader=loader)
 
@@ -115,3 +115,13 @@ def test_pin_memory_is_said_only_to_a_loader_that_does_not_have_it(pins):
     assert stalls.cause == "copy"
     assert ("pin_memory=True" in stalls.advice) == (pins == "False")
     assert "copy the next batch while this one trains" in stalls.advice
+
+
+def test_batches_move_into_the_workers_only_where_none_is_made_beside_the_training():
+    beside = Timeline(trace_of(2, 2, ahead=True, work=("numpy.stack", "batch"))).stalls
+    assert beside.cause == "batch"
+    assert beside.advice.startswith("a cheaper numpy.stack: "), beside.advice
+    for lane in ("worker 0", "thread 0"):
+        alone = Timeline(before_training(lane, "numpy.stack", "batch")).stalls
+        assert alone.cause == "batch"
+        assert alone.advice.startswith("make batches in the workers, not in the thread that trains"), alone.advice

@@ -171,7 +171,7 @@ class LoaderAdvice:
     def _batch(self) -> str:
         if self.alone:
             return f"{self.more}, so that batches are made beside the training; and one copy for each batch, in uint8."
-        if all(self._name(lane).startswith("worker ") for lane in self.beside):
+        if any(lane.by_category.get("batch") for lane in self.beside):
             return f"a cheaper {self.blame}: stack arrays once, in uint8 until the device, without a loop in Python."
         return "make batches in the workers, not in the thread that trains; one copy for each, uint8 until the device."
 
