@@ -161,6 +161,11 @@ class Loader:
         if self.framework == "torch":
             self._kept, self.loader._iterator = self.loader._iterator, None
 
+    @property
+    def set_aside(self) -> set[int]:
+        """The process ids of workers that the loader had before `take_over`; they rest until `give_back`."""
+        return {worker.pid for worker in getattr(self._kept, "_workers", ())}
+
     def give_back(self) -> None:
         """End the workers that were watched, and give the loader back those that it had before."""
         if self.framework == "torch":

@@ -268,7 +268,7 @@ class LoaderSession(contextlib.AbstractContextManager):
 
     def _notes(self, found: list[rings.Process]) -> Iterator[str]:
         """Yield a sentence for what was not seen."""
-        seen, me = {process.pid for process in found}, psutil.Process()
+        seen, me = {process.pid for process in found} | self.epochs.loader.set_aside, psutil.Process()
         hidden = 0
         for child in me.children(recursive=True):
             with contextlib.suppress(psutil.Error):
