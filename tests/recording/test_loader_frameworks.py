@@ -12,6 +12,7 @@ import numpy as np
 import photos_on_disk as disk
 import psutil
 import pytest
+from tqdm import tqdm
 
 import labkit
 from labkit.recording.loaders import described
@@ -87,6 +88,15 @@ def test_every_worker_of_pytorch_is_a_lane_with_its_work_and_its_steps(paths, na
 def test_pin_memory_is_written_down_with_and_without_workers(paths, workers):
     loader = torch_loader(disk.Photos(paths), workers, pin_memory=True)
     assert described.Loader(loader).facts.settings["pin_memory"] == "True"
+
+
+def test_a_loader_in_a_progress_bar_is_that_loader(paths):
+    bar = tqdm(torch_loader(disk.Photos(paths * 4)), disable=True)
+    trace = labkit.record(bar, STEP, steps=6)
+    assert str(trace.run.loader).startswith("PyTorch DataLoader, workers 2")
+    assert "PIL decode" in names_in(trace, "worker 0")
+    assert "next of DataLoader" in names_in(trace, "in the consumer's thread")
+    assert described.Loader(tqdm(total=3, disable=True)).facts.kind == "tqdm", "nothing is in it"
 
 
 def test_a_stream_is_seen_in_each_worker(paths):

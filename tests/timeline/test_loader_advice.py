@@ -125,3 +125,10 @@ def test_batches_move_into_the_workers_only_where_none_is_made_beside_the_traini
         alone = Timeline(before_training(lane, "numpy.stack", "batch")).stalls
         assert alone.cause == "batch"
         assert alone.advice.startswith("make batches in the workers, not in the thread that trains"), alone.advice
+
+
+def test_a_generator_around_workers_is_told_to_have_more_of_them():
+    threads = trace_of(2, 2, ahead=True, cores=8)
+    names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in threads.threads)
+    advice = Timeline(replace(threads, threads=names)).stalls.advice
+    assert advice.startswith("more workers: PIL decode runs on 2.0 threads at a time"), advice

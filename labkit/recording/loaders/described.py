@@ -65,7 +65,7 @@ class Loader:
     Attributes
     ----------
     facts : LoaderFacts
-        Its framework, its class and its settings.
+        Its framework, its class and its settings; those of the loader inside a bar of tqdm.
     begins_again : bool
         Whether a second epoch can follow the first.
     length : int or None
@@ -78,6 +78,9 @@ class Loader:
         self.begins_again = not hasattr(loader, "__next__") or self.framework == "dali"
         settings = {name: str(value) for name, value in self._settings() if value is not None}
         self.facts = LoaderFacts(self.framework, type(loader).__name__, settings)
+        inside = getattr(loader, "iterable", None) if _is(loader, "tqdm", "tqdm") else None
+        if inside is not None:  # a progress bar: what works is the loader in it
+            self.facts = Loader(inside).facts
         self._kept: Any = None
         try:
             self.length: int | None = len(loader)

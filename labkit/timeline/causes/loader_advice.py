@@ -73,6 +73,8 @@ class LoaderAdvice:
         self._whose = lanes[0].name.removesuffix("accelerator")
         self.processes = any(self._name(lane).startswith("worker ") for lane in lanes)
         self.beside = [lane for lane in working if self._name(lane) != "in the consumer's thread"]
+        if self.processes and self.beside and self.facts.framework == "python":
+            self.more = "more workers"  # a generator around a loader that has some
         # DALI's own threads are not seen; they work beside the consumer all the same.
         self.alone = not self.beside and self.facts.framework != "dali"
 
