@@ -7,12 +7,14 @@ that is built, so the two cannot disagree.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from labkit.pipelines.options import changed
 from labkit.pipelines.structure import AUTOTUNE, DatasetNode, check_dataset, is_random, nodes
 
 
@@ -62,6 +64,9 @@ class Call:
         """Return it as Python, as in ``.map(load, num_parallel_calls=AUTOTUNE)``."""
         if not self.known:
             return f".{self.method}(…)"
+        if self.method == "with_options":
+            told = ", ".join(f"{name}={value}" for name, value in changed(self.arguments[0]).items())
+            return f".with_options(options){f'  # {told}' if told else ''}"
         parts = [text(one) for one in self.arguments]
         parts += [f"{name}={text(one)}" for name, one in self.settings.items()]
         return f".{self.method}({', '.join(parts)})"
@@ -245,11 +250,14 @@ def _source(node: DatasetNode) -> str:
 
 def text(value: Any) -> str:
     """Return an argument as Python: a function by its name, a lambda by its source, AUTOTUNE by its word."""
+    if isinstance(value, functools.partial):
+        parts = [text(one) for one in (value.func, *value.args)]
+        return f"partial({', '.join([*parts, *(f'{name}={text(one)}' for name, one in value.keywords.items())])})"
     if callable(value):
-        name = getattr(value, "__name__", "function")
+        # TensorFlow's own, as a reader calls it: the class of tf.data.TFRecordDataset has another name.
+        public = getattr(value, "__dict__", {}).get("_tf_api_names")
+        name = f"tf.{public[0]}" if public else getattr(value, "__name__", f"{type(value).__name__}(…)")
         return _lambda(value) if name == "<lambda>" else name
-    if type(value).__name__ == "Options":
-        return "options"
     if value is None or isinstance(value, (int, float, str)):
         return "AUTOTUNE" if value == AUTOTUNE and isinstance(value, int) else repr(value)
     return "…"

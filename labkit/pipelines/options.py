@@ -56,19 +56,20 @@ def one_thread_per_core(dataset: Any) -> Any:
     return dataset.with_options(options)
 
 
-def changed(dataset: Any) -> dict[str, str]:
-    """Return the tf.data options of `dataset` that differ from TensorFlow's defaults, as text by dotted name."""
+def changed(given: Any) -> dict[str, str]:
+    """Return the options (of a dataset, or given as such) that differ from TensorFlow's defaults, by dotted name."""
     import tensorflow as tf
 
     (group,) = tf.data.Options.__bases__
     twins = ("experimental_deterministic", "experimental_threading")  # older names of two others
 
-    def differing(given: Any, default: Any, prefix: str) -> Iterator[tuple[str, str]]:
-        for key in sorted(k for k, v in vars(type(given)).items() if isinstance(v, property) and k not in twins):
-            one, other = getattr(given, key), getattr(default, key)
+    def differing(ours: Any, default: Any, prefix: str) -> Iterator[tuple[str, str]]:
+        for key in sorted(k for k, v in vars(type(ours)).items() if isinstance(v, property) and k not in twins):
+            one, other = getattr(ours, key), getattr(default, key)
             if isinstance(one, group) and type(one) is type(other):
                 yield from differing(one, other, f"{prefix}{key}.")
             elif one != other:
                 yield f"{prefix}{key}", str(getattr(one, "name", one))
 
-    return dict(differing(dataset.options(), tf.data.Options(), ""))
+    options = given if isinstance(given, tf.data.Options) else given.options()
+    return dict(differing(options, tf.data.Options(), ""))

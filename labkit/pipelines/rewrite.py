@@ -210,11 +210,14 @@ def _several_files(written: Written) -> Change | None:
     count = int(names.cardinality())
     if 0 <= count < 2:
         return None
-    packed = source._compression_type
+    kept = {"compression_type": source._compression_type, "buffer_size": source._buffer_size}
+    given = {name: value for name, value in kept.items() if value}
 
     def read_file(name: Any) -> Any:
-        return tf.data.TFRecordDataset(name, compression_type=packed)
+        return tf.data.TFRecordDataset(name, **given)
 
+    arguments = ", ".join(["name", *(f"{name}={text(value)}" for name, value in given.items())])
+    read_file.__name__ = f"lambda name: tf.data.TFRecordDataset({arguments})"  # as a reader writes it
     reads = Call("interleave", (read_file,), {"cycle_length": MANY, "num_parallel_calls": AUTOTUNE})
     files = f"{count} file names" if count > 0 else "file names"
     begin = f"tf.data.Dataset.from_tensor_slices([… {files}])"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import numpy as np
@@ -107,6 +108,30 @@ def test_a_call_keeps_its_settings(tf):
     assert not names & {"parallel map", "prefetch at the end"}
 
 
+def test_arguments_are_written_as_a_reader_writes_them(tf):
+    class Scaled:
+        def __call__(self, value):
+            return 2 * value
+
+    def scaled(factor, value, *, plus):
+        return factor * value + plus
+
+    options = tf.data.Options()
+    options.deterministic = False
+    options.threading.private_threadpool_size = 3
+    twice = functools.partial(scaled, tf.constant(2.0), plus=1)
+    numbers = tf.data.Dataset.range(3).map(Scaled()).map(lambda i: tf.cast(i, tf.float32)).map(twice)
+    files = tf.data.Dataset.from_tensors("no such file").interleave(tf.data.TFRecordDataset, cycle_length=1)
+    assert [str(call) for call in calls.read(numbers.with_options(options)).calls] == [
+        ".map(Scaled(…))",
+        ".map(lambda i: tf.cast(i, tf.float32))",
+        ".map(partial(scaled, …, plus=1))",
+        ".with_options(options)  # deterministic=False, threading.private_threadpool_size=3",
+    ]
+    assert str(calls.read(files).calls[0]) == ".interleave(tf.data.TFRecordDataset, cycle_length=1)"
+    assert str(calls.Call("with_options", (tf.data.Options(),))) == ".with_options(options)"
+
+
 def test_a_seed_of_0_is_a_seed(tf):
     shuffled = tf.data.Dataset.range(50).shuffle(50, seed=0)
     written = calls.read(shuffled)
@@ -203,10 +228,16 @@ def test_files_of_records_are_read_at_the_same_time(tf, tmp_path):
         with tf.io.TFRecordWriter(name, "GZIP") as writer:
             for number in range(4):
                 writer.write(f"{name} {number}".encode())
-    written = calls.read(tf.data.TFRecordDataset(names, "GZIP").batch(2))
+    written = calls.read(tf.data.TFRecordDataset(names, "GZIP", buffer_size=1 << 20).batch(2))
     change = next(one for one in rewrite.changes(written) if one.name == rewrite.SEVERAL)
     assert equality.Reference(written).compared(change) == equality.REORDERED
-    assert "[… 3 file names]" in change.written.code()
+    code = change.written.code()
+    assert "[… 3 file names]" in code
+    reader = "lambda name: tf.data.TFRecordDataset(name, compression_type='GZIP', buffer_size=1048576)"
+    assert f".interleave({reader}, cycle_length=16, num_parallel_calls=AUTOTUNE)" in code
+    assert calls.read(change.written.build()).code().splitlines()[2:] == code.splitlines()[2:]
+    (made,) = change.written.calls[0].arguments
+    assert made(names[0])._buffer_size == 1 << 20
 
 
 @pytest.mark.parametrize("call", ["take", "skip", "shard", "enumerate"])
