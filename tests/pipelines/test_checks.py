@@ -351,6 +351,43 @@ def test_the_layout_is_read_from_the_shapes(made, batched, image):
     assert isinstance(checks.inspect(made(), made()), checks.DataReport)
 
 
+VECTORS = np.random.default_rng(3).random([70, 20], np.float32)
+TOKENS = np.arange(70 * 12).reshape(70, 12)
+BATCHES_OF_VECTORS = {
+    "features": (VECTORS, np.arange(70) % 2),
+    "features alone": VECTORS,
+    "tokens": {"attention_mask": np.ones_like(TOKENS), "input_ids": TOKENS, "labels": np.arange(70) % 2},
+    "tokens and next tokens": (TOKENS[:, :-1], TOKENS[:, 1:]),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES_OF_VECTORS)
+def test_a_batch_of_vectors_is_no_image(name):
+    vectors = tf.data.Dataset.from_tensor_slices(BATCHES_OF_VECTORS[name])
+    ways = [vectors.batch(32), vectors.padded_batch(32)]
+    for made in ways if name == "features alone" else [*ways, vectors.batch(35, drop_remainder=True)]:
+        report = checks.inspect(made, count=70)
+        assert not report.faults, report
+        assert (report["count"].status, report["blank"].status) == ("passed", "not checked"), report
+
+
+@pytest.mark.parametrize(
+    ("element", "image"),
+    [
+        ((tf.zeros([30, 28]), 1), 0),
+        ((tf.zeros([28, 28]), tf.zeros([28, 28])), 0),
+        ({"boxes": tf.zeros([5, 4]), "image": tf.zeros([9, 9, 3])}, 1),
+    ],
+)
+def test_an_image_beside_a_value_a_mask_or_boxes_is_one(element, image):
+    from labkit.pipelines.checks import fingerprints
+
+    one = tf.data.Dataset.from_tensors(element)
+    for made, batched in ((one, False), (one.batch(2), True)):
+        found = fingerprints.layout(made, None, None, None, None, "dataset")
+        assert (found.batched, found.image) == (batched, image)
+
+
 def test_elements_without_images_are_counted_all_the_same():
     numbers = tf.data.Dataset.range(50)
     assert checks.inspect(numbers.shuffle(50).batch(7), numbers).ok

@@ -172,8 +172,10 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
     if chosen is None:
         shapes = [(i, d) for i, d in enumerate(dims) if numeric[i] and d is not None]
         coloured = [i for i, d in shapes if len(d) in (3, 4) and d[-1] in (1, 3, 4, None)]
-        flat = [i for i, d in shapes if len(d) == 3 or (len(d) == 2 and all(n is None or n >= 8 for n in d))]
-        chosen = next(iter(coloured or flat), None)
+        plain = [i for i, d in shapes if len(d) == 2 and all(n is None or n >= 8 for n in d)]
+        flat = [i for i, d in shapes if len(d) == 3 or (i in plain and not _vectors(dims, i, batched))]
+        # Boxes (n, 4) of a batch have as many dimensions as a photo, and the photos beside them have more.
+        chosen = max(coloured, key=lambda i: len(dims[i])) if coloured else next(iter(flat), None)
     if batched is None:
         batched = _batched(dims, chosen, any(isinstance(spec, tf.RaggedTensorSpec) for _, spec in parts))
     rank = [None if d is None else len(d) - bool(batched) for d in dims]
@@ -218,6 +220,17 @@ def _find(names: tuple[str, ...], wanted: Any, role: str, what: str) -> int | No
     if str(wanted) not in names:
         raise ValueError(f"{role} is {wanted!r}; {what} has the components {', '.join(names)}")
     return names.index(str(wanted))
+
+
+def _vectors(dims: list[list[int | None] | None], place: int, batched: bool | None) -> bool:
+    """Return whether a component of two dimensions is a batch of vectors, as features or tokens, and no grey image."""
+    if batched is not None or [] in dims:  # a single value beside it belongs to one element
+        return bool(batched)
+    (length, width), others = dims[place], [d for i, d in enumerate(dims) if i != place and d is not None]
+    if length is None and width is not None:
+        return True
+    square = length == width is not None and all(d == dims[place] for d in others)  # as an image and its mask
+    return bool(others) and not square and all(d[0] == length for d in others)
 
 
 def _batched(dims: list[list[int | None] | None], image: int | None, ragged: bool) -> bool:
