@@ -275,6 +275,26 @@ def test_keys_find_loss_whatever_happened_to_the_pixels(data):
     assert checks.inspect(noise, named, key="id")["once"].status == "passed"
 
 
+def test_names_of_classes_are_labels_and_no_keys(data):
+    images, labels = data
+    names = np.array(["cat", "dog", "owl"])[labels % 3]
+    named = tf.data.Dataset.from_tensor_slices((images, names))
+    report = checks.inspect(named.shuffle(COUNT).batch(32), named)
+    assert report.ok, report
+    assert report["labels"].status == report["once"].status == "passed", report
+    assert not checks.inspect(named.map(on_image(augment)), labels=names).faults
+    apart = tf.data.Dataset.from_tensor_slices((images, np.roll(names, 1)))
+    assert faults(checks.inspect(apart, named)) == {"labels"}
+    both = tf.data.Dataset.from_tensor_slices((images, labels, names))
+    assert not checks.inspect(both).faults
+
+
+def test_paths_stay_keys_however_often_they_are_repeated(data):
+    images, _ = data
+    named = tf.data.Dataset.from_tensor_slices((images, [f"{i}.jpg" for i in range(COUNT)]))
+    assert faults(checks.inspect(named.repeat(4).map(on_image(augment)), named)) == {"count", "once"}
+
+
 def test_errors_that_are_ignored_are_losses(reference):
     def fragile(i, element):
         with tf.control_dependencies([tf.debugging.assert_none_equal(i % 10, tf.constant(3, tf.int64))]):

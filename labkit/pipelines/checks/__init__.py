@@ -154,8 +154,8 @@ def inspect(
         dataset never ends and nothing says how long an epoch is.
     image, label, key : str or int, optional
         Which component is which, by name or place (``"photo"``, ``1``, ``"x.photo"``). By default the first that
-        looks like images, the first small one, and the first other text. A key is the same in every epoch: a
-        path, a number.
+        looks like images, the first small one, and the first other text, unless it comes several times. A key is
+        the same in every epoch: a path, a number.
     batched : bool, optional
         Whether elements are batches, where the shapes do not tell.
     name : str
@@ -199,6 +199,8 @@ def inspect(
             dataset, found, epochs=_DRAWS // len(first) + 1, count=expected, steps=steps, what=name
         )
         second = next((epoch for epoch in epochs if not matching.repeats(first, epoch)), second)
+    if key is None:
+        _no_keys(first if truth is None or not truth.keys else truth, first, second, truth)
     wanted = None if labels is None else sorted(fingerprints.digest(v) for v in labels)
     facts = verdicts.Evidence(
         dataset, found, first, second, truth, claim, random is not None, expected, wanted, low_high, deterministic
@@ -232,6 +234,14 @@ def probe(augment: Any, example: Any, *, times: int = 32, name: str = "augmentat
     whole("times", times, 8)
     same = tf.data.Dataset.from_tensors(example).repeat(times)
     return inspect(same.map(augment), same, random=True, batched=False, name=name)
+
+
+def _no_keys(judged: fingerprints.Epoch, *epochs: fingerprints.Epoch | None) -> None:
+    """Take the texts of `epochs` for labels where those of `judged` come several times each, as names of classes."""
+    if 4 * len(set(judged.keys)) > len(judged.keys):
+        return
+    for epoch in filter(None, epochs):
+        epoch.labels, epoch.keys = epoch.labels or epoch.keys, []
 
 
 def _range(value: Any) -> tuple[float, float] | None:
