@@ -408,6 +408,27 @@ def test_an_image_beside_a_value_a_mask_or_boxes_is_one(element, image):
         assert (found.batched, found.image) == (batched, image)
 
 
+@pytest.mark.parametrize(
+    ("element", "label"),
+    [
+        (([0.1, 0.2], 1), 1),
+        (([0.1, 0.2], 1, 0.5), 1),
+        (({"image": tf.zeros([9, 9, 3]), "meta": [1.0, 2.0]}, 1), 2),
+        ((tf.zeros([9, 9, 3]), 1, 0.5), 1),
+        ((tf.zeros([9, 9, 3]), "path", 1), 2),
+        ((5, tf.zeros([9, 9, 3])), 0),
+        ((5, 6, 7, tf.zeros([9, 9, 3])), 0),
+        ({"a": 5, "image": tf.zeros([9, 9, 3]), "label": 1}, 2),
+    ],
+)
+def test_the_label_is_the_second_part_of_a_pair(element, label):
+    from labkit.pipelines.checks import fingerprints
+
+    one = tf.data.Dataset.from_tensors(element)
+    for made in (one, one.batch(2)):
+        assert fingerprints.layout(made, None, None, None, None, "dataset").label == label
+
+
 def test_elements_without_images_are_counted_all_the_same():
     numbers = tf.data.Dataset.range(50)
     assert checks.inspect(numbers.shuffle(50).batch(7), numbers).ok

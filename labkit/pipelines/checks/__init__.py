@@ -154,8 +154,8 @@ def inspect(
         dataset never ends and nothing says how long an epoch is.
     image, label, key : str or int, optional
         Which component is which, by name or place (``"photo"``, ``1``, ``"x.photo"``). By default the first that
-        looks like images, the first small one, and the first other text, unless it comes several times. A key is
-        the same in every epoch: a path, a number.
+        looks like images, a small one (the second of a pair before others), and the first other text, unless it
+        comes several times. A key is the same in every epoch: a path, a number.
     batched : bool, optional
         Whether elements are batches, where the shapes do not tell.
     name : str

@@ -185,7 +185,11 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
         short = [rank[i] == 1 and d[-1] is not None and d[-1] <= _LONGEST_LABEL for i, d in enumerate(dims)]
         small = [i for i in range(len(parts)) if i not in (chosen, known) and (rank[i] == 0 or short[i])]
         by_name = [i for i in small if known_names[i].rsplit(".", 1)[-1] in ("label", "labels", "target", "class")]
-        marked = next(iter(by_name or [i for i in small if numeric[i]] or (small if len(small) > 1 else [])), None)
+        small = by_name or [i for i in small if numeric[i]] or (small if len(small) > 1 else [])
+        # Of (features, label) and (features, label, weight), as Keras takes them, features may be small, too.
+        pair = isinstance(dataset.element_spec, tuple) and len(dataset.element_spec) in (2, 3)
+        second = [i for i in small if pair and known_names[i].split(".")[0] == "1"]
+        marked = next(iter(second or small), None)
     if known is None:
         texts = (i for i, (_, spec) in enumerate(parts) if spec.dtype == tf.string and rank[i] == 0)
         known = next((i for i in texts if i not in (chosen, marked)), None)
