@@ -275,6 +275,40 @@ def test_keys_find_loss_whatever_happened_to_the_pixels(data):
     assert checks.inspect(noise, named, key="id")["once"].status == "passed"
 
 
+FORMS = {
+    "float": lambda y: tf.cast(y, tf.float32),
+    "in a list": lambda y: y[None],
+    "one-hot": lambda y: tf.one_hot(y, 10),
+    "smoothed": lambda y: tf.one_hot(y, 10) * 0.9 + 0.01,
+    "name": lambda y: tf.strings.as_string(y),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_label_in_another_form_is_the_same_label(name, reference, data):
+    formed = reference.map(lambda x, y: (x, FORMS[name](y)))
+    for report in (checks.inspect(formed.shuffle(COUNT), reference, labels=data[1]), checks.inspect(reference, formed)):
+        assert not report.faults, report
+        assert (report["labels"].status, "in another form" in report["labels"].text) == ("passed", True), report
+    assert not checks.inspect(formed.batch(32), labels=data[1]).faults
+    merged = reference.map(lambda x, y: (x, FORMS[name](tf.maximum(y, 1))))
+    moved = tf.data.Dataset.zip(reference.map(lambda x, y: x), formed.map(lambda x, y: y).skip(1).repeat().take(COUNT))
+    soft = name == "smoothed"  # as mixup leaves them, they may differ
+    for wrong in (merged, moved):
+        assert faults(checks.inspect(wrong, reference)) == (set() if soft else {"labels"})
+    assert faults(checks.inspect(merged, labels=data[1])) == (set() if soft else {"labels"})
+
+
+def test_soft_labels_lead_to_no_conclusion(reference, data):
+    mixed = reference.map(
+        lambda x, y: (x, 0.7 * tf.one_hot(y, 10) + 0.3 * tf.one_hot(tf.random.shuffle([y, 3])[0], 10))
+    )
+    hard = reference.map(lambda x, y: (x, tf.one_hot(y, 10)))
+    for told in ({"reference": reference}, {"reference": hard}, {"labels": data[1]}):
+        report = checks.inspect(mixed, **told)
+        assert (report["labels"].status, "soft" in report["labels"].text) == ("not checked", True), report
+
+
 def test_names_of_classes_are_labels_and_no_keys(data):
     images, labels = data
     names = np.array(["cat", "dog", "owl"])[labels % 3]

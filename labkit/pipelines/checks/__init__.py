@@ -201,7 +201,9 @@ def inspect(
         second = next((epoch for epoch in epochs if not matching.repeats(first, epoch)), second)
     if key is None:
         _no_keys(first if truth is None or not truth.keys else truth, first, second, truth)
-    wanted = None if labels is None else sorted(fingerprints.digest(v) for v in labels)
+    wanted = None if labels is None else fingerprints.Epoch()
+    for value in () if labels is None else labels:
+        wanted.mark(value)
     facts = verdicts.Evidence(
         dataset, found, first, second, truth, claim, random is not None, expected, wanted, low_high, deterministic
     )
@@ -241,7 +243,9 @@ def _no_keys(judged: fingerprints.Epoch, *epochs: fingerprints.Epoch | None) -> 
     if 4 * len(set(judged.keys)) > len(judged.keys):
         return
     for epoch in filter(None, epochs):
-        epoch.labels, epoch.keys = epoch.labels or epoch.keys, []
+        if not epoch.labels:
+            epoch.labels, epoch.forms = epoch.keys, {"text()"}
+        epoch.keys = []
 
 
 def _range(value: Any) -> tuple[float, float] | None:

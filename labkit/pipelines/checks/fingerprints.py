@@ -67,6 +67,10 @@ class Epoch:
         Of the first `DETAILED` images, in units of the dtype's white: a grey thumbnail, and single values of
         pixels with those at the mirrored places.
     shapes : set of tuple
+    forms : set of str
+        Kind and shape of the labels.
+    soft : bool
+        Whether a label is a vector of shares of several classes, as mixup makes them.
     whole : bool
         Whether the dataset ended by itself.
     """
@@ -82,6 +86,8 @@ class Epoch:
     large: list[np.ndarray] = field(default_factory=list)
     pixels: list[np.ndarray] = field(default_factory=list)
     shapes: set[tuple[int, ...]] = field(default_factory=set)
+    forms: set[str] = field(default_factory=set)
+    soft: bool = False
     whole: bool = False
 
     def __len__(self) -> int:
@@ -91,7 +97,7 @@ class Epoch:
     def add(self, layout: Layout, row: list[np.ndarray], white: float) -> None:
         """Take the fingerprint of one element; `white` is the value that counts as 1."""
         if layout.label is not None:
-            self.labels.append(digest(row[layout.label]))
+            self.mark(row[layout.label])
         if layout.key is not None:
             self.keys.append(digest(row[layout.key]))
         if layout.image is None:
@@ -117,6 +123,14 @@ class Epoch:
             places = np.random.default_rng(5).random((_PIXELS, 3))  # the same places in every image of that shape
             y, x, c = (places * image.shape).astype(int).T
             self.pixels.append(np.stack([image[y, x, c], image[y, image.shape[1] - 1 - x, c]], axis=1))
+
+    def mark(self, label: Any) -> None:
+        """Take the fingerprint of a label."""
+        array = np.asarray(label)
+        self.labels.append(digest(array))
+        kind = {"b": "i", "u": "i", "f": "f"}.get(array.dtype.kind, array.dtype.kind)
+        self.forms.add(f"{'text' if kind in 'OSU' else kind}{array.shape}")
+        self.soft |= kind == "f" and array.ndim == 1 and array.size > 1 and not set(array.tolist()) <= {0, 1}
 
 
 def digest(value: Any) -> bytes:

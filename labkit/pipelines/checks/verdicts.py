@@ -35,8 +35,8 @@ class Evidence:
         Whether the caller said so.
     expected : int or None
         Elements of an epoch.
-    labels : list of bytes or None
-        Digests of the labels of an epoch, sorted.
+    labels : Epoch or None
+        Of the labels of an epoch, in any order, and of nothing else.
     value_range : (float, float) or None
         What pixels may be.
     deterministic : bool or None
@@ -51,7 +51,7 @@ class Evidence:
     random: bool | None
     said: bool
     expected: int | None
-    labels: list[bytes] | None
+    labels: fingerprints.Epoch | None
     value_range: tuple[float, float] | None
     deterministic: bool | None
 
@@ -75,6 +75,7 @@ _Seen = tuple[str, str]
 #: Neighbours of one label beyond chance, as a share of all.
 _SORTED = 0.05
 _ORIENTATION, _FILES = 274, 2_000  # EXIF's number of the orientation, and files looked at
+_SOFT = "labels are soft, shares of several classes; whether they belong to their images cannot be told"
 _ADRIFT = (
     "the dataset never ends (repeat()), and steps= may be more or less than an epoch; say its length instead: count=, "
     "labels= or reference="
@@ -148,24 +149,56 @@ def labels(facts: Evidence) -> _Seen:
     first, truth, match, wanted = facts.first, facts.truth, facts.match, facts.labels
     if not first.labels:
         return OPEN, "no component looks like labels; label= names one"
+    others = wanted is not None and first.whole and not _as_often(first, wanted)
     if truth is not None and truth.labels and (match.certain or any(match.exact)):
         pairs = [(i, j) for i, j in enumerate(match.place) if j >= 0 and (match.certain or match.exact[i])]
-        wrong = [i for i, j in pairs if first.labels[i] not in match.labels_of(j)]
-        if wrong:
-            return FAULT, (
-                f"{len(wrong):,} of {len(pairs):,} images carry another label than in the reference, the first is "
-                f"number {wrong[0]}; images and labels were shuffled or filtered apart, zip them first"
+        if first.forms.isdisjoint(truth.forms) or (first.soft and not truth.soft):
+            seen = _other_form(first.soft, [(first.labels[i], match.labels_of(j)) for i, j in pairs])
+        elif wrong := [i for i, j in pairs if first.labels[i] not in match.labels_of(j)]:
+            seen = (
+                FAULT,
+                (
+                    f"{len(wrong):,} of {len(pairs):,} images carry another label than in the reference, the first is "
+                    f"number {wrong[0]}; images and labels were shuffled or filtered apart, zip them first"
+                ),
             )
-        if wanted is None or not first.whole or sorted(first.labels) == wanted:
+        else:
             part = "" if len(pairs) == len(first) else f" (checked on {len(pairs):,} of {len(first):,})"
-            return PASSED, f"every image has the label of the reference{part}"
+            seen = PASSED, f"every image has the label of the reference{part}"
+        if seen[0] == FAULT or not others:
+            return seen
+    if others and first.soft and not wanted.soft:
+        return OPEN, _SOFT
+    if others:
+        return FAULT, "the labels of an epoch are not those expected: elements are lost, repeated or mislabelled"
     if wanted is not None and first.whole:
-        if sorted(first.labels) != wanted:
-            return FAULT, "the labels of an epoch are not those expected: elements are lost, repeated or mislabelled"
         return OPEN, "each label came as often as expected; whether it belongs to its image needs reference="
     if truth is not None and truth.labels:
         return OPEN, "too few images could be recognised in the reference to compare their labels; key= helps"
     return OPEN, "whether a label belongs to its image needs reference= with labels"
+
+
+def _as_often(one: fingerprints.Epoch, other: fingerprints.Epoch) -> bool:
+    """Return whether two epochs hold the same labels; in another form (numbers, names, one-hot) as often suffices."""
+    if one.forms.isdisjoint(other.forms):
+        return sorted(Counter(one.labels).values()) == sorted(Counter(other.labels).values())
+    return sorted(one.labels) == sorted(other.labels)
+
+
+def _other_form(soft: bool, pairs: list[tuple[bytes, set[bytes]]]) -> _Seen:
+    """Judge labels and those of the reference where they are written differently: one must always go with one."""
+    pairs = [(one, min(others)) for one, others in pairs if len(others) == 1]  # copies may carry several
+    ones, others = ({pair[side] for pair in pairs} for side in (0, 1))
+    if 2 * len(others) > len(pairs):
+        return OPEN, "labels come in another form than in the reference, and too few come twice to compare them"
+    if len(set(pairs)) == len(ones) == len(others):
+        return PASSED, "every image has the label of the reference, in another form"
+    if soft:
+        return OPEN, _SOFT
+    return FAULT, (
+        "labels come in another form than in the reference, and equal ones there differ here, or different ones are "
+        "equal; images and labels were shuffled or filtered apart, or two classes became one"
+    )
 
 
 def finite(facts: Evidence) -> _Seen:
