@@ -463,6 +463,33 @@ def test_the_label_is_the_second_part_of_a_pair(element, label):
         assert fingerprints.layout(made, None, None, None, None, "dataset").label == label
 
 
+@pytest.mark.parametrize("told", [{}, {"image": 0}])
+def test_images_whose_shape_a_python_function_hides_are_read_from_the_first_element(data, told):
+    images, labels = data
+    hidden = tf.data.Dataset.range(COUNT).map(
+        lambda i: (tf.py_function(lambda j: images[int(j)], [i], tf.uint8), tf.gather(labels, i))
+    )
+    reference = tf.data.Dataset.from_tensor_slices(data)
+    for made in (hidden, hidden.batch(32)):
+        report = checks.inspect(made, reference, **told)
+        assert report.ok, report
+        assert report["blank"].status == report["labels"].status == "passed", report
+    assert faults(checks.inspect(hidden.take(0), **told)) == {"count"}
+
+
+def test_clips_and_rows_of_tokens_beside_a_single_label_are_no_batches():
+    clips = tf.data.Dataset.from_tensor_slices((np.random.default_rng(1).random([8, 5, 9, 9, 3]), np.arange(8) % 2))
+    tokens = tf.data.Dataset.from_tensor_slices((tf.ragged.constant([[1, 2], [3], [4, 5, 6], [7]] * 2), np.arange(8)))
+    alone = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1, 2], [3]] * 4))
+    for made in (clips, tokens, alone, tokens.batch(3)):
+        report = checks.inspect(made, count=8)
+        assert (report["count"].status, report["blank"].status) == ("passed", "not checked"), report
+        assert not report.faults, report
+    assert checks.inspect(clips, image=0, count=8)["blank"].status == "passed"
+    with pytest.raises(ValueError, match="component 1 of dataset is a single value; a batch has one per element"):
+        checks.inspect(clips, batched=True)
+
+
 def test_elements_without_images_are_counted_all_the_same():
     numbers = tf.data.Dataset.range(50)
     assert checks.inspect(numbers.shuffle(50).batch(7), numbers).ok

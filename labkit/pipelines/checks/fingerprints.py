@@ -104,7 +104,8 @@ class Epoch:
             self.digests.append(b"".join(digest(part) for part in row))
             return
         raw = row[layout.image]
-        image = raw.reshape(*raw.shape, *[1] * (3 - raw.ndim))
+        # A clip becomes one picture, its frames one below the other.
+        image = raw.reshape(-1, *raw.shape[-2:]) if raw.ndim > 3 else raw.reshape(*raw.shape, *[1] * (3 - raw.ndim))
         self.shapes.add(raw.shape)
         image = image.astype(np.float64 if raw.dtype.itemsize > 4 else np.float32)
         good = np.isfinite(image)
@@ -171,7 +172,7 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
     TypeError
         If it is no dataset, or has a component that is neither a tensor nor ragged.
     ValueError
-        If a component that the caller names does not exist.
+        If a component that the caller names does not exist, or `batched` contradicts the shapes.
     """
     import tensorflow as tf
 
@@ -180,18 +181,25 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
     for name, spec in parts:
         if not isinstance(spec, (tf.TensorSpec, tf.RaggedTensorSpec)):
             raise TypeError(f"{what} has a component {name} of {type(spec).__name__}; allowed: tensors, ragged tensors")
-    dims = [None if spec.shape.rank is None else spec.shape.as_list() for _, spec in parts]
+    dims = _shapes(dataset, [spec for _, spec in parts])
+    alone = known_names[dims.index([])] if [] in dims else None
+    if batched and alone:
+        raise ValueError(
+            f"batched=True, and component {alone} of {what} is a single value; a batch has one per element"
+        )
     numeric = [not (spec.dtype == tf.string or spec.dtype.is_bool or spec.dtype.is_complex) for _, spec in parts]
     chosen = _find(known_names, image, "image", what)
     if chosen is None:
         shapes = [(i, d) for i, d in enumerate(dims) if numeric[i] and d is not None]
-        coloured = [i for i, d in shapes if len(d) in (3, 4) and d[-1] in (1, 3, 4, None)]
+        ranks = (3,) if alone else (3, 4)  # four dimensions beside a single value are a clip, and no batch
+        coloured = [i for i, d in shapes if len(d) in ranks and d[-1] in (1, 3, 4, None)]
         plain = [i for i, d in shapes if len(d) == 2 and all(n is None or n >= 8 for n in d)]
         flat = [i for i, d in shapes if len(d) == 3 or (i in plain and not _vectors(dims, i, batched))]
         # Boxes (n, 4) of a batch have as many dimensions as a photo, and the photos beside them have more.
         chosen = max(coloured, key=lambda i: len(dims[i])) if coloured else next(iter(flat), None)
     if batched is None:
-        batched = _batched(dims, chosen, any(isinstance(spec, tf.RaggedTensorSpec) for _, spec in parts))
+        ragged = [spec.ragged_rank for _, spec in parts if isinstance(spec, tf.RaggedTensorSpec)]
+        batched = _batched(dims, chosen, ragged)
     rank = [None if d is None else len(d) - bool(batched) for d in dims]
     known = _find(known_names, key, "key", what)
     marked = _find(known_names, label, "label", what)
@@ -208,6 +216,14 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
         texts = (i for i, (_, spec) in enumerate(parts) if spec.dtype == tf.string and rank[i] == 0)
         known = next((i for i in texts if i not in (chosen, marked)), None)
     return Layout(known_names, bool(batched), chosen, marked, known)
+
+
+def _shapes(dataset: Any, specs: list[Any]) -> list[list[int | None] | None]:
+    """Return the shapes of the components, from the first element where a py_function hides how many dimensions."""
+    if any(spec.shape.rank is None for spec in specs):
+        for element in dataset.take(1):
+            return [value.shape.as_list() for _, value in named(element)]
+    return [None if spec.shape.rank is None else spec.shape.as_list() for spec in specs]
 
 
 def components(dataset: Any, what: str) -> list[tuple[str, Any]]:
@@ -251,10 +267,12 @@ def _vectors(dims: list[list[int | None] | None], place: int, batched: bool | No
     return bool(others) and not square and all(d[0] == length for d in others)
 
 
-def _batched(dims: list[list[int | None] | None], image: int | None, ragged: bool) -> bool:
+def _batched(dims: list[list[int | None] | None], image: int | None, ragged: list[int]) -> bool:
+    if [] in dims or 0 in ragged:  # a single value, or one row of a ragged batch
+        return False
     if ragged:
         return True
-    if image is not None:
+    if image is not None and dims[image] is not None:
         rank, last = len(dims[image]), dims[image][-1]
         others = [d for i, d in enumerate(dims) if i != image and d is not None]
         if rank == 3 and last not in (1, 3, 4, None):  # (n, h, w) or one image with many channels
