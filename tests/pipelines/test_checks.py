@@ -375,6 +375,23 @@ def test_part_of_an_epoch_proves_no_loss(reference):
     assert report["random"].status == "passed"
 
 
+def test_another_part_of_shuffled_elements_is_no_random_step(reference):
+    bare = reference.map(lambda x, y: x)
+    for made, steps in (
+        (reference.shuffle(COUNT).batch(8), 3),
+        (bare.shuffle(COUNT).batch(8), 3),
+        (bare.shuffle(COUNT).batch(36, drop_remainder=True), None),
+        (reference.enumerate().map(lambda i, e: (e[0], tf.strings.as_string(i))).shuffle(COUNT).batch(8), 3),
+    ):
+        for random in (True, False):
+            found = checks.inspect(made, random=random, steps=steps)["random"]
+            assert (found.status, "hold different elements" in found.text) == ("not checked", True), found
+    for size in (32, COUNT):
+        even = bare.map(augment).shuffle(COUNT).batch(size, drop_remainder=True)
+        assert checks.inspect(even, random=True)["random"].status == "passed"
+        assert faults(checks.inspect(even, random=False)) == {"random"}
+
+
 def test_an_empty_dataset_is_a_fault(reference):
     assert faults(checks.inspect(reference.take(0))) == {"count"}
     assert "count" in faults(checks.inspect(reference.take(0), reference, random=True))

@@ -299,12 +299,24 @@ def random(facts: Evidence) -> _Seen:
 def _same_elements(facts: Evidence) -> bool | None:
     """Return whether two epochs hold the same elements; None if nothing tells."""
     first, second = facts.first, facts.second
-    if not (first.whole and second.whole) or len(first) != len(second):
-        return False if first.whole and second.whole else None
-    for one, other in ((first.keys, second.keys), (first.labels, second.labels)):
-        if one:
-            return sorted(one) == sorted(other)
-    return None
+    if first.keys:
+        return sorted(first.keys) == sorted(second.keys)
+    whole = first.whole and second.whole
+    graph = structure.nodes(facts.dataset)
+    if any(node.kind == "Shuffle" for node in graph) and (not whole or _drops(facts, graph)):
+        return False  # each epoch holds another part of what was shuffled
+    if not whole or len(first) != len(second):
+        return False if whole else None
+    return sorted(first.labels) == sorted(second.labels) if first.labels else None
+
+
+def _drops(facts: Evidence, graph: list[structure.DatasetNode]) -> bool:
+    """Return whether an epoch may lack elements that did not fill a batch."""
+    if len(facts.first) == facts.expected:
+        return False
+    batches = [node for node in graph if getattr(node.dataset, "_drop_remainder", False) and node.upstream]
+    lengths = [(int(node.upstream[0].dataset.cardinality()), node.number("_batch_size")) for node in batches]
+    return any(length == -2 or (length >= 0 and length % size) for length, size in lengths)  # -2: nobody knows
 
 
 def changed(facts: Evidence) -> _Seen:
