@@ -368,6 +368,13 @@ def test_grey_images_have_no_order_of_colours(reference):
     assert checks.inspect(tripled, tripled)["colour"].status == "not checked"
 
 
+def test_pixels_for_a_caffe_model_are_not_called_exchanged(reference):
+    caffe = reference.map(on_image(lambda x: tf.cast(x[..., ::-1], tf.float32) - [103.939, 116.779, 123.68]))
+    report = checks.inspect(caffe.batch(32), reference)
+    assert not report.faults, report
+    assert (report["colour"].status, "Caffe" in report["colour"].text) == ("not checked", True)
+
+
 def test_part_of_an_epoch_proves_no_loss(reference):
     report = checks.inspect(reference.map(on_image(augment)).batch(8), reference, steps=3)
     assert not report.faults, report
