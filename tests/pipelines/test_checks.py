@@ -375,6 +375,14 @@ def test_pixels_for_a_caffe_model_are_not_called_exchanged(reference):
     assert (report["colour"].status, "Caffe" in report["colour"].text) == ("not checked", True)
 
 
+def test_too_few_of_a_rare_label_do_not_tell_whether_labels_are_mixed():
+    def seen(rare):
+        return checks.inspect(tf.data.Dataset.from_tensor_slices(np.arange(1000) < rare), label=0)["mixed"]
+
+    assert (seen(10).status, "rare" in seen(10).text) == ("not checked", True)
+    assert seen(200).status == "fault"
+
+
 def test_part_of_an_epoch_proves_no_loss(reference):
     report = checks.inspect(reference.map(on_image(augment)).batch(8), reference, steps=3)
     assert not report.faults, report

@@ -375,7 +375,10 @@ def mixed(facts: Evidence) -> _Seen:
     """Count neighbours of one label, against those that chance brings."""
     excess = [_runs(epoch.labels) for epoch in (facts.first, facts.second)]
     if None in excess:
-        return OPEN, "needs labels that come several times each, and 32 elements or more"
+        return OPEN, (
+            "needs labels that come several times each, 32 elements or more, and enough of the rare labels to tell "
+            "sorted ones from chance"
+        )
     if min(excess) > _SORTED:
         return FAULT, (
             "elements of one label follow each other, so that batches hold few labels: files or records are sorted, "
@@ -392,6 +395,8 @@ def _runs(labels: list[bytes]) -> float | None:
         return None
     seen = sum(one == other for one, other in itertools.pairwise(labels)) / (count - 1)
     noise = 5 * np.sqrt(chance * (1 - chance) / count)
+    if chance + noise >= 1:  # nearly all carry one label: sorted ones have no more equal neighbours than mixed ones
+        return None
     return (seen - chance) / (1 - chance) if seen > chance + noise else 0.0
 
 
