@@ -383,6 +383,16 @@ def test_too_few_of_a_rare_label_do_not_tell_whether_labels_are_mixed():
     assert seen(200).status == "fault"
 
 
+def test_photos_inside_records_are_not_said_to_lie_upright(album, tmp_path):
+    name = str(tmp_path / "photos.tfrecord")
+    with tf.io.TFRecordWriter(name) as writer:
+        for path in album.paths[:8]:
+            writer.write(tf.io.read_file(path).numpy())
+    decoded = tf.data.TFRecordDataset([name]).map(lambda record: tf.io.decode_jpeg(record, channels=3))
+    found = checks.inspect(decoded)["orientation"]
+    assert (found.status, "inside records" in found.text) == ("not checked", True), found
+
+
 def test_part_of_an_epoch_proves_no_loss(reference):
     report = checks.inspect(reference.map(on_image(augment)).batch(8), reference, steps=3)
     assert not report.faults, report

@@ -424,15 +424,17 @@ def orientation(facts: Evidence) -> _Seen:
     if facts.truth is not None:
         return OPEN, "the reference says which way photos are to lie"
     paths = [path for node in graph if node.kind == "TensorSlice" for path in _files(node.dataset)]
-    turned = 0
+    asked = []
     for path in paths:
         with contextlib.suppress(OSError), Image.open(path) as photo:
-            turned += photo.getexif().get(_ORIENTATION, 1) != 1
-    if turned:
+            asked.append(photo.getexif().get(_ORIENTATION, 1) != 1)
+    if turned := sum(asked):
         return FAULT, (
-            f"{turned:,} of {len(paths):,} files say how to turn the photo (EXIF), and decode_jpeg does not do that: "
+            f"{turned:,} of {len(asked):,} files say how to turn the photo (EXIF), and decode_jpeg does not do that: "
             "turn them once, and save them"
         )
+    if paths and not asked:
+        return OPEN, "the photos are inside records, where nothing here reads whether they ask for a turn (EXIF)"
     return (PASSED, "no file asks for a turn") if paths else (OPEN, "the paths of the files are not in the graph")
 
 
