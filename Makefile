@@ -18,6 +18,9 @@ WORKERS := 4
 SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The files that hold tests with this mark: to collect all of them would take longer than to run these.
 MARKED  = $$(grep -rl --include=test_*.py 'mark[.]$(1)' tests)
+# All of what is long or Colab's, or a part of it: PART=0/2 and PART=1/2 take one half each.
+PART    :=
+TAKEN   = $(if $(PART),--part $(PART))
 # What a run of the tests skipped, and why: a line for each test.
 LEFT_OUT := build/left-out.txt
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider notebooks
@@ -59,11 +62,11 @@ test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, 
 
 test-long: $(READY) chromium bubblewrap #! run what make test leaves out: laws at full length, with all their cases
 	@$(BIN)/labkit data --scale tiny
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) -m "long and not loaders" tests
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) $(TAKEN) -m "long and not loaders" tests
 
 test-colab: $(READY) #! run every notebook alone in an environment with Colab's packages, which is made first
 	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest -m colab $(call MARKED,colab)
+	@$(BIN)/python -m pytest $(TAKEN) -m colab $(call MARKED,colab)
 
 test-solved: $(READY) #! run every solved notebook from top to bottom; every check must agree
 	@$(BIN)/labkit data --scale tiny

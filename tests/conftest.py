@@ -42,8 +42,11 @@ def pytest_collection():
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Of a law with many cases, `make test` tries some of them, from the first to the last: the others are `long`."""
+def pytest_collection_modifyitems(config, items):
+    """Of a law with many cases, `make test` tries some of them, from the first to the last: the others are `long`.
+
+    Of what is `long`, and of what runs beside Colab's packages, ``--part`` takes every second test, or every n-th.
+    """
     laws = {}
     for item in items:
         if item.get_closest_marker("sample"):
@@ -54,6 +57,12 @@ def pytest_collection_modifyitems(items):
         for number, item in enumerate(cases):
             if number not in kept:
                 item.add_marker("long")
+    if part := config.getoption("part"):
+        first, every = map(int, part.split("/"))
+        slow = [item for item in items if item.get_closest_marker("long") or item.get_closest_marker("colab")]
+        left_to_others = {id(item) for number, item in enumerate(slow) if number % every != first % every}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_to_others])
+        items[:] = [item for item in items if id(item) not in left_to_others]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -92,7 +101,8 @@ def pytest_runtest_makereport(item):
 
 
 def pytest_addoption(parser):
-    """Say how often the tests that draw random numbers run: once, or under many seeds (`make seeds`)."""
+    """Say how often tests that draw random numbers run: once, or under many seeds (`make seeds`); and which part."""
+    parser.addoption("--part", default="", help="of the tests that are long or Colab's, take the k-th of n: 0/2, 1/2")
     parser.addoption("--seeds", type=int, default=1, help="run each test that draws random numbers under so many seeds")
 
 
