@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 
 import pytest
 from left_out import leave_out
@@ -48,3 +49,16 @@ def test_a_small_disk_is_found_in_every_way_that_a_system_leaves(on_small_disk, 
     assert done.stdout.split()[1] == "3072"
     assert done.returncode != 0
     assert not (tmp_path / "seen").exists()
+
+
+def test_the_parts_of_what_is_long_are_all_of_it_and_share_nothing(root):
+    def collected(*options):
+        words = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *options]
+        file = root / "tests" / "notebooks" / "test_lab_folder.py"
+        done = subprocess.run([*words, str(file)], capture_output=True, text=True, check=False, cwd=root)
+        return {line for line in done.stdout.splitlines() if "::" in line}
+
+    every, first, second = (collected("-m", "long", *part) for part in ((), ("--part", "0/2"), ("--part", "1/2")))
+    assert first | second == every
+    assert not first & second
+    assert collected() == collected("--part", "0/2") | collected("--part", "1/2"), "what is not long is in each part"
