@@ -329,6 +329,22 @@ def test_what_lies_outside_is_out_of_reach(run, tmp_path, attempt):
 
 
 @needs_linux
+def test_who_asks_which_processes_run_finds_none_and_is_no_spy(run):
+    """labkit.setup() asks through psutil, how long others have held the cores."""
+    source = f"""
+import psutil
+try:
+    open('/proc/{os.getppid()}/stat')
+except FileNotFoundError as error:
+    why = str(error)
+psutil.pids = lambda: [1, {os.getpid()}]
+family = list(psutil.process_iter())
+"""
+    with run(source) as student:
+        assert "No such file" in student.names(["why"])["why"]
+
+
+@needs_linux
 def test_every_protection_that_this_system_offers_is_used(run, in_bubblewrap):
     """Asked for by other means, so that one that is missing is noticed."""
     landlock = ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) >= 1

@@ -311,6 +311,7 @@ def watch_events(
     internet = (int(socket.AF_INET), int(socket.AF_INET6))
     status, directory = os.stat, stat.S_ISDIR
     kinds, refused = (str, bytes, os.PathLike), PermissionError
+    absent, no_such_file = FileNotFoundError, (errno.ENOENT, os.strerror(errno.ENOENT))
     banned = tuple(real(path) + os.sep for path in forbidden)
     inside = tuple(real(path) + os.sep for path in (home, *readable, *system_folders()))
     own, at_home = f"/proc/{os.getpid()}/", real(home) + os.sep
@@ -355,6 +356,8 @@ def watch_events(
         if closed or path.endswith(("gradebook.db", "nbgrader_config.py")):
             report("answers", f"tried to read the answers or the work of others {event} {path}")
         if path.startswith("/proc/") and path[6:].split("/")[0].isdigit() and not place.startswith(own):
+            if path.endswith("/stat"):  # psutil asks each process for it, labkit.setup() through it: there is no other
+                raise absent(*no_such_file, path)
             report("answers", f"tried to look into another process {path}")
         if guard_changes and changes and not path.startswith("/dev/"):
             raise refused(f"{path} cannot be changed here")
