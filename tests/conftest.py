@@ -160,6 +160,14 @@ def wheel(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def solved(tmp_path_factory):
+    """The folder of the notebooks whose exercises are solved."""
+    folder = tmp_path_factory.mktemp("solved")
+    subprocess.run([sys.executable, ROOT / "notebooks" / "build.py", "--solved", folder], check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def album():
     from labkit.sources import photos
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -50,16 +48,6 @@ def machine(wheel, tmp_path_factory):
     machine.complete = machine.freeze()
     machine.run("-c", "from labkit import photos; photos.prepare(progress=False)")
     return machine
-
-
-@pytest.fixture(scope="module")
-def solved(tmp_path_factory):
-    """The folder of the notebooks whose exercises are solved."""
-    folder = tmp_path_factory.mktemp("solved")
-    subprocess.run(
-        [sys.executable, "notebooks/build.py", "--solved", folder], cwd=ROOT, check=True, capture_output=True
-    )
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -16,13 +14,6 @@ from labkit.course import grading
 pytestmark = pytest.mark.solved
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-
-
-@pytest.fixture(scope="module")
-def solved(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("solved")
-    subprocess.run([sys.executable, ROOT / "notebooks" / "build.py", "--solved", folder], check=True)
-    return folder
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -155,13 +155,11 @@ def labels(facts: Evidence) -> _Seen:
         if first.forms.isdisjoint(truth.forms) or (first.soft and not truth.soft):
             seen = _other_form(first.soft, [(first.labels[i], match.labels_of(j)) for i, j in pairs])
         elif wrong := [i for i, j in pairs if first.labels[i] not in match.labels_of(j)]:
-            seen = (
-                FAULT,
-                (
-                    f"{len(wrong):,} of {len(pairs):,} images carry another label than in the reference, the first is "
-                    f"number {wrong[0]}; images and labels were shuffled or filtered apart, zip them first"
-                ),
+            text = (
+                f"{len(wrong):,} of {len(pairs):,} images carry another label than in the reference, the first is "
+                f"number {wrong[0]}; images and labels were shuffled or filtered apart, zip them first"
             )
+            seen = FAULT, text
         else:
             part = "" if len(pairs) == len(first) else f" (checked on {len(pairs):,} of {len(first):,})"
             seen = PASSED, f"every image has the label of the reference{part}"

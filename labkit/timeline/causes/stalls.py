@@ -69,7 +69,7 @@ _AHEAD = re.compile(rf"Iterator::Root(::{_PASSES})*::(Prefetch|MapAndBatch|Paral
 # Nodes that neither drop, nor change, nor join what they pass on.
 _ORDERS = re.compile(rf"Shuffle\w*|Prefetch|Root|(Parallel)?Batch(V\d+)?|{_PASSES}")
 # Nodes that make several elements of one.
-_MULTIPLIES = re.compile("FlatMap|Interleave|ParallelInterleave|LegacyParallelInterleave|Unbatch")
+_MULTIPLIES = re.compile("(Legacy)?(Parallel)?Interleave|FlatMap|Unbatch")
 # Nodes of which one element is not one of their input.
 _REGROUPS = re.compile("[Bb]atch|Window|FlatMap|Interleave|Generator")
 
@@ -597,7 +597,7 @@ def _thrown_away(found: _Blame) -> tuple[str, float] | None:
     if found.blame in found.nodes:
         return None
     for path in work.of(*words):
-        maps = [name for name in work.below(path) if re.match("(Parallel)?Map", short_op(name))]
+        maps = [name for name in work.below(path) if _is_map(short_op(name))]
         # Behind a node that makes many elements of one, counts of ops say nothing of what is dropped here.
         if not maps or any(map(_MULTIPLIES.match, path.split("::")[:-1])):
             continue
