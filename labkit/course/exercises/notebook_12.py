@@ -94,20 +94,52 @@ def part_of_a_table(function: Any) -> None:
             link.execute("create index by_label on photos (label, id)")
             link.commit()
         for workers, worker in ((3, 1), (4, 0)):
-            made = pipeline(function, str(path), workers, worker)
-            kinds = {node.kind for node in nodes(made)}
-            if dropped := kinds & {"Shard", "Filter", "Skip", "Take"}:
-                raise Wrong(f"{dropped.pop().lower()}() comes after the query: every worker reads the whole table")
-            if isinstance(made.element_spec, tuple) and len(made.element_spec) == 1:
-                made = made.map(lambda label: label)
-            if getattr(made.element_spec, "dtype", tf.int64) != tf.int64:
-                raise Wrong(f"the labels are {made.element_spec.dtype.name}, expected int64")
-            nothing_left_in(made)
-            same_options(made, tf.data.Dataset.range(1))
-            got = [np.asarray(one).tolist() for one in elements(made, len(ids))]
+            got = _labels(function, path, workers, worker, len(ids))
             want = [labels[number] for number in ids if number % workers == worker]
             if got != want:
                 raise Wrong(_what_differs(got, want, labels, workers, worker))
+    _own_rows_only(function, 3, 1)
+
+
+def _labels(function: Any, path: Path, workers: int, worker: int, most: int) -> list[Any]:
+    """Return the labels that the answer reads for one worker."""
+    made = pipeline(function, str(path), workers, worker)
+    kinds = {node.kind for node in nodes(made)}
+    if dropped := kinds & {"Shard", "Filter", "Skip", "Take"}:
+        raise Wrong(f"{dropped.pop().lower()}() comes after the query: every worker reads the whole table")
+    if isinstance(made.element_spec, tuple) and len(made.element_spec) == 1:
+        made = made.map(lambda label: label)
+    if getattr(made.element_spec, "dtype", tf.int64) != tf.int64:
+        raise Wrong(f"the labels are {made.element_spec.dtype.name}, expected int64")
+    nothing_left_in(made)
+    same_options(made, tf.data.Dataset.range(1))
+    return [np.asarray(one).tolist() for one in elements(made, most)]
+
+
+def _own_rows_only(function: Any, workers: int, worker: int) -> None:
+    """Check the answer on a long table, in which no label of another worker's row can be read."""
+    ids = range(1, 4001)
+    # SQLite has no number so large, and computes the label only of rows that are read: "integer overflow".
+    overflow = "abs(-9223372036854775807 - 1 + 0 * id)"
+    label = f"case when id % {workers} = {worker} then 7 * id % 31 else {overflow} end"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "photos.sqlite")
+        with contextlib.closing(sqlite3.connect(path)) as link:
+            link.execute("create table photos (id integer primary key, jpeg blob)")
+            link.executemany("insert into photos values (?, ?)", [(number, b"") for number in ids])
+            # Later than the rows: to insert one computes its label, too.
+            link.execute(f"alter table photos add column label integer as ({label})")
+            link.commit()
+        try:
+            got = _labels(function, path, workers, worker, len(ids))
+        except Exception as error:
+            if "integer overflow" not in str(error):
+                raise
+            raise Wrong("every worker reads the labels of all rows: where id % workers = worker chooses them") from None
+    want = [7 * number % 31 for number in ids if number % workers == worker]
+    if got != want:
+        said = f"of {len(ids):,} rows worker {worker} of {workers} has {len(want):,}, {len(got):,} came"
+        raise Wrong(f"{said}: look for a limit in your query")
 
 
 def _what_differs(got: list[Any], want: list[int], labels: dict[int, int], workers: int, worker: int) -> str:

@@ -85,6 +85,16 @@ def _filtered(path, workers, worker):
     return rows.filter(lambda number, label: number % workers == worker).map(lambda number, label: label)
 
 
+def _filtered_in_python(path, workers, worker):
+    """Let Python choose: it has read the rows of all workers."""
+    import sqlite3
+
+    import tensorflow as tf
+
+    rows = sqlite3.connect(path).execute("select id, label from photos order by id")
+    return tf.data.Dataset.from_tensor_slices(np.array([n for key, n in rows if key % workers == worker], np.int64))
+
+
 def _in_python(path, workers, worker):
     """Let Python's own sqlite3 ask, in a generator."""
     import sqlite3
@@ -132,6 +142,9 @@ WRONG = {
         (_query("select label from photos where id / {workers} = {worker} order by id"), "expected the 10"),
         (lambda *given: _query(_RIGHT)(*given).cache(), "cache() is left in"),
         (_query(_RIGHT, ("int32",)), "the labels are int32"),
+        (_filtered_in_python, "every worker reads the labels of all rows"),
+        (_query(_RIGHT + " limit 10"), "look for a limit"),
+        (_query(_RIGHT + " limit 1000"), "look for a limit"),
     ],
     "12.3": [
         (lambda photos_per_s, request_ms: photos_per_s * request_ms / 1000, "round up"),
