@@ -11,8 +11,8 @@ from labkit.course.grading import Wrong, exercise
 from labkit.course.student_code import call, numeric
 
 
-@numeric("11.8", " layers", ((1, 1, 1),), ((5, 5, 5),), ((3, 4, 6, 3),), ((2, 0, 1),), ((40, 33),))
-def layers_in_a_row(blocks: tuple[int, ...]) -> Any:
+@numeric("11.8", " layers", ([1, 1, 1],), ([5, 5, 5],), ([3, 4, 6, 3],), ([2, 0, 1],), ([40, 33],))
+def layers_in_a_row(blocks: list[int]) -> Any:
     """``depth(blocks)``: the first convolution, two for each block, and the last layer."""
     count, stages = sum(blocks), len(blocks)
     return 2 + 2 * count, {

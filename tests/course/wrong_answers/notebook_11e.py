@@ -22,6 +22,14 @@ WRONG = {
     ],
 }
 
+
+def _appended(blocks):
+    """Use what only a list has."""
+    counted = blocks.copy()
+    counted.append(1)
+    return 2 * sum(counted)
+
+
 RIGHT = {
     "11.8": [
         lambda blocks: 2 * (1 + sum(blocks)),
@@ -29,6 +37,7 @@ RIGHT = {
         lambda blocks: len([1, *(k for count in blocks for k in range(2 * count)), 1]),
         lambda blocks: sum(blocks) * 2.0 + 2,
         lambda blocks: sum(map(sum, zip(blocks, blocks, strict=True))) + 2,
+        _appended,
     ],
     "11.9": [
         lambda one, other: not (min(one) <= max(other) and min(other) <= max(one)),
@@ -45,4 +54,5 @@ RIGHT = {
 # Other usual wrong ideas, each in one line.
 WRONG["11.8"] += [
     (lambda blocks: 3 + 2 * sum(blocks), "pooling"),
+    (lambda blocks: 2 + 6 * blocks[0], "for ([3, 4, 6, 3]) you return"),
 ]
