@@ -16,6 +16,8 @@ def a_batch_of_samples(function: Any) -> None:
     """``collate(samples)``: uint8 images of shape (samples, height, width, 3), and int64 labels."""
     draw = np.random.default_rng(13)
     samples = [(draw.integers(0, 256, (6, 9, 3), np.uint8), int(label)) for label in draw.integers(0, 1000, 5)]
+    # Made before the call: an answer may write into the arrays of its samples.
+    right, numbers = np.stack([image for image, _ in samples]), [label for _, label in samples]
     made = call(function, samples)
     if not isinstance(made, (tuple, list)) or len(made) != 2:
         raise Wrong("return two things: the images, and the labels")
@@ -23,7 +25,6 @@ def a_batch_of_samples(function: Any) -> None:
         if isinstance(part, (tuple, list)):
             raise Wrong(f"the {what} are a {type(part).__name__} of single ones: make one array of them")
     images, labels = (np.asarray(part) for part in made)
-    right = np.stack([image for image, _ in samples])
     if images.shape != right.shape:
         if images.shape == (5, 3, 6, 9):
             raise Wrong("the colours are in front; here they stay at the end: (samples, height, width, 3)")
@@ -37,7 +38,7 @@ def a_batch_of_samples(function: Any) -> None:
         raise Wrong(f"the labels have the shape {labels.shape}, expected (5,): one number for each sample")
     if labels.dtype != np.int64:
         raise Wrong(f"the labels are {labels.dtype}, expected int64")
-    if labels.tolist() != [label for _, label in samples]:
+    if labels.tolist() != numbers:
         raise Wrong("the labels are not those of the samples, in their order")
 
 

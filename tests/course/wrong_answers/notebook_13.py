@@ -21,6 +21,12 @@ def _filled(samples):
     return [images, labels]
 
 
+def _turned_in_place(samples):
+    for image, _ in samples:
+        image[:] = image[..., ::-1]
+    return _collate()(samples)
+
+
 WRONG = {
     "13.1": [
         (lambda samples: (tuple(image for image, _ in samples), np.arange(len(samples))), "make one array"),
@@ -31,6 +37,7 @@ WRONG = {
         (_collate(lambda them: np.stack(them).transpose(0, 3, 1, 2)), "colours are in front"),
         (_collate(lambda them: np.concatenate(them)), "expected (5, 6, 9, 3)"),
         (_collate(lambda them: np.stack(them)[::-1]), "their order"),
+        (_turned_in_place, "the pixels or their order"),
         (_collate(labels=lambda them: np.array(them, np.int32)), "expected int64"),
         (_collate(labels=lambda them: np.array(them)[:, None]), "one number for each sample"),
         (_collate(labels=lambda them: np.array(sorted(them), np.int64)), "not those of the samples"),
