@@ -10,7 +10,7 @@ import numbers
 import signal
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -110,10 +110,42 @@ def _limited() -> Iterator[None]:
 def value(function: Any, *arguments: Any) -> float:
     """Return the number that the student's function makes: a Python number, a scalar of NumPy or of TensorFlow."""
     got = call(function, *arguments)
-    plain = np.asarray(got).item() if getattr(got, "shape", None) == () else got
+    plain = unwrapped(got)
     if isinstance(plain, bool) or not isinstance(plain, (numbers.Real, decimal.Decimal)):
         raise Wrong(f"{_given(arguments)}return one number, not {type(got).__name__}")
     return float(plain)
+
+
+def unwrapped(made: Any) -> Any:
+    """Return the Python value of a scalar of NumPy or of TensorFlow, and anything else as it is."""
+    return np.asarray(made).item() if getattr(made, "shape", None) == () else made
+
+
+def whole_numbers(made: Any, said: str, nested: str) -> list[int]:
+    """Return the whole numbers that the student's function made, in a list or in anything that can be walked through.
+
+    Parameters
+    ----------
+    made : object
+    said : str
+        Written in front of a hint: for which input.
+    nested : str
+        The hint for lists in the places of numbers.
+
+    Raises
+    ------
+    Wrong
+        If there is anything else in it.
+    """
+    if not isinstance(unwrapped(made), Iterable):
+        raise Wrong(f"{said}: return the list of the numbers, not {type(made).__name__}")
+    found = [unwrapped(one) for one in made]
+    if any(isinstance(one, Iterable) for one in found):
+        raise Wrong(f"{said}: {nested}")
+    for one in found:
+        if not isinstance(one, numbers.Integral):
+            raise Wrong(f"{said}: return whole numbers, not {one!r:.40}")
+    return [int(one) for one in found]
 
 
 def per(whole: float, part: float) -> float:

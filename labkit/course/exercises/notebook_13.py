@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from labkit.course.grading import Wrong, exercise
-from labkit.course.student_code import call, numeric
+from labkit.course.student_code import call, numeric, whole_numbers
 
 
 @exercise("13.1")
@@ -46,8 +46,11 @@ def a_batch_of_samples(function: Any) -> None:
 def numbers_of_a_worker(function: Any) -> None:
     """``numbers(length, workers, worker)``: a part for each worker, all numbers once, parts of nearly one size."""
     for length, workers in ((10, 3), (7, 2), (12, 4), (5, 1), (2, 4)):
-        parts = [[int(n) for n in call(function, length, workers, worker)] for worker in range(workers)]
         said = f"for {length} photos and {workers} workers"
+        parts = []
+        for worker in range(workers):
+            made = call(function, length, workers, worker)
+            parts.append(whole_numbers(made, said, "return the numbers of this one worker, not the parts of all"))
         got = sorted(n for part in parts for n in part)
         if len(got) > length and workers > 1 and all(sorted(part) == list(range(length)) for part in parts):
             raise Wrong(f"{said}: every worker has all photos, so each photo comes {workers} times")
@@ -109,6 +112,10 @@ def mirrored_boxes(function: Any) -> None:
             "the third number is the right side, not a width",
         ),
         (np.concatenate([right[:1], boxes[1:]]), "only the first box is mirrored"),
+        (
+            np.stack([right[:, 0], *boxes[:, 1:].T], axis=1),
+            "left was overwritten before it was read: copy it first; boxes[:, 0] alone is no copy",
+        ),
         (1 - boxes[:, [2, 3, 0, 1]], "left and right and also top and bottom; a mirror keeps the height"),
     ):
         if np.allclose(made, wrong, atol=1e-5):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from labkit.course.grading import Wrong, exercise
-from labkit.course.student_code import call, numeric
+from labkit.course.student_code import call, numeric, whole_numbers
 
 
 @numeric(
@@ -60,12 +60,13 @@ def lost_and_doubled(function: Any) -> None:
         made = call(function, list(numbers), count)
         if not isinstance(made, (tuple, list, np.ndarray)) or len(made) != 2:
             raise Wrong("return two numbers: how many are lost, and how many came again")
-        said, got = f"for {numbers} out of {count} numbers", (int(made[0]), int(made[1]))
+        said = f"for {numbers} out of {count} numbers"
+        got = tuple(whole_numbers(made, said, "return how many, not which"))
         if got == (lost, doubled):
             continue
         if got == (doubled, lost):
             raise Wrong(f"{said}: the two numbers have changed places")
-        if got[0] == count - len(numbers):
+        if got[0] == count - len(numbers) != lost:
             raise Wrong(f"{said}: {lost} are lost. Those that came again hide those that never came: count each once")
         if got == (lost, sum(n > 1 for n in seen.values())):
             raise Wrong(f"{said}: a number that came three times came again twice")

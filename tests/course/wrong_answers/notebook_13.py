@@ -50,6 +50,9 @@ WRONG = {
         (lambda length, workers, worker: list(range(length)) if worker == 0 else [], "keeps all others waiting"),
         (lambda length, workers, worker: list(range(worker, length + 1, workers)), "there is no number"),
         (lambda length, workers, worker: [*range(worker, length, workers), *range(worker, length, workers)], "twice"),
+        (lambda length, workers, worker: np.array_split(np.arange(length), workers), "not the parts of all"),
+        (lambda length, workers, worker: length // workers, "3 workers: return the list of the numbers, not int"),
+        (lambda length, workers, worker: np.arange(worker, length, workers, dtype=float), "whole numbers, not 0.0"),
     ],
     "13.3": [
         (lambda image_ms, batch, step_ms, cores: math.ceil(image_ms * batch / step_ms), "gain nothing"),
@@ -145,7 +148,17 @@ WRONG["13.3"] += [
     (lambda ms, batch, step, cores: min(cores, int(ms * batch / step) + 1), "exactly in time"),
     (lambda ms, batch, step, cores: min(cores, math.ceil(ms / step)), "a whole batch"),
 ]
+
+
+def _overwritten(boxes):
+    left, right = boxes[:, 0], boxes[:, 2]
+    boxes[:, 0] = 1 - right
+    boxes[:, 2] = 1 - left
+    return boxes
+
+
 WRONG["13.4"] += [
+    (_overwritten, "left was overwritten before it was read"),
     (lambda b: np.stack([-b[:, 2], b[:, 1], -b[:, 0], b[:, 3]], axis=1), "is negative"),
     (lambda b: np.stack([224 - b[:, 2], b[:, 1], 224 - b[:, 0], b[:, 3]], axis=1), "not pixels"),
     (lambda b: np.stack([1 - b[:, 0] - b[:, 2], b[:, 1], b[:, 2], b[:, 3]], axis=1), "not a width"),

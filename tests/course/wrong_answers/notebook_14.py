@@ -39,6 +39,10 @@ WRONG = {
         (lambda numbers, count: (count - len(set(numbers)), sum(n > 1 for n in Counter(numbers).values())),
          "came again twice"),
         (lambda numbers, count: (0, 0), "expected"),
+        (lambda numbers, count: (count - len(set(numbers)), len(numbers)), "and 0 doubled, got 0 and 4"),
+        (lambda numbers, count: ([*{*range(count)} - {*numbers}], []), "how many, not which"),
+        (lambda numbers, count: (count - len(set(numbers)) + 0.9, len(numbers) - len(set(numbers)) + 0.4),
+         "whole numbers, not 0.9"),
     ],
 }  # fmt: skip
 

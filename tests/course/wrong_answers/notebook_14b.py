@@ -12,6 +12,7 @@ WRONG = {
         (lambda batch, process, count: batch[-(process + 1) * (len(batch) // count) :][: len(batch) // count],
          "the first part"),
         (lambda batch, process, count: len(batch) // count, "return the list"),
+        (lambda batch, process, count: np.array_split(batch, count), "not the parts of all"),
         (lambda batch, process, count: sorted(batch)[process * len(batch) // count :][: len(batch) // count],
          "expected"),
     ],
