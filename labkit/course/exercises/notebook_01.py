@@ -7,7 +7,17 @@ from typing import Any
 from labkit.course import fairness
 from labkit.course.example_timeline import example, marks, simulated
 from labkit.course.grading import Wrong, exercise, shows
-from labkit.course.student_code import bare, call, numeric, per, pipeline, same_options, source, with_options
+from labkit.course.student_code import (
+    bare,
+    call,
+    numeric,
+    per,
+    pipeline,
+    same_options,
+    source,
+    unwrapped,
+    with_options,
+)
 from labkit.pipelines.options import changed
 
 
@@ -87,7 +97,7 @@ def honest_verdict(function: Any) -> None:
         ([200.0, 205.0], [100.0, 104.0], "slower"),
     ]
     for before, after, expected in cases:
-        got = call(function, before, after)
+        got = unwrapped(call(function, before, after))
         if not isinstance(got, str) or got not in ("faster", "slower", "no difference"):
             raise Wrong(f"return 'faster', 'slower' or 'no difference', not {got!r:.40}")
         if got == expected:

@@ -160,6 +160,11 @@ def _by_set(before, after):
     return {1: "faster", -1: "slower"}.get(ways.pop() if len(ways) == 1 else 0, "no difference")
 
 
+def _by_where(before, after):
+    gains = np.subtract(after, before)
+    return np.where((gains > 0).all(), "faster", np.where((gains < 0).all(), "slower", "no difference"))
+
+
 def _until_one_differs(before, after):
     verdict = None
     for a, b in zip(before, after, strict=True):
@@ -239,6 +244,7 @@ RIGHT = {
         _every,
         _by_sign,
         _by_set,
+        _by_where,
         _until_one_differs,
         lambda before, after: (
             "faster"

@@ -2,6 +2,8 @@
 
 from statistics import mean, median
 
+import numpy as np
+
 WRONG = {
     "11.8": [
         (lambda blocks: 2 * sum(blocks), "first convolution"),
@@ -47,6 +49,7 @@ RIGHT = {
         ),
         lambda one, other: sorted(one)[0] > sorted(other)[-1] or sorted(one)[-1] < sorted(other)[0],
         lambda one, other: max(min(one) - max(other), min(other) - max(one)) > 0,
+        lambda one, other: np.where(min(one) > max(other) or min(other) > max(one), True, False),
     ],
 }
 
