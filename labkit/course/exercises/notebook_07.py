@@ -38,10 +38,15 @@ def servers_at_work(answer: float) -> Any:
     return bars, [(end, end + 2)], None, f"Yours are {count} shards of {size:.3g} MB."
 
 
+def _jpeg() -> bytes:
+    """Return the bytes of a small photo, which an answer that decodes it can decode."""
+    return tf.io.encode_jpeg(tf.zeros([8, 8, 3], tf.uint8)).numpy()
+
+
 @exercise("07.2")
 def parsing(function: Any) -> None:
     """``parse_record(serialized)``: ``(image bytes, label)`` of a record with the features ``photo`` and ``class``."""
-    truth = [(b"first", 3), (b"", 0), (b"\xff\xd8\x00third", 9), (b" \t\r\nfourth \n\x00 ", 1000), (b"fifth", -7)]
+    truth = [(_jpeg(), 3), (b"", 0), (b"\xff\xd8\x00third", 9), (b" \t\r\nfourth \n\x00 ", 1000), (b"fifth", -7)]
     for image, label in truth:
         record = tf.constant(framing.example({"photo": image, "class": label}))
         _parsed(call(function, record), image, label)
@@ -91,7 +96,7 @@ def _parsed(made: Any, image: bytes, label: int) -> None:
     if got[1].dtype.kind not in "iu":
         kind = "text" if got[1].dtype.kind in "OSU" else got[1].dtype
         raise Wrong(f"the class must stay a whole number (int64), yours is {kind}")
-    said = f"for the photo {image!r} of class {label} you return {got[0].item()!r} and {got[1]}"
+    said = f"for the photo {image!r:.40} of class {label} you return {got[0].item()!r:.40} and {got[1]}"
     if bytes(got[0].item()) == image.strip() != image and int(got[1]) == label:
         raise Wrong(f"{said}: blanks, line ends and zeros belong to the bytes of an image, do not strip them")
     if bytes(got[0].item()) == image and int(got[1]) != label:
@@ -103,7 +108,7 @@ def _parsed(made: Any, image: bytes, label: int) -> None:
 @shows("07.2")
 def parsed(function: Any) -> Any:
     """Draw the ops of the student's function for one record, on a modelled clock."""
-    given = (tf.constant(framing.example({"photo": b"photo", "class": 3})),)
+    given = (tf.constant(framing.example({"photo": _jpeg(), "class": 3})),)
     return ops(lambda serialized: call(function, serialized), given, "Your function on one record.")
 
 

@@ -63,6 +63,13 @@ def decoded(record):
     return tf.io.decode_raw(image, tf.uint8), label
 
 
+def as_an_image(record):
+    import tensorflow as tf
+
+    image, label = pair(record)
+    return tf.io.decode_jpeg(image, channels=3), label
+
+
 def as_bytes(image):
     return (image * 255).astype("uint8")
 
@@ -207,6 +214,7 @@ WRONG = {
         (lambda record: with_label(record, lambda tf, label: tf.strings.as_string(label)), "yours is text"),
         (lambda record: with_label(record, lambda tf, label: tf.cast(label, tf.float32)), "yours is float32"),
         (decoded, "decoded already"),
+        (as_an_image, "decoded already"),
         (sparse, "not a SparseTensor: return what a FixedLenFeature"),
         (unparsed, "not a FixedLenFeature: return what a FixedLenFeature"),
         (lambda record: (*pair(record), record), "not a tuple of 3"),
