@@ -55,6 +55,8 @@ def _two_ahead(function: Any, batches: Any) -> None:
         raise Wrong(f"the buffer holds {'as many as tf.data likes' if depth < 0 else depth}: the task says two batches")
     if sum("Prefetch" in node.kind for node in nodes(made)) > 1:
         raise Wrong("two prefetches hold more than two batches: one at the end is enough")
+    if holds := next((node.kind for node in nodes(made) if node.kind.startswith(("Parallel", "Shuffle"))), None):
+        raise Wrong(f"{holds} keeps finished batches, too: one buffer of two at the end is enough")
     nothing_left_in(made)
     same_options(made, batches)
 

@@ -92,6 +92,8 @@ WRONG = {
         (lambda dataset: dataset.repeat().prefetch(2), "never ends"),
         (lambda dataset: dataset.prefetch(2).prefetch(2), "more than two batches"),
         (lambda dataset: dataset.prefetch(100).prefetch(2), "more than two batches"),
+        (lambda dataset: dataset.map(lambda x: x, num_parallel_calls=8).prefetch(2), "ParallelMap keeps finished"),
+        (lambda dataset: dataset.shuffle(1).prefetch(2), "Shuffle keeps finished"),
         (lambda dataset: dataset.map(lambda x: (x, x)).prefetch(2), "pairs came out"),
         (lambda dataset: dataset.map(lambda x: {"x": x}).prefetch(2), "dicts came out"),
         (lambda dataset: dataset.map(lambda x: np.asarray(x)).prefetch(2), "not of NumPy"),
