@@ -90,6 +90,15 @@ def test_the_faulty_pipeline_fails_its_own_check_and_shows_its_sign_to_those_who
     assert fault.diagnosis not in result.hint
 
 
+def test_the_exercises_show_the_sign_to_those_who_named_the_fault_in_the_exercise_before():
+    numbered = {"10.2": drills.answer(16), "10.3": drills.answer(15)}
+    assert grading.check("10.1", lambda seed: drills.answer(seed).diagnosis).passed
+    for number, fault in numbered.items():
+        hint = grading.check(number, fault.pipeline).hint
+        assert "it is not fixed" in hint
+        assert fault.sign in hint
+
+
 def two_epochs(numbers, seed=0):
     """Return 80 photos in random order, each with one of the numbers added to all its pixels, in turn."""
     case, rng = quiet(fault_of("frozen_numpy")), numpy.random.default_rng(seed)

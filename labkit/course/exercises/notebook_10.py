@@ -24,7 +24,7 @@ def _hold(result: CheckResult, seed: int) -> None:
 
 @functools.lru_cache(maxsize=2)
 def _drill(seed: int) -> Any:
-    """Return a drill, recorded once."""
+    """Return a drill, recorded once; it remembers that its fault was named, and then says how the fault shows."""
     return drills.draw(seed)
 
 
@@ -32,7 +32,7 @@ def _drill(seed: int) -> Any:
 def named(function: Any) -> None:
     """``diagnosis(seed)``: what is wrong with drills 16 and 15, in the words of the list."""
     for seed in (SLOW, WRONG_DATA):
-        _hold(drills.draw(seed).judge_diagnosis(call(function, seed)), seed)
+        _hold(_drill(seed).judge_diagnosis(call(function, seed)), seed)
 
 
 @shows("10.1")
@@ -47,7 +47,7 @@ def _fix(number: str, seed: int) -> None:
 
     @exercise(number)
     def fixed(function: Any) -> None:
-        drill = drills.draw(seed)
+        drill = _drill(seed)
         _hold(drill.judge_fix(function), seed)
         nothing_left_in(call(function, drill.case), "Take")
 
