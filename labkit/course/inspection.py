@@ -27,7 +27,7 @@ class Inspection:
         Its ``element_spec``, as text.
     caches : list of dict
         Of each cache: ``ops``, the nodes that feed it; ``elements``, the first that they give it, each a tuple of its
-        parts, or None if they give none by themselves.
+        parts, or None if they give none by themselves; ``in_memory``, False where it has the name of a file.
     """
 
     elements: list[Any]
@@ -134,7 +134,8 @@ def _caches(graph: Any, most: int) -> list[dict[str, Any]]:
                 feeding.add(name)
                 left += structure.inputs(named[name])
         ops = [_name(node) for node in every if node.name in feeding]
-        found.append({"ops": ops, "elements": _fed(graph, cache, most)})
+        in_memory = named[structure.inputs(cache)[1]].attr["value"].tensor.string_val == [b""]  # the name of its file
+        found.append({"ops": ops, "elements": _fed(graph, cache, most), "in_memory": in_memory})
     return found
 
 

@@ -40,6 +40,8 @@ assert shown.ended and [e.tolist() for e in shown.elements] == [
     [i * i for i in range(a, min(a + 8, 20))] for a in (0, 8, 16)
 ], "no element is lost or repeated, also in the last batch"
 assert all(str(e.dtype) == "int64" for e in shown.elements), "the elements are int64"
+shown = inspect_pipeline(squares, 1000, 4, most=300)
+assert [int(v) for e in shown.elements for v in e] == [i * i for i in range(1000)], "no element of longer data is lost"
 ### END HIDDEN TESTS
 
 # %% tests="2.1" points=8
@@ -170,6 +172,7 @@ import numpy as np
 
 kept = [cache for cache in shown.caches if {"MapDataset", "ParallelMapDataset"} & set(cache["ops"])]
 assert kept, "no map is kept: the one that decodes comes before the cache"
+assert all(cache["in_memory"] for cache in kept), "kept in a file; cache() without a name keeps it in memory"
 assert all(str(e.dtype) == "float32" for e in shown.elements), "the elements are float32"
 values = [float(e) for e in shown.elements]
 assert sum(abs(a - b) > 1e-9 for a, b in zip(values[:4], values[4:], strict=True)) >= 3, (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 
 import pytest
 import tensorflow as tf
@@ -154,6 +155,11 @@ def squares(count, batch_size):
 """
 
 
+def test_longer_data_show_what_a_try_cut_off(failed):
+    answer = SQUARES.format(deterministic=True)
+    assert failed("2.1", answer.replace(".prefetch", ".take(20).prefetch"))[10] == "no element of longer data is lost"
+
+
 def test_the_number_of_open_shards_is_the_one_that_was_asked_for(failed):
     assert failed("2.2", interleave()) == {}
     assert failed("2.2", interleave(cycle_length="2")) == {15: "at_once says how many shards are open"}
@@ -203,10 +209,15 @@ def test_a_cache_of_decoded_values_is_right_wherever_the_rest_stands(failed, bod
         (f"{DECODED}.map(lambda v: v + {NOISE}).repeat(count)", "nothing is kept"),
         (f"{DECODED}.map(lambda v: v + {NOISE}).cache().repeat(count)", "the random numbers are the same"),
         (f"raw.cache().map(lambda v: v / 255 + {NOISE}).repeat(count)", "no map is kept"),
+        (
+            f"{DECODED}.cache(__import__('tempfile').mkdtemp() + '/kept').map(lambda v: v + {NOISE}).repeat(count)",
+            "kept in a file",
+        ),
     ],
-    ids=["not decoded", "repeat first", "no cache", "noise kept", "no map"],
+    ids=["not decoded", "repeat first", "no cache", "noise kept", "no map", "in a file"],
 )
-def test_a_cache_in_the_wrong_place_loses_its_part(failed, body, words):
+def test_a_cache_in_the_wrong_place_loses_its_part(failed, body, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     found = failed("2.3", epochs(body))
     assert found.keys() == {15}
     assert found[15].startswith(words)
