@@ -64,6 +64,18 @@ def test_no_answer_makes_a_check_raise_or_pass(number, answer):
     assert result.hint
 
 
+@pytest.mark.parametrize(
+    ("number", "answer", "hint"),
+    [
+        ("06.3", lambda overhead, work, batch: overhead / work, "you return 10 times, expected 10.2029 times"),
+        ("04.3", lambda free, gil, cores: min(cores, gil / free), "you return 2×, expected 1.5×"),
+        ("04.3", lambda free, gil, cores: 2 if free == 2 else [][0], "you return 2×, expected 1.5×"),
+    ],
+)
+def test_only_who_rounds_in_every_case_is_told_not_to_round(number, answer, hint):
+    assert check(number, answer).hint.endswith(hint)
+
+
 def test_an_untried_exercise_is_open_not_failed():
     assert check("00.1", None).status == grading.OPEN
     assert check("00.1", lambda spans, window: None).status == grading.OPEN

@@ -275,5 +275,6 @@ WRONG["06.2"] += [
     (_clipped_deltas, "not the deltas"),
 ]
 WRONG["06.3"] += [
+    (lambda overhead, work, batch: int((overhead + work) / (overhead / batch + work)), "do not round"),
     (lambda overhead, work, batch: overhead - overhead / batch, "time that is saved"),
 ]
