@@ -346,3 +346,59 @@ def test_a_table_shows_no_sign_that_a_terminal_obeys(tmp_path):
     rows = batch.grade(tmp_path, Nothing(), report=said.append)
     assert len(rows) == 1
     assert all(text.isprintable() for text in [*said, *batch.table(rows).splitlines()])
+
+
+def graded(folder):
+    """The files that the grader looks at, by student and set."""
+    return {(h.student, h.set_name): [f.read_text() for f in h.files] for h in batch.collect(folder, SETS)}
+
+
+@pytest.mark.parametrize("name", [f"{PS3}.ipynb", "final.ipynb", "A.IPYNB"])
+def test_who_hands_in_again_is_graded_on_the_newer_file(tmp_path, name):
+    said, out = [], tmp_path / "out"
+
+    def collect(**texts):
+        files = {moodle(who, n, name if text == "new" else f"{PS3}.ipynb"): text
+                 for n, (who, text) in enumerate(texts.items())}  # fmt: skip
+        downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, PS3, said.append)
+
+    collect(Ada="old", Bob="old")
+    collect(Ada="new")
+    assert graded(out) == {("Ada", PS3): ["new"], ("Bob", PS3): ["old"]}
+    assert [line for line in said if "older" in line] == [
+        f"older, so a newer one of its set is graded: Ada/{PS3}/{PS3}.ipynb"
+    ]
+    collect(Ada="new")
+    assert graded(out)["Ada", PS3] == ["new"]
+    collect(Ada="old")  # she takes it back
+    assert graded(out)["Ada", PS3] == ["old"]
+
+
+def test_a_newer_notebook_replaces_none_of_another_set(tmp_path):
+    """Names that tell no set: the contents do, when they are graded."""
+    for text in (roster.PS1, PS3, f"{PS3} again"):
+        downloads.collect(pack(tmp_path / "x.zip", {moodle("Ada", 1, "x.ipynb"): text}), tmp_path / "out", SETS)
+    handed = batch.collect(tmp_path / "out", SETS, lambda path: path.read_text().split()[0])
+    assert {h.set_name: [f.read_text() for f in h.files] for h in handed} == {
+        roster.PS1: [roster.PS1],
+        PS3: [f"{PS3} again"],
+    }
+    downloads.collect(pack(tmp_path / "x.zip", {moodle("Ada", 1, "why.txt"): "late"}), tmp_path / "out", SETS)
+    assert len(batch.collect(tmp_path / "out", SETS, lambda path: path.read_text().split()[0])) == 2
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_attempts_on_d2l_the_newest_is_graded(tmp_path, order):
+    dates = {"Sep 30, 2026 1159 PM": "old", "Oct. 2, 2026 1230 AM": "old", "Oct 2, 2026 115 PM": "new"}
+    files = {f"1-2 - {who} - {date}/{PS3}.ipynb": text for who in ("Ada L", "Bob")
+             for date, text in list(dates.items())[::order]}  # fmt: skip
+    downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)
+    assert graded(tmp_path / "out") == {("Ada-L", PS3): ["new"], ("Bob", PS3): ["new"]}
+
+
+@pytest.mark.parametrize("name", ["作业", "ДЗ", "🎉", "---", ""])
+def test_a_file_without_a_plain_letter_keeps_its_ending(tmp_path, name):
+    files = {moodle("Li", 1, f"{name}.ipynb"): "{}"}
+    downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, given=PS3)
+    (handed,) = batch.collect(tmp_path / "out", SETS)
+    assert [f.name for f in handed.notebooks] == ["unnamed.ipynb"]

@@ -24,6 +24,7 @@ import psutil
 from assignments.grader import bubblewrap, isolation
 from assignments.grader.authoring import POINTS, exercise
 from assignments.grader.course import Course
+from assignments.grader.downloads import earlier
 from assignments.grader.evaluation import Evaluation, evaluate
 from assignments.grader.pages import as_cell, one_line
 from assignments.grader.precheck import Checked, precheck, set_of, unanswered
@@ -103,6 +104,7 @@ def collect(folder: Path, sets: tuple[str, ...], told: Callable[[Path], str] = l
     """Return every submission in a folder, in the order of students and sets.
 
     An empty folder of a set is a submission without files. Of a notebook whose name tells no set, `told` may tell it.
+    What a later download replaced is no part of it.
 
     Raises
     ------
@@ -146,6 +148,9 @@ def collect(folder: Path, sets: tuple[str, ...], told: Callable[[Path], str] = l
                 add(student, name, entry)
     if not found:
         raise ValueError(f"{folder} holds no submissions; allowed: {layouts}")
+    replaced = {folder / path for path in earlier(folder)}
+    for submission in found.values():
+        submission.notebooks = [n for n in submission.notebooks if n not in replaced] or submission.notebooks
     return [submission for _, submission in sorted(found.items())]
 
 

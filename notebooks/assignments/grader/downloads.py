@@ -1,6 +1,7 @@
 """What a learning platform hands out becomes a folder of submissions; a table of grades becomes what it takes back.
 
 ``names.csv`` beside the submissions keeps what the platform calls a student, which a folder's name cannot hold.
+``earlier.txt`` lists the notebooks that a later download replaced: they stay, and a newer one of the set is graded.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 from assignments.grader.authoring import POINTS
 from assignments.grader.pages import as_cell, of_cell, one_line
@@ -34,7 +35,7 @@ MOST_FILES, MOST_UNPACKED = 20_000, 8 << 30
 _MOST_ALIKE = 20
 #: What systems and editors put beside a file.
 _BESIDE = ("__MACOSX", ".ipynb_checkpoints", ".DS_Store", "._")
-NAMES = "names.csv"
+NAMES, EARLIER = "names.csv", "earlier.txt"
 
 #: How platforms name a student's folder, or her file where there are no folders.
 _PLATFORMS = {
@@ -42,9 +43,9 @@ _PLATFORMS = {
     # or "assignsubmission_onlinetext" for what was typed there.
     "moodle": r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)",
     # Download of Brightspace: numbers of the user and the folder, name, date. Grades go by another number.
-    "d2l": r"\d+-\d+ - (?P<name>.+?) - \w+\.? \d+, \d{4} [\d:.]+ ?[AP]M(?: - (?P<file>.+))?",
+    "d2l": r"\d+-\d+ - (?P<name>.+?) - (?P<date>\w+\.? \d+, \d{4} [\d:.]+ ?[AP]M)(?: - (?P<file>.+))?",
     # "Assignment File Download" of Blackboard's grade center: title, user name, date of the attempt.
-    "blackboard": r"(?P<name>(?P<id>.+))_attempt_\d{4}(?:-\d\d){5}(?:_(?P<file>.+)|\.txt)",
+    "blackboard": r"(?P<name>(?P<id>.+))_attempt_(?P<date>\d{4}(?:-\d\d){5})(?:_(?P<file>.+)|\.txt)",
     # "Download submissions" of Canvas: name, LATE, numbers of the user, of a question of a quiz, and of the submission.
     "canvas": r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_(?:question_\d+_)?\d+_(?P<file>.+)",
 }
@@ -74,7 +75,8 @@ def collect(
     download : Path
         A zip, or a folder.
     folder : Path
-        It may hold submissions already; a file of the same name with another content stays, too.
+        It may hold submissions already; a file of the same name with another content stays, too. Where both are of a
+        set, that which came with the later call counts (see `earlier`).
     sets : iterable of str
         Names of the problem sets.
     given : str
@@ -105,9 +107,9 @@ def collect(
         """Return whose file it is, what is left of its path, its set, and the date of its attempt."""
         who, parts, name = _whose(path.parts[wrapper:], sets, title)
         name = name or next((s for part in parts for s in sets if s in part), given)
-        attempt = re.match(r".+_attempt_([\d-]{19})", str(path), re.DOTALL)
-        return who, parts, name, attempt[1] if attempt and who and who.platform == "blackboard" else ""
+        return who, parts, name, next(filter(None, map(_attempt, path.parts)), "")
 
+    brought: set[Path] = set()
     newest: dict[tuple[Student | None, str], str] = {}
     for path in paths:
         if not _tells_of_an_attempt(path, wrapper):
@@ -120,7 +122,7 @@ def collect(
         if who is None:
             leave_out(path, "tells no student")
             continue
-        if date < newest[who, name]:
+        if date and date < newest[who, name]:
             leave_out(path, "is an earlier attempt")
             continue
         try:
@@ -129,16 +131,43 @@ def collect(
             leave_out(path, f"cannot be unpacked ({one_line(str(error), 100)})")
             continue
         who = _own(who, known, sets)
-        if not _write(folder / who.student / name / _plain(parts[-1]), data):
+        place = _write(folder / who.student / name / _file_name(parts[-1]), data)
+        if place is None:
             leave_out(path, f"is one of more than {_MOST_ALIKE} files of that name")
             continue
+        brought.add(place)
         known[who.student] = who
         found += 1
     if not found:
         raise ValueError(f"{download} holds no file of a student")
     write_aside(folder / NAMES, _csv([f.name for f in fields(Student)], (asdict(s).values() for s in known.values())))
+    _replace(folder, brought, report)
     report(f"{found} files, {len(known) - before} new students: {folder}")
     return list(known.values())
+
+
+def earlier(folder: Path) -> set[str]:
+    """Return the notebooks, as ``ada/ps1_find_the_stall/x.ipynb``, that a later download of the same set replaced."""
+    path = folder / EARLIER
+    return set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set()
+
+
+def _replace(folder: Path, brought: set[Path], report: Callable[[str], None]) -> None:
+    """Note which notebooks are older than those that a download brought."""
+    notebooks = {path for path in brought if _is_notebook(path)}
+    # Beside a new one, or where its name told no set: such a file may be of the same set.
+    places = {place for new in notebooks for place in (new.parent, folder / new.relative_to(folder).parts[0])}
+    beside = {path for place in places for path in place.iterdir() if path.is_file() and _is_notebook(path)}
+    older, known = {path.relative_to(folder).as_posix() for path in beside - notebooks}, earlier(folder)
+    for path in sorted(older - known):
+        report(f"older, so a newer one of its set is graded: {path}")
+    now = (older | known) - {path.relative_to(folder).as_posix() for path in notebooks}
+    if now != known:
+        write_aside(folder / EARLIER, "".join(f"{path}\n" for path in sorted(now)))
+
+
+def _is_notebook(path: PurePath) -> bool:
+    return path.suffix.lower() == ".ipynb"
 
 
 def names(folder: Path) -> list[Student]:
@@ -214,6 +243,20 @@ def _match(part: str) -> tuple[str, re.Match[str]] | None:
     return next(((name, match) for name, match in matches if match), None)
 
 
+def _attempt(part: str) -> str:
+    """Return the date of an attempt, which sorts; empty where the platform tells none."""
+    found = _match(part)
+    date = found[1].groupdict().get("date") if found else None
+    told = re.fullmatch(r"(\w{3})\w*\.? (\d+, \d{4}) ([\d:.]+) ?([AP]M)", date or "")
+    if not told:
+        return date or ""
+    try:  # "1000 AM" of D2L
+        clock = re.sub(r"\D", "", told[3]).zfill(4)
+        return str(datetime.strptime(f"{told[1]} {told[2]} {clock} {told[4]}", "%b %d, %Y %I%M %p"))
+    except ValueError:
+        return ""
+
+
 def _wrapper(paths: list[PurePosixPath]) -> int:
     """Return 1 if a platform's folders lie in one more folder, else 0."""
     tops = {path.parts[0] for path in paths}
@@ -266,7 +309,7 @@ def _own(who: Student, known: dict[str, Student], sets: Iterable[str]) -> Studen
     for other in known.values():
         if (other.name, other.platform) == (who.name, who.platform) and who.id in (other.id, ""):
             return other
-    taken = {name.casefold() for name in (*known, *sets, NAMES)}
+    taken = {name.casefold() for name in (*known, *sets, NAMES, EARLIER)}
     name = _plain(who.name)
     if name.casefold() in taken:
         name = _plain(f"{who.name}-{who.id or len(known)}")
@@ -283,16 +326,22 @@ def _plain(text: str) -> str:
     return f"{stem[:56] or 'unnamed'}{dot}{ending}"[:64] if dot else (ending[:60] or "unnamed")
 
 
-def _write(path: Path, data: bytes) -> bool:
-    """Write a file; where another content has that name, under a name with a number. Tell whether one was left."""
+def _file_name(text: str) -> str:
+    """Return the name of a file in plain letters; it keeps its ending where it has no other."""
+    stem, dot, ending = text.rpartition(".")
+    return f"unnamed.{_plain(ending)}" if dot and _plain(stem) == "unnamed" else _plain(text)
+
+
+def _write(path: Path, data: bytes) -> Path | None:
+    """Write a file; where another content has that name, under a name with a number. Return where, if one was left."""
     for number in range(1, _MOST_ALIKE + 1):
         place = path.with_name(f"{path.stem}-{number}{path.suffix}") if number > 1 else path
         if not place.exists():
             write_aside(place, data)
-            return True
+            return place
         if place.stat().st_size == len(data) and place.read_bytes() == data:
-            return True
-    return False
+            return place
+    return None
 
 
 def _csv(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
