@@ -213,7 +213,7 @@ def assignments_collect(
     out: Annotated[Path, typer.Option(help="the folder of submissions; it may hold some already")] = Path(
         "submissions"
     ),
-    set_name: Annotated[str, typer.Option("--set", help="the set of files whose names tell none")] = "",
+    set_name: Annotated[str, typer.Option("--set", help="the set; files that name another are left out")] = "",
 ) -> None:
     """Unpack a download of Moodle, Canvas, Blackboard, D2L or Google Classroom into <student>/<set>/."""
     course = _tool("assignments.grader.course").Course()

@@ -402,3 +402,35 @@ def test_a_file_without_a_plain_letter_keeps_its_ending(tmp_path, name):
     downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, given=PS3)
     (handed,) = batch.collect(tmp_path / "out", SETS)
     assert [f.name for f in handed.notebooks] == ["unnamed.ipynb"]
+
+
+@pytest.mark.parametrize("stray", [None, "desktop.ini", "Set 3/index.html", "Set 3/Untitled.ipynb", "Set 3/a.xlsx"])
+@pytest.mark.parametrize(
+    "place",
+    ["{} - " + PS3 + ".ipynb", "{}_1_assignsubmission_file_/x.ipynb", "1-2 - {} - Nov 22, 2026 1000 AM/x.ipynb"],
+)
+def test_students_in_one_more_folder_stay_apart_whatever_lies_beside_them(tmp_path, place, stray):
+    said = []
+    files = {f"Set 3/{place.format(who)}": who for who in ("Ada", "Bob")} | ({stray: "x"} if stray else {})
+    found = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, PS3, said.append)
+    assert [s.name for s in found] == ["Ada", "Bob"]
+    assert graded(tmp_path / "out") == {("Ada", PS3): ["Ada"], ("Bob", PS3): ["Bob"]}
+    assert sum("tells no student" in line for line in said) == bool(stray)
+
+
+def test_a_student_alone_in_a_folder_is_nobody_else(tmp_path):
+    files = {f"ada/{name}.ipynb": name for name in (PS3, f"draft_{PS3}", f"old - {PS3}")}
+    assert [s.name for s in downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)] == ["ada"]
+
+
+def test_an_old_set_in_the_box_of_another_is_left_out_or_said(tmp_path):
+    said, out = [], tmp_path / "out"
+    canvas = "{}_12345_9{}_{}.ipynb".format
+    downloads.collect(pack(tmp_path / "x.zip", {canvas("mallory", 1, roster.PS2): "2"}), out, SETS)
+    files = {canvas("mallory", 2, PS3): "3", canvas("mallory", 3, roster.PS1): "1", canvas("ada", 4, PS3): "3"}
+    files[canvas("bob", 5, PS3)] = "3"
+    downloads.collect(pack(tmp_path / "y.zip", files), out, SETS, PS3, said.append)
+    assert sum(f"is of {roster.PS1}, and {PS3} was handed in" in line for line in said) == 1
+    assert ("mallory", roster.PS1) not in graded(out)
+    downloads.collect(tmp_path / "y.zip", out, SETS, report=said.append)
+    assert f"of another set than most: mallory/{roster.PS1}/{roster.PS1}.ipynb" in said

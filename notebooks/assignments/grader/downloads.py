@@ -14,6 +14,7 @@ import stat
 import unicodedata
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
@@ -80,7 +81,7 @@ def collect(
     sets : iterable of str
         Names of the problem sets.
     given : str
-        The set of files whose names tell none.
+        The set that was handed in: that of files whose names tell none. A file that names another set is left out.
     report : callable
         Called with a sentence about each file that is left out.
 
@@ -93,23 +94,25 @@ def collect(
     if given and given not in sets:
         raise ValueError(f"the set is {given!r}; allowed: {', '.join(sorted(sets))}")
     known = {student.student: student for student in names(folder)}
-    before = len(known)
+    before = set(known)
     found = 0
 
     def leave_out(path: str, reason: str) -> None:
         report(f"left out: {one_line(path, 300)} {reason}")
 
     paths = [PurePosixPath(path) for path, _ in _files(download, lambda *_: None)]
-    wrapper = _wrapper(paths)
+    wrapper = _wrapper(paths, sets)
     title = _title(paths, wrapper)
 
     def told(path: PurePosixPath) -> tuple[Student | None, tuple[str, ...], str, str]:
         """Return whose file it is, what is left of its path, its set, and the date of its attempt."""
-        who, parts, name = _whose(path.parts[wrapper:], sets, title)
+        who, parts, name = _whose(path.parts[wrapper:] or path.parts, sets, title)
+        if given and any(given in part for part in parts):
+            name = given
         name = name or next((s for part in parts for s in sets if s in part), given)
         return who, parts, name, next(filter(None, map(_attempt, path.parts)), "")
 
-    brought: set[Path] = set()
+    brought: dict[Path, tuple[str, str]] = {}
     newest: dict[tuple[Student | None, str], str] = {}
     for path in paths:
         if not _tells_of_an_attempt(path, wrapper):
@@ -121,6 +124,9 @@ def collect(
         who, parts, name, date = told(PurePosixPath(path))
         if who is None:
             leave_out(path, "tells no student")
+            continue
+        if given and name != given:
+            leave_out(path, f"is of {name}, and {given} was handed in")
             continue
         if date and date < newest[who, name]:
             leave_out(path, "is an earlier attempt")
@@ -135,14 +141,18 @@ def collect(
         if place is None:
             leave_out(path, f"is one of more than {_MOST_ALIKE} files of that name")
             continue
-        brought.add(place)
+        brought[place] = who.student, name
         known[who.student] = who
         found += 1
     if not found:
         raise ValueError(f"{download} holds no file of a student")
     write_aside(folder / NAMES, _csv([f.name for f in fields(Student)], (asdict(s).values() for s in known.values())))
-    _replace(folder, brought, report)
-    report(f"{found} files, {len(known) - before} new students: {folder}")
+    _replace(folder, set(brought), report)
+    counts = Counter(name for _, name in brought.values())
+    for place, (student, name) in sorted(brought.items()):
+        if name and 2 * counts[name] < max(counts.values()) and student in before:
+            report(f"of another set than most: {place.relative_to(folder)}")
+    report(f"{found} files, {len(known) - len(before)} new students: {folder}")
     return list(known.values())
 
 
@@ -257,11 +267,21 @@ def _attempt(part: str) -> str:
         return ""
 
 
-def _wrapper(paths: list[PurePosixPath]) -> int:
-    """Return 1 if a platform's folders lie in one more folder, else 0."""
+def _wrapper(paths: list[PurePosixPath], sets: list[str]) -> int:
+    """Return 1 if what most files lie in is a platform's, in one more folder, else 0."""
+    paths = [path for path in paths if len(path.parts) > 1 or _is_notebook(path) or _match(path.name)]
     tops = {path.parts[0] for path in paths}
-    wrapped = len(tops) == 1 and not _match(*tops) and all(len(p.parts) > 1 and _match(p.parts[1]) for p in paths)
-    return int(wrapped)
+    if len(tops) != 1 or _match(*tops):
+        return 0
+    # What lies beside the students is nobody's: a list of grades, or what a system puts into a folder.
+    inside = [path for path in paths if len(path.parts) > 2 or _is_notebook(path) or _match(path.name)]
+    theirs = [p for p in inside if len(p.parts) > 1 and (_match(p.parts[1]) or _of_classroom(p.parts[1:], sets))]
+    return int(2 * len(theirs) > len(inside))
+
+
+def _of_classroom(parts: tuple[str, ...], sets: list[str]) -> bool:
+    who, _, _ = _whose(parts, sets, "")
+    return who is not None and who.platform == "classroom"
 
 
 def _tells_of_an_attempt(path: PurePosixPath, wrapper: int) -> bool:
@@ -271,7 +291,7 @@ def _tells_of_an_attempt(path: PurePosixPath, wrapper: int) -> bool:
 
 def _title(paths: list[PurePosixPath], wrapper: int) -> str:
     """Return what Blackboard puts before every user name: a title that may have a "_" in it, as user names may."""
-    found = [_match(path.parts[wrapper]) for path in paths]
+    found = [_match(path.parts[wrapper]) for path in paths if len(path.parts) > wrapper]
     heads = {match["id"] for name, match in filter(None, found) if name == "blackboard"}
     first, last = min(heads, default=""), max(heads, default="")
     same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
