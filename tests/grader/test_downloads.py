@@ -434,3 +434,57 @@ def test_an_old_set_in_the_box_of_another_is_left_out_or_said(tmp_path):
     assert ("mallory", roster.PS1) not in graded(out)
     downloads.collect(tmp_path / "y.zip", out, SETS, report=said.append)
     assert f"of another set than most: mallory/{roster.PS1}/{roster.PS1}.ipynb" in said
+
+
+def test_two_students_of_one_name_on_d2l_are_told_apart_by_their_numbers(tmp_path):
+    out, place = tmp_path / "out", "{}-7 - Wei Zhang - Nov 22, 2026 1{}00 AM/{}.ipynb".format
+    files = {place(1, 0, PS3): "1", place(2, 1, PS3): "2"}
+    downloads.collect(pack(tmp_path / "x.zip", files), out, SETS)
+    found = downloads.collect(pack(tmp_path / "y.zip", {place(2, 0, roster.PS1): "3"}), out, SETS)
+    assert [(s.name, s.numbers) for s in found] == [("Wei Zhang", "1"), ("Wei Zhang", "2")]
+    one, two = (s.student for s in found)
+    assert graded(out) == {(one, PS3): ["1"], (two, PS3): ["2"], (two, roster.PS1): ["3"]}
+    # A list from before there were numbers: whoever comes first is who was there.
+    downloads.collect(pack(tmp_path / "z.zip", {f"Al/{PS3}.ipynb": ""}), tmp_path / "old", SETS)
+    (tmp_path / "old" / "names.csv").write_text("student,name,id,platform\nWei,Wei Zhang,wz,d2l\n")
+    found = downloads.collect(tmp_path / "x.zip", tmp_path / "old", SETS)
+    assert [(s.id, s.numbers) for s in found] == [("wz", "1"), ("", "2")]
+
+
+def test_where_blackboards_user_names_begin_is_said_and_asked_of_the_list(tmp_path):
+    said, out, place = [], tmp_path / "out", "Set 3_{}_attempt_2026-11-2{}-10-00-00_{}.ipynb".format
+    files = {place(who, 2, PS3): who for who in ("s_1", "s_2")}
+    downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, report=said.append)
+    assert "user names of Blackboard are what follows 'Set 3_s_'; if not, mend the ids in names.csv" in said
+    mended = (out / "names.csv").read_text().replace(",1,black", ",s_1,black").replace(",2,black", ",s_2,black")
+    (out / "names.csv").write_text(mended)
+    files = {place("s_2", 4, PS3): "again"}
+    found = downloads.collect(pack(tmp_path / "y.zip", files), out, SETS, report=said.append)
+    assert [s.id for s in found] == ["s_1", "s_2"]
+    assert "user names of Blackboard are what follows 'Set 3_'; if not, mend the ids in names.csv" in said
+    assert graded(out)["2", PS3] == ["again"]
+
+
+def test_moodles_numbers_of_one_student_in_several_sets_are_hers(tmp_path):
+    out = tmp_path / "out"
+
+    def collect(given, *who):
+        files = {moodle(name, number, "x.ipynb"): str(number) for name, number in who}
+        return downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, given)
+
+    collect(roster.PS1, ("Ada", 1), ("Zo", 2), ("Zo", 3))
+    collect(PS3, ("Ada", 11), ("Zo", 12), ("Zo", 13))
+    found = collect(PS3, ("Ada", 11), ("Zo", 12), ("Ada", 14))  # another Ada, late
+    assert [s.name for s in found] == ["Ada", "Zo", "Zo", "Zo", "Zo", "Ada"]
+    assert found[0].numbers == f"{roster.PS1}=1 {PS3}=11"
+    assert [len(texts) for texts in graded(out).values()] == [1] * 7
+    batch.write([batch.Row("Ada", name, "x", "graded", {"1": 7}) for name in SETS], tmp_path / "grades.csv")
+    for name, number in ((roster.PS1, 1), (PS3, 11), (roster.PS2, 1)):
+        text, _ = downloads.export(tmp_path / "grades.csv", "moodle", name, found)
+        assert text.splitlines()[1].startswith(f"Participant {number},Ada,7,")
+
+
+def test_moodle_reads_a_time_in_its_own_zone_unless_it_is_told_another(tmp_path):
+    batch.write([batch.Row("Ada", PS3, "x", "graded", {"1": 7})], tmp_path / "grades.csv")
+    (line,) = csv.DictReader(io.StringIO(downloads.export(tmp_path / "grades.csv", "moodle", PS3, [])[0]))
+    assert line["Last modified (grade)"].endswith(" UTC")

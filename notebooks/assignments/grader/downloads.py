@@ -14,9 +14,9 @@ import stat
 import unicodedata
 import zipfile
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path, PurePath, PurePosixPath
 
@@ -44,7 +44,7 @@ _PLATFORMS = {
     # or "assignsubmission_onlinetext" for what was typed there.
     "moodle": r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)",
     # Download of Brightspace: numbers of the user and the folder, name, date. Grades go by another number.
-    "d2l": r"\d+-\d+ - (?P<name>.+?) - (?P<date>\w+\.? \d+, \d{4} [\d:.]+ ?[AP]M)(?: - (?P<file>.+))?",
+    "d2l": r"(?P<number>\d+)-\d+ - (?P<name>.+?) - (?P<date>\w+\.? \d+, \d{4} [\d:.]+ ?[AP]M)(?: - (?P<file>.+))?",
     # "Assignment File Download" of Blackboard's grade center: title, user name, date of the attempt.
     "blackboard": r"(?P<name>(?P<id>.+))_attempt_(?P<date>\d{4}(?:-\d\d){5})(?:_(?P<file>.+)|\.txt)",
     # "Download submissions" of Canvas: name, LATE, numbers of the user, of a question of a quiz, and of the submission.
@@ -54,12 +54,21 @@ _PLATFORMS = {
 
 @dataclass(frozen=True)
 class Student:
-    """Who handed in: the name of the folder, the name and the id on the platform, and the platform."""
+    """Who handed in: the name of the folder, the name and the id on the platform, and the platform.
+
+    Numbers are those of Moodle, which has one for each set, as ``ps1_find_the_stall=12 ps3_plan_a_cluster=34``, or that
+    of the user on D2L.
+    """
 
     student: str
     name: str
     id: str
     platform: str
+    numbers: str = ""
+
+    def number_of(self, set_name: str) -> str:
+        """Return the number by which the platform knows the student in a set; empty if it has none there."""
+        return dict(pair.split("=", 1) for pair in self.numbers.split() if "=" in pair).get(set_name, "")
 
 
 def collect(
@@ -102,7 +111,9 @@ def collect(
 
     paths = [PurePosixPath(path) for path, _ in _files(download, lambda *_: None)]
     wrapper = _wrapper(paths, sets)
-    title = _title(paths, wrapper)
+    title = _title(paths, wrapper, {student.id for student in known.values() if student.platform == "blackboard"})
+    if title:
+        report(f"user names of Blackboard are what follows {one_line(title)!r}; if not, mend the ids in {NAMES}")
 
     def told(path: PurePosixPath) -> tuple[Student | None, tuple[str, ...], str, str]:
         """Return whose file it is, what is left of its path, its set, and the date of its attempt."""
@@ -114,10 +125,13 @@ def collect(
 
     brought: dict[Path, tuple[str, str]] = {}
     newest: dict[tuple[Student | None, str], str] = {}
+    namesakes: dict[tuple[str, str], set[str]] = defaultdict(set)
     for path in paths:
         if not _tells_of_an_attempt(path, wrapper):
             who, _, name, date = told(path)
             newest[who, name] = max(date, newest.get((who, name), ""))
+            if who:
+                namesakes[who.name, name].add(who.id)
     for path, read in _files(download, leave_out):
         if _tells_of_an_attempt(PurePosixPath(path), wrapper):
             continue
@@ -136,7 +150,7 @@ def collect(
         except _DAMAGED as error:
             leave_out(path, f"cannot be unpacked ({one_line(str(error), 100)})")
             continue
-        who = _own(who, known, sets)
+        who = _own(who, known, sets, name, alone=len(namesakes[who.name, name]) == 1)
         place = _write(folder / who.student / name / _file_name(parts[-1]), data)
         if place is None:
             leave_out(path, f"is one of more than {_MOST_ALIKE} files of that name")
@@ -289,13 +303,17 @@ def _tells_of_an_attempt(path: PurePosixPath, wrapper: int) -> bool:
     return len(path.parts) == wrapper + 1 and bool(re.fullmatch(r".+_attempt_[\d-]+\.txt", path.name))
 
 
-def _title(paths: list[PurePosixPath], wrapper: int) -> str:
-    """Return what Blackboard puts before every user name: a title that may have a "_" in it, as user names may."""
+def _title(paths: list[PurePosixPath], wrapper: int, ids: set[str]) -> str:
+    """Return what Blackboard puts before every user name: a title that may have a "_" in it, as user names may.
+
+    It is the longest that leaves as many of the known ids as can be.
+    """
     found = [_match(path.parts[wrapper]) for path in paths if len(path.parts) > wrapper]
     heads = {match["id"] for name, match in filter(None, found) if name == "blackboard"}
     first, last = min(heads, default=""), max(heads, default="")
     same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[: first.rfind("_", 0, same) + 1]
+    titles = [first[: i + 1] for i, letter in enumerate(first[:same]) if letter == "_"]
+    return max(titles, key=lambda t: (len(ids & {head.removeprefix(t) for head in heads}), len(t)), default="")
 
 
 def _whose(parts: tuple[str, ...], sets: list[str], title: str) -> tuple[Student | None, tuple[str, ...], str]:
@@ -305,7 +323,8 @@ def _whose(parts: tuple[str, ...], sets: list[str], title: str) -> tuple[Student
         platform, match = found
         data = match.groupdict()
         name, number = (data[key].removeprefix(title) if data.get(key) else "" for key in ("name", "id"))
-        return Student("", name, number, platform), (*parts[1:], *filter(None, [data["file"]]))[-8:] or parts, ""
+        rest = (*parts[1:], *filter(None, [data["file"]]))[-8:] or parts
+        return Student("", name, number, platform, data.get("number") or ""), rest, ""
     if parts[0] in sets and len(parts) > 1:
         who, rest, _ = _whose(parts[1:], sets, title)
         return who, rest, parts[0]
@@ -321,22 +340,38 @@ def _whose(parts: tuple[str, ...], sets: list[str], title: str) -> tuple[Student
     return None, parts, ""
 
 
-def _own(who: Student, known: dict[str, Student], sets: Iterable[str]) -> Student:
+def _own(who: Student, known: dict[str, Student], sets: Iterable[str], set_name: str, *, alone: bool) -> Student:
     """Give a student the name of a folder: as before, or her own in plain letters, with her id if another has it.
 
-    Where capitals do not count, two folders must not be one; what else has a name here is nobody's.
+    Where capitals do not count, two folders must not be one; what else has a name here is nobody's. Moodle has another
+    id for her in each set, so there her name must say who she is: it does where she is `alone` in having it.
     """
-    for other in known.values():
-        if (other.name, other.platform) == (who.name, who.platform) and who.id in (other.id, ""):
-            return other
+    same = [s for s in known.values() if (s.name, s.platform) == (who.name, who.platform)]
+    if who.platform == "blackboard":  # its user name may have been mended in the list
+        same = [s for s in known.values() if (s.id, s.platform) == (who.id, who.platform)]
+    elif who.platform == "d2l":
+        mine = [s for s in same if s.numbers == who.numbers]
+        same = mine or [replace(s, numbers=who.numbers) for s in same if not s.numbers]
+    elif who.platform == "moodle":
+        pair = f"{set_name}={who.id}"
+        who = replace(who, numbers=pair if set_name else "")
+        mine = [s for s in same if pair in s.numbers.split()]
+        mine = mine or [replace(s, numbers=s.numbers or who.numbers) for s in same if who.id == s.id]
+        if not mine and set_name and alone and len(same) == 1 and same[0].numbers and not same[0].number_of(set_name):
+            mine = [replace(same[0], numbers=f"{same[0].numbers} {pair}")]
+        same = mine
+    else:
+        same = [s for s in same if s.id == who.id]
+    if same:
+        return same[0]
     taken = {name.casefold() for name in (*known, *sets, NAMES, EARLIER)}
     name = _plain(who.name)
     if name.casefold() in taken:
         name = _plain(f"{who.name}-{who.id or len(known)}")
-    same, number = name[:50], 2
+    short, number = name[:50], 2
     while name.casefold() in taken:
-        name, number = f"{same}-{number}", number + 1
-    return Student(name, who.name, who.id, who.platform)
+        name, number = f"{short}-{number}", number + 1
+    return replace(who, student=name)
 
 
 def _plain(text: str) -> str:
@@ -411,11 +446,13 @@ def export(grades: Path, platform: str, set_name: str, students: list[Student]) 
 _Graded = list[tuple[Student, dict[str, str]]]
 
 
-def _moodle(_: str, rows: _Graded) -> str:
+def _moodle(set_name: str, rows: _Graded) -> str:
     # mod/assign/feedback/offline/importgradeslib.php: the three columns that are asked for, and feedback by its name.
+    # A time without its zone is read in that of the site, and a grade that is newer than the time stays as it is.
     head = ["Identifier", "Full name", "Grade", "Last modified (grade)", "Feedback comments"]
-    now = datetime.now(timezone.utc).strftime("%A, %d %B %Y, %I:%M %p")
-    return _csv(head, ([f"Participant {w.id}", w.name, r["total"], now, r["sentence"]] for w, r in rows))
+    now = datetime.now(timezone.utc).strftime("%A, %d %B %Y, %I:%M %p UTC")
+    ids = (f"Participant {who.number_of(set_name) or who.id}" for who, _ in rows)
+    return _csv(head, ([i, w.name, r["total"], now, r["sentence"]] for i, (w, r) in zip(ids, rows, strict=True)))
 
 
 def _canvas(set_name: str, rows: _Graded) -> str:
