@@ -488,3 +488,43 @@ def test_moodle_reads_a_time_in_its_own_zone_unless_it_is_told_another(tmp_path)
     batch.write([batch.Row("Ada", PS3, "x", "graded", {"1": 7})], tmp_path / "grades.csv")
     (line,) = csv.DictReader(io.StringIO(downloads.export(tmp_path / "grades.csv", "moodle", PS3, [])[0]))
     assert line["Last modified (grade)"].endswith(" UTC")
+
+
+@pytest.mark.parametrize("sign", [",", ";", "\t"])
+def test_a_list_of_names_that_a_spreadsheet_saved_is_the_same_list(tmp_path, sign):
+    out = tmp_path / "out"
+    files = pack(tmp_path / "x.zip", {f"1-2 - Ada, PhD - Nov 22, 2026 1000 AM/{PS3}.ipynb": "{}"})
+    (found,) = downloads.collect(files, out, SETS)
+    rows = list(csv.reader(io.StringIO((out / "names.csv").read_text())))
+    rows[1][2] = "alovelace"
+    with (out / "names.csv").open("w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file, delimiter=sign).writerows([*rows, [""] * len(rows[0])])
+    wanted = [downloads.Student(found.student, found.name, "alovelace", "d2l", "1")]
+    assert downloads.names(out) == wanted
+    assert downloads.collect(files, out, SETS) == downloads.names(out) == wanted
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("student;name;id;platform\nÅsa;Åsa;1;d2l".encode("cp1252"), "is not in UTF-8: save it as CSV UTF-8"),
+        ("student,name,id".encode("utf-16"), "is not in UTF-8: save it as CSV UTF-8"),
+        (b"Ada-L,Ada L,alovelace,d2l\n", "is 'Ada-L,Ada L,alovelace,d2l'; allowed: student,name,id,platform"),
+        (b"", "is ''; allowed: student,name,id,platform"),
+    ],
+)
+def test_a_list_of_names_that_cannot_be_read_is_refused_before_it_is_overwritten(tmp_path, data, words):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "names.csv").write_bytes(data)
+    with pytest.raises(ValueError, match=words):
+        downloads.collect(pack(tmp_path / "x.zip", {f"Ada/{PS3}.ipynb": "{}"}), tmp_path / "out", SETS)
+    assert (tmp_path / "out" / "names.csv").read_bytes() == data
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["names.csv"]
+
+
+def test_who_is_in_no_list_of_names_is_named_when_grades_are_exported(tmp_path):
+    students = [downloads.Student("Ada", "Ada", "77", "moodle")]
+    batch.write([batch.Row(s, PS3, "x", "graded", {"1": 7}) for s in ("Ada", "Bob", "Cy")], tmp_path / "grades.csv")
+    text, said = downloads.export(tmp_path / "grades.csv", "d2l", PS3, students)
+    assert said == ["not in names.csv, so the name of the folder is taken for the id: Bob, Cy"]
+    assert len(text.splitlines()) == 4

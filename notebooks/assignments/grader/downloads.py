@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path, PurePath, PurePosixPath
 
@@ -195,12 +195,28 @@ def _is_notebook(path: PurePath) -> bool:
 
 
 def names(folder: Path) -> list[Student]:
-    """Return the students of a folder's ``names.csv``; none if there is no such file."""
+    """Return the students of a folder's ``names.csv``; none if there is no such file.
+
+    Raises
+    ------
+    ValueError
+        If it has no header, or another encoding than UTF-8, as a spreadsheet may save it.
+    """
     path = folder / NAMES
     if not path.exists():
         return []
-    rows = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")))
-    return [Student(*(of_cell(row.get(f.name) or "") for f in fields(Student))) for row in rows]
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not in UTF-8: save it as CSV UTF-8") from None
+    # Where a comma stands in numbers, a spreadsheet saves semicolons.
+    head = text.partition("\n")[0]
+    rows = csv.DictReader(io.StringIO(text), delimiter=next((c for c in ";\t" if c in head), ","))
+    needed = [f.name for f in fields(Student) if f.default is MISSING]
+    if not {*needed} <= {*(rows.fieldnames or ())}:
+        raise ValueError(f"the first line of {path} is {one_line(head, 100)!r}; allowed: {','.join(needed)}")
+    found = (Student(*(of_cell(row.get(f.name) or "") for f in fields(Student))) for row in rows)
+    return [student for student in found if student.student]
 
 
 #: What zipfile raises at an entry that is encrypted, packed in a way that it does not know, or broken.
@@ -406,7 +422,7 @@ def _csv(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def export(grades: Path, platform: str, set_name: str, students: list[Student]) -> tuple[str, list[str]]:
-    """Return the grades of a set as CSV that a platform imports, and sentences about who is not in it.
+    """Return the grades of a set as CSV that a platform imports, and sentences about who is not in it or not known.
 
     Parameters
     ----------
@@ -438,6 +454,9 @@ def export(grades: Path, platform: str, set_name: str, students: list[Student]) 
             left_out.append(f"{who.student} is left out: no id in {NAMES}; write the user name there")
         else:
             rows.append((who, row))
+    unknown = [who.student for who, _ in rows if who.student not in known]
+    if unknown:
+        left_out.append(f"not in {NAMES}, so the name of the folder is taken for the id: {', '.join(unknown)}")
     if not rows and not left_out:
         raise ValueError(f"{grades} holds no grade of {set_name!r}")
     return _IMPORTS[platform](set_name, rows), left_out
