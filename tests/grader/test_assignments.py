@@ -270,6 +270,25 @@ def test_who_hands_in_what_cannot_be_read_loses_the_earlier_grade(course, tmp_pa
     assert not list(course.root.glob(f"*/nora/{roster.PS3}"))
 
 
+@pytest.mark.parametrize(("by_hand", "extra"), [(4.0, None), (None, 2.0), (0.0, 3.0)])
+def test_points_by_hand_are_in_the_table_after_the_next_run(course, tmp_path, by_hand, extra):
+    folder = flat(tmp_path / "class", {"hand": nbformat.writes(course.notebook(roster.PS3))})
+    batch.grade(folder, course)
+    with course.api().gradebook as book:
+        grade = book.find_grade("exercise_3_1_test_1", roster.PS3, roster.PS3, "hand")
+        grade.manual_score, grade.extra_credit = by_hand, extra
+        book.db.commit()
+    counts = (10.0 if by_hand is None else by_hand) + (extra or 0)
+    (row,) = batch.grade(folder, course)
+    assert (row.status, row.scores["3.1"], row.total) == ("repaired", 10 + counts, 90 + counts)
+    assert row.sentence.endswith(f"; 3.1: {counts:g} points for a test by hand, and not 10.")
+
+
+def test_what_ended_in_an_error_has_no_total(tmp_path):
+    line = next(csv.DictReader(io.StringIO(batch.table([batch.Row("ada", roster.PS3, "x", "error", {"3.1": 7})]))))
+    assert (line["status"], line["total"]) == ("error", "")
+
+
 @pytest.mark.parametrize(("failing", "status"), [(1, "repaired"), (2, "error")])
 def test_a_process_that_does_not_start_gets_a_second_try_and_no_zero(course, tmp_path, monkeypatch, failing, status):
     python = tmp_path / "python"

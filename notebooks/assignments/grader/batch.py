@@ -335,9 +335,14 @@ def _enter(row: Row, checked: Checked, evaluation: Evaluation, course: Course, a
     row.status = "stopped" if evaluation.stopped else "repaired" if checked.notes else "graded"
     try:
         entered = course.record(api, row.student, row.set_name, checked.notebook, evaluation)
-        if abs(entered - row.total) > 1e-9:
+        total = sum(points for points, _ in entered.values())
+        if abs(total - row.total) > 1e-9:
             row.status = "error"
-            parts.insert(0, f"nbgrader's gradebook has {entered:g} points for it: grade it by hand")
+            parts.insert(0, f"nbgrader's gradebook has {total:g} points for its tests: grade it by hand")
+        for grade_id, (points, counts) in entered.items():
+            if points != counts:
+                row.scores[exercise(grade_id)] += counts - points
+                parts.append(f"{exercise(grade_id)}: {counts:g} points for a test by hand, and not {points:g}")
     except Exception as error:
         row.status = "error"
         parts.insert(0, f"nbgrader did not take it ({error})")
@@ -372,7 +377,7 @@ def table(rows: list[Row]) -> str:
         scores = [f"{row.scores[n]:g}" if n in row.scores else "" for n in numbers]
         texts = [as_cell(text) for text in (row.student, row.set_name, row.status)]
         # What was not graded has no points: a zero would be an answer.
-        total = "" if row.status == "error" and not row.scores else f"{row.total:g}"
+        total = "" if row.status == "error" else f"{row.total:g}"
         last = (as_cell(row.sentence), as_cell(row.file), as_cell(row.untold), row.unprotected)
         writer.writerow([*texts, total, POINTS, *scores, *last])
     return out.getvalue()

@@ -121,8 +121,16 @@ class Course:
             made.append(self.root / "release" / name / f"{name}.ipynb")
         return made
 
-    def record(self, api: Any, student: str, name: str, notebook: Any, evaluation: Evaluation) -> float:
-        """Have nbgrader enter an evaluated submission into its gradebook; return the score that it has then.
+    def record(
+        self, api: Any, student: str, name: str, notebook: Any, evaluation: Evaluation
+    ) -> dict[str, tuple[float, float]]:
+        """Have nbgrader enter an evaluated submission into its gradebook.
+
+        Returns
+        -------
+        dict
+            Of each test cell by its ``grade_id``: the points of its tests, and those that count. These are others
+            where a person gave points in formgrader, which nbgrader keeps.
 
         Raises
         ------
@@ -141,7 +149,8 @@ class Course:
         finally:
             del _EVALUATED[student, name]
         with api.gradebook as book:
-            return float(book.find_submission(name, student).score)
+            grades = book.find_submission_notebook(name, name, student).grades
+            return {grade.name: (float(grade.auto_score or 0), float(grade.score)) for grade in grades}
 
     def forget(self, api: Any, student: str, name: str) -> None:
         """Take a submission out of nbgrader's gradebook and folders, if it is there: a newer one cannot be graded."""
