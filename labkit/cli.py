@@ -248,9 +248,9 @@ def assignments_grade(
     course = _tool("assignments.grader.course").Course()
     out = out or course.root / "grades.csv"
     whole("workers", workers, 1)  # all of this before anything is released or graded: that takes long
-    batch.collect(submissions, tuple(course.files))
+    sets = {submission.set_name for submission in batch.collect(submissions, tuple(course.files))}
     require_writable(out)
-    course.release()
+    course.release(None if "" in sets else sorted(sets))  # where no name tells the set, it may be any
     rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
     written = batch.write(rows, out)
     typer.echo(f"{len(rows)} rows in {written}")

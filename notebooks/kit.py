@@ -47,8 +47,9 @@ def make(kit: Path) -> Path:
     kit.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kit.parent) as folder:
         fresh = Path(folder, "kit")
-        lab_folder.prepare(fresh)
-        for path in Course().release():
+        lab_folder.prepare(fresh, anew=True)
+        # Not in the gradebook: nbgrader releases no set there whose tests have changed since it was graded.
+        for path in Course(Path(folder, "sets")).release():
             (fresh / "problem_sets").mkdir(exist_ok=True)
             shutil.copy(path, fresh / "problem_sets")
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(fresh)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -38,7 +39,7 @@ Begin with notebook 00: it takes about 40 minutes.
 To bring the table up to date, click into the cell below and press *Shift+Enter*."""
 
 
-def prepare(folder: Path, root: Path = ROOT) -> list[str]:
+def prepare(folder: Path, root: Path = ROOT, *, anew: bool = False) -> list[str]:
     """Fill a folder for a reader, and bring its start page up to date; return sentences about what was not replaced.
 
     Parameters
@@ -47,6 +48,8 @@ def prepare(folder: Path, root: Path = ROOT) -> list[str]:
         It is made if it is not there. A file in it that a reader has changed is never written.
     root : Path
         The checkout.
+    anew : bool
+        Whether the start page is that of somebody who has done nothing, whatever was done on this machine.
     """
     folder.mkdir(parents=True, exist_ok=True)
     note = folder / EDITIONS
@@ -69,7 +72,9 @@ def prepare(folder: Path, root: Path = ROOT) -> list[str]:
     # nbgrader's buttons are for those who make assignments.
     hidden = {"disabledExtensions": {"@jupyter/nbgrader": True}}
     write_aside(folder / ".jupyter" / "labconfig" / "page_config.json", json.dumps(hidden))
-    _start(folder / "start.ipynb", progress(folder))
+    now = progress(folder)
+    nothing = dict.fromkeys(("predicted", "measured", "solved"), frozenset())
+    _start(folder / "start.ipynb", replace(now, **nothing) if anew else now)
     return kept
 
 

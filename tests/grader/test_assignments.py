@@ -289,6 +289,39 @@ def test_what_ended_in_an_error_has_no_total(tmp_path):
     assert (line["status"], line["total"]) == ("error", "")
 
 
+SMALL = """# %% solution="9.1"
+x = 1
+
+# %% tests="9.1" points={}
+assert x == 1
+"""
+
+
+def test_a_set_whose_tests_have_changed_is_graded_anew_unless_points_by_hand_would_be_lost(tmp_path):
+    course, path = Course(root=tmp_path / "course"), tmp_path / "ps9.py"
+
+    def grade(text):
+        path.write_text(text)
+        course = Course(root=tmp_path / "course")
+        course.files = {"ps9": path, **course.files}
+        course.release(["ps9"])
+        (tmp_path / "class" / "nora").mkdir(parents=True, exist_ok=True)
+        nbformat.write(course.notebook("ps9"), tmp_path / "class" / "nora" / "ps9.ipynb")
+        return batch.grade(tmp_path / "class", course)[0]
+
+    assert grade(SMALL.format(100)).total == 100
+    more = SMALL.format(60) + '\n# %% tests="9.1" points=40\nassert x == 2\n'
+    assert (grade(more).total, grade(more).status) == (60, "graded")
+    with course.api().gradebook as book:
+        book.find_grade("exercise_9_1_test_2", "ps9", "ps9", "nora").manual_score = 40
+        book.db.commit()
+    assert grade(more).total == 100
+    with pytest.raises(RuntimeError, match="ps9 has other tests than before, and points by hand for nora"):
+        grade(SMALL.format(100))
+    with course.api().gradebook as book:
+        assert book.find_submission("ps9", "nora").score == 100
+
+
 @pytest.mark.parametrize(("failing", "status"), [(1, "repaired"), (2, "error")])
 def test_a_process_that_does_not_start_gets_a_second_try_and_no_zero(course, tmp_path, monkeypatch, failing, status):
     python = tmp_path / "python"

@@ -10,8 +10,10 @@ import jupytext
 import pytest
 
 import kit
+import labkit
 from assignments.grader.precheck import released
 from assignments.grader.supervisor import Limits
+from labkit.course import predictions
 
 #: A shorter line says nothing: "return ds", ")".
 LEAST = 20
@@ -41,7 +43,14 @@ def secrets(root):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return kit.make(tmp_path_factory.mktemp("out") / "kit")
+    """The kit of somebody who has begun the course."""
+    out = tmp_path_factory.mktemp("out")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_DATA", str(out / "data"))
+        patch.delenv("LABKIT_FAST", raising=False)
+        predictions.commit("00.busy", 0.5, unit="share")
+        assert "1 of" in str(labkit.progress())
+        return kit.make(out / "kit")
 
 
 def texts(folder):
@@ -77,6 +86,14 @@ def test_the_kit_is_notebooks_problem_sets_and_the_wheel(made, root):
     assert {p.stem for p in (made / "problem_sets").iterdir()} == {p.stem for p in kit.Course().files.values()}
     assert any(name.startswith("labkit/_data/lab_photos/") for name, _ in texts(made))
     assert wheel in (made / "README.md").read_text()
+
+
+@pytest.mark.long
+def test_the_kits_start_page_is_that_of_somebody_who_has_done_nothing(made):
+    _, cell = json.loads((made / "start.ipynb").read_text(encoding="utf-8"))["cells"]
+    table = "".join(cell["outputs"][0]["data"]["text/plain"])
+    assert "Next: make the prediction 00.busy" in table
+    assert "1 of" not in table
 
 
 def test_a_folder_that_is_no_kit_is_left_alone(tmp_path):

@@ -142,6 +142,15 @@ def test_the_start_page_keeps_what_a_reader_adds_and_brings_the_table_up_to_date
     assert len({cell.id for cell in page.cells}) == len(page.cells) == 3
 
 
+def test_a_start_page_for_others_shows_nothing_of_what_was_done_here(tmp_path):
+    prepare(tmp_path / "before")
+    predictions.commit("00.busy", 0.5, unit="share")
+    prepare(tmp_path / "mine")
+    prepare(tmp_path / "theirs", anew=True)
+    pages = [(tmp_path / name / "start.ipynb").read_text() for name in ("before", "mine", "theirs")]
+    assert pages[2] == pages[0] != pages[1]
+
+
 def test_a_start_page_that_cannot_be_read_is_put_aside(tmp_path):
     (lab := tmp_path / "lab").mkdir()
     (lab / "start.ipynb").write_text("half a f")

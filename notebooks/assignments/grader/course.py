@@ -15,6 +15,7 @@ import re
 import shutil
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -106,18 +107,29 @@ class Course:
         # For the pages of feedback and of formgrader.
         config.HTMLExporter.filters = {"markdown2html": harmless}
 
-    def release(self) -> list[Path]:
+    def release(self, sets: Iterable[str] | None = None) -> list[Path]:
         """Make the student versions, and enter the sets into the gradebook; return the files to hand out.
+
+        Where a set has other tests than before, its submissions leave the gradebook: they must be graded anew.
+
+        Parameters
+        ----------
+        sets : iterable of str, optional
+            Names of the sets; all by default.
 
         Raises
         ------
         RuntimeError
-            If nbgrader refuses a set; its reason is in the sentence.
+            If nbgrader refuses a set; its reason is in the sentence. Or if points by hand would be lost.
         """
         self.write_sources()
         api, made = self.api(), []
-        for name in self.files:
-            _succeeded(api.generate_assignment(name), f"releasing {name}")
+        for name in self.files if sets is None else sets:
+            result = api.generate_assignment(name)
+            if "Cannot add or remove cells" in (result.get("log") or ""):
+                self._forget_all(api, name)
+                result = api.generate_assignment(name)
+            _succeeded(result, f"releasing {name}")
             made.append(self.root / "release" / name / f"{name}.ipynb")
         return made
 
@@ -160,6 +172,21 @@ class Course:
             book.remove_submission(name, student)
             for kind in (CHECKED, "autograded", "feedback"):
                 shutil.rmtree(self.root / kind / student / name, ignore_errors=True)
+
+    def _forget_all(self, api: Any, name: str) -> None:
+        """Take all submissions of a set out of the gradebook, unless a person gave points there."""
+        with api.gradebook as book:
+            handed_in = book.assignment_submissions(name)
+            students = [submission.student.id for submission in handed_in]
+            grades = [grade for s in handed_in for notebook in s.notebooks for grade in notebook.grades]
+            by_hand = sorted({g.student.id for g in grades if g.manual_score is not None or g.extra_credit})
+        if by_hand:
+            raise RuntimeError(
+                f"{name} has other tests than before, and points by hand for {', '.join(by_hand)} would be lost: note "
+                "them down, empty them in formgrader, and call this again"
+            )
+        for student in students:
+            self.forget(api, student, name)
 
 
 #: What is being entered, by student and set: nbgrader runs its own steps over it once more.
