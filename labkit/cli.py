@@ -250,8 +250,13 @@ def assignments_grade(
     whole("workers", workers, 1)  # all of this before anything is released or graded: that takes long
     sets = {submission.set_name for submission in batch.collect(submissions, tuple(course.files))}
     require_writable(out)
-    course.release(None if "" in sets else sorted(sets))  # where no name tells the set, it may be any
-    rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
+    try:
+        course.release(None if "" in sets else sorted(sets))  # where no name tells the set, it may be any
+        rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
+    except KeyboardInterrupt:
+        old = f": {out} is that of an earlier run" if out.exists() else ""
+        typer.echo(f"\nlabkit: stopped, and no table was written{old}", err=True)
+        raise typer.Exit(130) from None
     written = batch.write(rows, out)
     typer.echo(f"{len(rows)} rows in {written}")
 

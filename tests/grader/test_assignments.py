@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -14,12 +15,14 @@ from class_of_25 import roster
 from hypothesis import given
 from hypothesis import strategies as st
 from nbgrader.api import MissingEntry
+from typer.testing import CliRunner
 
 from assignments.grader import batch, bubblewrap
 from assignments.grader.authoring import exercise, source_notebook
 from assignments.grader.course import Course
 from assignments.grader.precheck import precheck
 from assignments.grader.supervisor import Limits
+from labkit.cli import app
 
 
 @pytest.fixture(scope="module")
@@ -351,7 +354,33 @@ def test_where_memory_is_short_fewer_run_at_the_same_time(course, tmp_path):
     assert said[0].startswith("1 at a time, not 5: a submission may take ")
 
 
+def test_a_submission_of_any_set_may_import_tensorflow(course, tmp_path, monkeypatch):
+    """Two fit into memory without it, and not with it."""
+    monkeypatch.setattr(bubblewrap, "works", lambda: False)
+    limits, said = Limits(), []
+    assert limits.with_tensorflow().resident > limits.resident
+    free = SimpleNamespace(available=2 * limits.resident << 20)
+    monkeypatch.setattr(batch.psutil, "virtual_memory", lambda: free)
+    batch.grade(flat(tmp_path / "class", {"paul": "{", "rosa": "{"}), course, workers=2, report=said.append)
+    assert said[0].startswith("1 at a time, not 2: a submission may take ")
+
+
 # -- the command line
+
+
+def test_a_stopped_run_says_that_its_table_is_not_there(tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Course, "release", lambda *_: [])
+    monkeypatch.setattr(batch, "grade", stop)
+    folder, out = flat(tmp_path / "class", {"sam": "{"}), tmp_path / "grades.csv"
+    for old in ("", f": {out} is that of an earlier run"):
+        done = CliRunner().invoke(app, ["assignments", "grade", str(folder), "--out", str(out)])
+        assert done.exit_code == 130
+        assert done.output.strip() == f"labkit: stopped, and no table was written{old}"
+        out.write_text("old")
+    assert out.read_text() == "old"
 
 
 def test_make_grade_without_a_folder_says_what_it_needs(root):

@@ -18,7 +18,7 @@ import nbformat
 import pytest
 from class_of_25 import roster
 
-from assignments.grader import batch
+from assignments.grader import batch, evaluation
 from assignments.grader import precheck as checks
 from assignments.grader.course import Course
 from assignments.grader.evaluation import evaluate
@@ -376,6 +376,19 @@ def test_an_answer_that_keeps_the_grader_busy_is_given_up_and_the_others_count()
     judged = evaluate(notebook, [], dataclasses.replace(SHORT, judging_s=2))
     said = "the grader gave up on this answer: to compare it takes more than 2 s"
     assert judged.failures == {"test_0": said, "test_1": None}
+
+
+@pytest.mark.parametrize(("cell", "loaded"), [("x = 1  # tensorflow", False), ("import tensorflow as tf", True)])
+def test_a_word_in_a_comment_gives_no_time_or_memory_of_tensorflow(cell, loaded, monkeypatch):
+    asked, process = [], evaluation.StudentProcess
+
+    def start(cells, forbidden, limits, with_tensorflow, in_bubblewrap):
+        asked.append((limits, with_tensorflow))
+        return process(cells, forbidden, limits, False, in_bubblewrap)
+
+    monkeypatch.setattr(evaluation, "StudentProcess", start)
+    evaluate(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)]), [], SHORT)
+    assert asked == [(SHORT.with_tensorflow() if loaded else SHORT, loaded)]
 
 
 def test_an_answer_that_still_is_none_is_not_answered(sources):

@@ -223,8 +223,7 @@ def grade(
     forbidden, api = course.forbidden(folder), course.api()
     rows, protections = [], {}
     remove_stale()
-    handed_in = [sources[name] for name in {s.set_name for s in submissions} & sources.keys()]
-    workers = _affordable(workers, limits or Limits(), handed_in, report)
+    workers = _affordable(workers, limits or Limits(), report)
 
     def run(submission: Submission) -> tuple[Row, Checked, Evaluation | None]:
         files = ", ".join(str(f.relative_to(folder)) for f in submission.files)
@@ -275,10 +274,12 @@ def grade(
     return rows
 
 
-def _affordable(workers: int, limits: Limits, sources: list[Any], report: Callable[[str], None]) -> int:
-    """Return how many submissions may run at a time: the machine stays usable if each takes all that it may."""
-    heavy = any("tensorflow" in cell.source for notebook in sources for cell in notebook.cells)
-    one = (limits.with_tensorflow() if heavy else limits).resident << 20
+def _affordable(workers: int, limits: Limits, report: Callable[[str], None]) -> int:
+    """Return how many submissions may run at a time: the machine stays usable if each takes all that it may.
+
+    Whatever its set asks for, each may import TensorFlow.
+    """
+    one = limits.with_tensorflow().resident << 20
     one += bubblewrap.DISK * bubblewrap.works()
     free = psutil.virtual_memory().available
     fewer = max(1, min(workers, free // one))

@@ -35,6 +35,9 @@ from typing import Any
 from assignments.grader.precheck import parse, released
 from assignments.grader.supervisor import Limits, Stopped, StudentProcess
 
+#: A word in a comment is no import.
+_TENSORFLOW = re.compile(r"^[^#\n]*tensorflow", re.MULTILINE)
+
 
 @dataclass
 class Evaluation:
@@ -102,7 +105,7 @@ def _run(
     own = [(i, cell.source) for i, cell in code if not _is_test(cell)]
     tests = [(cell.metadata["nbgrader"]["grade_id"], cell.source) for _, cell in code if _is_test(cell)]
     evaluation, student = Evaluation(), None
-    needs = any("tensorflow" in source for _, source in [*own, *tests])
+    needs = any(_TENSORFLOW.search(source) for _, source in [*own, *tests])
     allowed = limits.with_tensorflow() if needs else limits
     try:
         with StudentProcess([], forbidden, allowed, needs, in_bubblewrap) as student:
