@@ -421,6 +421,8 @@ def test_students_in_one_more_folder_stay_apart_whatever_lies_beside_them(tmp_pa
 def test_a_student_alone_in_a_folder_is_nobody_else(tmp_path):
     files = {f"ada/{name}.ipynb": name for name in (PS3, f"draft_{PS3}", f"old - {PS3}")}
     assert [s.name for s in downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)] == ["ada"]
+    files = {f"ada/{PS3}/old - {PS3}.ipynb": ""}
+    assert [s.name for s in downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)] == ["ada"]
 
 
 def test_an_old_set_in_the_box_of_another_is_left_out_or_said(tmp_path):

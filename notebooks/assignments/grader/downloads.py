@@ -121,7 +121,8 @@ def collect(
         if given and any(given in part for part in parts):
             name = given
         name = name or next((s for part in parts for s in sets if s in part), given)
-        return who, parts, name, next(filter(None, map(_attempt, path.parts)), "")
+        dated = path.parts if who and who.platform in ("blackboard", "d2l") else ()
+        return who, parts, name, next(filter(None, map(_attempt, dated)), "")
 
     brought: dict[Path, tuple[str, str]] = {}
     newest: dict[tuple[Student | None, str], str] = {}
@@ -305,13 +306,13 @@ def _wrapper(paths: list[PurePosixPath], sets: list[str]) -> int:
         return 0
     # What lies beside the students is nobody's: a list of grades, or what a system puts into a folder.
     inside = [path for path in paths if len(path.parts) > 2 or _is_notebook(path) or _match(path.name)]
-    theirs = [p for p in inside if len(p.parts) > 1 and (_match(p.parts[1]) or _of_classroom(p.parts[1:], sets))]
+    theirs = [p for p in inside if len(p.parts) > 1 and (_match(p.parts[1]) or _is_of_classroom(p, sets))]
     return int(2 * len(theirs) > len(inside))
 
 
-def _of_classroom(parts: tuple[str, ...], sets: list[str]) -> bool:
-    who, _, _ = _whose(parts, sets, "")
-    return who is not None and who.platform == "classroom"
+def _is_of_classroom(path: PurePosixPath, sets: list[str]) -> bool:
+    who, _, _ = _whose((path.name,), sets, "")
+    return len(path.parts) == 2 and who is not None and who.platform == "classroom"
 
 
 def _tells_of_an_attempt(path: PurePosixPath, wrapper: int) -> bool:
