@@ -137,9 +137,10 @@ def operations(graph: Any) -> list[Any]:
 
 def is_random(op: str) -> bool:
     """Tell whether an operation of this type draws random numbers."""
-    kinds = ("Random", "StatelessRandom", "Stateful", "Multinomial")
+    kinds = ("Random", "StatelessRandom", "Stateful", "Multinomial", "StatelessMultinomial", "StatelessShuffle")
     helpers = ("GetKeyCounter", "GetAlg", "PartitionedCall", "IndexShuffle")
-    return op.startswith(kinds) and not op.endswith(helpers)
+    inside = ("TruncatedNormal", "DistortedBoundingBox")  # of several ops, with other words before them
+    return (op.startswith(kinds) and not op.endswith(helpers)) or any(word in op for word in inside)
 
 
 # -- as TensorFlow runs it -----------------------------------------------------------------

@@ -104,3 +104,19 @@ def test_what_is_no_dataset_is_refused_in_one_sentence():
         structure.chain([1, 2])
     with pytest.raises(ValueError, match="TensorFlow cannot write this dataset down"):
         structure.chain(tf.data.Dataset.range(3).apply(tf.data.experimental.prefetch_to_device("/cpu:0")))
+
+
+def test_an_operation_that_draws_is_told_from_one_that_prepares_a_draw():
+    drawn = tf.data.Dataset.range(1)
+    box = tf.zeros([1, 1, 4])
+    for draw in (
+        lambda i: tf.random.uniform([]),
+        lambda i: tf.random.truncated_normal([]),
+        lambda i: tf.random.stateless_truncated_normal([], (1, 2)),
+        lambda i: tf.image.sample_distorted_bounding_box([8, 8, 3], box, min_object_covered=0.1)[0],
+    ):
+        (node, *_) = structure.nodes(drawn.map(draw))
+        assert any(map(structure.is_random, node.ops))
+    (node, *_) = structure.nodes(drawn.map(lambda i: tf.sqrt(tf.cast(i, tf.float32))))
+    assert not any(map(structure.is_random, node.ops))
+    assert not structure.is_random("StatelessRandomGetKeyCounter")
