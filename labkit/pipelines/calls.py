@@ -43,9 +43,14 @@ class Call:
     known: bool = True
 
     @property
+    def ops(self) -> frozenset[str]:
+        """The types of the operations in its function; none for a call that a change adds."""
+        return frozenset() if self.node is None else self.node.ops
+
+    @property
     def random(self) -> bool:
         """Whether its function draws random numbers."""
-        return self.node is not None and any(map(is_random, self.node.ops))
+        return any(map(is_random, self.ops))
 
     @property
     def parallel(self) -> bool:
@@ -110,7 +115,11 @@ class Written:
 
     def once(self) -> Written:
         """Return the pipeline without its repeats: one epoch."""
-        return replace(self, calls=tuple(call for call in self.calls if call.method != "repeat"))
+        return self.without("repeat")
+
+    def without(self, *methods: str) -> Written:
+        """Return the pipeline without its calls of some methods."""
+        return replace(self, calls=tuple(call for call in self.calls if call.method not in methods))
 
 
 _READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
@@ -119,8 +128,8 @@ _READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
 def read(dataset: Any) -> Written:
     """Return a dataset as the calls that wrote it.
 
-    A call that is not known (a window, a zip of several datasets, what another library adds) ends the part that can
-    be changed: the calls before it stand in `Written.above`.
+    A call that is not known (a window, a zip of several datasets, what another library adds), and a shuffle whose order
+    stays and cannot be drawn again, end the part that can be changed: the calls before it stand in `Written.above`.
 
     Raises
     ------
@@ -163,7 +172,7 @@ def _call(node: DatasetNode) -> Call:
     make = _CALLS.get(node.kind)
     try:
         method, arguments, settings = make(node.dataset)
-    except (TypeError, AttributeError):  # another class of this name, or one of another release of TensorFlow
+    except (TypeError, AttributeError):  # no such call, or another class of this name, as of another TensorFlow
         return Call(_method(node.kind), node=node, known=False)
     given = {name: one for name, one in settings.items() if one is not None}
     return Call(method, tuple(one for one in arguments if one is not None), given, node)
@@ -197,9 +206,14 @@ def _interleave(dataset: Any) -> dict[str, Any]:
 
 
 def _shuffle(dataset: Any) -> dict[str, Any]:
+    import tensorflow as tf
+
     # TensorFlow keeps the seed of the operation in the second place, and 0, 0 for none; 0 alone is a seed.
     again = None if dataset._reshuffle_each_iteration in (None, True) else False
     seed = int(dataset._seed2) if int(dataset._seed) or int(dataset._seed2) else None
+    # Others may share an order that stays, as validation and training of one split: it must not be drawn anew.
+    if again is False and (seed is None or tf.compat.v1.get_seed(seed)[0] != int(dataset._seed)):
+        raise TypeError("an order that another shuffle cannot have")
     return {"seed": seed, "reshuffle_each_iteration": again}
 
 

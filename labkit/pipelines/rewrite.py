@@ -26,8 +26,12 @@ _PLACED = ("shuffle", "prefetch", "shard", "skip", "take", "repeat")
 _ORDERED = ("interleave", "flat_map", "filter", "enumerate", "take", "skip", "shard", "unbatch")
 #: Calls that pick or number elements by their place: in another order they give others.
 _BY_PLACE = ("take", "skip", "shard", "enumerate")
+#: Operations that run Python: what it draws, counts or remembers nobody sees.
+_PYTHON = ("PyFunc", "EagerPyFunc")
+#: Operations that read what may change while the pipeline runs.
+_VARIABLES = ("ReadVariableOp", "ResourceGather")
 #: Reads of a map that may come from far away.
-_READS = ("ReadFile", "PyFunc", "EagerPyFunc")
+_READS = ("ReadFile", *_PYTHON)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +116,9 @@ def _less_work(written: Written) -> Iterator[Change]:
         crossed = [one for one in calls[before:place] if one.method == "map"]
         if call.method in ("shard", "skip", "shuffle") and crossed:
             yield Change(f"{call.method} before the map", _moved(written, place, before))
-        if call.method == "filter" and crossed and not any(one.random for one in crossed):
+        # The predicate asks the maps once, the element that it lets pass a second time: both must be the same.
+        steady = not any(one.random or one.ops.intersection((*_PYTHON, *_VARIABLES)) for one in crossed)
+        if call.method == "filter" and crossed and steady:
             early = replace(call, arguments=(_Composed(call.arguments[0], crossed),))
             yield Change("filter before the map", _moved(written, place, before, early))
         apart = [one for one in calls[:place] if one.method != "prefetch"][-1:]
@@ -137,6 +143,7 @@ def _map_of(calls: Sequence[Call]) -> int | None:
 def _cached(written: Written, room: Callable[[Written], bool]) -> Iterator[Change]:
     """Yield a cache behind the last map that draws nothing at random, or the cache that is there, moved behind it.
 
+    What no cache may hold ends at a call that draws, or that reads a variable: another epoch may find another value.
     A cache before a take never sees the end of its input, so it is moved behind that as well. Shuffles and repeats that
     come before that place go behind the cache. A map does not care for the place of an element, so the elements and
     their order stay the same.
@@ -147,9 +154,10 @@ def _cached(written: Written, room: Callable[[Written], bool]) -> Iterator[Chang
     calls = [call for call in written.calls if call is not old]
     kept, moved = [], []
     for call in calls:
+        varies = call.random or call.ops.intersection(_VARIABLES)
         if call.method in ("shuffle", "repeat"):
             moved.append(call)
-        elif (call.method == "map" and not call.random) or (call.method in _ORDERED and not moved):
+        elif not varies and (call.method == "map" or (call.method in _ORDERED and not moved)):
             kept.append(call)
         elif call.method != "prefetch":
             break
