@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,37 +17,40 @@ from labkit.pipelines.structure import named
 
 #: Seconds for which the elements of a pipeline are read.
 READ_S = 2.5
-#: Elements on which a map before a batch is compared with one behind it.
+#: Elements of the batches on which a map before a batch is compared with one behind it.
 SAMPLE = 8
 
 SAME = "the same"
+SHUFFLED = "the same; their order is drawn at random"
 REORDERED = "the same, in another order"
 ROUNDED = "the same up to rounding"
 DRAWN = "the same kinds; values are drawn at random"
 UNREAD = "the same kinds; an epoch is too long to compare"
 #: What a change may say and be kept.
-FINE = (SAME, REORDERED, ROUNDED, DRAWN, UNREAD)
+FINE = (SAME, SHUFFLED, REORDERED, ROUNDED, DRAWN, UNREAD)
 
 
 @dataclass
 class _Reading:
-    """The first elements of an epoch: digests of all, values of the first batches."""
+    """The first elements of an epoch, as digests."""
 
     digests: list[bytes] = field(default_factory=list)
-    values: list[list[np.ndarray]] = field(default_factory=list)
     batches: int = 0
     complete: bool = True
 
     @classmethod
-    def of(cls, dataset: Any) -> _Reading:
-        """Read a dataset, for `READ_S` at most."""
+    def of(cls, dataset: Any, batched: bool = True) -> _Reading:
+        """Read a dataset, for `READ_S` at most; one digest for each row of a batch, if it has rows, or for an element.
+
+        A batch has none where one of its components is a single number for all, or of another length.
+        """
         found, end = cls(), time.monotonic() + READ_S
         for batch in dataset:
-            parts = [dense(part) for _, part in named(batch)]
+            parts = _parts(batch)
+            lengths = {part.shape[:1] for part in parts}
+            rows = zip(*parts, strict=True) if batched and len(lengths) == 1 and () not in lengths else [parts]
             found.batches += 1
-            if found.batches <= 2:
-                found.values.append(parts)
-            found.digests += [b"".join(map(digest, row)) for row in zip(*parts, strict=True)]
+            found.digests += [b"".join(map(digest, row)) for row in rows]
             if time.monotonic() > end:
                 found.complete = False
                 break
@@ -55,13 +59,11 @@ class _Reading:
     def against(self, other: _Reading) -> str | None:
         """Return how equal two readings are; None where they are not."""
         count, both = min(len(self.digests), len(other.digests)), self.complete and other.complete
-        if both and len(self.digests) != len(other.digests):
+        if len(self.digests) != len(other.digests) and (both or not count):
             return None
         if self.digests[:count] == other.digests[:count]:
             return SAME
-        if both and Counter(self.digests) == Counter(other.digests):
-            return REORDERED
-        return ROUNDED if all(map(_close, self.values, other.values)) else None
+        return REORDERED if both and Counter(self.digests) == Counter(other.digests) else None
 
 
 class Reference:
@@ -70,13 +72,27 @@ class Reference:
     Parameters
     ----------
     written : labkit.pipelines.calls.Written
-        It is read twice, for `READ_S` seconds each at most: values that are drawn at random differ.
+        It is built and read twice, for `READ_S` seconds each at most: values that are drawn at random differ. Where a
+        shuffle draws the order, it is left out here and in the changes. So are repeats, unless nothing is left then,
+        as where a batch is larger than an epoch.
     """
 
     def __init__(self, written: Written) -> None:
-        dataset = written.once().build()
-        self._reading, self._spec = _Reading.of(dataset), dataset.element_spec
-        self._repeats = self._reading.against(_Reading.of(dataset)) is not None
+        self._written = written
+        self._drawn = any(call.method == "shuffle" and "seed" not in call.settings for call in written.calls)
+        shuffles = ("shuffle",) if self._drawn else ()
+        self._left_out = ("repeat", *shuffles)
+        self._reading = _Reading.of(self._built(written))
+        if not self._reading.batches:
+            self._left_out = shuffles
+            self._reading = _Reading.of(self._built(written))
+        self._spec = self._built(written).element_spec
+        again = _Reading.of(self._built(written))
+        self._repeats = self._reading.against(again) is not None
+        self._counts = {len(one.digests) for one in (self._reading, again)}
+
+    def _built(self, written: Written) -> Any:
+        return written.without(*self._left_out).build()
 
     @property
     def batches(self) -> int | None:
@@ -93,38 +109,61 @@ class Reference:
         """
         if change.swapped and not _commute(*change.swapped):
             return "other elements: the map does not give for a batch what it gives for its elements"
-        if change.stored and _whole(change.stored) != _whole(change.stored):
+        if change.stored and not _lasts(change.stored):
             return "other elements: what the cache would keep differs from epoch to epoch"
-        dataset = change.written.once().build()
+        dataset = self._built(change.written)
         if not _compatible(dataset.element_spec, self._spec):
             return f"other elements: {_spec(dataset.element_spec)} in place of {_spec(self._spec)}"
-        found = self._reading.against(_Reading.of(dataset))
+        reading = _Reading.of(dataset)
+        found = self._reading.against(reading)
         if found is not None:
-            return found
+            return SHUFFLED if self._drawn and found == SAME else found
+        whole = self._reading.complete and reading.complete and len(self._counts) == 1
+        if whole and len(reading.digests) not in self._counts:
+            return f"other elements: {len(reading.digests):,} in place of {len(self._reading.digests):,}"
         if not self._repeats:
             return DRAWN
+        if _alike(zip(self._built(self._written), dataset, strict=False)):
+            return ROUNDED
         if not change.same_order and not self._reading.complete:
             return UNREAD
         return "other elements than the pipeline delivers"
 
 
-def _whole(written: Written) -> list[bytes]:
-    """Return a digest of each of the first elements of a pipeline, which need not be batched."""
-    elements = written.once().build().take(SAMPLE)
-    return [b"".join(digest(dense(part)) for _, part in named(element)) for element in elements]
+def _parts(element: Any) -> list[np.ndarray]:
+    """Return the components of an element as arrays; None has nothing to compare."""
+    return [dense(part) for _, part in named(element) if part is not None]
+
+
+def _lasts(stored: Written) -> bool:
+    """Tell whether what a cache keeps is the same in every epoch, as far as it can be read."""
+    one, other = (_Reading.of(stored.once().build(), batched=False) for _ in range(2))
+    return one.against(other) == SAME
 
 
 def _commute(dataset: Any, function: Any) -> bool:
     """Tell whether a function gives for a batch of elements what it gives for each of them."""
     import tensorflow as tf
 
-    batch = next(iter(dataset.batch(SAMPLE)), None)
-    if batch is None:
-        return False
-    elements = tf.data.Dataset.from_tensor_slices(batch)
-    ways = elements.map(function).batch(SAMPLE), elements.batch(SAMPLE).map(function)
-    one, other = ([dense(part) for _, part in named(next(iter(way)))] for way in ways)
-    return _close(one, other)
+    def both(*parts: Any) -> Any:
+        batch = parts if isinstance(dataset.element_spec, tuple) else parts[0]
+        elements = tf.data.Dataset.from_tensor_slices(batch).map(function).batch(SAMPLE)
+        return tf.data.Dataset.zip((elements, tf.data.Dataset.from_tensors(batch).map(function)))
+
+    return _alike(dataset.batch(SAMPLE).flat_map(both))
+
+
+def _alike(pairs: Iterable[Any]) -> bool:
+    """Tell whether both of every pair are equal up to rounding, as far as they can be read in the time of two readings.
+
+    Of all of them: the first ones of an epoch may be zeros, and those that a function treats in another way come later.
+    """
+    found, end = False, time.monotonic() + 2 * READ_S
+    for one, other in pairs:
+        found = _close(_parts(one), _parts(other))
+        if not found or time.monotonic() > end:
+            break
+    return found
 
 
 def _close(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
@@ -150,10 +189,12 @@ def _compatible(one: Any, other: Any) -> bool:
         return False
     pairs = zip(tf.nest.flatten(one), tf.nest.flatten(other), strict=True)
     return all(
-        getattr(a, "dtype", 0) == getattr(b, "dtype", 0) and a.shape.is_compatible_with(b.shape) for a, b in pairs
+        a == b or (getattr(a, "dtype", 0) == getattr(b, "dtype", 0) and a.shape.is_compatible_with(b.shape))
+        for a, b in pairs
     )
 
 
 def _spec(spec: Any) -> str:
     """Return an element spec in words: types and shapes."""
-    return ", ".join(f"{part.dtype.name}{tuple(part.shape)}" for _, part in named(spec))
+    parts = (part for _, part in named(spec))
+    return ", ".join(f"{part.dtype.name}{tuple(part.shape)}" if hasattr(part, "dtype") else "None" for part in parts)
