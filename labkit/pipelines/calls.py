@@ -7,6 +7,7 @@ that is built, so the two cannot disagree.
 from __future__ import annotations
 
 import ast
+import enum
 import functools
 import inspect
 import textwrap
@@ -72,8 +73,9 @@ class Call:
         if self.method == "with_options":
             told = ", ".join(f"{name}={value}" for name, value in changed(self.arguments[0]).items())
             return f".with_options(options){f'  # {told}' if told else ''}"
-        parts = [text(one) for one in self.arguments]
-        parts += [f"{name}={text(one)}" for name, one in self.settings.items()]
+        parts = [_size(one) if self.method == "prefetch" else text(one) for one in self.arguments]
+        for name, one in self.settings.items():
+            parts.append(f"{name}={_size(one) if name == 'num_parallel_calls' else text(one)}")
         return f".{self.method}({', '.join(parts)})"
 
     __repr__ = __str__
@@ -108,8 +110,24 @@ class Written:
         return dataset
 
     def code(self) -> str:
-        """Return the pipeline as Python, one call a line."""
-        return "\n".join(["dataset = (", f"    {self.begin}", *(f"    {c}" for c in (*self.above, *self.calls)), ")"])
+        """Return the pipeline as Python, one call a line; its options come before it."""
+        return "\n".join([*self._options(), "dataset = (", *(f"    {one}" for one in self.lines()), ")"])
+
+    def lines(self) -> list[str]:
+        """Return what the calls begin with, and each call, as Python."""
+        return [self.begin, *map(str, (*self.above, *self.calls))]
+
+    def _options(self) -> list[str]:
+        """Return the lines that make the options; those of several calls count together for the whole pipeline."""
+        calls = [call for call in (*self.above, *self.calls) if call.method == "with_options"]
+        lines = {}
+        for options in (call.arguments[0] for call in calls):
+            for name in changed(options):
+                value = functools.reduce(getattr, name.split("."), options)
+                kind = f"tf.data.experimental.{type(value).__name__}."
+                said = f"{kind}{value.name}" if isinstance(value, enum.Enum) else repr(value)
+                lines[name] = f"options.{name} = {said}"
+        return ["options = tf.data.Options()", *lines.values()] if calls else []
 
     __repr__ = code
 
@@ -158,13 +176,19 @@ def _inputs(node: DatasetNode) -> list[Any] | None:
     kinds = [type(one).__name__ for one in inputs]
     if node.kind in _READERS:
         return None
-    if node.kind == "FlatMap" and kinds == ["_TensorDataset"]:
-        return None  # Dataset.from_generator
+    if node.kind == "FlatMap" and kinds == ["_TensorDataset"] and _generates(node):
+        return None
     if node.kind == "Zip" and len(inputs) == 2 and kinds[0] == "_VariantDataset":
         return inputs[1:]  # Dataset.enumerate
     if node.kind in ("Unbatch", "Rebatch") and kinds == ["_RestructuredDataset"]:
         return inputs[0]._inputs()[0]._inputs()  # a map of its own comes before it
     return inputs or None
+
+
+def _generates(node: DatasetNode) -> bool:
+    """Tell whether a flat map is the one that ``Dataset.from_generator`` makes."""
+    function = node.dataset._map_func._func
+    return getattr(function, "__name__", "") == "flat_map_fn" and function.__module__.startswith("tensorflow.")
 
 
 def _call(node: DatasetNode) -> Call:
@@ -263,18 +287,26 @@ def _source(node: DatasetNode) -> str:
 
 
 def text(value: Any) -> str:
-    """Return an argument as Python: a function by its name, a lambda by its source, AUTOTUNE by its word."""
+    """Return an argument as Python: a function by its name, a method with its object, a lambda by its source."""
     if isinstance(value, functools.partial):
         parts = [text(one) for one in (value.func, *value.args)]
         return f"partial({', '.join([*parts, *(f'{name}={text(one)}' for name, one in value.keywords.items())])})"
+    if inspect.ismethod(value):
+        owner = value.__self__
+        return f"{owner.__name__ if isinstance(owner, type) else f'{type(owner).__name__}(…)'}.{value.__name__}"
     if callable(value):
         # TensorFlow's own, as a reader calls it: the class of tf.data.TFRecordDataset has another name.
         public = getattr(value, "__dict__", {}).get("_tf_api_names")
         name = f"tf.{public[0]}" if public else getattr(value, "__name__", f"{type(value).__name__}(…)")
         return _lambda(value) if name == "<lambda>" else name
     if value is None or isinstance(value, (int, float, str)):
-        return "AUTOTUNE" if value == AUTOTUNE and isinstance(value, int) else repr(value)
+        return repr(value)
     return "…"
+
+
+def _size(value: Any) -> str:
+    """Return a number of calls or of elements that tf.data may choose itself."""
+    return "AUTOTUNE" if value == AUTOTUNE else text(value)
 
 
 def _lambda(function: Any) -> str:

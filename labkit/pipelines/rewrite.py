@@ -5,6 +5,7 @@ Whether one of them is faster only a measurement tells: see `labkit.improve`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from labkit.common.environment import cores
-from labkit.pipelines.calls import Call, Written, text
+from labkit.pipelines.calls import Call, Written, read, text
 from labkit.pipelines.structure import AUTOTUNE
 
 #: Calls of a function that waits for answers, and the threads that they need: more than any laptop has cores.
@@ -64,7 +65,8 @@ def changes(
 ) -> Iterator[Change]:
     """Yield other ways to write a pipeline, one change each: first what saves work, then what does it at once.
 
-    For work that waits it is the other way round. None of them names what the pipeline has already.
+    For work that waits it is the other way round. None of them names what the pipeline has already; two changes of one
+    name are told apart by their places.
 
     Parameters
     ----------
@@ -75,7 +77,16 @@ def changes(
         Tells whether the elements that a pipeline (`Written.once`, up to the place of a cache) delivers fit into
         memory; it is asked only where a cache is possible.
     """
-    at_once = [*_at_once(written), *(_many(written) if waits else ())]
+    names: Counter[str] = Counter()
+    for change in _changes(written, waits, room):
+        names[change.name] += 1
+        place = names[change.name]
+        yield change if place == 1 else replace(change, name=f"{change.name}, place {place}")
+
+
+def _changes(written: Written, waits: bool, room: Callable[[Written], bool]) -> Iterator[Change]:
+    order = _in_order(written)
+    at_once = [*_at_once(written, order), *(_many(written, order) if waits else ())]
     if waits:
         yield from at_once
     yield from _less_work(written)
@@ -88,11 +99,11 @@ def changes(
 
 
 def by_hand(written: Written) -> Iterator[Change]:
-    """Yield changes of the calls in `Written.above`, which can be shown, but not built."""
+    """Yield changes of the calls in `Written.above`, which can be shown, but not built: only such as keep the order."""
     above = replace(written, source=None, calls=written.above, above=())
-    for change in (*_less_work(above), *_at_once(above)):
-        if not change.same_order and _by_place(written.calls):
-            continue
+    for change in (*_less_work(above), *_at_once(above, _in_order(written))):
+        if not change.same_order or change.swapped:
+            continue  # what comes behind may go by the place of an element, and nobody tried the map on a batch
         calls = (*change.written.calls, *written.calls)
         yield replace(change, written=replace(written, calls=calls, above=()))
 
@@ -172,7 +183,12 @@ def _cached(written: Written, room: Callable[[Written], bool]) -> Iterator[Chang
         yield Change(name, replace(written, calls=new), stored=stored)
 
 
-def _at_once(written: Written) -> Iterator[Change]:
+def _in_order(written: Written) -> dict[str, bool]:
+    """Return what a call that becomes parallel must say so that it keeps its order."""
+    return {} if written.build().options().deterministic is not False else {"deterministic": True}
+
+
+def _at_once(written: Written, order: Mapping[str, bool]) -> Iterator[Change]:
     if records := _several_files(written):
         yield records
     for place, call in enumerate(written.calls):
@@ -180,24 +196,24 @@ def _at_once(written: Written) -> Iterator[Change]:
             continue
         cycle = 1 if call.method == "flat_map" else call.settings.get("cycle_length", 0)
         if not call.parallel and cycle > 1:
-            yield Change(SEVERAL, _replaced(written, {place: call.having(num_parallel_calls=AUTOTUNE)}))
+            yield Change(SEVERAL, _replaced(written, {place: call.having(num_parallel_calls=AUTOTUNE, **order)}))
         elif (not call.parallel or 0 < cycle < MANY) and not _by_place(written.calls[place + 1 :]):
             wide = replace(call, method="interleave").having(cycle_length=MANY, num_parallel_calls=AUTOTUNE)
             yield Change(SEVERAL, _replaced(written, {place: wide}), same_order=False)
     for method in ("map", "batch"):
         found = {i: c for i, c in enumerate(written.calls) if c.method == method and not c.parallel}
         if found:
-            new = {place: call.having(num_parallel_calls=AUTOTUNE) for place, call in found.items()}
+            new = {place: call.having(num_parallel_calls=AUTOTUNE, **order) for place, call in found.items()}
             yield Change(f"parallel {method}", _replaced(written, new))
     threads = 0 if written.source is None else written.build().options().threading.private_threadpool_size
     if threads and threads < cores():
         yield Change("a thread for each core", _threads(written, cores()))
 
 
-def _many(written: Written) -> Iterator[Change]:
+def _many(written: Written, order: Mapping[str, bool]) -> Iterator[Change]:
     """Yield more calls at once than there are cores, for maps whose functions wait."""
     maps = {
-        i: c.having(num_parallel_calls=MANY)
+        i: c.having(num_parallel_calls=MANY, **({} if c.parallel else order))
         for i, c in enumerate(written.calls)
         if c.method == "map" and c.settings.get("num_parallel_calls", 0) < MANY and c.node.ops.intersection(_READS)
     }
@@ -227,8 +243,9 @@ def _several_files(written: Written) -> Change | None:
     arguments = ", ".join(["name", *(f"{name}={text(value)}" for name, value in given.items())])
     read_file.__name__ = f"lambda name: tf.data.TFRecordDataset({arguments})"  # as a reader writes it
     reads = Call("interleave", (read_file,), {"cycle_length": MANY, "num_parallel_calls": AUTOTUNE})
-    files = f"{count} file names" if count > 0 else "file names"
-    begin = f"tf.data.Dataset.from_tensor_slices([… {files}])"
+    begin = "\n    ".join(read(names).lines())  # with what the names went through, as a shuffle
+    if begin == "tf.data.Dataset.from_tensor_slices(…)":
+        begin = f"tf.data.Dataset.from_tensor_slices([… {count} file names])"
     new = replace(written, source=names, begin=begin, calls=(reads, *written.calls))
     return Change(SEVERAL, new, same_order=False)
 

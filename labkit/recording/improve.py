@@ -128,7 +128,7 @@ class Improvement(Tabular):
 
     def _hand(self) -> Iterator[str]:
         for one in self.by_hand:
-            yield f"by hand, it cannot be built here:\n{one}"
+            yield f"by hand, neither checked nor measured, for it cannot be built here:\n{one}"
 
 
 def improve(

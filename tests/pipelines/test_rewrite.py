@@ -132,6 +132,45 @@ def test_arguments_are_written_as_a_reader_writes_them(tf):
     assert str(calls.Call("with_options", (tf.data.Options(),))) == ".with_options(options)"
 
 
+def test_numbers_methods_and_readers_are_written_as_what_they_are(tf):
+    class Files:
+        def load(self, value):
+            return value
+
+        @classmethod
+        def kept(cls, value):
+            return True
+
+    mean = functools.partial(tf.reduce_mean, axis=-1)
+    numbers = tf.data.Dataset.from_tensor_slices(tf.zeros([4, 2])).map(mean, num_parallel_calls=tf.data.AUTOTUNE)
+    assert [str(call) for call in calls.read(numbers.map(Files().load).filter(Files.kept).take(-1)).calls] == [
+        ".map(partial(reduce_mean, axis=-1), num_parallel_calls=AUTOTUNE)",
+        ".map(Files(…).load)",
+        ".filter(Files.kept)",
+        ".take(-1)",
+    ]
+    lines = calls.read(tf.data.Dataset.from_tensors("no such file").flat_map(tf.data.TextLineDataset))
+    assert "from_generator" not in lines.code()
+    assert str(lines.calls[0]) == ".flat_map(tf.data.TextLineDataset)"
+    generated = tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=tf.TensorSpec([], tf.int64))
+    assert calls.read(generated.map(Files().load)).begin == "tf.data.Dataset.from_generator(…)"
+
+
+def test_options_are_written_out_before_the_pipeline(tf):
+    pool, policy = tf.data.Options(), tf.data.Options()
+    pool.threading.private_threadpool_size = 3
+    policy.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    made = tf.data.Dataset.range(3).with_options(policy).batch(2).with_options(pool)
+    code = calls.read(made).code()
+    first, _, last = code.partition("dataset = (")
+    found = {}
+    exec(first, {"tf": tf}, found)
+    assert found["options"].threading.private_threadpool_size == 3
+    assert found["options"].experimental_distribute.auto_shard_policy == tf.data.experimental.AutoShardPolicy.OFF
+    assert last.count("with_options(options)") == 2
+    assert "options" not in calls.read(tf.data.Dataset.range(3)).code()
+
+
 def test_a_seed_of_0_is_a_seed(tf):
     shuffled = tf.data.Dataset.range(50).shuffle(50, seed=0)
     written = calls.read(shuffled)
@@ -220,6 +259,57 @@ def test_what_cannot_be_built_is_shown(tf):
     assert [change.name for change in rewrite.by_hand(written)] == ["parallel map"]
     assert ".window(…)" in written.code()
     assert delivered(written.build()) == delivered(windows)
+
+
+def test_what_cannot_be_built_is_shown_only_where_it_keeps_the_order_and_calls_functions_as_before(tf):
+    def load(value):
+        return value
+
+    lists = tf.data.Dataset.range(12).flat_map(lambda n: tf.data.Dataset.range(n)).map(load)
+    windows = lists.window(3, shift=1, drop_remainder=True).flat_map(lambda window: window.batch(3)).batch(4)
+    asserted = tf.data.Dataset.range(12).map(load).batch(4).apply(tf.data.experimental.assert_cardinality(3))
+    for dataset in (windows, asserted):
+        shown = {change.name for change in rewrite.by_hand(calls.read(dataset))}
+        assert "parallel map" in shown
+        assert not shown & {rewrite.SEVERAL, "batch before the map"}
+
+
+def test_a_call_that_becomes_parallel_keeps_its_order_where_the_options_do_not_ask_for_it(tf):
+    """Else what stands before a take, and so in the training, would be decided by time."""
+    options = tf.data.Options()
+    options.deterministic = False
+
+    def files(number):
+        return tf.data.Dataset.range(number, number + 2)
+
+    made = tf.data.Dataset.range(40).interleave(files, cycle_length=4).map(lambda i: 3 * i).take(24).batch(4)
+    written = calls.read(made.with_options(options))
+    found = [change for change in rewrite.changes(written) if "num_parallel_calls" in change.written.code()]
+    assert {change.name for change in found} == {rewrite.SEVERAL, "parallel map", "parallel batch"}
+    for change in found:
+        assert change.written.code().count("num_parallel_calls=AUTOTUNE, deterministic=True") == 1
+        assert delivered(change.written.build()) == delivered(made)
+    assert "deterministic=True" not in str([c.written for c in rewrite.changes(calls.read(made))])
+
+
+def test_changes_of_one_name_are_told_apart_by_their_places(tf):
+    dataset = tf.data.Dataset.range(40).map(lambda i: i + 1).filter(lambda i: i > 3)
+    dataset = dataset.map(lambda i: 2 * i).filter(lambda i: i < 40).batch(4)
+    names = [change.name for change in rewrite.changes(calls.read(dataset)) if change.name.startswith("filter")]
+    assert names == ["filter before the map", "filter before the map, place 2"]
+
+
+def test_a_source_of_names_that_is_a_dataset_keeps_what_was_done_to_the_names(tf, tmp_path):
+    names = [str(tmp_path / f"{number}") for number in range(3)]
+    for name in names:
+        with tf.io.TFRecordWriter(name) as writer:
+            writer.write(name.encode())
+    listed = tf.data.Dataset.from_tensor_slices(names).shuffle(3, seed=1).repeat(2)
+    written = calls.read(tf.data.TFRecordDataset(listed).batch(2))
+    change = next(one for one in rewrite.changes(written) if one.name == rewrite.SEVERAL)
+    lines = [line.strip() for line in change.written.code().splitlines()]
+    assert lines[1:4] == ["tf.data.Dataset.from_tensor_slices(…)", ".shuffle(3, seed=1)", ".repeat(2)"]
+    assert equality.Reference(written).compared(change) in (equality.SAME, equality.REORDERED)
 
 
 def test_files_of_records_are_read_at_the_same_time(tf, tmp_path):
