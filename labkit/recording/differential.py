@@ -139,8 +139,8 @@ def differential(
     Raises
     ------
     ValueError, TypeError
-        If not exactly one of `storage` and `paths` is given, `pipeline` cannot be run cold with it, or a number is not
-        what it must be.
+        If not exactly one of `storage` and `paths` is given, `pipeline` cannot be run cold with it or is empty, or a
+        number is not what it must be.
     RecordingError
         If the pipeline or the train step fails.
     """
@@ -152,6 +152,8 @@ def differential(
     built = warm()
     if not hasattr(built, "element_spec"):
         raise TypeError(f"pipeline returned a {type(built).__name__}; allowed: a tf.data.Dataset")
+    # What cannot be recorded is refused in the words of `record`, before its first batch is taken.
+    recorder.record(built, accelerator, steps=1, warmup=1, progress=False)
     synthetic = tf.data.Dataset.from_tensors(next(iter(built.take(1)))).repeat().prefetch(2)
     builders = {"synthetic": lambda: synthetic, "in memory": warm, "cold": cold}
     step_ns: dict[str, list[float]] = {run: [] for run in builders}

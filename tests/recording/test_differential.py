@@ -17,6 +17,7 @@ from labkit.course import ladder
 from labkit.pipelines import options
 from labkit.recording import accelerators
 from labkit.recording.differential import AGREE, Differential
+from labkit.recording.recorder import RecordingError
 from labkit.recording.tfdata import diagnosis
 from labkit.sources import storage
 from labkit.timeline.timeline import Timeline
@@ -240,6 +241,15 @@ def test_text_and_table_hold_the_same_figures_and_escape_names():
 def test_bad_input_gets_one_sentence(pipeline, more, words):
     with pytest.raises((ValueError, TypeError, FileNotFoundError), match=words):
         diagnosis.differential(pipeline, accelerators.modelled(step_ms=5), **more)
+
+
+def test_a_pipeline_that_is_empty_or_fails_is_refused_as_record_refuses_it():
+    names = tf.data.Dataset.from_tensor_slices(["/no/such/file"] * 4)
+    for dataset, words in ((names.take(0), "the pipeline is empty"), (names, "/no/such/file")):
+        with pytest.raises((ValueError, RecordingError), match=words):
+            diagnosis.differential(
+                lambda read, paths=dataset: paths.map(read).batch(2), accelerators.modelled(step_ms=5), storage="HDD"
+            )
 
 
 def test_a_finished_dataset_cannot_be_given_another_storage():
