@@ -242,6 +242,25 @@ def test_ragged_batches_and_varying_shapes_are_counted():
     assert difference(found, work(padded)).startswith("different shapes")
 
 
+def test_padding_that_another_order_makes_is_equal_work_where_the_labels_are():
+    def padded(seed, label=lambda i: i):
+        def lines():
+            yield from ((np.zeros(i), label(i)) for i in range(1, 33))
+
+        kinds = (tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.int64))
+        texts = tf.data.Dataset.from_generator(lines, output_signature=kinds)
+        return (texts if seed is None else texts.shuffle(32, seed=seed)).padded_batch(8)
+
+    found = work(padded(1))
+    assert found["sources"] is None
+    assert found["components"][0]["digest"] != work(padded(2))["components"][0]["digest"], "the case"
+    assert agreement(found, work(padded(2))) == "yes"
+    assert difference(found, work(padded(2, label=lambda i: i + 1))).startswith("different images")
+    assert difference(found, work(padded(None))) == (
+        "different shapes: component 0 is ? per image in both, but not of the same sizes"
+    )
+
+
 @pytest.mark.parametrize("lengths", [(8, 4), (4, 8)])
 def test_arrays_of_other_lengths_are_no_rows_of_one_table(lengths):
     sides = [tf.data.Dataset.from_tensor_slices(np.arange(length)) for length in lengths]
