@@ -8,7 +8,7 @@ what stands inside the functions of an interleave, and what no Python object kee
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -47,8 +47,8 @@ def check_dataset(dataset: Any, what: str = "dataset") -> None:
 
 def named(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (name, component) of a nested structure: sorted keys of dicts, places in tuples, joined by dots."""
-    if isinstance(element, (dict, tuple, list)):
-        keys = sorted(element, key=str) if isinstance(element, dict) else range(len(element))
+    if isinstance(element, (Mapping, tuple, list)):
+        keys = sorted(element, key=str) if isinstance(element, Mapping) else range(len(element))
         for key in keys:
             yield from named(element[key], f"{prefix}{key}.")
     else:

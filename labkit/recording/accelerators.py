@@ -126,7 +126,7 @@ class Modelled:
         Parameters
         ----------
         batch : tensor, array or nested structure of them
-            The leading dimension of its first component is the batch size.
+            Its images are counted as `labkit.recording.work.count_images` does.
         """
         # perf_counter is monotonic everywhere and, unlike monotonic, fine enough on Windows.
         deadline_ns = time.perf_counter_ns() + self.step_ns(count_images(batch))

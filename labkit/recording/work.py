@@ -13,8 +13,9 @@ import hashlib
 import os
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ _LABEL_BYTES = 64  # a component up to this size per image can be a label
 _ONE_HOT_CLASSES = 1024
 _HISTOGRAM_LABELS = 1024  # more distinct labels than this are counted by digest alone
 _MEMORY_ROWS, _MEMORY_BYTES = 100_000, 64 << 20  # larger arrays in memory are not hashed
+_COLOURS = (1, 3, 4)
 _SMALLEST = 16  # an array of three dimensions is taken for an image from this height and width on
 INTEGER = ("int", "uint")
 _REORDERS = ("Shuffle", "Interleave", "Random")
@@ -36,7 +38,10 @@ def flatten(batch: Any) -> list[Any]:
 
 
 def count_images(batch: Any) -> int:
-    """Return the leading dimension of the first component of `batch`.
+    """Return how many images `batch` holds.
+
+    That is the leading dimension of its first component of four dimensions or more, or else of its first component. A
+    list of photos, of texts or of numbers is one component of that length.
 
     Parameters
     ----------
@@ -47,17 +52,16 @@ def count_images(batch: Any) -> int:
     ValueError
         If there is no component, or it is a single value: the dataset was not batched.
     """
-    return _opened(batch)[2]
+    return _opened(batch).images
 
 
 def looks_like_one_image(batch: Any) -> bool:
-    """Tell whether the first component has the shape of a single image: height, width and 1, 3 or 4 colours.
+    """Tell whether the component that is counted has the shape of a single image: height, width and colours.
 
     A dataset that was not batched delivers such elements. So does, rarely, one of batches of lists of three numbers.
     """
-    first = next(iter(flatten(batch)), None)
-    dims = tuple(getattr(first, "shape", ()))
-    return len(dims) == 3 and None not in dims and min(dims[:2]) >= _SMALLEST and dims[2] in (1, 3, 4)
+    dims = _opened(batch).counted_dims
+    return _is_image(dims) and (dims[-1] in _COLOURS or dims[0] == 3)
 
 
 def check_batched(batch: Any) -> None:
@@ -68,17 +72,15 @@ def check_batched(batch: Any) -> None:
     ValueError
         The sentence says what is missing.
     """
-    first, *others = flatten(batch)
-    dims = tuple(getattr(first, "shape", ()))
+    opened = _opened(batch)
+    dims = opened.counted_dims
     if dims and dims[0] == 0:
         raise ValueError(
             f"a batch has the shape {'×'.join(map(str, dims))}: it holds no element; allowed: one element or more"
         )
-    colours_first = len(dims) == 3 and None not in dims and dims[0] in (1, 3, 4) and min(dims[1:]) >= _SMALLEST
-    if (looks_like_one_image(batch) or colours_first) and others and not any(np.ndim(other) for other in others):
-        shape = "×".join(map(str, first.shape))
+    if _is_image(dims) and len(opened.dims) > 1 and sum(map(bool, opened.dims)) == 1:
         raise ValueError(
-            f"an element is one image of {shape} with its label; end the pipeline with .batch(32), "
+            f"an element is one image of {'×'.join(map(str, dims))} with its label; end the pipeline with .batch(32), "
             "or give the loader a batch_size"
         )
 
@@ -111,17 +113,90 @@ def padded_share(dataset: Any, batch: Any) -> float | None:
     return filled / total if total else None
 
 
-def _opened(batch: Any) -> tuple[list[Any], list[tuple[int | None, ...]], int]:
-    """Return the components of a batch, their shapes, and its images."""
-    components = flatten(batch)
+def _is_image(dims: tuple[int | None, ...]) -> bool:
+    """Tell whether a shape is that of a single image, with its colours last or first."""
+    if len(dims) != 3 or None in dims:
+        return False
+    last, first = (dims[-1], dims[:-1]), (dims[0], dims[1:])
+    return any(colours in _COLOURS and min(sides) >= _SMALLEST for colours, sides in (last, first))
+
+
+def _dims(component: Any) -> tuple[int | None, ...]:
+    """Return the shape of a component; a photo of PIL is not decoded for it."""
+    if hasattr(component, "getbands"):
+        return component.height, component.width, len(component.getbands())
+    return tuple(component.shape) if hasattr(component, "shape") else np.shape(component)
+
+
+class _Photos:
+    """A list of photos, which need not be of one size, as one component."""
+
+    def __init__(self, photos: Sequence[Any]) -> None:
+        sides = zip(*map(_dims, photos), strict=True)
+        self.shape = (len(photos), *(side[0] if len(set(side)) == 1 else None for side in sides))
+        self.dtype = getattr(photos[0], "dtype", np.dtype(np.uint8))  # a photo of PIL has none
+
+
+def _components(batch: Any, whole: bool = True) -> Iterator[Any]:
+    """Yield the components of a nested structure as `flatten` does, and a list of rows as one; `whole` is no part."""
+    if isinstance(batch, Mapping):
+        for key in sorted(batch, key=str):
+            yield from _components(batch[key], False)
+    elif isinstance(batch, (tuple, list)):
+        rows = _rows(batch, whole)
+        if rows is not None:
+            yield rows
+        else:
+            for part in batch:
+                yield from _components(part, False)
+    elif batch is not None:
+        yield batch
+
+
+def _rows(parts: Sequence[Any], whole: bool) -> Any:
+    """Return photos, texts or numbers in a list as one component, None where its parts are components themselves.
+
+    The whole batch is seldom such a list: a tuple, a pair of arrays, and numbers are an image with its label, or more.
+    """
+    if not parts or (whole and isinstance(parts, tuple)):
+        return None
+    if all(isinstance(part, (str, bytes)) for part in parts):
+        return np.array(parts, object)
+    if not whole and all(isinstance(part, (bool, int, float)) for part in parts):
+        return np.array(parts)
+    if all(hasattr(part, "getbands") for part in parts):
+        return _Photos(parts)
+    if (not whole or len(parts) > 2) and all(hasattr(part, "shape") and _is_image(_dims(part)) for part in parts):
+        return _Photos(parts)
+    return None
+
+
+class _Opened(NamedTuple):
+    """The components of a batch, their shapes, the place of the one that is counted, and its images."""
+
+    components: list[Any]
+    dims: list[tuple[int | None, ...]]
+    counted: int
+    images: int
+
+    @property
+    def counted_dims(self) -> tuple[int | None, ...]:
+        return self.dims[self.counted]
+
+
+def _opened(batch: Any) -> _Opened:
+    components = list(_components(batch))
     if not components:
         raise ValueError(f"batch {batch!r:.60} holds no tensor")
-    dims = [tuple(c.shape) if hasattr(c, "shape") else np.shape(c) for c in components]
+    dims = [_dims(component) for component in components]
+    # Boxes and texts may stand before the images, and are not as many.
+    counted = next((i for i, shape in enumerate(dims) if len(shape) > 3), 0)
     first = components[0]
-    if not dims[0]:
+    if not dims[counted] or (not dims[0] and sum(map(bool, dims)) == 1):
         raise ValueError(f"batch has a first component without a leading dimension ({first!r:.60}); batch the dataset")
     # The first dimension of a ragged tensor may be known to the value but not to its static shape.
-    return components, dims, int(first.nrows() if dims[0][0] is None else dims[0][0])
+    length = dims[counted][0]
+    return _Opened(components, dims, counted, int(components[counted].nrows() if length is None else length))
 
 
 class Tally:
@@ -149,7 +224,7 @@ class Tally:
         ValueError
             As `count_images`.
         """
-        components, dims, images = _opened(batch)
+        components, dims, _, images = _opened(batch)
         self._steps += 1
         self._images += images
         self._batch_sizes[images] += 1
@@ -222,7 +297,8 @@ def sample(batch: Any) -> str | None:
 
     They are those of a grid of 8×8 points, so that two loaders of the same photos can be laid side by side.
     """
-    first = _array(next(iter(flatten(batch)), None))
+    opened = _opened(batch)
+    first = _array(opened.components[opened.counted])
     if first is None or first.ndim != 4 or not len(first):
         return None
     if first.shape[-1] not in (1, 3) and first.shape[1] in (1, 3):
@@ -248,7 +324,8 @@ def _labels(component: Any, dims: tuple[int | None, ...], images: int) -> list[A
     if values is None:
         return None
     if values.dtype.kind in "OSU":
-        if width > 8 or max(map(len, values.flat)) > _LABEL_BYTES:
+        texts = all(isinstance(value, (str, bytes)) for value in values.flat)
+        if width > 8 or not texts or max(map(len, values.flat)) > _LABEL_BYTES:
             return None
     elif values.dtype.kind in "iub":
         if values.itemsize * width > _LABEL_BYTES:
@@ -265,12 +342,15 @@ def _labels(component: Any, dims: tuple[int | None, ...], images: int) -> list[A
 
 
 def _array(component: Any) -> np.ndarray | None:
-    """Return a dense component as an array, without a copy where TensorFlow allows it."""
+    """Return a dense component as an array, without a copy where TensorFlow allows it; None where there is none."""
     # A sparse tensor of TensorFlow has values; so has a method of PyTorch's tensors, dense ones, too.
     dense = hasattr(component, "numpy") and (
         callable(getattr(component, "values", None)) or not hasattr(component, "values")
     )
-    value = component.numpy() if dense else component
+    try:
+        value = component.numpy() if dense else component
+    except (TypeError, RuntimeError):  # PyTorch: on a device, of a type that NumPy lacks, or part of a gradient
+        return None
     return value if isinstance(value, np.ndarray) else None
 
 

@@ -113,6 +113,21 @@ def test_a_stream_is_seen_in_each_worker(paths):
     assert names_in(trace, "worker 1") >= {"next of Stream"}
 
 
+def test_photos_in_a_tuple_and_a_type_that_numpy_lacks_are_counted(paths):
+    """As the references of torchvision for detection collate them, and as mixed precision hands them over."""
+    import torch
+
+    def detection(samples):
+        return tuple(zip(*((torch.tensor(image).permute(2, 0, 1), {"number": n}) for image, n in samples), strict=True))
+
+    trace = labkit.record(torch_loader(disk.Photos(paths), collate_fn=detection), STEP, steps=4)
+    assert trace.run.batch_size == disk.BATCH
+    half = ((images.to(torch.bfloat16), labels) for images, labels in torch_loader(disk.Photos(paths), 0))
+    trace = labkit.record(half, STEP, steps=4)
+    assert trace.run.work["components"][0]["dtype"] == "bfloat16"
+    assert trace.run.work["labels"]["count"] == 4 * disk.BATCH
+
+
 def test_the_datasets_inside_a_dataset_are_seen(paths):
     from torch.utils.data import ConcatDataset, Subset
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import UserDict
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from luck import luckiest
+from PIL import Image
 
 from labkit.recording.equal_work import agreement, difference
-from labkit.recording.work import Tally, count_images, padded_share
+from labkit.recording.work import Tally, check_batched, count_images, looks_like_one_image, padded_share, sample
 
 LABELS = np.random.default_rng(3).integers(0, 10, 64)
 PATHS = [f"/photos/{i:03d}.jpg" for i in range(64)]
@@ -291,6 +293,107 @@ def test_adding_a_batch_does_not_read_the_pixels():
         return time.perf_counter_ns() - start
 
     assert luckiest(lambda: cost_ns(large) / cost_ns(small), 3) < 3
+
+
+PHOTOS = [np.zeros((3, 20 + i, 30), np.uint8) for i in range(8)]
+FILES = [f"{i}.jpg" for i in range(8)]
+BOXES = [{"boxes": np.zeros((i, 4))} for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        (tuple(PHOTOS), tuple(BOXES)),
+        {"boxes": [np.zeros((i, 4)) for i in range(8)], "images": PHOTOS},
+        [np.moveaxis(photo, 0, -1) for photo in PHOTOS],
+        [Image.new("RGB", (30, 20 + i)) for i in range(8)],
+        ([Image.new("L", (30, 20))] * 8, list(range(8))),
+        {"batch_idx": np.zeros(21), "bboxes": np.zeros((21, 4)), "img": np.zeros((8, 3, 20, 30))},
+        {"filename": FILES, "image": np.zeros((8, 3, 20, 30)), "label": np.zeros(8)},
+        {"caption": ["a dog"] * 8, "vector": np.zeros((8, 5))},
+        ([b"\xff" * 999] * 8, np.zeros(8)),
+        FILES,
+        UserDict(input_ids=np.zeros((8, 12), int), labels=np.zeros(8)),
+        {"epoch": 3, "image": np.zeros((8, 3, 20, 30)), "label": np.zeros(8)},
+        [np.zeros((8, 3, 20, 30)), np.zeros(8)],
+        [[np.zeros((8, 3, 20, 30))] * 2, np.zeros(8)],
+    ],
+    ids=lambda batch: type(batch).__name__,
+)
+def test_images_are_counted_where_they_stand(batch):
+    """A list of photos of different sizes, boxes or texts before the images: none of them is a number of images."""
+    assert count_images(batch) == 8
+    check_batched(batch)
+    assert not looks_like_one_image(batch)
+    tally = Tally()
+    assert tally.add(batch) == 8
+    assert json.loads(json.dumps(tally.work())) == tally.work()
+
+
+def test_a_list_of_photos_is_one_component_of_which_no_photo_is_decoded(tmp_path):
+    Image.new("RGB", (30, 20)).save(tmp_path / "a.jpg")
+    photos = [Image.open(tmp_path / "a.jpg") for _ in range(8)]
+    tally = Tally()
+    tally.add((photos, FILES))
+    found = tally.work()
+    assert [part["shape"] for part in found["components"]] == [[20, 30, 3], []]
+    assert found["labels"]["count"] == 8, "the names of the files tell the photos apart"
+    assert all(photo.tile for photo in photos), "it was decoded"
+
+
+@pytest.mark.parametrize(
+    ("element", "says"),
+    [
+        ({"image": Image.new("RGB", (30, 20)), "label": 3}, "one image of 20×30×3 with its label"),
+        ({"id": 3, "vector": np.zeros(10)}, "without a leading dimension"),
+        (("a.jpg", 3), "without a leading dimension"),
+    ],
+)
+def test_an_element_that_is_no_batch_is_still_refused(element, says):
+    with pytest.raises(ValueError, match=says):
+        check_batched(element)
+
+
+def test_an_image_without_a_label_is_noticed_with_its_colours_first_too():
+    assert looks_like_one_image(np.zeros((3, 64, 64)))
+    assert looks_like_one_image(Image.new("RGB", (64, 48)))
+    assert not looks_like_one_image(np.zeros((32, 28, 28)))
+
+
+class OnADevice:
+    """A tensor as PyTorch has them on a GPU, or of a type that NumPy lacks."""
+
+    shape, dtype = (4, 3, 20, 30), "torch.bfloat16"
+
+    def numpy(self):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+
+class Labels(OnADevice):
+    shape, dtype = (4,), "torch.int64"
+
+
+def of_objects(*values):
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        Labels(),
+        of_objects(np.zeros((3, 4)), np.zeros((1, 4)), np.zeros((2, 4)), np.zeros((0, 4))),
+        of_objects(1, None, 2, 3),
+    ],
+    ids=["on a device", "arrays", "None"],
+)
+def test_what_numpy_cannot_read_is_counted_without_its_values(labels):
+    for images in (OnADevice(), np.zeros((4, 3, 20, 30))):
+        tally = Tally()
+        assert tally.add((images, labels)) == 4
+        assert tally.work()["identity"] == "counts and shapes only"
+    assert sample((OnADevice(), labels)) is None
 
 
 @pytest.mark.parametrize("batch", [(), {}, None, [None]])
