@@ -27,6 +27,7 @@ import psutil
 import pytest
 
 import labkit
+from labkit.recording.loaders import rings
 from labkit.recording.recorder import RecordingError
 
 STEP = labkit.accelerators.modelled(step_ms=1)
@@ -87,6 +88,62 @@ def test_work_is_seen_in_whatever_thread_or_process_does_it_and_nothing_is_left(
     count = sum(span.name == "PIL decode" for span in trace)
     assert count >= 0.5 * trace.run.images, pool
     assert trace.run.op_times["PIL decode"].computed_ns > 0
+
+
+@pytest.mark.parametrize("first", [3, 3 << 30])
+def test_a_pair_of_numbers_in_a_queue_is_no_batch_of_pytorch(first, monkeypatch):
+    """Places in a file need not fit where steps stand, and are none."""
+    from labkit.recording.loaders import session
+
+    monkeypatch.setattr(session, "STOPPED_S", 4.0)
+    fork = multiprocessing.get_context("fork")
+
+    def batches():
+        tasks, done = fork.Queue(), fork.Queue()
+        worker = fork.Process(target=disk.shards, args=(tasks, done), daemon=True)
+        worker.start()
+        try:
+            for place in range(first, first + 20):
+                tasks.put((place, 5))
+                yield done.get()[1]
+        finally:
+            worker.kill()
+            worker.join()
+
+    class Shards:
+        def __iter__(self):
+            return batches()
+
+    trace = labkit.record(Shards(), STEP, steps=6)
+    assert trace.run.steps == 6
+    assert {span.step for span in trace if span.thread.startswith("worker")} <= {-1}
+
+
+@pytest.mark.parametrize("number", [3 << 30, -(3 << 30), 1 << 70])
+def test_no_number_of_a_batch_is_too_large_for_a_span(number, tmp_path):
+    rings.prepare(tmp_path)
+    ring = rings.Ring(tmp_path)
+    ring.set_step(number)
+    ring.end(ring.begin("read", "read"))
+    assert rings.read(tmp_path)[0].records["step"].tolist() == [-1]
+    ring.close()
+
+
+@pytest.mark.parametrize("order", ["apply_async", "map_async", "imap", "imap_unordered"])
+def test_a_pool_of_threads_takes_its_function_by_its_name(paths, order):
+    class Named:
+        def __iter__(self):
+            with multiprocessing.pool.ThreadPool(2) as pool:
+                for i in range(0, len(paths), 8):
+                    if order == "apply_async":
+                        jobs = [pool.apply_async(func=disk.load, args=(path,)) for path in paths[i : i + 8]]
+                        yield np.stack([job.get() for job in jobs])
+                    else:
+                        made = getattr(pool, order)(func=disk.load, iterable=paths[i : i + 8])
+                        yield np.stack(made.get() if order == "map_async" else list(made))
+
+    trace = labkit.record(Named(), STEP, steps=4)
+    assert {span.category for span in trace if span.name == "load"} == {"map"}
 
 
 def test_a_second_recording_finds_the_originals_and_sees_the_same(paths):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -140,8 +142,9 @@ def _pool(wrapped: Any, module: ModuleType) -> None:
     for method in ("apply_async", "_map_async", "imap", "imap_unordered"):
         original = getattr(threads, method)
 
-        def order(self: Any, function: Any, *args: Any, _original: Callable[..., Any] = original, **kwargs: Any) -> Any:
-            return _original(self, timed(function, task_name(function), "map"), *args, **kwargs)
+        # The name of the function is Python's: it may be given by that.
+        def order(self: Any, func: Any, *args: Any, _original: Callable[..., Any] = original, **kwargs: Any) -> Any:
+            return _original(self, timed(func, task_name(func), "map"), *args, **kwargs)
 
         wrapped.put(threads, method, functools.wraps(original)(order))
 
@@ -170,8 +173,15 @@ def _queues(wrapped: Any, module: ModuleType) -> None:
 
 
 def _numbered(found: Any) -> bool:
-    """Tell whether something is what PyTorch sends: the number of a batch, and the batch or its indices."""
-    return type(found) is tuple and len(found) == 2 and type(found[0]) is int
+    """Tell whether something is what PyTorch sends: the number of a batch, and the batch or its indices.
+
+    Readers send pairs of numbers, too, as a place and a length. So only PyTorch's workers are asked, and its thread
+    that pins memory.
+    """
+    if type(found) is not tuple or len(found) != 2 or type(found[0]) is not int:
+        return False
+    worker = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
+    return worker is not None or "_pin_memory_loop" in threading.current_thread().name
 
 
 def _cloudpickle(wrapped: Any, module: ModuleType) -> None:

@@ -31,6 +31,7 @@ _RECORD = struct.Struct("<qqqiHH")  # start, duration (-1 while open), thread's 
 _TIMES = struct.Struct("<qq")
 _CONTROL = struct.Struct("<qq")  # whether the window is open, steps before this epoch
 _MOST = 1 << 16
+_LAST_STEP = (1 << 31) - 1
 
 clock, _cpu = time.perf_counter_ns, time.thread_time_ns
 
@@ -115,7 +116,8 @@ class Ring:
         if not hasattr(self.local, "number"):
             self.enter()
         if not self.local.consumer:
-            self.local.step = number + _CONTROL.unpack_from(self.control)[1]
+            step = number + _CONTROL.unpack_from(self.control)[1]
+            self.local.step = step if abs(step) <= _LAST_STEP else -1  # of more, a record has no room for the number
 
     def consume(self, step: int) -> None:
         """Let the calling thread be the consumer, which waits for this batch: -1 for one before the window."""
