@@ -11,6 +11,7 @@ import multiprocessing
 import multiprocessing.pool
 import os
 import pickle
+import queue
 import signal
 import subprocess
 import sys
@@ -287,6 +288,134 @@ def test_a_loader_begins_again_as_in_a_training_loop_and_a_generator_ends(paths)
     assert trace.run.steps == 2
     assert "ended after 2 of 7 steps" in trace.run.profiler.note
     assert labkit.record(loader, STEP, steps=None, warmup=1).run.steps == 2
+
+
+class Resets:
+    """Three batches in each epoch, as loaders count that are their own iterator."""
+
+    def __iter__(self):
+        self.number = 0
+        return self
+
+    def __next__(self):
+        if self.number == 3:
+            raise StopIteration
+        self.number += 1
+        return np.zeros((8, 4), np.uint8), np.arange(8)
+
+
+class ByNumber:
+    """The same, in the way that Python iterated before there were iterators."""
+
+    def __getitem__(self, number):
+        if number == 3:
+            raise IndexError
+        return np.zeros((8, 4), np.uint8), np.arange(8)
+
+
+@pytest.mark.parametrize("loader", [Resets, ByNumber])
+def test_a_loader_that_is_its_own_iterator_begins_again_where_its_iter_does_something(loader):
+    trace = labkit.record(loader(), STEP, steps=7)
+    assert trace.run.steps == 7
+    assert trace.run.profiler.note is None or "ended" not in trace.run.profiler.note
+
+
+class Ahead:
+    """A thread makes the next batches; an epoch that has ended is over for good."""
+
+    def __init__(self, batches, last=None):
+        self._iterator, self.queue, self.last = batches, queue.Queue(2), last
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        for batch in self._iterator:
+            self.queue.put(batch)
+        self.queue.put(self.last)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = self.queue.get()
+        if batch is self.last:
+            raise StopIteration
+        return batch
+
+
+def test_an_iterator_that_has_ended_is_not_asked_again():
+    trace = labkit.record(Ahead(batches(*[np.zeros((4, 8))] * 5)), STEP, steps=9, warmup=1)
+    assert "ended after 4 of 9 steps" in trace.run.profiler.note
+
+
+class Stream:
+    """It goes on where it was."""
+
+    def __init__(self):
+        self.batches = (np.full((4, 8), number) for number in itertools.count())
+
+    def __iter__(self):
+        return self.batches
+
+
+class Around(Stream):
+    def __init__(self):
+        self.stream = Stream()
+
+    def __iter__(self):
+        return iter(self.stream)
+
+
+@pytest.mark.parametrize("kind", [Stream, Around])
+def test_an_iterator_that_somebody_keeps_goes_on_after_a_recording(kind):
+    stream = kind()
+    labkit.record(stream, STEP, steps=3, warmup=2)
+    assert next(iter(stream))[0, 0] == 5
+    labkit.record(stream, STEP, steps=3, warmup=2)
+    assert next(iter(stream))[0, 0] == 11
+
+
+def bad_manners():
+    """Batches of somebody who goes on whatever happens."""
+    try:
+        while True:
+            yield np.zeros((4, 8))
+    except:  # noqa: E722
+        yield np.zeros((4, 8))
+
+
+class Made:
+    def __init__(self, make):
+        self.make = make
+
+    def __iter__(self):
+        return self.make()
+
+
+@pytest.mark.parametrize("make", [lambda: Ahead(itertools.repeat(np.zeros((4, 8)))), bad_manners])
+def test_an_iterator_that_cannot_be_closed_costs_no_trace(make):
+    assert labkit.record(Made(make), STEP, steps=3).run.steps == 3
+
+
+def test_a_running_generator_costs_no_trace():
+    def slowly():
+        while True:
+            threading.Event().wait(0.02)
+            yield np.zeros((4, 8))
+
+    assert labkit.record(Made(lambda: Ahead(slowly())), STEP, steps=3).run.steps == 3
+
+
+def test_an_iterator_that_nobody_keeps_ends_with_its_recording():
+    ended = []
+
+    def make():
+        try:
+            yield from itertools.repeat(np.zeros((4, 8)))
+        finally:
+            ended.append(True)
+
+    labkit.record(Made(make), STEP, steps=3)
+    assert ended == [True]
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 from labkit.timeline.run import LoaderFacts
@@ -22,7 +24,21 @@ def can_be_driven(loader: Any) -> bool:
 
 def _is_sequence(loader: Any) -> bool:
     """Tell whether something has no iterator, and gives its batches by their numbers."""
-    return hasattr(loader, "__getitem__") and hasattr(loader, "__len__") and not hasattr(loader, "__iter__")
+    return hasattr(loader, "__getitem__") and not hasattr(loader, "__iter__")
+
+
+def _begins_again(loader: Any) -> bool:
+    """Tell whether an epoch can follow another: an iterator has only one, unless its ``__iter__`` does something.
+
+    One that only returns itself is not asked again: where a thread fills a queue, nothing follows what was the last.
+    """
+    code = getattr(getattr(type(loader), "__iter__", None), "__code__", None)
+    return not hasattr(loader, "__next__") or bool(code is not None and code.co_names)
+
+
+def _is_kept(iterator: Any) -> bool:
+    """Tell whether somebody else holds an iterator, and may go on with it; a traceback does not."""
+    return not all(isinstance(one, FrameType) for one in gc.get_referrers(iterator))
 
 
 def check_loader(loader: Any, steps: int | None, what: str) -> None:
@@ -75,7 +91,7 @@ class Loader:
     def __init__(self, loader: Any) -> None:
         self.loader = loader
         self.framework = next((name for name in _FRAMEWORKS if _is(loader, *_FRAMEWORKS[name])), "python")
-        self.begins_again = not hasattr(loader, "__next__") or self.framework == "dali"
+        self.begins_again = _begins_again(loader) or self.framework == "dali"
         settings = {name: str(value) for name, value in self._settings() if value is not None}
         self.facts = LoaderFacts(self.framework, type(loader).__name__, settings)
         inside = getattr(loader, "iterable", None) if _is(loader, "tqdm", "tqdm") else None
@@ -126,7 +142,7 @@ class Loader:
             return self._kept._get_iterator()
         if self.facts.kind == "Pipeline" and not hasattr(self.loader, "__iter__"):
             return (tuple(part.as_array() for part in outputs) for outputs in iter(self.loader.run, None))
-        if _is_sequence(self.loader):
+        if _is_sequence(self.loader) and hasattr(self.loader, "__len__"):
             return (self.loader[number] for number in range(len(self.loader)))
         return iter(self.loader)
 
@@ -139,7 +155,8 @@ class Loader:
             From `begin`.
         early : bool
             Whether batches of the epoch are left. DALI goes back to its first batch at the end of an epoch only, so
-            what is left is read, up to 500 batches; the next recording then sees the same photos.
+            what is left is read, up to 500 batches; the next recording then sees the same photos. An iterator that
+            somebody else holds is left open, as by a loop that ends with ``break``.
         """
         if self.framework == "keras":
             enqueuer = getattr(self._kept, "enqueuer", None)
@@ -154,10 +171,13 @@ class Loader:
                 with contextlib.suppress(Exception):  # what failed has failed before
                     while next(iterator, None) is not None:
                         pass
-        elif iterator is not self.loader:
+        elif self.framework == "grain":
             inner = iterator if hasattr(iterator, "close") else getattr(iterator, "_iterator", None)
-            if hasattr(inner, "close"):
+            if iterator is not self.loader and hasattr(inner, "close"):
                 inner.close()
+        elif early and iterator is not self.loader and hasattr(iterator, "close") and not _is_kept(iterator):
+            with contextlib.suppress(Exception):  # another thread may be in it, and the recording is done
+                iterator.close()
 
     def take_over(self) -> None:
         """Let a loader that keeps its workers start new ones, which can be watched."""
