@@ -68,11 +68,14 @@ class LoaderFacts(_Record):
         Its class, as readers know it.
     settings : dict of str to str
         Those that matter for its speed.
+    hidden : int
+        Processes that may work for it and were not seen, since they began before the recording.
     """
 
     framework: str
     kind: str
     settings: dict[str, str] = field(default_factory=dict)
+    hidden: int = 0
 
     def __str__(self) -> str:
         """Return class and settings on one line."""

@@ -210,6 +210,29 @@ def test_a_loader_keeps_the_workers_that_it_had(paths):
     loader._iterator._shutdown_workers()
 
 
+class Around:
+    """A class of a reader's around a loader."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return iter(self.loader)
+
+
+@pytest.mark.parametrize("around", [Around, functools.partial(tqdm, disable=True)])
+def test_workers_that_a_loader_inside_keeps_are_seen_each_time(paths, around):
+    loader = torch_loader(disk.Photos(paths), persistent_workers=True)
+    assert len(list(loader)) == 12
+    kept = loader._iterator
+    for _ in range(2):
+        trace = labkit.record(around(loader), STEP, steps=4)
+        assert "PIL decode" in names_in(trace, "worker")
+        assert trace.run.loader.hidden == 0
+    assert loader._iterator is kept
+    loader._iterator._shutdown_workers()
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_in_a_worker_is_one_sentence(paths, workers):
     loader = torch_loader(disk.Photos(paths, at=50, does="fail"), workers)

@@ -477,6 +477,31 @@ def test_processes_that_began_before_are_said_to_be_hidden(paths):
     assert "began before" not in (trace.run.profiler.note or "")
 
 
+def send(made, connection):
+    """Take 30 ms for each batch."""
+    while True:
+        threading.Event().wait(0.03)
+        connection.send(made)
+
+
+def test_what_hidden_processes_do_is_nobodys_work_and_the_advice_says_so():
+    """The consumer seems to receive bytes for most of the time; it waits for somebody whose work is not seen."""
+    receives, sends = multiprocessing.Pipe(duplex=False)
+    worker = multiprocessing.get_context("fork").Process(target=send, args=(np.zeros((4, 8)), sends), daemon=True)
+    worker.start()
+    try:
+        trace = labkit.record((receives.recv() for _ in itertools.count()), STEP, steps=12)
+    finally:
+        worker.kill()
+        worker.join()
+    assert trace.run.loader.hidden == 1
+    stalls = labkit.Timeline(trace).stalls
+    assert stalls.shares["unknown"] > 0.3
+    assert stalls.cause is None
+    assert "let the loader start its workers in the recording" in stalls.advice
+    assert labkit.record(batches(*[np.zeros((4, 8))] * 4), STEP, steps=1).run.loader.hidden == 0
+
+
 def test_a_loader_that_fails_leaves_what_was_seen_until_then(paths):
     def batches():
         for _ in range(5):

@@ -97,6 +97,9 @@ class Loader:
         inside = getattr(loader, "iterable", None) if _is(loader, "tqdm", "tqdm") else None
         if inside is not None:  # a progress bar: what works is the loader in it
             self.facts = Loader(inside).facts
+        # Who keeps workers from epoch to epoch: the loader itself, or that in a bar or in a class of the reader's.
+        within = (loader, *getattr(loader, "__dict__", {}).values())
+        self._keeps: Any = next((one for one in within if _is(one, *_FRAMEWORKS["torch"])), None)
         self._kept: Any = None
         try:
             self.length: int | None = len(loader)
@@ -181,8 +184,8 @@ class Loader:
 
     def take_over(self) -> None:
         """Let a loader that keeps its workers start new ones, which can be watched."""
-        if self.framework == "torch":
-            self._kept, self.loader._iterator = self.loader._iterator, None
+        if self._keeps is not None:
+            self._kept, self._keeps._iterator = self._keeps._iterator, None
 
     @property
     def set_aside(self) -> set[int]:
@@ -191,8 +194,8 @@ class Loader:
 
     def give_back(self) -> None:
         """End the workers that were watched, and give the loader back those that it had before."""
-        if self.framework == "torch":
-            iterator, self.loader._iterator = self.loader._iterator, self._kept
+        if self._keeps is not None:
+            iterator, self._keeps._iterator = self._keeps._iterator, self._kept
             if iterator is not None and iterator is not self._kept and hasattr(iterator, "_shutdown_workers"):
                 _shut_down(iterator)
 

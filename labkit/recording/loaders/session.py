@@ -225,10 +225,11 @@ class LoaderSession(contextlib.AbstractContextManager):
         self.running, now_ns = False, rings.clock()
         rings.control(self._ring, False, 0)  # or reading what was written would write
         found = rings.read(self.folder)
-        self.notes = list(self._notes(found))
+        hidden = self._hidden(found)
+        self.notes = list(self._notes(found, hidden))
         computed, queued = (sum(times[i] for times in self.sampler.threads) for i in (0, 1))
         ready = computed / (computed + queued) if computed else 1.0
-        return to_trace(found, self.epochs.loader, self.warmup, (self._since_ns, now_ns), ready)
+        return to_trace(found, self.epochs.loader, self.warmup, (self._since_ns, now_ns), ready, hidden)
 
     @property
     def loader(self) -> LoaderFacts:
@@ -266,13 +267,17 @@ class LoaderSession(contextlib.AbstractContextManager):
             )
         return text
 
-    def _notes(self, found: list[rings.Process]) -> Iterator[str]:
-        """Yield a sentence for what was not seen."""
+    def _hidden(self, found: list[rings.Process]) -> int:
+        """Return how many processes may work for the loader and write nothing, since they began before."""
         seen, me = {process.pid for process in found} | self.epochs.loader.set_aside, psutil.Process()
         hidden = 0
         for child in me.children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 hidden += child.pid not in seen and _may_be_a_worker(child, me)
+        return hidden
+
+    def _notes(self, found: list[rings.Process], hidden: int) -> Iterator[str]:
+        """Yield a sentence for what was not seen."""
         if hidden:
             yield (
                 f"{hidden} {'processes' if hidden > 1 else 'process'} of this program began before the recording, and "

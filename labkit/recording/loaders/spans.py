@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,12 @@ _WORK = frozenset(CATEGORIES.index(word) for word in WORK)
 
 
 def to_trace(
-    processes: Sequence[Process], loader: Loader, warmup: int, window_ns: tuple[int, int], ready: float
+    processes: Sequence[Process],
+    loader: Loader,
+    warmup: int,
+    window_ns: tuple[int, int],
+    ready: float,
+    hidden: int = 0,
 ) -> Trace:
     """Return the spans of all processes.
 
@@ -43,6 +49,8 @@ def to_trace(
         When the window began, from where on the times of ops count, and its end, which is that of spans that are open.
     ready : float
         Share of the time in which threads that wanted a core had one.
+    hidden : int
+        Processes that may work for the loader, and write nothing.
 
     Returns
     -------
@@ -56,7 +64,7 @@ def to_trace(
     times: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     me = os.getpid()
     numbers = _numbers([one for one in processes if one.pid != me], now_ns)
-    alone = not any(_works_beside(process, me) for process in processes)
+    alone = not hidden and not any(_works_beside(process, me) for process in processes)
     for process in processes:
         records = process.records
         if not len(records):
@@ -94,7 +102,7 @@ def to_trace(
             total[0] += int((own_ns * inside)[which].sum())
             total[1] += int((own_cpu * inside)[which].sum())
     columns = np.concatenate(rows, axis=1) if rows else np.zeros((6, 0), np.int64)
-    trace = Trace.of_columns(columns, names, threads, _run(loader))
+    trace = Trace.of_columns(columns, names, threads, _run(loader, hidden))
     ops = {name: OpTime(own, min(cpu, own)) for name, (own, cpu) in times.items()}
     dropped = any(process.dropped for process in processes)
     return trace.with_run(op_times=ops, dropped_spans=int(dropped)).with_run(profiler=_events(columns.shape[1]))
@@ -111,10 +119,10 @@ def _works_beside(process: Process, me: int) -> bool:
     return bool((np.isin(records["name"], works) & ~np.isin(records["thread"], main)).any())
 
 
-def _run(loader: Loader) -> Any:
+def _run(loader: Loader, hidden: int) -> Any:
     from labkit.timeline.run import Run
 
-    return Run("measured", loader=loader.facts)
+    return Run("measured", loader=replace(loader.facts, hidden=hidden))
 
 
 def _events(count: int) -> Any:

@@ -208,6 +208,7 @@ class CriticalPath:
         shown = [i for i, lane in enumerate(lanes) if lane.kind in ("pipeline", "stream") and len(lane)]
         self.tracks = {i: Track(lanes[i], i, self.names) for i in shown}
         self.cores = run.host.cpus or len(self.tracks) + 1
+        self.hidden = run.loader is not None and run.loader.hidden > 0
         self.ended = self._spans(lambda lane: lane.category != _KERNEL)
         self.copies = self._spans(lambda lane: lane.category == _COPY)
         # No later copy starts before this one does.
@@ -363,8 +364,8 @@ class CriticalPath:
     def _rest(self, start: int, end: int, handed_over: bool = False, node: int = -1) -> None:
         """Charge time in which nothing ran on the path: to what held the GIL or all cores, else to overhead.
 
-        A `node` that may have worked itself is charged with it. Where the path is not known, only a short time is
-        overhead.
+        A `node` that may have worked itself is charged with it, unless processes were hidden: it may have waited for
+        them. Where the path is not known, only a short time is overhead.
         """
         if len(self.python.start):
             start += self._held(self.python, start, end, int(self.names.python[0]))
@@ -374,7 +375,7 @@ class CriticalPath:
             if begin <= start < end <= now:
                 self._charge(START, end - start, starts)
                 return
-        if node >= 0:
+        if node >= 0 and not self.hidden:
             self._charge(PREP, end - start, node)
             return
         self._charge(FRAMEWORK if handed_over or end - start < FRAMEWORK_NS else UNKNOWN, end - start)

@@ -140,6 +140,12 @@ def stalls(
     )
     small = _taken_apart(work, steps, span, ops_ns, total["batch"])
     small = small or _small_calls(lanes, causes.names, steps, handed_over)
+    if shares["unknown"] >= max(LEAST, shares[worst]) and run.loader and run.loader.hidden:
+        advice = (
+            "nothing yet: what processes do that began before the recording is not seen; let the loader start its "
+            "workers in the recording."
+        )
+        return Stalls(shares, None, None, 0.0, advice)
     if shares[worst] < LEAST:
         found = _together(lanes, shares) or _nothing_to_blame(steps, shares, small)
         return Stalls(shares, None, None, 0.0, crowded if crowded and sum(shares.values()) >= LEAST else found)
