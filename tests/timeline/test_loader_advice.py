@@ -88,6 +88,13 @@ def test_only_workers_are_told_to_live_for_more_than_one_epoch(lane):
     assert stalls.advice.startswith(says), stalls.advice
 
 
+@pytest.mark.parametrize(("keeps", "says"), [("False", "persistent_workers=True: "), ("True", "less to do at the start")])
+def test_workers_that_live_on_are_not_said_to_start_anew(keeps, says):
+    loader = LoaderFacts("torch", "DataLoader", {"workers": "2", "persistent_workers": keeps})
+    stalls = Timeline(before_training("worker 0", "begin an epoch", "other", loader)).stalls
+    assert stalls.advice.startswith(says), stalls.advice
+
+
 @pytest.mark.parametrize(("workers", "says"), [("0", "workers (num_workers=1 or more): "), ("2", "a larger prefetch_")])
 def test_a_data_loader_without_workers_gets_no_prefetch_factor(workers, says):
     loader = LoaderFacts("torch", "DataLoader", {"workers": workers})

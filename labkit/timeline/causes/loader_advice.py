@@ -185,9 +185,10 @@ class LoaderAdvice:
         )
 
     def _start(self) -> str:
-        if self.facts.settings.get("persistent_workers") == "False":
+        persistent = self.facts.settings.get("persistent_workers")
+        if persistent == "False":
             return "persistent_workers=True: every epoch starts its workers anew."
-        if not self.processes:
+        if persistent == "True" or not self.processes:
             return (
                 "less to do at the start of each epoch (in __iter__ or the sampler), or a worker that does it beside "
                 "the training."
