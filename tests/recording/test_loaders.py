@@ -147,6 +147,32 @@ def test_a_pool_of_threads_takes_its_function_by_its_name(paths, order):
     assert {span.category for span in trace if span.name == "load"} == {"map"}
 
 
+def test_threads_of_pools_that_follow_each_other_share_their_lanes(paths):
+    """A pool for each batch works as long as one that lives on: what keeps up must not depend on their names."""
+
+    class PoolEach:
+        def __iter__(self):
+            while True:
+                with ThreadPoolExecutor(2) as pool:
+                    yield np.stack(list(pool.map(disk.load, paths[:8])))
+
+    trace = labkit.record(PoolEach(), STEP, steps=12)
+    decoded = work_in(trace, "PIL decode")
+    assert 1 <= len(decoded) <= 2, decoded
+    assert all(name.startswith("thread ThreadPoolExecutor-") for name in decoded)
+
+
+def test_threads_that_work_at_the_same_time_have_a_lane_each(paths):
+    class TwoPools:
+        def __iter__(self):
+            with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+                while True:
+                    jobs = [pool.submit(disk.load, path) for path in paths[:8] for pool in (one, other)]
+                    yield np.stack([job.result() for job in jobs])
+
+    assert len(work_in(labkit.record(TwoPools(), STEP, steps=4), "PIL decode")) == 2
+
+
 def test_a_second_recording_finds_the_originals_and_sees_the_same(paths):
     before = state()
     counts = [sum(s.name == "file read" for s in labkit.record(disk.Batches(paths), STEP, steps=4)) for _ in range(3)]

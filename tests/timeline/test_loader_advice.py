@@ -88,7 +88,9 @@ def test_only_workers_are_told_to_live_for_more_than_one_epoch(lane):
     assert stalls.advice.startswith(says), stalls.advice
 
 
-@pytest.mark.parametrize(("keeps", "says"), [("False", "persistent_workers=True: "), ("True", "less to do at the start")])
+@pytest.mark.parametrize(
+    ("keeps", "says"), [("False", "persistent_workers=True: "), ("True", "less to do at the start")]
+)
 def test_workers_that_live_on_are_not_said_to_start_anew(keeps, says):
     loader = LoaderFacts("torch", "DataLoader", {"workers": "2", "persistent_workers": keeps})
     stalls = Timeline(before_training("worker 0", "begin an epoch", "other", loader)).stalls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -78,6 +79,7 @@ def to_trace(
         elif process.pid != me:  # the consumer counts from the window on, workers count from the first batch on
             step = np.where(step >= warmup, step - warmup, -1)
         resting = outermost & np.isin(name, [i for i, (text, _) in process.names.items() if text == RESTS])
+        called = _called(process, end)
         table = np.stack([records["start"], end - records["start"], name, records["thread"], category, step])
         for number in np.unique(records["thread"]).tolist():
             # A thread that waits for its next task rests; only in the thread that drives the others it is a wait.
@@ -87,7 +89,7 @@ def to_trace(
                 continue
             if not _WORK.intersection(mine[4].tolist()):
                 continue
-            thread = Thread(_lane(process, number, numbers, me), "pipeline")
+            thread = Thread(_lane(process, number, called, numbers, me), "pipeline")
             mine[3] = threads.setdefault(thread, len(threads))
             mine[2] = [names.setdefault(process.names[i][0], len(names)) for i in mine[2].tolist()]
             rows.append(mine)
@@ -192,13 +194,33 @@ def _numbers(workers: Sequence[Process], now_ns: int) -> dict[int, int]:
     return found
 
 
-def _lane(process: Process, number: int, numbers: dict[int, int], me: int) -> str:
+def _called(process: Process, end: np.ndarray) -> dict[int, str]:
+    """Return what each thread is called: one that begins when one of its kind has ended takes its place and its name.
+
+    A pool that is made for each batch has threads of new numbers each time, and is as busy as one that lives on.
+    """
+    places: dict[str, list[list[Any]]] = defaultdict(list)
+    found = {}
+    _, first_rows = np.unique(process.records["thread"], return_index=True)
+    for row in sorted(first_rows.tolist()):  # the records are in the order of their starts
+        number = int(process.records["thread"][row])
+        called = process.threads.get(number, {"called": "a thread"})["called"].replace("QueueFeederThread", "sends")
+        first, last = process.records["start"][row], end[process.records["thread"] == number].max()
+        kind = places[re.sub(r"\d+", "", called)]
+        place = next((one for one in kind if one[0] <= first), None)
+        if place is None:
+            place = [last, called]
+            kind.append(place)
+        place[0], found[number] = last, place[1]
+    return found
+
+
+def _lane(process: Process, number: int, called: dict[int, str], numbers: dict[int, int], me: int) -> str:
     """Return what the lane of a thread is called."""
-    facts = process.threads.get(number, {"called": "a thread", "main": False})
-    called = facts["called"].replace("QueueFeederThread", "sends")
+    main = process.threads.get(number, {"main": False})["main"]
     if process.pid == me:
-        return "in the consumer's thread" if facts["main"] else f"thread {called}"
-    return f"worker {numbers[process.pid]}" + ("" if facts["main"] else f" · {called}")
+        return "in the consumer's thread" if main else f"thread {called[number]}"
+    return f"worker {numbers[process.pid]}" + ("" if main else f" · {called[number]}")
 
 
 def _start(process: Process, numbers: dict[int, int], names: dict[str, int], threads: dict[Thread, int]) -> np.ndarray:
