@@ -481,6 +481,14 @@ def test_an_iterator_is_a_loader(kind):
     assert labkit.record(made[kind], STEP, steps=4).run.steps == 4
 
 
+@pytest.mark.parametrize("kind", [iter, lambda dataset: dataset.as_numpy_iterator()])
+def test_an_iterator_of_tf_data_is_told_to_be_the_dataset(kind):
+    import tensorflow as tf
+
+    with pytest.raises(TypeError, match=r"an iterator of tf\.data, .*; allowed: the tf\.data\.Dataset itself"):
+        labkit.record(kind(tf.data.Dataset.range(64).batch(8)), STEP, steps=2)
+
+
 def test_to_the_end_of_what_has_no_known_end_is_refused():
     with pytest.raises(ValueError, match=r"nothing says that the pipeline ends \(it has no length\)"):
         labkit.record((np.zeros((4, 8)) for _ in range(9)), STEP, steps=None)

@@ -80,6 +80,27 @@ def before_training(lane, name, category, loader=LOADER):
     return trace.with_run(host=Host(cpus=2), loader=loader)
 
 
+@pytest.mark.parametrize(
+    ("name", "computes", "says"),
+    [
+        ("DALI's threads", 0.0, "a larger num_threads of the pipeline where cores are free"),
+        (
+            "next of generator",
+            0.01,
+            "a pool of threads, or of processes, to work beside the training, unless a library",
+        ),
+        ("next of generator", 0.9, "a pool of threads, or of processes, to work beside the training: next of gen"),
+    ],
+)
+def test_what_waits_for_threads_that_nobody_sees_is_not_said_to_run_in_the_thread_that_trains(name, computes, says):
+    trace = before_training("in the consumer's thread", name, "map")
+    ops = {name: OpTime(120 * MS, int(120 * MS * computes)), "PIL decode": OpTime(5 * MS, 5 * MS)}
+    stalls = Timeline(trace.with_run(op_times=ops)).stalls
+    assert (stalls.cause, stalls.blame) == ("prep", name)
+    assert stalls.advice.startswith(says), stalls.advice
+    assert ("runs in the thread that trains" in stalls.advice) == (computes == 0.9)
+
+
 @pytest.mark.parametrize("lane", ["worker 0", "thread 0", "in the consumer's thread"])
 def test_only_workers_are_told_to_live_for_more_than_one_epoch(lane):
     stalls = Timeline(before_training(lane, "begin an epoch", "other")).stalls

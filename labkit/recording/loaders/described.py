@@ -51,6 +51,11 @@ def check_loader(loader: Any, steps: int | None, what: str) -> None:
     ValueError
         If `steps` is None, and nothing says that the loader ends.
     """
+    if type(loader).__module__.startswith("tensorflow.") and hasattr(loader, "__next__"):
+        raise TypeError(
+            f"{what} is a {type(loader).__name__}, an iterator of tf.data, whose threads cannot be seen; "
+            "allowed: the tf.data.Dataset itself"
+        )
     if not can_be_driven(loader):
         raise TypeError(
             f"{what} is a {type(loader).__name__}; allowed: a tf.data.Dataset, or anything else that gives batches one "

@@ -75,8 +75,9 @@ class LoaderAdvice:
         self.beside = [lane for lane in working if self._name(lane) != "in the consumer's thread"]
         if self.processes and self.beside and self.facts.framework == "python":
             self.more = "more workers"  # a generator around a loader that has some
-        # DALI's own threads are not seen; they work beside the consumer all the same.
-        self.alone = not self.beside and self.facts.framework != "dali"
+        # DALI's own threads are not seen; they work beside the consumer all the same, whatever class is around them.
+        self.dali = self.facts.framework == "dali" or self.blame.startswith("DALI")
+        self.alone = not self.beside and not self.dali
 
     def _name(self, lane: Lane) -> str:
         return lane.name.removeprefix(self._whose)
@@ -139,12 +140,15 @@ class LoaderAdvice:
 
     def _prep(self) -> str:
         waits = self.effort is not None and self.effort.computes is False and not self.lacks_cores
+        if self.alone and waits:
+            return (
+                f"{self.more}, to work beside the training, unless a library has threads of its own for it, which are "
+                f"not seen (tf.data): {self.blame} waits in the thread that trains, and hardly computes there."
+            )
         if self.alone:
             return f"{self.more}, to work beside the training: {self.blame} runs in the thread that trains."
-        if self.facts.framework == "dali":
-            return (
-                f"{self.more} where cores are free, or less work for the processor: what DALI's threads do is not seen."
-            )
+        if self.dali:
+            return f"{_MORE['dali']} where cores are free, or less work for the processor: what DALI's threads do is not seen."
         if self.one_core and self.lacks_cores:
             return (
                 f"nothing yet: threads waited for a core, so nobody can tell whether {self.blame} needs more cores, or "
