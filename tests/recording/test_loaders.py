@@ -657,3 +657,31 @@ def test_what_gives_batches_by_their_numbers_is_a_loader():
     assert numbered.asked[:6] == list(range(6))
     assert trace.run.images == 16
     assert "next of Numbered" in {span.name for span in trace}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_epochs_of_a_dataset_of_keras_begin_and_end_as_in_fit(workers):
+    import keras
+
+    class Photos(keras.utils.PyDataset):
+        epoch, told = 0, ()
+
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, number):
+            return np.full((4, 8, 8, 3), number, np.uint8), np.full(4, self.epoch)
+
+        def on_epoch_begin(self):
+            self.told += ("begin",)
+
+        def on_epoch_end(self):
+            self.told += ("end",)
+            self.epoch += 1
+
+    photos, before = Photos(workers=workers), state()
+    trace = labkit.record(photos, STEP, steps=7, warmup=1)
+    assert state() == before
+    assert photos.told == ("begin", "end", "begin", "end", "begin"), "the last epoch was not read to its end"
+    assert sum(trace.run.work["labels"]["histogram"].values()) == 28
+    assert len(trace.run.work["labels"]["histogram"]) == 3, "each epoch has the labels of its own"

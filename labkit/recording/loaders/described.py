@@ -147,6 +147,7 @@ class Loader:
         if self.framework == "keras":
             adapter = sys.modules["keras.src.trainers.data_adapters.py_dataset_adapter"].PyDatasetAdapter
             self._kept = adapter(self.loader, class_weight=None)
+            self._kept.on_epoch_begin()  # as fit() does: it may shuffle, or read the next part of the data
             return self._kept._get_iterator()
         if self.facts.kind == "Pipeline" and not hasattr(self.loader, "__iter__"):
             return (tuple(part.as_array() for part in outputs) for outputs in iter(self.loader.run, None))
@@ -170,7 +171,9 @@ class Loader:
             enqueuer = getattr(self._kept, "enqueuer", None)
             if enqueuer is not None and enqueuer.is_running():
                 enqueuer.stop(drain_queue_and_join=True)
-            self._kept = None
+            adapter, self._kept = self._kept, None
+            if not early:
+                adapter.on_epoch_end()
         elif self.framework == "torch":
             if hasattr(iterator, "_shutdown_workers") and not self.loader.persistent_workers:
                 _shut_down(iterator)

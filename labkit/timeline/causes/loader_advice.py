@@ -148,7 +148,10 @@ class LoaderAdvice:
         if self.alone:
             return f"{self.more}, to work beside the training: {self.blame} runs in the thread that trains."
         if self.dali:
-            return f"{_MORE['dali']} where cores are free, or less work for the processor: what DALI's threads do is not seen."
+            return (
+                f"{_MORE['dali']} where cores are free, or less work for the processor: "
+                "what DALI's threads do is not seen."
+            )
         if self.one_core and self.lacks_cores:
             return (
                 f"nothing yet: threads waited for a core, so nobody can tell whether {self.blame} needs more cores, or "
