@@ -148,7 +148,7 @@ class ObjectStore:
 
 
 class Reader:
-    """Reads objects over HTTP, each thread over a connection of its own, and asks again where a server is busy.
+    """Reads objects over HTTP, and asks again where a server is busy; each thread of a process has its own connection.
 
     Parameters
     ----------
@@ -244,14 +244,18 @@ class Reader:
 
     def _ask(self, name: str) -> tuple[int, bytes]:
         """Return status and body of one answer, over the connection of this thread."""
+        if getattr(self._own, "process", None) != os.getpid():
+            self._close()  # a fork has that of its parent, and the answers to both would cross
         link = getattr(self._own, "link", None)
         if link is None:
             link = self._own.link = _Connection(self.address, timeout=self.timeout_s)
+            self._own.process = os.getpid()
         until = time.monotonic() + self.timeout_s
         if link.sock is None:
             link.connect()
         link.sock.until, link.sock.begun = until, False
-        link.request("GET", f"/{quote(name)}")
+        # Python's server takes two slashes at the beginning for one.
+        link.request("GET", "/" + quote(name, safe="" if name.startswith("/") else "/"))
         answer = link.getresponse()
         return answer.status, answer.read()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -53,6 +55,14 @@ def test_files_are_served_as_well_as_bytes(tmp_path):
         (tmp_path / "file").unlink()
         with pytest.raises(ObjectError, match=r"object file: .* answers 404; check the name"):
             reader.read("file")
+
+
+@pytest.mark.parametrize("name", ["/photos/a.jpg", "//a", "a//b", "/", "/a?b#c%41 ü"])
+def test_an_object_may_have_the_name_of_an_absolute_path(name):
+    with ObjectStore({name: b"x"}, 0) as store:
+        assert Reader(store.address).read(name) == b"x"
+    with ObjectStore({name: b"x"}, 0, {name: "down"}) as store, pytest.raises(ObjectError, match="is busy"):
+        Reader(store.address, retries=0).read(name)
 
 
 def test_a_connection_stays_open_for_the_next_request(store):
@@ -115,6 +125,7 @@ class Odd(BaseHTTPRequestHandler):
     def do_GET(self):
         name = self.path[1:]
         self.server.asked += 1
+        self.server.clients.add(self.client_address)
         if name.isdecimal():
             self.send_response(200 if self.server.asked > 1 else int(name))
             self.send_header("Content-Length", "1")
@@ -137,7 +148,7 @@ class Odd(BaseHTTPRequestHandler):
 @pytest.fixture
 def odd():
     with ThreadingHTTPServer(("127.0.0.1", 0), Odd) as server:
-        server.asked = 0
+        server.asked, server.clients = 0, set()
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
@@ -187,6 +198,20 @@ def test_another_refusal_is_not_called_a_wrong_name_nor_asked_again(odd, status)
     with pytest.raises(ObjectError, match=f"answers {status}; to ask again does not help"):
         Reader(f"127.0.0.1:{odd.server_port}").read(str(status))
     assert odd.asked == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_asks_over_a_connection_of_its_own(odd):
+    """On one that it shared with its parent, each of them would read the answers to the other."""
+    reader = Reader(f"127.0.0.1:{odd.server_port}")
+    assert reader.read("200") == b"x"
+    child = multiprocessing.get_context("fork").Process(target=reader.read, args=("200",))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert len(odd.clients) == 2
+    assert reader.read("200") == b"x"
+    assert (odd.asked, len(odd.clients)) == (3, 2), "the connection of the parent is still open"
 
 
 def test_in_a_pipeline_a_missing_object_ends_the_job_and_is_named(faulty):
