@@ -90,8 +90,18 @@ class Photos:
         return self._only(np.arange(whole("count", count, 1, len(self), other=f"of {self.name}")), self.name)
 
     def reordered(self, rows: Any) -> Photos:
-        """Return the photos of `rows` (numbers from 0), in that order."""
-        return self._only(np.asarray(rows, np.int64), self.name)
+        """Return the photos of `rows`, numbers from 0 or a mask, in that order.
+
+        Raises
+        ------
+        ValueError
+            If a row is no number of a photo, or the mask has another length.
+        """
+        rows, allowed = np.asarray(rows), f"of {self.name}, or a mask of length {len(self)}"
+        if rows.dtype == np.bool_ and rows.shape == (len(self),):
+            rows = np.flatnonzero(rows)
+        numbers = [whole("a row", row, 0, len(self) - 1, other=allowed) for row in rows.tolist()]
+        return self._only(np.array(numbers, np.int64), self.name)
 
     def _only(self, rows: np.ndarray, name: str) -> Photos:
         paths = tuple(self.paths[row] for row in rows)

@@ -77,6 +77,18 @@ def test_taking_a_few_keeps_all_classes_and_refuses_more_than_there_are(tiny_hom
             album.take(count)
 
 
+def test_photos_are_picked_by_numbers_or_by_a_mask_and_by_nothing_else(tiny_home):
+    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+    boats = album.reordered(album.labels == 1)
+    assert boats.paths == tuple(path for path in album.paths if Path(path).parent.name == album.classes[1])
+    assert set(boats.labels) == {1}
+    assert album.reordered(np.array([159, 0], np.uint8)).paths == (album.paths[159], album.paths[0])
+    assert len(album.reordered([])) == len(album.reordered([False] * 160)) == 0
+    for rows, value in (([-1], "-1"), ([0, 160], "160"), ([1.0], "1.0"), ([True, False], "True"), (["a"], "'a'")):
+        with pytest.raises(ValueError, match=f"^a row is {value}; allowed: .* 0 to 159 of lab_photos/tiny, or a mask"):
+            album.reordered(rows)
+
+
 def test_columns_cannot_be_changed_by_accident(tiny_home):
     album = photos.load(scale="tiny", home=tiny_home, progress=False)
     with pytest.raises(ValueError, match="read-only"):
