@@ -15,6 +15,7 @@ import numpy as np
 from labkit.common.numbers import whole
 from labkit.common.progress import fast, optional_bar
 from labkit.common.table import Table, Tabular
+from labkit.pipelines.structure import check_dataset
 
 
 class Source(NamedTuple):
@@ -91,7 +92,7 @@ def compare(
     Parameters
     ----------
     sources : mapping of str to tf.data.Dataset
-        Each ends, and its elements are (bytes of a file or pixels, label), not batched.
+        Each ends, and its elements are (bytes of a file or pixels, label), not batched. Pixels may be of any size.
     files : mapping of str to path or paths
         The files of each source, for their size.
     rounds : int
@@ -101,22 +102,30 @@ def compare(
 
     Raises
     ------
+    TypeError
+        If a source is no dataset.
     ValueError
-        If the sources do not deliver the same labels, whatever their order, or the files of a source are missing.
+        If a source never ends, delivers no photo or something else, if the sources do not deliver the same labels,
+        whatever their order, or the files of a source are missing.
     """
     import tensorflow as tf
 
     rounds = min(whole("rounds", rounds, 1), 1 if fast() else rounds)
     if not sources or set(sources) != set(files):
         raise ValueError(f"sources are {', '.join(sources) or 'none'}, files are those of {', '.join(files) or 'none'}")
+    for name, dataset in sources.items():
+        _check(name, dataset)
     sizes = {name: sum(Path(path).stat().st_size for path in _paths(given)) for name, given in files.items()}
-    batched = {name: dataset.batch(32) for name, dataset in sources.items()}
+    batched = {name: _batched(dataset) for name, dataset in sources.items()}
     cpu: dict[str, list[float]] = {name: [] for name in sources}
     first: dict[str, list[float]] = {name: [] for name in sources}
     with optional_bar(progress, (rounds + 1) * len(sources), "sources") as step:
         labels = {}
         for name, dataset in batched.items():
-            labels[name] = np.sort(np.concatenate([np.ravel(label) for _, label in dataset.as_numpy_iterator()]))
+            delivered = [np.ravel(batch[-1]) for batch in dataset.as_numpy_iterator()]
+            if not delivered:
+                raise ValueError(f"{name} delivers no photo; allowed: one or more")
+            labels[name] = np.sort(np.concatenate(delivered))
             step()
         (name, found), *others = labels.items()
         for other, those in others:
@@ -138,6 +147,32 @@ def compare(
     }
     rows = (Source(name, forms[name], tuple(cpu[name]), tuple(first[name]), sizes[name]) for name in sources)
     return Extraction(tuple(rows), len(found))
+
+
+def _check(name: str, dataset: Any) -> None:
+    """Refuse a source that has no end, or whose elements are not a photo and its label."""
+    import tensorflow as tf
+
+    check_dataset(dataset, name)
+    if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(f"{name} never ends (repeat()); allowed: a source that ends")
+    spec = dataset.element_spec
+    pair = isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)
+    if not pair or (spec[1].shape.rank is not None and spec[1].shape.num_elements() != 1):
+        raise ValueError(f"{name} delivers {spec}; allowed: (bytes of a file or pixels, label), not batched")
+
+
+def _batched(dataset: Any) -> Any:
+    """Return a source in batches of 32: Python takes its elements, and would cost more than most sources, one by one.
+
+    Pixels whose sizes differ do not fit into one batch: of those only the labels are handed over.
+    """
+    import tensorflow as tf
+
+    photo, _ = dataset.element_spec
+    if photo.dtype != tf.string and not photo.shape.is_fully_defined():
+        dataset = dataset.map(lambda _, label: (label,))
+    return dataset.batch(32)
 
 
 def _paths(given: Any) -> list[Any]:

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from labkit.recording import extraction
+from labkit.sources import records
 
 
 def source(labels, work=0, pixels=False):
@@ -62,3 +63,38 @@ def test_sources_of_other_photos_are_not_compared():
             extraction.compare({"one": source(range(10)), "other": source(labels)}, files, rounds=1)
     with pytest.raises(ValueError, match="sources are one, files are those of one, other"):
         extraction.compare({"one": source(range(3))}, files)
+
+
+def test_pixels_of_photos_of_any_size_are_compared(album, tmp_path):
+    few = album.take(20)
+    raw = records.write(few, tmp_path, shards=1, form="raw")
+    sources = {
+        "files": few.files().map(lambda path, label: (tf.io.read_file(path), label)),
+        "raw": tf.data.TFRecordDataset(raw.paths).map(records.parse_raw),
+    }
+    compared = extraction.compare(sources, {"files": few.paths, "raw": raw.paths}, rounds=1)
+    assert [(one.form, one.bytes) for one in compared.sources] == [("file", few.sizes.sum()), ("pixels", raw.bytes)]
+    assert compared.photos == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda ds: ds.repeat(), r"never ends \(repeat\(\)\)"),
+        (lambda ds: ds.take(0), "delivers no photo"),
+        (lambda ds: ds.filter(lambda image, label: label > 9), "delivers no photo"),
+        (lambda ds: ds.map(lambda image, label: image), "delivers TensorSpec"),
+        (lambda ds: ds.map(lambda image, label: {"image": image, "label": label}), "delivers {'image'"),
+        (lambda ds: ds.batch(2), "delivers .*, not batched$"),
+        (lambda ds: ds.map(lambda image, label: (image, tf.one_hot(label, 9))), "delivers "),
+    ],
+)
+def test_a_source_that_has_no_end_or_no_photos_with_labels_is_refused(change, words):
+    sources = {"good": source(range(3)), "other": change(source(range(3)))}
+    with pytest.raises(ValueError, match=f"^other {words}.*"):
+        extraction.compare(sources, {"good": [], "other": []}, rounds=1)
+
+
+def test_what_is_no_dataset_is_no_source():
+    with pytest.raises(TypeError, match=r"^one is a list; allowed: a tf\.data\.Dataset"):
+        extraction.compare({"one": [1]}, {"one": []})
