@@ -78,7 +78,7 @@ def plan(index: int, seed: int = SEED) -> Shot:
         If `index` or `seed` is negative or no whole number.
     """
     for name, value in (("index", index), ("seed", seed)):
-        if not isinstance(value, numbers.Integral) or value < 0:
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
             raise ValueError(f"{name} is {value!r}; it must be a whole number, 0 or larger")
     dice = Dice(seed, index, 0)
     long = _pick(dice, (78, 500), (12, dice.between(330, 480)), (6, 640), (3, 800), (1, 1024))

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from labkit.common.errors import error_text
 from labkit.common.files import aside
 from labkit.common.numbers import whole
 from labkit.common.progress import bar, fast
-from labkit.sources.photo_files import generator
+from labkit.sources.photo_files import explained, generator
 from labkit.sources.photos import Photos, home
 
 #: Edge of the pixels, and photos of a part that is kept: work that is interrupted goes on there.
@@ -136,12 +137,26 @@ def of(photos: Photos, size: int = SIZE, *, progress: bool = True) -> SmallPhoto
     Raises
     ------
     ValueError
-        If `size` is out of bounds.
+        If `size` is out of bounds, there is no photo, or one cannot be decoded.
+    OSError
+        If a photo is missing or the disk is full: one sentence.
     """
+    if not len(photos):
+        raise ValueError(f"{photos.name} holds no photo; allowed: one or more")
     files = "\n".join(f"{path} {bytes_}" for path, bytes_ in zip(photos.paths, photos.sizes.tolist(), strict=True))
     key = hashlib.sha256(files.encode()).hexdigest()[:16]
-    images = _kept(key, {"": shrink}, len(photos), size, lambda i: Path(photos.paths[i]).read_bytes(), progress)[""]
+    images = _kept(key, {"": _shrink_file}, len(photos), size, photos.paths.__getitem__, progress)[""]
     return SmallPhotos(images, photos.labels, photos.classes)
+
+
+def _shrink_file(path: str, size: int) -> Any:
+    """Return a photo as `shrink` does, or name the file that cannot be decoded."""
+    import tensorflow as tf
+
+    try:
+        return shrink(Path(path).read_bytes(), size)
+    except tf.errors.InvalidArgumentError as error:
+        raise ValueError(f"{path} cannot be decoded: {error_text(error)}") from None
 
 
 def held_out(count: int = 2_000, *, seed: int = 1, size: int = SIZE, progress: bool = True) -> SmallPhotos:
@@ -186,13 +201,16 @@ def _held_out(
 
 def _kept(
     key: str,
-    reads: Mapping[str, Callable[[bytes, int], Any]],
+    reads: Mapping[str, Callable[[Any, int], Any]],
     count: int,
     size: int,
-    data: Callable[[int], bytes],
+    data: Callable[[int], Any],
     progress: bool,
 ) -> dict[str, np.ndarray]:
-    """Return pixels that are kept in parts, by reading, and make those parts that are not there."""
+    """Return pixels that are kept in parts, by reading, and make those parts that are not there.
+
+    `data` returns for the number of a photo what the readings take.
+    """
     size = whole("size", size, 8, 512)
     folder = home() / "pixels" / f"{generator.VERSION}-{key}-{size}"
     rows = [range(first, min(first + PART, count)) for first in range(0, count, PART)]
@@ -228,5 +246,8 @@ def _read(file: Path, shape: tuple[int, ...]) -> np.ndarray | None:
 def _write(file: Path, images: np.ndarray) -> None:
     content = io.BytesIO()
     np.save(content, images)
-    with aside(file) as place:
-        place.write_bytes(content.getvalue())
+    try:
+        with aside(file) as place:
+            place.write_bytes(content.getvalue())
+    except OSError as error:
+        raise explained(error, file.parent) from error

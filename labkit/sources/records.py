@@ -127,11 +127,14 @@ def write(
     Raises
     ------
     ValueError
-        For an impossible setting, if `folder` holds shards of other photos or settings, or if a photo is not decoded.
+        For an impossible setting, if there is no photo, if `folder` holds shards of other photos or settings, or if a
+        photo is not decoded.
     OSError
         If a photo is missing or the disk is full: one sentence.
     """
     place = Path(folder).expanduser().absolute()
+    if not len(photos):
+        raise ValueError(f"{photos.name} holds no photo; allowed: one or more")
     shards = whole("shards", shards, 1, len(photos), other=f"for the {len(photos):,} photos of {photos.name}")
     one_of("compression", compression, COMPRESSIONS)
     one_of("form", form, FORMS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labkit import pixels
+from labkit import photos, pixels
 from labkit.sources.photo_files import generator
 from labkit.sources.pixels import PART, shrink
 
@@ -125,3 +125,26 @@ def test_smaller_pixels_are_the_mean_of_larger_ones(album):
 def test_wrong_arguments_are_named(wrong, names):
     with pytest.raises(ValueError, match=names):
         pixels.held_out(**{"count": 2, **wrong}, progress=False)
+
+
+def test_a_photo_that_cannot_be_decoded_is_named(tmp_path):
+    folder = tmp_path / "own" / "cats"
+    folder.mkdir(parents=True)
+    data = bytearray(generator.make(2))
+    data[data.index(b"\xff\xc0") + 4] = 12  # bits of a colour: a whole JPEG file, which few decoders read
+    (folder / "a.jpg").write_bytes(generator.make(1))
+    (folder / "b.jpg").write_bytes(data)
+    with pytest.raises(ValueError, match=r"^\S+/cats/b\.jpg cannot be decoded: InvalidArgumentError: [^{\n]*$"):
+        pixels.of(photos.load(folder.parent, progress=False), 16, progress=False)
+
+
+def test_a_part_of_an_album_that_holds_no_photo_has_no_pixels(album):
+    with pytest.raises(ValueError, match=r"^lab_photos/tiny, validation holds no photo; allowed: one or more$"):
+        pixels.of(album.take(10).validation, progress=False)
+
+
+def test_pixels_that_cannot_be_kept_are_one_sentence(album, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "file"))
+    with pytest.raises(OSError, match=r"^\S+ cannot be written \(Not a directory\): set LABKIT_DATA to "):
+        pixels.of(album.take(1), 16, progress=False)
