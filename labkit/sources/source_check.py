@@ -14,6 +14,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 from urllib.parse import quote
 
@@ -58,12 +59,16 @@ def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
     # A byte order mark is no part of the first name; bytes that are no UTF-8 are found in their row.
     with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         lines = csv_files.reader(file, strict=True)
-        head = next(lines, [])
+        wanted = ", ".join(columns)
+        try:
+            head = next(lines, [])
+        except csv_files.Error as error:
+            raise ValueError(f"{path.name}, line 1: {error}; expected, with commas between them: {wanted}") from None
         if not all(map(_is_utf8, head)):
             raise ValueError(f"{path.name}, line 1 is not UTF-8; save the file as UTF-8")
         if head != list(columns):
             found = f"the columns {', '.join(head)}" if head else "no columns"
-            raise ValueError(f"{path.name} has {found}; expected: {', '.join(columns)}")
+            raise ValueError(f"{path.name} has {found}; expected: {wanted}")
         try:
             for row in lines:
                 rows += 1
@@ -149,13 +154,15 @@ def sqlite(path: str | os.PathLike[str], query: str, /, timeout_s: float = 1, **
                 expected = expected or [type(value).__name__ for value in row]
                 if fault := _wrong(row, names, expected):
                     bad.append(f"row {rows}: {fault}")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, sqlite3.Warning) as error:  # before Python 3.12 two statements are a warning
         if "locked" in str(error):
             words = (
                 f"{path.name} is locked by another program that writes to it; wait for it, or read a copy of the file"
             )
             raise OSError(words) from None
-        raise ValueError(f"{path.name} cannot answer {query!r}: {error}; check the file and the query") from None
+        raise ValueError(
+            f"{path.name} cannot answer {query!r}: {str(error).rstrip('.')}; check the file and the query"
+        ) from None
     _refuse(path, bad, rows, "correct them, or leave them out in the query")
     return rows
 
@@ -195,6 +202,9 @@ def _file(path: str | os.PathLike[str]) -> Path:
 
 def _kinds(columns: dict[str, type], allowed: Iterable[str]) -> dict[str, str]:
     """Return the name of the type of each column, which must be one of those that are allowed."""
+    for name, kind in columns.items():
+        if not isinstance(kind, type):  # a type of TensorFlow, for example
+            raise ValueError(f"the type of column {name} is {kind!r}; allowed: {', '.join(allowed)}")
     return {name: one_of(f"the type of column {name}", kind.__name__, allowed) for name, kind in columns.items()}
 
 
@@ -217,7 +227,8 @@ def _fault(row: list[str], kinds: dict[str, str]) -> str:
         words, form = _FIELDS[kind]
         if not _is_utf8(field):
             return f"{name} is {field.encode('utf-8', 'surrogateescape')!r:.40}; allowed: text in UTF-8"
-        if not form.fullmatch(field) or (kind == "int" and not -(2**63) <= int(field) < 2**63):
+        # As a Decimal, since Python makes no int of thousands of digits.
+        if not form.fullmatch(field) or (kind == "int" and not -(2**63) <= Decimal(field) < 2**63):
             return f"{name} is {field!r:.40}; allowed: {words}"
     return ""
 

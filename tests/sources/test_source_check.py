@@ -37,6 +37,7 @@ BAD = [
     ("b.jpg,cat,1", "line 3: label is 'cat'; allowed: a whole number"),
     ("b.jpg,1.0,1", "line 3: label is '1.0'; allowed: a whole number"),
     ("b.jpg,1_0,1", "line 3: label is '1_0'; allowed: a whole number"),
+    pytest.param(f"b.jpg,{'1' * 5000},1", f"line 3: label is '{'1' * 39}; allowed: a whole number", id="5,000 digits"),
     (f"b.jpg,{2**63},1", f"line 3: label is '{2**63}'; allowed: a whole number"),
     ("b.jpg,,1", "line 3: label is ''; allowed: a whole number"),
     ("b.jpg,1,", "line 3: size is ''; allowed: a number"),
@@ -63,6 +64,29 @@ def test_a_quote_that_is_never_closed_is_named(tmp_path):
         rows_of(path)
     with pytest.raises(ValueError, match=r"photos\.csv, line 3: unexpected end of data"):
         source_check.csv(path, **TYPES)
+
+
+@pytest.mark.parametrize("line", ['"path";"label"', '"path,label'])
+def test_a_header_with_a_quote_in_the_wrong_place_is_named(tmp_path, line):
+    """The first is what a spreadsheet writes where a comma stands in a number."""
+    path = tmp_path / "photos.csv"
+    path.write_text(f'{line}\n"a.jpg";3\n')
+    with pytest.raises(ValueError, match=r"^photos\.csv, line 1: .+; expected, with commas between them: path, label$"):
+        source_check.csv(path, path=str, label=int)
+
+
+def test_zeros_before_a_whole_number_do_not_count(tmp_path):
+    path = write(tmp_path / "photos.csv", f"a.jpg,-{'0' * 5000}7,1")
+    assert source_check.csv(path, **TYPES) == len(rows_of(path)) == 1
+
+
+@pytest.mark.parametrize(("kind", "word"), [(tf.int64, "tf.int64"), ("int", "'int'"), (3, "3")])
+def test_a_type_that_is_none_of_python_is_named(tmp_path, database, kind, word):
+    path = write(tmp_path / "photos.csv", "a.jpg,3,1")
+    with pytest.raises(ValueError, match=f"^the type of column label is {word}; allowed: int, float, str$"):
+        source_check.csv(path, path=str, label=kind)
+    with pytest.raises(ValueError, match=f"^the type of column label is {word}; allowed: int, float, str, bytes$"):
+        source_check.sqlite(database, "select label from photos", label=kind)
 
 
 def test_text_in_another_encoding_is_named_by_file_and_line(tmp_path):
@@ -221,6 +245,10 @@ def test_a_query_or_a_file_that_does_not_fit_is_refused_in_one_sentence(database
         ValueError, match=r"photos\.sqlite cannot answer 'select cat from photos': no such column: cat; "
     ):
         source_check.sqlite(database, "select cat from photos")
+    with pytest.raises(
+        ValueError, match=r"photos\.sqlite cannot answer 'select 1; select 2': .* statement .*[a-z]; check"
+    ):
+        source_check.sqlite(database, "select 1; select 2")
     (tmp_path / "text").write_text("path,label\n" * 200)
     with pytest.raises(ValueError, match="text cannot answer 'select label from photos': file is not a database"):
         source_check.sqlite(tmp_path / "text", "select label from photos")
