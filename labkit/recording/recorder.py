@@ -26,7 +26,7 @@ from labkit.pipelines.options import changed
 from labkit.pipelines.structure import is_dataset
 from labkit.recording.accelerators import check_accelerator, modelled
 from labkit.recording.tfdata import xplane
-from labkit.recording.tfdata.driver import Drive, RecordingError, check_length, consumer, drive, known_steps
+from labkit.recording.tfdata.driver import Drive, RecordingError, check_keep, check_length, consumer, drive, known_steps
 from labkit.timeline.intervals import union
 from labkit.timeline.run import Accelerator, Host, Measure, ProcessorTime, Profile, Run, ThreadTime, Totals
 from labkit.timeline.trace import Trace
@@ -150,6 +150,7 @@ class Plan:
             self.steps = whole("steps", self.steps, least=1, other="(or None for all of a finite dataset)")
         self.warmup = whole("warmup", self.warmup, least=1)
         self.max_events = whole("max_events", self.max_events, least=1)
+        check_keep(self.keep)
 
     def check(self, dataset: Any, name: str | None) -> None:
         """Raise if a pipeline cannot be recorded."""

@@ -28,7 +28,7 @@ from labkit.common.numbers import one_of, whole
 from labkit.recording import measures
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.recorder import assemble, notes, unix
-from labkit.recording.tfdata.driver import EVENT_BYTES, Drive, RecordingError, Session, Window
+from labkit.recording.tfdata.driver import EVENT_BYTES, Drive, RecordingError, Session, Window, check_keep
 from labkit.recording.tfdata.xplane import STEP_MARK
 from labkit.recording.work import count_images, flatten
 from labkit.timeline.run import Accelerator, Profile
@@ -270,6 +270,7 @@ class _Watcher:
     def _set_up(self, steps: Any, warmup: Any, name: str | None, keep: Any, max_events: Any) -> None:
         self.steps, self.warmup = whole("steps", steps, least=1), whole("warmup", warmup, least=0)
         self.max_events, self.name, self.keep = whole("max_events", max_events, least=1), name, keep
+        check_keep(keep)
         self._forget("no training has run with it")
 
     def _begin(self, why: str) -> None:

@@ -1,6 +1,8 @@
+import errno
 import gc
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -620,6 +622,39 @@ def test_a_disk_that_takes_no_profile_gives_a_sentence(tf, tmp_path):
 def test_counts_are_whole_numbers_of_one_or_more(tf, argument, value):
     with pytest.raises(ValueError, match=rf"{argument} is {value!r}; allowed: a whole number of 1 or more"):
         recorder.record(tf.data.Dataset.range(9).batch(1), FAST, **{argument: value})
+
+
+def test_where_a_profile_is_kept_is_looked_at_before_the_first_step(tf, tmp_path):
+    (tmp_path / "profile.pb").touch()
+    for keep in (tmp_path / "profile.pb", str(tmp_path / "profile.pb")):
+        with pytest.raises(
+            ValueError, match=r"^keep is '\S+pb'; allowed: a folder that can be written \(.* directory\)$"
+        ):
+            recorder.record(tf.data.Dataset.range(9).batch(1), FAST, keep=keep, on_step=pytest.fail, progress=False)
+    with pytest.raises(TypeError, match=r"^keep is True; allowed: a folder, or None$"):
+        recorder.record(tf.data.Dataset.range(9).batch(1), FAST, keep=True)
+
+
+@pytest.mark.parametrize("how", ["the folder has gone", "the disk is full"])
+def test_a_profile_that_cannot_be_kept_does_not_cost_the_trace(tf, tmp_path, monkeypatch, how):
+    keep = tmp_path / "kept"
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", str(keep))
+
+    def gone(*_):
+        shutil.rmtree(keep, ignore_errors=True)
+        keep.touch()
+
+    if how == "the disk is full":
+        monkeypatch.setattr(shutil, "copy", fail)
+    see = gone if how == "the folder has gone" else None
+    with pytest.warns(UserWarning, match=r"^the file of the profiler is not kept: \S+ cannot be used: \w+"):
+        trace = recorder.record(
+            tf.data.Dataset.range(9).batch(1), FAST, steps=4, keep=keep, on_step=see, progress=False
+        )
+    assert trace.run.steps == 4
+    assert [path for path in keep.rglob("*") if path.name not in ("plugins", "profile")] == []
 
 
 @pytest.mark.parametrize(

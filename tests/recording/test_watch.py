@@ -381,7 +381,14 @@ def test_keras_need_not_wait_for_it_after_a_batch(keras):
     assert labkit.Watch.on_batch_end is keras.callbacks.Callback.on_batch_end
 
 
-@pytest.mark.parametrize(("wrong", "names"), [({"steps": 0}, "steps is 0"), ({"warmup": -1}, "warmup is -1")])
+@pytest.mark.parametrize(
+    ("wrong", "names"),
+    [
+        ({"steps": 0}, "steps is 0"),
+        ({"warmup": -1}, "warmup is -1"),
+        ({"keep": __file__}, "keep is .*; allowed: a folder"),
+    ],
+)
 def test_wrong_arguments_are_named(keras, wrong, names):
     for kind in (labkit.Watch, labkit.watching):
         with pytest.raises(ValueError, match=names):

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from labkit.common.errors import error_text
+from labkit.common.errors import error_text, os_sentence
 from labkit.recording.processor_clock import Sampler, processor_seconds, tree
 from labkit.recording.tfdata import xplane
 from labkit.recording.work import Tally, check_batched, count_images, looks_like_one_image, padded_share, sample
@@ -251,7 +252,7 @@ class Session(contextlib.AbstractContextManager):
         Raises
         ------
         RecordingError
-            If other code stopped it, or its file could not be written.
+            If other code stopped it, or its file could not be written. A file that cannot be kept is a warning.
         """
         try:
             self._profiler.stop()
@@ -259,7 +260,10 @@ class Session(contextlib.AbstractContextManager):
             if not files:
                 raise RecordingError(f"TensorFlow's profiler left no file in {self._folder}: is the disk full?")
             if keep is not None:
-                _keep(files[0], Path(keep))
+                try:
+                    _keep(files[0], Path(keep))
+                except OSError as error:  # the recording itself is whole
+                    warnings.warn(f"the file of the profiler is not kept: {os_sentence(error)}", stacklevel=2)
             return xplane.read(files[0])
         except self._errors.OpError as error:
             raise RecordingError(
@@ -587,18 +591,48 @@ class _Driver:
         )
 
 
+def check_keep(keep: Any) -> None:
+    """Refuse what cannot be the folder for the file of the profiler, before the job that shall be recorded.
+
+    Raises
+    ------
+    TypeError
+        If it is no path, and not None.
+    ValueError
+        If it is no folder that can be written.
+    """
+    if keep is None:
+        return
+    if not isinstance(keep, (str, os.PathLike)):
+        raise TypeError(f"keep is {keep!r}; allowed: a folder, or None")
+    try:
+        _aside(Path(keep)).rmdir()
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}"
+        raise ValueError(f"keep is {str(keep)!r}; allowed: a folder that can be written ({why})") from error
+
+
+def _aside(folder: Path) -> Path:
+    """Return a new folder beside those in which TensorBoard and xprof look for profiles."""
+    parent = folder / "plugins" / "profile"
+    parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=".part-", dir=parent))
+
+
 def _keep(file: Path, folder: Path) -> None:
     """Copy the file of the profiler to where TensorBoard and xprof look for it, in a folder of its own.
 
     Both keep what they have computed per folder: two files in one folder would give one answer.
     """
-    parent = folder / "plugins" / "profile"
-    parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=".part-", dir=parent))
-    aside.chmod(0o755)
-    shutil.copy(file, aside / file.name)
-    names = (f"{file.parent.name}_{number}" for number in itertools.count(1))
-    aside.rename(parent / next(name for name in names if not (parent / name).exists()))
+    aside = _aside(folder)
+    try:
+        aside.chmod(0o755)
+        shutil.copy(file, aside / file.name)
+        names = (aside.with_name(f"{file.parent.name}_{number}") for number in itertools.count(1))
+        aside.rename(next(place for place in names if not place.exists()))
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
 
 
 def _clock_offset() -> tuple[int, int]:
