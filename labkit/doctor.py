@@ -167,8 +167,12 @@ def _tfds() -> Iterator[Finding]:
 def _disk() -> Iterator[Finding]:
     from labkit.sources import photos
 
-    home = photos.home()
-    there = next(p for p in [home, *home.parents] if p.exists())
+    try:
+        home = photos.home()
+    except ValueError as error:
+        yield Finding("disk", False, str(error))
+        return
+    there = next(p for p in [home, *home.parents] if os.path.exists(p))  # False where one may not look
     free = shutil.disk_usage(there).free
     ok = free >= DISK_BYTES and os.access(there, os.W_OK)
     text = f"{free / 1e9:.1f} GB free for {home}"

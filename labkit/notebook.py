@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 import warnings
@@ -20,7 +21,7 @@ def setup() -> None:
     Raises
     ------
     ImportError
-        If TensorFlow is not installed; the sentence says how to get it.
+        If TensorFlow is not installed, the sentence says how to get it; or if it is, and cannot be imported.
     """
     prepare()
     # Keras tells everybody who hands a dataset to `fit`, about an argument that nobody has given.
@@ -34,6 +35,8 @@ def setup() -> None:
             if colab:  # XLA says once in a process that it compiled something: red in Colab, so it says it now
                 tf.function(tf.negative, jit_compile=True)(1.0)
     except ImportError as error:
+        if error.name != "tensorflow" or not isinstance(error, ModuleNotFoundError):
+            raise ImportError(f"TensorFlow is installed here, but cannot be imported: {error}") from error
         raise ImportError(
             "the lab needs TensorFlow, which is not installed here: pip install 'labkit[tf]' (Colab has it already)"
         ) from error
@@ -52,8 +55,11 @@ def setup() -> None:
 
 
 def _short(path: Path) -> str:
-    """Return `path` as seen from the checkout or from the reader's home, where it lies inside one of them."""
-    for base, sign in ((shipped.checkout(), ""), (Path.home(), "~/")):
+    """Return `path` as seen from the checkout or from the reader's home, where it lies inside one of them.
+
+    In a container a user may have no home: then ``~`` stays as it is.
+    """
+    for base, sign in ((shipped.checkout(), ""), (Path(os.path.expanduser("~")), "~/")):
         if base and path.is_relative_to(base):
             return f"{sign}{path.relative_to(base)}"
     return str(path)

@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 from execution import execute
-from labkit import doctor, offload
+from labkit import card, doctor, offload, photos, records
 from labkit.cli import app
 from labkit.course import ladder
 from labkit.offload.opencl import drivers
@@ -159,6 +159,41 @@ def test_a_folder_for_data_that_is_a_file_is_not_ok():
     done = labkit("doctor", "disk", LABKIT_DATA="/dev/null/x")
     assert done.returncode == 1
     assert "/dev/null is a file, set LABKIT_DATA to a folder" in done.stdout
+
+
+def test_a_folder_for_data_that_one_may_not_look_into_is_not_ok_and_the_report_goes_on(tmp_path):
+    """Root may look everywhere, so the doctor works as nobody there."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    code = (
+        "import os, psutil; from labkit import doctor, photos; os.getuid() or os.setuid(65534);"
+        "print(*doctor.examine(['disk', 'memory']), sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=False, env={**os.environ, "LABKIT_DATA": str(closed / "data")},
+    )  # fmt: skip
+    assert topics(done.stdout.splitlines()) == ["disk", "memory"], done.stderr
+    wanted = rf"FAIL +disk .* free for {closed}/data: not writable, set LABKIT_DATA to a folder that is\n"
+    assert re.match(wanted, done.stdout)
+
+
+def test_a_home_folder_that_nobody_has_is_named_with_what_asks_for_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("LABKIT_DATA", "~nobody-such/x")
+    words = r"'~nobody-such/x', whose ~ is not known here; allowed: a path without ~$"
+    disk, memory = doctor.examine(["disk", "memory"])
+    assert not disk.ok
+    assert re.match(f"LABKIT_DATA is {words}", disk.text)
+    assert memory.topic == "memory"
+    monkeypatch.setenv("LABKIT_DATA", str(tmp_path))
+    for what, call in {
+        "home": lambda place: photos.load(home=place),
+        "source": photos.load,
+        "folder": records.load,
+        "root": card.Card,
+    }.items():
+        with pytest.raises(ValueError, match=f"^{what} is {words}"):
+            call("~nobody-such/x")
 
 
 def test_making_photos_says_in_sentences_what_was_wrong_and_that_it_was_stopped(root, tmp_path):

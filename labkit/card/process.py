@@ -24,6 +24,7 @@ from labkit.card import protocol
 from labkit.card.protocol import MessageError, Op, Refused, Request
 from labkit.card.root import Root
 from labkit.common import processes
+from labkit.common.files import expanded
 
 #: Seconds that a card may take until it is ready: the first one of a machine compiles every kernel.
 START_TIMEOUT_S = 180
@@ -76,7 +77,7 @@ def folder() -> Path:
     """
     name = f"labkit-{os.getuid()}"
     if given := os.environ.get("LABKIT_CARDS"):
-        places = [Path(given).expanduser().absolute() / name]
+        places = [expanded("LABKIT_CARDS", given).absolute() / name]
     else:
         bases = [os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"]
         places = [Path(base) / name for base in bases if base and os.access(base, os.W_OK | os.X_OK)]
@@ -300,7 +301,7 @@ class Card:
     """
 
     def __init__(self, root: str | os.PathLike[str], name: str = "card0", device: str | None = None) -> None:
-        self.name, self.root, self.device = protocol.check_card(name), Path(root).expanduser(), device
+        self.name, self.root, self.device = protocol.check_card(name), expanded("root", root), device
         Root(root)
         self._child: subprocess.Popen[bytes] | None = None
         self._finalizer: Any = None

@@ -16,11 +16,11 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from labkit.card import protocol
 from labkit.card.protocol import Code, Refused
+from labkit.common.files import expanded
 
 
 class FileFacts(NamedTuple):
@@ -45,7 +45,7 @@ class Root:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        given = Path(folder).expanduser()
+        given = expanded("the root of a card", folder)
         if not given.is_dir():
             raise ValueError(f"the root of a card is {str(folder)!r}; allowed: a folder that exists")
         self.folder = os.path.realpath(given)

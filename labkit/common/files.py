@@ -25,6 +25,20 @@ _FORMATS = (
 _TEXT_BYTES = 16
 
 
+def expanded(what: str, path: str | os.PathLike[str]) -> Path:
+    """Return a path with the home folder in place of a ``~`` at its beginning.
+
+    Raises
+    ------
+    ValueError
+        If no such home folder is known; `what` is what the sentence calls the path.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{what} is {str(path)!r}, whose ~ is not known here; allowed: a path without ~") from None
+
+
 @contextlib.contextmanager
 def aside(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a name beside `path` to write to; rename it to `path` when all went well, remove it when not.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from labkit.common.errors import error_text as error_text
-from labkit.common.files import write_aside
+from labkit.common.files import expanded, write_aside
 from labkit.common.numbers import one_of, whole
 from labkit.sources import framing
 from labkit.sources.records import Shards, identity
@@ -154,7 +154,7 @@ def plant(
     shard = whole("shard", len(shards) // 2 if shard is None else shard, 0, len(shards) - 1)
     count = shards.counts[shard]
     record = whole("record", count // 2 if record is None else record, 0, count - 1)
-    target = Path(folder).expanduser().absolute()
+    target = expanded("folder", folder).absolute()
     if target == Path(shards.paths[0]).parent:
         raise ValueError(f"folder is {target}, where the whole shards are; name another one")
     target.mkdir(parents=True, exist_ok=True)

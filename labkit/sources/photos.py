@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from labkit.common import shipped
+from labkit.common.files import expanded
 from labkit.common.numbers import one_of, whole
 from labkit.sources import photo_files, photo_folder, tfds_sets
 from labkit.sources.photo_files import PhotoFile, generator
@@ -137,7 +138,7 @@ def home() -> Path:
     the user's cache folder.
     """
     if place := os.environ.get("LABKIT_DATA"):
-        return Path(place).expanduser().absolute()
+        return expanded("LABKIT_DATA", place).absolute()
     if root := shipped.checkout():
         return root / "build" / "data"
     import platformdirs
@@ -189,9 +190,9 @@ def load(
     place = _home(home)
     if source == _NAME:
         return _own(place, _scale(scale), seed, progress, thorough=False)
-    if isinstance(source, str) and not Path(source).expanduser().exists() and tfds_sets.looks_like_name(source):
+    if isinstance(source, str) and not expanded("source", source).exists() and tfds_sets.looks_like_name(source):
         return _tfds(source, place, progress)
-    folder = Path(source).expanduser()
+    folder = expanded("source", source)
     classes, rows, bad = photo_folder.scan(folder, progress, skip_bad)
     return _photos(folder.resolve().name, classes, rows, photo_folder.problem(bad, "left out") if bad else None)
 
@@ -232,7 +233,7 @@ def prepare(
 
 
 def _home(given: str | os.PathLike[str] | None) -> Path:
-    return home() if given is None else Path(given).expanduser().absolute()
+    return home() if given is None else expanded("home", given).absolute()
 
 
 def _scale(scale: str | None) -> str:
@@ -267,7 +268,7 @@ def _note(place: Path, scale: str, seed: int) -> str | None:
 
 
 def _tfds(source: str, place: Path, progress: bool) -> Photos:
-    own = Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    own = expanded("TFDS_DATA_DIR", os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
     prepared = tfds_sets.find(source, [place, own])
     if prepared is None:
         raise ValueError(

@@ -23,7 +23,7 @@ import numpy as np
 import psutil
 
 from labkit.common.errors import error_text
-from labkit.common.files import aside, write_aside
+from labkit.common.files import aside, expanded, write_aside
 from labkit.common.numbers import number, one_of, whole
 from labkit.sources import framing
 from labkit.sources.photo_files import bar, explained, require_space
@@ -132,7 +132,7 @@ def write(
     OSError
         If a photo is missing or the disk is full: one sentence.
     """
-    place = Path(folder).expanduser().absolute()
+    place = expanded("folder", folder).absolute()
     if not len(photos):
         raise ValueError(f"{photos.name} holds no photo; allowed: one or more")
     shards = whole("shards", shards, 1, len(photos), other=f"for the {len(photos):,} photos of {photos.name}")
@@ -180,7 +180,7 @@ def load(folder: str | os.PathLike[str]) -> Shards:
     ValueError
         If ``shards.json`` is not one of labkit, or shards are still missing.
     """
-    place = Path(folder).expanduser().absolute()
+    place = expanded("folder", folder).absolute()
     found = _manifest(place)
     if found is None:
         raise FileNotFoundError(f"{place} holds no {MANIFEST}: labkit.records.write makes it")

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from labkit.common.files import write_aside
+from labkit.common.files import expanded, write_aside
 from labkit.common.numbers import one_of
 from labkit.course.predictions.figures import UNITS, Commitment, Figure, check_number, figure, number, unit_word
 from labkit.course.predictions.reviews import Review, Summary
@@ -36,7 +36,7 @@ _session: dict[str, Commitment] = {}
 def home() -> Path:
     """Return the folder that keeps predictions: that in LABKIT_PREDICTIONS, else one in the lab's data folder."""
     if place := os.environ.get("LABKIT_PREDICTIONS"):
-        return Path(place).expanduser().absolute()
+        return expanded("LABKIT_PREDICTIONS", place).absolute()
     return photos.home() / "predictions"
 
 
