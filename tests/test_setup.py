@@ -13,24 +13,25 @@ SETUP = "import labkit; labkit.setup()"
 HOMELESS = "import os, pwd; os.environ.pop('HOME', None); pwd.getpwuid = {}.__getitem__; "
 
 
-def run(code, **environment):
+def run(code, place, **environment):
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=False, cwd=place, env={**os.environ, **environment},
+    )  # fmt: skip
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pwd")
 def test_who_has_no_home_sees_the_whole_path(tmp_path):
-    done = run(HOMELESS + SETUP, LABKIT_DATA=str(tmp_path))
+    done = run(HOMELESS + SETUP, tmp_path, LABKIT_DATA=str(tmp_path))
     assert done.stdout.splitlines()[0].endswith(f"data in {tmp_path}"), done.stderr
 
 
 def test_why_there_is_no_tensorflow_is_said(tmp_path):
-    missing = run("import sys; sys.modules['tensorflow'] = None; " + SETUP).stderr.splitlines()[-1]
+    missing = run("import sys; sys.modules['tensorflow'] = None; " + SETUP, tmp_path).stderr.splitlines()[-1]
     assert missing.startswith("ImportError: the lab needs TensorFlow, which is not installed here: pip install")
     (tmp_path / "tensorflow.py").write_text("raise ImportError('libstdc++.so.6: cannot open shared object file')")
     places = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    assert run(SETUP, PYTHONPATH=places).stderr.splitlines()[-1] == (
+    assert run(SETUP, tmp_path, PYTHONPATH=places).stderr.splitlines()[-1] == (
         "ImportError: TensorFlow is installed here, but cannot be imported: "
         "libstdc++.so.6: cannot open shared object file"
     )

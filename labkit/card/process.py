@@ -301,7 +301,7 @@ class Card:
     """
 
     def __init__(self, root: str | os.PathLike[str], name: str = "card0", device: str | None = None) -> None:
-        self.name, self.root, self.device = protocol.check_card(name), expanded("root", root), device
+        self.name, self.root, self.device = protocol.check_card(name), expanded("root", root).absolute(), device
         Root(root)
         self._child: subprocess.Popen[bytes] | None = None
         self._finalizer: Any = None

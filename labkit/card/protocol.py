@@ -308,10 +308,11 @@ def below(root: Path, path: str | os.PathLike[str]) -> str:
     given = os.fsdecode(path)
     if not os.path.isabs(given):
         return given
-    try:
-        return str(Path(given).relative_to(root.absolute()))
-    except ValueError:
-        raise ValueError(f"{given} is not in {root}, the folder that the card serves") from None
+    # The root may be given with '..' or through a link, and the path without them.
+    for place in (root.absolute(), os.path.abspath(root), os.path.realpath(root)):
+        if Path(given).is_relative_to(place):
+            return str(Path(given).relative_to(place))
+    raise ValueError(f"{given} is not in {root}, the folder that the card serves")
 
 
 def _text(key: str, value: Any) -> str:

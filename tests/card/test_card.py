@@ -367,6 +367,18 @@ def test_a_name_is_put_together(root, path, parameters, wanted):
     assert card.Card(root).uri(root / "in" / "a.jpg") == "smartssd://card0/in/a.jpg"
 
 
+def test_a_path_may_be_given_without_the_dots_or_the_link_of_the_root(root, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(root)
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    for ssd in [card.Card(tmp_path / "link"), card.Card("../link")]:
+        monkeypatch.chdir(tmp_path)  # a root that was relative stays where it was
+        for place in (root, tmp_path / "link"):
+            assert ssd.uri(place / "1.jpg", size=8) == "smartssd://card0/1.jpg?size=8"
+        with pytest.raises(ValueError, match=r"is not in .*, the folder that the card serves"):
+            ssd.uri(tmp_path / "1.jpg")
+
+
 @pytest.mark.parametrize("path", ["..", "../x", "in/../../x", "in/../x", "/../x", "in/..", "a\0b"])
 def test_a_path_that_leads_out_is_not_put_together(root, path):
     words = r"leads out of the card; allowed: a path from its root, without '\.\.'"
