@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -47,6 +48,10 @@ THREAD_KINDS = ("consumer", "script", "pipeline", "device", "host")
 VALIDATION = "validation"
 
 _FORMAT = "labkit-trace-2"
+#: What a damaged or foreign file makes of reading it: its stream, its JSON, its structure, its numbers.
+_UNREADABLE = (
+    OSError, EOFError, zlib.error, ValueError, RecursionError, LookupError, TypeError, AttributeError, OverflowError,
+)  # fmt: skip
 
 
 class Thread(NamedTuple):
@@ -305,7 +310,7 @@ class Trace:
             if isinstance(document["run"].get("loader"), str):  # as older versions wrote it
                 document["run"]["loader"] = {"framework": "python", "kind": document["run"]["loader"]}
             return cls(**columns, names=tuple(document["names"]), threads=threads, run=Run(**document["run"]))
-        except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
+        except _UNREADABLE as error:
             raise ValueError(f"{path} is not a trace saved by labkit ({_FORMAT}): {error}") from error
 
 

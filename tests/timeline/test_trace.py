@@ -126,13 +126,34 @@ def test_impossible_tables_are_named():
         trace.slice(5, 4)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xd8", b'{"format": "labkit-trace-1"}', b'{"format": "other"}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"\xff\xd8", b'{"format": "labkit-trace-1"}', b'{"format": "other"}', b"[]", b"[" * 100_000]
+)
 @pytest.mark.parametrize("name", ["broken.json", "broken.json.gz"])
 def test_a_file_that_is_no_trace_is_named(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"broken\.json(\.gz)? is not a trace saved by labkit"):
         Trace.load(path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"run": []}, {"columns": {"start_ns": [10**30]}}, {"threads": [["t"]]}, {"names": None}, {"run": {}}]
+)
+def test_a_trace_whose_parts_are_wrong_is_named(tmp_path, change):
+    path = Trace.from_spans([Span("t", "n", "map", NOW, 3, -1)]).save(tmp_path / "broken.json")
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
+    with pytest.raises(ValueError, match=r"broken\.json is not a trace saved by labkit"):
+        Trace.load(path)
+
+
+def test_a_trace_is_named_whatever_byte_of_its_stream_is_damaged(tmp_path):
+    path = Trace.from_spans([Span("t", "n", "map", NOW, 3, -1)]).save(tmp_path / "broken.json.gz")
+    whole = path.read_bytes()
+    for place in range(10, len(whole)):  # the header before holds the time and the system, which nobody reads
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match=r"broken\.json\.gz is not a trace saved by labkit"):
+            Trace.load(path)
 
 
 def test_writing_aside_leaves_the_old_file_when_it_fails(tmp_path, monkeypatch):
