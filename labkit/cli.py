@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from labkit.common import shipped
 from labkit.common.environment import prepare
 from labkit.common.errors import os_sentence
-from labkit.common.files import require_writable
+from labkit.common.files import require_writable, utf8_text, write_aside
 from labkit.common.numbers import whole
 
 #: What a verb may raise for its reader: it becomes one line on stderr, and the exit code 1.
@@ -155,7 +155,7 @@ def class_names(
     """Print who is who: the id, the pseudonym in results and in the class report, and the variant of the drills."""
     from labkit.course import variants
 
-    students = filter(str.strip, ids.read_text(encoding="utf-8-sig").splitlines())
+    students = filter(str.strip, utf8_text(ids).splitlines())
     typer.echo(variants.table(students, problem="drills", course=course))
 
 
@@ -233,8 +233,7 @@ def assignments_export(
     for sentence in left_out:
         typer.echo(f"  {sentence}")
     path = root / f"{platform}_{set_name}.csv" if out is None else out
-    path.write_text(text, encoding="utf-8")
-    typer.echo(path)
+    typer.echo(write_aside(path, text))
 
 
 @assignments.command("grade")

@@ -71,6 +71,21 @@ def write_aside(path: str | os.PathLike[str], content: str | bytes) -> Path:
     return path
 
 
+def utf8_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a file in UTF-8, without the byte order mark that it may have.
+
+    Raises
+    ------
+    ValueError
+        If it is in another encoding; the sentence names the file and the line.
+    """
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path} is not UTF-8 (line {line}); save it as UTF-8") from None
+
+
 def require_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a file that `write_aside` could not write, before the work whose result it shall hold.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import stat
 import subprocess
 import zipfile
@@ -12,7 +13,7 @@ import pytest
 from class_of_25 import roster
 from typer.testing import CliRunner
 
-from assignments.grader import batch, downloads
+from assignments.grader import batch, course, downloads
 from labkit.cli import app
 
 SETS = (roster.PS1, roster.PS2, roster.PS3)
@@ -188,6 +189,31 @@ def test_the_verbs_collect_and_tell_who_is_who(tmp_path):
     ]
     drawn = [variants.of(student, problem="drills", course="fall").drills for student in ("alovelace", "ghopper")]
     assert [line.split()[-len(drawn[0]) :] for line in lines] == [", ".join(map(str, some)).split() for some in drawn]
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "line"),
+    [("alovelace\nmüller\n", "cp1252", 2), ("ada\n", "utf-16", 1), ("\ufeffada\nal\n\udcff\n", "utf-8", 3)],
+)
+def test_a_list_of_ids_in_another_encoding_is_named(tmp_path, text, encoding, line):
+    (tmp_path / "ids.txt").write_bytes(text.encode(encoding, "surrogateescape"))
+    done = CliRunner().invoke(app, ["class", "names", str(tmp_path / "ids.txt")])
+    assert done.exit_code == 1
+    assert done.output == f"labkit: {tmp_path / 'ids.txt'} is not UTF-8 (line {line}); save it as UTF-8\n"
+
+
+def test_a_file_of_grades_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(course, "CHECKOUT", tmp_path)
+    rows = [batch.Row("Ada-L", PS3, "x", "graded", {"3.1": 20}, "")]
+    batch.write(rows, tmp_path / "build" / "assignments" / "grades.csv")
+    old = tmp_path / "old.csv"
+    old.write_text("what stood there before")
+    os.link(old, tmp_path / "link")
+    for out in (tmp_path / "new" / "blackboard.csv", old):
+        done = CliRunner().invoke(app, ["assignments", "export", "blackboard", PS3, "--out", str(out)])
+        assert (done.exit_code, done.output) == (0, f"{out}\n")
+        assert "Ada-L" in out.read_text()
+    assert (tmp_path / "link").read_text() == "what stood there before", "it is not written over in its place"
 
 
 def test_git_ignores_students_work_and_grades(root):
