@@ -99,6 +99,7 @@ class Gathered:
         ValueError
             If an image is not RGB in bytes, or if there are too many.
         """
+        images = [None if image is None else np.asarray(image) for image in images]  # or a tensor of TensorFlow's
         rows = np.zeros((len(images), 32), np.int32)
         rows[:, 0] = -1
         total = 0

@@ -91,11 +91,16 @@ class Preprocessor:
         images : sequence of bytes
             Whole JPEG files.
         counter : int, optional
-            Number of this batch; by default one more than the last one's.
+            Number of this batch; by default one more than the last one's. A batch that fails has none.
 
         Returns
         -------
         Preprocessed
+
+        Raises
+        ------
+        TypeError
+            If an entry is not bytes.
         """
         return self._batch(images, counter, lambda: self._decoder.rgb(images))
 
@@ -104,8 +109,8 @@ class Preprocessor:
 
         Parameters
         ----------
-        images : sequence of ndarray of uint8, shape (h, w, 3)
-            RGB; each may have its own size.
+        images : sequence of array_like of uint8, shape (h, w, 3)
+            RGB, as of NumPy or of TensorFlow; each may have its own size.
         counter : int, optional
             As for JPEGs.
 
@@ -128,14 +133,13 @@ class Preprocessor:
         """Preprocess a batch; `take` brings its images to the device."""
         drivers.claim()  # a fork may have copied the lock while another thread held it
         with self._turn:
-            if counter is None:
-                counter, self.counter = self.counter, self.counter + 1
-            counter, count = random_numbers.word64("counter", counter), len(images)
+            next_one = counter is None
+            counter = random_numbers.word64("counter", self.counter if next_one else counter)
+            count, status = len(images), list[Status]()
+            batch = take() if count else None  # this looks at the images, before there is memory for their results
             result = self._results.take((count, self.size, self.size, 3), self.dtype)
             drawn = random_numbers.draws(count, self.seed, counter) if self.augment else None
-            status: list[Status] = []
-            if count:
-                batch = take()
+            if batch is not None:
                 self._launch(batch, result, counter)
                 status, rest = list(batch.status), [None] * count
                 for i, state in enumerate(status):
@@ -144,6 +148,7 @@ class Preprocessor:
                 if any(image is not None for image in rest):
                     self._launch(self._given.take(rest), result, counter)
                 result.fetch(self.engine)
+            self.counter += next_one
             return Preprocessed(result.array[:], status, drawn, counter)
 
     def _launch(self, batch: Pixels, result: BatchResult, counter: int) -> None:

@@ -338,5 +338,38 @@ def test_pixels_that_are_no_rgb_image_are_told(make, shape):
         make().pixels([np.zeros(shape, np.uint8)])
 
 
+def test_pixels_may_be_tensors(make):
+    import tensorflow as tf
+
+    images = noise([(20, 30), (7, 9)])
+    wanted = make(size=8).pixels(images).images
+    np.testing.assert_array_equal(make(size=8).pixels([tf.constant(image) for image in images]).images, wanted)
+    with pytest.raises(ValueError, match=r"an image is int64 of shape \(1, 1, 3\): allowed is uint8"):
+        make().pixels([[[[0, 0, 0]]]])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (b"\xff\xd8" * 9, "^images is bytes; allowed: a list of whole JPEG files$"),
+        ("a.jpg", "^images is str; allowed: a list of whole JPEG files$"),
+        ([b"", "a.jpg"], "file 1 is str; a decoder takes bytes"),
+    ],
+)
+def test_what_is_no_list_of_files_takes_no_memory_and_no_number(engine, monkeypatch, wrong, words):
+    from labkit.offload import Preprocessor, batches
+
+    made = Preprocessor(engine, size=16)
+    with monkeypatch.context() as patch:
+        patch.setattr(batches.BatchResults, "take", lambda *_: pytest.fail("memory was taken before the look"))
+        with pytest.raises(TypeError, match=words):
+            made(wrong)
+    with pytest.raises(ValueError, match="an image is"):
+        made.pixels([*noise([(2, 2)]), np.zeros(3, np.uint8)])
+    assert made.pixels(noise([(2, 2)])).counter == 0
+    assert made.pixels(noise([(2, 2)]), counter=7).counter == 7
+    assert made.pixels(noise([(2, 2)])).counter == 1
+
+
 def test_a_preprocessor_says_what_it_makes(make):
     assert "size=224, dtype='float32', augment=True, seed=9)" in repr(make(augment=True, seed=9))

@@ -104,7 +104,7 @@ class Decoder:
         Raises
         ------
         TypeError
-            If an entry is not bytes.
+            If an entry is not bytes, or `images` is a single file.
         ValueError
             If the batch decoded takes more than 2 GB.
         """
@@ -127,6 +127,8 @@ class Decoder:
     def rgb(self, images: Sequence[bytes]) -> Pixels:
         """Decode a batch and leave its RGB images on the device; see `Pixels`. Raises as `decode`."""
         drivers.claim()  # where nothing is for the device, no other call of the engine says that this is a fork
+        if isinstance(images, (bytes, str)):
+            raise TypeError(f"images is {type(images).__name__}; allowed: a list of whole JPEG files")
         found, states = _Found(), []
         for number, data in enumerate(images):
             if not isinstance(data, bytes):
