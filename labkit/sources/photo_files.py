@@ -257,7 +257,7 @@ def require_space(place: Path, needed: int, what: str) -> None:
     OSError
         Naming the place, what is needed and what is free.
     """
-    there = next(p for p in [place, *place.parents] if os.path.exists(p))  # False where one may not look
+    there = next(p for p in [place, *place.parents] if p.exists())
     free = shutil.disk_usage(there).free
     if needed > free:
         sentence = (
