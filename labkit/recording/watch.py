@@ -409,7 +409,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
         max_events: int = 500_000,
     ) -> None:
         super().__init__()
-        self._train, self._opened = None, {}
+        self._train, self._reset, self._opened = None, None, {}
         self._set_up(steps, warmup, name, keep, max_events)
 
     # -- what Keras calls --------------------------------------------------------
@@ -418,14 +418,13 @@ class Watch(_Watcher, keras.callbacks.Callback):
         """Begin to count steps."""
         self._begin(f"the training ended before step {self.warmup}, with which the window begins")
         self._images, self._opened, self._batch = 0, {}, None
-        self._counted: int | None = 0  # images of this epoch before the window, as long as its loss remembers
+        self._counted: int | None = None  # images that the loss remembers, and that are none of the window
         if (backend := keras.backend.backend()) != "tensorflow":
             with self._never_stopping():
                 raise RecordingError(f"the backend of Keras is {backend}; allowed: tensorflow")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Note the time."""
-        self._counted = 0
         self._opened[f"epoch {epoch + 1}"] = time.perf_counter_ns()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -439,6 +438,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
                     threading.Thread(target=_guard, args=guarded, name=name).start()  # a daemon where fit runs in one
         if self._window is not None and self.model.train_function != self._watched:  # the script may make it anew
             self._train, self.model.train_function = self.model.train_function, self._watched
+        if self._window is not None and self.model.reset_metrics != self._forgets:
+            self._reset, self.model.reset_metrics = self.model.reset_metrics, self._forgets
         self._seen += self.model.steps_per_execution
 
     def on_test_begin(self, logs: Any = None) -> None:
@@ -474,6 +475,9 @@ class Watch(_Watcher, keras.callbacks.Callback):
             window = None
         if window is None:  # a training that was interrupted left this function to the next one
             return train(*args, **named)
+        if self._counted is None:
+            with self._never_stopping():
+                self._counted = self._count()
         try:
             with window.call():
                 found = train(*args, **named)
@@ -487,6 +491,12 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._close()
         return found
 
+    def _forgets(self) -> None:
+        """Stand in for ``model.reset_metrics``: a callback that evaluates lets the loss forget what it counted."""
+        with self._never_stopping():
+            self._keep_count()
+        self._reset()
+
     def _close(self, ended: bool = False) -> None:
         with self._never_stopping():
             if not ended:
@@ -499,7 +509,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._keep_count()
             self._counts.append((len(self._window.calls), self._trained()))
             self._trace = self._window.close(
-                self._images if self._images > len(self._window.calls) else None,
+                self._images if self._images > self._taken() else None,  # a loss of one's own may count steps
                 each=self.model.steps_per_execution,
                 counts=self._counts,
                 steps=self.steps,
@@ -514,6 +524,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
     def _discard(self, why: str) -> None:
         if self._train is not None and self.model.train_function == self._watched:
             self.model.train_function = self._train
+        if self._reset is not None and self.model.reset_metrics == self._forgets:
+            self.model.reset_metrics = self._reset
         super()._discard(why)
 
     def _note(self, what: str) -> None:
@@ -581,16 +593,19 @@ class watching(_Watcher, contextlib.AbstractContextManager):
         if not isinstance(profile, bool):
             raise TypeError(f"profile is {profile!r:.60}; allowed: True or False")
         self.profile = profile
+        self._inside = False
         self._set_up(steps, warmup, name, keep, max_events)
 
     def __enter__(self) -> watching:
         """Begin to count steps."""
         self._begin(f"the loop ended before step {self.warmup}, with which the window begins")
-        self._images = 0
+        self._images: int | None = 0
+        self._inside = True
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         """Close the window if the loop was shorter; discard it if the loop failed."""
+        self._inside = False
         if self._window is not None and kind is None and self._window.calls:
             self._close(ended=True)
         elif self._window is not None:
@@ -603,10 +618,12 @@ class watching(_Watcher, contextlib.AbstractContextManager):
         Parameters
         ----------
         batch : tensor, or tuple or dict of tensors, optional
-            What it trains on. Its images are counted.
+            What it trains on. Its images are counted; of anything else they are not known.
         """
         if self._due:
             with self._never_stopping():
+                if not self._inside:  # nobody would end the window of a loop that is short
+                    raise RecordingError("`with labkit.watching() as step:` does not stand around the loop")
                 self._window = _Window(self.keep, self.max_events, profile=self.profile)
         self._seen += 1
         if self._window is None:
@@ -614,7 +631,12 @@ class watching(_Watcher, contextlib.AbstractContextManager):
             return
         with self._window.call():
             yield
-        self._images += 0 if batch is None else _images(batch)
+        if batch is not None and self._images is not None:
+            try:
+                self._images += _images(batch)
+            except Exception as error:
+                self._images = None
+                warnings.warn(f"labkit does not know how many images the loop takes: {error}", stacklevel=3)
         if len(self._window.calls) >= self.steps or self._window.full:
             self._close()
 

@@ -57,6 +57,32 @@ def network(keras, **settings):
     return model
 
 
+def with_a_step_of_its_own(tf, keras, counts=False, **settings):
+    """Return a model whose train step keeps no loss, or one that `counts` steps, as Keras's own guide writes it."""
+
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__(name="own")
+            self.dense = keras.layers.Dense(4)
+
+        def call(self, images):
+            return self.dense(keras.ops.mean(images, (1, 2)))
+
+        def train_step(self, batch):
+            images, labels = batch
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(y=labels, y_pred=self(images, training=True))
+            self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+            for metric in self.metrics:
+                if counts and metric.name == "loss":
+                    metric.update_state(loss)
+            return {"loss": loss}
+
+    model = Own()
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), **settings)
+    return model
+
+
 def fit(model, dataset, *callbacks, **settings):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data|.*shuffle=True")
@@ -277,28 +303,30 @@ def test_a_step_that_fails_ends_the_window(tf, keras):
 
 @pytest.mark.parametrize("states", [True, False], ids=["the dataset states its batch", "it does not"])
 def test_the_images_of_a_train_step_of_ones_own_are_those_of_a_batch_that_is_stated(tf, keras, states):
-    class Own(keras.Model):
-        def __init__(self):
-            super().__init__(name="own")
-            self.dense = keras.layers.Dense(4)
-
-        def call(self, images):
-            return self.dense(keras.ops.mean(images, (1, 2)))
-
-        def train_step(self, batch):
-            images, labels = batch
-            with tf.GradientTape() as tape:
-                loss = self.compute_loss(y=labels, y_pred=self(images, training=True))
-            self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
-            return {"loss": loss}
-
-    model, watch = Own(), labkit.Watch(steps=4)
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model, watch = with_a_step_of_its_own(tf, keras), labkit.Watch(steps=4)
     dataset = data(tf, 12).unbatch().batch(BATCH, drop_remainder=states)
     fit(model, dataset, watch)
     assert watch.trace.run.steps == 4
     assert watch.trace.run.images == (4 * BATCH if states else None)
     assert "step time" in str(labkit.Timeline(watch.trace))
+
+
+@pytest.mark.parametrize("place", ["on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_batch_end"])
+@pytest.mark.parametrize("last", [True, False], ids=["watched last", "watched first"])
+def test_a_callback_that_evaluates_changes_no_count(tf, keras, place, last):
+    """It empties the loss that counts the images, fills it with its own, and tells no other callback."""
+    model, watch, other = network(keras), labkit.Watch(steps=8, warmup=2), keras.callbacks.Callback()
+    setattr(other, place, lambda number, logs=None: model.evaluate(data(tf, 3), verbose=0))
+    fit(model, data(tf, 6).unbatch().batch(BATCH), *((other, watch) if last else (watch, other)), epochs=2)
+    assert (watch.trace.run.steps, watch.trace.run.images) == (8, 8 * BATCH)
+    assert model.reset_metrics == type(model).reset_metrics.__get__(model), "the function of Keras is back"
+
+
+def test_a_loss_that_counts_steps_counts_no_images(tf, keras):
+    model = with_a_step_of_its_own(tf, keras, counts=True, steps_per_execution=4)
+    watch = labkit.Watch(steps=8, warmup=4)
+    fit(model, data(tf, 16), watch)
+    assert (watch.trace.run.steps, watch.trace.run.images) == (8, 8 * BATCH)
 
 
 def test_a_training_that_is_short_says_so(tf, keras):
@@ -336,6 +364,32 @@ def test_a_loop_of_ones_own_is_watched(tf):
     assert (waits.end_ns == trains.start_ns).all()
     assert waits.duration_ns[1:].sum() >= 3 * 0.01e9, "a batch takes 20 ms, most of them in next()"
     assert trace.run.images == 4 * BATCH
+
+
+def loop(tf, step, batch=None):
+    """Train on six batches, or say that it is on `batch`; return how many steps it took."""
+    steps = 0
+    for images, _ in data(tf, 6):
+        with step(images if batch is None else batch):
+            steps += 1
+    return steps
+
+
+@pytest.mark.parametrize("batch", [3, 0.5, {}, [[]]], ids=str)
+def test_a_batch_that_nobody_can_count_stops_no_loop(tf, batch):
+    with labkit.watching(steps=3, warmup=1) as step, pytest.warns(UserWarning, match="how many images") as warned:
+        assert loop(tf, step, batch) == 6
+    assert len(warned) == 1
+    assert (step.trace.run.steps, step.trace.run.images) == (3, None)
+
+
+def test_a_loop_that_nothing_stands_around_is_not_recorded_and_goes_on(tf, tmp_path):
+    step = labkit.watching(steps=3, warmup=2)
+    with pytest.warns(UserWarning, match="does not stand around the loop") as warned:
+        assert loop(tf, step) == 6
+    assert len(warned) == 1
+    with profiling(tf, tmp_path), pytest.raises(RecordingError, match="does not stand around the loop"):
+        assert step.trace
 
 
 def test_a_loop_that_fails_ends_the_window(tf):
