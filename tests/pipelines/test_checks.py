@@ -309,6 +309,54 @@ def test_soft_labels_lead_to_no_conclusion(reference, data):
         assert (report["labels"].status, "soft" in report["labels"].text) == ("not checked", True), report
 
 
+@pytest.mark.parametrize("width", [np.float32, np.float16])
+def test_what_was_measured_is_the_same_label_in_another_precision(data, width):
+    images, values = data[0], np.random.default_rng(2).random(COUNT)
+    exact = tf.data.Dataset.from_tensor_slices((images, values))
+    rounded = tf.data.Dataset.from_tensor_slices((images, values.astype(width)))
+    for one, other in ((rounded, exact), (exact, rounded)):
+        assert not checks.inspect(one, other).faults
+        assert not checks.inspect(one, labels=values.astype(width) if one is exact else values).faults
+    if width is np.float32:
+        assert checks.inspect(rounded, exact)["labels"].status == "passed"
+        apart = tf.data.Dataset.from_tensor_slices((images, np.roll(values, 1).astype(width)))
+        assert faults(checks.inspect(apart, exact)) == {"labels"}
+        assert faults(checks.inspect(rounded.skip(1), labels=values)) == {"count", "labels"}
+
+
+MEASURED = {
+    "boxes": (lambda draw: draw.random([COUNT, 4]), lambda y: tf.stack([1 - y[2], y[1], 1 - y[0], y[3]])),
+    "boxes in pixels": (
+        lambda draw: draw.integers(0, SIDE, [COUNT, 4]),
+        lambda y: tf.stack([47 - y[2], y[1], 47 - y[0], y[3]]),
+    ),
+    "an angle": (lambda draw: draw.normal(size=COUNT), lambda y: -y),
+    "one of few angles": (lambda draw: draw.integers(-9, 10, COUNT) / 10, lambda y: -y),
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_what_moves_with_its_image_is_not_called_mislabelled(name, data):
+    made, mirrored = MEASURED[name]
+    values = made(np.random.default_rng(2))
+    reference = tf.data.Dataset.from_tensor_slices((data[0], values))
+
+    def flip(image, label):
+        turn = tf.random.uniform([]) < 0.5
+        return tf.where(turn, image[:, ::-1], image), tf.where(turn, mirrored(label), label)
+
+    for told in ({"reference": reference}, {"labels": values}):
+        assert not checks.inspect(reference.map(flip), random=True, **told).faults
+    moved = reference.map(lambda x, y: (augment(x), mirrored(y)))
+    assert checks.inspect(moved, reference)["labels"].status == "not checked"
+    unit = reference.map(lambda x, y: (x, tf.cast(y, tf.float32) / 7 + 1))
+    assert not checks.inspect(unit, reference, labels=values).faults
+    apart = tf.data.Dataset.from_tensor_slices((data[0], np.roll(values, 1, axis=0)))
+    assert faults(checks.inspect(apart, reference)) == {"labels"}
+    one = reference.enumerate().map(lambda i, e: (e[0], tf.where(i == 5, e[1] + 1, e[1])))
+    assert faults(checks.inspect(one, reference)) == {"labels"}
+
+
 def test_names_of_classes_are_labels_and_no_keys(data):
     images, labels = data
     names = np.array(["cat", "dog", "owl"])[labels % 3]

@@ -71,6 +71,8 @@ class Epoch:
         Kind and shape of the labels.
     soft : bool
         Whether a label is a vector of shares of several classes, as mixup makes them.
+    measured : bool
+        Whether a label is no class but what was measured: a share, an angle, a box.
     whole : bool
         Whether the dataset ended by itself.
     """
@@ -88,6 +90,7 @@ class Epoch:
     shapes: set[tuple[int, ...]] = field(default_factory=set)
     forms: set[str] = field(default_factory=set)
     soft: bool = False
+    measured: bool = False
     whole: bool = False
 
     def __len__(self) -> int:
@@ -128,10 +131,19 @@ class Epoch:
     def mark(self, label: Any) -> None:
         """Take the fingerprint of a label."""
         array = np.asarray(label)
+        kind = {"b": "i", "u": "i"}.get(array.dtype.kind, array.dtype.kind)
+        form = "text" if kind in "OSU" else kind
+        if kind == "f":
+            # What comes as float64 from a table is trained on as float32; of float16, rounded further, no digest is.
+            form = "f" if array.dtype.itemsize > 2 else "half"
+            with np.errstate(over="ignore"):
+                array = array.astype(np.float32) + np.float32(0)  # -0 becomes 0
         self.labels.append(digest(array))
-        kind = {"b": "i", "u": "i", "f": "f"}.get(array.dtype.kind, array.dtype.kind)
-        self.forms.add(f"{'text' if kind in 'OSU' else kind}{array.shape}")
-        self.soft |= kind == "f" and array.ndim == 1 and array.size > 1 and not set(array.tolist()) <= {0, 1}
+        self.forms.add(f"{form}{array.shape}")
+        if kind in "if":
+            vector = array.ndim == 1 and array.size > 1 and not set(array.tolist()) <= {0, 1}
+            self.soft |= kind == "f" and vector
+            self.measured |= vector or (kind == "f" and bool((array < 0).any() or (array % 1 != 0).any()))
 
 
 def digest(value: Any) -> bytes:
