@@ -32,7 +32,7 @@ GET_NEXT = "IteratorGetNext"
 PIPELINE, STEP, DEVICE = "input pipeline", "train step", "device"
 
 _WHERE = {"pipeline": PIPELINE, "host": STEP, "device": DEVICE}
-_CALLERS = re.compile(r"^(StatefulPartitionedCall/|PartitionedCall/|gradient_tape/|while/body/(_\d+/)?)+")
+_CALLERS = re.compile(r"^(StatefulPartitionedCall/|PartitionedCall/|gradient_tape/|replica_\d+/|while/body/(_\d+/)?)+")
 _NUMBERS = re.compile(r"(_\d+)+$")
 
 

@@ -75,6 +75,19 @@ def test_ops_are_added_up_by_kind_of_layer_and_by_layer():
         assert sum(ns for _, ns in found.values()) == sum(ns for _, ns in rows("type").values())
 
 
+def test_a_layer_is_the_same_one_on_each_device_that_trains_together():
+    conv = "small_1/conv2d_1/convolution"
+    spans = [
+        span("consumer", "train step", "train", 0, 10),
+        span("compute", f"StatefulPartitionedCall/{conv}:Conv2D", "other", 0, 1),
+        span("compute", f"StatefulPartitionedCall/replica_1/{conv}:Conv2D", "other", 2, 1),
+        span("compute", f"StatefulPartitionedCall/gradient_tape/replica_1/{conv}/Mul:Mul", "other", 4, 1),
+    ]
+    trace = Trace.from_spans(spans, THREADS, origin="measured").with_run(window_ns=(0, 10 * MS), steps=1)
+    assert [(row.name, row.calls) for row in labkit.operations(trace, "layer").rows] == [("conv2d_1", 3)]
+    assert [(row.name, row.calls) for row in labkit.operations(trace, "name").rows] == [("conv2d", 3)]
+
+
 def test_the_table_says_what_a_step_waits_and_adds_up_what_has_no_room():
     found = labkit.operations(run(name="mine"), most=3)
     text = str(found)
