@@ -239,6 +239,25 @@ def test_an_order_that_was_to_be_the_same_is_compared(reference):
     assert (loose.status, "promises none" in loose.text) == ("not checked", True)
 
 
+BESIDE = {
+    "a time step": lambda x: (x, tf.random.uniform([], 0, 1000, tf.int32)),
+    "one of five captions": lambda x: (x, tf.constant(list("abcde"))[tf.random.uniform([], 0, 5, tf.int32)]),
+    "another view": lambda x: (to_float(x), augment(x)),
+    "noise": lambda x: {"clean": to_float(x), "noisy": to_float(x) + tf.random.normal(x.shape)},
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_is_drawn_beside_the_image_need_not_change_its_pixels(name, reference):
+    made = reference.map(lambda x, y: BESIDE[name](x))
+    for told in (None, reference.map(lambda x, y: x)):
+        seen = checks.inspect(made, told)
+        assert not seen.faults, seen
+        assert seen["random"].status == "not checked"
+    assert faults(checks.inspect(made, random=True)) == {"random"}
+    assert faults(checks.inspect(made.cache())) == {"random"}
+
+
 def test_a_cached_augmentation_is_found_without_any_help(reference):
     report = checks.inspect(reference.map(on_image(augment)).cache().batch(32))
     assert faults(report) == {"random"}
@@ -371,6 +390,20 @@ def test_names_of_classes_are_labels_and_no_keys(data):
     assert not checks.inspect(both).faults
 
 
+@pytest.mark.parametrize("how", ["plain", "augmented", "beside a reference"])
+def test_names_that_come_a_few_times_each_are_no_keys(data, how):
+    named = tf.data.Dataset.from_tensor_slices((data[0], np.repeat([f"person {i}" for i in range(32)], 3)))
+    made = named if how == "plain" else named.map(on_image(augment))
+    report = checks.inspect(made.shuffle(COUNT), named if how == "beside a reference" else None)
+    assert not report.faults, report
+
+
+def test_a_text_that_names_one_element_is_a_key_whatever_is_drawn(data):
+    named = tf.data.Dataset.from_tensor_slices((data[0], [f"{i}.jpg" for i in range(COUNT)]))
+    for made in (named.repeat(2), named.repeat(2).map(on_image(augment))):
+        assert faults(checks.inspect(made)) == {"once"}
+
+
 def test_paths_stay_keys_however_often_they_are_repeated(data):
     images, _ = data
     named = tf.data.Dataset.from_tensor_slices((images, [f"{i}.jpg" for i in range(COUNT)]))
@@ -463,6 +496,102 @@ def test_another_part_of_shuffled_elements_is_no_random_step(reference):
         even = bare.map(augment).shuffle(COUNT).batch(size, drop_remainder=True)
         assert checks.inspect(even, random=True)["random"].status == "passed"
         assert faults(checks.inspect(even, random=False)) == {"random"}
+
+
+def test_dark_images_of_bytes_are_the_same_pixels_in_any_order():
+    images = np.random.default_rng(4).integers(0, 256, [100, 12, 12, 3]).astype(np.float32)
+    images[:50] *= 0.05
+    made = tf.data.Dataset.from_tensor_slices(images).shuffle(100)
+    for _ in range(4):
+        assert checks.inspect(made, random=False)["random"].status == "passed"
+    frozen = made.map(lambda x: x + tf.random.uniform([], 0, 9)).cache().shuffle(100)
+    for _ in range(4):
+        assert faults(checks.inspect(frozen)) == {"random"}
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int16, np.int32])
+def test_small_whole_numbers_of_any_width_are_different_images(dtype):
+    images = np.random.default_rng(4).integers(0, 120, [40, 12, 12, 1]).astype(dtype)
+    made = tf.data.Dataset.from_tensor_slices(images)
+    assert not checks.inspect(made.shuffle(40), made, random=False).faults
+    changed = made.map(lambda x: x + tf.cast(tf.random.uniform([12, 12, 1], 0, 9, tf.int32), x.dtype))
+    assert not checks.inspect(changed, random=True).faults
+
+
+def scaled(image):
+    return (tf.cast(image, tf.float32) / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+
+
+EMPTY = {
+    "mean and deviation": lambda d: d.map(scaled),
+    "a mean taken off": lambda d: d.map(lambda x: tf.cast(x, tf.float32) - [103.939, 116.779, 123.68]),
+    "alpha": lambda d: d.map(lambda x: tf.concat([x, tf.fill([SIDE, SIDE, 1], tf.constant(255, tf.uint8))], -1)),
+    "channels first": lambda d: d.map(lambda x: tf.transpose(scaled(x), [2, 0, 1])),
+}
+
+
+@pytest.mark.parametrize("colour", [(0, 0, 0), (200, 30, 30)])
+@pytest.mark.parametrize("name", EMPTY)
+def test_an_image_of_one_colour_is_found_whatever_each_channel_became(data, name, colour):
+    images = data[0].copy()
+    assert not checks.inspect(EMPTY[name](tf.data.Dataset.from_tensor_slices(images))).faults
+    images[7] = colour
+    seen = checks.inspect(EMPTY[name](tf.data.Dataset.from_tensor_slices(images)))
+    assert faults(seen) == {"blank"}
+    assert "1 of 96 images are of one colour, the first is number 7" in seen["blank"].text
+
+
+def test_channels_may_come_first(data):
+    images, labels = data
+    first = tf.data.Dataset.from_tensor_slices({"label": labels, "photo": images.transpose(0, 3, 1, 2)})
+    last = tf.data.Dataset.from_tensor_slices({"label": labels, "photo": images})
+    swapped = first.map(lambda e: e | {"photo": e["photo"][::-1]})
+    for reference in (first, last):
+        assert checks.inspect(first, reference)["colour"].status == "passed"
+        assert faults(checks.inspect(swapped, reference)) == {"colour"}
+
+
+def test_the_photo_is_looked_at_and_not_the_mask_beside_it(data):
+    masks = np.zeros([COUNT, SIDE, SIDE, 1], np.uint8)
+    for photo in ("image", "visible"):
+        made = tf.data.Dataset.from_tensor_slices({"gt": masks, photo: data[0]})
+        for way in (made, made.batch(32)):
+            assert not checks.inspect(way, value_range=(0, 255)).faults
+            assert "brighter" not in repr(checks.inspect(way))
+        assert "blank" in faults(checks.inspect(made.map(lambda e, photo=photo: e | {photo: e[photo] * 0})))
+    three = tf.data.Dataset.from_tensor_slices({"gt": np.repeat(masks, 3, -1), "image": data[0]})
+    assert not checks.inspect(three).faults
+    pair = tf.data.Dataset.from_tensor_slices((data[0].mean(-1, keepdims=True), np.repeat(masks, 3, -1)))
+    assert not checks.inspect(pair).faults
+
+
+def test_a_dataset_that_never_ends_and_does_not_say_so_is_read_as_one(reference):
+    seen = checks.inspect(reference.repeat().filter(lambda x, y: y < 5), count=48)
+    assert not seen.faults, seen
+    assert (seen["count"].status, "never ends" in seen["count"].text) == ("not checked", True)
+    assert checks.inspect(reference.filter(lambda x, y: y < 10), count=COUNT)["count"].status == "passed"
+    twice = reference.flat_map(lambda x, y: tf.data.Dataset.from_tensors((x, y)).repeat(2))
+    assert faults(checks.inspect(twice, reference)) >= {"count", "once"}
+
+
+@pytest.mark.parametrize("views", [2, 4])
+def test_several_views_of_one_photo_in_a_row_are_not_sorted(reference, views):
+    made = reference.shuffle(COUNT).flat_map(lambda x, y: tf.data.Dataset.from_tensors((x, y)).repeat(views))
+    assert checks.inspect(made.map(on_image(augment)).batch(32), random=True)["mixed"].status == "passed"
+
+
+@pytest.mark.parametrize("each", [5, 12, 50])
+def test_sorted_elements_are_found_however_few_a_label_has(each):
+    sorted_ = tf.data.Dataset.from_tensor_slices(np.repeat(np.arange(10), each))
+    assert checks.inspect(sorted_, label=0)["mixed"].status == "fault"
+    assert checks.inspect(sorted_.shuffle(10 * each), label=0)["mixed"].status == "passed"
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
+def test_a_range_leaves_room_for_the_rounding_of_half_precision(reference, dtype):
+    made = reference.map(on_image(lambda x: tf.cast((to_float(x) * 0 + [0.0, 0.5, 1.0] - 0.406) / 0.225, dtype)))
+    assert checks.inspect(made, value_range=(-1.81, 2.64))["range"].status == "passed"
+    assert checks.inspect(made, value_range=(-1.81, 2.5))["range"].status == "fault"
 
 
 def test_an_empty_dataset_is_a_fault(reference):

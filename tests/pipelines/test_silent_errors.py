@@ -205,6 +205,19 @@ def test_files_that_ask_for_a_turn_are_counted(album, tmp_path):
     assert checks.inspect(opened)["orientation"].status == "not checked"
 
 
+def test_a_file_whose_header_is_broken_loses_no_report(tmp_path):
+    paths = [str(tmp_path / name) for name in ("a.jpg", "b.jpg")]
+    Image.new("RGB", (64, 48)).save(paths[0], exif=b"Exif\0\0no tiff header", dpi=(72, 72))
+    turned = Image.Exif()
+    turned[274] = 6
+    Image.new("RGB", (64, 48)).save(paths[1], exif=turned)
+
+    def load(path):
+        return tf.ensure_shape(tf.io.decode_jpeg(tf.io.read_file(path), 3), [48, 64, 3])
+
+    assert "1 of 1 files" in checks.inspect(tf.data.Dataset.from_tensor_slices(paths).map(load))["orientation"].text
+
+
 def test_every_report_says_what_nobody_sees(source):
     report = checks.inspect(source("arrays"))
     assert len(report.unseen) == 8

@@ -23,6 +23,7 @@ from labkit.pipelines.checks.served import STEPS, Serving, StepDifference, servi
 __all__ = ["STEPS", "CheckFinding", "DataReport", "Serving", "StepDifference", "inspect", "probe", "serving"]
 
 _DRAWS = 32  # of two outcomes each: all are alike in one check of four thousand million
+_KEYS = ("path", "filepath", "file", "filename", "file_name", "id", "image_id", "key")  # texts that name one element
 _SIGN = {PASSED: "✓", FAULT: "✗", OPEN: "–"}
 
 
@@ -154,8 +155,9 @@ def inspect(
         dataset never ends and nothing says how long an epoch is.
     image, label, key : str or int, optional
         Which component is which, by name or place (``"photo"``, ``1``, ``"x.photo"``). By default the first that
-        looks like images, a small one (the second of a pair before others), and the first other text, unless it
-        comes several times. A key is the same in every epoch: a path, a number.
+        looks like images (one of that name before others), a small one (the second of a pair before others), and
+        the first other text, unless it comes several times, for other images. A key is the same in every epoch: a
+        path, a number.
     batched : bool, optional
         Whether elements are batches, where the shapes do not tell.
     name : str
@@ -198,9 +200,16 @@ def inspect(
         epochs = fingerprints.read(
             dataset, found, epochs=_DRAWS // len(first) + 1, count=expected, steps=steps, what=name
         )
+        fingerprints.settle(first, second, *epochs)
         second = next((epoch for epoch in epochs if not matching.repeats(first, epoch)), second)
+    beside = matching.common(first.others, second.others) < len(first.others)
+    if random is None and beside and matching.repeats(first, second):
+        claim = None  # what it draws is another component: a time step, a caption, noise
     if key is None:
-        _no_keys(first if truth is None or not truth.keys else truth, first, second, truth)
+        judged, place = (first, found) if truth is None or not truth.keys else (truth, seen)
+        untouched = judged is truth or not claim
+        if judged.keys and _are_names(judged, place.names[place.key], untouched):
+            _no_keys(first, second, truth)
     wanted = None if labels is None else fingerprints.Epoch()
     for value in () if labels is None else labels:
         wanted.mark(value)
@@ -238,10 +247,15 @@ def probe(augment: Any, example: Any, *, times: int = 32, name: str = "augmentat
     return inspect(same.map(augment), same, random=True, batched=False, name=name)
 
 
-def _no_keys(judged: fingerprints.Epoch, *epochs: fingerprints.Epoch | None) -> None:
-    """Take the texts of `epochs` for labels where those of `judged` come several times each, as names of classes."""
-    if 4 * len(set(judged.keys)) > len(judged.keys):
-        return
+def _are_names(epoch: fingerprints.Epoch, component: str, untouched: bool) -> bool:
+    """Tell whether texts are names of classes: they come several times each, or for images that are others."""
+    if 4 * len(set(epoch.keys)) <= len(epoch.keys):
+        return True
+    return component.replace("/", ".").rsplit(".", 1)[-1].lower() not in _KEYS and matching.differ(epoch, untouched)
+
+
+def _no_keys(*epochs: fingerprints.Epoch | None) -> None:
+    """Take the texts of `epochs` for labels, or for nothing where they have labels."""
     for epoch in filter(None, epochs):
         if not epoch.labels:
             epoch.labels, epoch.forms = epoch.keys, {"text()"}

@@ -24,6 +24,9 @@ MOST = 200_000
 
 _SMALL, _LARGE, _PIXELS = 8, 32, 512
 _LONGEST_LABEL = 1_024  # one-hot vectors up to this length are labels
+_IMAGES = ("image", "images", "img", "photo", "photos", "picture", "pixel_values", "x")
+_BRIGHT = 0.05  # share of the images that are brighter than 16 where 255 is white
+_BEYOND = 100  # elements more than twice as many as expected, after which a dataset is taken for one that never ends
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Layout:
 
 @dataclass
 class Epoch:
-    """Fingerprints of the elements that one epoch delivered, in order.
+    """Fingerprints of the elements that one epoch delivered, in order; `settle` tells it what counts as white.
 
     Parameters
     ----------
@@ -63,9 +66,13 @@ class Epoch:
         Smallest and largest finite value of each image, as delivered.
     broken : list of int
         Values per image that are NaN or infinite.
+    flat : list of bool
+        Whether an image is of one colour: nothing varies in any channel.
     large, pixels : list of ndarray of float32, shapes (32, 32) and (512, 2)
-        Of the first `DETAILED` images, in units of the dtype's white: a grey thumbnail, and single values of
-        pixels with those at the mirrored places.
+        Of the first `DETAILED` images, in units of white: a grey thumbnail, and single values of pixels with those at
+        the mirrored places.
+    others : list of bytes
+        16 bytes for each component beside the image; empty where there is none.
     shapes : set of tuple
     forms : set of str
         Kind and shape of the labels.
@@ -75,6 +82,10 @@ class Epoch:
         Whether a label is no class but what was measured: a share, an angle, a box.
     whole : bool
         Whether the dataset ended by itself.
+    endless : bool
+        Whether it never ends: an epoch is as long as the caller says.
+    white : float
+        Of images of floats: the value that counts as white, 1 or 255.
     """
 
     digests: list[bytes] = field(default_factory=list)
@@ -85,6 +96,8 @@ class Epoch:
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
     broken: list[int] = field(default_factory=list)
+    flat: list[bool] = field(default_factory=list)
+    others: list[bytes] = field(default_factory=list)
     large: list[np.ndarray] = field(default_factory=list)
     pixels: list[np.ndarray] = field(default_factory=list)
     shapes: set[tuple[int, ...]] = field(default_factory=set)
@@ -92,13 +105,16 @@ class Epoch:
     soft: bool = False
     measured: bool = False
     whole: bool = False
+    endless: bool = False
+    white: float = 1.0
+    _as_bytes: list[bytes] = field(default_factory=list)  # digests of images of floats, should 255 be white
 
     def __len__(self) -> int:
         """Return the number of elements."""
         return len(self.digests)
 
-    def add(self, layout: Layout, row: list[np.ndarray], white: float) -> None:
-        """Take the fingerprint of one element; `white` is the value that counts as 1."""
+    def add(self, layout: Layout, row: list[np.ndarray]) -> None:
+        """Take the fingerprint of one element."""
         if layout.label is not None:
             self.mark(row[layout.label])
         if layout.key is not None:
@@ -106,18 +122,28 @@ class Epoch:
         if layout.image is None:
             self.digests.append(b"".join(digest(part) for part in row))
             return
+        if others := [part for i, part in enumerate(row) if i != layout.image]:
+            self.others.append(b"".join(map(digest, others)))
         raw = row[layout.image]
+        if raw.ndim >= 3 and raw.shape[-3] in (1, 3, 4) and raw.shape[-1] not in (1, 3, 4):
+            raw = np.moveaxis(raw, -3, -1)  # channels first
         # A clip becomes one picture, its frames one below the other.
         image = raw.reshape(-1, *raw.shape[-2:]) if raw.ndim > 3 else raw.reshape(*raw.shape, *[1] * (3 - raw.ndim))
         self.shapes.add(raw.shape)
-        image = image.astype(np.float64 if raw.dtype.itemsize > 4 else np.float32)
+        whole, image = image, image.astype(np.float64 if raw.dtype.itemsize > 4 else np.float32)
         good = np.isfinite(image)
         self.broken.append(int(good.size - np.count_nonzero(good)))
         self.low.append(float(image.min(initial=np.inf, where=good)))
         self.high.append(float(image.max(initial=-np.inf, where=good)))
-        image = np.where(good, image, 0).astype(np.float32) / white
-        # Rounded to a 255th: a float that was made from a byte has the digest of that byte.
-        self.digests.append(digest(np.rint(image * 255).astype(np.int32)))
+        self.flat.append(_flat(image[::8, ::8], good[::8, ::8]) and _flat(image, good))
+        image = np.where(good, image, 0).astype(np.float32)
+        if raw.dtype.kind in "iu":
+            self.digests.append(_of_pixels(whole))
+            image /= 255 if raw.dtype.itemsize > 2 else np.iinfo(raw.dtype).max
+        else:
+            # Rounded to a 255th: a float that was made from a byte has the digest of that byte.
+            self.digests.append(_of_pixels(np.rint(image * 255)))
+            self._as_bytes.append(_of_pixels(np.rint(image)))
         grey = image.mean(axis=-1)
         self.small.append(_normal(shrink(grey, _SMALL)))
         three = image.shape[-1] >= 3
@@ -127,6 +153,13 @@ class Epoch:
             places = np.random.default_rng(5).random((_PIXELS, 3))  # the same places in every image of that shape
             y, x, c = (places * image.shape).astype(int).T
             self.pixels.append(np.stack([image[y, x, c], image[y, image.shape[1] - 1 - x, c]], axis=1))
+
+    def to_bytes(self) -> None:
+        """Let 255 count as white in images of floats, in place of 1."""
+        if self._as_bytes and self.white == 1:
+            self.white, self.digests = 255.0, self._as_bytes
+            self.colour = [value / 255 for value in self.colour]
+            self.large, self.pixels = ([value / 255 for value in kept] for kept in (self.large, self.pixels))
 
     def mark(self, label: Any) -> None:
         """Take the fingerprint of a label."""
@@ -143,7 +176,7 @@ class Epoch:
         if kind in "if":
             vector = array.ndim == 1 and array.size > 1 and not set(array.tolist()) <= {0, 1}
             self.soft |= kind == "f" and vector
-            self.measured |= vector or (kind == "f" and bool((array < 0).any() or (array % 1 != 0).any()))
+            self.measured |= vector or (kind == "f" and bool((array < 0).any() or (array != np.rint(array)).any()))
 
 
 def digest(value: Any) -> bytes:
@@ -158,6 +191,20 @@ def digest(value: Any) -> bytes:
         return hashlib.blake2b(b"\0".join(flat), digest_size=16).digest()
     head = f"{array.dtype.kind}{array.shape}".encode()
     return hashlib.blake2b(head + np.ascontiguousarray(array).tobytes(), digest_size=16).digest()
+
+
+def _of_pixels(image: np.ndarray) -> bytes:
+    """Return 16 bytes that images of equal whole numbers share; half of the work of `digest`."""
+    found = hashlib.blake2b(f"{image.shape}".encode(), digest_size=16)
+    found.update(np.ascontiguousarray(image, np.int32))
+    return found.digest()
+
+
+def _flat(image: np.ndarray, good: np.ndarray) -> bool:
+    """Return whether no channel of an image varies, by more than the rounding of what was taken off."""
+    low = image.min(axis=(0, 1), initial=np.inf, where=good)
+    high = image.max(axis=(0, 1), initial=-np.inf, where=good)
+    return not (high - low > 1e-6 * np.maximum(abs(low), abs(high))).any()
 
 
 def shrink(grey: np.ndarray, size: int) -> np.ndarray:
@@ -207,8 +254,14 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
         coloured = [i for i, d in shapes if len(d) in ranks and d[-1] in (1, 3, 4, None)]
         plain = [i for i, d in shapes if len(d) == 2 and all(n is None or n >= 8 for n in d)]
         flat = [i for i, d in shapes if len(d) == 3 or (i in plain and not _vectors(dims, i, batched))]
-        # Boxes (n, 4) of a batch have as many dimensions as a photo, and the photos beside them have more.
-        chosen = max(coloured, key=lambda i: len(dims[i])) if coloured else next(iter(flat), None)
+
+        def likely(i: int) -> tuple[int, bool, bool]:
+            # Boxes (n, 4) of a batch have as many dimensions as a photo, and the photos beside them have more. What a
+            # name does not tell, colours may: a mask has none. Of a pair, the first is what a model is given.
+            leaf = known_names[i].rsplit(".", 1)[-1].lower()
+            return len(dims[i]) if coloured else 0, leaf in _IMAGES, leaf.isdigit() or dims[i][-1] != 1
+
+        chosen = max(coloured or flat, key=likely, default=None)
     if batched is None:
         ragged = [spec.ragged_rank for _, spec in parts if isinstance(spec, tf.RaggedTensorSpec)]
         batched = _batched(dims, chosen, ragged)
@@ -322,7 +375,7 @@ def read(dataset: Any, found: Layout, *, epochs: int, count: int | None, steps: 
     """Return the fingerprints of some epochs of `dataset`.
 
     A dataset that ends is started again for every epoch, as Keras does. One that never ends is read on, and
-    an epoch is `steps` of its elements, or else `count` single ones.
+    an epoch is `steps` of its elements, or else `count` single ones. One that goes on far beyond `count` never ends.
 
     Raises
     ------
@@ -333,32 +386,39 @@ def read(dataset: Any, found: Layout, *, epochs: int, count: int | None, steps: 
     endless = length == -1
     if endless and steps is None and count is None:
         raise ValueError(f"{what} never ends (repeat()), so say how long an epoch is: steps=, count=, or reference=")
+    if length == -2 and steps is None and count is not None:  # nobody knows its length: see whether it ends
+        limit = 2 * count + _BEYOND
+        made = [_fill(rows(dataset, found), found, limit, what) for _ in range(epochs)]
+        endless = any(len(epoch) == limit for epoch in made)
+    elif not endless or steps is not None:
+        going_on = iter(dataset) if endless else None
+        sources = (itertools.islice(going_on or iter(dataset), steps) for _ in range(epochs))
+        made = [_fill(rows(source, found), found, None, what) for source in sources]
     if endless and steps is None:
         source = rows(dataset, found)
-        return [_fill(source, found, count, what) for _ in range(epochs)]
-    going_on = iter(dataset) if endless else None
-    sources = (itertools.islice(going_on or iter(dataset), steps) for _ in range(epochs))
-    made = [_fill(rows(source, found), found, None, what) for source in sources]
+        made = [_fill(source, found, count, what) for _ in range(epochs)]
     for epoch in made:
-        epoch.whole = steps is None or 0 <= length <= steps
+        epoch.endless = endless
+        epoch.whole = len(epoch) == count if endless and steps is None else steps is None or 0 <= length <= steps
+    settle(*made)
     return made
 
 
 def _fill(source: Iterator[list[np.ndarray]], found: Layout, count: int | None, what: str) -> Epoch:
-    epoch, white = Epoch(), 1.0
+    epoch = Epoch()
     for row in itertools.islice(source, count):
-        if not len(epoch) and found.image is not None:
-            white = _white(row[found.image])
-        epoch.add(found, row, white)
+        epoch.add(found, row)
         if len(epoch) > MOST:
             raise ValueError(f"{what} has more than {MOST:,} elements in an epoch; say steps= to look at fewer")
-    epoch.whole = len(epoch) == count
     return epoch
 
 
-def _white(image: np.ndarray) -> float:
-    """Return the value that two pipelines have in common as white, so that their pixels can be compared."""
-    if image.dtype.kind in "iu":
-        return 255.0 if image.dtype.itemsize > 2 else float(np.iinfo(image.dtype).max)
-    good = image[np.isfinite(image)]
-    return 255.0 if good.size and good.max() > 16 else 1.0
+def settle(*epochs: Epoch) -> None:
+    """Tell epochs of one dataset what they have in common as white, so that their pixels can be compared.
+
+    A dark image of bytes looks like one of 0 to 1, and a standardised one may have a value or two beyond 16.
+    """
+    high = [value for epoch in epochs for value in epoch.high]
+    if any(epoch.white != 1 for epoch in epochs) or sum(value > 16 for value in high) > _BRIGHT * len(high):
+        for epoch in epochs:
+            epoch.to_bytes()

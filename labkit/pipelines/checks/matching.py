@@ -132,6 +132,25 @@ def repeats(one: Epoch, other: Epoch) -> bool:
     return one.digests == other.digests or 2 * single >= len(one)
 
 
+def differ(seen: Epoch, exactly: bool) -> bool:
+    """Return whether most elements that share a key are different ones, as the photos of one person are.
+
+    Where images are augmented, not `exactly` equal ones may be the same; their thumbnails are alike.
+    """
+    first: dict[bytes, int] = {}
+    pairs = [(first.setdefault(key, i), i) for i, key in enumerate(seen.keys)]
+    pairs = [(i, j) for i, j in pairs if i != j]
+    others = [(i, j) for i, j in pairs if seen.digests[i] != seen.digests[j]]
+    if not exactly and seen.small:
+        pictures = [picture.reshape(8, 8) for picture in seen.small]
+        others = [
+            (i, j)
+            for i, j in others
+            if max((pictures[i] * pictures[j]).sum(), (pictures[i] * pictures[j][:, ::-1]).sum()) < LEAST
+        ]
+    return 2 * len(others) > len(pairs)
+
+
 def common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
     """Return how many marks two lists share, each as often as it occurs in both."""
     return (Counter(one) & Counter(other)).total()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,7 +57,7 @@ class Evidence:
     @cached_property
     def adrift(self) -> bool:
         """Whether the dataset never ends and was read by `steps`: then nobody knows where an epoch begins."""
-        return int(self.dataset.cardinality()) == -1 and not self.first.whole
+        return self.first.endless and not self.first.whole
 
     @cached_property
     def match(self) -> matching.Match | None:
@@ -74,6 +73,8 @@ class Evidence:
 _Seen = tuple[str, str]
 #: Neighbours of one label beyond chance, as a share of all.
 _SORTED = 0.05
+_LAG = 8  # elements between two that are no views of one photo, as a rule
+_ROUNDING = {"float16": 2**-10, "bfloat16": 2**-7}  # of a value of about 1
 _ORIENTATION, _FILES = 274, 2_000  # EXIF's number of the orientation, and files looked at
 _SOFT = "labels are soft, shares of several classes; whether they belong to their images cannot be told"
 _MOVED = (
@@ -101,7 +102,7 @@ def count(facts: Evidence) -> _Seen:
         return FAULT, "not one element came out"
     if expected is None:
         return OPEN, f"{got:,} came, and nothing says how many there should be; count=, labels= or reference= does"
-    if int(facts.dataset.cardinality()) == -1:
+    if facts.first.endless:
         return OPEN, "the dataset never ends, so it has no count; see once"
     if not facts.first.whole:
         return OPEN, f"steps= stopped at {got:,} of {expected:,} elements"
@@ -248,14 +249,14 @@ def in_range(facts: Evidence) -> _Seen:
     high = max(facts.first.high + facts.second.high, default=-np.inf)
     if low > high:
         return OPEN, "no finite value came"
+    _, spec = fingerprints.components(facts.dataset, "dataset")[facts.layout.image]
     if facts.value_range is None:
-        _, spec = fingerprints.components(facts.dataset, "dataset")[facts.layout.image]
         whole = spec.dtype.is_integer
         seen = f"whole numbers from {low:g} to {high:g}" if whole else f"floats from {low:.3g} to {high:.3g}"
         hint = ", as bytes that nobody divided by 255" if high > 16 and not whole else ""
         return OPEN, f"{seen}{hint}; value_range=(low, high) says what is right"
     least, most = facts.value_range
-    slack = 1e-6 * max(1.0, abs(least), abs(most))
+    slack = _ROUNDING.get(spec.dtype.name, 1e-6) * max(1.0, abs(least), abs(most))
     if low >= least - slack and high <= most + slack and not least < 0 <= low:
         return PASSED, f"all pixels lie within {least:g} to {most:g}"
     if least < 0 <= low:
@@ -271,11 +272,10 @@ def in_range(facts: Evidence) -> _Seen:
 def blank(facts: Evidence) -> _Seen:
     """Look for images of one colour, and for a set that is nearly black."""
     first, truth = facts.first, facts.truth
-    blank = [i for i in range(len(first)) if not first.high[i] > first.low[i]]
-    known = 0 if truth is None else sum(not high > low for low, high in zip(truth.low, truth.high, strict=True))
+    blank = [i for i, flat in enumerate(first.flat) if flat]
+    known = 0 if truth is None else sum(truth.flat)
     if len(blank) > known:
-        value = first.low[blank[0]]
-        kind = "black" if value == 0 else "of one colour"
+        kind = "black" if first.low[blank[0]] == first.high[blank[0]] == 0 else "of one colour"
         return FAULT, (
             f"{len(blank):,} of {len(first):,} images are {kind}, the first is number {blank[0]}; draw it and follow "
             "it back through the pipeline"
@@ -418,12 +418,19 @@ def mixed(facts: Evidence) -> _Seen:
 
 
 def _runs(labels: list[bytes]) -> float | None:
-    """Return how many neighbours share a label beyond chance: 0 for a shuffled set, 1 for a sorted one, by 5 sigma."""
+    """Return how many neighbours share a label beyond chance: 0 for a shuffled set, 1 for a sorted one, by 5 sigma.
+
+    Neighbours may be several views of one photo. Of a sorted set, elements that lie further apart share a label, too.
+    """
     count, sizes = len(labels), Counter(labels).values()
     chance = sum(n * (n - 1) for n in sizes) / max(1, count * (count - 1))
     if count < 32 or len(sizes) < 2 or 4 * len(sizes) > count:
         return None
-    seen = sum(one == other for one, other in itertools.pairwise(labels)) / (count - 1)
+    apart = max(1, min(_LAG, count // (2 * len(sizes))))
+    seen = min(
+        sum(one == other for one, other in zip(labels, labels[lag:], strict=False)) / (count - lag)
+        for lag in (1, apart)
+    )
     noise = 5 * np.sqrt(chance * (1 - chance) / count)
     if chance + noise >= 1:  # nearly all carry one label: sorted ones have no more equal neighbours than mixed ones
         return None
@@ -456,7 +463,8 @@ def orientation(facts: Evidence) -> _Seen:
     paths = [path for node in graph if node.kind == "TensorSlice" for path in _files(node.dataset)]
     asked = []
     for path in paths:
-        with contextlib.suppress(OSError), Image.open(path) as photo:
+        # A header may be broken in any way, and a decoder of TensorFlow never looks at it.
+        with contextlib.suppress(Exception), Image.open(path) as photo:
             asked.append(photo.getexif().get(_ORIENTATION, 1) != 1)
     if turned := sum(asked):
         return FAULT, (
