@@ -385,6 +385,78 @@ def test_the_errors_beside_published_results_are_printed():
     assert 0 < found["scaling"] < 0.05
 
 
+@pytest.mark.parametrize("workers", [92, 190, 700])
+def test_where_no_worker_is_slow_fixed_shares_are_as_fast_as_others(workers):
+    shared, fixed = (
+        capacity.simulate("1,000 accelerators", workers=workers, sharding=sharding) for sharding in ("dynamic", "data")
+    )
+    assert fixed.busy == pytest.approx(shared.busy, rel=0.02)
+    assert fixed.cost == pytest.approx(shared.cost, rel=0.02)
+
+
+def test_enough_workers_for_fixed_shares_are_not_many_more_than_on_paper():
+    one = capacity.simulate("1,000 accelerators", sharding="data")
+    assert 0.95 * one.setting.fewest_workers <= one.enough() <= 1.25 * one.setting.fewest_workers
+
+
+def test_where_there_are_no_workers_nothing_is_shared_among_them():
+    how = {one: capacity.simulate("64 accelerators", workers=0, sharding=one) for one in ("dynamic", "data")}
+    assert how["data"].step_s == how["dynamic"].step_s
+
+
+def test_fixed_shares_get_no_more_than_the_storage_gives():
+    one = capacity.simulate(accelerators=500, hosts=500, workers=1000, sharding="data")
+    assert one.images_per_s <= one.setting.storage_mb_s / one.setting.image_kb * 1e3 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("spread", [0.5, 1.0])
+def test_steps_of_unequal_length_do_not_change_how_many_workers_are_enough(spread):
+    found = [capacity.simulate(accelerators=1, workers=8, step_spread=spread, seed=s).enough() for s in range(20)]
+    assert set(found) == {1}
+
+
+def test_drawn_steps_train_no_more_than_the_accelerator_does():
+    for seed in range(20):
+        one = capacity.simulate(accelerators=1, workers=64, step_spread=2.0, seed=seed)
+        assert one.images_per_s <= one.setting.rate * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes", "advice"),
+    [
+        ("64 accelerators", {"storage_requests_s": 100}, "or larger ones: it answers 100 of 846 a second"),
+        (None, {"storage_requests_s": 10}, "or larger ones: it answers 10 of 38 a second"),
+        (
+            "64 accelerators",
+            {"storage_mb_s": 1000, "cache_gb_per_host": 0.001},
+            "A faster storage service: it gives 1,000 of 6,767 MB/s",
+        ),
+        ("64 accelerators", {"workers": 13, "slow_workers": 0.25}, "More workers: at least 14"),
+        ("8 accelerators", {"slow_workers": 0.01}, "More workers: at least 3"),
+        ("64 accelerators", {"workers": 13, "slow_workers": 0.1, "sharding": "data"}, "Look at slow workers, at the"),
+        ("64 accelerators", {"workers": 64, "step_spread": 0.2}, "Look at steps of unequal length, at the latency"),
+    ],
+)
+def test_the_advice_for_a_fleet_names_what_is_short_and_nothing_that_is_there(preset, changes, advice):
+    assert advice in capacity.simulate(preset, **changes).advice
+
+
+def test_who_follows_the_advice_about_storage_has_accelerators_that_never_wait():
+    assert capacity.simulate("64 accelerators", storage_requests_s=860).busy > 0.95
+    assert capacity.simulate("64 accelerators", storage_mb_s=6900, cache_gb_per_host=0.001).busy > 0.95
+    # What the machines that read keep in memory is not asked for.
+    kept = capacity.simulate("64 accelerators", storage_mb_s=1000, cache_gb_per_host=147 / 12)
+    assert kept.busy > 0.95
+
+
+@pytest.mark.parametrize("share", [0.01, 0.25])
+def test_any_share_of_slow_workers_is_one_worker_at_least_and_the_text_says_how_many(share):
+    one = capacity.simulate("8 accelerators", slow_workers=share)
+    assert one.busy < 0.9
+    assert "2 workers of 16 cores prepare, 1 of them in 4 times the time" in str(one)
+    assert "times the time" not in str(capacity.simulate("8 accelerators"))
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -51,7 +51,7 @@ class Fleet(Setting):
     sharding : str
         ``dynamic``: whoever is free takes the next batch; ``data``: each worker has an equal share of them.
     slow_workers, slow_factor : float
-        Which share of the workers takes how many times as long to prepare a batch.
+        Which share of the workers, but at least one of them, takes how many times as long to prepare a batch.
     step_spread : float
         Standard deviation of an accelerator's step, relative to its mean. All wait for the slowest.
     failure_hours : float or None
@@ -95,6 +95,16 @@ class Fleet(Setting):
         return self.workers or self.hosts
 
     @property
+    def cached(self) -> float:
+        """Share of the set that the machines which read keep in memory, 0 to 1."""
+        return min(1.0, self.cache_gb_per_host * self.makers / self.dataset_gb)
+
+    @property
+    def slow_makers(self) -> int:
+        """Machines that prepare slowly: at least one, where any share of them does."""
+        return max(int(self.slow_workers > 0), round(self.slow_workers * self.makers))
+
+    @property
     def fewest_workers(self) -> int:
         """Workers whose cores or links would be enough, if no batch ever waited for another: the bound on paper."""
         rate = self.accelerators * self.rate
@@ -109,13 +119,24 @@ class _Job:
         self.fleet, self.seed, self.clock = fleet, seed, Clock(float)
         n = fleet.accelerators
         self.steps = max(6, min(_STEPS, _BATCHES // n))
+        self.fixed = fleet.sharding == "data" and fleet.workers > 0
+        #: Steps that fill the pipeline, and are not counted.
+        self.first = self.steps // 3
         spread = math.sqrt(math.log1p(fleet.step_spread**2))
         one = 1e9 * fleet.batch_size / fleet.rate
         if spread:
             drawn = np.random.Generator(np.random.PCG64(seed)).standard_normal((self.steps, n))
-            self.step_ns = (one * np.exp(spread * drawn - spread**2 / 2)).max(axis=1)
+            lengths = np.exp(spread * drawn)
+            # The steps that are counted have the mean that is stated: nobody trains faster than that.
+            for block in (lengths[: self.first], lengths[self.first :]):
+                block *= one / block.mean()
+            self.step_ns = lengths.max(axis=1)
         else:
             self.step_ns = np.full(self.steps, one)
+        #: What a batch takes from the storage, all of whose time that is.
+        self.megabytes = fleet.batch_size * fleet.image_kb / 1e3 * (1 - fleet.cached)
+        self.requests = self.megabytes / fleet.effective_request_mb
+        self.stored_ns = 1e9 * max(self.megabytes / fleet.storage_mb_s, self.requests / fleet.storage_requests_s)
         self.needs = [n // fleet.hosts + (h < n % fleet.hosts) for h in range(fleet.hosts)]
         self.pools: list[deque] = [deque() for _ in range(1 if fleet.workers else fleet.hosts)]
         self.asking: list[deque] = [deque() for _ in self.pools]
@@ -135,9 +156,7 @@ class _Job:
     def maker(self, m: int) -> Iterator[Process]:
         """Yield the processes of a machine that prepares: it reads, works and sends at the same time."""
         f = self.fleet
-        megabytes = f.batch_size * f.image_kb / 1e3 * (1 - min(1.0, f.cache_gb_per_host * f.makers / f.dataset_gb))
-        requests = megabytes / f.effective_request_mb
-        shared = 1e9 * max(megabytes / f.storage_mb_s, requests / f.storage_requests_s)
+        megabytes, requests, shared = self.megabytes, self.requests, self.stored_ns
         # A machine reads several batches at once, and its readers are divided among them.
         alone = (
             _READY
@@ -148,11 +167,11 @@ class _Job:
             )
         )
         cores = f.worker_cores if f.workers else f.cores_per_accelerator * self.needs[m]
-        slow = f.slow_factor if m < round(f.slow_workers * f.makers) else 1.0
+        slow = f.slow_factor if m < f.slow_makers else 1.0
         work = 1e6 * f.batch_size * f.cpu_ms_per_image / cores * slow
         send = 1e6 * f.network_latency_ms + 1e6 * f.batch_size * f.element_kb / f.network_mb_s if f.workers else 0.0
         total = f.accelerators * self.steps
-        quota = total // f.makers + (m < total % f.makers) if f.sharding == "data" and f.workers else total
+        quota = total // f.makers + (m < total % f.makers) if self.fixed else total
         read, unsent, kept = [0], [0], [0]
         ahead = _READY if f.workers else _READY * self.needs[m]
         to_read, to_work, to_send = [], [], []
@@ -274,9 +293,14 @@ class Simulated:
     @property
     def step_s(self) -> float:
         """Mean seconds from step to step; where workers have fixed shares, until the last share is used up."""
-        ends = self._run.ends
-        first = 0 if self.setting.sharding == "data" else len(ends) // 3
-        return (ends[-1] - (ends[first - 1] if first else 0.0)) / (len(ends) - first) / 1e9
+        run = self._run
+        ends, first = run.ends, run.first
+        mean = (ends[-1] - ends[first - 1]) / (len(ends) - first)
+        if run.fixed:
+            # Where one share is late, the first steps are much shorter than the others, and count. What was read ahead
+            # in them was no gift of the storage.
+            mean = max(min(mean, ends[-1] / len(ends)), self.setting.accelerators * run.stored_ns)
+        return mean / 1e9
 
     @property
     def images_per_s(self) -> float:
@@ -350,7 +374,8 @@ class Simulated:
         s = self.setting
         if s.accelerators * s.rate * s.element_kb / 1e3 / s.hosts > s.network_mb_s / share:
             return None  # the links of the hosts are too slow for any number of workers
-        ideal = float(_Job(s, self.seed).step_ns.mean()) / 1e9
+        job = _Job(s, self.seed)
+        ideal = float(job.step_ns[job.first :].mean()) / 1e9
         count = max(1, math.ceil(share * s.fewest_workers))
         most = 4 * s.fewest_workers + 4
         while count <= most:
@@ -376,22 +401,31 @@ class Simulated:
                 f"Send fewer bytes: {into_host:,.0f} MB/s would have to go into each host, and its link takes "
                 f"{s.network_mb_s:,.0f}."
             )
-        reads = s.accelerators * s.rate * s.image_kb / 1e3
-        if reads > s.storage_mb_s and not s.cache_gb_per_host:
+        reads = s.accelerators * s.rate * s.image_kb / 1e3 * (1 - s.cached)
+        requests = reads / s.effective_request_mb
+        if reads > s.storage_mb_s and reads / s.storage_mb_s >= requests / s.storage_requests_s:
             return f"A faster storage service: it gives {s.storage_mb_s:,.0f} of {reads:,.0f} MB/s."
+        if requests > s.storage_requests_s:
+            return (
+                "A storage service that answers more requests, or larger ones: it answers "
+                f"{s.storage_requests_s:,.10g} of {requests:,.0f} a second."
+            )
         if s.workers and self.workers_busy > 0.9:
-            return f"More workers: at least {s.fewest_workers:,} for accelerators that never wait."
+            fewest = max(s.fewest_workers, s.workers + 1)
+            return f"More workers: at least {fewest:,} for accelerators that never wait."
         if not s.workers:
             return f"Workers of a service, at least {s.fewest_workers:,}, or more cores on the hosts."
-        return "Look at slow workers, at steps of unequal length, and at the latency of storage."
+        looks = ["at slow workers"] * bool(s.slow_workers) + ["at steps of unequal length"] * bool(s.step_spread)
+        return f"Look {', '.join([*looks, 'at the latency of storage'])}."
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the simulation takes for granted, a sentence each."""
         s = self.setting
         who = f"{s.workers:,} workers of {s.worker_cores:g} cores" if s.workers else "The cores of the hosts"
+        slow = f", {s.slow_makers:,} of them in {s.slow_factor:g} times the time" if s.slow_makers else ""
         return (
-            f"{who} prepare; each machine reads, works and sends at the same time, {_READY} batches ahead.",
+            f"{who} prepare{slow}; each machine reads, works and sends at the same time, {_READY} batches ahead.",
             "Training is synchronous: each step begins when all accelerators have a batch, and takes as long as the "
             "slowest; there is no time for gradients.",
             "Storage is shared fairly, and a read waits between half and one and a half times the mean.",
