@@ -135,7 +135,7 @@ def check_ranges(record: Any) -> None:
         if value is None and optional:
             continue
         found = check(name, value, least, most, other=other)
-        if check is whole:
+        if check is whole or not isinstance(value, (int, float)):  # numbers of NumPy overflow
             object.__setattr__(record, name, found)
 
 

@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -238,6 +239,7 @@ def test_even_a_single_accelerator_has_a_picture(accelerators):
         ({"storage_latency_ms": -1}, r"storage_latency_ms is -1; allowed: a number from 0"),
         ({"accelerator": "TPU"}, r"accelerator preset is 'TPU'; allowed: V100, A100, H100"),
         ({"accelerator": -3}, r"images_per_s is -3; allowed"),
+        ({"dataset_gb": 1e-4, "shards": 1}, r"dataset_gb is 0\.0001, less than an image of 115 kB; allowed: one"),
         ({"dataset_gb": 0.001, "shards": 100}, r"100 shards of 0\.001 GB would hold less than an image"),
         ({"price_per_hour": "free"}, r"price_per_hour is 'free'; allowed"),
         ({"gpus": 8}, r"there is no setting 'gpus'; allowed: accelerators, hosts"),
@@ -455,6 +457,36 @@ def test_any_share_of_slow_workers_is_one_worker_at_least_and_the_text_says_how_
     assert one.busy < 0.9
     assert "2 workers of 16 cores prepare, 1 of them in 4 times the time" in str(one)
     assert "times the time" not in str(capacity.simulate("8 accelerators"))
+
+
+def test_a_job_that_fails_before_each_checkpoint_never_ends_and_has_no_price():
+    one = capacity.simulate("1,000 accelerators", failure_hours=10)
+    assert one.useful == 0
+    assert "An epoch never ends: the job always fails before it reaches a checkpoint. A failure" in one.headline()
+    assert "A failure comes every 0.01 h" in one.headline()
+    assert "inf" not in str(one)
+    assert one.stall().png()
+
+
+def test_pictures_and_counts_end_at_the_most_that_is_allowed():
+    plan = capacity.plan(accelerators=300_000, hosts=37_500)
+    assert max(p.setting.accelerators for p in plan.sweep()) == 1_000_000
+    assert plan.limits().png()
+    assert plan.stall().png()
+    slow = {"accelerators": 1000, "hosts": 125, "workers": 100, "worker_cores": 4}
+    one = capacity.simulate(cpu_ms_per_image=1000, **slow)
+    assert max(f.setting.workers for f in one.sweep) == 100_000
+    assert capacity.simulate(cpu_ms_per_image=5000, **slow).enough() is None
+
+
+def test_who_has_no_workers_loses_none():
+    assert capacity.simulate(workers=0).lost_worker() == 1
+    assert capacity.simulate(workers=1).lost_worker() == 0
+
+
+def test_numbers_of_numpy_are_the_same_fleet():
+    one = capacity.simulate(image_kb=np.int16(690), storage_mb_s=np.float32(300), batch_size=np.int8(64))
+    assert one.images_per_s == capacity.simulate(image_kb=690, storage_mb_s=300, batch_size=64).images_per_s
 
 
 @pytest.mark.parametrize(

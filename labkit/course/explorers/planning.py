@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from labkit.course.explorers.controls import Control
@@ -82,6 +82,8 @@ class ScaleExplorer(Shown):
         presets: Iterable[str], plan: Any,
     ) -> None:  # fmt: skip
         self.plan, self.make = plan, make
+        # What is None, as the hours to a failure that never comes, has no place on a slider.
+        controls = tuple(control for control in controls if _settings(plan)[control.name] is not None)
         self.known = {name: make(name) for name in presets}
 
         def position(plan: Any) -> dict[str, Any]:
@@ -127,9 +129,10 @@ class ScaleExplorer(Shown):
         """Return the plan of a position in words and pictures, or why there is none."""
         try:
             plan = self.answer(position)
+            pictures = [plan.limits(), plan.stall()]
         except ValueError as error:  # two sliders that do not fit together, as more hosts than accelerators
             return Reply(f"No plan: {error}.")
-        return Reply(f"{plan.headline()} {plan.advice}", lambda: [plan.limits(), plan.stall()], str(plan))
+        return Reply(f"{plan.headline()} {plan.advice}", lambda: pictures, str(plan))
 
 
 def _settings(plan: Any) -> dict[str, Any]:
@@ -152,8 +155,10 @@ def scale(preset: str | None = None, **changes: Any) -> ScaleExplorer:
     return ScaleExplorer("Plan on paper", question, _CONTROLS, capacity.plan, capacity.PRESETS, plan)
 
 
-def fleet(preset: str = "8 accelerators", **changes: Any) -> ScaleExplorer:
-    """Return the explorer of `labkit.simulate.capacity.simulate`, opened at a preset of it with changes.
+def fleet(preset: str | None = "8 accelerators", **changes: Any) -> ScaleExplorer:
+    """Return the explorer of `labkit.simulate.capacity.simulate`, opened at its fleet of the same arguments.
+
+    What is None in that fleet, as a price that nobody has stated, has no slider.
 
     Raises
     ------
@@ -162,4 +167,5 @@ def fleet(preset: str = "8 accelerators", **changes: Any) -> ScaleExplorer:
     """
     question = "How many workers feed so many accelerators, what does a failure cost, and what an epoch?"
     start = capacity.simulate(preset, **changes)
-    return ScaleExplorer("Scale out, simulated", question, _FLEET, capacity.simulate, capacity.FLEETS, start)
+    make = partial(capacity.simulate, seed=start.seed)
+    return ScaleExplorer("Scale out, simulated", question, _FLEET, make, capacity.FLEETS, start)

@@ -16,7 +16,7 @@ from labkit.common.numbers import check_names, one_of
 from labkit.common.table import Table
 from labkit.recording.accelerators import PRESETS as PUBLISHED
 from labkit.simulate.capacity.fleet import FLEETS, Fleet, Simulated, simulate
-from labkit.simulate.capacity.setting import Setting
+from labkit.simulate.capacity.setting import MOST_ACCELERATORS, Setting
 from labkit.views import charts
 from labkit.views.picture import Picture
 
@@ -150,9 +150,12 @@ class CapacityPlan:
     __repr__ = __str__
 
     def sweep(self) -> list[CapacityPlan]:
-        """Return plans from 1 accelerator to four times this one's, two for each doubling; hosts grow with them."""
+        """Return plans from 1 accelerator to four times this one's, two for each doubling; hosts grow with them.
+
+        They end at a million accelerators, which is the most of a plan.
+        """
         s = self.setting
-        most, per_host = 4 * s.accelerators, s.accelerators / s.hosts
+        most, per_host = min(4 * s.accelerators, MOST_ACCELERATORS), s.accelerators / s.hosts
         steps = (round(2 ** (i / 2)) for i in range(2 * most.bit_length()))
         near = (n for n in steps if n <= most and abs(n - s.accelerators) > 0.1 * s.accelerators)
         counts = sorted({s.accelerators, most, *near})

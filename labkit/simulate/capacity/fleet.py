@@ -23,6 +23,9 @@ from labkit.simulate.clock import MOVE, SLEEP, WAIT, Clock, Process
 from labkit.views import charts
 from labkit.views.picture import Picture
 
+#: The most workers of a fleet.
+MOST_MAKERS = 100_000
+
 #: Batches that pass through a simulation, all accelerators together, and the most steps of one.
 _BATCHES, _STEPS = 10_000, 60
 
@@ -66,7 +69,7 @@ class Fleet(Setting):
     """
 
     batch_size: int = ranged(whole, 1, 100_000, 64, other="(images)")
-    workers: int = ranged(whole, 0, 100_000, 0, other="(machines)")
+    workers: int = ranged(whole, 0, MOST_MAKERS, 0, other="(machines)")
     worker_cores: float = ranged(number, 0.01, 10_000, 16.0, other="(cores)")
     element_kb: float = ranged(number, 0.001, 1e9, 150.528, other="(kB)")
     network_latency_ms: float = ranged(number, 0, 1e6, 0.2, other="(ms)")
@@ -363,7 +366,7 @@ class Simulated:
     def enough(self, share: float = 0.95) -> int | None:
         """Return how many workers keep accelerators as busy as `share` of what endless workers would; None if none do.
 
-        Where they are many, the answer may be a sixteenth above the fewest.
+        Where they are many, the answer may be a sixteenth above the fewest. More than 100,000 are none.
 
         Raises
         ------
@@ -377,7 +380,7 @@ class Simulated:
         job = _Job(s, self.seed)
         ideal = float(job.step_ns[job.first :].mean()) / 1e9
         count = max(1, math.ceil(share * s.fewest_workers))
-        most = 4 * s.fewest_workers + 4
+        most = min(4 * s.fewest_workers + 4, MOST_MAKERS)
         while count <= most:
             if self.with_workers(count).step_s <= ideal / share:
                 return count
@@ -387,7 +390,9 @@ class Simulated:
     def lost_worker(self) -> float:
         """Return the share of the speed that is left while one worker is away, 0 to 1; it has no replacement yet."""
         s = self.setting
-        return self.with_workers(s.workers - 1).images_per_s / self.images_per_s if s.workers > 1 else 0.0
+        if s.workers > 1:
+            return self.with_workers(s.workers - 1).images_per_s / self.images_per_s
+        return 0.0 if s.workers else 1.0  # without workers there is none to lose
 
     @property
     def advice(self) -> str:
@@ -442,15 +447,19 @@ class Simulated:
         text = (
             f"{s.accelerators:,} accelerators on {s.hosts:,} host{'s' * (s.hosts > 1)} with {s.workers:,} workers: "
             f"busy {100 * self.busy:.0f} %, {self.images_per_s:,.0f} images/s; "
-            f"workers busy {100 * self.workers_busy:.0f} %. An epoch takes {self.epoch_s:,.3g} s"
+            f"workers busy {100 * self.workers_busy:.0f} %. "
         )
-        text += "" if self.cost is None else f", costs {self.cost:,.2f} at the given prices"
-        text += "" if self.kwh is None else f", and takes {self.kwh:,.1f} kWh"
+        if self.useful:
+            text += f"An epoch takes {self.epoch_s:,.3g} s"
+            text += "" if self.cost is None else f", costs {self.cost:,.2f} at the given prices"
+            text += "" if self.kwh is None else f", and takes {self.kwh:,.1f} kWh"
+        else:
+            text += "An epoch never ends: the job always fails before it reaches a checkpoint"
         if s.failure_hours is not None:
             often = s.failure_hours / s.accelerators
             text += (
-                f". A failure comes every {often:,.1f} h and costs {self.failure_s / 60:,.0f} min: "
-                f"{100 * self.useful:.1f} % of the time is useful"
+                f". A failure comes every {often:,.{'1f' if often >= 0.1 else '2g'}} h and costs "
+                f"{self.failure_s / 60:,.0f} min: {100 * self.useful:.1f} % of the time is useful"
             )
         return f"{text} (simulated)."
 
@@ -463,9 +472,9 @@ class Simulated:
 
     @cached_property
     def sweep(self) -> list[Simulated]:
-        """The same with a few numbers of workers, from a quarter of `Fleet.fewest_workers` to twice as many."""
+        """The same with numbers of workers from a quarter of `Fleet.fewest_workers` to its double, 100,000 at most."""
         bound = self.setting.fewest_workers
-        counts = {max(1, round(bound * share)) for share in (0.25, 0.5, 0.75, 1, 1.25, 1.5, 2)}
+        counts = {min(max(1, round(bound * share)), MOST_MAKERS) for share in (0.25, 0.5, 0.75, 1, 1.25, 1.5, 2)}
         return [self.with_workers(n) for n in sorted(counts | {max(1, self.setting.workers)})]
 
     def limits(self) -> Picture:
@@ -477,7 +486,13 @@ class Simulated:
         return self._against(series, "busy (%)", "who is busy")
 
     def stall(self) -> Picture:
-        """Draw the price of an epoch against the number of workers; its length where there are no prices."""
+        """Draw the price of an epoch against the number of workers; its length where there are no prices.
+
+        Where an epoch never ends, it has neither, and the speed between failures is drawn.
+        """
+        if not self.useful:
+            speed = {"speed": [one.images_per_s for one in self.sweep]}
+            return self._against(speed, "images/s between failures", "speed")
         if self.cost is None:
             return self._against({"epoch": [one.epoch_s for one in self.sweep]}, "seconds of an epoch", "time")
         return self._against({"epoch": [one.cost for one in self.sweep]}, "price of an epoch", "money")

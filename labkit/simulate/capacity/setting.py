@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from labkit.common.numbers import check_ranges, number, ranged, whole
 from labkit.recording.accelerators import modelled, published
 
+#: The most accelerators of a plan.
+MOST_ACCELERATORS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -44,7 +47,7 @@ class Setting:
         Of one accelerator, in any currency.
     """
 
-    accelerators: int = ranged(whole, 1, 1_000_000, 8, other="(accelerators)")
+    accelerators: int = ranged(whole, 1, MOST_ACCELERATORS, 8, other="(accelerators)")
     hosts: int = ranged(whole, 1, 1_000_000, 1, other="(hosts)")
     accelerator: str | float = "V100"
     cores_per_accelerator: float = ranged(number, 0.01, 10_000, 4.0, other="(cores)")
@@ -71,8 +74,13 @@ class Setting:
                 f"hosts is {self.hosts}, more than the {self.accelerators} accelerators; allowed: 1 to "
                 f"{self.accelerators}, each host has one or more"
             )
-        if self.dataset_gb * 1e6 < self.image_kb * self.shards:
-            most = max(1, int(self.dataset_gb * 1e6 / self.image_kb))
+        if self.images < 1:
+            raise ValueError(
+                f"dataset_gb is {self.dataset_gb:g}, less than an image of {self.image_kb:g} kB; allowed: one image or "
+                "more"
+            )
+        if self.images < self.shards:
+            most = int(self.images)
             raise ValueError(
                 f"{self.shards:,} shards of {self.dataset_gb:g} GB would hold less than an image of "
                 f"{self.image_kb:g} kB each; allowed: up to {most:,} shards"
