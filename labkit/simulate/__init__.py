@@ -66,8 +66,4 @@ def run(
     ValueError, TypeError
         If an argument is not what it must be.
     """
-    knobs = Knobs() if knobs is None else knobs
-    for what, given, kind in (("costs", costs, Costs), ("knobs", knobs, Knobs)):
-        if not isinstance(given, kind):
-            raise TypeError(f"{what} is a {type(given).__name__}; allowed: simulate.{kind.__name__}(…)")
-    return Model(costs, knobs, name).run(steps, seed, warmup=warmup)
+    return Model(costs, Knobs() if knobs is None else knobs, name).run(steps, seed, warmup=warmup)

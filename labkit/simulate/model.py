@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import check_names
+from labkit.common.numbers import check_names, whole
 from labkit.simulate.assumptions import assumptions
 from labkit.simulate.costs import STAGES, Costs, Knobs
 from labkit.simulate.modelled import simulated
@@ -68,6 +69,10 @@ class Model:
     source: str = "stated by the reader"
     notes: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        """Refuse what are no costs or knobs; TypeError."""
+        _check_kinds(self.costs, self.knobs)
+
     def changed(self, **changes: Any) -> Model:
         """Return the model of another pipeline or machine.
 
@@ -98,9 +103,13 @@ class Model:
         return simulated(model.costs, model.knobs, steps, warmup, seed, self.name, labels)
 
     def predict(self, *, steps: int = _STEPS, seed: int = 0, **changes: Any) -> Forecast:
-        """Return step time, speed and busy share in steady state with some knobs or costs changed; see `changed`."""
+        """Return step time, speed and busy share in steady state with some knobs or costs changed; see `changed`.
+
+        Where a cycle of files is more than a step, `steps` is raised to whole turns of it.
+        """
         model = self.changed(**changes)
-        timeline = Timeline(model.run(steps, seed, warmup=min(model.knobs.prefetch, 8) + 3))
+        steps, warmup = whole_turns(model.knobs, whole("steps", steps, 1), min(model.knobs.prefetch, 8) + 3)
+        timeline = Timeline(model.run(steps, seed, warmup=warmup))
         bounds = limits(model.costs, model.knobs)
         return Forecast(
             step_ms=timeline.span_ns / 1e6 / steps,
@@ -121,6 +130,15 @@ class Model:
     __repr__ = __str__
 
 
+def whole_turns(knobs: Knobs, steps: int, warmup: int) -> tuple[int, int]:
+    """Return steps and warm-up of a window, raised to whole turns of a cycle that holds more than a step takes.
+
+    Files of a cycle get ahead of each other and then come at once: only whole turns have the rate of all.
+    """
+    turn = math.ceil(knobs.cycle_length / (knobs.batch_size * knobs.accelerators))
+    return (steps, warmup) if turn == 1 else (turn * math.ceil(steps / turn), warmup + 2 * turn)
+
+
 def limits(costs: Costs, knobs: Knobs) -> dict[str, float]:
     """Return what bounds the speed, each in images per second, inf where there is no bound.
 
@@ -137,7 +155,13 @@ def limits(costs: Costs, knobs: Knobs) -> dict[str, float]:
     dict of str to float
         ``storage`` : its bandwidth. ``fetch`` : the threads that open and read. ``prep`` : the threads that map.
         ``batching`` : the thread that makes batches. ``cores`` : all work on them. ``accelerator`` : copy and train.
+
+    Raises
+    ------
+    TypeError
+        If `costs` or `knobs` are none.
     """
+    _check_kinds(costs, knobs)
     mean, miss = costs.mean_ms, 1.0 - knobs.cache_hit
     size = knobs.batch_size
     transfer = knobs.image_kb / knobs.bandwidth_mb_s if knobs.bandwidth_mb_s else 0.0
@@ -161,3 +185,9 @@ def limits(costs: Costs, knobs: Knobs) -> dict[str, float]:
         "cores": rate(knobs.capacity(knobs.cores), work),
         "accelerator": rate(knobs.accelerators * size, step),
     }
+
+
+def _check_kinds(costs: Costs, knobs: Knobs) -> None:
+    for what, given, kind in (("costs", costs, Costs), ("knobs", knobs, Knobs)):
+        if not isinstance(given, kind):
+            raise TypeError(f"{what} is a {type(given).__name__}; allowed: simulate.{kind.__name__}(…)")

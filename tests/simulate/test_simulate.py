@@ -108,6 +108,20 @@ def test_with_buffers_the_speed_is_the_least_of_fetch_prep_and_accelerator(costs
     assert simulate.Model(costs, knobs).predict().limit in [b for b in bounds if bounds[b] == bounds[limit]]
 
 
+@pytest.mark.parametrize(
+    ("costs", "knobs", "changes"),
+    [
+        ({"open": 30, "train": 0.1}, {"batch_size": 1}, {"cycle_length": 64, "prefetch": 1}),
+        ({"open": 30, "train": 0.5}, {"batch_size": 8}, {"cycle_length": 256, "prefetch": 1}),
+        ({"open": 30, "train": 0.1}, {"batch_size": 1, "accelerators": 2}, {"cycle_length": 24, "prefetch": 4}),
+    ],
+)
+def test_a_forecast_for_files_that_come_in_bursts_has_the_rate_of_all(costs, knobs, changes):
+    model = Model(Costs(**costs), Knobs(**knobs))
+    bound = min(simulate.limits(model.costs, model.knobs.changed(**changes)).values())
+    assert math.isclose(model.predict(**changes).images_per_s, bound, rel_tol=0.02)
+
+
 def test_a_cache_of_half_the_bytes_halves_the_fetching():
     costs, knobs = Costs(read=4, train=1), Knobs(batch_size=32, prefetch=2)
     cold, half = (step_ms(costs, knobs.changed(cache_hit=share), steps=24, warmup=16) for share in (0, 0.5))
@@ -469,6 +483,9 @@ def test_only_costs_knobs_and_traces_are_taken():
         simulate.run({"train": 1})
     with pytest.raises(TypeError, match=r"knobs is a dict; allowed: simulate\.Knobs"):
         simulate.run(Costs(train=1), {"cores": 1})
+    for make in (lambda costs: simulate.limits(costs, Knobs()), lambda costs: Model(costs).predict()):
+        with pytest.raises(TypeError, match=r"costs is a dict; allowed: simulate\.Costs"):
+            make({"train": 1})
     with pytest.raises(TypeError, match="trace is a str; allowed: a Trace"):
         simulate.fit("run.json")
     empty = simulate.run(Costs(train=1))

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from labkit import simulate
 from labkit.simulate import Costs, Knobs
+from labkit.simulate.model import whole_turns
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent
@@ -133,10 +134,7 @@ def answer(title: str, costs: Costs, knobs: Knobs, note: str = "") -> ModelledRu
     each = knobs.batch_size * knobs.accelerators
     steps = min(_STEPS, max(_FEWEST, _IMAGES // each))
     warmup = 2 + math.ceil(knobs.prefetch / knobs.accelerators)
-    if (turn := math.ceil(knobs.cycle_length / each)) > 1:
-        # Files of a cycle get ahead of each other and then come at once: only whole turns have the rate of all.
-        steps = turn * math.ceil(steps / turn)
-        warmup += 2 * turn
+    steps, warmup = whole_turns(knobs, steps, warmup)
     return ModelledRun(costs, knobs, simulate.run(costs, knobs, steps=steps, warmup=warmup, name=title), note)
 
 
