@@ -77,12 +77,14 @@ class ClusterServer:
     deaths : list of Death
     died_young : int
         How often in a row it has died as soon as it had begun, or could not begin.
+    ours : bool
+        Whether this process starts it, and not somebody else.
     """
 
     def __init__(self, name: str, address: str, start: Callable[[], Any] | None = None) -> None:
-        self.name, self.address, self.pid = name, address, None
+        self.name, self.address, self.pid, self.ours = name, address, None, start is not None
         self.deaths: list[Death] = []
-        self._start, self._connection = start, None
+        self._start, self._connection, self._unanswered = start, None, 0
         self._began_s, self.died_young = 0.0, 0
         self._lock = threading.RLock()
 
@@ -93,7 +95,7 @@ class ClusterServer:
     @property
     def alive(self) -> bool:
         """Whether it runs; on another machine: whether somebody listens at its address."""
-        return wire.listens(self.address) if self._start is None else self._connection is not None
+        return self._connection is not None if self.ours else wire.listens(self.address)
 
     def kill(self) -> None:
         """Kill it as a crash would: SIGKILL, without a word to anybody.
@@ -103,7 +105,7 @@ class ClusterServer:
         ClusterError
             If it belongs to another machine, or is dead already.
         """
-        if self._start is None:
+        if not self.ours:
             raise ClusterError(f"{self.name} ({self.address}) was started by somebody else; only its owner can end it")
         if self.pid is None:
             raise ClusterError(f"{self.name} ({self.address}) is dead already: there is nothing to kill")
@@ -114,7 +116,8 @@ class ClusterServer:
         with self._lock:
             try:
                 self.pid, self._connection = self._start()
-                self.ask(None)
+                self._unanswered = 0
+                self._ask(None)
                 self._began_s = time.monotonic()
             except OSError as error:
                 self.pid = self._connection = None
@@ -124,20 +127,33 @@ class ClusterServer:
 
     def ask(self, command: str | None) -> Any:
         """Send a command and return the answer; see `labkit.service.server.serve`."""
+        # In a thread of its own, which an interrupt of this one does not cut off in the middle of a dialogue.
+        with ThreadPoolExecutor(1) as apart:
+            return result_of(apart.submit(self._ask, command))
+
+    def _ask(self, command: str | None) -> Any:
         with self._lock:
             if self._connection is None:
                 raise ClusterError(f"{self.name} ({self.address}) is dead")
             try:
                 if command is not None:
                     self._connection.send(command)
-                if not self._connection.poll(START_S if command is None else ANSWER_S):
-                    raise ClusterError(f"{self.name} ({self.address}) does not answer")
-                done, answer = self._connection.recv()
+                self._unanswered += 1
+                end = time.monotonic() + (START_S if command is None else ANSWER_S)
+                while self._unanswered:  # what comes too late for an earlier command is skipped
+                    if not self._connection.poll(max(0.0, end - time.monotonic())):
+                        raise ClusterError(f"{self.name} ({self.address}) does not answer")
+                    done, answer = self._receive()
             except (EOFError, OSError):
                 raise ClusterError(f"{self.name} ({self.address}) died") from None
         if not done:
             raise ClusterError(answer)
         return answer
+
+    def _receive(self) -> tuple[bool, Any]:
+        found = self._connection.recv()
+        self._unanswered -= 1
+        return found
 
     def end(self) -> None:
         """Kill it and wait for its end, which is no death: it was wanted."""
@@ -145,7 +161,8 @@ class ClusterServer:
             if self.pid is not None:
                 os.kill(self.pid, signal.SIGKILL)
                 with contextlib.suppress(EOFError, OSError):
-                    self._connection.recv()
+                    while True:
+                        self._connection.recv()
             self.forget()
 
     def forget(self) -> None:
@@ -162,9 +179,10 @@ class ClusterServer:
         try:
             if self._connection is None:
                 return None
-            with contextlib.suppress(OSError):
-                if not self._connection.poll(0):
-                    return None
+            with contextlib.suppress(EOFError, OSError):
+                if self._connection.poll(0):
+                    self._receive()  # an answer for which nobody waits any more
+                return None
             self._connection.close()
             death = Death(self.name, self.address, time.time(), how_it_ended(self.pid))
             self.pid = self._connection = None

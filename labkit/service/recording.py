@@ -65,6 +65,7 @@ class ClusterSession(Session):
     def __init__(self, cluster: Any) -> None:
         super().__init__()
         self.cluster, self.notes, self._asked = cluster, [], []
+        self._refused: list[str] = []
         self.sampler = Sampler(tree=True)
         self._bytes: dict[str, int] = {}
         self._began = -math.inf
@@ -83,13 +84,16 @@ class ClusterSession(Session):
 
     def _begin(self) -> None:
         """Begin to watch, in workers first."""
-        self._asked = []
-        for number, worker in enumerate(self.cluster.workers):
-            if worker.pid is not None:
-                with contextlib.suppress(ClusterError):  # it has died, and `stop` says so
-                    worker.ask("profile")
-                    self._asked.append(number)
+        self._asked, self._refused = [], []
         try:
+            for number, worker in enumerate(self.cluster.workers):
+                if worker.ours:
+                    self._asked.append(number)  # before it answers: an interrupt does not recall what was asked
+                    try:
+                        worker.ask("profile")
+                    except ClusterError as error:
+                        self._asked.remove(number)
+                        self._refused.append(f"What {worker.name} did is not seen: {error}.")
             super().start()
         except BaseException:
             self._end_workers()
@@ -109,8 +113,10 @@ class ClusterSession(Session):
                 if found is not None:
                     seen[number] = found
         lost = [self.cluster.workers[number].name for number in self._asked if number not in seen]
+        self._asked = []
         self.notes = [f"{name} died during the recording, and what it did is not seen." for name in lost]
-        if not self._asked:
+        self.notes += self._refused
+        if not any(worker.ours for worker in self.cluster.workers):
             self.notes.append("What the workers did is not seen: this cluster was started by somebody else.")
         made = {self.cluster.workers[n].address: _produced(trace) for n, trace in seen.items()}
         names = {worker.address: worker.name for worker in self.cluster.workers}
@@ -126,7 +132,7 @@ class ClusterSession(Session):
         """End the session in all processes without a trace."""
         if self._began > -math.inf:
             self._began, self.running = -math.inf, True
-            self._end_workers()
+        self._end_workers()
         super().discard()
 
     def _end_workers(self) -> None:
@@ -134,6 +140,7 @@ class ClusterSession(Session):
         for number in self._asked:
             with contextlib.suppress(ClusterError):
                 self.cluster.workers[number].ask("profiled")
+        self._asked = []
 
     def advice(self, trace: Trace) -> dict[str, str]:
         """Return what to change where the network is what is waited for, with the bytes that came."""

@@ -37,9 +37,9 @@ def serve(role: str, settings: dict[str, Any], connection: Connection) -> None:
             command = connection.recv()
             try:
                 if command == "profile":
-                    session = session or Session()
-                    session.start()
-                    answer = None
+                    begun = Session()
+                    begun.start()  # it refuses where one runs, and leaves that one alone
+                    session, answer = begun, None
                 else:
                     answer = session.stop()
                 connection.send((True, answer))

@@ -57,6 +57,11 @@ def until(what):
     raise AssertionError("a minute is over")
 
 
+def watched(trace):
+    """The names of the workers that a recording has lanes of."""
+    return {thread.name.partition(" · ")[0] for thread in trace.threads if " · " in thread.name}
+
+
 @pytest.fixture(scope="module")
 def shared():
     with labkit.cluster(workers=2) as cluster:
@@ -319,6 +324,58 @@ def test_the_stop_button_does_not_cut_off_a_worker_that_is_added(when_s):
         until(lambda: all(server.alive for server in cluster.servers))
         arrived = counted(cluster.elements(numbers(60, 2).apply(cluster.distribute("dynamic"))))
         assert arrived == dict.fromkeys(range(60), 1)
+
+
+@pytest.mark.parametrize("command", ["profile", "profiled"])
+def test_the_stop_button_in_a_recording_ends_it_in_all_workers_and_none_of_them(c, monkeypatch, command):
+    ask, deaths, pids = cluster_module.ClusterServer.ask, len(c.deaths), [worker.pid for worker in c.workers]
+    stops = [threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))]
+
+    def asks(server, what):
+        if what == command and stops:
+            stops.pop().start()
+        return ask(server, what)
+
+    dataset = numbers(10_000, 1).batch(4).apply(c.distribute())
+    monkeypatch.setattr(cluster_module.ClusterServer, "ask", asks)
+    with pytest.raises(KeyboardInterrupt):
+        c.record(dataset, STEP, steps=200)
+    monkeypatch.undo()
+    time.sleep(1)  # the supervisor has looked at what is left
+    assert len(c.deaths) == deaths
+    assert [worker.pid for worker in c.workers] == pids
+    trace = c.record(dataset, STEP, steps=4)
+    assert watched(trace) == {worker.name for worker in c.workers}
+    assert "not seen" not in (trace.run.profiler.note or "")
+
+
+@pytest.mark.parametrize("wait_s", [0, 1])
+def test_an_answer_that_comes_too_late_is_no_death_and_none_to_the_next_command(c, monkeypatch, wait_s):
+    worker, deaths = c.workers[0], len(c.deaths)
+    pid = worker.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        monkeypatch.setattr(cluster_module, "ANSWER_S", 0.1)
+        with pytest.raises(ClusterError, match=r"worker 0 \(.*\) does not answer"):
+            worker.ask("profile")
+    finally:
+        monkeypatch.undo()
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(wait_s)  # before the supervisor has looked, and after
+    assert isinstance(worker.ask("profiled"), labkit.Trace)
+    assert (worker.pid, len(c.deaths)) == (pid, deaths)
+
+
+def test_a_worker_that_cannot_be_watched_is_named_in_a_note(c):
+    c.workers[0].ask("profile")
+    try:
+        trace = c.record(numbers(10_000, 1).batch(4).apply(c.distribute()), STEP, steps=4)
+    finally:
+        c.workers[0].ask("profiled")
+    assert re.search(
+        "What worker 0 did is not seen: .*a TensorFlow profiler session is already running", trace.run.profiler.note
+    )
+    assert watched(trace) == {worker.name for worker in c.workers[1:]}
 
 
 def test_one_more_worker_takes_its_part(c):
