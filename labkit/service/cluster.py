@@ -414,8 +414,15 @@ class _OwnCluster(Cluster):
 
         The dispatcher takes no worker that it was not told of. It is started anew for that, and goes on from its
         journal. Jobs that begin later share ``data`` and ``file`` among all workers.
+
+        Raises
+        ------
+        ClusterError
+            If it cannot start, and all is as before; or if there are 32 workers already.
         """
         self._check_open()
+        if len(self.workers) >= MOST_WORKERS:
+            raise ClusterError(f"this cluster has {len(self.workers)} workers; allowed: {MOST_WORKERS} at most")
         # In a thread of its own, which an interrupt of this one does not cut off in the middle of a dialogue.
         with ThreadPoolExecutor(1) as apart:
             return result_of(apart.submit(self._add))
@@ -423,11 +430,20 @@ class _OwnCluster(Cluster):
     def _add(self) -> ClusterServer:
         (port,) = wire.free_ports(1)
         with self._hands:
-            self._shares.append(f"localhost:{port}")
-            self.dispatcher.end()
-            self.dispatcher.begin()
             worker = self._worker(len(self.workers), port)
-            worker.begin()
+            self._shares.append(worker.address)
+            try:
+                self.dispatcher.end()
+                self.dispatcher.begin()
+                worker.begin()
+            except ClusterError:
+                # Nobody would ever serve its share.
+                worker.end()
+                self._shares.remove(worker.address)
+                self.dispatcher.end()
+                with contextlib.suppress(ClusterError):  # whoever looks after all tries again
+                    self.dispatcher.begin()
+                raise
             self.workers.append(worker)
         return worker
 
@@ -551,7 +567,13 @@ def cluster(
     if port is not None:
         port = whole("port", port, least=1, most=65_535)
         refusal.leave(port)
-        if not wire.is_free(port):
+        try:
+            free = wire.is_free(port)
+        except PermissionError:
+            raise ClusterError(
+                f"port is {port}, which only an administrator may open; allowed: a free port from 1,024 on, or None"
+            ) from None
+        if not free:
             raise ClusterError(f"port is {port}, and somebody listens there already; allowed: a free port, or None")
     folder = None
     if work_dir is not None:
@@ -560,11 +582,12 @@ def cluster(
         folder = Path(work_dir).absolute()
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            used = (folder / JOURNAL).exists()
         except OSError as error:
             raise ValueError(
                 f"work_dir is {str(work_dir)!r}, which is no folder to write to: {error.strerror}"
             ) from error
-        if (folder / JOURNAL).exists():
+        if used:
             raise ClusterError(
                 f"work_dir is {str(work_dir)!r}, which holds the journal of another cluster, with workers that this "
                 "one does not have; allowed: an empty folder"
@@ -583,8 +606,11 @@ def _attached(addresses: Sequence[str]) -> Cluster:
         raise ValueError(f"workers is {addresses!r:.100}; {allowed}")
     plain = [one.removeprefix("grpc://") for one in addresses]
     for one in plain:
-        if not one.rpartition(":")[0] or not one.rpartition(":")[2].isdigit():
-            raise ValueError(f"workers has the address {one!r:.60}; {allowed}")
+        if not wire.is_address(one):
+            raise ValueError(
+                f"workers has the address {one!r:.60}; allowed: host:port, with the name or the number of a "
+                "host (IPv6 in brackets, as [::1]) and a port from 1 to 65,535"
+            )
         if not wire.answers(one, timeout_s=3.0):
             raise ClusterError(f"nobody listens at {one}: is that server started, and may this machine reach it?")
     servers = [

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent import futures
+from numbers import Real
 from typing import Any
 
 from labkit.common.errors import error_text
@@ -28,8 +29,8 @@ class Elements:
     """An iterator over a dataset; see `labkit.service.cluster.Cluster.elements`."""
 
     def __init__(self, cluster: Any, dataset: Any, silence_s: float) -> None:
-        if isinstance(silence_s, bool) or not isinstance(silence_s, (int, float)) or not 0 < silence_s < 1e6:
-            raise ValueError(f"silence_s is {silence_s!r:.60}; allowed: seconds, more than 0")
+        if isinstance(silence_s, bool) or not isinstance(silence_s, Real) or not 0 < silence_s <= 1e6:
+            raise ValueError(f"silence_s is {silence_s!r:.60}; allowed: seconds, more than 0 and at most 1,000,000")
         check_dataset(dataset)
         # No public name of TensorFlow ends an operation that waits.
         from tensorflow.python.eager.cancellation import CancellationManager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import socket
 import stat
@@ -50,6 +51,27 @@ def received(peers: Collection[tuple[str, int]]) -> dict[tuple[tuple[str, int], 
     return found
 
 
+def is_address(text: str) -> bool:
+    """Tell whether this is ``host:port``: a name, a number of IPv4, or one of IPv6 in brackets; a port to 65,535.
+
+    Without brackets, gRPC takes all of ``::1:5050`` for a host.
+
+    >>> [is_address(one) for one in ("localhost:5050", "[::1]:5050", "::1:5050", "a..b:5050", "localhost:70000")]
+    [True, True, False, False, False]
+    """
+    host, _, port = text.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65_535):
+        return False
+    try:
+        if ":" in host or "[" in host:
+            ipaddress.IPv6Address(host.removeprefix("[").removesuffix("]"))
+            return host[0] + host[-1] == "[]"
+        host.encode("idna")
+    except ValueError:  # UnicodeError is one
+        return False
+    return True
+
+
 def numbers(address: str) -> list[tuple[str, int]]:
     """Return the hosts, as numbers, and the port that ``host:port`` stands for; none where nobody knows the host."""
     host, _, port = address.rpartition(":")
@@ -82,12 +104,16 @@ def _connected(address: str, timeout_s: float) -> socket.socket:
 
 
 def is_free(port: int) -> bool:
-    """Tell whether nobody listens at a port of this machine."""
-    with socket.socket() as one, contextlib.suppress(OSError):
+    """Tell whether nobody listens at a port of this machine; PermissionError where this process may not."""
+    with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        one.bind(("localhost", port))
-        return True
-    return False
+        try:
+            one.bind(("localhost", port))
+        except PermissionError:
+            raise
+        except OSError:
+            return False
+    return True
 
 
 def free_ports(count: int) -> list[int]:

@@ -13,7 +13,9 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -22,6 +24,7 @@ from labkit.service import cluster as cluster_module
 from labkit.service import elements as elements_module
 from labkit.service import refusal, wire
 from labkit.service.elements import ClusterError
+from labkit.service.nursery import Nursery
 
 STEP = labkit.accelerators.modelled(step_ms=5)
 
@@ -408,11 +411,76 @@ def test_bad_arguments_get_one_sentence(arguments, error, sentence):
         labkit.cluster(**arguments)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "::1:5050", "[::1:5050", "[localhost]:5050", "a..example:5050", ".example:5050", f"{'a' * 64}.example:50",
+        "localhost:0", "localhost:65536", f"localhost:{'9' * 20}", "localhost:²", ":5050",
+    ],
+)  # fmt: skip
+def test_an_address_that_is_none_gets_one_sentence(address):
+    with pytest.raises(ValueError, match=f"workers has the address '{re.escape(address[:50])}.*; allowed: host:port, "):
+        labkit.cluster([address, "localhost:1"])
+
+
+def test_an_address_of_ipv6_in_brackets_is_one():
+    with pytest.raises(ClusterError, match=r"nobody listens at \[::1\]:1: is that server started"):
+        labkit.cluster(["[::1]:1", "localhost:1"])
+
+
 def test_a_port_that_is_taken_is_named():
     with socket.create_server(("localhost", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ClusterError, match=f"port is {port}, and somebody listens there already"):
             labkit.cluster(port=port)
+
+
+def refused(*_):
+    raise PermissionError(13, "Permission denied")
+
+
+def test_a_port_that_only_an_administrator_may_open_is_not_said_to_be_taken(monkeypatch):
+    monkeypatch.setattr(socket.socket, "bind", refused)
+    with pytest.raises(ClusterError, match="port is 80, which only an administrator may open; allowed: a free"):
+        labkit.cluster(port=80)
+
+
+def test_a_folder_that_may_not_be_entered_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(Path, "exists", refused)
+    with pytest.raises(ValueError, match=r"work_dir is '.*', which is no folder to write to: Permission denied"):
+        labkit.cluster(work_dir=tmp_path)
+
+
+def test_a_worker_that_cannot_be_added_leaves_no_share_behind(monkeypatch):
+    bear, born = Nursery.bear, []
+
+    def no_worker(nursery, role, settings):
+        if role == "worker":
+            raise OSError(11, "Resource temporarily unavailable")
+        born.append(settings["worker_addresses"])
+        return bear(nursery, role, settings)
+
+    with labkit.cluster(workers=1) as cluster:
+        monkeypatch.setattr(Nursery, "bear", no_worker)
+        with pytest.raises(ClusterError, match=r"worker 1 cannot start at .*: Resource temporarily unavailable"):
+            cluster.add()
+        monkeypatch.undo()
+        assert born[-1] == [cluster.workers[0].address]
+        once = dict.fromkeys(range(40), 1)
+        assert counted(cluster.elements(numbers(40).apply(cluster.distribute("data")))) == once
+        cluster.add()
+        assert counted(cluster.elements(numbers(40).apply(cluster.distribute("data")))) == once
+
+
+def test_there_is_a_most_of_workers_that_are_added(c, monkeypatch):
+    monkeypatch.setattr(cluster_module, "MOST_WORKERS", len(c.workers))
+    with pytest.raises(ClusterError, match=rf"this cluster has {len(c.workers)} workers; allowed: \d+ at most"):
+        c.add()
+
+
+@pytest.mark.parametrize("silence_s", [np.int64(5), np.float32(5), 1e6])
+def test_a_silence_is_any_number_of_seconds(c, silence_s):
+    assert c.elements(numbers(1), silence_s=silence_s).silence_s == silence_s
 
 
 def test_how_elements_may_be_shared_is_said(c):
