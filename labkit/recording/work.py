@@ -113,6 +113,22 @@ def padded_share(dataset: Any, batch: Any) -> float | None:
     return filled / total if total else None
 
 
+def settings(dataset: Any) -> dict[str, bool]:
+    """Return what a recording does not show of a pipeline: ``random``, whether its functions draw random numbers.
+
+    It is empty for what is no tf.data pipeline, and where a function holds more than TensorFlow can write down.
+    """
+    if not structure.is_dataset(dataset):
+        return {}
+    import tensorflow as tf
+
+    try:
+        ops = {op for node in structure.nodes(dataset) for op in node.ops}
+    except (ValueError, tf.errors.OpError):
+        return {}
+    return {"random": any(map(structure.is_random, ops))}
+
+
 def _is_image(dims: tuple[int | None, ...]) -> bool:
     """Tell whether a shape is that of a single image, with its colours last or first."""
     if len(dims) != 3 or None in dims:

@@ -15,7 +15,15 @@ from luck import luckiest
 from PIL import Image
 
 from labkit.recording.equal_work import agreement, difference
-from labkit.recording.work import Tally, check_batched, count_images, looks_like_one_image, padded_share, sample
+from labkit.recording.work import (
+    Tally,
+    check_batched,
+    count_images,
+    looks_like_one_image,
+    padded_share,
+    sample,
+    settings,
+)
 
 LABELS = np.random.default_rng(3).integers(0, 10, 64)
 PATHS = [f"/photos/{i:03d}.jpg" for i in range(64)]
@@ -402,6 +410,16 @@ def test_a_batch_without_a_tensor_is_refused(batch):
         Tally().add(batch)
     with pytest.raises(ValueError, match="no tensor"):
         count_images(batch)
+
+
+def test_what_a_recording_does_not_show_is_read_from_the_pipeline():
+    still = photos().map(lambda path, label: (tf.strings.length(path), label)).batch(4)
+    drawn = photos().map(pixels).batch(4)
+    inner = photos().flat_map(
+        lambda *_: tf.data.Dataset.range(2).map(lambda i: tf.random.stateless_uniform([], [i, 1]))
+    )
+    assert [settings(dataset)["random"] for dataset in (still, drawn, inner)] == [False, True, True]
+    assert settings([1]) == {}, "no tf.data pipeline"
 
 
 def test_the_share_of_padding_is_that_of_the_rows_that_were_filled_up():

@@ -512,6 +512,71 @@ def test_generators_that_run_together_are_no_loop_of_a_map():
     assert "loop" not in advice
 
 
+def many_calls(node, a, count=128, *around):
+    """Return `count` calls of a node, one after the other, and one each of what stands around it."""
+    length, spans = 9.9 / count, []
+    for k in range(count):
+        spans += [("next", path, "iterator", a + k * length, a + (k + 0.9) * length) for path in (*around, node)]
+    return spans
+
+
+@pytest.mark.parametrize("random", [True, False])
+def test_what_a_small_map_draws_is_to_be_drawn_for_each_element(random):
+    advice = recorded(lambda a: many_calls(f"{BATCH}::ParallelMapV2", a), work={"random": random}).stalls.advice
+    assert "batch before the map" in advice
+    assert ("drawn for each element" in advice) == random
+
+
+@pytest.mark.parametrize("node", ["PaddedBatchV2", "GroupByWindow::PaddedBatchV2", "GroupByWindow"])
+def test_rows_that_are_padded_or_grouped_by_length_are_not_batched_before_their_map(node):
+    advice = recorded(lambda a: many_calls(f"{ROOT}::{node}::ParallelMapV2", a)).stalls.advice
+    assert "batch before the map" not in advice
+
+
+@pytest.mark.parametrize(("shape", "even"), [([3], True), ([None, 3], False), (None, False)])
+def test_rows_of_several_lengths_are_not_batched_before_their_map(shape, even):
+    work = {"components": [{"dtype": "int32", "shape": [], "digest": ""}, {"dtype": "f", "shape": shape, "digest": ""}]}
+    advice = recorded(lambda a: many_calls(f"{BATCH}::ParallelMapV2", a), work=work).stalls.advice
+    assert ("batch before the map" in advice) == even
+
+
+def test_windows_of_a_series_by_keras_are_told_to_be_gathered():
+    """Both maps are those of Keras."""
+    mapped = f"{BATCH}::Prefetch::Zip::ParallelMapV2"
+    inner = f"{mapped}::Zip::ParallelMapV2"
+    advice = recorded(lambda a: many_calls(mapped, a, 128, inner, f"{inner}::Zip::ForeverRepeat::FromTensor"))
+    assert "in place of timeseries_dataset_from_array" in advice.stalls.advice
+    assert "batch before the map" not in advice.stalls.advice
+
+
+def test_weights_that_are_a_dataset_are_no_map_of_the_reader():
+    drawn = f"{BATCH}::DirectedInterleave"
+    nodes = (f"{drawn}::ParallelMapV2", f"{drawn}::ParallelMapV2::Zip::ParallelMapV2")
+    random = f"{drawn}::ParallelMapV2::Zip::BatchV2::Random"
+    advice = [recorded(lambda a, n=n: many_calls(drawn, a, n, *nodes, random)).stalls.advice for n in (256, 512)]
+    assert not [one for one in advice if "before the map" in one]
+    assert "Batch before sample_from_datasets" in advice[1], "elements that take next to nothing"
+
+
+@pytest.mark.parametrize("below", ["ForeverRepeat::Range", "Range"])
+def test_who_chooses_in_turn_is_not_told_to_batch_what_is_drawn(below):
+    chosen = f"{BATCH}::DirectedInterleave"
+    advice = recorded(lambda a: many_calls(chosen, a, 512, f"{chosen}::{below}")).stalls.advice
+    assert "sample_from_datasets" not in advice
+
+
+def test_the_maps_of_a_resampling_are_not_told_to_take_batches():
+    """They ask for the class of each element, so that a batch has none."""
+    drawn = f"{BATCH}::DirectedInterleave"
+    random = f"{drawn}::ParallelMapV2::Zip::BatchV2::Random"
+    kept = f"{drawn}::Prefetch::ParallelMapV2::Filter::ParallelMapV2"
+    nodes = (random, kept, f"{kept}::Zip::Map", f"{kept}::Zip::Map::Zip::ForeverRepeat::FromTensor")
+    advice = recorded(lambda a: many_calls(drawn, a, 512, *nodes)).stalls.advice
+    assert "sample_from_datasets" not in advice
+    assert "batch before the map" not in advice
+    assert "timeseries" not in advice
+
+
 @pytest.mark.parametrize("op", ["PyFunc", "EagerPyFunc"])
 def test_a_python_function_of_a_map_beside_a_generator_is_not_called_the_generator(op):
     def make(a):

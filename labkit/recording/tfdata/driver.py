@@ -31,7 +31,15 @@ import psutil
 from labkit.common.errors import error_text, os_sentence
 from labkit.recording.processor_clock import Sampler, processor_seconds, tree
 from labkit.recording.tfdata import xplane
-from labkit.recording.work import Tally, check_batched, count_images, looks_like_one_image, padded_share, sample
+from labkit.recording.work import (
+    Tally,
+    check_batched,
+    count_images,
+    looks_like_one_image,
+    padded_share,
+    sample,
+    settings,
+)
 from labkit.timeline.run import Tree
 from labkit.timeline.trace import Span, Trace
 
@@ -436,6 +444,7 @@ class _Driver:
     most_bytes: float = math.inf
     padded: float | None = None
     pixels: str | None = None
+    settings: dict[str, bool] = field(default_factory=dict)
     wait_from: int | None = None
     watched: Window | None = None
     run: Drive = field(default_factory=Drive)
@@ -482,6 +491,7 @@ class _Driver:
             check_batched(batch)
             self.run.one_image = looks_like_one_image(batch)
             self.padded, self.pixels = padded_share(self.dataset, batch), sample(batch)
+            self.settings = settings(self.dataset)
         except ValueError as error:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error
         if hasattr(self.accelerator, "prepare"):
@@ -544,7 +554,7 @@ class _Driver:
                     pause = self.finish(watched)
             on_step(number - 1, start, taken, trained)
         run.steps, run.ended = number, number != steps and steps is not None
-        seen = {"padded": self.padded, "pixels": self.pixels}
+        seen = {"padded": self.padded, "pixels": self.pixels, **self.settings}
         run.work = tally.work() | {name: value for name, value in seen.items() if value is not None}
         if number == 0:
             raise ValueError(self.too_short(self.warmup))

@@ -61,6 +61,13 @@ _SOURCES = {
 _ONE_VALUE = re.compile("ReadFile|Decode(AndCrop)?(Jpeg|Png|Gif|Bmp|Image|Wav)")
 # Nodes that hand on fewer elements than they take.
 _DROPS = re.compile("::(FiniteTake|FiniteSkip|Filter|Shard|TakeWhile|Window)")
+# The map that draws a dataset for each element of sample_from_datasets, and the resampling that is made of it.
+_DRAWN = re.compile(r".*::DirectedInterleave::[^:]+(?=::(Zip::)?Batch(V\d+)?::Random$)")
+_RESAMPLED = re.compile(r".*::Filter::(Parallel)?Map(V\d+)?::Zip(::|$)")
+# Nodes that take elements of several lengths, before a map.
+_UNEVEN = "::(PaddedBatch|GroupBy)"
+# What the map of Keras's timeseries_dataset_from_array takes its windows from.
+_WINDOWS = re.compile(r"Map(V\d+)?::Zip::(Parallel)?Map(V\d+)?::Zip::ForeverRepeat::FromTensor$")
 # Nodes whose function makes a dataset, and what a generator is made of.
 _DATASETS = ("FlatMap", "Interleave", "Generator")
 # Nodes that hand over from a thread of their own, the last ones but for such as only pass elements on.
@@ -139,7 +146,7 @@ def stalls(
         ns for (cause, op), ns in causes.by_op.items() if cause == "prep" and causes.names[op] not in work.calls
     )
     small = _taken_apart(work, steps, span, ops_ns, total["batch"])
-    small = small or _small_calls(lanes, causes.names, steps, handed_over)
+    small = small or _small_calls(lanes, run, causes.names, steps, handed_over)
     if shares["unknown"] >= max(LEAST, shares[worst]) and run.loader and run.loader.hidden:
         advice = (
             "nothing yet: what processes do that began before the recording is not seen; let the loader start its "
@@ -261,7 +268,8 @@ def _taken_apart(work: NodeWork, steps: int, span: int, ops_ns: int, batch_ns: i
                 "which windows begin, and tf.gather all of them in one map."
             )
     for path in work.of("DirectedInterleave"):
-        if path in many and sum(map(work.own_ns, many)) >= least:
+        drawn = any(map(_DRAWN.match, work.below(path))) and not any(map(_RESAMPLED.match, work.below(path)))
+        if drawn and path in many and sum(map(work.own_ns, many)) >= least:
             return (
                 f"whole batches drawn from each dataset in place of elements: {work.calls[path] / steps:,.0f} elements "
                 "a step are drawn one by one. Batch before sample_from_datasets, where a batch may come from one."
@@ -281,7 +289,7 @@ def _maps_ns(work: NodeWork, path: str) -> int:
     return sum(work.own_ns(name) for name in work.below(path) if _is_map(short_op(name)) and not asynchronous(name))
 
 
-def _small_calls(lanes: Sequence[Lane], names: Sequence[str], steps: int, handed_over: bool) -> str | None:
+def _small_calls(lanes: Sequence[Lane], run: Run, names: Sequence[str], steps: int, handed_over: bool) -> str | None:
     """Return what helps where a map is called for many elements, and each call is shorter than it takes to make it.
 
     The calls are those of the nodes: of operations that take next to nothing, the profiler keeps few. `handed_over`
@@ -292,18 +300,33 @@ def _small_calls(lanes: Sequence[Lane], names: Sequence[str], steps: int, handed
     asked = sum((np.bincount(lane.name_id, minlength=len(names)) for lane in pipeline), np.zeros(len(names), np.int64))
     if any(asked[i] and _ONE_VALUE.fullmatch(short_op(name)) for i, name in enumerate(names)):
         return None
+    # Rows of several lengths are no batch.
+    shapes = [part["shape"] for part in (run.work or {}).get("components", ())]
+    if any(shape is None or None in shape for shape in shapes):
+        return None
     # What draws the dataset for each element of sample_from_datasets is a map of numbers that nobody has written.
-    drawn = {name.rpartition("::")[0].rpartition("::")[0] for name in names if name.endswith("::Random")}
+    others = [re.escape(match[0]) + "(::Zip|::Batch|$)" for match in map(_DRAWN.match, names) if match]
+    others += [_UNEVEN] + ["::DirectedInterleave::"] * any(map(_RESAMPLED.match, names))
+    others = re.compile("|".join(others))
     # A map that is fused with its batch asks for its elements, and is itself asked for batches.
-    nodes = [i for i, name in enumerate(names) if any(map(_is_map, name.split("::")[-2:])) and name not in drawn]
+    maps = (i for i, name in enumerate(names) if any(map(_is_map, name.split("::")[-2:])))
+    nodes = [i for i in maps if not others.search(names[i])]
     calls = max((int(asked[i]) for i in nodes), default=0)
     work = sum(int((lane.end_ns - lane.start_ns)[np.isin(lane.category, codes)].sum()) for lane in pipeline)
     if not steps or calls < MANY_CALLS * steps or work >= (SHORT_NS if handed_over else SMALL_NS) * calls:
         return None
+    if any(_WINDOWS.search(name) and not others.search(name) for name in names):
+        return (
+            "windows cut out of an array whole batches at a time, in place of timeseries_dataset_from_array: it makes "
+            f"{calls / steps:,.0f} windows a step one by one. Batch the places at which windows begin, and tf.gather "
+            "all of them in one map."
+        )
     cost = "to make the calls takes longer" if work < SMALL_NS * calls else "to hand them over takes much of the time"
+    draws = " What it draws at random must then be drawn for each element." * bool((run.work or {}).get("random"))
     return (
         "batch before the map, so that one call works on many elements: there are "
         f"{calls / steps:,.0f} calls in a step, their operations take {work / calls / 1e3:,.0f} µs each, and {cost}."
+        f"{draws}"
     )
 
 
