@@ -45,6 +45,8 @@ def calling(node, a, count, *below, thread="worker"):
         ("Filter", "a parallel map for what Filter asks"),
         ("TakeWhile", "a parallel map for what TakeWhile asks"),
         ("Scan", "less work inside Scan, whose calls come one after the other: TopKV2 in a parallel map before it"),
+        ("FlatMap", "interleave(num_parallel_calls=AUTOTUNE) in place of FlatMap"),
+        ("Interleave", "interleave(num_parallel_calls=AUTOTUNE) in place of Interleave"),
     ],
 )
 @pytest.mark.parametrize("below", ["TensorSlice", "ParallelMapV2"])
@@ -65,6 +67,32 @@ def test_a_loop_inside_a_map_is_seen_by_how_often_an_op_runs(times):
     advice = recorded(make).stalls.advice
     assert "map(num_parallel_calls=AUTOTUNE)" in advice
     assert (f"each call of the map runs Mul {times} times" in advice) == (times == 50)
+
+
+@pytest.mark.parametrize("kind", ["Filter", "GroupByWindow"])
+def test_what_a_node_asks_of_each_input_is_no_loop(kind):
+    """One of 50 elements passes the filter, and 50 of them make a group."""
+    node = f"{BATCH}::{kind}"
+
+    def make(a):
+        spans = [("next", node, "iterator", a, a + 9.9)]
+        spans += [("next", f"{node}::TFRecord", "iterator", a + k / 5, a + k / 5 + 0.01) for k in range(49)]
+        return spans + [("worker", "x/Mul:Mul", "map", a + (k + 0.1) / 5, a + (k + 0.9) / 5) for k in range(49)]
+
+    assert "loop" not in recorded(make).stalls.advice
+
+
+def test_the_function_of_an_interleave_is_no_loop_of_the_map_behind_the_batch():
+    """Each inner pipeline has one element, and is asked a second time in vain."""
+    mixed = f"{BATCH}::ParallelMapV2::BatchV2::ParallelInterleaveV4"
+
+    def make(a):
+        spans = [("next", node, "iterator", a, a + 9.9) for node in (f"{BATCH}::ParallelMapV2", mixed)]
+        for node, count in ((f"{mixed}::FromTensor", 96), (f"{mixed}::TensorSlice", 48)):
+            spans += [("pool", node, "iterator", a + k / 10, a + k / 10 + 0.01) for k in range(count)]
+        return spans + in_threads("DecodeJpeg:DecodeJpeg", a, 48)
+
+    assert "loop" not in recorded(make).stalls.advice
 
 
 def test_a_parallel_map_is_not_told_to_become_one():
@@ -181,6 +209,36 @@ def test_a_skip_behind_the_work_is_found_by_what_is_made(skipped):
 
     advice = recorded(make).stalls.advice
     assert ("skip before the map: 2.0 elements" in advice) == bool(skipped)
+
+
+@pytest.mark.parametrize(("op", "times"), [("DecodePng:DecodePng", 2), ("while/body/_1/sort/TopKV2:TopKV2", 50)])
+@pytest.mark.parametrize("node", ["FiniteSkip", "Shard"])
+def test_two_branches_of_a_zip_and_a_loop_are_no_elements_that_are_dropped(node, op, times):
+    node, branches = f"{BATCH}::{node}", 2 if times == 2 else 1
+    mapped = f"{node}::Zip::Map"
+
+    def make(a):
+        spans = [("next", path, "iterator", a, a + 9.9) for path in (node, f"{node}::Zip")]
+        spans += [("next", mapped, "iterator", a + 5 * k, a + 5 * k + 9.8 / branches) for k in range(branches)]
+        turn = 9.6 / times
+        return spans + [("worker", op, "map", a + k * turn, a + (k + 0.9) * turn) for k in range(times)]
+
+    advice = recorded(make).stalls.advice
+    assert "before the map" not in advice
+
+
+def test_a_shard_behind_a_zip_is_told_by_how_much_it_drops():
+    node = f"{BATCH}::Shard"
+
+    def make(a):
+        spans = [("next", node, "iterator", a, a + 9.9)]
+        for k in range(4):
+            begin = a + 2.4 * k
+            spans += [("next", path, "iterator", begin, begin + 2.3) for path in (f"{node}::Zip", f"{node}::Zip::Map")]
+            spans.append(("worker", "DecodePng:DecodePng", "decode", begin + 0.1, begin + 2.2))
+        return spans
+
+    assert "shard before the map: 4.0 elements" in recorded(make).stalls.advice
 
 
 @pytest.mark.parametrize("parts", [2, 40])
@@ -448,6 +506,22 @@ def test_a_filter_before_the_expensive_map_is_where_it_belongs():
     assert "map(num_parallel_calls=AUTOTUNE): TopKV2 runs on one thread" in advice
 
 
+def test_a_filter_that_is_costly_itself_is_not_told_to_stand_before_a_cheap_map():
+    """Its predicate runs for four elements, of which one passes."""
+    node = f"{BATCH}::Filter"
+
+    def make(a):
+        spans = [("next", node, "iterator", a, a + 9.9)]
+        for k in range(4):
+            spans.append(("next", f"{node}::Map", "iterator", a + 2.4 * k, a + 2.4 * k + 0.05))
+            spans.append(("worker", "sort/TopKV2:TopKV2", "map", a + 2.4 * k + 0.1, a + 2.4 * (k + 1)))
+        return spans
+
+    advice = recorded(make, images=STEPS).stalls.advice
+    assert "before the map" not in advice
+    assert "a parallel map for what Filter asks" in advice
+
+
 def test_a_shard_of_names_is_not_charged_with_what_their_records_cost():
     files = f"{BATCH}::Map::Interleave[0]"
 
@@ -575,6 +649,20 @@ def test_the_maps_of_a_resampling_are_not_told_to_take_batches():
     assert "sample_from_datasets" not in advice
     assert "batch before the map" not in advice
     assert "timeseries" not in advice
+
+
+@pytest.mark.parametrize("node", ["ParallelMapV2", "MapAndBatch"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_generator_is_told_from_the_parallel_map_behind_it_by_how_long_it_takes(node, waits):
+    """Both are calls of Python, by an op of one name."""
+
+    def make(a):
+        spans = [("next", f"{BATCH}::{node}", "iterator", a, a + 9.9)]
+        end = a + (9.8 if waits else 0.5)
+        spans.append(("pool", f"{BATCH}::{node}::FlatMap::Generator", "iterator", a, end))
+        return spans + in_threads("PyFunc:PyFunc", a, 20)
+
+    assert ("several generators" in recorded(make).stalls.advice) == waits
 
 
 @pytest.mark.parametrize("op", ["PyFunc", "EagerPyFunc"])

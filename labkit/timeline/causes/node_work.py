@@ -27,6 +27,9 @@ _CALLERS = re.compile(r"(Map|Filter|TakeWhile|Scan|GroupBy\w*|FlatMap|Interleave
 #: Nodes that have threads of their own.
 _ASYNCHRONOUS = re.compile(r"(Legacy)?Parallel|Prefetch|MapAndBatch|ParseExample|DataService|Root$")
 
+#: What the ops of a ``tf.while_loop`` are called, before their own name.
+_LOOPS = re.compile(r"while(_\d+)?/body/")
+
 
 def asynchronous(path: str) -> bool:
     """Tell whether the own time of a node is a wait for its own threads.
@@ -78,12 +81,13 @@ class NodeWork:
         """Return the paths of the nodes that a node takes its elements from, directly or not."""
         return [name for name in self.calls if name.startswith(f"{path}::")]
 
-    def runs(self, op: str) -> list[int]:
+    def runs(self, op: str, loops: bool = True) -> list[int]:
         """Return how often an op ran, for each place in a function where its word stands.
 
-        Each place runs once in a call, unless it stands in a loop.
+        Each place runs once in a call, unless it stands in a loop; without `loops`, those of a ``tf.while_loop`` are
+        left out.
         """
-        return [n for name, n in self._counts.items() if short_op(name) == op]
+        return [n for name, n in self._counts.items() if short_op(name) == op and (loops or not _LOOPS.search(name))]
 
     def own(self, path: str) -> Intervals:
         """Return when a call of a node was open, and none of a node below it in the same thread; ops do not count."""
@@ -113,16 +117,21 @@ class NodeWork:
         Where several threads run the op, whatever happens meanwhile in another thread is no wait for it.
         """
         pieces = self._pieces(lambda name: short_op(name) == op)
-        running = _union(pieces)
-        if sum(int((end - start).sum()) for start, end in pieces) > AT_ONCE * running.total_ns:
+        if sum(int((end - start).sum()) for start, end in pieces) > AT_ONCE * _union(pieces).total_ns:
             return None
-        waits = {
-            path: self._within(at_least([self.own(path), running], 2))
+        waits = self.waits(op)
+        found = max(waits, key=lambda path: waits[path], default=None)
+        return found if found and waits[found] > CALLS else None
+
+    def waits(self, op: str) -> dict[str, float]:
+        """Return, for each node that calls a function, the share of the time of an op in which its call was open."""
+        running = _union(self._pieces(lambda name: short_op(name) == op))
+        ns = self._within(running) or 1
+        return {
+            path: self._within(at_least([self.own(path), running], 2)) / ns
             for path in self.calls
             if _CALLERS.match(short_op(path))
         }
-        found = max(waits, key=lambda path: waits[path], default=None)
-        return found if found and waits[found] > CALLS * self._within(running) else None
 
     @cached_property
     def _ops(self) -> Intervals:

@@ -17,6 +17,7 @@ from labkit.timeline.causes.node_work import NodeWork, asynchronous
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes, filling
 from labkit.timeline.causes.thresholds import (
     AHEAD,
+    CALLS,
     FEW,
     HANDED_OVER,
     INTERPRETER_FULL,
@@ -548,6 +549,11 @@ def _in_turn(found: _Blame) -> str | None:
             f"a parallel map for what {kind} asks: it calls {blame} for one element at a time. "
             "map(lambda x: (x, wanted(x)), num_parallel_calls=AUTOTUNE), and then go by the answer."
         )
+    if kind in ("FlatMap", "Interleave"):
+        return (
+            f"interleave(num_parallel_calls=AUTOTUNE) in place of {kind}, so that several calls of its function run at "
+            f"once: it calls {blame} for one element after the other."
+        )
     if kind and kind not in _DATASETS and kind != "Map":
         return (
             f"less work inside {kind}, whose calls come one after the other: {blame} in a parallel map before it, as "
@@ -562,13 +568,15 @@ def _in_turn(found: _Blame) -> str | None:
     return None
 
 
-def _inner(work: NodeWork, path: str, inner: str) -> int:
+def _inner(work: NodeWork, path: str, inner: str | None = None) -> int:
     """Return how many inner pipelines a flat map or an interleave began: it took one element of its input for each.
 
-    `inner` is the path of the inner one; where no input was asked meanwhile, none began.
+    `inner` is the path of the inner one, by default that which was asked most; where no input was asked meanwhile,
+    none began.
     """
-    inputs = [name for name in work.calls if name.rpartition("::")[0] == path and name != inner]
-    return min((work.calls[name] for name in inputs), default=0)
+    inputs = [name for name in work.calls if name.rpartition("::")[0] == path]
+    inner = inner or max(inputs, key=lambda name: work.calls[name], default=None)
+    return min((work.calls[name] for name in inputs if name != inner), default=0)
 
 
 def _python(found: _Blame) -> str:
@@ -578,6 +586,9 @@ def _python(found: _Blame) -> str:
     generator = (
         found.has("Generator") and found.blame == "PyFunc" and short_op(found.caller or "Generator") in _DATASETS
     )
+    if generator and not found.caller and found.has("ParallelMap", "MapAndBatch"):
+        waits = found.work.waits("PyFunc")
+        generator = any(waits[path] > CALLS for path in found.work.of("Generator"))
     if generator and found.reads_several and not (effort and effort.computes is not None):
         return (
             "TensorFlow ops in place of the Python generators if they compute, more of them at once if they "
@@ -627,37 +638,49 @@ def _thrown_away(found: _Blame) -> tuple[str, float] | None:
         return None
     for path in work.of(*words):
         maps = [name for name in work.below(path) if _is_map(short_op(name))]
-        # Behind a node that makes many elements of one, counts of ops say nothing of what is dropped here.
-        if not maps or any(map(_MULTIPLIES.match, path.split("::")[:-1])):
+        # Behind a node that makes many elements of one, counts of ops say nothing of what is dropped here. What a
+        # filter asks itself, it asks of every element.
+        if not maps or any(map(_MULTIPLIES.match, path.split("::")[:-1])) or found.caller == path:
             continue
-        between = max(maps, key=lambda name: -len(name)).removeprefix(path).split("::")[1:]
+        nearest = max(maps, key=lambda name: -len(name))
+        between = nearest.removeprefix(path).split("::")[1:]
         if short_op(path) == "Filter":
             made = work.asked(path) if max(_ran(found), default=0) >= THROWN_AWAY * work.calls[path] else 0
         elif any(map(_REGROUPS.search, between)):
             continue
         else:
-            made = min((n for n in _ran(found) if n >= THROWN_AWAY * work.calls[path]), default=0)
+            # Branches of a zip that are written alike share a path: one element is several of theirs.
+            zipped = nearest[: nearest.rindex("::Zip") + len("::Zip")] if "Zip" in between else nearest
+            alike = max(1, round(work.calls[nearest] / work.calls[zipped])) if zipped in work.calls else 1
+            ran = (n / alike for n in _ran(found, loops=False))
+            made = min((n for n in ran if n >= THROWN_AWAY * work.calls[path]), default=0)
         if made >= THROWN_AWAY * work.calls[path]:
             return words[short_op(path)], made / work.calls[path]
     return None
 
 
-def _ran(found: _Blame) -> list[int]:
-    """Return how often the ops that took the time ran, for each place where they stand."""
+def _ran(found: _Blame, loops: bool = True) -> list[int]:
+    """Return how often the ops that took the time ran, for each place where they stand, also in `loops` or not."""
     ops: Counter[str] = Counter()
     for (cause, op), ns in found.causes.by_op.items():
         if cause == found.cause:
             ops[short_op(found.causes.names[op])] += ns
-    return [n for op, ns in ops.items() if ns >= LEAST * ops.total() for n in found.work.runs(op)]
+    return [n for op, ns in ops.items() if ns >= LEAST * ops.total() for n in found.work.runs(op, loops)]
 
 
 def _times(found: _Blame) -> float:
     """Return how often each call of a map runs the op to blame at one place; 0 where it is not known who runs it."""
     if found.has("MapAndBatch") or ("PyFunc" in found.blame and found.has("Generator") and not found.caller):
         return 0.0
-    maps = [calls for path, calls in found.work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))]
-    calls = found.work.calls[found.caller] if found.caller else max(maps, default=0)
-    return max(found.work.runs(found.blame), default=0) / calls if calls else 0.0
+    work = found.work
+    if found.caller:
+        calls = work.calls[found.caller] if short_op(found.caller) == "Map" else 0
+    else:
+        maps = [n for path, n in work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))]
+        # The function of an interleave runs once for each inner pipeline.
+        began = [_inner(work, path) for path in work.calls if _MULTIPLIES.match(short_op(path))]
+        calls = max([*maps, *began], default=0)
+    return max(work.runs(found.blame), default=0) / calls if calls else 0.0
 
 
 def _never_full(work: NodeWork) -> bool:
@@ -677,7 +700,8 @@ def _made(found: _Blame) -> float:
     nobody can tell one from the other by the path. At the end of each inner pipeline a map is asked in vain, so that
     what it calls is counted, too. Where no node drops any, elements are parts of what a batch holds, such as frames.
     """
-    if not found.run.images or not any(map(_DROPS.search, found.work.calls)):
+    in_map = short_op(found.caller or "Map") == "Map"
+    if not found.run.images or not in_map or not any(map(_DROPS.search, found.work.calls)):
         return 0.0
     maps = [n for path, n in found.work.calls.items() if _is_map(short_op(path)) and "::Zip" not in path]
     return min(max(maps, default=0), min(_ran(found), default=0)) / found.run.images
