@@ -17,7 +17,7 @@ from labkit.common.table import Table, Tabular
 from labkit.timeline.intervals import depths, owners
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
-from labkit.timeline.wording import percent
+from labkit.timeline.wording import is_op_type, percent
 
 #: By what ops are grouped: their type; the kind of layer they belong to; this layer.
 GROUPS = ("type", "name", "layer")
@@ -169,7 +169,7 @@ def _op(name: str) -> tuple[str, str] | None:
     if name.startswith(("Iterator::", "SingleElementIterator::", "EagerLocalExecute: ")):
         return None
     path, colon, op = name.rpartition(":")
-    return (path, op) if colon and op.isidentifier() else None
+    return (path, op) if colon and is_op_type(op) else None
 
 
 def _group(path: str, op: str, by: str, where: str) -> str:

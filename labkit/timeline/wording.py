@@ -12,6 +12,9 @@ STARTS = BEGIN, END, WORKER, ORDER = (
     "begin an epoch", "end an epoch", "a worker process starts", "start a worker process",
 )  # fmt: skip
 
+#: What a map that is fused with its batch does with each element, in the thread that made it.
+COPIED = "copying into the batch"
+
 #: What a Python function is called that waits for a network, by its ``name=`` or a name scope.
 NETWORK = "network"
 _NETWORK = re.compile(rf"(^|/){NETWORK}(_\d+)?(/|$)")
@@ -51,6 +54,15 @@ def is_network(name: str) -> bool:
     return op in PYTHON_OPS and bool(_NETWORK.search(node))
 
 
+def is_op_type(word: str) -> bool:
+    """Tell whether a word can be the type of an operation; those of other libraries have their name in front.
+
+    >>> is_op_type("DecodeJpeg"), is_op_type("TFText>FastWordpieceTokenizeWithOffsets"), is_op_type("8080")
+    (True, True, False)
+    """
+    return all(part.isidentifier() for part in word.split(">"))
+
+
 def short_op(name: str) -> str:
     """Return an op or a node by the one word that readers know it by.
 
@@ -66,7 +78,7 @@ def short_op(name: str) -> str:
     if name.startswith("Iterator::"):
         return name.rpartition("::")[2]
     node, colon, op = name.rpartition(":")
-    return op.strip() if node and colon and op.strip().isidentifier() else name
+    return op.strip() if node and colon and is_op_type(op.strip()) else name
 
 
 def elide(text: str, width: int) -> str:

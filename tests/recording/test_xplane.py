@@ -114,6 +114,8 @@ def test_a_profile_becomes_spans_on_threads_that_say_whose_work_they_are(pb, tmp
         ("my_network/PyFunc:PyFunc", "map"),
         ("network/dense/MatMul:MatMul", "map"),
         ("CpuExecutable::ExecuteAsyncOnStream", "map"),
+        ("words/TFText>WhitespaceTokenize:TFText>WhitespaceTokenize", "map"),
+        ("std::vector<int>:<int>", None),
         ("Iterator::Root::Prefetch::ParallelBatch", "iterator"),
         ("Iterator::Root::MapAndBatch", "iterator"),
         ("Iterator::Root::PaddedBatchV2", "batch"),
@@ -134,6 +136,19 @@ def test_a_profile_becomes_spans_on_threads_that_say_whose_work_they_are(pb, tmp
 )
 def test_categories_follow_the_op_type(name, expected):
     assert xplane.category(name) == expected
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_copy_into_a_fused_batch_has_a_name_that_readers_know(pb, tmp_path, fused):
+    w = Writer(pb)
+    host = w.plane("/host:CPU")
+    worker = host.lines.add(name="tf_data_private_threadpool/7", id=7, timestamp_ns=9_000)
+    w.event(host, worker, "ExecutorDoneCallback", 1_000, 9_000)
+    runner = host.lines.add(name="tf_data_iterator_resource/8", id=8, timestamp_ns=9_000)
+    w.event(host, runner, "Iterator::Root::MapAndBatch" if fused else "Iterator::Root::Map", 1_000, 9_000)
+    found = [(name, category) for _, name, category, *_ in spans(xplane.read(w.save(tmp_path / "x.xplane.pb")))]
+    assert (("copying into the batch", "batch") in found) == fused
+    assert "ExecutorDoneCallback" not in dict(found)
 
 
 def test_relative_and_absolute_line_times_give_the_same_trace(pb, tmp_path):

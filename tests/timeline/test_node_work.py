@@ -564,6 +564,28 @@ def test_buckets_are_told_to_be_narrower():
     assert "bucket_by_sequence_length" not in advice
 
 
+@pytest.mark.parametrize("share", [0.5, 0.01, None])
+def test_a_padding_that_fills_little_up_is_told_to_copy_less(share):
+    node = ("next", f"{ROOT}::PaddedBatchV2", "batch", 0, 0)
+    work = {} if share is None else {"padded": share}
+    advice = recorded(lambda a: [(*node[:3], a + 0.1, a + 9.9)], work=work).stalls.advice
+    assert ("fewer padded values" in advice) == (share != 0.01)
+    assert ("less to copy into a batch" in advice) == (share == 0.01)
+    assert "num_parallel_calls" not in advice, "padded_batch has none"
+
+
+@pytest.mark.parametrize("blame", ["copying into the batch", f"{BATCH}"])
+def test_a_fused_map_is_not_told_to_copy_in_parallel_which_it_does(blame):
+    def make(a):
+        node = f"{BATCH}::MapAndBatch"
+        spans = [("next", node, "iterator", a + 0.1, a + 9.9)] if blame != BATCH else []
+        return [*spans, ("worker", blame, "batch", a + 0.1, a + 9.9)]
+
+    advice = recorded(make).stalls.advice
+    assert "less to copy into a batch" in advice
+    assert ("batch(num_parallel_calls=AUTOTUNE)" in advice) == (blame == BATCH)
+
+
 def test_frames_of_a_clip_are_not_called_dropped():
     """Two clips in a batch, eight frames in a clip: nothing is thrown away."""
     frames = f"{ROOT}::BatchV2::BatchV2::Map"

@@ -62,6 +62,12 @@ def test_ops_are_added_up_by_type():
     }, "an op has its own time; what another one does in it is that one's"
 
 
+def test_an_op_of_another_library_has_its_name_in_front():
+    spans = [span("worker", "words/TFText>WhitespaceTokenize:TFText>WhitespaceTokenize", "map", 0, 6)]
+    found = labkit.operations(Trace.from_spans(spans, THREADS, origin="measured"))
+    assert [row.name for row in found.rows] == ["TFText>WhitespaceTokenize"]
+
+
 def test_ops_are_added_up_by_kind_of_layer_and_by_layer():
     names, layers = rows("name"), rows("layer")
     assert names["conv2d", STEP] == (2, 14), "forward and back"

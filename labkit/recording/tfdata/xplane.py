@@ -20,7 +20,7 @@ from labkit.recording.tfdata import xspace
 from labkit.timeline.intervals import inside, union
 from labkit.timeline.run import Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
-from labkit.timeline.wording import NETWORK, REQUESTED, is_network
+from labkit.timeline.wording import COPIED, NETWORK, REQUESTED, is_network, is_op_type
 
 #: The marks that the recorder sets around each wait and each train step; their thread is the consumer.
 WAIT_MARK, TRAIN_MARK = "labkit wait", "labkit train"
@@ -100,7 +100,7 @@ def category(name: str) -> str | None:
     node = op = name.removeprefix("EagerLocalExecute: ")
     if op == name:
         node, _, op = name.rpartition(":")
-    if not node or node.endswith(":") or not op.isidentifier() or op.startswith(("IteratorGetNext", "MakeIterator")):
+    if not node or node.endswith(":") or not is_op_type(op) or op.startswith(("IteratorGetNext", "MakeIterator")):
         return None
     if op == "ReadFile" or "storage" in node.lower() or is_network(name):
         return "read"
@@ -120,7 +120,7 @@ def plain(name: str) -> str:
     """Return a name as readers know it: a tf.data node without the index of an input, which some count up."""
     if name.startswith("Iterator::"):
         return re.sub(r"\[\d+\]|/_\d+", "", name)
-    return {WAIT_MARK: "wait for batch", TRAIN_MARK: "train step"}.get(name, name)
+    return {WAIT_MARK: "wait for batch", TRAIN_MARK: "train step", _DONE: COPIED}.get(name, name)
 
 
 def _trace(data: bytes) -> Trace:

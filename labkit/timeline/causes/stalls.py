@@ -29,6 +29,7 @@ from labkit.timeline.causes.thresholds import (
     ONE_BY_ONE,
     ONE_THREAD,
     OVERLAPS,
+    PADDED,
     SHORT_NS,
     SMALL_NS,
     STRAGGLER,
@@ -39,7 +40,7 @@ from labkit.timeline.intervals import overlap, union, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import percent, short_op
+from labkit.timeline.wording import COPIED, percent, short_op
 
 _BLAMED = ("fetch", "prep", "batch", "transfer", "copy", "start")
 # What helps a node that reads, if it computes meanwhile.
@@ -448,12 +449,12 @@ def _change(found: _Blame) -> str:
     """Return how batches, prep or fetches take less time, whatever works at the same time."""
     cause, blame = found.cause, found.blame
     if cause == "batch":
-        if "Padded" in blame:
-            share = (found.run.work or {}).get("padded")
+        share = (found.run.work or {}).get("padded")
+        if "Padded" in blame and (share is None or share >= PADDED):
             much = "" if share is None else f"{percent(share)} of the values of the first batch only fill up, so "
             group = "group elements of similar length (bucket_by_sequence_length)"
             if found.has("GroupByWindow"):
-                group = "narrow the buckets to elements of similar length (more bucket_boundaries)"
+                group = "narrow the groups to elements of similar length (more bucket_boundaries, or a finer key_func)"
             return f"fewer padded values: {much}{group}, cut the longest, or keep them ragged (ragged_batch)."
         parts = len((found.run.work or {}).get("components", ()))
         if parts >= MANY_PARTS:
@@ -462,7 +463,9 @@ def _change(found: _Blame) -> str:
                 "array of them, or batch lines or records before a map takes them apart."
             )
         copy = "less to copy into a batch: smaller or uint8 elements, batch earlier"
-        return f"{copy}." if found.has("ParallelBatch") else f"{copy}; or batch(num_parallel_calls=AUTOTUNE)."
+        # A map that is fused with its batch copies in its own threads, and padded_batch has no calls.
+        at_once = found.has("ParallelBatch") or blame == COPIED or "Padded" in blame
+        return f"{copy}." if at_once else f"{copy}; or batch(num_parallel_calls=AUTOTUNE)."
     if cause == "prep":
         if "PyFunc" in blame:
             return _python(found)

@@ -62,6 +62,9 @@ AT_ONCE = 1.25
 #: An element of so many parts takes a batch apart into as many copies.
 MANY_PARTS = 16
 
+#: Where fewer of the values of a batch than this only fill rows up, padding is not what takes the time.
+PADDED = 0.1
+
 #: A function that runs an op so many times in one call goes through its values in a loop.
 LOOP = 32
 
