@@ -114,19 +114,29 @@ def padded_share(dataset: Any, batch: Any) -> float | None:
 
 
 def settings(dataset: Any) -> dict[str, bool]:
-    """Return what a recording does not show of a pipeline: ``random``, whether its functions draw random numbers.
+    """Return what a recording does not show of a pipeline; nothing of what is no tf.data pipeline.
 
-    It is empty for what is no tf.data pipeline, and where a function holds more than TensorFlow can write down.
+    Returns
+    -------
+    dict of str to bool
+        ``unordered``, whether a map hands on what is ready first; ``to_device``, whether batches are copied to a device
+        ahead; and ``random``, whether its functions draw random numbers, which is left out where a function holds
+        more than TensorFlow can write down.
     """
     if not structure.is_dataset(dataset):
         return {}
     import tensorflow as tf
 
+    nodes = structure.nodes(dataset)
+    found = {
+        "unordered": any(getattr(node.dataset, "_deterministic", "") == "false" for node in nodes),
+        "to_device": any(node.kind == "CopyToDevice" for node in nodes),
+    }
     try:
-        ops = {op for node in structure.nodes(dataset) for op in node.ops}
+        ops = {op for node in nodes for op in node.ops}
     except (ValueError, tf.errors.OpError):
-        return {}
-    return {"random": any(map(structure.is_random, ops))}
+        return found
+    return {**found, "random": any(map(structure.is_random, ops))}
 
 
 def _is_image(dims: tuple[int | None, ...]) -> bool:

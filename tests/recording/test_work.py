@@ -420,6 +420,10 @@ def test_what_a_recording_does_not_show_is_read_from_the_pipeline():
     )
     assert [settings(dataset)["random"] for dataset in (still, drawn, inner)] == [False, True, True]
     assert settings([1]) == {}, "no tf.data pipeline"
+    loose = [photos().map(pixels, num_parallel_calls=2, deterministic=order) for order in (None, True, False)]
+    assert [settings(dataset.batch(4))["unordered"] for dataset in loose] == [False, False, True]
+    ahead = still.apply(tf.data.experimental.prefetch_to_device("/cpu:0"))
+    assert [settings(dataset)["to_device"] for dataset in (still.prefetch(1), ahead)] == [False, True]
 
 
 def test_the_share_of_padding_is_that_of_the_rows_that_were_filled_up():

@@ -287,6 +287,15 @@ def test_a_copy_inside_a_step_is_a_copy_and_the_rest_of_the_step_is_not():
     assert (cause.kind, timeline.lanes[cause.lane].kind, cause.start_ns) == ("copy", "stream", 2 * MS)
 
 
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_copy_ahead_is_told_to_those_who_have_none(ahead):
+    spans = wait(0, 1), train(1, 20), ("gpu", "MemcpyH2D", "copy", 2, 10), ("gpu", "k", "kernel", 10, 20)
+    stalls = walk(*spans, work={"to_device": ahead}).stalls
+    assert stalls.cause == "copy"
+    assert "uint8 or float16" in stalls.advice
+    assert ("(prefetch_to_device)" in stalls.advice) != ahead
+
+
 def test_the_way_of_a_batch_between_processes_is_on_its_path():
     timeline = walk(
         wait(0, 20), train(20, 22), ("consumer", "unpickle", "transfer", 12, 20),

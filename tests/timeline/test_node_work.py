@@ -594,6 +594,61 @@ def test_frames_of_a_clip_are_not_called_dropped():
     assert "map(num_parallel_calls=AUTOTUNE)" in advice
 
 
+def test_frames_that_a_window_holds_are_not_called_dropped():
+    """Each of two clips in a batch is a window of eight frames."""
+    clips = f"{BATCH}::FlatMap"
+
+    def make(a):
+        nodes = (clips, f"{clips}::Window", f"{clips}::BatchV2")
+        spans = [("next", path, "iterator", a, a + 9.9) for path in nodes]
+        for k in range(16):
+            spans.append(("next", f"{clips}::BatchV2::Window", "iterator", a + k / 2, a + k / 2 + 0.01))
+        return spans + calling(f"{clips}::Window::Map", a, 16)
+
+    assert "for each one that a batch holds" not in recorded(make, images=2 * STEPS).stalls.advice
+
+
+@pytest.mark.parametrize("unordered", [True, False])
+@pytest.mark.parametrize(("source", "more"), [("TensorSlice", "more calls at once"), ("TFRecord", "smaller shards")])
+def test_a_straggler_is_told_what_the_map_has_not_yet(unordered, source, more):
+    """Of seven reads, the last keeps all waiting."""
+    node = f"{BATCH}::ParallelMapV2"
+
+    def make(a):
+        spans = [("next", node, "iterator", a, a + 9.9), ("pool", f"{node}::{source}", "iterator", a, a + 0.01)]
+        short = [("worker 1", "ReadFile:ReadFile", "read", a + 10 + k, a + 10.1 + k) for k in range(6)]
+        return [*spans, *short, ("worker 2", "ReadFile:ReadFile", "read", a + 0.1, a + 9.8)]
+
+    advice = recorded(make, work={"unordered": unordered}).stalls.advice
+    assert "a straggler keeps all others waiting" in advice
+    assert more in advice
+    assert ("deterministic=False" in advice) != unordered
+
+
+@pytest.mark.parametrize(
+    ("node", "cores", "says"),
+    [
+        ("Map", 1, "needs only map(num_parallel_calls=AUTOTUNE)"),
+        ("ParallelMapV2", 2, "so it lets go of the interpreter."),
+        ("ParallelMapV2", 1, "the interpreter lets one thread run at a time."),
+    ],
+)
+def test_a_python_function_can_let_go_of_the_interpreter(node, cores, says):
+    clock = {
+        "at_ns": [NOW + t * MS for t in range(20 * STEPS + 1)],
+        "cpu_ns": [cores * (10 * (t // 20) + min(10, t % 20)) * MS for t in range(20 * STEPS + 1)],
+    }
+
+    def make(a):
+        ops = in_threads("PyFunc:PyFunc", a, 2 if node == "Map" else 4, 1 if node == "Map" else 2)
+        return [("next", f"{BATCH}::{node}", "iterator", a, a + 9.9), *ops]
+
+    advice = recorded(make, processor=clock, host={"cpus": 2}).stalls.advice
+    assert "TensorFlow ops in place of the Python function" in advice
+    assert says in advice
+    assert ("AUTOTUNE)" in advice.partition("TensorFlow")[2]) == (node == "Map")
+
+
 def test_generators_that_run_together_are_no_loop_of_a_map():
     """Two of them, in threads of interleave, for a map that takes their numbers by the batch."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from labkit.timeline.causes.effort import Effort
-from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, QUEUED
+from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, ONE_CORE, QUEUED
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import LoaderFacts, Run
@@ -31,9 +31,6 @@ _WORKER = 0.01
 
 #: A worker that works for at most this share of the time of the training can keep up with it.
 _LESS = 0.9
-
-#: Threads that take turns keep no more cores busy than this, all together.
-_ONE_CORE = 1.3
 
 #: The share of the time without computing from which it counts as mostly waiting for a core.
 _MOSTLY = 0.5
@@ -113,7 +110,7 @@ class LoaderAdvice:
         """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
         threads = [lane for lane in self.beside if self._name(lane).startswith("thread ")]
         at_once = len(threads) == len(self.beside) and _at_once(threads) >= ONE_BY_ONE
-        return at_once and self.cores > 1 and self.computed <= _ONE_CORE
+        return at_once and self.cores > 1 and self.computed <= ONE_CORE
 
     @property
     def computed(self) -> float:

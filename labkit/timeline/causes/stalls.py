@@ -27,6 +27,7 @@ from labkit.timeline.causes.thresholds import (
     MANY_CALLS,
     MANY_PARTS,
     ONE_BY_ONE,
+    ONE_CORE,
     ONE_THREAD,
     OVERLAPS,
     PADDED,
@@ -79,6 +80,8 @@ _AHEAD = re.compile(rf"Iterator::Root(::{_PASSES})*::(Prefetch|MapAndBatch|Paral
 _ORDERS = re.compile(rf"Shuffle\w*|Prefetch|Root|(Parallel)?Batch(V\d+)?|{_PASSES}")
 # Nodes that make several elements of one.
 _MULTIPLIES = re.compile("(Legacy)?(Parallel)?Interleave|FlatMap|Unbatch")
+# Nodes that put elements together.
+_BATCHES = re.compile("(Parallel|Padded)?Batch")
 # Nodes of which one element is not one of their input.
 _REGROUPS = re.compile("[Bb]atch|Window|FlatMap|Interleave|Generator")
 
@@ -403,6 +406,8 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
     cause, lanes = found.cause, found.lanes
     if cause == "start":
         return "nothing in steady state: the first batch fills the pipeline; leave it out of the mean."
+    if cause == "copy" and (found.run.work or {}).get("to_device"):
+        return "send fewer bytes to the device, which is sent the next batch ahead: uint8 or float16."
     if cause == "copy":
         return "copy the next batch while this one trains (prefetch_to_device), and send uint8 or float16."
     if cause == "transfer":
@@ -516,8 +521,10 @@ def _change(found: _Blame) -> str:
     at_once = found.has("ParallelInterleave", "ParallelMap")
     # A source reads for many elements at a time, so one of its calls takes long now and then.
     if at_once and blame not in _SOURCES and _straggles(found.causes, found.lanes):
-        order = "" if found.run.options.get("deterministic") == "False" else "deterministic=False, and "
-        return f"a straggler keeps all others waiting: {order}more, smaller shards."
+        unordered = found.run.options.get("deterministic") == "False" or (found.run.work or {}).get("unordered")
+        order = "" if unordered else "deterministic=False, and "
+        more = "more, smaller shards" if found.reads_several or found.has(*_FILES) else "more calls at once"
+        return f"a straggler keeps all others waiting: {order}{more}."
     effort = found.efforts.get(blame)
     if blame in ("SnapshotDatasetReader", "FileCacheImpl"):
         return f"less to read: {blame} takes time in each epoch, {found.source}"
@@ -626,6 +633,16 @@ def _python(found: _Blame) -> str:
             "TensorFlow ops in place of the Python function if it computes, more calls of it at once if it waits: "
             "Python's threads take turns, and the recording cannot tell which."
         )
+    if short_op(found.caller or "") == "Map":
+        return (
+            "TensorFlow ops in place of the Python function: the interpreter lets one thread run at a time. A function "
+            "that lets go of it (OpenCV, Pillow, NumPy) needs only map(num_parallel_calls=AUTOTUNE)."
+        )
+    if effort and (cores := effort.low * found.at_once("map")) > ONE_CORE:
+        return (
+            f"TensorFlow ops in place of the Python function, or less work in it: it keeps {cores:.1f} cores busy, so "
+            "it lets go of the interpreter."
+        )
     return "TensorFlow ops in place of the Python function: the interpreter lets one thread run at a time."
 
 
@@ -701,13 +718,14 @@ def _made(found: _Blame) -> float:
 
     A map that is fused with its batch is asked for batches, so it counts for little here. Of maps that are zipped,
     nobody can tell one from the other by the path. At the end of each inner pipeline a map is asked in vain, so that
-    what it calls is counted, too. Where no node drops any, elements are parts of what a batch holds, such as frames.
+    what it calls is counted, too. Elements that are put together twice are parts of what a batch holds, such as frames.
     """
     in_map = short_op(found.caller or "Map") == "Map"
     if not found.run.images or not in_map or not any(map(_DROPS.search, found.work.calls)):
         return 0.0
     maps = [n for path, n in found.work.calls.items() if _is_map(short_op(path)) and "::Zip" not in path]
-    return min(max(maps, default=0), min(_ran(found), default=0)) / found.run.images
+    batched = [found.work.asked(path) for path in found.work.calls if _BATCHES.match(short_op(path))]
+    return min(max(maps, default=0), min(_ran(found), default=0)) / max([found.run.images, *batched])
 
 
 def _at_once(categories: tuple[str, ...], gaps: Gaps, lanes: Sequence[Lane]) -> float:

@@ -47,6 +47,9 @@ FIRMLY = 0.3
 #: All calls of Python functions together keep at least this share of one core busy: the interpreter is full.
 INTERPRETER_FULL = 0.7
 
+#: Threads that take turns at the interpreter keep no more cores busy than this, all together.
+ONE_CORE = 1.3
+
 #: A node that asks for this many times the elements that it hands on throws work away.
 THROWN_AWAY = 1.2
 
