@@ -709,6 +709,14 @@ def test_weights_that_are_a_dataset_are_no_map_of_the_reader():
     assert "Batch before sample_from_datasets" in advice[1], "elements that take next to nothing"
 
 
+def test_who_draws_from_what_a_filter_lets_through_can_draw_batches():
+    drawn = f"{BATCH}::DirectedInterleave"
+    kept = f"{drawn}::Filter::ParallelMapV2::Zip"
+    random = f"{drawn}::ParallelMapV2::BatchV2::Random"
+    advice = recorded(lambda a: many_calls(drawn, a, 512, kept, random)).stalls.advice
+    assert "Batch before sample_from_datasets" in advice
+
+
 @pytest.mark.parametrize("below", ["ForeverRepeat::Range", "Range"])
 def test_who_chooses_in_turn_is_not_told_to_batch_what_is_drawn(below):
     chosen = f"{BATCH}::DirectedInterleave"

@@ -66,7 +66,7 @@ _ONE_VALUE = re.compile("ReadFile|Decode(AndCrop)?(Jpeg|Png|Gif|Bmp|Image|Wav)")
 _DROPS = re.compile("::(FiniteTake|FiniteSkip|Filter|Shard|TakeWhile|Window)")
 # The map that draws a dataset for each element of sample_from_datasets, and the resampling that is made of it.
 _DRAWN = re.compile(r".*::DirectedInterleave::[^:]+(?=::(Zip::)?Batch(V\d+)?::Random$)")
-_RESAMPLED = re.compile(r".*::Filter::(Parallel)?Map(V\d+)?::Zip(::|$)")
+_RESAMPLED = re.compile(r".*::DirectedInterleave::Prefetch::\w*Map(V\d+)?::Filter::\w*Map(V\d+)?::Zip(::|$)")
 # Nodes that take elements of several lengths, before a map.
 _UNEVEN = "::(PaddedBatch|GroupBy)"
 # What the map of Keras's timeseries_dataset_from_array takes its windows from.
