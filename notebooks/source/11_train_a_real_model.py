@@ -149,9 +149,9 @@ for name, found in by_layer.items():
     print(f"{name:<6} IteratorGetNext: {found.get_next:.1%} of a step of {step_ms[name]:.0f} ms")
 
 # %% [markdown]
-# A published report shows the same change for a large job: after its pipeline was rebuilt, the training took 709 s instead of 1,046 s, and *IteratorGetNext* took 0.2 s instead of 25 s. The job there and the job here are different, so the seconds cannot be compared. The pattern can: the wait for a batch goes to almost nothing, and the rest of a step stays.
+# A published report shows the same change for a large job: after its pipeline was rebuilt, the training took 709 s instead of 1,046 s, and *IteratorGetNext* took 0.2 s instead of 25 s. The job there and the job here are different, so the seconds cannot be compared. The pattern can: the wait for a batch goes to almost nothing, and the rest of a step remains. (Without a GPU it even grows a little: the train step now shares the cores with the pipeline.)
 #
-# Two things in the picture surprise many readers. *Batch normalization* takes a large part of a train step, although it has few weights: it reads and writes all values several times. And decoding photos again in each epoch costs as much as training.
+# Two things in the picture surprise many readers. *Batch normalization* takes a large part of a train step, although it has few weights: it reads and writes all values several times. And making the pictures from the files again in each epoch (decode, resize, cast) costs about as much as training.
 #
 # ## Train to the end
 #

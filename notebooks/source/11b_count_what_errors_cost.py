@@ -102,7 +102,7 @@ print(*list(readings)[4:], sep=", ")
 # %% [markdown]
 # ## Build: the statistics of a batch
 #
-# A model with batch normalization can be left in *training mode*. Then it normalizes each batch by the mean of this batch, and no longer by what it has learned. With mixed batches this costs little. What happens when all photos of a batch are of one class, as in a sorted folder?
+# A model with batch normalization can be left in *training mode*. Then it normalizes each batch by the mean of this batch, and no longer by what it has learned. With mixed batches this costs little or nothing. What happens when all photos of a batch are of one class, as in a sorted folder?
 
 # %%
 in_turn = held_out.take(np.argsort(held_out.labels, kind="stable"))
@@ -150,7 +150,7 @@ if my_order is not ...:
 # %% [markdown]
 # ## Explain
 #
-# There are three groups. In the first group, the model guesses: wrong scale, one class in a batch. Somebody will notice. In the second group, everything looks well, and some points are lost: another resize, a little more brightness. Nobody will notice, because nobody knows the accuracy that the model could have. In the third group, nothing can be told from chance: the decoder's method, a quality of 30, half the bits. So check the *resize*, and leave the codec alone.
+# There are four groups. In the first group, little is left: a wrong scale, one class in a batch. Somebody will notice. In the second group, the model is clearly worse: colours that are exchanged or gone, photos in another direction or in a frame. Who tries it on known photos will notice. In the third group, everything looks well, and some points are lost: a resize without antialias, a little more brightness. Nobody will notice, because nobody knows the accuracy that the model could have. In the fourth group, nothing can be told from chance: the decoder's method, a quality of 30, half the bits. So check the *resize*, and leave the codec alone.
 #
 # The row *turned as EXIF says* is better than the training: some photos lie on their side, and a note in the file (EXIF) says so. TensorFlow ignores this note, Pillow can apply it.
 #
@@ -309,7 +309,7 @@ print(images.shape, images.dtype, "·", len(drill.files), "files,", len(drill.ph
 # %% [markdown]
 # ## Recap
 #
-# You measured what errors cost that raise no exception and change no speed. Most of the loud ones are errors of scale and order. The quiet ones are resizing, orientation, and an augmentation that is frozen.
+# You measured what errors cost that raise no exception and change no speed. Most of the loud ones are errors of scale and order. The quiet ones are resizing, orientation, and an augmentation that is frozen: its training loss looks well.
 #
 # ## In practice
 #

@@ -73,7 +73,7 @@ gain = {name: rate(512, ms[512]) / rate(8, ms[8]) for name, ms in {"line": line,
 predictions.review("11c.rate", model=gain["line"], measured=gain["measured"])
 
 # %% [markdown]
-# A small batch wastes most of a step on the fixed part. With a large batch the rate stands still at *1 / b*. So from some batch size on, a larger batch no longer asks more from the pipeline.
+# A small batch wastes most of a step on the fixed part. By the line, the rate of a large batch stands still at *1 / b*. (Where the measured rate goes on rising, the line does not hold so far out.) So from some batch size on, a larger batch hardly asks more from the pipeline.
 #
 # ## Build: equal epochs
 #
@@ -157,11 +157,11 @@ charts.bars(bars, unit="photos named right, %", title="420 updates for everybody
 # %% [markdown]
 # ## Explain
 #
-# From 32 photos on, the larger batch is worse at equal *epochs*. At equal *steps*, batches of 128 with a rate that grows are some points better than batches of 32. With the constant rate they are about as good: the difference there is no larger than that of two seeds. So it is not the batch that costs accuracy: it is the smaller number of updates. At equal epochs and with 128 photos, a rate that grows with the batch gives back a part of what is lost. With 512 photos there are 26 updates, and no rule comes near: the linear rule even asks for a rate at which the training goes wrong.
+# From 32 photos on, the larger batch is worse at equal *epochs*. At equal *steps*, batches of 128 with a rate that grows are some points better than batches of 32. With the constant rate they are about as good: a difference of a point or two, with one seed, is no more than that. So it is not the batch that costs accuracy: it is the smaller number of updates. At equal epochs and with 128 photos, a rate that grows with the batch gives back a part of what is lost. With 512 photos there are 26 updates, and no rule comes near: the linear rule even asks for a rate at which the training goes wrong.
 #
 # Below 32 photos this is not the whole story. With 420 updates, batches of 8 stay below 60 % with each of the three rules, and a batch of one hardly exceeds a guess. In 12 epochs a batch of one has 13,440 updates, and it is still far behind.
 #
-# Does it overfit there? It names 48 % of the held-out photos right, and 55 % of its own. (With another seed it was 53 and 56 %, measured for this course.) So it fails on its own photos, too. The gap is no larger than that of batches of 32, which have about 87 and 94 %. The largest gaps above belong to batches of 128 at equal steps, which see every photo 48 times. And yet they have the best accuracy on held-out photos.
+# Does it overfit there? It names 48 % of the held-out photos right, and 55 % of its own. (With another seed it was 53 and 56 %, measured for this course.) So it fails on its own photos, too. The gap is no larger than that of batches of 32, which have about 87 and 94 %. The largest gaps above belong to batches of 128, whether they see every photo 12 times or 48 times. And yet, at equal steps, they have the best accuracy on held-out photos.
 #
 # In training, the batch of one names 83 % right. So it has learned something that is lost when it is used. A likely reason is batch normalization: in training each photo is normalized by its own statistics, and later by an average over other photos. This run does not prove it.
 #

@@ -371,7 +371,7 @@ labkit.check("13.3", workers)
 # %% [markdown]
 # ## Recap
 #
-# You wrote one pipeline for several loaders, and compared them on equal work. You saw that threads share one interpreter, that processes pay for start, memory and transfer, and that a slow accelerator makes all loaders equal.
+# You wrote one pipeline for several loaders, and compared them on equal work. You saw that threads share one interpreter, that processes pay for start, memory and transfer, and that a slow accelerator makes all loaders that work ahead nearly equal.
 #
 # ## In practice
 #

@@ -162,3 +162,8 @@ def test_a_generator_around_workers_is_told_to_have_more_of_them():
     names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in threads.threads)
     advice = Timeline(replace(threads, threads=names)).stalls.advice
     assert advice.startswith("more workers: PIL decode runs on 2.0 threads at a time"), advice
+
+
+def test_the_cause_of_a_gap_in_the_thread_that_trains_reads_as_a_sentence():
+    causes = Timeline(before_training("worker 0", "next of generator", "map")).causes
+    assert "next of generator in the consumer's thread" in str(causes[0]), causes[0]

@@ -118,7 +118,7 @@ class Causes(Sequence[Cause]):
         if self.op[i] >= 0:
             what += f", {short_op(self.names[self.op[i]])}"
         if self.lane[i] >= 0:
-            what += f" in {self.lane_names[self.lane[i]]}"
+            what += f" in {self.lane_names[self.lane[i]].removeprefix('in ')}"
         if self.during is not None and self.during[i] >= 0 and kind != START:
             what += f", while {filling(self.names[self.during[i]])}"
         rest = [c for c in np.argsort(-parts, kind="stable").tolist() if c != kind and parts[c] * 20 >= gap.length_ns]
