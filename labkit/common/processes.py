@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent import futures
 from typing import IO, Any
 
@@ -67,6 +68,15 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def apart(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns that runs in a thread of its own.
+
+    An interrupt of this thread does not cut it off in the middle, as in a dialogue with another process.
+    """
+    with futures.ThreadPoolExecutor(1) as pool:
+        return result_of(pool.submit(work, *arguments))
 
 
 def result_of(future: futures.Future[Any]) -> Any:

@@ -143,7 +143,7 @@ def whole_numbers(made: Any, said: str, nested: str) -> list[int]:
     if any(isinstance(one, Iterable) for one in found):
         raise Wrong(f"{said}: {nested}")
     for one in found:
-        if not isinstance(one, numbers.Integral):
+        if not isinstance(one, numbers.Real) or not float(one).is_integer():
             raise Wrong(f"{said}: return whole numbers, not {one!r:.40}")
     return [int(one) for one in found]
 

@@ -13,12 +13,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit.common.numbers import whole
-from labkit.common.processes import NOTICED_S, result_of
+from labkit.common.processes import NOTICED_S, apart
 from labkit.service import refusal, wire
 from labkit.service.elements import ClusterError, Elements, check_dataset, why
 from labkit.service.nursery import Born, Nursery
@@ -127,9 +126,7 @@ class ClusterServer:
 
     def ask(self, command: str | None) -> Any:
         """Send a command and return the answer; see `labkit.service.server.serve`."""
-        # In a thread of its own, which an interrupt of this one does not cut off in the middle of a dialogue.
-        with ThreadPoolExecutor(1) as apart:
-            return result_of(apart.submit(self._ask, command))
+        return apart(self._ask, command)
 
     def _ask(self, command: str | None) -> Any:
         with self._lock:
@@ -423,9 +420,7 @@ class _OwnCluster(Cluster):
         self._check_open()
         if len(self.workers) >= MOST_WORKERS:
             raise ClusterError(f"this cluster has {len(self.workers)} workers; allowed: {MOST_WORKERS} at most")
-        # In a thread of its own, which an interrupt of this one does not cut off in the middle of a dialogue.
-        with ThreadPoolExecutor(1) as apart:
-            return result_of(apart.submit(self._add))
+        return apart(self._add)
 
     def _add(self) -> ClusterServer:
         (port,) = wire.free_ports(1)

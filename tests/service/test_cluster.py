@@ -339,7 +339,7 @@ def test_the_stop_button_in_a_recording_ends_it_in_all_workers_and_none_of_them(
             stops.pop().start()
         return ask(server, what)
 
-    dataset = numbers(10_000, 1).batch(4).apply(c.distribute())
+    dataset = numbers(10_000, 1).batch(4).apply(c.distribute("data"))
     monkeypatch.setattr(cluster_module.ClusterServer, "ask", asks)
     with pytest.raises(KeyboardInterrupt):
         c.record(dataset, STEP, steps=200)
@@ -347,7 +347,7 @@ def test_the_stop_button_in_a_recording_ends_it_in_all_workers_and_none_of_them(
     time.sleep(1)  # the supervisor has looked at what is left
     assert len(c.deaths) == deaths
     assert [worker.pid for worker in c.workers] == pids
-    trace = c.record(dataset, STEP, steps=4)
+    trace = c.record(dataset, STEP, steps=40)
     assert watched(trace) == {worker.name for worker in c.workers}
     assert "not seen" not in (trace.run.profiler.note or "")
 
@@ -372,7 +372,7 @@ def test_an_answer_that_comes_too_late_is_no_death_and_none_to_the_next_command(
 def test_a_worker_that_cannot_be_watched_is_named_in_a_note(c):
     c.workers[0].ask("profile")
     try:
-        trace = c.record(numbers(10_000, 1).batch(4).apply(c.distribute()), STEP, steps=4)
+        trace = c.record(numbers(10_000, 1).batch(4).apply(c.distribute("data")), STEP, steps=40)
     finally:
         c.workers[0].ask("profiled")
     assert re.search(

@@ -455,7 +455,7 @@ def test_who_follows_the_advice_about_storage_has_accelerators_that_never_wait()
 def test_any_share_of_slow_workers_is_one_worker_at_least_and_the_text_says_how_many(share):
     one = capacity.simulate("8 accelerators", slow_workers=share)
     assert one.busy < 0.9
-    assert "2 workers of 16 cores prepare, 1 of them in 4 times the time" in str(one)
+    assert "2 workers of 16 cores prepare, 1 of the 2 machines in 4 times the time" in str(one)
     assert "times the time" not in str(capacity.simulate("8 accelerators"))
 
 

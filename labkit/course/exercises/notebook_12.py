@@ -98,7 +98,8 @@ def part_of_a_table(function: Any) -> None:
             want = [labels[number] for number in ids if number % workers == worker]
             if got != want:
                 raise Wrong(_what_differs(got, want, labels, workers, worker))
-    _own_rows_only(function, 3, 1)
+    if sqlite3.sqlite_version_info >= (3, 31):  # the first that computes columns
+        _own_rows_only(function, 3, 1)
 
 
 def _labels(function: Any, path: Path, workers: int, worker: int, most: int) -> list[Any]:

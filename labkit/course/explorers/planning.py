@@ -129,6 +129,7 @@ class ScaleExplorer(Shown):
         """Return the plan of a position in words and pictures, or why there is none."""
         try:
             plan = self.answer(position)
+            # Drawn at once: what cannot be drawn is told like a plan that is none.
             pictures = [plan.limits(), plan.stall()]
         except ValueError as error:  # two sliders that do not fit together, as more hosts than accelerators
             return Reply(f"No plan: {error}.")

@@ -54,7 +54,8 @@ class Fleet(Setting):
     sharding : str
         ``dynamic``: whoever is free takes the next batch; ``data``: each worker has an equal share of them.
     slow_workers, slow_factor : float
-        Which share of the workers, but at least one of them, takes how many times as long to prepare a batch.
+        Which share of the workers (of the hosts where there are none) takes how many times as long to prepare a
+        batch: none if it is 0, else at least one.
     step_spread : float
         Standard deviation of an accelerator's step, relative to its mean. All wait for the slowest.
     failure_hours : float or None
@@ -428,9 +429,9 @@ class Simulated:
         """What the simulation takes for granted, a sentence each."""
         s = self.setting
         who = f"{s.workers:,} workers of {s.worker_cores:g} cores" if s.workers else "The cores of the hosts"
-        slow = f", {s.slow_makers:,} of them in {s.slow_factor:g} times the time" if s.slow_makers else ""
+        slow = f", {s.slow_makers:,} of the {s.makers:,} machines in {s.slow_factor:g} times the time"
         return (
-            f"{who} prepare{slow}; each machine reads, works and sends at the same time, {_READY} batches ahead.",
+            f"{who} prepare{slow * bool(s.slow_makers)}; each machine reads, works and sends at the same time, {_READY} batches ahead.",
             "Training is synchronous: each step begins when all accelerators have a batch, and takes as long as the "
             "slowest; there is no time for gradients.",
             "Storage is shared fairly, and a read waits between half and one and a half times the mean.",

@@ -52,7 +52,7 @@ WRONG = {
         (lambda length, workers, worker: [*range(worker, length, workers), *range(worker, length, workers)], "twice"),
         (lambda length, workers, worker: np.array_split(np.arange(length), workers), "not the parts of all"),
         (lambda length, workers, worker: length // workers, "3 workers: return the list of the numbers, not int"),
-        (lambda length, workers, worker: np.arange(worker, length, workers, dtype=float), "whole numbers, not 0.0"),
+        (lambda length, workers, worker: np.arange(worker, length, workers) + 0.5, "whole numbers, not 0.5"),
     ],
     "13.3": [
         (lambda image_ms, batch, step_ms, cores: math.ceil(image_ms * batch / step_ms), "gain nothing"),
