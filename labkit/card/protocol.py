@@ -309,9 +309,9 @@ def below(root: Path, path: str | os.PathLike[str]) -> str:
     if not os.path.isabs(given):
         return given
     # The root may be given with '..' or through a link, and the path without them.
-    for place in (root.absolute(), os.path.abspath(root), os.path.realpath(root)):
-        if Path(given).is_relative_to(place):
-            return str(Path(given).relative_to(place))
+    for place in (Path.absolute, os.path.abspath, os.path.realpath):
+        if Path(given).is_relative_to(place(root)):
+            return str(Path(given).relative_to(place(root)))
     raise ValueError(f"{given} is not in {root}, the folder that the card serves")
 
 

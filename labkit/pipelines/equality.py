@@ -82,11 +82,13 @@ class Reference:
         self._drawn = any(call.method == "shuffle" and "seed" not in call.settings for call in written.calls)
         shuffles = ("shuffle",) if self._drawn else ()
         self._left_out = ("repeat", *shuffles)
-        self._reading = _Reading.of(self._built(written))
+        built = self._built(written)
+        self._reading = _Reading.of(built)
         if not self._reading.batches:
             self._left_out = shuffles
-            self._reading = _Reading.of(self._built(written))
-        self._spec = self._built(written).element_spec
+            built = self._built(written)
+            self._reading = _Reading.of(built)
+        self._spec = built.element_spec
         again = _Reading.of(self._built(written))
         self._repeats = self._reading.against(again) is not None
         self._counts = {len(one.digests) for one in (self._reading, again)}

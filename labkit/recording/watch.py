@@ -525,7 +525,9 @@ class Watch(_Watcher, keras.callbacks.Callback):
         if self._train is not None and self.model.train_function == self._watched:
             self.model.train_function = self._train
         if self._reset is not None and self.model.reset_metrics == self._forgets:
-            self.model.reset_metrics = self._reset
+            del self.model.reset_metrics  # the method of its class is its own again
+            if self.model.reset_metrics != self._reset:
+                self.model.reset_metrics = self._reset
         super()._discard(why)
 
     def _note(self, what: str) -> None:

@@ -149,7 +149,7 @@ def find(source: str, places: list[Path]) -> Path | None:
     rest, _, version = source.partition(":")
     name, _, config = rest.partition("/")
     for place in places:
-        root = place.expanduser() / name
+        root = place / name
         found = [p.parent for p in [*root.glob("*/features.json"), *root.glob("*/*/features.json")]]
         found = [p for p in found if re.fullmatch(r"\d+\.\d+\.\d+", p.name) and version in ("", p.name)]
         configs = sorted({p.parent.name for p in found if p.parent != root})

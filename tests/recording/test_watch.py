@@ -320,6 +320,7 @@ def test_a_callback_that_evaluates_changes_no_count(tf, keras, place, last):
     fit(model, data(tf, 6).unbatch().batch(BATCH), *((other, watch) if last else (watch, other)), epochs=2)
     assert (watch.trace.run.steps, watch.trace.run.images) == (8, 8 * BATCH)
     assert model.reset_metrics == type(model).reset_metrics.__get__(model), "the function of Keras is back"
+    assert "reset_metrics" not in vars(model)
 
 
 def test_a_loss_that_counts_steps_counts_no_images(tf, keras):

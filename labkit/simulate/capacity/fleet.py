@@ -429,9 +429,10 @@ class Simulated:
         """What the simulation takes for granted, a sentence each."""
         s = self.setting
         who = f"{s.workers:,} workers of {s.worker_cores:g} cores" if s.workers else "The cores of the hosts"
-        slow = f", {s.slow_makers:,} of the {s.makers:,} machines in {s.slow_factor:g} times the time"
+        some = f", {s.slow_makers:,} of the {s.makers:,} machines in {s.slow_factor:g} times the time"
+        slow = some if s.slow_makers else ""
         return (
-            f"{who} prepare{slow * bool(s.slow_makers)}; each machine reads, works and sends at the same time, {_READY} batches ahead.",
+            f"{who} prepare{slow}; each machine reads, works and sends at the same time, {_READY} batches ahead.",
             "Training is synchronous: each step begins when all accelerators have a batch, and takes as long as the "
             "slowest; there is no time for gradients.",
             "Storage is shared fairly, and a read waits between half and one and a half times the mean.",
