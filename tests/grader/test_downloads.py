@@ -392,7 +392,7 @@ def test_who_hands_in_again_is_graded_on_the_newer_file(tmp_path, name):
     collect(Ada="new")
     assert graded(out) == {("Ada", PS3): ["new"], ("Bob", PS3): ["old"]}
     assert [line for line in said if "older" in line] == [
-        f"older, so a newer one of its set is graded: Ada/{PS3}/{PS3}.ipynb"
+        f"older, and graded only where nothing newer is of its set: Ada/{PS3}/{PS3}.ipynb"
     ]
     collect(Ada="new")
     assert graded(out)["Ada", PS3] == ["new"]
@@ -411,6 +411,19 @@ def test_a_newer_notebook_replaces_none_of_another_set(tmp_path):
     }
     downloads.collect(pack(tmp_path / "x.zip", {moodle("Ada", 1, "why.txt"): "late"}), tmp_path / "out", SETS)
     assert len(batch.collect(tmp_path / "out", SETS, lambda path: path.read_text().split()[0])) == 2
+
+
+def test_what_was_replaced_stays_replaced_when_the_next_set_comes(tmp_path):
+    """Names that tell no set: those that came together stay together, and older ones do not come back."""
+    told = {"old": roster.PS1, "new": roster.PS1, "also new": roster.PS1}.get
+    for files in ({"z": "old"}, {"work": "new", "draft": "also new"}, {PS3: "3"}, {PS3: "3 again"}):
+        download = {f"ada_1_{n}_{name}.ipynb": text for n, (name, text) in enumerate(files.items())}
+        downloads.collect(pack(tmp_path / "x.zip", download), tmp_path / "out", SETS)
+    handed = batch.collect(tmp_path / "out", SETS, lambda path: told(path.read_text()))
+    assert {h.set_name: {f.read_text() for f in h.files} for h in handed} == {
+        roster.PS1: {"new", "also new"},
+        PS3: {"3 again"},
+    }
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -148,9 +148,10 @@ def collect(folder: Path, sets: tuple[str, ...], told: Callable[[Path], str] = l
                 add(student, name, entry)
     if not found:
         raise ValueError(f"{folder} holds no submissions; allowed: {layouts}")
-    replaced = {folder / path for path in earlier(folder)}
-    for submission in found.values():
-        submission.notebooks = [n for n in submission.notebooks if n not in replaced] or submission.notebooks
+    for replaced in earlier(folder):  # the oldest first, so that the newest of a set are left
+        paths = {folder / path for path in replaced}
+        for submission in found.values():
+            submission.notebooks = [n for n in submission.notebooks if n not in paths] or submission.notebooks
     return [submission for _, submission in sorted(found.items())]
 
 

@@ -1,7 +1,8 @@
 """What a learning platform hands out becomes a folder of submissions; a table of grades becomes what it takes back.
 
 ``names.csv`` beside the submissions keeps what the platform calls a student, which a folder's name cannot hold.
-``earlier.txt`` lists the notebooks that a later download replaced: they stay, and a newer one of the set is graded.
+``earlier.txt`` lists the notebooks that later downloads replaced, with a blank line between downloads: they stay, and a
+newer one of the set is graded.
 """
 
 from __future__ import annotations
@@ -171,10 +172,11 @@ def collect(
     return list(known.values())
 
 
-def earlier(folder: Path) -> set[str]:
-    """Return the notebooks, as ``ada/ps1_find_the_stall/x.ipynb``, that a later download of the same set replaced."""
+def earlier(folder: Path) -> list[set[str]]:
+    """Return the notebooks, as ``ada/ps1_find_the_stall/x.ipynb``, that each later download replaced, oldest first."""
     path = folder / EARLIER
-    return set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set()
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [set(replaced.splitlines()) for replaced in text.split("\n\n")]
 
 
 def _replace(folder: Path, brought: set[Path], report: Callable[[str], None]) -> None:
@@ -183,12 +185,15 @@ def _replace(folder: Path, brought: set[Path], report: Callable[[str], None]) ->
     # Beside a new one, or where its name told no set: such a file may be of the same set.
     places = {place for new in notebooks for place in (new.parent, folder / new.relative_to(folder).parts[0])}
     beside = {path for place in places for path in place.iterdir() if path.is_file() and _is_notebook(path)}
-    older, known = {path.relative_to(folder).as_posix() for path in beside - notebooks}, earlier(folder)
-    for path in sorted(older - known):
-        report(f"older, so a newer one of its set is graded: {path}")
-    now = (older | known) - {path.relative_to(folder).as_posix() for path in notebooks}
-    if now != known:
-        write_aside(folder / EARLIER, "".join(f"{path}\n" for path in sorted(now)))
+    known = earlier(folder)
+    older = {path.relative_to(folder).as_posix() for path in beside - notebooks}.difference(*known)
+    for path in sorted(older):
+        report(f"older, and graded only where nothing newer is of its set: {path}")
+    newest = {path.relative_to(folder).as_posix() for path in notebooks}
+    still = [replaced - newest for replaced in known]
+    if older or still != known:
+        parts = ("".join(f"{path}\n" for path in sorted(part)) for part in (*still, older) if part)
+        write_aside(folder / EARLIER, "\n".join(parts))
 
 
 def _is_notebook(path: PurePath) -> bool:
