@@ -460,6 +460,9 @@ def test_students_in_one_more_folder_stay_apart_whatever_lies_beside_them(tmp_pa
 def test_a_student_alone_in_a_folder_is_nobody_else(tmp_path):
     files = {f"ada/{name}.ipynb": name for name in (PS3, f"draft_{PS3}", f"old - {PS3}")}
     assert [s.name for s in downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)] == ["ada"]
+    for names in ([f"Lab - {PS3}"], [f"Lab - {PS3}", f"Copy of Lab - {PS3} (1)", f"Lab - {roster.PS1}"]):
+        files = {f"ada/{name}.ipynb": name for name in names}
+        assert [s.name for s in downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)] == ["ada"]
     files = {f"ada/{PS3}/old - {PS3}.ipynb": ""}
     assert [s.name for s in downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)] == ["ada"]
 
@@ -523,6 +526,19 @@ def test_moodles_numbers_of_one_student_in_several_sets_are_hers(tmp_path):
     for name, number in ((roster.PS1, 1), (PS3, 11), (roster.PS2, 1)):
         text, _ = downloads.export(tmp_path / "grades.csv", "moodle", name, found)
         assert text.splitlines()[1].startswith(f"Participant {number},Ada,7,")
+
+
+@pytest.mark.parametrize("name", ["a notebook", "z notebook"])
+def test_a_file_that_tells_no_set_is_of_the_student_whose_other_file_does(tmp_path, name):
+    out = tmp_path / "out"
+    downloads.collect(pack(tmp_path / "x.zip", {moodle("Ada", 1, f"{roster.PS1}.ipynb"): "1"}), out, SETS)
+    files = {moodle("Ada", 9, f"{file}.ipynb"): "3" for file in sorted([name, PS3])}
+    (found,) = downloads.collect(pack(tmp_path / "y.zip", files), out, SETS)
+    assert found.numbers == f"{roster.PS1}=1 {PS3}=9"
+    # Of two students of one name the file tells which of them it is.
+    files |= {moodle("Ada", 10): "another Ada"}
+    found = downloads.collect(pack(tmp_path / "y.zip", files), tmp_path / "both", SETS)
+    assert sorted(s.numbers for s in found) == [f"{PS3}=10", f"{PS3}=9"]
 
 
 def test_moodle_reads_a_time_in_its_own_zone_unless_it_is_told_another(tmp_path):

@@ -127,11 +127,14 @@ def collect(
 
     brought: dict[Path, tuple[str, str]] = {}
     newest: dict[tuple[Student | None, str], str] = {}
+    handed_in: dict[Student | None, str] = {}  # the set of files that tell none, where others of the student do
     namesakes: dict[tuple[str, str], set[str]] = defaultdict(set)
     for path in paths:
         if not _tells_of_an_attempt(path, wrapper):
             who, _, name, date = told(path)
             newest[who, name] = max(date, newest.get((who, name), ""))
+            if name:
+                handed_in.setdefault(who, name)
             if who:
                 namesakes[who.name, name].add(who.id)
     for path, read in _files(download, leave_out):
@@ -152,7 +155,8 @@ def collect(
         except _DAMAGED as error:
             leave_out(path, f"cannot be unpacked ({one_line(str(error), 100)})")
             continue
-        who = _own(who, known, sets, name, alone=len(namesakes[who.name, name]) == 1)
+        told_by_any = name or handed_in.get(who, "")
+        who = _own(who, known, sets, told_by_any, alone=len(namesakes[who.name, told_by_any]) == 1)
         place = _write(folder / who.student / name / _file_name(parts[-1]), data)
         if place is None:
             leave_out(path, f"is one of more than {_MOST_ALIKE} files of that name")
@@ -311,13 +315,12 @@ def _wrapper(paths: list[PurePosixPath], sets: list[str]) -> int:
         return 0
     # What lies beside the students is nobody's: a list of grades, or what a system puts into a folder.
     inside = [path for path in paths if len(path.parts) > 2 or _is_notebook(path) or _match(path.name)]
-    theirs = [p for p in inside if len(p.parts) > 1 and (_match(p.parts[1]) or _is_of_classroom(p, sets))]
+    theirs = [path.parts[1] for path in inside if len(path.parts) > 1 and _match(path.parts[1])]
+    copies = (_whose(path.parts[1:], sets, "")[0] for path in inside if len(path.parts) == 2)
+    of_classroom = [who.name for who in copies if who and who.platform == "classroom"]
+    if len(set(of_classroom)) > 1:  # one name alone may be how a student calls her own files
+        theirs += of_classroom
     return int(2 * len(theirs) > len(inside))
-
-
-def _is_of_classroom(path: PurePosixPath, sets: list[str]) -> bool:
-    who, _, _ = _whose((path.name,), sets, "")
-    return len(path.parts) == 2 and who is not None and who.platform == "classroom"
 
 
 def _tells_of_an_attempt(path: PurePosixPath, wrapper: int) -> bool:
