@@ -41,7 +41,8 @@ def count_images(batch: Any) -> int:
     """Return how many images `batch` holds.
 
     That is the leading dimension of its first component of four dimensions or more, or else of its first component. A
-    list of photos, of texts or of numbers is one component of that length.
+    list of photos, of texts, of numbers or of rows of them is one component of that length. A list that is the whole
+    batch, of three or more tensors of one shape with colours last, is what PyTorch makes of a tuple, and no photos.
 
     Parameters
     ----------
@@ -60,8 +61,11 @@ def looks_like_one_image(batch: Any) -> bool:
 
     A dataset that was not batched delivers such elements. So does, rarely, one of batches of lists of three numbers.
     """
-    dims = _opened(batch).counted_dims
-    return _is_image(dims) and (dims[-1] in _COLOURS or dims[0] == 3)
+    opened = _opened(batch)
+    dims = opened.counted_dims
+    # Three labels beside them say that three are images and no colours.
+    colours_first = [shape[:1] for shape in opened.dims].count((3,)) == 1 and dims[0] == 3
+    return _is_image(dims) and (dims[-1] in _COLOURS or colours_first)
 
 
 def check_batched(batch: Any) -> None:
@@ -192,9 +196,25 @@ def _rows(parts: Sequence[Any], whole: bool) -> Any:
         return np.array(parts)
     if all(hasattr(part, "getbands") for part in parts):
         return _Photos(parts)
-    if (not whole or len(parts) > 2) and all(hasattr(part, "shape") and _is_image(_dims(part)) for part in parts):
+    if not whole and all(isinstance(part, (list, tuple)) and all(map(_is_value, part)) for part in parts):
+        return np.fromiter(parts, object, len(parts))
+    if all(hasattr(part, "shape") and _is_image(_dims(part)) for part in parts) and not (whole and _is_tuple(parts)):
         return _Photos(parts)
     return None
+
+
+def _is_value(part: Any) -> bool:
+    return isinstance(part, (bool, int, float, str, bytes))
+
+
+def _is_tuple(parts: Sequence[Any]) -> bool:
+    """Tell whether arrays that may be photos are rather batches, as PyTorch's ``default_collate`` lists them.
+
+    Photos are no pair, and those of PyTorch have their colours first.
+    """
+    dims = {_dims(part) for part in parts}
+    tensors = len(dims) == 1 and not isinstance(parts[0], np.ndarray)
+    return len(parts) < 3 or (tensors and next(iter(dims))[0] not in _COLOURS)
 
 
 class _Opened(NamedTuple):

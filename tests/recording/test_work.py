@@ -325,6 +325,9 @@ BOXES = [{"boxes": np.zeros((i, 4))} for i in range(8)]
         {"epoch": 3, "image": np.zeros((8, 3, 20, 30)), "label": np.zeros(8)},
         [np.zeros((8, 3, 20, 30)), np.zeros(8)],
         [[np.zeros((8, 3, 20, 30))] * 2, np.zeros(8)],
+        {"input_ids": [[1] * 128] * 8, "labels": [0] * 8},
+        {"words": [["a", "dog"], ["a"]] * 4, "labels": [0] * 8},
+        [np.zeros((20, 30, 3))] * 8,
     ],
     ids=lambda batch: type(batch).__name__,
 )
@@ -366,6 +369,16 @@ def test_an_image_without_a_label_is_noticed_with_its_colours_first_too():
     assert looks_like_one_image(np.zeros((3, 64, 64)))
     assert looks_like_one_image(Image.new("RGB", (64, 48)))
     assert not looks_like_one_image(np.zeros((32, 28, 28)))
+
+
+def test_three_grey_images_with_their_labels_are_a_batch():
+    assert not looks_like_one_image((np.zeros((3, 28, 28)), np.zeros(3)))
+
+
+def test_a_list_of_tensors_that_pytorch_makes_of_a_tuple_is_no_list_of_photos():
+    clouds, photos = tf.zeros((32, 100, 3)), tf.zeros((3, 100, 32))
+    assert count_images([clouds] * 4) == 32
+    assert count_images([photos] * 4) == 4
 
 
 class OnADevice:
