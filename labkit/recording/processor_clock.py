@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from array import array
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -104,8 +105,14 @@ def _scheduled(tree: bool) -> dict[str, tuple[int, int]]:
 
     Empty where the system does not count it.
     """
+    children = psutil.Process().children(recursive=True) if tree else ()
+    return scheduled([os.getpid(), *(child.pid for child in children)])
+
+
+def scheduled(processes: Iterable[int]) -> dict[str, tuple[int, int]]:
+    """Return for each thread of these processes how long it had a core, and was ready without one, in ns."""
     found = {}
-    for process in [os.getpid(), *(child.pid for child in (psutil.Process().children(recursive=True) if tree else ()))]:
+    for process in processes:
         for thread in Path(f"/proc/{process}/task").glob("*"):
             with contextlib.suppress(OSError, ValueError):  # a thread may end meanwhile
                 ran, queued, _ = map(int, (thread / "schedstat").read_text().split())

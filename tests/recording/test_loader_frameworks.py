@@ -233,6 +233,33 @@ def test_workers_that_a_loader_inside_keeps_are_seen_each_time(paths, around):
     loader._iterator._shutdown_workers()
 
 
+class Endless:
+    """A class of a reader's that holds a loader and an iterator of it, begun at once or with the first batch."""
+
+    def __init__(self, loader, begun):
+        self.loader, self.batches = loader, iter(loader) if begun else None
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.batches is None:
+            self.batches = iter(self.loader)
+        return next(self.batches)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_iterator_that_the_readers_class_holds_goes_on_after_the_recording(paths, begun):
+    loader = torch_loader(disk.Photos(paths), persistent_workers=True)
+    endless = Endless(loader, begun)
+    trace = labkit.record(endless, STEP, steps=4, warmup=1)
+    assert ("began before" in (trace.run.profiler.note or "")) == begun
+    iterator = endless.batches
+    assert len(list(iterator)) == 12 - 4 - 1
+    assert loader._iterator is iterator
+    iterator._shutdown_workers()
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_in_a_worker_is_one_sentence(paths, workers):
     loader = torch_loader(disk.Photos(paths, at=50, does="fail"), workers)

@@ -536,6 +536,27 @@ def test_what_hidden_processes_do_is_nobodys_work_and_the_advice_says_so():
     assert labkit.record(batches(*[np.zeros((4, 8))] * 4), STEP, steps=1).run.loader.hidden == 0
 
 
+def test_processes_that_rest_hide_no_work():
+    """As the workers that another loader keeps: they do nothing, and what is waited for is the loader's."""
+    receives, sends = multiprocessing.Pipe(duplex=False)
+    worker = multiprocessing.get_context("fork").Process(target=receives.recv, daemon=True)
+    worker.start()
+
+    def waits():
+        while True:
+            threading.Event().wait(0.03)
+            yield np.zeros((4, 8))
+
+    try:
+        trace = labkit.record(waits(), STEP, steps=12)
+    finally:
+        worker.kill()
+        worker.join()
+        sends.close()
+    assert trace.run.loader.hidden == 0
+    assert labkit.Timeline(trace).stalls.cause == "prep"
+
+
 def test_a_loader_that_fails_leaves_what_was_seen_until_then(paths):
     def batches():
         for _ in range(5):

@@ -191,7 +191,9 @@ class Loader:
                 iterator.close()
 
     def take_over(self) -> None:
-        """Let a loader that keeps its workers start new ones, which can be watched."""
+        """Let a loader that keeps its workers start new ones, which can be watched; none if its iterator is in use."""
+        if self._in_use():
+            self._keeps = None
         if self._keeps is not None:
             self._kept, self._keeps._iterator = self._keeps._iterator, None
 
@@ -200,9 +202,17 @@ class Loader:
         """The process ids of workers that the loader had before `take_over`; they rest until `give_back`."""
         return {worker.pid for worker in getattr(self._kept, "_workers", ())}
 
+    def _in_use(self) -> bool:
+        """Tell whether a class around a DataLoader holds an iterator of it."""
+        around = getattr(self.loader, "__dict__", {}) if self._keeps is not self.loader else {}
+        return any(hasattr(one, "_shutdown_workers") for one in around.values())
+
     def give_back(self) -> None:
-        """End the workers that were watched, and give the loader back those that it had before."""
-        if self._keeps is not None:
+        """End the workers that were watched, and give the loader back those that it had before.
+
+        Where a class around the loader holds the iterator that began meanwhile, it may go on with it.
+        """
+        if self._keeps is not None and not self._in_use():
             iterator, self._keeps._iterator = self._keeps._iterator, self._kept
             if iterator is not None and iterator is not self._kept and hasattr(iterator, "_shutdown_workers"):
                 _shut_down(iterator)

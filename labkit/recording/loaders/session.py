@@ -24,7 +24,7 @@ from labkit.recording.loaders.described import Loader, check_loader
 from labkit.recording.loaders.known import OWN_WORK
 from labkit.recording.loaders.spans import open_spans, to_trace
 from labkit.recording.loaders.wrapping import Wrapped
-from labkit.recording.processor_clock import Sampler, processor_seconds
+from labkit.recording.processor_clock import Sampler, processor_seconds, scheduled
 from labkit.recording.tfdata.driver import RecordingError
 from labkit.timeline.run import LoaderFacts
 from labkit.timeline.trace import Trace
@@ -33,6 +33,9 @@ from labkit.timeline.wording import BEGIN, END
 #: Where nothing computes for so long while the consumer waits, the loader hangs. Seconds.
 STOPPED_S = 60.0
 
+
+#: A worker without work wakes up every few seconds; one at work computes more than this: ns, and a share of the time.
+_WAKES_NS, _WAKES = 1_000_000, 0.0003
 
 #: What the end of an epoch is, and no batch.
 _OVER = object()
@@ -171,6 +174,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         self._wrapped = Wrapped()
         self._ring: rings.Ring | None = None
         self._since_ns = 0
+        self._computed: dict[int, int] = {}
         self._over = threading.Event()
         self.sampler = Sampler(tree=True)
 
@@ -218,6 +222,7 @@ class LoaderSession(contextlib.AbstractContextManager):
 
     def start(self) -> None:
         """Begin the window: what is written from now on belongs to it."""
+        self._computed = {child.pid: _computed_ns(child.pid) for child in psutil.Process().children(recursive=True)}
         self.running, self._since_ns = True, rings.clock()
 
     def stop(self, keep: Any = None) -> Trace:
@@ -226,10 +231,11 @@ class LoaderSession(contextlib.AbstractContextManager):
         rings.control(self._ring, False, 0)  # or reading what was written would write
         found = rings.read(self.folder)
         hidden = self._hidden(found)
-        self.notes = list(self._notes(found, hidden))
+        self.notes = list(self._notes(found, len(hidden)))
+        at_work = sum(self._is_at_work(pid, now_ns) for pid in hidden)
         computed, queued = (sum(times[i] for times in self.sampler.threads) for i in (0, 1))
         ready = computed / (computed + queued) if computed else 1.0
-        return to_trace(found, self.epochs.loader, self.warmup, (self._since_ns, now_ns), ready, hidden)
+        return to_trace(found, self.epochs.loader, self.warmup, (self._since_ns, now_ns), ready, at_work)
 
     @property
     def loader(self) -> LoaderFacts:
@@ -267,14 +273,21 @@ class LoaderSession(contextlib.AbstractContextManager):
             )
         return text
 
-    def _hidden(self, found: list[rings.Process]) -> int:
-        """Return how many processes may work for the loader and write nothing, since they began before."""
+    def _hidden(self, found: list[rings.Process]) -> list[int]:
+        """Return the process ids of those that may work for the loader and write nothing, since they began before."""
         seen, me = {process.pid for process in found} | self.epochs.loader.set_aside, psutil.Process()
-        hidden = 0
+        hidden = []
         for child in me.children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                hidden += child.pid not in seen and _may_be_a_worker(child, me)
+                if child.pid not in seen and _may_be_a_worker(child, me):
+                    hidden.append(child.pid)
         return hidden
+
+    def _is_at_work(self, pid: int, now_ns: int) -> bool:
+        """Tell whether a process computed in the window, or may have: workers of other loaders rest meanwhile."""
+        computed = _computed_ns(pid)
+        rests = computed - self._computed.get(pid, 0) < _WAKES_NS + _WAKES * (now_ns - self._since_ns)
+        return not (computed and rests)  # no system but Linux counts it
 
     def _notes(self, found: list[rings.Process], hidden: int) -> Iterator[str]:
         """Yield a sentence for what was not seen."""
@@ -316,6 +329,10 @@ class LoaderSession(contextlib.AbstractContextManager):
         if self._ring is not None:
             self._ring.consume(step if self.running else -1)
         return contextlib.nullcontext()
+
+
+def _computed_ns(pid: int) -> int:
+    return sum(ran for ran, _ in scheduled([pid]).values())
 
 
 def _may_be_a_worker(child: psutil.Process, me: psutil.Process) -> bool:
