@@ -211,7 +211,8 @@ def test_a_file_of_grades_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch)
     os.link(old, tmp_path / "link")
     for out in (tmp_path / "new" / "blackboard.csv", old):
         done = CliRunner().invoke(app, ["assignments", "export", "blackboard", PS3, "--out", str(out)])
-        assert done.exit_code == 0 and f"{out}\n" in done.output, done.output
+        assert done.exit_code == 0
+        assert f"{out}\n" in done.output
         assert "Ada-L" in out.read_text()
     assert (tmp_path / "link").read_text() == "what stood there before", "it is not written over in its place"
 
