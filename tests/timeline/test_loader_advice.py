@@ -167,3 +167,23 @@ def test_a_generator_around_workers_is_told_to_have_more_of_them():
 def test_the_cause_of_a_gap_in_the_thread_that_trains_reads_as_a_sentence():
     causes = Timeline(before_training("worker 0", "next of generator", "map")).causes
     assert "next of generator in the consumer's thread" in str(causes[0]), causes[0]
+
+
+@pytest.mark.parametrize("computes", [0.5, 1.0])
+def test_threads_that_work_one_at_a_time_may_hold_the_interpreter_or_lack_calls(computes):
+    spans = []
+    for step in range(10):
+        now = 20 * step * MS
+        spans += [
+            Span("consumer", "wait for batch", "wait", now, 12 * MS, step),
+            *(Span(f"thread {n}", "spin", "map", now + 4 * n * MS, 4 * MS, step) for n in range(3)),
+            Span("consumer", "train step", "train", now + 12 * MS, 8 * MS, step),
+        ]
+    kinds = {"consumer": "consumer"} | {f"thread {n}": "pipeline" for n in range(3)}
+    ops = {"spin": OpTime(120 * MS, int(120 * MS * computes))}
+    trace = Trace.from_spans(spans, kinds, origin="measured")
+    advice = Timeline(trace.with_run(op_times=ops, host=Host(cpus=2), loader=LOADER)).stalls.advice
+    either = (
+        "processes in place of threads if spin is Python code, which holds the interpreter (GIL), and else more calls"
+    )
+    assert advice.startswith(either) == (computes == 1), advice

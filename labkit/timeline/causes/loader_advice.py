@@ -75,6 +75,8 @@ class LoaderAdvice:
         # DALI's own threads are not seen; they work beside the consumer all the same, whatever class is around them.
         self.dali = self.facts.framework == "dali" or self.blame.startswith("DALI")
         self.alone = not self.beside and not self.dali
+        # What works beside the consumer are threads of its own process.
+        self.threads = all(self._name(lane).startswith("thread ") for lane in self.beside)
 
     def _name(self, lane: Lane) -> str:
         return lane.name.removeprefix(self._whose)
@@ -94,8 +96,11 @@ class LoaderAdvice:
         """Whether the accelerator waits for workers of which each needs less time than it trains: a buffer is short."""
         trains = self.trains.busy
         waits = complement(trains, 0, self.trains.window_ns)
-        awaited = at_least([waits, union_of(lane.busy for lane in self.beside)], 2).total_ns
+        together = union_of(lane.busy for lane in self.beside)
+        awaited = at_least([waits, together], 2).total_ns
         longest = max((lane.busy.total_ns for lane in self.beside), default=trains.total_ns)
+        if self.in_turn:  # each waits for the others
+            longest = together.total_ns
         return longest <= _LESS * trains.total_ns and awaited >= waits.total_ns / 2
 
     @property
@@ -108,9 +113,16 @@ class LoaderAdvice:
     @property
     def one_core(self) -> bool:
         """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
-        threads = [lane for lane in self.beside if self._name(lane).startswith("thread ")]
-        at_once = len(threads) == len(self.beside) and _at_once(threads) >= ONE_BY_ONE
-        return at_once and self.cores > 1 and self.computed <= ONE_CORE
+        return self.threads and _at_once(self.beside) >= ONE_BY_ONE and self.cores > 1 and self.computed <= ONE_CORE
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether several such threads work one after the other, and keep a core busy: nobody can tell why.
+
+        The interpreter lets calls of less than 5 ms end before another thread has its turn, so they never overlap.
+        """
+        several = self.threads and len(self.beside) > 1 and self.at_once < ONE_BY_ONE
+        return several and self.cores > 1 and INTERPRETER_FULL <= self.computed <= ONE_CORE
 
     @property
     def computed(self) -> float:
@@ -158,6 +170,11 @@ class LoaderAdvice:
             return (
                 f"processes in place of threads: they take turns at the interpreter (GIL), and {self.blame} keeps one "
                 "core busy in all. A function that lets go of the interpreter (Pillow, OpenCV, simplejpeg) helps, too."
+            )
+        if self.in_turn and not self.lacks_cores:
+            return (
+                f"processes in place of threads if {self.blame} is Python code, which holds the interpreter (GIL), and "
+                "else more calls at once: several threads work, one at a time, and keep one core busy in all."
             )
         if waits:
             return (
