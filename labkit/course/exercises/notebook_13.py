@@ -114,7 +114,7 @@ def mirrored_boxes(function: Any) -> None:
         (np.concatenate([right[:1], boxes[1:]]), "only the first box is mirrored"),
         (
             np.stack([right[:, 0], *boxes[:, 1:].T], axis=1),
-            "only left has changed, or it was overwritten before it was read: copy it first; boxes[:, 0] is no copy",
+            "only left changed, or left was overwritten before it was read: copy it first; boxes[:, 0] is no copy",
         ),
         (1 - boxes[:, [2, 3, 0, 1]], "left and right and also top and bottom; a mirror keeps the height"),
     ):
