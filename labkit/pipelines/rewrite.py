@@ -215,7 +215,7 @@ def _many(written: Written, order: Mapping[str, bool]) -> Iterator[Change]:
     maps = {
         i: c.having(num_parallel_calls=MANY, **({} if c.parallel else order))
         for i, c in enumerate(written.calls)
-        if c.method == "map" and c.settings.get("num_parallel_calls", 0) < MANY and c.node.ops.intersection(_READS)
+        if c.method == "map" and c.settings.get("num_parallel_calls", 0) < MANY and c.ops.intersection(_READS)
     }
     if maps:
         yield Change("more calls than cores", _threads(_replaced(written, maps), MANY))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import multiprocessing
-import os
 import signal
 import subprocess
 import sys
@@ -200,7 +199,6 @@ def test_another_refusal_is_not_called_a_wrong_name_nor_asked_again(odd, status)
     assert odd.asked == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_asks_over_a_connection_of_its_own(odd):
     """On one that it shared with its parent, each of them would read the answers to the other."""
     reader = Reader(f"127.0.0.1:{odd.server_port}")

@@ -201,11 +201,13 @@ def _called(process: Process, end: np.ndarray) -> dict[int, str]:
     """
     places: dict[str, list[list[Any]]] = defaultdict(list)
     found = {}
-    _, first_rows = np.unique(process.records["thread"], return_index=True)
-    for row in sorted(first_rows.tolist()):  # the records are in the order of their starts
-        number = int(process.records["thread"][row])
+    numbers, first_rows, whose = np.unique(process.records["thread"], return_index=True, return_inverse=True)
+    ends = np.zeros(len(numbers), np.int64)
+    np.maximum.at(ends, whose, end)
+    for i in np.argsort(first_rows).tolist():  # the records are in the order of their starts
+        number = int(numbers[i])
         called = process.threads.get(number, {"called": "a thread"})["called"].replace("QueueFeederThread", "sends")
-        first, last = process.records["start"][row], end[process.records["thread"] == number].max()
+        first, last = process.records["start"][first_rows[i]], ends[i]
         kind = places[re.sub(r"\d+", "", called)]
         place = next((one for one in kind if one[0] <= first), None)
         if place is None:
