@@ -51,6 +51,7 @@ def test_a_small_disk_is_found_in_every_way_that_a_system_leaves(on_small_disk, 
     assert not (tmp_path / "seen").exists()
 
 
+@pytest.mark.long
 def test_the_parts_of_what_is_long_are_all_of_it_and_share_nothing(root):
     def collected(*options):
         words = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *options]

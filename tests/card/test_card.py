@@ -105,6 +105,7 @@ def test_a_card_lives_as_long_as_its_block(root, folder):
     running.stop()
 
 
+@pytest.mark.long
 @opencl
 def test_a_card_ends_with_its_block_when_that_fails(root):
     running = card.Card(root)
@@ -121,6 +122,7 @@ def test_a_card_ends_with_its_block_when_that_fails(root):
     assert not psutil.pid_exists(*pids)
 
 
+@pytest.mark.long
 @opencl
 def test_a_name_is_taken_once(root):
     with card.Card(root) as running:
@@ -135,6 +137,7 @@ def test_a_name_is_taken_once(root):
         assert [told.name for told in card.status()] == ["card0"]
 
 
+@pytest.mark.long
 @opencl
 def test_a_killed_card_leaves_a_socket_that_the_next_one_replaces(root, folder):
     with card.Card(root) as running:
@@ -151,6 +154,7 @@ def test_a_killed_card_leaves_a_socket_that_the_next_one_replaces(root, folder):
         assert cards.left(folder) == []
 
 
+@pytest.mark.long
 @opencl
 def test_a_card_starts_at_once_after_somebody_else_killed_it(root):
     with card.Card(root) as running:
@@ -160,6 +164,7 @@ def test_a_card_starts_at_once_after_somebody_else_killed_it(root):
             assert read("a.txt") == b"words"
 
 
+@pytest.mark.sample(1)
 @opencl
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_card_that_is_told_to_leave_removes_its_files_itself(root, folder, number):
@@ -256,6 +261,7 @@ def test_a_card_dies_with_the_process_that_keeps_it_however_that_dies(root):
     assert all(gone(pid) for pid in pids)
 
 
+@pytest.mark.long
 @opencl
 def test_a_fork_that_ends_leaves_the_card_of_its_parent_alone(root):
     with card.Card(root) as running:
@@ -461,6 +467,7 @@ def test_one_damaged_image_harms_no_other_of_its_batch(root):
     assert "the JPEG is damaged" in str(bad)
 
 
+@pytest.mark.long
 @opencl
 def test_a_client_that_sends_nonsense_or_leaves_harms_nobody(root):
     with card.Card(root) as running, connect() as honest:

@@ -477,6 +477,7 @@ def test_a_card_that_never_was_is_an_error_that_says_how_to_start_one():
         tf.io.read_file("smartssd://nobody/x.jpg?size=8")
 
 
+@pytest.mark.long
 @opencl
 def test_a_card_that_was_stopped_on_purpose_is_not_waited_for(images):
     with card.Card(images, name="done") as done:

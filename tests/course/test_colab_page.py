@@ -39,7 +39,7 @@ def test_an_explorer_leaves_a_page_a_picture_and_its_text_and_no_model(colab, ma
     assert all(len(button) == len(found["sliders"]) for button in found["buttons"])
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", explorers.SHEETS)
 def test_every_button_of_a_page_says_what_the_explorer_answers(colab, name):
     explorer = explorers.explore(name)

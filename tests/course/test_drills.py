@@ -56,7 +56,7 @@ def test_the_pool_holds_at_least_sixteen_faults_and_all_that_were_asked_for():
     assert {*detectors.DETECTORS, *data.DETECTORS} == set(KEYS)
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(3)
 @every
 def test_a_drill_has_its_own_fault_and_no_other(key):
     fault = fault_of(key)
@@ -269,7 +269,7 @@ SHOWN = {
 }
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("key", [k for k in KEYS if fault_of(k).shows_in == "timeline"])
 def test_a_fault_of_the_order_is_seen_in_the_timeline(key):
     for _ in range(3):  # both are measured, one after the other, and the machine may have turned to something else
@@ -733,7 +733,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(23)
+@pytest.mark.sample(6)
 @pytest.mark.random
 @pytest.mark.parametrize("name", WRONG)
 def test_a_fix_that_leaves_its_fault_or_brings_another_fails_with_a_true_word(name):

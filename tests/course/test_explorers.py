@@ -159,6 +159,7 @@ def test_an_answer_depends_on_the_position_and_on_nothing_before_it(place, other
     assert str(a.timeline) == str(b.timeline)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
     explorer = explorers.explore(name)

@@ -315,7 +315,7 @@ def test_of_an_unsolved_exercise_there_is_one_line_instead_of_a_picture(number, 
     assert repr(shown) == f"… {number} open: nothing to draw yet: write your answer in the cell above"
 
 
-@pytest.mark.sample(31)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("number", DRAWN)
 @pytest.mark.parametrize(
     "answer",
@@ -328,7 +328,7 @@ def test_no_answer_makes_a_show_raise(number, answer):
     assert "0x" not in repr(shown)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("number", [case(n) for n in DRAWN])
 def test_a_wrong_answer_is_drawn_the_same_every_time_or_says_in_a_line_why_not(number):
     for answer, _ in WRONG[number][:2]:

@@ -255,6 +255,7 @@ def test_every_rung_but_the_one_that_only_the_scoreboard_has_is_taught():
     assert {rung.name for rung in ladder.RUNGS} - set(CELLS) == {"best, cache of pixels"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

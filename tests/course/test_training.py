@@ -51,6 +51,7 @@ def test_a_seed_repeats_a_training_to_the_last_digit_and_another_does_not():
     assert runs[0].cpu_s > 0
 
 
+@pytest.mark.long
 def test_a_training_leaves_no_seed_behind_under_which_every_epoch_would_augment_alike():
     import tensorflow as tf
 
@@ -99,6 +100,7 @@ def test_two_scores_are_compared_photo_by_photo():
         training.Score(better).against(training.Score(better[:10]))
 
 
+@pytest.mark.long
 def test_a_trial_run_of_all_notebooks_learns_little_and_looks_at_few(monkeypatch):
     monkeypatch.setenv("LABKIT_FAST", "1")
     assert training.train(painted(), model=small, steps=60, batch=16).steps == training.FAST_STEPS
@@ -131,6 +133,7 @@ def test_frozen_photos_are_the_same_in_each_epoch(tf, frozen):
     assert (first != plain).any()
 
 
+@pytest.mark.long
 def test_three_forms_of_a_network_lose_the_same():
     shown = painted(64, 48)
     losses = {

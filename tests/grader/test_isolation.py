@@ -259,7 +259,7 @@ def test_many_short_waits_are_too_long_in_all(run):
         run(*["import time\ntime.sleep(1)"] * 5, limits=Limits(whole_s=4))
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 def test_an_answer_too_large_to_send_took_too_much_memory(run):
     slow = Limits(cpu_s=60, wall_s=120)  # a gigabyte takes a slow machine some seconds
     answer = "def f():\n    return 'x' * 10**9"
@@ -860,6 +860,7 @@ time.sleep(COUNTED)
 """
 
 
+@pytest.mark.long
 @needs_linux
 def test_shared_memory_counts_when_its_pages_are_let_go_of(run):
     """The system holds it until it is no longer mapped; what is there is counted once."""

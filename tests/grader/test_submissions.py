@@ -71,7 +71,7 @@ def test_a_cell_may_come_after_its_tests(sources):
     assert points(notebook)[0] == roster.FULL[roster.PS3]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 def test_a_pipeline_may_use_autograph_and_options(sources, in_bubblewrap):
     square = """def square(x):
     if x < 0:
@@ -115,6 +115,7 @@ def test_annotations_are_those_of_the_cell():
         assert student.names(["kind"]) == {"kind": True}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("kind", "points_of_2_4"), [("np.int64", 25), ("bool", 0), ("np.bool_", 0)])
 def test_a_whole_number_of_numpy_is_one_and_a_truth_is_none(sources, kind, points_of_2_4):
     answer = (
@@ -236,6 +237,7 @@ def test_what_was_left_as_it_was_given_is_not_answered(given, sources, tmp_path)
     assert set(failed) == {"not answered"}
 
 
+@pytest.mark.long
 def test_a_librarys_not_implemented_is_an_answer_that_fails(sources):
     wave = "import numpy as np\nimport tensorflow as tf\nwave = tf.function(lambda x: np.sin(x))\n"
     answer = f"{wave}def cores_needed(*a):\n    return wave(tf.constant(1.5))"
@@ -524,7 +526,7 @@ def test_an_answer_counts_in_whatever_cells_it_stands(sources, given, solved, tm
     assert unanswered(tmp_path / "x.ipynb", sources[roster.PS3]) == 0
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("line", ["-" * 90_000 + "1", "(" * 500 + ")" * 500, "not " * 9_000 + "1"], ids=len)
 def test_a_line_too_deep_for_python_costs_no_more_than_its_cell(sources, solved, tmp_path, line):
     notebook = solved[roster.PS3]
@@ -813,6 +815,7 @@ def test_each_cell_is_compared_once_however_many_lost_their_mark(sources, tmp_pa
     assert max(read.count(f"x = {n}") for n in range(100)) == 1
 
 
+@pytest.mark.long
 def test_submissions_that_are_read_at_the_same_time_do_not_confuse_python():
     """Where a callback of the search for garbage lets another thread run, CPython 3.11's own parser raises."""
     source = "\n".join(f"def f{i}(a):\n    return [x + {i} for x in a if x]" for i in range(200))

@@ -25,6 +25,7 @@ def checkout(root, tmp_path):
     return tmp_path
 
 
+@pytest.mark.long
 def test_rewrite_moves_every_notebook_and_stays_consistent(checkout, root):
     old_repository, _ = settings(root)
     changed = rewrite(checkout, "someone/their-lab", "v9.9")

@@ -354,6 +354,7 @@ def test_every_canvas_is_painted_and_says_in_words_what_it_shows(opened):
     assert page.get_by_text(ERROR).count() == 0
 
 
+@pytest.mark.long
 def test_the_live_view_grew_while_the_job_ran_and_ends_as_the_whole_trace(opened):
     page, _ = opened
     titles = [title for title in page.evaluate("window.seen") if title.startswith("live job")]
@@ -542,6 +543,7 @@ def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, next_day,
     assert hosts - {"nobody"} == {"localhost"}
 
 
+@pytest.mark.long
 def test_as_a_web_page_it_is_a_picture_with_words(opened, lab, made, tmp_path):
     save(opened[0], lab, made, timeline(opened[0], "one"))
     command = [sys.executable, "-m", "nbconvert", "--to", "html", "--output-dir", str(tmp_path), str(lab.home / made)]

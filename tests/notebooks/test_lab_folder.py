@@ -129,6 +129,7 @@ def test_a_notebook_that_lay_there_before_is_a_readers(checkout, tmp_path):
     assert "(cannot be read)" in str(labkit.progress(lab))
 
 
+@pytest.mark.long
 def test_the_start_page_keeps_what_a_reader_adds_and_brings_the_table_up_to_date(tmp_path):
     prepare(lab := tmp_path / "lab")
     page = nbformat.read(lab / "start.ipynb", 4)

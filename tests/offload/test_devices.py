@@ -144,6 +144,7 @@ def test_a_driver_that_links_llvm_is_known_by_what_it_links(tmp_path):
     assert not drivers.clashes(tmp_path / "fine.icd")
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_a_process_without_tensorflow_may_load_every_driver_also_below_one_that_may_not(home):
     code = home + "import sys; drivers.prepare(alone=sys.argv[1] == 'alone')\n"
@@ -266,6 +267,7 @@ def test_a_damaged_kernel_is_gone_when_the_cache_is_emptied(home, tmp_path):
     assert python(home + KERNEL).stdout == "sum 135\n"
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_two_processes_may_begin_with_one_empty_folder(home):
     code = home + KERNEL
@@ -316,6 +318,7 @@ def test_a_folder_of_the_readers_is_used_and_never_emptied(home, tmp_path):
 # -- forks -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_a_forked_child_gets_a_sentence_instead_of_a_hang(home):
     code = (

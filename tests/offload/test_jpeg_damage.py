@@ -188,6 +188,7 @@ def test_other_bytes_left_over_and_restart_markers_out_of_turn_are_damage(decode
     assert [s.code for s in states] == ["data"] * 6 + ["marker"] * 2
 
 
+@pytest.mark.long
 def test_a_thousand_flipped_bits_are_found_or_harmless(decoder):
     rng = random.Random(3)
     files = []

@@ -288,6 +288,7 @@ def test_each_file_explains_itself_and_stands_alone(sources):
         assert "#include" not in text, file
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_each_file_compiles_alone(engine, sources):
     for file, text in sources.items():

@@ -168,6 +168,7 @@ def test_arguments_that_take_too_long_to_copy_are_no_fault_of_the_kernel_or_of_t
 # -- what crashes ------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -191,6 +192,7 @@ def test_a_kernel_outside_of_its_memory_is_a_sentence(body, words):
     assert scale(EIGHT, EIGHT, 1).ok, "and life goes on"
 
 
+@pytest.mark.long
 def test_a_flood_of_words_is_cut():
     tried = on_eight('for (int i = 0; i < 20000; i++) printf("a line that nobody wants to read %d\\n", i);')
     assert len(tried.log) <= trial.LOG_BYTES
@@ -345,6 +347,7 @@ def test_a_call_that_makes_no_sense_raises_here(call, error, sentence):
 # -- the child ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("busy", [False, True])
 def test_no_child_outlives_its_parent(how, busy):

@@ -303,6 +303,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_a_label_in_another_form_is_the_same_label(name, reference, data):
     formed = reference.map(lambda x, y: (x, FORMS[name](y)))
@@ -318,6 +319,7 @@ def test_a_label_in_another_form_is_the_same_label(name, reference, data):
     assert faults(checks.inspect(merged, labels=data[1])) == (set() if soft else {"labels"})
 
 
+@pytest.mark.long
 def test_soft_labels_lead_to_no_conclusion(reference, data):
     mixed = reference.map(
         lambda x, y: (x, 0.7 * tf.one_hot(y, 10) + 0.3 * tf.one_hot(tf.random.shuffle([y, 3])[0], 10))
@@ -376,6 +378,7 @@ def test_what_moves_with_its_image_is_not_called_mislabelled(name, data):
     assert faults(checks.inspect(one, reference)) == {"labels"}
 
 
+@pytest.mark.long
 def test_names_of_classes_are_labels_and_no_keys(data):
     images, labels = data
     names = np.array(["cat", "dog", "owl"])[labels % 3]
@@ -481,6 +484,7 @@ def test_part_of_an_epoch_proves_no_loss(reference):
     assert report["random"].status == "passed"
 
 
+@pytest.mark.long
 def test_another_part_of_shuffled_elements_is_no_random_step(reference):
     bare = reference.map(lambda x, y: x)
     for made, steps in (
@@ -727,6 +731,7 @@ def test_ragged_batches_are_taken_apart(album):
     assert report["once"].status == report["labels"].status == "passed"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("steps", [1, 4, 7])
 def test_steps_of_an_endless_dataset_are_no_epochs_and_accuse_nobody(reference, steps):
     """More steps than an epoch has bring every element again, and the next ones begin somewhere in the middle."""
@@ -788,6 +793,7 @@ def test_one_turn_is_found_whatever_its_angle_and_the_other_steps_are(reference,
         assert faults(checks.inspect(turned.map(on_image(augment)), reference, random=True)) == {"alike"}
 
 
+@pytest.mark.long
 def test_memory_stays_small_whatever_the_images(reference):
     import tracemalloc
 
@@ -806,6 +812,7 @@ def test_memory_stays_small_whatever_the_images(reference):
 # -- the report --------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_report_is_the_same_text_every_time(reference):
     made = [repr(checks.inspect(reference.map(on_image(augment)).cache(), reference, name="mine")) for _ in range(2)]
     assert made[0] == made[1]

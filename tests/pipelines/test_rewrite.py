@@ -63,7 +63,7 @@ def delivered(dataset):
     return [tuple(part.tobytes() for part in element) for element in dataset.as_numpy_iterator()]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_read_is_built_again_and_every_change_delivers_what_it_says(tf, seed):
     dataset = generated(tf, seed)

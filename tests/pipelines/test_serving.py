@@ -194,7 +194,7 @@ def test_what_costs_no_accuracy_is_equal(name, size, first):
     assert found.equal, found
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @EVERY
 @pytest.mark.parametrize("name", FAULTS)
 def test_one_fault_is_named_and_no_other(name, size, first):

@@ -171,6 +171,7 @@ def test_a_real_step_changes_the_weights_and_traces_once_per_shape():
     assert " at 0x" not in repr(real)
 
 
+@pytest.mark.long
 def test_a_real_step_takes_the_usual_forms_of_a_batch():
     import tensorflow as tf
 

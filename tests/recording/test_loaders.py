@@ -70,6 +70,7 @@ def work_in(trace, what):
     return {t.thread for t in trace if t.name == what}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("pool", [None, *disk.POOLS])
 def test_work_is_seen_in_whatever_thread_or_process_does_it_and_nothing_is_left(paths, pool):
     before = state()
@@ -274,6 +275,7 @@ def test_ones_own_function_is_known_in_processes_that_begin_anew(paths):
     assert {s.category for s in trace if s.name == "photos_on_disk.load"} == {"decode"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("pool", [None, "thread executor", "process executor", "spawn pool"])
 def test_a_function_that_a_loader_keeps_is_known_and_is_itself_again_afterwards(paths, pool):
     """In an attribute, as a default value, in a partial: whoever kept it before the recording calls the same object."""
@@ -502,6 +504,7 @@ def another_program():
         child.kill()
 
 
+@pytest.mark.long
 def test_processes_that_began_before_are_said_to_be_hidden(paths):
     with multiprocessing.get_context("fork").Pool(2) as pool, another_program():
         trace = labkit.record((np.stack([one]) for one in pool.imap(disk.load, paths)), STEP, steps=4)

@@ -97,7 +97,7 @@ def measured(mine, base):
     return found
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("draw", ["normal", "heavy tails"])
 def test_equal_pipelines_are_called_different_in_one_run_of_twenty_at_most(draw):
     """Each look at the same rounds is another chance to be wrong, and the promise is about all of them together."""
@@ -162,6 +162,7 @@ def test_drift_of_the_machine_cancels_in_interleaved_rounds():
     assert found >= 95
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("factor", [0.05, 0.3, 3, 20])
 @pytest.mark.parametrize("rounds", [3, 5, 9, 20])
 def test_a_wild_round_never_turns_a_verdict_round(factor, rounds):

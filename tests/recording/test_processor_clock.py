@@ -89,6 +89,7 @@ def test_each_thread_computed_waited_or_was_blocked_for_the_whole_window():
     assert all(sum(times[:2]) > 0 for times in sampler.threads), "a thread that slept all the time is not listed"
 
 
+@pytest.mark.long
 def test_a_long_window_keeps_few_samples_and_the_first(monkeypatch):
     for period in ("PERIOD_S", "SOON_S"):
         monkeypatch.setattr(f"labkit.recording.processor_clock.{period}", 0)

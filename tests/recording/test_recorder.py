@@ -194,6 +194,7 @@ def test_a_name_given_in_the_pipeline_is_kept(photos):
     assert trace.run.node_names == {"Root::BatchV2::Map": "my_decode"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("own_threads", [True, False])
 def test_a_keras_step_on_the_cpu_is_not_counted_as_work_of_the_pipeline(tf, photos, own_threads):
     options = tf.data.Options()
@@ -232,6 +233,7 @@ def test_a_trace_of_the_recorder_survives_its_file(photos, tmp_path):
 # -- repeats and rounds ----------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("value", "rounds"), [("1", 1), ("0", 4), ("", 4)])
 def test_where_nobody_looks_one_round_is_enough(tf, monkeypatch, value, rounds):
     data = tf.data.Dataset.range(40).batch(1)
@@ -281,6 +283,7 @@ def test_rounds_are_added_while_a_verdict_is_open_and_no_longer(tf):
         assert decided == (seen == count) or seen == 8
 
 
+@pytest.mark.long
 def test_no_round_is_added_where_nothing_is_open_or_nobody_wants_it(tf):
     four, two = (plain(tf.data.Dataset.range(400).batch(size)) for size in (4, 2))
     assert len(measures.measure({"alone": four}, FAST, steps=2)["alone"]) == 5
@@ -384,6 +387,7 @@ def test_memory_stays_bounded_in_a_long_job(tf):
     assert me.memory_info().rss - before < 100e6
 
 
+@pytest.mark.long
 def test_a_pipeline_of_very_many_events_per_image_is_watched_for_less(tf):
     """Nothing tells beforehand that each of these rows is made of 8,000: only the memory does."""
     dataset = plain(tf.data.Dataset.range(10**9).map(lambda x: x + 1).batch(8_000).map(lambda x: x[:1]))

@@ -125,7 +125,7 @@ def test_epochs_and_validation_are_what_they_are(tf, keras):
     assert THREAD_KINDS.index("script") == 1
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("batches", "each", "epochs", "asked", "watched"),
     [
@@ -229,6 +229,7 @@ def profiling(tf, folder):
         tf.profiler.experimental.stop()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("place", ["on_train_batch_end", "on_test_batch_begin", "on_epoch_end"])
 def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, error, place):

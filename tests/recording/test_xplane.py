@@ -277,6 +277,7 @@ def unknown(field, wire):
     return out + bytes([tag]) + {0: b"\xff\xff\x03", 1: b"12345678", 2: b"\x03abc", 5: b"1234"}[wire]
 
 
+@pytest.mark.long
 @settings(max_examples=150)
 @given(
     st.lists(NAMES, min_size=12, max_size=12),

@@ -167,6 +167,7 @@ def test_a_killed_dispatcher_goes_on_from_its_journal(c):
     assert seen == dict.fromkeys(range(300), 1)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("who", ["worker 1", "dispatcher"])
 def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
     import tensorflow as tf
@@ -196,6 +197,7 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
     assert counted(c.elements(numbers(40).apply(c.distribute("dynamic")))) == dict.fromkeys(range(40), 1)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("who", ["worker 1", "dispatcher", "at the start"])
 def test_who_is_stopped_is_named(c, who, monkeypatch):
     monkeypatch.setattr(elements_module, "ANSWER_S", 3.0)
@@ -226,6 +228,7 @@ def test_an_address_where_something_else_listens_is_no_dispatcher(c):
             labkit.cluster([place, c.workers[0].address])
 
 
+@pytest.mark.long
 def test_where_nobody_can_be_started_anew_no_wait_is_without_end():
     import tensorflow as tf
 
@@ -240,6 +243,7 @@ def test_where_nobody_can_be_started_anew_no_wait_is_without_end():
             list(dataset)
 
 
+@pytest.mark.long
 def test_a_dataset_of_a_cluster_that_is_closed_ends_in_a_sentence(tmp_path):
     import tensorflow as tf
 
@@ -313,6 +317,7 @@ def test_the_same_calls_serve_a_cluster_that_somebody_else_runs(c):
     assert all(server.alive for server in c.servers if server is not c.workers[0])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("when_s", [0.0, 0.002, 0.02])
 def test_the_stop_button_does_not_cut_off_a_worker_that_is_added(when_s):
     with labkit.cluster(workers=1) as cluster:

@@ -56,6 +56,7 @@ def theirs(tmp_path):
         yield addresses, children, start
 
 
+@pytest.mark.long
 def test_the_two_programs_serve_and_a_worker_may_be_started_again(theirs):
     import tensorflow as tf
 

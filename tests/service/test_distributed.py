@@ -212,6 +212,7 @@ def test_two_devices_of_one_process_train_with_fit_as_one(several):
     np.testing.assert_allclose(two, one, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_fit_of_keras_3_fails_on_several_processes_which_is_why_the_loop_is_our_own(several):
     # The day on which this works, notebook 14b can train with `model.fit`.
     with pytest.raises(ClusterError, match=r"process \d said: ValueError: Attempt to convert a value \(PerReplica"):
@@ -313,6 +314,7 @@ def while_it_runs(several, tmp_path, does):
     return ended
 
 
+@pytest.mark.long
 def test_two_programs_at_once_are_refused_and_closing_ends_the_one_that_runs(tmp_path):
     with labkit.processes(2) as several:
 
@@ -559,6 +561,7 @@ def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
     raise AssertionError(f"left: {list(private.iterdir())}, {children}")
 
 
+@pytest.mark.long
 def test_processes_that_end_leave_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     here = psutil.Process()

@@ -160,6 +160,7 @@ def test_a_stream_pays_the_latency_once_and_the_bandwidth_for_each_record(shards
     assert 0.799 <= luckiest(stream_s, 2.0, tries=10) < 2.0
 
 
+@pytest.mark.long
 def test_a_stream_waits_on_the_threads_of_interleave_not_in_the_pool_of_map(shards):
     model = Storage("distant", 500, math.inf, "a test")
     paths = shards[0][:8]
