@@ -221,6 +221,7 @@ while mine < 300:
 """
 
 
+@pytest.mark.long
 def test_one_process_at_a_time_has_a_name_while_its_lock_comes_and_goes(folder):
     place = process.folder()
     words = [sys.executable, "-c", _TURNS, str(place)]
@@ -295,6 +296,7 @@ def test_the_words_on_the_command_line(root, folder):
     assert (twice.returncode, twice.stderr) == (1, "labkit: no card called card0 runs; running: none\n")
 
 
+@pytest.mark.long
 @opencl
 def test_a_card_that_does_not_listen_to_a_polite_word_is_killed(root, monkeypatch):
     monkeypatch.setattr(process, "STOP_TIMEOUT_S", 0.3)

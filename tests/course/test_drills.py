@@ -63,7 +63,7 @@ def test_a_drill_has_its_own_fault_and_no_other(key):
     assert found(fault, fault.pipeline) == [key]
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(4)
 @pytest.mark.random
 @every
 def test_the_fix_removes_the_fault_and_brings_no_other_fault(key):
@@ -73,7 +73,7 @@ def test_the_fix_removes_the_fault_and_brings_no_other_fault(key):
     assert result.passed, result
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(4)
 @pytest.mark.random
 @every
 def test_the_faulty_pipeline_fails_its_own_check_and_shows_its_sign_to_those_who_named_its_fault(key):
@@ -551,7 +551,7 @@ RIGHT = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(4)
 @pytest.mark.random
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_fix_passes_in_other_words(name):

@@ -277,6 +277,7 @@ def test_without_widgets_there_is_a_picture_and_its_text(make):
     assert set(in_a_terminal.format(explorer, include=["text/plain"])[0]) == {"text/plain"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_the_static_picture_has_a_row_for_every_button_with_its_busy_share(name):
     explorer = explorers.explore(name)
@@ -425,6 +426,7 @@ def test_a_picture_that_cannot_be_drawn_is_told_as_a_plan_that_is_none(monkeypat
     assert explorer.reply(explorer.start).shown()["words"] == "No plan: nothing can be drawn."
 
 
+@pytest.mark.long
 def test_two_planning_sliders_that_do_not_fit_are_told_and_not_changed():
     panel = ExplorerPanel(explorers.scale("DGX-1V"))
     go(panel, {"hosts": 64})

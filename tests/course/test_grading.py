@@ -344,6 +344,7 @@ def test_a_wrong_answer_is_drawn_the_same_every_time_or_says_in_a_line_why_not(n
     assert len(metadata["image/png"]["alt"]) > 20
 
 
+@pytest.mark.long
 def test_the_mark_of_a_number_is_in_the_picture_in_the_text_and_in_its_alternative():
     shown = grading.show("00.2", lambda load, train, overlapped: load + train)
     assert "the dashed line, your answer: 80 ms of 160 ms" in str(shown)

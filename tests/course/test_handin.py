@@ -233,6 +233,7 @@ def test_a_session_without_anything_is_a_result_too(session, tmp_path):
     assert handin.read(path)["exercises"] == []
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(data=st.data())
 def test_any_change_of_the_content_is_found(tmp_path_factory, data):

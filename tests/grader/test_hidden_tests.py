@@ -179,6 +179,7 @@ NOISE = "tf.random.uniform([], 0, 0.001)"
 DECODED = "raw.map(lambda v: v / 255)"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "body",
     [

@@ -253,7 +253,7 @@ def test_a_loop_without_an_end_ends(run, ignore):
         run(f"{ignore}while True:\n    pass", limits=Limits(cpu_s=1, wall_s=60, memory_mb=1500))
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 def test_many_short_waits_are_too_long_in_all(run):
     with pytest.raises(Stopped, match="within 4 s in all in code cell"):
         run(*["import time\ntime.sleep(1)"] * 5, limits=Limits(whole_s=4))

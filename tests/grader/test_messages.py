@@ -64,6 +64,7 @@ def test_forged_replies_are_refused_or_plain(message):
         messages.unpack(message)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "forged",
     ["[]", "7", "{}", '{"breach": []}', '{"id": "0", "value": 1}', '{"cell": 0, "error": 5}', "not json", "[" * 5000],

@@ -841,6 +841,7 @@ def test_submissions_that_are_read_at_the_same_time_do_not_confuse_python():
 BULK = nbformat.v4.new_output("stream", text="x" * 11_000_000)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "odd",
     [

@@ -108,6 +108,7 @@ def test_a_copy_that_was_opened_and_not_changed_follows_a_newer_edition(checkout
     assert "A newer edition" in (lab / FIRST).read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_copy_that_was_only_run_is_a_readers(checkout, tmp_path):
     prepare(lab := tmp_path / "lab", checkout)
     ran = nbformat.read(lab / FIRST, 4)

@@ -49,6 +49,7 @@ def load_build():
     return module
 
 
+@pytest.mark.long
 def test_what_is_imported_to_stay_is_spared_the_search_for_garbage():
     before = gc.get_freeze_count()
     with importing():

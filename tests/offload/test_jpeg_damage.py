@@ -53,6 +53,7 @@ def check_typed(files, images, states):
     return counts
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("restart", [0, 2])
 def test_a_file_cut_short_is_never_clean(decoder, restart):
     for kind in corpus.SAMPLINGS:

@@ -220,6 +220,7 @@ def test_a_barrier_is_not_suspected_where_there_is_none():
     assert "barrier" not in on_eight('*(global int *)0 = 1; // no barrier() here, and none in "barrier("').text
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "functions",
     [

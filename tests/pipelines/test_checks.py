@@ -407,6 +407,7 @@ def test_a_text_that_names_one_element_is_a_key_whatever_is_drawn(data):
         assert faults(checks.inspect(made)) == {"once"}
 
 
+@pytest.mark.long
 def test_paths_stay_keys_however_often_they_are_repeated(data):
     images, _ = data
     named = tf.data.Dataset.from_tensor_slices((images, [f"{i}.jpg" for i in range(COUNT)]))
@@ -785,7 +786,7 @@ def test_a_few_flips_that_are_alike_in_two_epochs_are_no_cache(data):
         assert "random" in faults(checks.inspect(cached, few, random=True))
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("degrees", [4.5, 5.5, 7.9])
 def test_one_turn_is_found_whatever_its_angle_and_the_other_steps_are(reference, degrees):
     turned = reference.map(on_image(lambda image: rotate(image, degrees)))

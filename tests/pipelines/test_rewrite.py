@@ -330,6 +330,7 @@ def test_files_of_records_are_read_at_the_same_time(tf, tmp_path):
     assert made(names[0])._buffer_size == 1 << 20
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("call", ["take", "skip", "shard", "enumerate"])
 def test_no_other_order_before_a_call_that_goes_by_the_place_of_an_element(tf, tmp_path, call):
     """Else records of the validation would come into the training."""

@@ -204,7 +204,7 @@ def test_one_fault_is_named_and_no_other(name, size, first):
     assert back.first == FAULTS[name][0], back
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @EVERY
 @pytest.mark.parametrize("name", ALIKE)
 def test_another_part_of_the_photo_is_told_from_what_looks_like_it(name, size, first):

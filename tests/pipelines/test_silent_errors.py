@@ -86,7 +86,7 @@ SORTED = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @styles
 @pytest.mark.parametrize("name", SORTED)
 def test_sorted_elements_are_found_whatever_short_buffer_hides_them(name, style, source):
@@ -153,7 +153,7 @@ SCALES = {
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @styles
 @pytest.mark.parametrize("name", SCALES)
 def test_a_wrong_scale_is_found(name, style, source):

@@ -248,6 +248,7 @@ def test_a_module_that_is_imported_in_the_middle_has_the_originals_afterwards(tm
     pickle.dumps(np.stack)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", ["not at all", "open", "read_bytes", "Path.open"])
 def test_the_files_that_a_loader_reads_are_seen_and_no_others(tmp_path, how):
     """labkit itself asks the system about processes meanwhile."""
@@ -641,6 +642,7 @@ def test_another_layout_is_stated_and_other_pixels_are_counted(paths):
     assert "of 255 on average" in table
 
 
+@pytest.mark.long
 def test_without_spans_nothing_is_wrapped_while_it_runs(paths):
     seen = []
 

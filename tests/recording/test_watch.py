@@ -270,6 +270,7 @@ def test_the_training_after_one_that_was_left_is_none_of_the_watchs(tf, keras, t
         fit(model, data(tf, 6))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("place", ["here", "a thread"])
 def test_a_training_that_only_takes_its_time_is_not_given_up(tf, keras, place):
     class Slow(keras.callbacks.Callback):

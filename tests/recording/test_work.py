@@ -177,6 +177,7 @@ def test_arrays_in_memory_are_told_apart():
     assert difference(a, work(other)).startswith("different images")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", ["int", "uint8", "string", "one-hot", "column", "pair", "dict", "bool"])
 def test_labels_of_every_common_form_are_recognised(form):
     def element(label):

@@ -120,6 +120,7 @@ def test_a_recording_has_the_lanes_of_all_processes_on_one_clock(c):
     assert sum(came.values()) > 0.5 * trace.run.images * 64 * 64 * 3 * 4
 
 
+@pytest.mark.long
 def test_a_recording_that_cannot_begin_leaves_no_worker_watched(c, tmp_path):
     import tensorflow as tf
 
@@ -134,6 +135,7 @@ def test_a_recording_that_cannot_begin_leaves_no_worker_watched(c, tmp_path):
     assert {t.name.partition(" · ")[0] for t in trace.threads if " · " in t.name} == {"worker 0", "worker 1"}
 
 
+@pytest.mark.long
 def test_the_network_is_busy_with_what_moves_and_not_while_workers_work(c):
     import tensorflow as tf
 
@@ -157,6 +159,7 @@ def test_a_killed_worker_comes_back_and_no_element_comes_twice(c, faults):
     assert c.deaths[-1].how == "killed by signal 9"
 
 
+@pytest.mark.long
 def test_a_killed_worker_with_a_fixed_share_delivers_all_of_it(c):
     seen = counted(c.elements(numbers(200, 4).apply(c.distribute("data"))), c.workers[0].kill, at=60)
     assert set(seen) == set(range(200))

@@ -138,6 +138,7 @@ records.write(photos.load(scale="tiny", progress=False).take(40), sys.argv[1], s
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_process_leaves_whole_shards_only_and_the_next_call_ends_the_work(album, tmp_path, how):
     process = subprocess.Popen(

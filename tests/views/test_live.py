@@ -116,6 +116,7 @@ def test_a_recording_shows_one_output_that_grows_and_ends_as_the_whole_trace(ker
     assert "running" not in data["text/plain"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("steps", [50, 2_000])
 def test_the_number_of_drawings_does_not_grow_with_the_number_of_steps(kernel, steps):
     """What bounds it is time: ten per second, and a small share of the loop."""
@@ -192,6 +193,7 @@ def test_several_repeats_share_one_output_and_no_thread_is_left(kernel):
 # -- whatever happens --------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_drawing_that_fails_ends_the_view_and_not_the_recording(kernel):
     messages = kernel.run(
         "from labkit.views import widget\n"
@@ -287,6 +289,7 @@ class Counting(live.View):
         self.updates += 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("takes_s", [0.0, 0.002])
 def test_drawing_takes_at_most_its_share_of_the_loop_and_ten_turns_per_second(takes_s):
     view = Counting(takes_s)
