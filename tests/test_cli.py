@@ -70,6 +70,7 @@ def test_every_device_is_listed_and_proved_by_a_kernel():
     assert len(more) >= sum(map(drivers.clashes, there))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.opencl
 @pytest.mark.parametrize(
     ("result", "words"), [("result * 2", "computes a wrong result"), ("1 / 0", "a kernel there failed: .*division")]
@@ -196,6 +197,7 @@ def test_a_home_folder_that_nobody_has_is_named_with_what_asks_for_it(monkeypatc
             call("~nobody-such/x")
 
 
+@pytest.mark.long
 def test_making_photos_says_in_sentences_what_was_wrong_and_that_it_was_stopped(root, tmp_path):
     place = tmp_path / "home"
     shutil.copytree(root / "build" / "data" / "lab_photos_files", place / "lab_photos_files")

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SETUP = "import labkit; labkit.setup()"
 #: As in a container whose user has a number and no name.
 HOMELESS = "import os, pwd; os.environ.pop('HOME', None); pwd.getpwuid = {}.__getitem__; "
@@ -18,6 +20,7 @@ def run(code, place, **environment):
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_who_has_no_home_sees_the_whole_path(tmp_path):
     done = run(HOMELESS + SETUP, tmp_path, LABKIT_DATA=str(tmp_path))
     assert done.stdout.splitlines()[0].endswith(f"data in {tmp_path}"), done.stderr

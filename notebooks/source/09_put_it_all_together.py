@@ -213,7 +213,7 @@ jobs = {"naive": plain(endless(files).map(load).batch(32)), "best": best}
 models = {name: network() for name in jobs}
 trainers = {name: accelerators.real(model) for name, model in models.items()}
 runs = {name: [] for name in jobs}
-for _ in range(5):  # the two take turns, so that a slow minute hits both
+for _ in range(labkit.measures.rounds_of(5)):  # the two take turns, so that a slow minute hits both
     for name, dataset in jobs.items():
         runs[name].append(labkit.record(dataset, trainers[name], steps=10, warmup=2, name=name))
 training = labkit.measures.Measures.from_traces(runs)

@@ -152,7 +152,7 @@ data = {name: in_the_pipeline() if name == "in the pipeline" else bytes_only() f
 
 # %% tags=["nbval-ignore-output"]
 runs = {name: [] for name in models}
-for _ in range(5):
+for _ in range(measures.rounds_of(5)):
     for name, model in models.items():
         watch = labkit.Watch(steps=10, warmup=2, name=name)
         model.fit(data[name], steps_per_epoch=13, verbose=0, callbacks=[watch])

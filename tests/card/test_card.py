@@ -164,7 +164,7 @@ def test_a_card_starts_at_once_after_somebody_else_killed_it(root):
             assert read("a.txt") == b"words"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @opencl
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_card_that_is_told_to_leave_removes_its_files_itself(root, folder, number):
@@ -497,6 +497,7 @@ def test_a_client_that_sends_nonsense_or_leaves_harms_nobody(root):
         assert running.running
 
 
+@pytest.mark.long
 @opencl
 def test_a_card_answers_python_as_well(root):
     with card.Card(root):

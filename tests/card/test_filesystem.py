@@ -246,6 +246,7 @@ def test_folders_look_as_they_do_on_the_disk(ssd, images):
         gfile.stat("smartssd://ssd/odd?size=8")
 
 
+@pytest.mark.long
 @opencl
 def test_whatever_a_card_names_can_be_read_and_a_walk_ends(folder, tmp_path):
     (tmp_path / "d").mkdir()
@@ -767,6 +768,7 @@ def test_a_plugin_that_was_built_once_needs_no_compiler_and_a_damaged_one_is_bui
         assert filesystem.build() == built[0]
 
 
+@pytest.mark.long
 def test_a_compiler_that_refuses_is_quoted(monkeypatch, tmp_path):
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("CXX", "g++ -DTF_InitPlugin=")

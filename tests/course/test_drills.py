@@ -153,6 +153,7 @@ def test_a_number_for_each_photo_is_right_whatever_the_numbers_are():
         data.judge(facts, keeps_order=True, ordered_anew=True)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("key", [k for k in KEYS if k != "blurred_epochs"])
 def test_no_other_drill_repeats_before_it_shuffles(key):
     seen = detectors.nodes(fault_of(key).pipeline(quiet(fault_of(key))))
@@ -202,6 +203,7 @@ def test_exactly_one_diagnosis_is_right_and_no_hint_gives_it_away(key):
         assert own.sign not in result.hint
 
 
+@pytest.mark.sample(8)
 @every
 def test_the_code_that_is_shown_runs_alone_and_has_no_word_about_its_fault(key):
     fault = fault_of(key)

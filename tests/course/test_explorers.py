@@ -388,6 +388,7 @@ def test_the_planning_explorers_show_what_is_planned(make, planned, preset):
     assert panel.reply["pictures"].count("<figure") == 2
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["failure_hours", "price_per_hour", "worker_price_per_hour", "watts", "worker_watts"])
 def test_what_a_fleet_does_not_have_has_no_slider(name):
     explorer = explorers.fleet(**{name: None})
@@ -410,6 +411,7 @@ def test_a_fleet_that_is_opened_with_a_seed_keeps_it_when_a_slider_moves():
     assert explorer.answer(explorer.start | {"workers": 4}).seed == 5
 
 
+@pytest.mark.long
 def test_a_position_in_which_no_epoch_ends_is_answered_with_words_and_pictures():
     explorer = explorers.fleet("1,000 accelerators", failure_hours=10)
     reply = explorer.reply(explorer.start)

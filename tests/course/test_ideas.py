@@ -43,6 +43,7 @@ def test_there_is_an_idea_for_every_notebook():
     assert set(ideas.IDEAS) == NOTEBOOKS
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("name", ideas.IDEAS)
 def test_nothing_overlaps_and_every_block_holds_its_words(name, theme):

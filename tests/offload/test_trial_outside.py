@@ -54,6 +54,7 @@ def test_a_read_outside_is_found_through_a_weight_of_zero_and_through_limits(val
     assert try_kernel(source, "f", arguments, 7).ok, "the last element is there"
 
 
+@pytest.mark.long
 def test_a_kernel_whose_end_depends_on_what_lies_outside_reads_outside():
     assert on_eight("x[0] = 1;").ok, "the child is there"
     tried = on_eight("if (get_global_id(0) == 0) while (x[8] == 0x5A5A5A5A) ;", limit_s=4)

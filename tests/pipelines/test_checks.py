@@ -247,6 +247,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", BESIDE)
 def test_what_is_drawn_beside_the_image_need_not_change_its_pixels(name, reference):
     made = reference.map(lambda x, y: BESIDE[name](x))
@@ -330,6 +331,7 @@ def test_soft_labels_lead_to_no_conclusion(reference, data):
         assert (report["labels"].status, "soft" in report["labels"].text) == ("not checked", True), report
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("width", [np.float32, np.float16])
 def test_what_was_measured_is_the_same_label_in_another_precision(data, width):
     images, values = data[0], np.random.default_rng(2).random(COUNT)
@@ -356,6 +358,7 @@ MEASURED = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", MEASURED)
 def test_what_moves_with_its_image_is_not_called_mislabelled(name, data):
     made, mirrored = MEASURED[name]
@@ -535,6 +538,7 @@ EMPTY = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("colour", [(0, 0, 0), (200, 30, 30)])
 @pytest.mark.parametrize("name", EMPTY)
 def test_an_image_of_one_colour_is_found_whatever_each_channel_became(data, name, colour):
@@ -570,6 +574,7 @@ def test_the_photo_is_looked_at_and_not_the_mask_beside_it(data):
     assert not checks.inspect(pair).faults
 
 
+@pytest.mark.long
 def test_a_dataset_that_never_ends_and_does_not_say_so_is_read_as_one(reference):
     seen = checks.inspect(reference.repeat().filter(lambda x, y: y < 5), count=48)
     assert not seen.faults, seen

@@ -127,6 +127,7 @@ def test_a_frozen_augmentation_is_found(style, source):
     assert faults(checks.inspect(frozen)) == {"random"}
 
 
+@pytest.mark.sample(1)
 @styles
 def test_bytes_that_wrap_around_are_found_beside_a_reference_and_else_named_as_not_seen(style, source):
     wrapped = source(style).map(lambda x, y: (x + tf.constant(40, tf.uint8), y)).map(unit)
@@ -136,6 +137,7 @@ def test_bytes_that_wrap_around_are_found_beside_a_reference_and_else_named_as_n
     assert any("wrapped" in text for text in alone.unseen)
 
 
+@pytest.mark.sample(1)
 @styles
 def test_blue_for_red_is_found_beside_a_reference_and_else_points_to_serving(style, source):
     swapped = source(style).map(lambda x, y: (x[..., ::-1], y)).map(unit)
@@ -168,6 +170,7 @@ def test_floats_of_bytes_are_named_where_nobody_says_what_is_right(source):
     assert "nobody divided" in report["range"].text
 
 
+@pytest.mark.sample(1)
 @styles
 def test_the_graph_shows_a_resize_that_leaves_pixels_out(style, source):
     def to(**more):

@@ -131,6 +131,7 @@ def test_no_number_of_a_batch_is_too_large_for_a_span(number, tmp_path):
     ring.close()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("order", ["apply_async", "map_async", "imap", "imap_unordered"])
 def test_a_pool_of_threads_takes_its_function_by_its_name(paths, order):
     class Named:

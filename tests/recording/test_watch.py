@@ -89,6 +89,7 @@ def fit(model, dataset, *callbacks, **settings):
         return model.fit(dataset, verbose=0, callbacks=list(callbacks), **settings).history["loss"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("settings", [{}, {"steps_per_execution": 3}, {"jit_compile": True}], ids=str)
 def test_the_losses_are_the_same_and_each_step_has_its_wait(tf, keras, settings):
     plain = fit(network(keras, **settings), data(tf, 12, 0.02), epochs=2)
@@ -313,6 +314,7 @@ def test_the_images_of_a_train_step_of_ones_own_are_those_of_a_batch_that_is_sta
     assert "step time" in str(labkit.Timeline(watch.trace))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", ["on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_batch_end"])
 @pytest.mark.parametrize("last", [True, False], ids=["watched last", "watched first"])
 def test_a_callback_that_evaluates_changes_no_count(tf, keras, place, last):

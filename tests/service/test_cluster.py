@@ -320,7 +320,7 @@ def test_the_same_calls_serve_a_cluster_that_somebody_else_runs(c):
     assert all(server.alive for server in c.servers if server is not c.workers[0])
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("when_s", [0.0, 0.002, 0.02])
 def test_the_stop_button_does_not_cut_off_a_worker_that_is_added(when_s):
     with labkit.cluster(workers=1) as cluster:
@@ -459,6 +459,7 @@ def test_a_folder_that_may_not_be_entered_is_named(monkeypatch, tmp_path):
         labkit.cluster(work_dir=tmp_path)
 
 
+@pytest.mark.long
 def test_a_worker_that_cannot_be_added_leaves_no_share_behind(monkeypatch):
     bear, born = Nursery.bear, []
 

@@ -92,6 +92,7 @@ def test_a_killed_run_leaves_no_orphan_and_the_next_one_makes_only_what_is_missi
     assert not photo_files.faults(photo_files.folder(tmp_path), 160, thorough=True)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("whole_group", [False, True], ids=["to the process alone", "as a terminal sends it"])
 def test_an_interrupt_keeps_every_finished_photo_and_leaves_no_orphan(tmp_path, whole_group):
     process = start(MAKE_SMALL, tmp_path, start_new_session=True)

@@ -193,6 +193,7 @@ def test_the_waits_of_a_stream_are_seen_on_the_threads_of_interleave(shards):
     assert all("ParallelInterleave" in lane.name for lane in lanes)
 
 
+@pytest.mark.long
 def test_a_straggler_streams_the_same_records_and_only_its_own_take_longer(shards):
     paths, contents = shards
     model = Storage("usual", 0, sum(map(len, contents[0])) / 20_000, "a test")  # 20 ms for all records together

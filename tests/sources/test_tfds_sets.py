@@ -221,7 +221,7 @@ print(sum(1 for _ in images))
 """
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("case", STUBS)
 def test_without_a_working_tfds_the_files_serve_and_the_reason_is_said(home, case, tmp_path):
     code, reason = STUBS[case]
