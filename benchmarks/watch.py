@@ -3,31 +3,69 @@
     python benchmarks/watch.py
 
 A small network is trained on 48×48 pixels in memory, in batches of 32. CPU time is that of all threads of the process.
-The last line is one JSON object. ``step_ratio`` is what a step in the window takes, over a step before the window, in
-a training that is watched over one that is not: a machine that drifts cancels out. It is the median of the rounds.
-``once_s`` is the CPU time that a whole training takes longer: for opening the window, and writing and reading the
-profile. ``outside_ratio`` compares the steps before the window.
+The last line is one JSON object. ``step_ratio`` is what a step in a window takes, over a step just before and just
+after it in the same training: a machine that drifts cancels out. It is the median of all windows, a few in a training.
+``profiler_ratio`` is the same with TensorFlow's profiler alone, as it is by default, and ``plain_ratio`` with nothing:
+how far it is from 1 is the error. ``once_s`` is the CPU time by which each window makes a training longer beside that:
+for opening it, and writing and reading the profile. ``outside_ratio`` compares steps outside of the windows, in a
+training with `labkit.Watch` over one without.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
+import tempfile
 import time
 from typing import Any
 
 import labkit
 
-#: Steps of a training, before the window and of the window.
-BEFORE, STEPS, AFTER = 15, 20, 15
+#: Steps of a training before its first window, of a window, of what is compared before it and after it, and left out
+#: between: the step that closes a window is part of what is taken once.
+FIRST, STEPS, BESIDE, BETWEEN = 25, 20, 10, 2
+
+#: Windows of a training.
+WINDOWS = 4
+
+#: From a window to the next one.
+EVERY = BESIDE + BETWEEN + STEPS + BETWEEN + BESIDE
+
+KINDS = ("plain", "profiler", "watch")
 
 
-def once(watch: Any | None) -> tuple[float, float, float]:
-    """Train once; return CPU seconds of a step before the window, of one in the window, and of the whole training."""
+def begins() -> range:
+    """Return the steps with which windows begin."""
+    return range(FIRST + BESIDE + BETWEEN, FIRST + WINDOWS * EVERY, EVERY)
+
+
+def callbacks(kind: str) -> list[Any]:
+    """Return what watches a training, one of `KINDS`."""
     import keras
     import tensorflow as tf
-    from operations import network
+
+    class Profiler(keras.callbacks.Callback):
+        """TensorFlow's profiler alone, in the same windows."""
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if batch in begins():
+                self.folder = tempfile.TemporaryDirectory()
+                tf.profiler.experimental.start(self.folder.name)
+            elif batch - STEPS in begins():
+                tf.profiler.experimental.stop()
+                self.folder.cleanup()
+
+    if kind == "watch":
+        return [labkit.Watch(STEPS, warmup=begin) for begin in begins()]
+    return [Profiler()] if kind == "profiler" else []
+
+
+def train(model: Any, kind: str) -> tuple[list[float], float, float]:
+    """Train; return the ratio of each window, CPU seconds of a step outside of windows, and of the whole training."""
+    import keras
+    import tensorflow as tf
 
     class Clock(keras.callbacks.Callback):
         """The processor time at the beginning of each step, after a window was opened and before it is closed."""
@@ -38,39 +76,57 @@ def once(watch: Any | None) -> tuple[float, float, float]:
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             self.cpu.append(time.process_time())
 
-    keras.utils.set_random_seed(1)
+        def step(self, first: int, last: int) -> float:
+            """Return what a step takes, from a step to the beginning of another one."""
+            return (self.cpu[last] - self.cpu[first]) / (last - first)
+
     pixels = tf.random.stateless_uniform((640, 48, 48, 3), (1, 2))
     labels = tf.range(640) % 10
     dataset = tf.data.Dataset.from_tensor_slices((pixels, labels)).batch(32).cache().repeat().prefetch(2)
-    clock, model = Clock(), network()
-    callbacks = [clock] if watch is None else [watch, clock]
-    start = time.process_time()
-    model.fit(dataset, steps_per_epoch=BEFORE + STEPS + AFTER, verbose=0, callbacks=callbacks)
+    clock, start = Clock(), time.process_time()
+    steps = FIRST + WINDOWS * EVERY + 1
+    model.fit(dataset, steps_per_epoch=steps, verbose=0, callbacks=[*callbacks(kind), clock])
     whole = time.process_time() - start
-    # The first steps compile. The step that closes the window is longer, and is part of what is taken once.
-    early, late = clock.cpu[5 : BEFORE - 1], clock.cpu[BEFORE : BEFORE + STEPS - 1]
-    return (early[-1] - early[0]) / (len(early) - 1), (late[-1] - late[0]) / (len(late) - 1), whole
+    ratios, outside = [], []
+    for begin in begins():
+        end = begin + STEPS
+        before = clock.step(begin - BETWEEN - BESIDE, begin - BETWEEN)
+        after = clock.step(end + BETWEEN, end + BETWEEN + BESIDE)
+        outside.append((before + after) / 2)
+        ratios.append(clock.step(begin, end - 1) / outside[-1])
+    return ratios, statistics.mean(outside), whole
 
 
 def main() -> None:
     """Measure and print one line for each round, and the line of JSON."""
+    import keras
+    from operations import network
+
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--rounds", type=int, default=7)
+    words.add_argument("--rounds", type=int, default=6)
     given = words.parse_args()
     labkit.setup()
-    once(None)
-    once(labkit.Watch(STEPS, warmup=BEFORE))  # the first session of a process loads what it needs
-    ratios, outside, extra = [], [], []
+    keras.utils.set_random_seed(1)
+    model = network()
+    for kind in KINDS:
+        train(model, kind)  # the first step compiles, and the first session of a process loads what it needs
+    ratios: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    outside, extra = [], []
+    orders = itertools.cycle(itertools.permutations(KINDS))
     for number in range(given.rounds):
-        found = {}
-        for watched in (True, False) if number % 2 else (False, True):
-            found[watched] = once(labkit.Watch(STEPS, warmup=BEFORE) if watched else None)
-        outside.append(found[True][0] / found[False][0])
-        ratios.append(found[True][1] / found[False][1] / outside[-1])
-        extra.append(found[True][2] - found[False][2])
-        print(f"round {number}: step {1e3 * found[False][1]:.1f} ms, ratio {ratios[-1]:.3f}, once {extra[-1]:.2f} s")
-    spread = [round(bound, 3) for bound in (min(ratios), max(ratios))]
-    figures = {"step_ratio": round(statistics.median(ratios), 3), "step_ratio_range": spread}
+        found = {kind: train(model, kind) for kind in next(orders)}
+        for kind in KINDS:
+            ratios[kind] += found[kind][0]
+        (_, step, plain), (watched, other, whole) = found["plain"], found["watch"]
+        outside.append(other / step)
+        more = sum(watched) - len(watched)
+        extra.append((whole - plain - more * STEPS * other) / WINDOWS)
+        words = ", ".join(f"{kind} {statistics.median(found[kind][0]):.3f}" for kind in KINDS)
+        print(f"round {number}: step {1e3 * step:.1f} ms, {words}, once {extra[-1]:.2f} s")
+    lower, _, upper = statistics.quantiles(ratios["watch"], n=4)
+    figures = {"step_ratio": round(statistics.median(ratios["watch"]), 3)}
+    figures |= {"step_ratio_range": [round(bound, 3) for bound in (lower, upper)]}
+    figures |= {f"{kind}_ratio": round(statistics.median(ratios[kind]), 3) for kind in ("profiler", "plain")}
     figures |= {"outside_ratio": round(statistics.median(outside), 3), "once_s": round(statistics.median(extra), 2)}
     print(json.dumps(figures))
 

@@ -9,6 +9,7 @@ it ``Iterator::Root``.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import os
 import sys
@@ -18,6 +19,7 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -43,7 +45,7 @@ SCRIPT = "the script"
 #: What a part of a train step may be spent on.
 PARTS = tuple(category for category in CATEGORIES if category not in ("wait", "train"))
 
-#: How often a guard looks whether ``fit`` still runs.
+#: How often a guard looks whether ``fit`` still runs, and a step how much memory is taken.
 LOOK_S = 0.05
 
 
@@ -73,7 +75,9 @@ class _Window:
         self._run, self._session, self._sampler = Drive(), session, Sampler(soon=0)
         self._window = Window(self._run, self._session, self._sampler, keep)
         self._window.open(2 * EVENT_BYTES * max_events)
-        self._cpu_ns = time.process_time_ns()
+        if profile and keep is None:
+            _leave_out_handing_over()
+        self._cpu_ns, self._looks = time.process_time_ns(), 0.0
         self.calls: list[tuple[int, int]] = []
         self.waits: list[tuple[int, int]] = []
         self.script: list[tuple[str, int, int]] = []
@@ -81,7 +85,10 @@ class _Window:
 
     @property
     def full(self) -> bool:
-        """Whether the profiler has taken the memory that it may take."""
+        """Whether the profiler has taken the memory that it may take, as it was found at most `LOOK_S` ago."""
+        if time.perf_counter() < self._looks:
+            return False
+        self._looks = time.perf_counter() + LOOK_S
         return self._window.full
 
     def discard(self) -> None:
@@ -168,6 +175,24 @@ class _Window:
         profiler = replace(trace.run.profiler, note=note)
         trace = trace.with_run(batch_size=images and round(images / run.steps), profiler=profiler, **facts)
         return trace if images is None else trace.with_run(repeats=(measures.figures(trace),))
+
+
+def _leave_out_handing_over() -> None:
+    """Let the profiler that runs leave out what TensorFlow hands over from thread to thread.
+
+    One convolution hands over dozens of pieces on a CPU. With three events each, they are most of what the profiler
+    keeps, and a third of what it costs, and no view of labkit shows them. The profiler has no option for it. Where a
+    TensorFlow has no such function, they are kept.
+    """
+    import tensorflow as tf
+
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2")))
+        # tsl::tracing::SetEventCollector(category, collector); the profiler itself calls it so when it ends.
+        forget = library._ZN3tsl7tracing17SetEventCollectorENS0_13EventCategoryEPKNS0_14EventCollectorE
+        forget.argtypes, forget.restype = (ctypes.c_uint, ctypes.c_void_p), None
+        for category in (0, 1):  # a piece is handed over; a piece runs
+            forget(category, None)
 
 
 def _sync() -> None:
@@ -486,7 +511,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
         except BaseException:
             self._discard("the training failed in the window")
             raise
-        self._batch = _static_batch(args)
+        if len(window.calls) == 1:
+            self._batch = _static_batch(args)
         if self._taken() >= self.steps or window.full:
             self._close()
         return found

@@ -357,6 +357,18 @@ def test_the_profile_is_kept_where_xprof_looks_for_it(tf, keras, tmp_path):
         assert xplane.read(file).select(name="Iterator::Root").sum() >= 4
 
 
+def test_what_is_handed_from_thread_to_thread_is_left_out_unless_the_profile_is_kept(tf, keras, tmp_path):
+    """It is most of what the profiler notes, and no view shows it."""
+    model, watches = network(keras), [labkit.Watch(steps=4, keep=keep) for keep in (None, tmp_path)]
+    for watch in watches:
+        fit(model, data(tf, 12), watch)
+    short, whole = (watch.trace for watch in watches)
+    assert short.run.profiler.events < whole.run.profiler.events
+    calls = [{(row.name, row.where): row.calls for row in labkit.operations(one).rows} for one in (short, whole)]
+    assert calls[0].keys() == calls[1].keys()
+    assert all(calls[0][key] == calls[1][key] for key in calls[0] if key[1] == "train step")
+
+
 def test_a_loop_of_ones_own_is_watched(tf):
     found = 0.0
     with labkit.watching(steps=4, warmup=2) as step:
