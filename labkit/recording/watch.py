@@ -32,7 +32,7 @@ from labkit.recording.processor_clock import Sampler
 from labkit.recording.recorder import assemble, notes, unix
 from labkit.recording.tfdata.driver import EVENT_BYTES, Drive, RecordingError, Session, Window, check_keep
 from labkit.recording.tfdata.xplane import STEP_MARK
-from labkit.recording.work import count_images, flatten
+from labkit.recording.work import count_images, flatten, stated_images
 from labkit.timeline.run import Accelerator, Profile
 from labkit.timeline.trace import CATEGORIES, VALIDATION, Span, Trace
 
@@ -265,13 +265,6 @@ def _timed(calls: np.ndarray, waits: np.ndarray) -> np.ndarray:
         rows.append((*(mine[-1].tolist() if len(mine) else (begin, begin)), last))
         before = last
     return np.array(rows, np.int64).reshape(-1, 3)
-
-
-def _static_batch(args: tuple[Any, ...]) -> int | None:
-    """Return how many images each batch of an iterator holds, where its shape says so."""
-    parts = flatten(getattr(args[0], "element_spec", ())) if args else []
-    shape = getattr(parts[0], "shape", None) if parts else None
-    return shape[0] if shape is not None and shape.rank else None
 
 
 def _images(batch: Any) -> int:
@@ -512,7 +505,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._discard("the training failed in the window")
             raise
         if len(window.calls) == 1:
-            self._batch = _static_batch(args)
+            self._batch = stated_images(getattr(args[0], "element_spec", ())) if args else None
         if self._taken() >= self.steps or window.full:
             self._close()
         return found

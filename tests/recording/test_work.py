@@ -23,6 +23,7 @@ from labkit.recording.work import (
     padded_share,
     sample,
     settings,
+    stated_images,
 )
 
 LABELS = np.random.default_rng(3).integers(0, 10, 64)
@@ -450,3 +451,27 @@ def test_the_share_of_padding_is_that_of_the_rows_that_were_filled_up():
     assert padded_share(minus, next(iter(minus))) == pytest.approx(0.5)
     names = tf.data.Dataset.from_tensor_slices(["a", "b"]).padded_batch(2)
     assert padded_share(names, next(iter(names))) is None, "no rows of values"
+
+
+@pytest.mark.parametrize(
+    ("element", "drop", "images"),
+    [
+        ((np.zeros((8, 4, 4, 3)), np.zeros(8)), True, 4),
+        ((np.zeros((8, 4, 4, 3)), np.zeros(8)), False, None),
+        (np.zeros((8, 5)), True, 4),
+        (np.zeros(8), None, None),
+    ],
+)
+def test_a_dataset_states_its_images_as_they_are_counted(element, drop, images):
+    dataset = tf.data.Dataset.from_tensor_slices(element)
+    dataset = dataset if drop is None else dataset.batch(4, drop_remainder=drop)
+    assert stated_images(dataset.element_spec) == images
+    if images:
+        assert images == count_images(next(iter(dataset)))
+
+
+def test_boxes_that_stand_before_the_images_state_nothing():
+    batch = {"boxes": tf.zeros((40, 4)), "images": tf.zeros((4, 8, 8, 3)), "more": tf.data.Dataset.range(3)}
+    assert stated_images(tf.nest.map_structure(tf.type_spec_from_value, batch)) == count_images(batch) == 4
+    assert stated_images(()) is None
+    assert stated_images((tf.TensorSpec(None), tf.TensorSpec((2,)))) is None
