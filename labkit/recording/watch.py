@@ -230,23 +230,28 @@ def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[i
         mine = np.flatnonzero((roots.start_ns >= (begin if each else before)) & (roots.start_ns < last))
         found.append(mine if each else mine[-1:])
         before = last
+    # What stands behind a queue of its own, as that of a device, is asked in another thread, later or at any time.
+    rank = {}
+    for thread in np.unique(roots.thread).tolist():
+        own = roots.thread == thread
+        rank[thread] = -sum(own[mine].sum() == 1 for mine in found), roots.start_ns[own].mean()
     if each == 1:
-        # What stands behind a queue of its own, as that of a device, is asked in another thread, later or at any time.
-        rank = {}
-        for thread in np.unique(roots.thread).tolist():
-            own = roots.thread == thread
-            rank[thread] = -sum(own[mine].sum() == 1 for mine in found), roots.start_ns[own].mean()
         for number, mine in enumerate(found):
             if len(mine):
                 found[number] = mine[roots.thread[mine] == min(roots.thread[mine], key=rank.__getitem__)]
-    for (first, done), (last, now) in itertools.pairwise(counts):
-        if sum(map(len, found[first:last])) == now - done + 1 > 1 and each > 1:
-            found[last - 1] = found[last - 1][:-1]
+    for (first, done), (last, now) in itertools.pairwise(counts if each > 1 else ()):
+        if sum(map(len, found[first:last])) > now - done + 1:  # a queue asked, too
+            for number in range(first, last):
+                likely = sorted(found[number].tolist(), key=lambda root: (*rank[roots.thread[root]], root))
+                found[number] = np.array(sorted(likely[:each]), np.int64)
+        over = sum(map(len, found[first:last])) - (now - done)
+        if now > done and 0 < over < each:
+            found[last - 1] = found[last - 1][:-over]
     rows: list[tuple[int, int, int]] = []
     for (begin, last), mine in zip(calls.tolist(), found, strict=True):
         ends = [*roots.start_ns[mine[1:]].tolist(), last]
         rows += zip(
-            roots.start_ns[mine].tolist(), np.minimum(roots.end_ns[mine], last).tolist(), ends, strict=bool(len(mine))
+            roots.start_ns[mine].tolist(), np.minimum(roots.end_ns[mine], ends).tolist(), ends, strict=bool(len(mine))
         )
         if not len(mine):  # it trains on something else than a dataset
             rows.append((begin, begin, last))

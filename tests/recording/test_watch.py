@@ -146,14 +146,16 @@ def test_a_call_of_several_steps_may_end_with_the_data(tf, keras, batches, each,
     assert "events per image" not in note or int(note.split(" events per image")[0].split()[-1]) < 1_000
 
 
+@pytest.mark.parametrize("each", [1, 2, 4])
 @pytest.mark.parametrize("place", ["device", "mirrored"])
-def test_a_queue_of_a_device_asks_the_pipeline_without_being_a_step(tf, keras, place):
+def test_a_queue_of_a_device_asks_the_pipeline_without_being_a_step(tf, keras, place, each):
     dataset, watch = data(tf, 20, 0.01), labkit.Watch(steps=8)
     if place == "device":
-        fit(network(keras), dataset.apply(tf.data.experimental.prefetch_to_device("/CPU:0")), watch)
+        model = network(keras, steps_per_execution=each)
+        fit(model, dataset.apply(tf.data.experimental.prefetch_to_device("/CPU:0")), watch)
     else:
         with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
-            model = network(keras)
+            model = network(keras, steps_per_execution=each)
         fit(model, dataset, watch)
     trace = watch.trace
     waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
