@@ -239,13 +239,14 @@ def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[i
         for number, mine in enumerate(found):
             if len(mine):
                 found[number] = mine[roots.thread[mine] == min(roots.thread[mine], key=rank.__getitem__)]
+    queued = each > 1 and max(map(len, found), default=0) > each + 1
+    if queued:
+        for number, mine in enumerate(found):
+            likely = sorted(mine.tolist(), key=lambda root: (*rank[roots.thread[root]], root))
+            found[number] = np.array(sorted(likely[:each]), np.int64)
     for (first, done), (last, now) in itertools.pairwise(counts if each > 1 else ()):
-        if sum(map(len, found[first:last])) > now - done + 1:  # a queue asked, too
-            for number in range(first, last):
-                likely = sorted(found[number].tolist(), key=lambda root: (*rank[roots.thread[root]], root))
-                found[number] = np.array(sorted(likely[:each]), np.int64)
         over = sum(map(len, found[first:last])) - (now - done)
-        if now > done and 0 < over < each:
+        if now > done and (over == 1 or (queued and 0 < over < each)):
             found[last - 1] = found[last - 1][:-over]
     rows: list[tuple[int, int, int]] = []
     for (begin, last), mine in zip(calls.tolist(), found, strict=True):
