@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import decimal
 import inspect
+import itertools
 import math
 import numbers
 import signal
@@ -23,6 +24,9 @@ from labkit.pipelines.structure import DatasetNode
 
 # What changes no element, and not when it is made.
 _PLAIN = ("_OptionsDataset", "_AssertCardinalityDataset")
+
+#: A list of whole numbers is longer in no exercise; a generator may have no end.
+_MOST_NUMBERS = 10_000
 
 # The byte code of functions that do nothing, as this version of Python writes it, with a docstring and without.
 _STUBS = {
@@ -137,10 +141,12 @@ def whole_numbers(made: Any, said: str, nested: str) -> list[int]:
     Wrong
         If there is anything else in it.
     """
-    if not isinstance(unwrapped(made), Iterable):
+    if not isinstance(unwrapped(made), Iterable) or isinstance(made, (str, bytes, dict)):
         raise Wrong(f"{said}: return the list of the numbers, not {type(made).__name__}")
-    found = [unwrapped(one) for one in made]
-    if any(isinstance(one, Iterable) for one in found):
+    found = [unwrapped(one) for one in itertools.islice(made, _MOST_NUMBERS + 1)]
+    if len(found) > _MOST_NUMBERS:
+        raise Wrong(f"{said}: you return more than {_MOST_NUMBERS:,} numbers: does your list have an end?")
+    if any(isinstance(one, Iterable) and not isinstance(one, (str, bytes)) for one in found):
         raise Wrong(f"{said}: {nested}")
     for one in found:
         if not isinstance(one, numbers.Real) or not float(one).is_integer():
@@ -178,8 +184,14 @@ def numeric(exercise_number: str, unit: str, *cases: tuple) -> Callable[[Truth],
                 except Wrong:
                     return False
 
+            def follows() -> bool:
+                try:
+                    return all(_known(value(function, *one), *truth(*one)) for one in cases if truth(*one)[1])
+                except Wrong:  # what becomes of that case nobody can tell
+                    return True
+
             for arguments in cases:
-                _compare(function, arguments, *truth(*arguments), unit, rounds)
+                _compare(function, arguments, *truth(*arguments), unit, rounds, follows)
 
         return truth
 
@@ -187,14 +199,21 @@ def numeric(exercise_number: str, unit: str, *cases: tuple) -> Callable[[Truth],
 
 
 def _compare(
-    function: Any, arguments: tuple, expected: float, hints: dict[float, str], unit: str, rounds: Callable[[], bool]
+    function: Any,
+    arguments: tuple,
+    expected: float,
+    hints: dict[float, str],
+    unit: str,
+    rounds: Callable[[], bool],
+    follows: Callable[[], bool],
 ) -> None:
     got = value(function, *arguments)
-    if math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9):
+    if _near(got, expected):
         return
     said = f"{_given(arguments)}you return {got:g}{unit}"
     for idea, hint in hints.items():
-        if math.isclose(got, idea, rel_tol=1e-6, abs_tol=1e-9):
+        # Another idea may give the same number once; who has this one has numbers of known ideas in every case.
+        if _near(got, idea) and follows():
             raise Wrong(f"{said}: {hint}")
     # A wrong number may be near the right one once; who rounds does so in every case.
     if f"{got:g}" == f"{expected:g}" or (got not in (0, 1) and _rounded(got, expected) and rounds()):
@@ -203,9 +222,18 @@ def _compare(
     raise Wrong(f"{said}, expected {expected:g}{unit}")
 
 
+def _near(got: float, expected: float) -> bool:
+    return math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9)
+
+
+def _known(got: float, expected: float, hints: dict[float, str]) -> bool:
+    """Tell whether a number is the right one or that of a usual wrong idea."""
+    return any(_near(got, idea) for idea in (expected, *hints))
+
+
 def _rounded(got: float, expected: float) -> bool:
     """Tell whether a number is the expected one, or what rounding makes of it."""
-    if math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9):
+    if _near(got, expected):
         return True
     digits = range(7) if math.isfinite(expected) else ()
     return got in {around(expected * 10**d) / 10**d for d in digits for around in (math.floor, round, math.ceil)}

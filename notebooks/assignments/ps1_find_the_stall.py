@@ -49,6 +49,7 @@ assert abs(busy_percent([(-20, -10), (10, 30), (100, 120)], 80) - 25) < 1e-6, (
     "a span outside of the window is not there"
 )
 assert abs(busy_percent([(0.5, 2.75), (1.5, 3.25)], 5.5) - 50) < 1e-6, "times may be fractions of a millisecond"
+assert abs(busy_percent([(1, 2)], 3) - 100 / 3) < 1e-6, "percent are not rounded"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -90,6 +91,7 @@ assert [tuple(g) for g in gaps([(30, 40), (0, 20), (5, 10)], 50)] == [(20, 30), 
 )
 assert [tuple(g) for g in gaps([(-5, 3), (10, 60)], 40)] == [(3, 10)], "a gap lies inside the window"
 assert [tuple(g) for g in gaps([(0, 10), (50, 60)], 40)] == [(10, 40)], "the last gap ends with the window"
+assert [tuple(g) for g in gaps([(-20, -10), (5, 10)], 12)] == [(0, 5), (10, 12)], "the first gap begins with the window"
 assert [tuple(g) for g in gaps([(0.5, 2.25), (2.5, 4)], 5.5)] == [(0, 0.5), (2.25, 2.5), (4, 5.5)], (
     "times may be fractions of a millisecond"
 )
@@ -131,6 +133,9 @@ assert blame([(0, 10)], [("read", 0, 6), ("decode", 0, 4), ("decode", 2, 6)]) ==
 short = [(0, 0.75), (2, 2.75), (4, 5)]
 assert blame(short, [("read", 0, 0.75), ("decode", 4, 5), ("read", 2, 2.75)]) == "read", (
     "times may be fractions of a millisecond"
+)
+assert blame([(0, 5), (50, 58)], [("decode", 0, 4), ("read", 50, 58)]) == "read", (
+    "every gap counts, not the first alone"
 )
 assert blame([(0, 5)], [("read", 5, 9)]) is None, "nothing worked in the gap"
 assert blame([], [("read", 5, 9)]) is None, "there is no gap"
@@ -175,6 +180,11 @@ assert stall([(0, 30)], [("read", 0, 12), ("decode", 12, 22), ("augment", 22, 30
     "all others together"
 )
 assert stall([(0, 20)], [("read", 0, 10), ("decode", 10, 20)], 100) == "prep", "as long is not longer"
+assert stall([(0, 3), (50, 53)], [("read", 0, 53)], 100) == "fetch", "the gaps together are more than 5 %"
+assert stall([(0, 40)], [("read", 0, 10), ("decode", 10, 15)], 100) == "fetch", "longer than the others, not than half"
+assert stall([(0, 10), (50, 60)], [("read", 0, 8), ("decode", 50, 57)], 100) == "fetch", (
+    "work in one gap takes nothing away in another"
+)
 assert stall([(0, 2.75)], [("read", 0, 1.5), ("decode", 1.5, 2.75)], 50) == "fetch", (
     "times may be fractions of a millisecond"
 )
@@ -207,7 +217,18 @@ answer_speed_up = (160 + 32 * 7.5 + 4) / (32 * 7.5 + 4)
 assert answer_operation is not None, "not answered"
 assert isinstance(answer_operation, str), 'answer_operation is a name, such as "decode"'
 ### BEGIN HIDDEN TESTS
-assert answer_operation.strip().lower() == "resize", "another operation works longer"
+import re
+
+named = set(re.split(r"\W+", answer_operation.lower())) & {
+    "open",
+    "read",
+    "decode",
+    "resize",
+    "augment",
+    "batch",
+    "train",
+}
+assert named == {"resize"}, "another operation works longer"
 ### END HIDDEN TESTS
 
 # %% tests="1.5" points=5

@@ -129,6 +129,8 @@ assert shown.node("ParallelInterleaveDataset").get("deterministic") != "false", 
 assert sorted(int(e) for e in shown.elements) == sorted(1000 * s + i for s in range(4) for i in range(6)), (
     "every record comes once"
 )
+shown = inspect_pipeline(interleaved, 30, 10, 3, most=400)
+assert len({int(e) for e in shown.elements}) == len(shown.elements) == 300, "no record of more shards is lost"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -160,6 +162,8 @@ assert all(
     v / 255 - 1e-6 <= float(e) <= v / 255 + 0.001 + 1e-6
     for v, e in zip([10, 20, 30, 40] * 3, shown.elements, strict=True)
 ), "a random number from 0 to 0.001 is added"
+shown = inspect_pipeline(epochs, list(range(150)), 2, most=400)
+assert shown.ended and len(shown.elements) == 300, "no value of longer data is lost"
 ### END HIDDEN TESTS
 
 # %% tests="2.3" points=15

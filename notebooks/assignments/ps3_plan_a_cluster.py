@@ -38,6 +38,7 @@ assert cores_needed(328, 3.2) == 2, "1.05 cores are two whole ones"
 ### BEGIN HIDDEN TESTS
 assert cores_needed(1786, 3.2) == 6, "a share of a core needs a whole one"
 assert cores_needed(10, 1) == 1, "less than one core is one core"
+assert cores_needed(5000, 4) == 20, "a machine may have any number of cores"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -60,6 +61,8 @@ assert abs(seconds - 40) < 1e-6, "100,000 images at 2,500 a second"
 ### BEGIN HIDDEN TESTS
 seconds, name = epoch_s(9000, {"storage": 300, "cores": 450, "network": 900})
 assert abs(seconds - 30) < 1e-6, "the slowest part sets the pace"
+seconds, name = epoch_s(1000, {"storage": 300, "cores": 450})
+assert abs(seconds - 10 / 3) < 1e-6, "seconds are not rounded"
 ### END HIDDEN TESTS
 
 # %% tests="3.2" points=10
@@ -87,6 +90,7 @@ assert abs(stall_cost(8, 0.75, 2, 3) - 12) < 1e-6, "a quarter of 8 accelerators 
 ### BEGIN HIDDEN TESTS
 assert abs(stall_cost(16, 0.9, 1.5, 2.5) - 6) < 1e-6, "the share that is idle, of all accelerators"
 assert abs(stall_cost(4, 1, 10, 5)) < 1e-6, "no stall costs nothing"
+assert abs(stall_cost(3, 0.9, 1.5, 2.5) - 1.125) < 1e-6, "the cost is not rounded"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -157,6 +161,14 @@ def truth(kind, ms):
     return next((n for n, share in busy.items() if share >= 0.99), None)
 
 
-for kind, ms in [("A100", 3.2), ("A100", 7.7), ("H100", 3.2), ("V100", 40.0), ("V100", 400.0)]:
+for kind, ms in [
+    ("A100", 3.2),
+    ("A100", 7.7),
+    ("H100", 3.2),
+    ("V100", 40.0),
+    ("V100", 150.0),
+    ("V100", 250.0),
+    ("V100", 400.0),
+]:
     assert fewest_cores(kind, ms) == truth(kind, ms), "the smallest number of cores that is enough, or None"
 ### END HIDDEN TESTS

@@ -37,3 +37,13 @@ def test_of_two_maps_under_one_seed_no_cache_is_accused():
         tf.random.set_seed(None)
     assert hint.startswith("an element is augmented alike in both epochs: each epoch draws")
     assert "cache" not in hint
+
+
+def test_a_wrong_class_of_a_type_that_holds_every_class_is_not_called_too_large():
+    spec = {"photo": tf.io.FixedLenFeature([], tf.string), "class": tf.io.FixedLenFeature([], tf.int64)}
+
+    def absolute(record):
+        found = tf.io.parse_single_example(record, spec)
+        return found["photo"], abs(found["class"])
+
+    assert grading.check("07.2", absolute).hint.endswith("you return b'fifth' and 7")

@@ -99,6 +99,71 @@ def test_as_long_is_not_longer(lost):
     assert lost(PS1, {"1.4": TIE}) == {("1.4", 12): "as long is not longer"}
 
 
+ROUNDED = """
+def busy_percent(spans, window_ms):
+    busy, reached = 0.0, 0.0
+    for start, end in sorted(spans):
+        start, end = max(start, reached), min(end, window_ms)
+        if end > start:
+            busy, reached = busy + end - start, end
+    return round(100 * busy / window_ms)
+"""
+FIRST_GAP = """
+def blame(gaps, work):
+    inside = {}
+    for operation, start, end in work:
+        for first, last in gaps[:1]:
+            if min(end, last) > max(start, first):
+                inside[operation] = inside.get(operation, 0) + min(end, last) - max(start, first)
+    return max(inside, key=inside.get, default=None)
+"""
+LARGEST_GAP = TIE.replace("sum(b - a for a, b in gaps)", "max((b - a for a, b in gaps), default=0)").replace(">=", ">")
+HALF_OF_THE_GAPS = TIE.replace("t[True] >= t[False]", "t[True] > sum(b - a for a, b in gaps) / 2")
+BELOW_NOTHING = TIE.replace("max(0, min(e, b) - max(s, a))", "(min(e, b) - max(s, a))").replace(
+    "t[True] >=", "t[True] >"
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "answer", "points", "words"),
+    [
+        ("1.1", ROUNDED, 12, "percent are not rounded"),
+        ("1.3", FIRST_GAP, 15, "every gap counts, not the first alone"),
+        ("1.4", LARGEST_GAP, 12, "the gaps together are more than 5 %"),
+        ("1.4", HALF_OF_THE_GAPS, 12, "longer than the others, not than half"),
+        ("1.4", BELOW_NOTHING, 12, "work in one gap takes nothing away in another"),
+        (
+            "3.1",
+            "import math\ndef cores_needed(r, ms): return min(8, math.ceil(r * ms / 1000))",
+            10,
+            "any number of cores",
+        ),
+        (
+            "3.2",
+            "def epoch_s(n, r): return round(n / min(r.values())), min(r, key=r.get)",
+            10,
+            "seconds are not rounded",
+        ),
+        (
+            "3.3",
+            "def stall_cost(n, busy, h, price): return round(n * (1 - busy) * h * price)",
+            20,
+            "the cost is not rounded",
+        ),
+    ],
+)
+def test_a_half_right_number_loses_its_part(failed, number, answer, points, words):
+    found = failed(number, answer)
+    assert found.keys() == {points}
+    assert words in found[points]
+
+
+def test_the_operation_may_stand_in_a_sentence(failed):
+    right = "answer_busy, answer_operation, answer_speed_up = 39.6, {!r}, 1.66"
+    assert failed("1.5", right.format("the map resize, 3.5 ms an image")) == {}
+    assert failed("1.5", right.format("decode or resize"))[5] == "another operation works longer"
+
+
 def test_gaps_may_be_a_generator_or_what_map_returns(lost):
     assert lost(PS1, {"1.2": GENERATOR}) == {}
     assert lost(PS1, {"1.2": f"{GENERATOR}\n_made = gaps\ngaps = lambda *given: map(list, _made(*given))"}) == {}
@@ -126,12 +191,12 @@ def epochs(values, count):
 
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory):
-    """A function: an answer of set 2 to what its tests say, by their points; run as in a notebook, which is faster."""
-    cells = Course(root=tmp_path_factory.mktemp("course")).notebook(PS2).cells
+    """A function: an answer to what its tests say, by their points; run as in a notebook, which is faster."""
+    notebooks = Course(root=tmp_path_factory.mktemp("course")).notebooks()
 
     def run(number, answer):
         found, id_ = {}, f"exercise_{number.replace('.', '_')}_test"
-        for cell in cells:
+        for cell in notebooks[(PS1, PS2, roster.PS3)[int(number[0]) - 1]].cells:
             mark = cell.metadata.get("nbgrader", {})
             if not mark.get("grade_id", "").startswith(id_):
                 continue
@@ -163,6 +228,7 @@ def test_longer_data_show_what_a_try_cut_off(failed):
 def test_the_number_of_open_shards_is_the_one_that_was_asked_for(failed):
     assert failed("2.2", interleave()) == {}
     assert failed("2.2", interleave(cycle_length="2")) == {15: "at_once says how many shards are open"}
+    assert failed("2.2", interleave().rstrip() + ".take(100)") == {10: "no record of more shards is lost"}
 
 
 def test_an_order_that_options_leave_open_is_no_order(failed):
@@ -200,6 +266,12 @@ DECODED = "raw.map(lambda v: v / 255)"
 )
 def test_a_cache_of_decoded_values_is_right_wherever_the_rest_stands(failed, body):
     assert failed("2.3", epochs(body)) == {}
+
+
+@pytest.mark.parametrize("left", [f"{DECODED}.take(4).cache().map(lambda v: v + {NOISE}).repeat(count)",
+                                  f"{DECODED}.cache().map(lambda v: v + {NOISE}).repeat(count).take(100)"])  # fmt: skip
+def test_a_take_that_a_try_left_loses_values_of_longer_data(failed, left):
+    assert failed("2.3", epochs(left)) == {10: "no value of longer data is lost"}
 
 
 @pytest.mark.parametrize(

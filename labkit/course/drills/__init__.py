@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import re
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +26,7 @@ from labkit.course.drills.probe import Probe, compare
 from labkit.course.drills.silent import SilentDrill, silent
 from labkit.course.fairness import rules
 from labkit.course.grading import CheckResult, Wrong, judge
-from labkit.course.student_code import call
+from labkit.course.student_code import call, unwrapped
 from labkit.recording import accelerators
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
@@ -209,8 +210,13 @@ class Drill:
         return judge(f"{self.name}, diagnosis", self._check_diagnosis, diagnosis, "choose one of drill.diagnoses")
 
     def _check_diagnosis(self, diagnosis: Any) -> None:
-        texts = {str(i): fault for i, fault in enumerate(pool(), 1)} | {_bare(f.diagnosis): f for f in pool()}
-        chosen = texts.get(_bare(str(diagnosis)))
+        texts = {}
+        for number, fault in enumerate(pool(), 1):
+            bare = _bare(fault.diagnosis)
+            texts |= dict.fromkeys((str(number), bare, f"{number} {bare}"), fault)
+        said = unwrapped(diagnosis)
+        said = int(said) if isinstance(said, float) and said.is_integer() else said
+        chosen = texts.get(_bare(str(said)))
         if chosen is None:
             raise Wrong(f"that is none of the diagnoses; name one, or its number, 1 to {len(FAULTS)}")
         if chosen.key != self._fault.key:
@@ -269,7 +275,7 @@ class Drill:
 
 def _bare(text: str) -> str:
     """Return a diagnosis without what a reader may type differently."""
-    return " ".join(text.lower().split()).rstrip(".")
+    return " ".join(re.sub(r"[^a-z0-9 ]", " ", text.lower()).split())
 
 
 def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:

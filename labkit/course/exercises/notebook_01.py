@@ -29,6 +29,8 @@ def ingestion_rate(step_ms: float, batch: int) -> Any:
         batch / step_ms / 1000: "a step of so many milliseconds is a thousandth as many seconds: multiply by 1000",
         32_000 / step_ms: "the batch is an argument; do not write 32 into your answer",
         1000 / step_ms: "that is steps per second; every step brings a whole batch",
+        step_ms * batch / 1000: "the longer a step, the fewer images per second: divide by the step",
+        60_000 * batch / step_ms: "that is images per minute",
         step_ms / batch: "that is milliseconds per image, the inverse",
         1000 // step_ms * batch: "steps per second are no whole number: do not round them",
     }
@@ -95,9 +97,11 @@ def honest_verdict(function: Any) -> None:
         ([200.0, 104.0, 199.0], [100.0, 104.0, 98.0], "no difference"),
         ([100.0] * 5, [120.0] * 4 + [90.0], "no difference"),
         ([200.0, 205.0], [100.0, 104.0], "slower"),
+        ([100.6, 104.6, 98.6], [100.75, 104.7, 98.8], "faster"),
     ]
     for before, after, expected in cases:
         got = unwrapped(call(function, before, after))
+        got = got.decode() if isinstance(got, bytes) else got  # TensorFlow's texts are bytes
         if not isinstance(got, str) or got not in ("faster", "slower", "no difference"):
             raise Wrong(f"return 'faster', 'slower' or 'no difference', not {got!r:.40}")
         if got == expected:

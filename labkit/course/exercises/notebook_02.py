@@ -69,11 +69,14 @@ def buffered(function: Any) -> Any:
     return simulated(made, (load,), 10, "Your pipeline: load 9 ms, train 10 ms a batch")
 
 
-@numeric("02.2", "×", (50, 50), (90, 30), (10, 190), (70, 33))
+@numeric("02.2", "×", (90, 30), (50, 50), (10, 190), (70, 33))
 def overlap_gain(load_ms: float, train_ms: float) -> Any:
     """``speedup(load_ms, train_ms)``: what perfect overlap gains over none."""
     total, slow = load_ms + train_ms, max(load_ms, train_ms)
     return total / slow, {
+        total / slow - 1: "that says how much faster; how many times as fast is one more",
+        1 - slow / total: "that is the share of time that is saved",
+        float(total - slow): "that is the time that is saved",
         slow / total: "that is the share of time that is left; the speed-up is its inverse",
         2.0: "twice as fast is the best case: it needs both to take the same time",
         total / min(load_ms, train_ms): "after overlap the slower of the two remains, not the faster",
@@ -88,18 +91,24 @@ def overlapped_step(gain: float) -> Any:
     return bars, [(0, 60), (60, 120)], per(100, gain), words
 
 
-@numeric("02.3", " MB", (2, 32, 224, 224), (1, 8, 100, 150), (3, 5, 7, 11), (4, 64, 299, 301))
+@numeric("02.3", " MB", (5, 32, 64, 96), (2, 32, 224, 224), (1, 8, 100, 150), (3, 5, 7, 11), (4, 64, 299, 301))
 def buffer_memory(depth: int, batch: int, height: int, width: int) -> Any:
     """``buffer_mb(depth, batch, height, width)``: MB (10^6 bytes) of a prefetch buffer of float32 RGB batches."""
     pixels = depth * batch * height * width
     return pixels * 12 / 1e6, {
         pixels * 3 / 1e6: "that counts one byte a value; float32 has four",
+        pixels * 6 / 1e6: "float32 has four bytes a value, not two",
+        pixels * 24 / 1e6: "float32 has four bytes a value, not eight",
+        pixels * 16 / 1e6: "RGB has three values a pixel; there is no fourth channel",
+        pixels * 12 / 1e9: "that is GB; the task says MB",
+        pixels * 12 / batch / 1e6: "a batch has several images: multiply by batch, too",
         pixels * 4 / 1e6: "an RGB pixel has three values",
         pixels * 12 / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
         pixels * 12.0: "that is bytes",
         pixels * 96 / 1e6: "that is megabits; a byte has eight bits",
         pixels * 12 / depth / 1e6: "that is one batch; the buffer holds several",
         pixels * 12 * (depth + 1) / depth / 1e6: "the buffer holds as many batches as it is deep, and no more",
+        pixels * 12 * width / height / 1e6: "images have a height and a width; these need not be equal",
         pixels * 12 * height / width / 1e6: "images have a height and a width; these need not be equal",
         depth * batch * 224 * 224 * 12 / 1e6: "height and width are arguments; do not write 224 into your answer",
     }

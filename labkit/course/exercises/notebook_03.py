@@ -121,15 +121,21 @@ def shards_in_turn(function: Any) -> Any:
     (21, 20, 7.5, 3),
     (48, 16, 1, 9),
     (2, 4, 0.25, 0.12345),
+    (70, 32, 2, 6.5),
 )
 def epoch_time(files: int, at_once: int, open_ms: float, stream_ms: float) -> Any:
     """``epoch_ms(shards, at_once, open_ms, stream_ms)``: the groups that must follow each other, times one shard."""
     one, rounds = open_ms + stream_ms, -(-files // at_once)
     return rounds * one, {
+        one: "that is one group; there may be several, one after the other",
         (files // at_once + 1) * one: "one group too many: the last one is full",
         files * one: "that is one shard after the other; at_once of them wait at the same time",
         files / at_once * one: "a group that is not full takes as long as a full one: round the groups up",
         files // at_once * one: "the last group counts, too, even if it is not full: round up",
+        rounds * stream_ms: "each shard is opened first, too",
+        rounds * open_ms: "each shard is read after it was opened",
+        rounds * one / 1000: "that is seconds; return milliseconds",
+        files * open_ms + rounds * stream_ms: "the shards of a group are opened at the same time, too",
         rounds * open_ms + files * stream_ms: "the streams run at the same time, too",
         open_ms + rounds * stream_ms: "every group opens its own shards: each pays the latency",
     }

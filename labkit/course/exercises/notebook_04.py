@@ -52,6 +52,8 @@ def _mapped(function: Any, elements: Any, mapped: Any) -> None:
     parallel = [step for step in steps if step.kind == "ParallelMap"]
     if any("Interleave" in step.kind for step in steps):
         raise Wrong("an interleave is for elements that are files, and labkit cannot read it here: use map()")
+    if not any("Map" in step.kind for step in steps if step.kind != "FlatMap"):
+        raise Wrong("there is no map in it: map() calls the function for each element")
     if not parallel:
         raise Wrong("this map makes one call at a time: give it num_parallel_calls")
     if len(steps) > 1:
@@ -102,6 +104,7 @@ def cores_for_a_gpu(images_per_s: float, cpu_ms: float) -> Any:
         images_per_s / cpu_ms: "work per second is images per second times milliseconds per image",
         float(-(-work // 1000)): "the task says not rounded, and a part of a core may be enough",
         work // 1000: "the task says not rounded",
+        1000 / images_per_s: "that is the time that each image may take, not yet the number of cores",
         work / 1e6: "that divides by 1000 twice: a core does 1000 ms of work per second",
     }
 
@@ -124,6 +127,7 @@ def gain_beside_the_gil(free_ms: float, gil_ms: float, cores: int) -> Any:
         "the free part of other images runs meanwhile",
         total / gil_ms: "that needs more cores than there are",
         float(cores): "that forgets that one thread at a time is in Python, or takes the looser of the two limits",
+        min(cores, total / free_ms): "only one thread at a time is in Python: that part is the limit, not the free one",
         gil_ms / total: "that is the share of the time that the GIL is held with one call",
         free_ms / gil_ms: "the time in Python belongs to the whole of an image, too: free + GIL over GIL",
         min(cores, free_ms / gil_ms): "the time in Python belongs to the whole of an image, too: free + GIL over GIL",

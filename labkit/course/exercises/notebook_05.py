@@ -31,6 +31,9 @@ def cache_memory(images: int, height: int, width: int, bytes_per_value: int) -> 
         size / 3 / 1e6: "an RGB pixel has three values",
         size / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
         float(size): "that is bytes",
+        8 * size / 1e6: "that is megabits; a byte has eight bits",
+        size / bytes_per_value / 1e6: "each value takes bytes_per_value bytes",
+        size * width / height / 1e6: "images have a height and a width; these need not be equal",
         size / images / 1e6: "that is a single image",
         size / 1e9: "that is GB; the task says MB",
         4 * size / 3 / 1e6: "RGB has three values a pixel; there is no fourth channel",
@@ -72,12 +75,15 @@ def _kept(function: Any, count: int) -> None:
     came = next((epoch for epoch in epochs if epoch != right), right)  # a shuffle hits the right order at times
     if sorted(came) == right and chain(made).any_order:
         raise Wrong("the order of the elements may vary from run to run (deterministic=False): it is to stay")
+    if came == right and made.element_spec.dtype != given.element_spec.dtype:
+        raise Wrong(f"the elements are {made.element_spec.dtype.name} tensors, expected int64: change nothing else")
     if came != right:
         if came == [10 * x + 10 for x in range(count)]:
             raise Wrong("the order is turned round: first expensive, then augment")
         raise Wrong(f"of {str([*range(count)])[1:-1]} came {came}, expected {right}: map both, change nothing else")
     if int(fresh) <= count:
-        raise Wrong("augment ran in the first epoch only: it is frozen, so the cache stands too late")
+        late = "the cache stands too late" if chain(made).all("Cache") else "map it, and do not call it beforehand"
+        raise Wrong(f"augment ran in the first epoch only: it is frozen, so {late}")
     if int(once) > count:
         raise Wrong(f"expensive ran {int(once)} times for {count} elements in five epochs: nothing keeps its results")
     if any(in_a_file(node) for node in nodes(made)):
@@ -102,6 +108,7 @@ _EPOCHS = "30 s, then 2 s an epoch with the cache; 16 s without. A second is dra
 # Even after so many epochs, or not; never; and ahead from the first epoch on, whatever the later ones take.
 _SOME_TIMES = ((30, 2, 16), (15, 15, 16), (30, 4, 17), (20, 2, 11), (21, 2, 12), (20, 16, 16), (20, 18, 16))
 _MORE_TIMES = ((5, 10, 16), (10, 20, 16), (16, 16, 16), (16, 15, 16), (30.5, 2.25, 16), (301, 2, 4), (1400, 1, 3))
+_MORE_TIMES += ((16.5, 15.75, 16),)  # fractions of a second count
 
 
 @numeric("05.3", " epochs", *_SOME_TIMES, *_MORE_TIMES)
@@ -120,7 +127,9 @@ def epochs_that_pay(first: int, later: int, without: int) -> Any:
         extra = "that counts only the extra time of the first epoch, and not in whole epochs"
         hints[(first - without) / (without - later)] = extra
     if first < without:
-        hints[math.inf] = "the first epoch alone is shorter with the cache: it is ahead after that one"
+        hints |= dict.fromkeys(
+            (math.inf, -1.0), "the first epoch alone is shorter with the cache: it is ahead after that one"
+        )
     return truth, hints
 
 

@@ -68,6 +68,8 @@ def _batched(function: Any, images: np.ndarray, size: int) -> None:
     if [g.shape for g in got] != want:
         shapes = ", ".join(str(g.shape) for g in got) or "none"
         raise Wrong(f"{count} images in batches of {size} are {whole} batches {want[0]}; yours: {shapes}")
+    if got[0].dtype != images.dtype:
+        raise Wrong(f"the batches are {got[0].dtype}, expected {images.dtype}: the same elements are asked")
     if rules.chain(made).any_order:
         raise Wrong(
             "the order of the batches may vary from run to run (deterministic=False): the same elements are asked"
@@ -114,6 +116,8 @@ def _brightened(function: Any, images: np.ndarray, deltas: np.ndarray) -> None:
     if any(word in op for op in ops for word in ("While", "TensorList", "MapDefun", "Dataset")):
         raise Wrong(_LOOP)
     if np.allclose(got, expected, atol=1e-6):
+        if got.dtype != images.dtype:
+            raise Wrong(f"the images became {got.dtype}: they were {images.dtype}, and nobody asked for another type")
         # More images are more work for each op, but no more ops, unless a loop in Python wrote them down one by one.
         twice = _traced(function, np.tile(images, (2, 1, 1, 1)), np.tile(deltas, 2))
         if len(_ops(twice)) > len(ops):
@@ -131,15 +135,20 @@ def _brightened(function: Any, images: np.ndarray, deltas: np.ndarray) -> None:
     if np.allclose(got, np.clip(images + deltas, 0, 1), atol=1e-6):
         raise Wrong("deltas met the colours, not the images: give them the shape (n, 1, 1, 1)")
     each = deltas[:, None, None, None]
+    if len(deltas) == images.shape[1] and np.allclose(got, np.clip(images + deltas[:, None, None], 0, 1), atol=1e-6):
+        raise Wrong("deltas met the rows, not the images: give them the shape (n, 1, 1, 1)")
     for idea, hint in (
         (np.maximum(brighter, 0), "pixels grow above 1: clip them at the upper end, too"),
         (np.minimum(brighter, 1), "pixels fall below 0: clip them at the lower end, too"),
+        (np.clip(images + np.abs(each), 0, 1), "the sign: a negative number makes an image darker"),
         (np.clip(images - each, 0, 1), "the sign: a positive number makes an image brighter"),
         (np.clip(images * (1 + each), 0, 1), "brightness is added, not multiplied: that would be contrast"),
         (images + np.clip(each, 0, 1), "it is the pixels that are clipped, not the deltas"),
     ):
         if np.allclose(got, idea, atol=1e-6):
             raise Wrong(hint)
+    if got.dtype != images.dtype:
+        raise Wrong(f"the images became {got.dtype}: they were {images.dtype}, from 0 to 1")
     raise Wrong("the pixels are not image + delta, clipped to 0 and 1")
 
 
@@ -184,6 +193,9 @@ def batching_gain(overhead: float, work: float, batch: int) -> Any:
     return old / new, {
         new / old: "that is the share of time that is left; the gain is its inverse",
         float(batch): "only the overhead is shared by the batch; the work is there for every image",
+        old / new - 1: "that says how much faster; how many times as fast is one more",
+        1 - new / old: "that is the share of time that is saved",
+        old / (overhead + work * batch): "the overhead of the batch is shared by its images: divide it by batch",
         old / work: "once per batch is little, but not nothing: a share of it stays with each image",
         old / (overhead + work / batch): "it is the overhead that is shared, not the work",
         old * batch / (overhead + work * batch) * batch: "per image, not per batch",

@@ -22,6 +22,8 @@ def shard_count(total_mb: int, servers: int) -> Any:
     return max(servers, min(ten, fit)), {
         float(max(servers, min(ten, (total_mb - 1) // 10))): "shards of exactly 10 MB are large enough: one more fits",
         float(min(ten, -(-total_mb // 10))): "rounded up, the shards fall below 10 MB",
+        total_mb / ten: "that is the size of a shard in MB; how many shards?",
+        float(servers): "one a server is the least; take as many as have 10 MB each",
         total_mb / 10: "a number of shards is a whole number, rounded down to keep 10 MB",
         float(max(ten, fit)): "take the smaller of the two counts; 10 MB a shard is a lower bound",
         float(ten): f"ten a server are shards of {total_mb / ten:.1f} MB here, below 10 MB",
@@ -47,6 +49,7 @@ def _jpeg() -> bytes:
 def parsing(function: Any) -> None:
     """``parse_record(serialized)``: ``(image bytes, label)`` of a record with the features ``photo`` and ``class``."""
     truth = [(_jpeg(), 3), (b"", 0), (b"\xff\xd8\x00third", 9), (b" \t\r\nfourth \n\x00 ", 1000), (b"fifth", -7)]
+    truth.append((b"sixth", 70_000))
     for image, label in truth:
         record = tf.constant(framing.example({"photo": image, "class": label}))
         _parsed(call(function, record), image, label)
@@ -99,7 +102,7 @@ def _parsed(made: Any, image: bytes, label: int) -> None:
     said = f"for the photo {image!r:.40} of class {label} you return {got[0].item()!r:.40} and {got[1]}"
     if bytes(got[0].item()) == image.strip() != image and int(got[1]) == label:
         raise Wrong(f"{said}: blanks, line ends and zeros belong to the bytes of an image, do not strip them")
-    if bytes(got[0].item()) == image and int(got[1]) != label:
+    if bytes(got[0].item()) == image and not np.iinfo(got[1].dtype).min <= label <= np.iinfo(got[1].dtype).max:
         raise Wrong(f"{said}: {got[1].dtype} does not hold every class")
     if (bytes(got[0].item()), int(got[1])) != (image, label):
         raise Wrong(said)
@@ -117,6 +120,7 @@ def hole(function: Any) -> None:
     """``cut(image, top, left, size)``: the image with a black square of `size`, its corner at (top, left)."""
     rng = np.random.default_rng(0)
     cases = [(32, 32, 20, 11, 8), (32, 32, 0, 0, 8), (32, 32, 24, 3, 4), (45, 30, 13, 12, 12), (21, 40, 4, 22, 17)]
+    cases.append((20, 30, 3, 18, 12))  # up to the right side
     for height, width, top, left, size in cases:
         image = rng.uniform(0.1, 1, (height, width, 3)).astype(np.float32)
         want = image.copy()

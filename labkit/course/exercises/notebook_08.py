@@ -63,6 +63,8 @@ def clip_kernel(source: Any) -> None:
             f"values above {high:g} stay as they are: clip at the upper end, too": np.maximum(given, low_),
             f"values below {low:g} stay as they are: clip at the lower end, too": np.minimum(given, high_),
             "low and high are arguments; do not write 0 and 1 into the kernel": np.clip(given, 0, 1),
+            "high is an argument; do not write 1 into the kernel": np.clip(given, low, 1),
+            "low is an argument; do not write 0 into the kernel": np.clip(given, 0, high),
             "too small becomes high and too large becomes low: the two are swapped": np.where(
                 given < low_, high_, np.where(given > high_, low_, given)
             ),
@@ -133,10 +135,27 @@ def resize_kernel(source: Any) -> None:
         raise Wrong(f"{said}pixel ({y}, {x}) is {got[y, x]:.2f}, expected {want[y, x]:.2f}")
 
 
+def _equal(share: np.ndarray) -> np.ndarray:
+    return np.full_like(share, 0.5)
+
+
+def _other(share: np.ndarray) -> np.ndarray:
+    return 1 - share
+
+
+def _none(share: np.ndarray) -> np.ndarray:
+    return np.zeros_like(share)
+
+
 def _resized(plane: np.ndarray, height: int, width: int) -> dict[str, np.ndarray]:
     """Return what the usual wrong ideas make of a plane, by their hints."""
 
-    def mixed(place: tuple[np.ndarray, np.ndarray], cut: bool = True, whole: Any = np.floor) -> np.ndarray:
+    def same(share: np.ndarray) -> np.ndarray:
+        return share
+
+    def mixed(
+        place: tuple[np.ndarray, np.ndarray], cut: bool = True, whole: Any = np.floor, weigh: tuple = (same, same)
+    ) -> np.ndarray:
         made = plane.astype(np.float64)
         for axis in (0, 1):
             last = made.shape[axis] - 1
@@ -144,7 +163,7 @@ def _resized(plane: np.ndarray, height: int, width: int) -> dict[str, np.ndarray
             first = np.clip(whole(at), 0, last).astype(int)
             share = (at - whole(at)).reshape((-1, 1) if axis == 0 else (1, -1))
             a, b = made.take(first, axis), made.take(np.clip(first + 1, 0, last), axis)
-            made = a + (b - a) * share
+            made = a + (b - a) * weigh[axis](share)
         return made
 
     def places(rule: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -155,6 +174,22 @@ def _resized(plane: np.ndarray, height: int, width: int) -> dict[str, np.ndarray
     nearest = [np.clip(np.floor(p + 0.5), 0, n - 1).astype(int) for p, n in zip(half, plane.shape, strict=True)]
     corner = [np.clip(np.floor(p), 0, n - 1).astype(int) for p, n in zip(half, plane.shape, strict=True)]
     return {
+        "the half is added, and not taken away again: the position is (x + 0.5) * in / out - 0.5": mixed(
+            places(lambda x, into, out: (x + 0.5) * into / out)
+        ),
+        "in / out, not out / in: the position is (x + 0.5) * in / out - 0.5": mixed(
+            places(lambda x, into, out: (x + 0.5) * out / into - 0.5)
+        ),
+        "in / out of two ints drops the fraction: begin with x + 0.5f": mixed(
+            places(lambda x, into, out: (x + 0.5) * (into // out) - 0.5)
+        ),
+        "x * in / out of ints drops the fraction, and the half is missing: begin with x + 0.5f": mixed(
+            places(lambda x, into, out: x * into // out)
+        ),
+        "that is the mean of the four pixels; mix them by their distances": mixed(half, weigh=(_equal, _equal)),
+        "the nearer pixel has the larger share: the two shares are exchanged": mixed(half, weigh=(_other, _other)),
+        "that mixes left and right only; mix top and bottom, too": mixed(half, weigh=(_none, same)),
+        "that mixes top and bottom only; mix left and right, too": mixed(half, weigh=(same, _none)),
         "centres of pixels lie at one half: the position is (x + 0.5) * in / out - 0.5": mixed(
             places(lambda x, into, out: x * into / out)
         ),
@@ -191,11 +226,17 @@ def resize_launch(source: Any) -> Any:
     (20_000, 2, 500_000, 100),
     (115_000, 1, 34_502, 100),
     (115_000, 1, 34_498, 100),
+    (3_000_000, 0.01, 59_000_000, 100),
+    (3_000_000, 0.01, 71_000_000, 100),
 )
 def decoders_to_fill(photo_bytes: float, gb_s: float, cycles: float, clock_mhz: float) -> Any:
     """``decoders(photo_bytes, gb_s, cycles, clock_mhz)``: how many decoders use up what the link carries."""
     link, one = gb_s * 1e9 / photo_bytes, clock_mhz * 1e6 / cycles
     return math.ceil(link / one - 1e-9), {
+        float(math.ceil(link / one - 1e-9) + 1): "one too many: fewer use up the link, too",
+        float(math.ceil(math.ceil(link) / one)): "round once, at the end",
+        float(math.ceil(link / max(1, round(one)))): "round once, at the end",
+        float(math.ceil(8 * link / one)): "GB are gigabytes already; do not multiply by 8",
         one / link: "that is the share of the link that one decoder uses; the number of decoders is its inverse",
         link: "that is how many photos the link carries a second; divide it by what one decoder decodes",
         one: "that is how many photos one decoder decodes a second; divide the link's rate by it",

@@ -33,6 +33,9 @@ def overlapped_busy(fetch: float, prep: float, train: float) -> Any:
     in_turn = 1 / (1 / fetch + 1 / prep + 1 / train)
     chained = min(1 / (1 / fetch + 1 / prep), train)
     return rate / train, {  # where two wrong ideas give the same number, the later one is named
+        100 * rate / train: "return a share between 0 and 1, not a percentage",
+        max(fetch, prep, train) / train: "the slowest stage sets the pace, not the fastest",
+        min(1, fetch / train) * min(1, prep / train): "overlapped stages do not slow each other down: take the slowest",
         prep / train: "storage can be the slowest stage, too",
         fetch / train: "the processor can be the slowest stage, too",
         min(fetch, prep) / train: "the accelerator cannot be busy for more than the whole time: it is a stage, too",
@@ -123,6 +126,8 @@ def _assembled(function: Any, count: int) -> None:
         raise Wrong("shuffle behind repeat mixes the epochs: an element may come twice before another one comes at all")
     if "Repeat" in kinds and any("Cache" in kind for kind in kinds[kinds.index("Repeat") :]):
         raise Wrong("a cache behind repeat keeps both epochs in memory, and nothing reads them again")
+    if missing := sorted(set(range(count)) - set(whole) if len(batches) == wanted else ()):
+        raise Wrong(f"element {missing[0]} of {count} never comes: look for a skip, a shard or a filter")
     first = whole[: count if len(batches) == wanted else count // size * size]
     if len(set(first)) < len(first):
         raise Wrong("an element comes twice before the first epoch is over: the epochs are mixed")

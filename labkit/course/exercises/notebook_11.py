@@ -27,6 +27,7 @@ def photos_for_an_interval(accuracy: float, points: float) -> Any:
         exact: "return a whole number of photos, rounded up",
         math.ceil(spread * (2 * half) ** 2): "the points are those to each side, half of the interval",
         math.ceil(spread * (half / 2) ** 2): "the points are those to each side, not both sides together",
+        math.ceil(exact) + 1: "one too many: with one photo less the interval is as narrow as asked",
         math.ceil(spread * half): "n stands below the root: the ratio is squared",
         math.ceil(math.sqrt(spread) * half): "n stands below the root: square both sides",
         math.ceil(spread * (half / 100) ** 2): "points are hundredths: 2 points are 0.02",
@@ -58,6 +59,10 @@ def training_without_waits(before_s: float, steps: int, wait_before_ms: float, w
     return before_s - saved / 1e3, {
         before_s - saved: "the waits are in milliseconds and the total is in seconds",
         before_s + saved / 1e3: "the sign: a shorter wait makes the training shorter",
+        1e3 * before_s - saved: "that is milliseconds; return seconds",
+        steps * wait_after_ms / 1e3: "that is the time of the waits alone; the train steps stay",
+        before_s + steps * wait_after_ms / 1e3: "the old waits are in before_s: take them away",
+        before_s - steps * (wait_before_ms + wait_after_ms) / 1e3: "the new wait is not taken away: it comes",
         saved / 1e3: "that is the time that is saved, not the time that the training takes",
         before_s - (wait_before_ms - wait_after_ms) / 1e3: "every step waits, not one",
         before_s - steps * wait_before_ms / 1e3: "the new wait is not nothing: it stays in each step",
@@ -108,6 +113,10 @@ def _paired(function: Any, right: np.ndarray, other: np.ndarray) -> None:
         raise Wrong(f"{said}: the sign: a positive number says that `other` is worse")
     if near(points, expected / 100) and expected:
         raise Wrong(f"{said}: percentage points are 100 times a share")
+    if near(points, wide) and near(half, expected) and not near(points, expected):
+        raise Wrong(f"{said}: the two numbers have changed places")
+    if near(points, count * expected / 100) and not near(points, expected):
+        raise Wrong(f"{said}: that is a number of photos; percentage points are 100 times a share of all")
     if not near(points, expected):
         raise Wrong(f"{said}; expected {expected:g} points")
     for idea, hint in (
@@ -116,6 +125,11 @@ def _paired(function: Any, right: np.ndarray, other: np.ndarray) -> None:
         (2 * wide, "that is the whole width; the half is asked for"),
         (wide / 1.96, "a 95 % interval reaches 1.96 standard errors, not one"),
         (wide * math.sqrt(count), "that is the spread of single photos; the mean of n has a root of n in it"),
+        (100 * (1.96 * pairs.var() / math.sqrt(count)), "take the standard deviation, not the variance"),
+        (wide * 2 / 1.96, "a 95 % interval reaches 1.96 standard errors; do not round to 2"),
+        (wide * 1.645 / 1.96, "1.645 belongs to an interval of 90 %"),
+        (196 * math.sqrt(right.var() / count), "that is the interval of `right` alone; take that of the differences"),
+        (196 * math.sqrt(other.var() / count), "that is the interval of `other` alone; take that of the differences"),
         (wide / math.sqrt(count), "divide by the root of the number, not by the number"),
     ):
         if near(half, idea) and not near(half, wide):
@@ -148,4 +162,6 @@ def served_as_trained(function: Any) -> None:
         words = "decode with INTEGER_ACCURATE, round to whole grey levels, divide by 255"
         raise Wrong(f"the values differ by {away:.2g} on average, which is little, but not nothing: {words}")
     if away > 0.02:
-        raise Wrong(f"the values differ by {away:.2g} on average: what is normalised twice, or not at all?")
+        raise Wrong(
+            f"the values differ by {away:.2g} on average: is it resized as in the training, bilinear with antialias?"
+        )

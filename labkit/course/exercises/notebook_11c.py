@@ -15,6 +15,9 @@ def images_that_are_needed(fixed_ms: float, per_image_ms: float, batch: int) -> 
     return 1000 * batch / step_ms, {
         batch / step_ms: "the step is in milliseconds; a second has 1000 of them",
         1000 / step_ms: "that is steps per second; every step brings a whole batch",
+        1e6 * batch / step_ms: "a second has 1000 milliseconds",
+        1000 * step_ms / batch: "that is the time of a thousand images, the inverse",
+        step_ms: "that is the time of a step; how many images a second?",
         step_ms / batch: "that is milliseconds per image, the inverse",
         1000 / per_image_ms: "that is the rate of a very large batch; the fixed part is in each step, too",
         1000 / (fixed_ms + per_image_ms): "the fixed part comes once for each step, not once for each image",
@@ -32,6 +35,8 @@ def updates_of_a_training(photos: int, epochs: int, batch: int) -> Any:
         -(-photos * epochs // batch): "drop_remainder=True: the last batch that is not whole is dropped",
         exact: "only whole batches count: return a whole number",
         round(exact): "only whole batches count: round down",
+        photos * epochs % batch: "that is what is left over",
+        round(photos / batch) * epochs: "repeat stands before batch: do not round each epoch",
         photos // batch: "that is one epoch",
         photos * epochs: "that is photos, not batches of them",
     }
@@ -55,6 +60,7 @@ def batch_that_is_large_enough(fixed_ms: float, per_image_ms: float, share: floa
         exact: "return a whole number of photos, rounded up",
         math.floor(exact): "round up: with one photo less the rate is below the share",
         right + 1: "one photo less is enough: at least the share is asked, and not more",
+        math.ceil(odds): "the line of the accelerator counts, too: how long is the fixed part?",
         math.ceil(ratio): "there the fixed part is as long as the other one, whatever the share",
         math.ceil(ratio / (1 - share)): "compare with the whole step, and not with its fixed part",
         math.ceil(share * ratio): "near a share of 1 the batch grows without end: divide by 1 - share",

@@ -15,6 +15,9 @@ def megabytes_over_the_link(images_per_s: float, side: int, bytes_per_value: int
     return total / 1e6, {
         total: "that is bytes; a megabyte is a million of them",
         total / 2**20: "that is MiB; a megabyte is a million bytes",
+        total / 1e3: "that is kilobytes",
+        total / 2**30: "that is GiB; the task says megabytes",
+        2 * total / 1e6: "only the way to the accelerator counts",
         total / 1e9: "that is gigabytes",
         total / 3e6: "a pixel has three channels",
         total / side / 1e6: "a photo has side × side pixels",
@@ -29,9 +32,9 @@ def megabytes_over_the_link(images_per_s: float, side: int, bytes_per_value: int
 @numeric(
     "11.11",
     " times",
+    (100, 30, 120, 20),
     (160, 40, 143, 1),
     (64, 16, 143, 1),
-    (100, 30, 120, 20),
     (10, 90, 30, 3),
     (90, 5, 92, 8),
     (1, 500, 3, 1),
@@ -49,6 +52,8 @@ def gain_of_the_move(decode: float, augment: float, train: float, on_gpu: float)
         1 - after / before: "that is the share of time that is saved",
         before - after: "that is the time that is saved",
         before / max(decode, train, on_gpu): "augmentation and train step share the accelerator: their times add up",
+        before / after - 1: "that says how much faster; how many times as fast is one more",
+        max(1.0, before / after): "the move can also make the job slower: then return a number below 1",
         before / max(decode, train): "the augmentation on the accelerator and the train step add up",
     }
     return before / after, {value: hint for value, hint in wrong.items() if value != before / after}

@@ -17,7 +17,9 @@ _ROLES = ("inputs", "targets", "weights")
 @exercise("11.12")
 def named_element(function: Any) -> None:
     """``element(image, light, label, weight)``: what ``fit`` reads as two named inputs, a target and weights."""
-    given = {"image": tf.zeros((4, 8, 8, 3)), "light": tf.ones((4, 1)), "label": tf.range(4), "weight": tf.ones(4) / 2}
+    image = tf.reshape(tf.range(4 * 8 * 8 * 3, dtype=tf.float32), (4, 8, 8, 3)) / 768
+    light, label = tf.constant([[0.1], [0.7], [0.4], [0.9]]), tf.constant([2, 0, 3, 1])
+    given = {"image": image, "light": light, "label": label, "weight": tf.constant([0.5, 2, 1, 0.25])}
     made = call(function, *given.values())
     if isinstance(made, dict):
         raise Wrong("a dict alone is read as inputs without a target; return a tuple")

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from labkit.course.example_timeline import drawable, marks
+from labkit.course.fairness import rules
 from labkit.course.grading import Wrong, exercise
 from labkit.course.student_code import elements, nothing_left_in, numeric, pipeline, same_options
 from labkit.pipelines.structure import nodes
@@ -26,7 +27,7 @@ def two_label_bytes(function: Any) -> None:
     """``cifar100(path)``: (uint8 image of 32×32×3, int64 fine class) of records of two labels and three planes."""
     draw = np.random.default_rng(12)
     images = draw.integers(0, 256, (5, _SIDE, _SIDE, 3), np.uint8)
-    coarse, fine = draw.permutation(20)[:5], draw.permutation(100)[:5] + 100 * (np.arange(5) == 2)
+    coarse, fine = draw.permutation(20)[:5], draw.permutation(100)[:5] + 150 * (np.arange(5) == 2)
     planes = images.transpose(0, 3, 1, 2).reshape(5, -1)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "train.bin")
@@ -35,6 +36,8 @@ def two_label_bytes(function: Any) -> None:
         spec = made.element_spec
         if not isinstance(spec, tuple) or len(spec) != 2:
             raise Wrong("each element must be a pair (image, fine class)")
+        if (getattr(spec[0], "dtype", None), getattr(spec[1], "dtype", None)) == (tf.int64, tf.uint8):
+            raise Wrong("the pair is turned round: first the image, then its class")
         for what, part, dtype in (("image", spec[0], tf.uint8), ("class", spec[1], tf.int64)):
             if getattr(part, "dtype", None) != dtype:
                 raise Wrong(f"the {what} is {getattr(part, 'dtype', part)!r}, expected {dtype!r}")
@@ -49,8 +52,15 @@ def two_label_bytes(function: Any) -> None:
         raise Wrong(f"the classes are {[np.asarray(one).tolist() for one in classes]}, expected {fine.tolist()}")
     nothing_left_in(made)
     same_options(made, tf.data.Dataset.range(1))
+    _in_order(made)
     if not all(np.array_equal(*pair) for pair in zip(pictures, images, strict=True)):
         raise Wrong("the first image is right, a later one is not")
+
+
+def _in_order(made: Any) -> None:
+    """Refuse a pipeline whose elements may come in another order the next time."""
+    if rules.chain(made).any_order:
+        raise Wrong("the order may vary from run to run (deterministic=False), and nobody asked for that")
 
 
 def _read(made: Any) -> list[Any]:
@@ -70,6 +80,8 @@ def _compare_images(got: np.ndarray, right: np.ndarray) -> None:
         raise Wrong(f"an image has the shape {got.shape}, expected {right.shape}: row, column, colour")
     if np.array_equal(got, right):
         return
+    if np.array_equal(got, right[..., ::-1]):
+        raise Wrong("the colours are turned round: the file begins with red")
     stored = right.transpose(2, 0, 1)
     if np.array_equal(got, stored.reshape(right.shape)):
         raise Wrong("the colours are mixed: the file holds colour by colour, so reshape to [3, 32, 32] and transpose")
@@ -112,8 +124,11 @@ def _labels(function: Any, path: Path, workers: int, worker: int, most: int) -> 
         made = made.map(lambda label: label)
     if getattr(made.element_spec, "dtype", tf.int64) != tf.int64:
         raise Wrong(f"the labels are {made.element_spec.dtype.name}, expected int64")
+    if getattr(made.element_spec, "shape", tf.TensorShape([])).rank:
+        raise Wrong(f"an element has the shape {made.element_spec.shape}: each is one label, with the shape ()")
     nothing_left_in(made)
     same_options(made, tf.data.Dataset.range(1))
+    _in_order(made)
     return [np.asarray(one).tolist() for one in elements(made, most)]
 
 
@@ -140,7 +155,7 @@ def _own_rows_only(function: Any, workers: int, worker: int) -> None:
     want = [7 * number % 31 for number in ids if number % workers == worker]
     if got != want:
         said = f"of {len(ids):,} rows worker {worker} of {workers} has {len(want):,}, {len(got):,} came"
-        raise Wrong(f"{said}: look for a limit in your query")
+        raise Wrong(f"{said}: look for a limit, or a distinct, in your query")
 
 
 def _what_differs(got: list[Any], want: list[int], labels: dict[int, int], workers: int, worker: int) -> str:
@@ -158,7 +173,10 @@ def _what_differs(got: list[Any], want: list[int], labels: dict[int, int], worke
     return f"{said}{len(got)} rows came, expected the {len(want)} whose id % {workers} is {worker}"
 
 
-@numeric("12.3", " connections", (230, 30), (920, 32.5), (10, 100), (33, 30), (500, 1.5), (50_000, 100), (41, 30))
+@numeric(
+    "12.3", " connections", (230, 30), (920, 32.5), (10, 100), (33, 30), (500, 1.5), (50_000, 100), (41, 30),
+    (2002, 2.5), (2002, 7),
+)  # fmt: skip
 def connections_for(photos_per_s: float, request_ms: float) -> Any:
     """``connections(photos_per_s, request_ms)``: requests in flight are rate times length (Little's law)."""
     busy = photos_per_s * request_ms / 1000
@@ -166,8 +184,10 @@ def connections_for(photos_per_s: float, request_ms: float) -> Any:
         photos_per_s * request_ms: "request_ms is in milliseconds, the rate in photos per second",
         1000 / request_ms: "that is how many photos one connection reads in a second",
         photos_per_s / request_ms: "the longer a request takes, the more connections are needed: multiply",
+        float(math.ceil(busy) + 1): "one too many: fewer serve all photos, too",
         float(math.floor(busy) + 1): "one too many: this number of requests fits exactly",
         float(math.floor(busy)): "rounded down, some photos come too late: round up",
+        float(math.ceil(photos_per_s / round(1000 / request_ms))): "round once, at the end",
         busy: "there is no part of a connection: round up",
     }  # fmt: skip
 

@@ -25,6 +25,8 @@ def a_batch_of_samples(function: Any) -> None:
         if isinstance(part, (tuple, list)):
             raise Wrong(f"the {what} are a {type(part).__name__} of single ones: make one array of them")
     images, labels = (np.asarray(part) for part in made)
+    if images.shape == (5,) and labels.shape == right.shape:
+        raise Wrong("the two are swapped: first the images, then the labels")
     if images.shape != right.shape:
         if images.shape == (5, 3, 6, 9):
             raise Wrong("the colours are in front; here they stay at the end: (samples, height, width, 3)")
@@ -74,11 +76,16 @@ def numbers_of_a_worker(function: Any) -> None:
     (10, 30, 100, 16),
     (2, 16, 60, 2),
     (50, 256, 60, 256),
+    (40, 20, 12, 128),
+    (10.01, 30, 60, 16),
 )
 def workers_for(image_ms: float, batch: int, step_ms: float, cores: int) -> Any:
     """``workers(image_ms, batch, step_ms, cores)``: the work of a batch, in steps, rounded up; the cores at most."""
     need = image_ms * batch / step_ms
     return min(cores, math.ceil(need)), {
+        float(min(cores, math.ceil(need)) + 1): "one too many: fewer keep the accelerator busy, too",
+        float(cores): "that is the most; as many as make the batch in time are enough",
+        float(min(cores, math.ceil(step_ms / (image_ms * batch)))): "the work of a batch, by the time of a step",
         float(math.floor(need) + 1): "one too many: so many make the batch exactly in time",
         float(max(cores, math.ceil(need))): "the cores are the most, not the least: min, not max",
         math.ceil(need): "more workers than cores gain nothing",
@@ -111,6 +118,13 @@ def mirrored_boxes(function: Any) -> None:
             np.stack([1 - boxes[:, 0] - boxes[:, 2], *boxes[:, 1:].T], axis=1),
             "the third number is the right side, not a width",
         ),
+        (right * np.array([224, 1, 224, 1]), "the places are shares from 0 to 1, not pixels"),
+        (right * 224, "the places are shares from 0 to 1, not pixels"),
+        (right.round(2), "the places are rounded: keep them as exact as they were"),
+        (np.trunc(right), "the places are rounded to whole numbers; they are shares from 0 to 1"),
+        (right[::-1], "the boxes come in another order"),
+        (1 - boxes, "left and right do not change places so, and top and bottom stay as they are"),
+        (np.stack([*boxes.T[:2], right[:, 2], boxes[:, 3]], axis=1), "only right changed; left is the mirrored right"),
         (np.concatenate([right[:1], boxes[1:]]), "only the first box is mirrored"),
         (
             np.stack([right[:, 0], *boxes[:, 1:].T], axis=1),
@@ -121,4 +135,5 @@ def mirrored_boxes(function: Any) -> None:
         if np.allclose(made, wrong, atol=1e-5):
             raise Wrong(hint)
     if not np.allclose(made, right, atol=1e-5):
-        raise Wrong(f"the box {boxes[0].round(2).tolist()} became {made[0].round(2).tolist()}")
+        was, now = (np.asarray(all_, float)[0].round(2).tolist() for all_ in (boxes, made))
+        raise Wrong(f"the box {was} became {now}")

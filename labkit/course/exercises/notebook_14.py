@@ -7,24 +7,29 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from labkit.course.grading import Wrong, exercise
 from labkit.course.student_code import call, numeric, whole_numbers
 
 
 @numeric(
-    "14.1", " workers", (64, 920, 3.2, 16), (8, 920, 3.2, 16), (1, 100, 3.2, 16), (100, 1786, 2.5, 24),
-    (240, 1000, 2.4, 16), (2401, 100, 2.4, 16), (1000, 1786, 2.5, 24),
+    "14.1", " workers", (5, 5900, 8, 16), (64, 920, 3.2, 16), (8, 920, 3.2, 16), (1, 100, 3.2, 16),
+    (100, 1786, 2.5, 24), (240, 1000, 2.4, 16), (2401, 100, 2.4, 16), (1000, 1786, 2.5, 24),
+    (1000, 100.02, 3.2, 16), (1000, 1103.42, 2.9, 16),
 )  # fmt: skip
 def workers_for_accelerators(accelerators: int, images_s: float, image_ms: float, cores: int) -> Any:
     """``workers(accelerators, images_s, image_ms, cores)``: cores that are needed, in machines, rounded up."""
     need = accelerators * images_s * image_ms / 1e3 / cores
     return math.ceil(need), {
+        math.ceil(need) + 1.0: "one too many: fewer feed all accelerators, too",
+        float(accelerators): "that is a worker for each accelerator; how much work is it?",
+        float(math.ceil(accelerators * images_s / round(1e3 * cores / image_ms))): "round once, at the end",
+        float(math.ceil(need / accelerators)): "for one accelerator; there are several",
         need: "there is no part of a worker: round up",
         float(math.floor(need)): "rounded down, the accelerators wait: round up",
         float(math.ceil(need * cores)): "these are cores; a worker has several",
         float(math.ceil(need * 1e3)): "image_ms are milliseconds: 1,000 of them are a second",
-        float(math.ceil(need / accelerators)): "for one accelerator; there are several",
         math.floor(need) + 1.0: "one too many: so many workers fit exactly",
         accelerators * math.ceil(need / accelerators) * 1.0: "round once, at the end: a worker can serve several",
         float(math.ceil(math.ceil(images_s * image_ms / 1e3) * accelerators / cores)): "round once, at the end",
@@ -32,13 +37,18 @@ def workers_for_accelerators(accelerators: int, images_s: float, image_ms: float
 
 
 @numeric(
-    "14.2", " MB/s", (64, 8, 920, 224, 4), (8, 1, 328, 224, 1), (1000, 125, 1786, 160, 1),
+    "14.2", " MB/s", (1000, 125, 1786, 160, 1), (64, 8, 920, 224, 4), (8, 1, 328, 224, 1),
     (100, 8, 328, 96, 1), (1, 4, 2, 32, 1),
 )  # fmt: skip
 def into_each_host(accelerators: int, hosts: int, images_s: float, side: int, value_bytes: int) -> Any:
     """``into_host(accelerators, hosts, images_s, side, value_bytes)``: bytes of three colours, in 10^6 a second."""
     right = accelerators / hosts * images_s * side * side * 3 * value_bytes / 1e6
     return right, {
+        8 * right: "that is megabits; a byte has eight bits",
+        right / 1e3: "that is GB; the task says MB",
+        right * 4 / 3: "a pixel has three colours; there is no fourth one",
+        4 * right / value_bytes: "value_bytes says how many bytes; do not write 4 into your answer",
+        right / accelerators: "several accelerators share a host: multiply by their number",
         right / 3: "a pixel has three colours",
         right * 1e6 / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
         right * hosts / accelerators * (accelerators // hosts): "do not round: this is the mean of the hosts",
@@ -58,6 +68,7 @@ def lost_and_doubled(function: Any) -> None:
         seen = Counter(numbers)
         lost, doubled = count - len(seen), len(numbers) - len(seen)
         made = call(function, list(numbers), count)
+        made = made.numpy() if tf.is_tensor(made) else made
         if not isinstance(made, (tuple, list, np.ndarray)) or len(made) != 2:
             raise Wrong("return two numbers: how many are lost, and how many came again")
         said = f"for {numbers} out of {count} numbers"
@@ -68,6 +79,8 @@ def lost_and_doubled(function: Any) -> None:
             raise Wrong(f"{said}: the two numbers have changed places")
         if got[0] == count - len(numbers) != lost:
             raise Wrong(f"{said}: {lost} are lost. Those that came again hide those that never came: count each once")
+        if got == (lost, sum(n for n in seen.values() if n > 1)) != (lost, doubled):
+            raise Wrong(f"{said}: the first time a number comes, it does not come again: {doubled} came again")
         if got == (lost, sum(n > 1 for n in seen.values())):
             raise Wrong(f"{said}: a number that came three times came again twice")
         raise Wrong(f"{said}: expected {lost} lost and {doubled} doubled, got {got[0]} and {got[1]}")

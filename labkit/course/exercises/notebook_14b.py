@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from labkit.course.grading import Wrong, exercise
 from labkit.course.student_code import call, numeric, whole_numbers
 
@@ -19,12 +17,12 @@ def my_part(function: Any) -> None:
         part = size // count
         for process in range(count):
             made = call(function, list(batch), process, count)
-            if not isinstance(made, (list, tuple, np.ndarray)):
-                raise Wrong(f"return the list of the numbers, not {type(made).__name__}")
             said, right = f"process {process} of {count}, batch {batch}", batch[process * part : (process + 1) * part]
             got = whole_numbers(made, said, "return the numbers of this one process, not the parts of all")
             if got == right:
                 continue
+            if got == list(range(process * part, (process + 1) * part)):
+                raise Wrong(f"{said}: these are the places in the batch; the task asks for the numbers there")
             if len(got) == len(batch) and count > 1:
                 raise Wrong(f"{said}: this is the whole batch, as with OFF")
             if got == batch[process::count]:
@@ -37,7 +35,8 @@ def my_part(function: Any) -> None:
 
 
 @numeric(
-    "14.5", " ms", ([0, 0], 10, 2), ([12, 3, 17], 8, 1.5), ([5, 30], 20, 4), ([0, 0, 0, 64], 100, 9), ([6.5], 31, 0),
+    "14.5", " ms", ([8, 17, 12, 3, 5, 11], 8, 1.5),
+    ([0, 0], 10, 2), ([12, 3, 17], 8, 1.5), ([5, 30], 20, 4), ([0, 0, 0, 64], 100, 9), ([6.5], 31, 0),
     ([9, 41, 40.5], 2, 3), ([0.21, 0.1137], 0.30218, 0.0703),
 )  # fmt: skip
 def step_of_all(waits_ms: Sequence[float], train_ms: float, all_reduce_ms: float) -> Any:
@@ -51,6 +50,8 @@ def step_of_all(waits_ms: Sequence[float], train_ms: float, all_reduce_ms: float
         min(waits_ms) + others: "the fastest process waits in the all-reduce for the slowest",
         others: "each process first waits for its batch",
         slowest + train_ms: "the all-reduce takes time, too",
+        (slowest + others) / 1000: "that is seconds; return milliseconds",
+        slowest + all_reduce_ms: "a process waits, then trains, then comes the all-reduce: all three add up",
         max(slowest, others): "the gradients need the batch: the wait comes first",
         slowest + len(waits_ms) * train_ms + all_reduce_ms: "all processes train at the same time",
         slowest + train_ms + len(waits_ms) * all_reduce_ms: "all_reduce_ms is that of all processes together",
@@ -69,6 +70,9 @@ def steps_computed(steps: int, every: int, deaths: Sequence[int]) -> Any:
         steps + sum(deaths): "a checkpoint keeps what was before it",
         steps + every * len(deaths): "only what was done after the last checkpoint is done again",
         steps + sum(every - one for one in lost): "count from the last checkpoint, not to the next one",
+        steps + len(deaths): "a death costs all steps since the last checkpoint, not one",
+        steps * (1 + len(deaths)): "it goes on from its last checkpoint, not from the beginning",
+        steps + steps // every: "saving a checkpoint computes no step; a death does",
         steps - sum(lost): "lost steps are computed again: they add to the others",
         float(sum(lost)): "these are the steps that were lost; how many were computed in all?",
         steps + (lost[-1] if lost else 0): "each death costs its own steps",

@@ -114,3 +114,16 @@ WRONG["00.1"] += [
 WRONG["00.2"] += [
     (lambda load, train, overlapped: (load + train) / (1 + overlapped), "not their mean"),
 ]
+
+
+# One number may be that of another idea once: these have no hint that is not theirs.
+WRONG["00.1"] += [
+    (lambda spans, window: sum(end for _, end in spans) / window, "you return 1, expected 0.5"),
+    (lambda spans, window: sum(b - a for a, b in spans), "divide by the window"),
+    (lambda spans, window: np.mean([(b - a) / window for a, b in spans] or [0]), "add the spans up"),
+    (lambda spans, window: window / sum(b - a for a, b in spans) if spans else 0, "the other way round"),
+]
+WRONG["00.2"] += [
+    (lambda load, train, overlapped: (max(load, train) if overlapped else load + train) / 1000, "milliseconds"),
+    (lambda load, train, overlapped: abs(load - train) if overlapped else load + train, "not the step"),
+]

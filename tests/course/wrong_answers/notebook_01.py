@@ -260,3 +260,23 @@ WRONG["01.1"] += [
     (lambda step, batch: 32_000 / step, "do not write 32"),
     (lambda step, batch: batch / (step * 1000), "multiply by 1000"),
 ]
+
+
+WRONG["01.1"] += [
+    (lambda step, batch: step * batch / 1000, "divide by the step"),
+    (lambda step, batch: 60_000 * batch / step, "per minute"),
+]
+WRONG["01.3"] += [
+    (lambda before, after: _every([round(x) for x in before], [round(x) for x in after]), "if only by 0.10 %"),
+]
+
+
+def _by_tensor(before, after):
+    import tensorflow as tf
+
+    gains = tf.subtract(after, before)
+    slower = tf.where(tf.reduce_max(gains) < 0, "slower", "no difference")
+    return tf.where(tf.reduce_min(gains) > 0, "faster", slower)
+
+
+RIGHT["01.3"] += [_by_tensor]

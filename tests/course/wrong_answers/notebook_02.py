@@ -158,3 +158,18 @@ WRONG["02.3"] += [
     (lambda d, b, h, w: d * b * 224 * 224 * 12 / 1e6, "do not write 224"),
     (lambda d, b, h, w: d * b * h * w * 96 / 1e6, "megabits"),
 ]
+
+
+WRONG["02.2"] += [
+    (lambda load, train: 1 - max(load, train) / (load + train), "share of time that is saved"),
+    (lambda load, train: (load + train) / max(load, train) - 1, "one more"),
+    (lambda load, train: min(load, train), "time that is saved"),
+]
+WRONG["02.3"] += [
+    (lambda d, b, h, w: d * b * h * w * 6 / 1e6, "not two"),
+    (lambda d, b, h, w: d * b * h * w * 16 / 1e6, "no fourth channel"),
+    (lambda d, b, h, w: d * b * h * w * 12 / 1e9, "GB"),
+    (lambda d, b, h, w: d * b * w * w * 12 / 1e6, "need not be equal"),
+    (lambda d, b, h, w: d * h * w * 12 / 1e6, "several images"),
+    (lambda d, b, h, w: (d - 1) * b * h * w * 12 / 1e6, "expected"),
+]

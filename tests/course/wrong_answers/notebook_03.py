@@ -262,3 +262,19 @@ RIGHT = {
 WRONG["03.2"] += [
     (lambda files, at_once, opening, stream: (files // at_once + 1) * (opening + stream), "one group too many"),
 ]
+
+
+WRONG["03.2"] += [
+    (
+        lambda files, at_once, opening, stream: -(-files // min(at_once, 16)) * (opening + stream),
+        "for (70, 32, 2, 6.5)",
+    ),
+    (lambda files, at_once, opening, stream: -(-files // at_once) * max(opening, stream), "read after it was opened"),
+    (lambda files, at_once, opening, stream: -(-files // at_once) * stream, "opened first"),
+    (
+        lambda files, at_once, opening, stream: files * opening + -(-files // at_once) * stream,
+        "opened at the same time",
+    ),
+    (lambda files, at_once, opening, stream: opening + stream, "one group"),
+    (lambda files, at_once, opening, stream: -(-files // at_once) * (opening + stream) / 1000, "milliseconds"),
+]

@@ -178,3 +178,20 @@ WRONG["04.3"] += [
     (lambda free, gil, cores: min(cores, free / gil), "free + GIL over GIL"),
     (lambda free, gil, cores: min(cores - 1, (free + gil) / gil), "count all cores"),
 ]
+
+
+def _called_beforehand(dataset, function):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices([function(x) for x in dataset])
+
+
+def _flat(dataset, function):
+    import tensorflow as tf
+
+    return dataset.flat_map(lambda x: tf.data.Dataset.from_tensors(function(x)))
+
+
+WRONG["04.1"] += [(_called_beforehand, "there is no map in it"), (_flat, "there is no map in it")]
+WRONG["04.2"] += [(lambda rate, ms: 1000 / rate, "each image may take")]
+WRONG["04.3"] += [(lambda free, gil, cores: min(cores, (free + gil) / free), "not the free one")]

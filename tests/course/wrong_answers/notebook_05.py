@@ -172,3 +172,31 @@ WRONG["05.1"] += [
     (lambda n, h, w, size: n * h * w * 12 / 1e6, "do not write 4"),
     (lambda n, h, w, size: n * h * w * 3 * size / 1e9, "GB"),
 ]
+
+
+def _in_float64(dataset, expensive, augment):
+    import tensorflow as tf
+
+    return _right(dataset, expensive, lambda x: tf.cast(augment(x), tf.float64))
+
+
+def _all_at_once(dataset, expensive, augment):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices([augment(expensive(x)) for x in dataset])
+
+
+def _from_whole_seconds(first, later, without):
+    return _counted(int(first), int(later), int(without))
+
+
+WRONG["05.1"] += [
+    (lambda n, h, w, size: n * w * w * 3 * size / 1e6, "need not be equal"),
+    (lambda n, h, w, size: n * h * w * 3 / 1e6, "bytes_per_value"),
+    (lambda n, h, w, size: n * h * w * 24 * size / 1e6, "megabits"),
+]
+WRONG["05.2"] += [
+    (_in_float64, "float64 tensors, expected int64"),
+    (_all_at_once, "map it, and do not call it beforehand"),
+]
+WRONG["05.3"] += [(_from_whole_seconds, "for (16.5, 15.75, 16) you return 2 epochs")]

@@ -278,3 +278,36 @@ WRONG["06.3"] += [
     (lambda overhead, work, batch: int((overhead + work) / (overhead / batch + work)), "do not round"),
     (lambda overhead, work, batch: overhead - overhead / batch, "time that is saved"),
 ]
+
+
+def _cast(made, kind="float64"):
+    import tensorflow as tf
+
+    return tf.cast(made, kind)
+
+
+def _to_255(images, deltas):
+    return _cast(_bright(images, deltas[:, None, None, None]) * 255, "uint8")
+
+
+def _brighter_only(images, deltas):
+    return _shifted(images, abs(deltas), 0, 1)
+
+
+WRONG["06.1"] += [
+    (
+        lambda dataset, scale, batch: dataset.batch(batch, True).map(lambda x: _cast(scale(x))),
+        "float64, expected float32",
+    ),
+]
+WRONG["06.2"] += [
+    (lambda images, deltas: _cast(_bright(images, deltas[:, None, None, None])), "became float64"),
+    (_to_255, "became uint8"),
+    (_brighter_only, "makes an image darker"),
+    (lambda images, deltas: _bright(images, deltas[:, None, None]), "deltas met the rows"),
+]
+WRONG["06.3"] += [
+    (lambda overhead, work, batch: (overhead + work) / (overhead / batch + work) - 1, "one more"),
+    (lambda overhead, work, batch: 1 - (overhead / batch + work) / (overhead + work), "share of time that is saved"),
+    (lambda overhead, work, batch: (overhead + work) / (overhead + batch * work), "divide it by batch"),
+]

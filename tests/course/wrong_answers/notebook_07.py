@@ -261,3 +261,16 @@ RIGHT = {
         lambda im, *place: im * (1 - np.float32(mask(*im.shape[:2], *place))),
     ],
 }
+
+
+WRONG["07.1"] += [
+    (lambda total, servers: total / (10 * servers), "size of a shard"),
+    (lambda total, servers: 10 * servers if total >= 100 * servers else servers, "is the least"),
+]
+WRONG["07.2"] += [
+    (lambda record: with_label(record, lambda tf, label: label - 1), "of class 3 you return"),
+    (lambda record: with_label(record, lambda tf, label: tf.cast(label, tf.int16)), "int16 does not hold"),
+]
+WRONG["07.3"] += [
+    (lambda im, top, left, size: square(im, top, left, min(size, im.shape[1] - left - 1)), "for (3, 18, 12)"),
+]

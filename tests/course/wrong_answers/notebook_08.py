@@ -138,3 +138,24 @@ WRONG["08.3"] += [
     (lambda size, gb, cycles, mhz: math.floor(gb * 1e9 / size * cycles / mhz / 1e6 + 1e-9) + 1, "one too many"),
     (lambda size, gb, cycles, mhz: math.ceil(gb * 1e9 / 8 / size * cycles / mhz / 1e6), "not gigabits"),
 ]
+
+
+WRONG["08.1"] += [
+    (clip("out[i] = fmin(fmax(in[i], low), 1.0f);"), "do not write 1"),
+    (clip("out[i] = fmin(fmax(in[i], 0.0f), high);"), "do not write 0"),
+]
+WRONG["08.2"] += [
+    (resize("(x + 0.5f) * n / m"), "not taken away again"),
+    (resize("(x + 0.5f) * m / n - 0.5f"), "not out / in"),
+    (resize("(x + 0.5f) * (n / m) - 0.5f"), "of two ints drops"),
+    (resize("x * n / m"), "of ints drops"),
+    (resize(HALF, mix="(a + b + c + d) / 4"), "mean of the four"),
+    (resize(HALF, mix="a + (b - a) * sx"), "mix top and bottom, too"),
+    (resize(HALF, mix="a + (c - a) * sy"), "mix left and right, too"),
+    (resize(HALF, mix="mix(mix(d, c, sx), mix(b, a, sx), sy)"), "exchanged"),
+]
+WRONG["08.3"] += [
+    (lambda size, gb, cycles, mhz: math.ceil(math.ceil(gb * 1e9 / size) * cycles / mhz / 1e6), "round once"),
+    (lambda size, gb, cycles, mhz: math.ceil(gb * 1e9 / size / max(1, round(mhz * 1e6 / cycles))), "round once"),
+    (lambda size, gb, cycles, mhz: math.ceil(gb * 8e9 / size * cycles / mhz / 1e6), "do not multiply by 8"),
+]

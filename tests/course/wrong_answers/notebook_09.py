@@ -205,3 +205,11 @@ WRONG["09.1"] += [
     (lambda fetch, prep, train: min(fetch, prep, train) / max(fetch, prep, train), "own rate"),
     (lambda fetch, prep, train: min(1, (fetch + prep) / 2 / train), "not the mean"),
 ]
+
+
+WRONG["09.1"] += [
+    (lambda fetch, prep, train: 100 * min(fetch, prep, train) / train, "not a percentage"),
+    (lambda fetch, prep, train: max(fetch, prep, train) / train, "not the fastest"),
+    (lambda fetch, prep, train: min(1, fetch / train) * min(1, prep / train), "take the slowest"),
+]
+WRONG["09.2"] += [(lambda elements, *maps: _parallel_last(elements.skip(1), *maps), "element 0 of 11 never comes")]

@@ -119,3 +119,12 @@ RIGHT = {
         lambda case: _shade(case, lambda image: 0.4 * tf.random.uniform([1, 1, 1]) - 0.2),
     ],
 }
+
+
+RIGHT["10.1"] += [
+    lambda seed: float(1 + drills.diagnoses().index(LATE if seed == 16 else NOISE)),
+    lambda seed: tf.constant(1 + drills.diagnoses().index(LATE if seed == 16 else NOISE)),
+    lambda seed: f"({1 + drills.diagnoses().index(LATE if seed == 16 else NOISE)})",
+    lambda seed: next(f"{n}. {d}" for n, d in enumerate(drills.diagnoses(), 1) if d == (LATE if seed == 16 else NOISE)),
+    lambda seed: f'"{LATE if seed == 16 else NOISE}!"'.replace(",", ""),
+]

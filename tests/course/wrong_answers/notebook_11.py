@@ -151,3 +151,32 @@ WRONG["11.2"] += [
 WRONG["11.3"] += [
     (_never_better, "the sign"),
 ]
+
+
+WRONG["11.1"] += [(lambda p, points: math.ceil(p * (1 - p) * (196 / points) ** 2) + 1, "one too many")]
+WRONG["11.2"] += [
+    (lambda total, steps, before, after: 1000 * total - steps * (before - after), "return seconds"),
+    (lambda total, steps, before, after: steps * after / 1000, "waits alone"),
+    (lambda total, steps, before, after: total - steps * (before + after) / 1000, "it comes"),
+]
+WRONG["11.3"] += [
+    (lambda right, other: (_half(right, other), 100 * _pairs(right, other).mean()), "changed places"),
+    (lambda right, other: (_pairs(right, other).sum(), _half(right, other)), "a number of photos"),
+    (lambda right, other: (100 * _pairs(right, other).mean(), _half(right, other) / 1.96 * 2), "do not round to 2"),
+    (
+        lambda right, other: (100 * _pairs(right, other).mean(), 196 * np.std(other) / len(other) ** 0.5),
+        "of `other` alone",
+    ),
+]
+
+
+def _bicubic(path):
+    import tensorflow as tf
+
+    from labkit import training
+
+    image = tf.io.decode_jpeg(tf.io.read_file(path), 3, dct_method="INTEGER_ACCURATE")
+    return training.normalised(tf.round(tf.image.resize(image, (48, 48), "bicubic", antialias=True)) / 255)
+
+
+WRONG["11.4"] += [(_bicubic, "bilinear with antialias")]

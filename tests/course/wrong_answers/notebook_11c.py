@@ -55,3 +55,14 @@ RIGHT = {
         lambda a, b, share: 1 + max([n for n in range(2_000) if n / (a + b * n) < share / b]),
     ],
 }
+
+
+WRONG["11.5"] += [
+    (lambda a, b, n: 1e6 * n / (a + b * n), "1000 milliseconds"),
+    (lambda a, b, n: a + b * n, "time of a step"),
+]
+WRONG["11.6"] += [
+    (lambda photos, epochs, batch: photos * epochs % batch, "left over"),
+    (lambda photos, epochs, batch: photos * epochs // batch + 1, "you return 27"),
+]
+WRONG["11.7"] += [(lambda a, b, share: ceil(share / (1 - share)), "how long is the fixed part")]

@@ -46,3 +46,14 @@ WRONG["11.10"] += [
     (lambda rate, side, size: rate * side**2 * 4 * size / 1e6, "no fourth one"),
     (lambda rate, side, size: rate * side**2 * 12 / 1e6, "do not write 4"),
 ]
+
+
+WRONG["11.10"] += [
+    (lambda rate, side, size: rate * side**2 * 3 * size / 1e3, "kilobytes"),
+    (lambda rate, side, size: rate * side**2 * 3 * size / 2**30, "GiB"),
+]
+WRONG["11.11"] += [
+    (lambda d, a, t, g: max(d + a, t) / max(d, t + g) - 1, "one more"),
+    (lambda d, a, t, g: max(1, max(d + a, t) / max(d, t + g)), "also make the job slower"),
+    (lambda d, a, t, g: a / g, "you return 1.5 times, expected"),
+]

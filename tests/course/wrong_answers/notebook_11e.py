@@ -59,3 +59,19 @@ WRONG["11.8"] += [
     (lambda blocks: 3 + 2 * sum(blocks), "pooling"),
     (lambda blocks: 2 + 6 * blocks[0], "for ([3, 4, 6, 3]) you return"),
 ]
+
+
+def _beyond_their_deviations(one, other):
+    deviations = [np.std(runs, ddof=1) if len(runs) > 1 else 0 for runs in (one, other)]
+    return bool(abs(mean(one) - mean(other)) > sum(deviations))
+
+
+WRONG["11.8"] += [
+    (lambda blocks: 2 * (sum(blocks) + 2), "one layer each"),
+    (lambda blocks: 4 * sum(blocks) + 2, "not four"),
+    (lambda blocks: 2 * sum(blocks[1:]) + 2, "you return 28 layers, expected 34"),
+]
+WRONG["11.9"] += [
+    (lambda one, other: round(min(one)) > round(max(other)) or round(min(other)) > round(max(one)), "do not round"),
+    (_beyond_their_deviations, "however far the runs"),
+]

@@ -48,3 +48,15 @@ RIGHT = {
         lambda labels, classes: np.float32(len(labels) / (classes * counts(labels))),
     ],
 }
+
+
+WRONG["11.12"] += [
+    (
+        lambda image, light, label, weight: (
+            {"image": image * weight[:, None, None, None], "light": light},
+            label,
+            weight,
+        ),
+        "something else",
+    ),
+]

@@ -194,3 +194,40 @@ RIGHT = {
 WRONG["12.3"] += [
     (lambda rate, ms: round(rate * ms / 1000), "round up"),
 ]
+
+
+def _backwards(path):
+    return _records()(path).map(lambda image, label: (image[..., ::-1], label))
+
+
+def _any_order(made):
+    return made.map(lambda *element: element if len(element) > 1 else element[0], 2, deterministic=False)
+
+
+def _turned_round(path):
+    return _records(dtype="uint8")(path).map(lambda image, label: (label, image)).map(_widened)
+
+
+def _widened(label, image):
+    import tensorflow as tf
+
+    return tf.cast(label, tf.int64), image
+
+
+WRONG["12.1"] += [
+    (_backwards, "begins with red"),
+    (_turned_round, "turned round: first the image"),
+    (lambda path: _any_order(_records()(path)), "the order may vary"),
+]
+WRONG["12.2"] += [
+    (_query("select distinct label from photos where id % {workers} = {worker} order by id"), "or a distinct"),
+    (lambda *given: _query(_RIGHT)(*given).batch(1), "each is one label"),
+    (lambda *given: _any_order(_query(_RIGHT)(*given)), "the order may vary"),
+]
+WRONG["12.3"] += [
+    (lambda rate, ms: int(rate * ms / 1000 + 0.99), "rounded down"),
+    (lambda rate, ms: math.ceil(round(rate * ms / 1000, 1)), "rounded down"),
+    (lambda rate, ms: math.ceil(rate * round(ms) / 1000), "for (2002, 2.5) you return 5"),
+    (lambda rate, ms: math.ceil(rate / round(1000 / ms)), "round once"),
+    (lambda rate, ms: math.ceil(rate * ms / 1000) + 1, "one too many"),
+]

@@ -1,5 +1,6 @@
 """Right shape, wrong idea: what students hand in for notebook 13, and a word of the hint that must come back."""
 
+import itertools
 import math
 
 import numpy as np
@@ -163,4 +164,26 @@ WRONG["13.4"] += [
     (lambda b: np.stack([224 - b[:, 2], b[:, 1], 224 - b[:, 0], b[:, 3]], axis=1), "not pixels"),
     (lambda b: np.stack([1 - b[:, 0] - b[:, 2], b[:, 1], b[:, 2], b[:, 3]], axis=1), "not a width"),
     (lambda b: np.concatenate([1 - b[:1, [2, 1, 0, 3]], b[1:]]) * [1, 0, 1, 0] + b * [0, 1, 0, 1], "only the first"),
+]
+
+
+WRONG["13.1"] += [(lambda samples: _collate()(samples)[::-1], "are swapped")]
+WRONG["13.2"] += [
+    (lambda length, workers, worker: itertools.count(worker, workers), "does your list have an end"),
+    (lambda length, workers, worker: [str(n) for n in range(worker, length, workers)], "whole numbers, not '0'"),
+    (lambda length, workers, worker: str(list(range(worker, length, workers))), "not str"),
+]
+WRONG["13.3"] += [
+    (lambda ms, batch, step, cores: min(cores, int(ms * batch / step + 0.9)), "rounded down"),
+    (lambda ms, batch, step, cores: min(cores, math.ceil(round(ms * batch / step, 1))), "rounded down"),
+    (lambda ms, batch, step, cores: min(cores, math.ceil(ms * batch / step) + 1), "one too many"),
+    (lambda ms, batch, step, cores: min(8, math.ceil(ms * batch / step)), "you return 8 workers, expected 4"),
+]
+WRONG["13.4"] += [
+    (lambda b: 1 - b, "stay as they are"),
+    (lambda b: np.array(_mirrored(b))[::-1], "in another order"),
+    (lambda b: np.array(_mirrored(b)) * 224, "not pixels"),
+    (lambda b: np.round(_mirrored(b), 2), "are rounded"),
+    (lambda b: np.stack([b[:, 0], b[:, 1], 1 - b[:, 0], b[:, 3]], axis=1), "only right changed"),
+    (lambda b: b / 3, "became"),
 ]

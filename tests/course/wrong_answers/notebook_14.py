@@ -118,3 +118,31 @@ WRONG["14.2"] += [
     (lambda count, hosts, rate, side, size: count // hosts * rate * side**2 * 3 * size / 1e6, "do not round"),
     (lambda count, hosts, rate, side, size: -(-count // hosts) * rate * side**2 * 3 * size / 1e6, "do not round"),
 ]
+
+
+WRONG["14.1"] += [
+    (lambda count, rate, ms, cores: math.ceil(count * rate * ms / 1e3 / cores) + 1, "one too many"),
+    (lambda count, rate, ms, cores: int(count * rate * ms / 1e3 / cores + 0.99), "rounded down"),
+    (lambda count, rate, ms, cores: math.ceil(count * rate / round(1e3 * cores / ms)), "round once"),
+    (lambda count, rate, ms, cores: round(count * rate * ms / 1e3 / cores), "rounded down"),
+    (lambda count, rate, ms, cores: count, "a worker for each"),
+    (lambda count, rate, ms, cores: math.ceil(cores / (count * rate * ms / 1e3)), "expected 15 workers"),
+]
+WRONG["14.2"] += [
+    (lambda count, hosts, rate, side, size: count / hosts * rate * side**2 * 24 * size / 1e6, "megabits"),
+    (lambda count, hosts, rate, side, size: count / hosts * rate * side**2 * 4 * size / 1e6, "no fourth one"),
+    (lambda count, hosts, rate, side, size: count / hosts * rate * side**2 * 12 / 1e6, "do not write 4"),
+    (lambda count, hosts, rate, side, size: rate / hosts * side**2 * 3 * size / 1e6, "by their number"),
+]
+WRONG["14.3"] += [
+    (lambda numbers, count: (count - len(set(numbers)), sum(numbers.count(n) > 1 for n in numbers)), "first time"),
+]
+
+
+def _as_a_tensor(numbers, count):
+    import tensorflow as tf
+
+    return tf.constant([count - len(set(numbers)), len(numbers) - len(set(numbers))])
+
+
+RIGHT["14.3"] += [_as_a_tensor]

@@ -93,3 +93,36 @@ RIGHT = {
 WRONG["14.5"] += [
     (lambda waits, train, reduce: waits[-1] + train + reduce, "last process"),
 ]
+
+
+WRONG["14.4"] += [
+    (lambda batch, process, count: str(batch), "not str"),
+    (
+        lambda batch, process, count: list(range(len(batch)))[process * (len(batch) // count) :][: len(batch) // count],
+        "places in the batch",
+    ),
+]
+WRONG["14.5"] += [
+    (lambda waits, train, reduce: sorted(waits)[-2:][0] + train + reduce, "you return 21.5 ms, expected 26.5"),
+    (lambda waits, train, reduce: np.median(waits) + train + reduce, "you return 19 ms, expected 26.5"),
+    (lambda waits, train, reduce: max(*waits, train) + reduce, "all three add up"),
+    (lambda waits, train, reduce: max(waits) + reduce, "all three add up"),
+    (lambda waits, train, reduce: (max(waits) + train + reduce) / 1000, "milliseconds"),
+]
+WRONG["14.6"] += [
+    (lambda steps, every, deaths: steps + len(deaths), "not one"),
+    (lambda steps, every, deaths: steps * (1 + len(deaths)), "from the beginning"),
+    (lambda steps, every, deaths: steps + sum(min(n % every, every - n % every) for n in deaths), "expected 31"),
+]
+
+
+def _split(batch, process, count):
+    import tensorflow as tf
+
+    return tf.split(batch, count)[process]
+
+
+RIGHT["14.4"] += [
+    _split,
+    lambda batch, process, count: (batch[k] for k in range(len(batch)) if k * count // len(batch) == process),
+]
