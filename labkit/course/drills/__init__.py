@@ -275,7 +275,7 @@ class Drill:
 
 def _bare(text: str) -> str:
     """Return a diagnosis without what a reader may type differently."""
-    return " ".join(re.sub(r"[^a-z0-9 ]", " ", text.lower()).split())
+    return " ".join(re.sub(r"[^a-z0-9 -]", " ", text.lower()).split())
 
 
 def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
