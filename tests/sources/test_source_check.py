@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sqlite3
 import subprocess
 import sys
@@ -73,6 +74,28 @@ def test_a_header_with_a_quote_in_the_wrong_place_is_named(tmp_path, line):
     path.write_text(f'{line}\n"a.jpg";3\n')
     with pytest.raises(ValueError, match=r"^photos\.csv, line 1: .+; expected, with commas between them: path, label$"):
         source_check.csv(path, path=str, label=int)
+
+
+@pytest.mark.parametrize("line", ['a"b.jpg,3,1', ' "a.jpg",3,1', 'a.jpg,3"",1'])
+def test_a_quote_inside_a_field_is_named(tmp_path, line):
+    path = write(tmp_path / "photos.csv", '"a, ""b"".jpg",3,1', line)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        rows_of(path)
+    with pytest.raises(ValueError, match=r"photos\.csv, line 3: "):
+        source_check.csv(path, **TYPES)
+
+
+def test_a_photo_in_base64_is_no_field_that_is_too_long(tmp_path):
+    before = csv.field_size_limit()
+    path = write(tmp_path / "photos.csv", "a" * 200_000 + ",3,1")
+    assert source_check.csv(path, **TYPES) == len(rows_of(path)) == 1
+    assert csv.field_size_limit() == before
+
+
+def test_the_columns_must_be_named(tmp_path):
+    path = write(tmp_path / "photos.csv", "a.jpg,3,1")
+    with pytest.raises(ValueError, match=r"expected: the columns with their types, as label=int$"):
+        source_check.csv(path)
 
 
 def test_zeros_before_a_whole_number_do_not_count(tmp_path):
@@ -231,6 +254,20 @@ def test_a_parquet_file_that_is_cut_off_is_named(tmp_path):
             source_check.parquet(path)
     with pytest.raises(FileNotFoundError, match=r"gone is not there"):
         source_check.parquet(tmp_path / "gone")
+
+
+def test_a_changed_byte_is_found_where_pages_have_a_checksum(tmp_path):
+    import pyarrow
+    from pyarrow import parquet
+
+    path = tmp_path / "photos.parquet"
+    table = pyarrow.table({"jpeg": [bytes(range(256))]})
+    parquet.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    whole = path.read_bytes()
+    assert source_check.parquet(path) == 1
+    path.write_bytes(whole.replace(bytes(range(100, 110)), bytes(10)))
+    with pytest.raises(ValueError, match=r"^photos\.parquet is no whole Parquet file: .+; write it again$"):
+        source_check.parquet(path)
 
 
 def test_a_missing_database_is_refused_and_not_made(tmp_path):
