@@ -159,7 +159,8 @@ class Reader:
     retries : int
         How often it asks again after a 429, 500, 502, 503 or 504, a timeout, or a connection that broke.
     backoff_s : float
-        Seconds before it asks again; twice as long each further time.
+        Seconds before it asks again; twice as long each further time. It waits longer where a busy server says so
+        (``Retry-After``), up to `timeout_s`.
 
     Raises
     ------
@@ -187,32 +188,44 @@ class Reader:
             One sentence that names the object, what the server did, and what to do.
         """
         name = name.decode() if isinstance(name, bytes) else name
+        wait_s = 0.0
         for again in range(self.retries + 1):
             if again:
-                time.sleep(self.backoff_s * 2 ** (again - 1))
+                time.sleep(max(wait_s, self.backoff_s * 2 ** (again - 1)))
+            wait_s = 0.0
             try:
-                status, data = self._ask(name)
+                status, head, data = self._ask(name)
             except TimeoutError:
                 what = "no whole answer" if self._begun() else "no answer"
                 problem = f"gave {what} within {self.timeout_s:g} s; see whether the server works, or wait longer"
             except http.client.IncompleteRead as error:
-                sizes = f"{len(error.partial):,} of {len(error.partial) + (error.expected or 0):,} bytes"
-                problem = f"ended after {sizes}; nothing of it was used, so read it again later"
+                size = len(error.partial)
+                # A server that sends chunks never says how many bytes they are.
+                of = "" if error.expected is None else f" of {size + error.expected:,}"
+                problem = f"ended after {size:,}{of} bytes; nothing of it was used, so read it again later"
             except ConnectionRefusedError:
                 raise ObjectError(f"object {name}: no server answers at {self.address}; start it") from None
+            except (socket.gaierror, http.client.InvalidURL):
+                problem = f"has no server: {self.address!r} is no known host; allowed: host and port, as 127.0.0.1:8080"
             except (http.client.HTTPException, OSError) as error:
                 problem = f"lost its connection ({type(error).__name__}); read it again later"
             else:
                 if status == 200:
+                    if (encoding := head.get("Content-Encoding", "identity")) != "identity":
+                        raise ObjectError(f"object {name} is stored in the encoding {encoding}; store it as it is")
                     return data
                 if status in _BUSY:
+                    said = head.get("Retry-After", "")
+                    wait_s = min(float(said), self.timeout_s) if said.isdecimal() else 0.0
                     problem = f"was refused, the server is busy ({status}); read with fewer connections, or later"
                 elif status in _FAILED:
                     problem = f"did not come, the server failed ({status}); see whether it works, or read it later"
                 else:
-                    do = (
-                        "check the name" if status == 404 else "to ask again does not help, see why it does not send it"
-                    )
+                    do = "to ask again does not help, see why it does not send it"
+                    if status == 404:
+                        do = "check the name"
+                    elif place := head.get("Location"):
+                        do = f"the object is at {place}, ask there"
                     raise ObjectError(f"object {name}: the server at {self.address} answers {status}; {do}")
             self._close()
         raise ObjectError(f"object {name} {problem} (asked {self.retries + 1} times)")
@@ -242,8 +255,8 @@ class Reader:
         listed = tf.data.Dataset.from_tensor_slices(tf.constant(list(names), tf.string))
         return listed.map(fetch, num_parallel_calls=connections).with_options(options)
 
-    def _ask(self, name: str) -> tuple[int, bytes]:
-        """Return status and body of one answer, over the connection of this thread."""
+    def _ask(self, name: str) -> tuple[int, Mapping[str, str], bytes]:
+        """Return status, header and body of one answer, over the connection of this thread."""
         if getattr(self._own, "process", None) != os.getpid():
             self._close()  # a fork has that of its parent, and the answers to both would cross
         link = getattr(self._own, "link", None)
@@ -257,7 +270,7 @@ class Reader:
         # Python's server takes two slashes at the beginning for one.
         link.request("GET", "/" + quote(name, safe="" if name.startswith("/") else "/"))
         answer = link.getresponse()
-        return answer.status, answer.read()
+        return answer.status, answer.headers, answer.read()
 
     def _begun(self) -> bool:
         """Tell whether anything of the last answer arrived."""

@@ -125,6 +125,10 @@ class Odd(BaseHTTPRequestHandler):
         name = self.path[1:]
         self.server.asked += 1
         self.server.clients.add(self.client_address)
+        if name == "answer":
+            self.wfile.write(b"HTTP/1.1 " + self.server.answer)
+            self.close_connection = True
+            return
         if name.isdecimal():
             self.send_response(200 if self.server.asked > 1 else int(name))
             self.send_header("Content-Length", "1")
@@ -198,6 +202,45 @@ def test_another_refusal_is_not_called_a_wrong_name_nor_asked_again(odd, status)
     with pytest.raises(ObjectError, match=f"answers {status}; to ask again does not help"):
         Reader(f"127.0.0.1:{odd.server_port}").read(str(status))
     assert odd.asked == 1
+
+
+ANSWERS = {
+    "a part": (
+        b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        "ended after 3 bytes; nothing of it was used",
+    ),
+    "packed": (
+        b"200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx",
+        "is stored in the encoding gzip; store it as it is$",
+    ),
+    "gone away": (
+        b"302 Found\r\nLocation: http://b/c\r\nContent-Length: 0\r\n\r\n",
+        "answers 302; the object is at http://b/c, ask there$",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_that_is_not_the_object_as_it_is_ends_in_one_sentence(odd, name):
+    odd.answer, words = ANSWERS[name]
+    with pytest.raises(ObjectError, match=words):
+        Reader(f"127.0.0.1:{odd.server_port}", retries=0).read("answer")
+
+
+@pytest.mark.parametrize("said", ["7", "1000", "Wed, 21 Oct 2026 07:28:00 GMT"])
+def test_a_busy_server_may_say_when_to_ask_again(odd, said, monkeypatch):
+    waits = []
+    monkeypatch.setattr(object_store.time, "sleep", waits.append)
+    odd.answer = f"503 Busy\r\nRetry-After: {said}\r\nContent-Length: 0\r\n\r\n".encode()
+    with pytest.raises(ObjectError, match=r"busy \(503\)"):
+        Reader(f"127.0.0.1:{odd.server_port}", timeout_s=20, retries=2, backoff_s=0.25).read("answer")
+    assert waits == {"7": [7, 7], "1000": [20, 20]}.get(said, [0.25, 0.5])
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:80", "127.0.0.1:80/photos"])
+def test_an_address_that_is_none_is_named(address):
+    with pytest.raises(ObjectError, match=f"object a has no server: '{address}' is no known host; allowed: host and"):
+        Reader(address, retries=0).read("a")
 
 
 def test_a_fork_asks_over_a_connection_of_its_own(odd):
