@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -348,6 +349,33 @@ def test_a_scale_is_found_whatever_it_is(scale, offset, first):
 def test_what_is_no_image_is_one_sentence(serve, text):
     with pytest.raises(ValueError, match=text):
         checks.serving(way(), serve, files(0, 2))
+
+
+@pytest.mark.parametrize("draws", [tf.image.random_flip_left_right, lambda x: tf.image.random_brightness(x, 9)])
+def test_what_is_random_cannot_be_compared(draws):
+    """A photo that is mirrored now and then would be called one that lies on its side."""
+    for ways in ((way(), way(after=[draws])), (way(after=[draws]), way())):
+        with pytest.raises(ValueError, match=r"_fn returns another image for .* when it is called again; allowed: no"):
+            checks.serving(*ways, files(0))
+
+
+def test_photos_served_in_their_own_sizes_are_one_difference():
+    found = checks.serving(way(), lambda path: np.asarray(decoded(path)), files(0, 4))
+    sizes = [one for one in found.differences if one.step == "size"]
+    assert [one.files for one in sizes] == [4]
+    assert "training sees 48×48 pixels, serving any, as" in sizes[0].what
+
+
+@pytest.mark.parametrize("half", [tf.float16, tf.bfloat16])
+def test_half_precision_of_any_kind_is_a_number(half):
+    rounded = way(after=[normal, lambda x: tf.cast(x, half)])
+    assert checks.serving(way(after=[normal]), rounded, files(0, 4)).equal
+
+
+def test_one_path_is_no_list_of_files():
+    for path in (str(files(0)[0]), Path(files(0)[0])):
+        with pytest.raises(ValueError, match=r"files is the one path .*; allowed: a list of paths"):
+            checks.serving(way(), way(), path)
 
 
 def test_nothing_to_compare_is_one_sentence():

@@ -10,6 +10,7 @@ another part of the photo if none does: that cannot be undone by a change of the
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ def serving(train_fn: Callable[[str], Any], serve_fn: Callable[[str], Any], file
     train_fn, serve_fn : callable
         From the path of a file to one image: an array or tensor of shape (height, width, 3), (3, height, width), or
         either with a leading 1. Without random augmentation.
+        Each is called twice for each file, to see whether it draws anything at random.
     files : sequence of str
         Some ten photos, not all alike: flat or grey ones say little, and few photos carry an orientation.
 
@@ -112,7 +114,8 @@ def serving(train_fn: Callable[[str], Any], serve_fn: Callable[[str], Any], file
     Raises
     ------
     ValueError
-        If there are no files, a function returns something else than an image, or all photos are flat.
+        If there are no files, a function returns something else than an image, or another one in the second call, or
+        all photos are flat.
 
     Notes
     -----
@@ -124,28 +127,44 @@ def serving(train_fn: Callable[[str], Any], serve_fn: Callable[[str], Any], file
     photo; nor can strong JPEG compression, an equalised histogram, or a contrast that is raised until values are cut
     off. A blur that changes no more than two good resizes do is called equal, so small a turn of the hue another scale.
     """
+    if isinstance(files, (str, os.PathLike)):
+        raise ValueError(f"files is the one path {os.fspath(files)}; allowed: a list of paths")
     paths = [str(file) for file in files]
     if not paths:
         raise ValueError("files is empty; allowed: the paths of some photos")
-    pairs = [(_image(train_fn(path), "train_fn", path), _image(serve_fn(path), "serve_fn", path)) for path in paths]
+    pairs = [(_image(train_fn, "train_fn", path), _image(serve_fn, "serve_fn", path)) for path in paths]
     notes: Counter[tuple[str, str]] = Counter()
+    sizes: list[tuple[str, str]] = []
     for (one, layout), (other, other_layout) in pairs:
         if layout != other_layout:
             notes["layout", f"training has the channels {layout}, serving has them {other_layout}"] += 1
         if one.shape != other.shape:
-            sizes = ["×".join(map(str, image.shape[:2])) for image in (one, other)]
-            notes["size", f"training sees {sizes[0]} pixels, serving {sizes[1]}"] += 1
+            sizes.append(("×".join(map(str, one.shape[:2])), "×".join(map(str, other.shape[:2]))))
+    if sizes:
+        seen = [
+            one if all(one == other for other in some) else f"any, as {one}" for one, *some in zip(*sizes, strict=True)
+        ]
+        notes["size", f"training sees {seen[0]} pixels, serving {seen[1]}"] += len(sizes)
     left = _compare([one for (one, _), _ in pairs], [other for _, (other, _) in pairs], notes)
     found = [StepDifference(step, what, count) for (step, what), count in notes.items()]
     return Serving(tuple(sorted(found, key=lambda one: STEPS.index(one.step))), len(paths), left)
 
 
-def _image(given: Any, name: str, path: str) -> tuple[np.ndarray, str]:
-    """Return an image as float64 of shape (height, width, 3), and where its channels stood."""
+def _image(function: Callable[[str], Any], name: str, path: str) -> tuple[np.ndarray, str]:
+    """Return the image of a file as float64 of shape (height, width, 3), and where its channels stood."""
+    image, layout = _checked(function(path), name, path)
+    again, _ = _checked(function(path), name, path)
+    if image.shape != again.shape or not np.allclose(image, again, atol=1e-3 * np.ptp(image)):
+        raise ValueError(f"{name} returns another image for {path} when it is called again; allowed: nothing random")
+    return image, layout
+
+
+def _checked(given: Any, name: str, path: str) -> tuple[np.ndarray, str]:
     several = isinstance(given, (tuple, list, dict))
     image = np.zeros(()) if several else np.asarray(given)
     image = image[0] if image.ndim == 4 and len(image) == 1 else image
-    if image.ndim != 3 or 3 not in (image.shape[0], image.shape[2]) or not np.issubdtype(image.dtype, np.number):
+    number = image.dtype != bool and np.can_cast(image.dtype, np.float64, "same_kind")  # bfloat16 is one, too
+    if image.ndim != 3 or 3 not in (image.shape[0], image.shape[2]) or not number:
         seen = f"a {type(given).__name__}" if several else f"{image.dtype} of shape {np.shape(given)}"
         raise ValueError(f"{name} returns {seen} for {path}; allowed: one image of three channels, as (224, 224, 3)")
     if not np.isfinite(image.astype(np.float64)).all():
