@@ -604,6 +604,64 @@ def test_a_range_leaves_room_for_the_rounding_of_half_precision(reference, dtype
     assert checks.inspect(made, value_range=(-1.81, 2.5))["range"].status == "fault"
 
 
+def letters(count=80):
+    """Return pages of black lines on white paper: of few values, and most of them one."""
+    pages, draw = np.full([count, 64, 48, 1], 255, np.uint8), np.random.default_rng(7)
+    for page in pages:
+        for top in range(6, 58, 5):
+            page[top : top + 2, 4 : 4 + draw.integers(10, 40)] = draw.integers(0, 60)
+    return pages
+
+
+def pushed(page):
+    return tf.image.random_crop(tf.pad(page, [[3, 3], [3, 3], [0, 0]], mode="REFLECT"), page.shape)
+
+
+@pytest.mark.parametrize("change", [to_float, tf.image.random_flip_left_right, pushed, lambda x: x // 2])
+def test_pages_that_are_mostly_white_did_not_wrap_around(change):
+    pages = tf.data.Dataset.from_tensor_slices({"page": letters(), "key": np.arange(80)})
+    made = pages.map(lambda e: e | {"page": change(e["page"])})
+    assert not checks.inspect(made, pages, key="key").faults
+
+
+def test_white_paper_that_wrapped_around_is_found():
+    pages = tf.data.Dataset.from_tensor_slices({"page": letters(), "key": np.arange(80)})
+    made = pages.map(lambda e: e | {"page": e["page"] + tf.constant(40, tf.uint8)})
+    assert faults(checks.inspect(made, pages, key="key")) == {"overflow"}
+
+
+def test_without_its_opaque_channel_a_photo_is_the_same(data):
+    images, labels = data
+    opaque = np.concatenate([images, np.full_like(images[..., :1], 255)], axis=-1)
+    reference = tf.data.Dataset.from_tensor_slices((opaque, labels))
+    made = reference.map(lambda x, y: (augment(x[..., :3]), y))
+    report = checks.inspect(made, reference, random=True)
+    assert not report.faults, report
+    assert report["overflow"].status == report["colour"].status == "passed", report
+
+
+def test_colours_of_a_negative_are_not_exchanged(data):
+    named = tf.data.Dataset.from_tensor_slices({"photo": data[0], "id": np.arange(COUNT)})
+    report = checks.inspect(named.map(lambda e: e | {"photo": 255 - e["photo"]}), named, key="id")
+    assert report["colour"].status == "not checked", report
+
+
+def test_channels_may_come_first_in_batches(data):
+    images, labels = data
+    reference = tf.data.Dataset.from_tensor_slices((images, labels))
+    first = reference.map(lambda x, y: (tf.transpose(to_float(x), [2, 0, 1]), y)).batch(32)
+    assert checks.inspect(first, reference)["colour"].status == "passed"
+    assert faults(checks.inspect(first, value_range=(-2.2, 2.7))) == {"range"}
+
+
+def test_sorted_elements_may_be_for_evaluation_where_nothing_is_random():
+    ordered = tf.data.Dataset.from_tensor_slices(np.repeat(np.arange(10), 12))
+    seen = checks.inspect(ordered, label=0, random=False, deterministic=True)["mixed"]
+    assert (seen.status, "evaluation" in seen.text) == ("not checked", True)
+    for told in ({}, {"random": False}, {"deterministic": True}):
+        assert checks.inspect(ordered, label=0, **told)["mixed"].status == "fault"
+
+
 def test_an_empty_dataset_is_a_fault(reference):
     assert faults(checks.inspect(reference.take(0))) == {"count"}
     assert "count" in faults(checks.inspect(reference.take(0), reference, random=True))

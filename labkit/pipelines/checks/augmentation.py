@@ -59,7 +59,9 @@ def overflow(pairs: _Pairs) -> tuple[str, str]:
         return _FEW
     pairs = pairs[:: max(1, len(pairs) // _LOOKED_AT)]
     curves = [[_curve(truth[:, side], pixels[:, 0]) for side in (0, 1)] for _, pixels, _, truth in pairs]
-    judged, wrapped = sum(both != [None, None] for both in curves), sum(any(both) for both in curves)
+    judged = sum(both != [None, None] for both in curves)
+    # Where one of the two is a good curve, the other one is chance: photos of few colours have many such.
+    wrapped = sum(True in both and False not in both for both in curves)
     # Where pixels moved, a few images look like a curve by chance, and one in ten of those like a cliff.
     if judged < max(_LEAST_PAIRS, len(pairs) / 2):
         return OPEN, "images were moved or resized, so single pixels cannot be compared; check before that step"
@@ -81,9 +83,12 @@ def _curve(before: np.ndarray, after: np.ndarray) -> bool | None:
     if len(filled) < 4:
         return None
     centre = ndimage.median(after, bins, range(32))
-    middles, spread = centre[filled], ndimage.median(np.abs(after - centre[bins]), bins, filled)
+    # The mean and not the median: where most of an image is white, most of it stays white wherever pixels move.
+    middles, spread = centre[filled], ndimage.mean(np.abs(after - centre[bins]), bins, filled)
     steps = np.diff(middles)
-    cliffs = np.flatnonzero((steps < -0.4) & (middles[1:] < 0.35))
+    # Between black letters and white paper no value is there, and a curve that goes on would rise as much as that gap.
+    fallen = (steps < -0.1) & (steps - np.diff(filled) / 32 < -0.43)
+    cliffs = np.flatnonzero(fallen & (middles[1:] < 0.35))
     if np.mean(spread < 0.06) < 0.8 or np.mean(steps > -0.02) < 0.8:
         return None
     return len(cliffs) > 0

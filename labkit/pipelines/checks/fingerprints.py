@@ -144,6 +144,8 @@ class Epoch:
             # Rounded to a 255th: a float that was made from a byte has the digest of that byte.
             self.digests.append(_of_pixels(np.rint(image * 255)))
             self._as_bytes.append(_of_pixels(np.rint(image)))
+        if image.shape[-1] == 4:
+            image = image[..., :3]  # what is opaque has no colour
         grey = image.mean(axis=-1)
         self.small.append(_normal(shrink(grey, _SMALL)))
         three = image.shape[-1] >= 3
@@ -251,7 +253,7 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
     if chosen is None:
         shapes = [(i, d) for i, d in enumerate(dims) if numeric[i] and d is not None]
         ranks = (3,) if alone else (3, 4)  # four dimensions beside a single value are a clip, and no batch
-        coloured = [i for i, d in shapes if len(d) in ranks and d[-1] in (1, 3, 4, None)]
+        coloured = [i for i, d in shapes if len(d) in ranks and (d[-1] in (1, 3, 4, None) or _planes(d))]
         plain = [i for i, d in shapes if len(d) == 2 and all(n is None or n >= 8 for n in d)]
         flat = [i for i, d in shapes if len(d) == 3 or (i in plain and not _vectors(dims, i, batched))]
 
@@ -319,6 +321,11 @@ def _find(names: tuple[str, ...], wanted: Any, role: str, what: str) -> int | No
     if str(wanted) not in names:
         raise ValueError(f"{role} is {wanted!r}; {what} has the components {', '.join(names)}")
     return names.index(str(wanted))
+
+
+def _planes(shape: list[int | None]) -> bool:
+    """Return whether this is the shape of a batch of images whose three colours come first."""
+    return len(shape) == 4 and shape[1] == 3 and all(n is None or n >= 8 for n in shape[2:])
 
 
 def _vectors(dims: list[list[int | None] | None], place: int, batched: bool | None) -> bool:

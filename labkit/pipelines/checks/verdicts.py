@@ -296,8 +296,11 @@ def colour(facts: Evidence) -> _Seen:
     """Compare the order of the colours with the reference."""
     if min(facts.first.low, default=0) < -16 and max(facts.first.high, default=0) > 16:
         return OPEN, "these may be blue, green, red with a mean taken off, as the Caffe models (ResNet50, VGG) want"
-    got, truth = facts.first.colour, facts.truth.colour
-    return augmentation.colour([(got[i], truth[j]) for i, j in enumerate(facts.match.place) if j >= 0])
+    first, truth = facts.first, facts.truth
+    pairs = [(i, j) for i, j in enumerate(facts.match.place) if j >= 0]
+    # Of a negative, more red than blue has become less, too.
+    pairs = [(i, j) for i, j in pairs if (first.small[i] * truth.small[j]).sum() > -matching.LEAST]
+    return augmentation.colour([(first.colour[i], truth.colour[j]) for i, j in pairs])
 
 
 def random(facts: Evidence) -> _Seen:
@@ -410,6 +413,8 @@ def mixed(facts: Evidence) -> _Seen:
             "sorted ones from chance"
         )
     if min(excess) > _SORTED:
+        if facts.said and not facts.random and facts.deterministic:
+            return OPEN, "elements of one label follow each other; nothing is random here, as for evaluation"
         return FAULT, (
             "elements of one label follow each other, so that batches hold few labels: files or records are sorted, "
             "and shuffled in too small a buffer or not at all; allowed for evaluation only"
