@@ -100,6 +100,22 @@ def test_what_is_always_there_may_be_the_background_or_an_op_and_nobody_can_tell
     assert effort.high == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.parametrize(("share", "computes"), [(1.0, True), (0.05, False)])
+def test_an_op_that_hardly_rests_is_told_though_the_processor_is_counted_in_ticks(share, computes):
+    """Beside it, nothing can keep more than a part of a core busy: the rest of a whole core is its own."""
+    ms = 400
+    spans = [Span("worker", "PyFunc:PyFunc", "map", NOW + t * MS, 49 * MS, -1) for t in range(0, ms, 50)]
+    spans += [Span("consumer", "wait for batch", "wait", NOW, ms * MS, 0)]
+    at = range(0, ms + 1, 2)
+    # The system counts the time of a processor in ticks of some milliseconds.
+    clock = {"at_ns": [NOW + t * MS for t in at], "cpu_ns": [int(share * t / 4) * 4 * MS for t in at]}
+    trace = Trace.from_spans(
+        spans, {"consumer": "consumer", "worker": "pipeline"}, host={"cpus": 2}, processor=clock,
+        window_ns=(NOW, NOW + ms * MS),
+    )  # fmt: skip
+    assert Timeline(trace).efforts["PyFunc"].computes is computes
+
+
 def test_a_source_that_computes_is_preparation_and_one_that_waits_is_a_fetch():
     for share, cause in ((1.0, "prep"), (0.05, "fetch")):
         timeline = recorded((0.9, share, 0.05))

@@ -135,7 +135,7 @@ def _shares(opened: dict[str, np.ndarray], cpu: np.ndarray, length: np.ndarray, 
 def _fit(
     table: np.ndarray, cpu: np.ndarray, length: np.ndarray, most: np.ndarray, firmly: np.ndarray
 ) -> tuple[list[float], list[float]]:
-    """Return the share of each column of a table of open times, 0 to `most`, and its standard error.
+    """Return the share of each column of a table of open times, 0 to `most`, and the standard error of each op.
 
     A column is held to nothing, the more firmly the larger its entry of `firmly` is: time that fits two columns goes to
     the one that is held less.
@@ -146,7 +146,9 @@ def _fit(
     weighted, target = table * weight[:, None], cpu * weight
     held = np.diag(firmly * np.linalg.norm(weighted, axis=0))
     weighted, target = np.vstack([weighted, held]), np.r_[target, np.zeros(len(held))]
-    found = lsq_linear(weighted, target, bounds=(0.0, most)).x
-    left = (target - weighted @ found)[: len(length)]
-    spread = np.linalg.pinv(weighted.T @ weighted) * (left @ left) / max(1, len(length) - len(found))
+    solved = lsq_linear(weighted, target, bounds=(0.0, most))
+    found, left = solved.x, (target - weighted @ solved.x)[: len(length)]
+    # What works all the time, and has all or none of its share, is known: nothing can be mistaken for it.
+    free = weighted[:, :-1] if solved.active_mask[-1] else weighted
+    spread = np.linalg.pinv(free.T @ free) * (left @ left) / max(1, len(length) - len(found))
     return found.tolist(), np.sqrt(np.maximum(np.diag(spread), 0)).tolist()
