@@ -168,6 +168,29 @@ def test_elements_that_go_one_by_one_are_counted(between, count, says):
     assert says in advice if says else "unbatch" not in advice
 
 
+@pytest.mark.parametrize(
+    ("behind", "says"),
+    [
+        ("BatchV2", "x.reshape(-1, n, …)"),
+        ("BatchV2::Shuffle", "tf.gather the rows of a batch"),
+        ("PaddedBatchV2", None),
+        ("BatchV2::Zip", None),
+    ],
+)
+def test_an_array_that_is_sliced_for_a_batch_is_found_below_a_map_of_whole_batches(behind, says):
+    """As characters of a text, put together to sequences, and those to batches."""
+    above = f"{BATCH}::Shuffle::ForeverRepeat::ParallelMapV2"
+    node = f"{above}::{behind}::TensorSlice"
+
+    def make(a):
+        spans = [("next", above, "iterator", a, a + 9.9), ("pool", node.rpartition("::")[0], "iterator", a, a + 9.9)]
+        spans += [("pool", node, "iterator", a + k / 50, a + (k + 0.9) / 50) for k in range(480)]
+        return [*spans, ("pool", "x/StridedSlice:StridedSlice", "map", a + 9.7, a + 9.9)]
+
+    advice = recorded(make).stalls.advice
+    assert says in advice if says else "one by one" not in advice
+
+
 def test_windows_that_begin_a_dataset_each_are_counted():
     flat = f"{BATCH}::FlatMap"
 
@@ -289,6 +312,17 @@ def test_calls_of_a_map_that_is_fused_with_its_batch_are_no_loop():
     assert "loop" not in advice
 
 
+def test_a_loop_in_a_map_that_is_fused_with_its_batch_is_seen_by_what_it_asks_for():
+    fused = f"{BATCH}::MapAndBatch"
+
+    def make(a):
+        spans = [("next", fused, "iterator", a, a + 9.9)]
+        spans += [("pool", f"{fused}::TensorSlice", "iterator", a + k, a + k + 0.01) for k in range(4)]
+        return spans + in_threads("while/body/_1/x/Mul:Mul", a, 200)
+
+    assert "each call of the map runs Mul 50 times" in recorded(make).stalls.advice
+
+
 def test_an_op_that_stands_at_many_places_of_a_function_is_no_loop():
     def make(a):
         spans = [("next", f"{BATCH}::Map", "iterator", a, a + 9.9)]
@@ -399,6 +433,36 @@ def test_values_of_files_are_taken_by_a_parallel_map_in_place_of_a_loop():
 
 
 # -- advice that knows what the pipeline has ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("below", "grows"), [("ForeverRepeat", True), ("Zip::ForeverRepeat", False), ("FiniteRepeat", False)]
+)
+@pytest.mark.parametrize("kind", ["MemoryCacheImpl", "FileCacheImpl"])
+def test_a_cache_of_what_is_repeated_for_ever_is_never_read(kind, below, grows):
+    cache = f"{BATCH}::{kind}"
+
+    def make(a):
+        path = f"{cache}::ParallelMapV2::{below}"
+        spans = [("next", node, "iterator", a, a + 9.9) for node in (cache, f"{cache}::ParallelMapV2")]
+        spans += [("pool", node, "iterator", a, a + 0.1) for node in (path, f"{path}::TensorSlice")]
+        return [*spans, *in_threads("DecodeJpeg:DecodeJpeg", a, 20)]
+
+    assert recorded(make).stalls.advice.startswith("repeat() behind the cache") == grows
+
+
+def test_a_cache_that_fills_is_told_from_none_also_where_threads_wait_for_a_core():
+    cache = f"{BATCH}::MemoryCacheImpl"
+
+    def make(a):
+        spans = [("next", node, "iterator", a, a + 9.9) for node in (cache, f"{cache}::ParallelMapV2")]
+        spans += [("worker 1", "DecodeJpeg:DecodeJpeg", "decode", a, a + 9.8)]
+        return [*spans, ("worker 2", "DecodeJpeg:DecodeJpeg", "decode", a + 5, a + 8)]
+
+    clock = {"at_ns": [NOW, NOW + 20 * STEPS * MS], "cpu_ns": [0, 10 * STEPS * MS], "queued_ns": 10 * STEPS * MS}
+    advice = recorded(make, processor=clock).stalls.advice
+    assert "waits for a core" in advice
+    assert "record later epochs (a larger warmup)" in advice
 
 
 @pytest.mark.parametrize("full", [True, False, None])
@@ -574,6 +638,15 @@ def test_a_padding_that_fills_little_up_is_told_to_copy_less(share):
     assert "num_parallel_calls" not in advice, "padded_batch has none"
 
 
+@pytest.mark.parametrize(("shape", "small"), [([8], True), ([2, 3], True), ([64, 64, 3], False), (None, False)])
+def test_small_elements_are_not_told_to_be_smaller_nor_to_be_batched_in_parallel(shape, small):
+    """To hand them over takes longer than to copy them, and between threads it takes longer still."""
+    work = {"components": [{"dtype": "float32", "shape": shape, "digest": ""}]}
+    advice = recorded(lambda a: [("next", f"{BATCH}::Sql", "iterator", a, a + 0.1)], work=work).stalls.advice
+    assert ("fewer, larger elements for a batch" in advice) == small
+    assert ("batch(num_parallel_calls=AUTOTUNE)" in advice) == (not small)
+
+
 @pytest.mark.parametrize("blame", ["copying into the batch", f"{BATCH}"])
 def test_a_fused_map_is_not_told_to_copy_in_parallel_which_it_does(blame):
     def make(a):
@@ -647,6 +720,22 @@ def test_a_python_function_can_let_go_of_the_interpreter(node, cores, says):
     assert "TensorFlow ops in place of the Python function" in advice
     assert says in advice
     assert ("AUTOTUNE)" in advice.partition("TensorFlow")[2]) == (node == "Map")
+
+
+@pytest.mark.parametrize("size", [None, "16"])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_more_calls_of_python_at_once_are_told_the_threads_that_they_need(calls, size):
+    """A pool has a thread for each core, and a call that waits holds one."""
+    node = f"{BATCH}::{'Map' if calls == 1 else 'ParallelMapV2'}"
+    clock = {"at_ns": [NOW + t * MS for t in range(20 * STEPS + 1)], "cpu_ns": [0] * (20 * STEPS + 1)}
+
+    def make(a):
+        return [("next", node, "iterator", a, a + 9.9), *in_threads("PyFunc:PyFunc", a, 2 * calls, calls)]
+
+    options = {"threading.private_threadpool_size": size} if size else {}
+    advice = recorded(make, processor=clock, host={"cpus": 2}, options=options).stalls.advice
+    assert "num_parallel_calls=16" in advice or "make more calls at once" in advice
+    assert ("private_threadpool_size=16" in advice) == (size is None)
 
 
 def test_generators_that_run_together_are_no_loop_of_a_map():

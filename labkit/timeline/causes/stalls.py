@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from labkit.timeline.causes.thresholds import (
     OVERLAPS,
     PADDED,
     SHORT_NS,
+    SMALL_BYTES,
     SMALL_NS,
     STRAGGLER,
     THROWN_AWAY,
@@ -77,11 +79,12 @@ _DATASETS = ("FlatMap", "Interleave", "Generator")
 _PASSES = r"(ForeverRepeat|FiniteRepeat|FiniteTake|FiniteSkip)(V\d+)?"
 _AHEAD = re.compile(rf"Iterator::Root(::{_PASSES})*::(Prefetch|MapAndBatch|Parallel|ParseExample)")
 # Nodes that neither drop, nor change, nor join what they pass on.
-_ORDERS = re.compile(rf"Shuffle\w*|Prefetch|Root|(Parallel)?Batch(V\d+)?|{_PASSES}")
+_ORDERS = re.compile(rf"Shuffle\w*|Prefetch|{_PASSES}")
 # Nodes that make several elements of one.
 _MULTIPLIES = re.compile("(Legacy)?(Parallel)?Interleave|FlatMap|Unbatch")
-# Nodes that put elements together.
+# Nodes that put elements together, and those whose elements are all of one length.
 _BATCHES = re.compile("(Parallel|Padded)?Batch")
+_ONE_LENGTH = re.compile("(Parallel)?Batch")
 # Nodes of which one element is not one of their input.
 _REGROUPS = re.compile("[Bb]atch|Window|FlatMap|Interleave|Generator")
 
@@ -279,12 +282,19 @@ def _taken_apart(work: NodeWork, steps: int, span: int, ops_ns: int, batch_ns: i
                 f"whole batches drawn from each dataset in place of elements: {work.calls[path] / steps:,.0f} elements "
                 "a step are drawn one by one. Batch before sample_from_datasets, where a batch may come from one."
             )
-    arrays = [path for path in work.of("TensorSlice") if path in many]
-    orders = all(_ORDERS.fullmatch(short_op(path)) for path in work.calls if path not in arrays)
-    if arrays and orders and sum(map(work.own_ns, many)) >= least:
+    for path in work.of("TensorSlice"):
+        # What stands between an array and the first batch of its elements.
+        above = list(takewhile(lambda node: not _ONE_LENGTH.match(node), reversed(path.split("::")[:-1])))
+        if path not in many or not all(map(_ORDERS.fullmatch, above)) or sum(map(work.own_ns, many)) < least:
+            continue
+        each = f"{work.calls[path] / steps:,.0f} elements a step go one by one through the pipeline"
+        if not any(node.startswith("Shuffle") for node in above):
+            return (
+                f"slices that are batches, as of x.reshape(-1, n, …), in place of batch(n) behind the slices: {each}."
+            )
         return (
-            f"rows taken by the batch: {work.calls[arrays[0]] / steps:,.0f} elements a step go one by one through the "
-            "pipeline. Shuffle and batch their numbers (Dataset.range), and tf.gather the rows of a batch in one map."
+            f"rows taken by the batch: {each}. Shuffle and batch their numbers (Dataset.range), and tf.gather the rows "
+            "of a batch in one map."
         )
     return None
 
@@ -391,6 +401,35 @@ class _Blame:
         return any(self.work.asked(path) for path in self.work.of("MemoryCacheImpl", "FileCacheImpl"))
 
     @property
+    def cache(self) -> str:
+        """What a cache can do for an op that computes."""
+        if self.fills_cache:
+            return (
+                "if the cache is behind it, record later epochs (a larger warmup), or else make it cheaper, or cache "
+                "behind it, unless it is random"
+            )
+        if self.has("MemoryCache", "FileCache"):
+            return "make it cheaper, or cache behind it, unless it is random"
+        again = ", which every epoch makes again" if self.has("ForeverRepeat", "FiniteRepeat") else ""
+        return f"cache what is expensive and not random{again}"
+
+    @property
+    def pool(self) -> str:
+        """What more calls of Python at once need beside the calls; they hold a thread of the pool while they wait."""
+        if self.run.options.get("threading.private_threadpool_size"):
+            return ""
+        return " The pool has a thread for each core, and each call holds one: private_threadpool_size=16, for example."
+
+    @property
+    def element_bytes(self) -> int | None:
+        """Bytes of an element; None where its parts are no arrays of one shape."""
+        parts = (self.run.work or {}).get("components", ())
+        try:
+            return sum(int(np.prod(part["shape"])) * np.dtype(part["dtype"]).itemsize for part in parts) or None
+        except TypeError:  # a shape that varies, or a text
+            return None
+
+    @property
     def queued(self) -> bool:
         """Whether threads of this process were ready, and waited for a core, for much of the window."""
         ns = self.run.processor.queued_ns if self.run.processor else None
@@ -425,6 +464,11 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
         return (
             "take before the cache: take ends each epoch before the cache has seen the end of its input, so it keeps "
             "nothing, and every epoch makes its elements again."
+        )
+    if cause in ("prep", "fetch") and _grows(found.work):
+        return (
+            "repeat() behind the cache: it stands before it, so for the cache no epoch ends, and nothing is ever taken "
+            "from it."
         )
     busy_ns = lanes[0].busy.total_ns
     ahead = any(map(_AHEAD.match, found.causes.names))
@@ -467,6 +511,12 @@ def _change(found: _Blame) -> str:
                 f"less to copy into a batch: an element has {parts} parts, and each is copied by itself. Make one "
                 "array of them, or batch lines or records before a map takes them apart."
             )
+        each = found.element_bytes
+        if each and each < SMALL_BYTES:
+            return (
+                f"fewer, larger elements for a batch: they have {each:,} bytes, and to hand one over takes longer than "
+                "to copy it. Let the source make many rows at a time, or cache() behind the batch what is not random."
+            )
         copy = "less to copy into a batch: smaller or uint8 elements, batch earlier"
         # A map that is fused with its batch copies in its own threads, and padded_batch has no calls.
         at_once = found.has("ParallelBatch") or blame == COPIED or "Padded" in blame
@@ -503,21 +553,14 @@ def _change(found: _Blame) -> str:
                 return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
             if found.queued and found.at_once(*mine) > ONE_THREAD:
                 return (
-                    f"less work for the processor: {blame} has calls enough, but waits for a core; cache what is "
-                    "expensive and not random, add cores, or close other programs."
+                    f"less work for the processor: {blame} has calls enough, but waits for a core; {found.cache}, add "
+                    "cores, or close other programs."
                 )
             return (
                 f"more threads for the map, which is parallel already: {blame} runs on one at a time. See whether "
                 "private_threadpool_size is 1, or other programs hold the cores."
             )
-        cache = "cache what is expensive and not random"
-        if found.has("MemoryCache", "FileCache"):
-            cache = "make it cheaper, or cache behind it, unless it is random"
-            if found.fills_cache:
-                cache = f"if the cache is behind it, record later epochs (a larger warmup), or else {cache}"
-        elif found.has("ForeverRepeat", "FiniteRepeat"):
-            cache += ", which every epoch makes again"
-        return f"less work for the processor: {blame} keeps several threads busy; {cache}, or add cores."
+        return f"less work for the processor: {blame} keeps several threads busy; {found.cache}, or add cores."
     at_once = found.has("ParallelInterleave", "ParallelMap")
     # A source reads for many elements at a time, so one of its calls takes long now and then.
     if at_once and blame not in _SOURCES and _straggles(found.causes, found.lanes):
@@ -608,6 +651,7 @@ def _python(found: _Blame) -> str:
         return (
             "several generators at once, each with its own part of the data: interleave(num_parallel_calls=…) over "
             "their numbers, as long as the generator waits. One that computes holds the interpreter: TensorFlow ops."
+            f"{found.pool}"
         )
     if effort and effort.computes is False and effort.cores < INTERPRETER_FULL:
         if in_turn := _in_turn(found):
@@ -618,15 +662,15 @@ def _python(found: _Blame) -> str:
                 return (
                     f"a larger private_threadpool_size than {size}, so that more calls of Python run at once: {waits}"
                 )
-            return f"more calls of the Python function at once: {waits}"
+            return f"more calls of the Python function at once: {waits}{found.pool}"
         if found.at_once("map") < ONE_BY_ONE:
             return (
                 "map(num_parallel_calls=16) for the Python function: it waits (asleep, or for an answer), and one "
-                "call runs at a time."
+                f"call runs at a time.{found.pool}"
             )
         return (
             "the Python function's own code: its calls wait, several at a time, and the processor rests. If they wait "
-            "for one lock, take it away; if for answers from outside, make more calls at once."
+            f"for one lock, take it away; if for answers from outside, make more calls at once.{found.pool}"
         )
     if effort and effort.computes is None:
         return (
@@ -690,16 +734,20 @@ def _ran(found: _Blame, loops: bool = True) -> list[int]:
 
 def _times(found: _Blame) -> float:
     """Return how often each call of a map runs the op to blame at one place; 0 where it is not known who runs it."""
-    if found.has("MapAndBatch") or ("PyFunc" in found.blame and found.has("Generator") and not found.caller):
+    if "PyFunc" in found.blame and found.has("Generator") and not found.caller:
         return 0.0
     work = found.work
+    # A map that is fused with its batch calls its function for each element that it asks for.
+    fused = [work.asked(path) for path in work.of("MapAndBatch")]
+    if not all(fused):
+        return 0.0
     if found.caller:
         calls = work.calls[found.caller] if short_op(found.caller) == "Map" else 0
     else:
         maps = [n for path, n in work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))]
         # The function of an interleave runs once for each inner pipeline.
         began = [_inner(work, path) for path in work.calls if _MULTIPLIES.match(short_op(path))]
-        calls = max([*maps, *began], default=0)
+        calls = max([*maps, *fused, *began], default=0)
     return max(work.runs(found.blame), default=0) / calls if calls else 0.0
 
 
@@ -711,6 +759,16 @@ def _never_full(work: NodeWork) -> bool:
         if short_op(take) == "FiniteTake" and ended >= 2 and 2 * work.asked(path) >= work.calls[path]:
             return True
     return False
+
+
+def _grows(work: NodeWork) -> bool:
+    """Tell whether a cache is filled without end, since its input is repeated for ever."""
+    ends = re.compile("Zip|DirectedInterleave|FiniteTake|TakeWhile")
+    return any(
+        short_op(name) == "ForeverRepeat" and not any(map(ends.match, name.removeprefix(path).split("::")))
+        for path in work.of("MemoryCacheImpl", "FileCacheImpl")
+        for name in work.below(path)
+    )
 
 
 def _made(found: _Blame) -> float:

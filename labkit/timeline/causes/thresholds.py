@@ -65,6 +65,9 @@ AT_ONCE = 1.25
 #: An element of so many parts takes a batch apart into as many copies.
 MANY_PARTS = 16
 
+#: An element of fewer bytes than this takes longer to hand over than to copy, and parallel batches are slower then.
+SMALL_BYTES = 4096
+
 #: Where fewer of the values of a batch than this only fill rows up, padding is not what takes the time.
 PADDED = 0.1
 
