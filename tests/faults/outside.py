@@ -6,6 +6,7 @@ twice. `EVERY` joins both pools.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import time
@@ -93,6 +94,11 @@ def one_call_of_many_is_slow(draw, fixed):
     return exactly(made.batch(8).prefetch(1), calls)
 
 
+@fault(2, WAITS, r"private_threadpool_size|num_parallel_calls=16", r"interpreter lets one|less work")
+def calls_wait_in_a_pool_of_a_thread_for_each_core(draw, fixed):
+    return pool.python(draw, sleeper(draw), 16, 16 if fixed else None)
+
+
 # -- files -------------------------------------------------------------------------------------
 
 
@@ -168,6 +174,20 @@ def far_photos_in_a_flat_map(draw, fixed):
         made = draw.photos().interleave(one, cycle_length=16, num_parallel_calls=16)
         return exactly(made.batch(8).prefetch(1), 16)
     return exactly(draw.photos().flat_map(one).batch(8).prefetch(1))
+
+
+@fault(1, {"prep", "batch", "framework", None}, r"larger elements|go one by one", r"num_parallel_calls|uint8")
+def rows_come_from_a_database(draw, fixed):
+    import sqlite3
+
+    import tensorflow as tf
+
+    count, size, name = 4096, draw.choice([512, 1024]), draw.path(f"rows-{fixed}.sqlite")
+    with contextlib.closing(sqlite3.connect(name)) as base, base:
+        base.execute("create table t (a real, b real, c real, d real)")
+        base.executemany("insert into t values (?, ?, ?, ?)", draw.arrays.random((count, 4)).tolist())
+    found = tf.data.experimental.SqlDataset("sqlite", name, "select * from t", (tf.float64,) * 4)
+    return exactly((found.batch(size).cache().repeat() if fixed else found.repeat().batch(size)).prefetch(1))
 
 
 # -- parsing -----------------------------------------------------------------------------------
@@ -280,6 +300,16 @@ def the_cache_never_gets_full(draw, fixed):
     return exactly(made.repeat().batch(8).prefetch(2))
 
 
+@fault(2, CPU, r"repeat\(\) behind the cache", r"num_parallel_calls=AUTOTUNE|parallel reads|cache what")
+def the_cache_has_no_epochs(draw, fixed):
+    files, load = draw.album.files().take(draw.choice([16, 24])), photo(draw)
+    if fixed:
+        made = files.map(load, num_parallel_calls=AUTOTUNE).cache().repeat()
+    else:
+        made = files.repeat().map(load, num_parallel_calls=AUTOTUNE).cache()
+    return exactly(made.batch(8).prefetch(2))
+
+
 @fault(4, {"prep", "fetch"}, r"before the map", r"cache what|interpreter|straggler")
 def most_are_rejected(draw, fixed):
     import tensorflow as tf
@@ -375,6 +405,19 @@ def chunks_are_taken_apart(draw, fixed):
     chunks = draw.arrays.random((4, 1024, width), np.float32)
     made = tf.data.Dataset.from_tensor_slices(chunks).repeat()
     return exactly((made.rebatch(size) if fixed else made.unbatch().batch(size)).prefetch(1))
+
+
+@fault(1, {"prep", "batch", "framework", None}, r"go one by one", r"num_parallel_calls|cache|private_threadpool")
+def characters_become_sequences(draw, fixed):
+    import tensorflow as tf
+
+    length, size = draw.choice([80, 100]), draw.choice([64, 96])
+    text = draw.arrays.integers(0, 65, 2000 * length)
+    if fixed:
+        made = tf.data.Dataset.from_tensor_slices(text.reshape(-1, length))
+    else:
+        made = tf.data.Dataset.from_tensor_slices(text).batch(length)
+    return exactly(made.map(lambda some: (some[:-1], some[1:])).repeat().shuffle(500).batch(size).prefetch(1))
 
 
 @fault(1, {"prep", "batch", "framework", None}, r"go one by one", r"num_parallel_calls|cache|private_threadpool")
@@ -477,6 +520,35 @@ def one_op_of_many_costs_all(draw, fixed):
 
     made = tf.data.Dataset.from_tensor_slices(data).repeat().map(work, num_parallel_calls=AUTOTUNE if fixed else None)
     return exactly(made.batch(16).prefetch(1))
+
+
+@fault(1, CPU, r"one op for all values", r"parallel reads|private_threadpool")
+def frames_are_resized_in_a_loop(draw, fixed):
+    import tensorflow as tf
+
+    frames, side = draw.choice([40, 60]), draw.choice([64, 80])
+    clips = draw.arrays.random((4, frames, side, side, 3), np.float32)
+
+    def small(clip):
+        return tf.image.resize(clip, [32, 32]) if fixed else tf.map_fn(lambda f: tf.image.resize(f, [32, 32]), clip)
+
+    # Under its default options, tf.data fuses a map with the batch behind it.
+    made = tf.data.Dataset.from_tensor_slices(clips).repeat().map(small, num_parallel_calls=2)
+    return made.batch(4).prefetch(1)
+
+
+@fault(2, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads|private_threadpool|cache")
+def noise_is_added_in_turn(draw, fixed):
+    import tensorflow as tf
+
+    waves = draw.arrays.standard_normal((16, draw.choice([16_000, 24_000]))).astype(np.float32)
+
+    def spectrum(wave):
+        return tf.abs(tf.signal.stft(wave + tf.random.normal(tf.shape(wave), stddev=0.1), 512, 64))
+
+    # tf.data makes no map parallel by itself that draws at random.
+    calls = AUTOTUNE if fixed else None
+    return tf.data.Dataset.from_tensor_slices(waves).repeat().map(spectrum, num_parallel_calls=calls).batch(16)
 
 
 @fault(2, CPU, r"less work|num_parallel_calls=AUTOTUNE", r"parallel reads|private_threadpool")

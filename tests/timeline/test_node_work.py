@@ -323,6 +323,22 @@ def test_a_loop_in_a_map_that_is_fused_with_its_batch_is_seen_by_what_it_asks_fo
     assert "each call of the map runs Mul 50 times" in recorded(make).stalls.advice
 
 
+@pytest.mark.parametrize("turns", [4, 50])
+def test_a_loop_whose_time_lies_in_many_ops_is_seen_beside_an_op_that_took_more_than_each(turns):
+    def make(a):
+        spans, turn = [("next", f"{BATCH}::Map", "iterator", a, a + 9.9)], 6 / turns
+        spans += [("worker", "map/TensorListStack:TensorListStack", "map", a + 6.1, a + 9.8)]
+        for k in range(turns):
+            for n, op in enumerate(("Mul", "Slice")):
+                start = a + (k + n / 2) * turn
+                spans.append(("worker", f"map/while/body/_1/{op}:{op}", "map", start, start + 0.48 * turn))
+        return spans
+
+    timeline = recorded(make)
+    assert timeline.stalls.blame == "TensorListStack"
+    assert ("in place of a loop" in timeline.stalls.advice) == (turns == 50)
+
+
 def test_an_op_that_stands_at_many_places_of_a_function_is_no_loop():
     def make(a):
         spans = [("next", f"{BATCH}::Map", "iterator", a, a + 9.9)]

@@ -40,6 +40,15 @@ def asynchronous(path: str) -> bool:
     return bool(_ASYNCHRONOUS.match(path.rpartition("::")[2]))
 
 
+def in_loop(op: str) -> bool:
+    """Tell whether an op stands in the body of a ``tf.while_loop``, as those of ``tf.map_fn`` do.
+
+    >>> in_loop("map/while/body/_1/map/while/Mul:Mul"), in_loop("map/TensorListStack:TensorListStack")
+    (True, False)
+    """
+    return bool(_LOOPS.search(op))
+
+
 class NodeWork:
     """The nodes of one timeline, by their paths, as in ``Iterator::Root::Prefetch::Map``.
 
@@ -87,7 +96,7 @@ class NodeWork:
         Each place runs once in a call, unless it stands in a loop; without `loops`, those of a ``tf.while_loop`` are
         left out.
         """
-        return [n for name, n in self._counts.items() if short_op(name) == op and (loops or not _LOOPS.search(name))]
+        return [n for name, n in self._counts.items() if short_op(name) == op and (loops or not in_loop(name))]
 
     def own(self, path: str) -> Intervals:
         """Return when a call of a node was open, and none of a node below it in the same thread; ops do not count."""

@@ -14,7 +14,7 @@ import numpy as np
 from labkit.timeline.causes import thresholds
 from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.loader_advice import LoaderAdvice
-from labkit.timeline.causes.node_work import NodeWork, asynchronous
+from labkit.timeline.causes.node_work import NodeWork, asynchronous, in_loop
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes, filling
 from labkit.timeline.causes.thresholds import (
     AHEAD,
@@ -478,12 +478,13 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
         deeper = "a deeper prefetch" if found.has("Prefetch") else "prefetch(AUTOTUNE) as the last step"
         return f"{deeper}: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
     change = _change(found)
-    if cause == "prep" and found.blame not in found.nodes and (times := _times(found)) >= LOOP:
+    if cause == "prep" and found.blame not in found.nodes and (loop := _loop(found)):
+        op, times = loop
         better = "one op for all values"
-        if found.blame.startswith(("Decode", "Parse", "ReadFile")):  # they take one value only
+        if op.startswith(("Decode", "Parse", "ReadFile")):  # they take one value only
             better = "a parallel map of single elements, before the batch,"
         change = (
-            f"{better} in place of a loop: each call of the map runs {found.blame} {times:,.0f} times, as while_loop "
+            f"{better} in place of a loop: each call of the map runs {op} {times:,.0f} times, as while_loop "
             f"and map_fn do. Then {change}"
         )
     if cause in ("prep", "fetch") and (made := _made(found)) >= MADE:
@@ -732,23 +733,41 @@ def _ran(found: _Blame, loops: bool = True) -> list[int]:
     return [n for op, ns in ops.items() if ns >= LEAST * ops.total() for n in found.work.runs(op, loops)]
 
 
-def _times(found: _Blame) -> float:
-    """Return how often each call of a map runs the op to blame at one place; 0 where it is not known who runs it."""
-    if "PyFunc" in found.blame and found.has("Generator") and not found.caller:
+def _loop(found: _Blame) -> tuple[str, float] | None:
+    """Return an op that a map runs in a loop, and how often in each call; None where no loop took the time.
+
+    It is the op to blame, or the one that took most in a loop whose ops together took more than the one to blame.
+    """
+    ops: Counter[str] = Counter()
+    blamed = 0
+    for (cause, op), ns in found.causes.by_op.items():
+        name = found.causes.names[op]
+        if cause == found.cause and in_loop(name):
+            ops[short_op(name)] += ns
+        elif cause == found.cause and short_op(name) == found.blame:
+            blamed += ns
+    looped = max(ops, key=lambda op: (ops[op], op)) if ops.total() > blamed else found.blame
+    return next(((op, n) for op in (found.blame, looped) if (n := _times(found, op)) >= LOOP), None)
+
+
+def _times(found: _Blame, op: str) -> float:
+    """Return how often each call of a map runs an op at one place; 0 where it is not known who runs it."""
+    caller = found.work.caller(op)
+    if "PyFunc" in op and found.has("Generator") and not caller:
         return 0.0
     work = found.work
     # A map that is fused with its batch calls its function for each element that it asks for.
     fused = [work.asked(path) for path in work.of("MapAndBatch")]
     if not all(fused):
         return 0.0
-    if found.caller:
-        calls = work.calls[found.caller] if short_op(found.caller) == "Map" else 0
+    if caller:
+        calls = work.calls[caller] if short_op(caller) == "Map" else 0
     else:
         maps = [n for path, n in work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))]
         # The function of an interleave runs once for each inner pipeline.
         began = [_inner(work, path) for path in work.calls if _MULTIPLIES.match(short_op(path))]
         calls = max([*maps, *fused, *began], default=0)
-    return max(work.runs(found.blame), default=0) / calls if calls else 0.0
+    return max(work.runs(op), default=0) / calls if calls else 0.0
 
 
 def _never_full(work: NodeWork) -> bool:
