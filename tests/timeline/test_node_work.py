@@ -339,6 +339,21 @@ def test_a_loop_whose_time_lies_in_many_ops_is_seen_beside_an_op_that_took_more_
     assert ("in place of a loop" in timeline.stalls.advice) == (turns == 50)
 
 
+@pytest.mark.parametrize(
+    ("events", "kind", "says"), [(9000, "modelled", True), (90, "modelled", False), (9000, "real", False)]
+)
+@pytest.mark.parametrize("below", ["Map", "MapAndBatch"])
+def test_a_loop_of_ops_too_short_for_the_profiler_is_seen_by_the_events_that_it_leaves(below, events, kind, says):
+    node = f"{BATCH}::{below}"
+
+    def make(a):
+        ops = [("worker", "Cast:Cast", "map", a + 2 * k + 0.1, a + 2 * k + 0.4) for k in range(5)]
+        return [("next", node, "iterator", a, a + 9.9), ("next", f"{node}::Range", "iterator", a, a + 0.1), *ops]
+
+    facts = {"profiler": {"events": events * STEPS, "profiled_steps": STEPS}, "accelerator": {"kind": kind}}
+    assert ("in place of a loop" in recorded(make, **facts).stalls.advice) == says
+
+
 def test_an_op_that_stands_at_many_places_of_a_function_is_no_loop():
     def make(a):
         spans = [("next", f"{BATCH}::Map", "iterator", a, a + 9.9)]

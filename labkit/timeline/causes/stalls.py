@@ -21,12 +21,14 @@ from labkit.timeline.causes.thresholds import (
     CALLS,
     FEW,
     HANDED_OVER,
+    HIDDEN,
     INTERPRETER_FULL,
     LEAST,
     LOOP,
     MADE,
     MANY_CALLS,
     MANY_PARTS,
+    OF_SEEN,
     ONE_BY_ONE,
     ONE_CORE,
     ONE_THREAD,
@@ -155,6 +157,7 @@ def stalls(
     )
     small = _taken_apart(work, steps, span, ops_ns, total["batch"])
     small = small or _small_calls(lanes, run, causes.names, steps, handed_over)
+    loop = _hidden_loop(lanes, run, work, steps)
     if shares["unknown"] >= max(LEAST, shares[worst]) and run.loader and run.loader.hidden:
         advice = (
             "nothing yet: what processes do that began before the recording is not seen; let the loader start its "
@@ -162,7 +165,7 @@ def stalls(
         )
         return Stalls(shares, None, None, 0.0, advice)
     if shares[worst] < LEAST:
-        found = _together(lanes, shares) or _nothing_to_blame(steps, shares, small)
+        found = _together(lanes, shares) or _nothing_to_blame(steps, shares, small, loop)
         return Stalls(shares, None, None, 0.0, crowded if crowded and sum(shares.values()) >= LEAST else found)
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
@@ -171,7 +174,7 @@ def stalls(
     blame = min(ops, key=lambda op: (-ops[op], op)) if ops else None  # of equal ones the first by its name
     share = ops[blame] / span if blame else 0.0
     # The maker of the trace may know better what to change.
-    found = _Blame(worst, blame or "", causes, lanes, run, efforts, work)
+    found = _Blame(worst, blame or "", causes, lanes, run, efforts, work, loop)
     small = small if worst in ("prep", "batch") else None
     node = _starts(causes, total[worst])
     known = run.advice.get(worst) or (run.loader and str(LoaderAdvice(worst, blame, lanes, run, efforts)))
@@ -232,7 +235,7 @@ def _together(lanes: Sequence[Lane], shares: dict[str, float]) -> str | None:
     return None
 
 
-def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None) -> str:
+def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None, loop: str | None) -> str:
     if not steps:
         return "nothing can be said: the trace holds no train step."
     rest = max(("framework", "unknown"), key=lambda cause: shares[cause])
@@ -240,6 +243,8 @@ def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None) -
         if sum(shares.values()) < 2 * LEAST:
             return "nothing: the accelerator is the limit, the input pipeline is good enough."
         return f"nothing single: no cause takes {percent(LEAST)} of the window; more steps tell more."
+    if loop:
+        return loop
     if rest == "unknown":
         return "nothing yet: nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
     if small:
@@ -345,6 +350,35 @@ def _small_calls(lanes: Sequence[Lane], run: Run, names: Sequence[str], steps: i
     )
 
 
+def _hidden_loop(lanes: Sequence[Lane], run: Run, work: NodeWork, steps: int) -> str | None:
+    """Return what helps where a map goes from op to op many times in a call, by ops too short to be seen; or None.
+
+    Of a short op the profiler keeps no event with its name, but one each time that a thread goes on with the function.
+    Those of a train step on a real device look the same.
+    """
+    profile, calls = run.profiler, max(_map_calls(work), default=0)
+    if run.accelerator.kind == "real" or not (
+        profile and profile.events and profile.profiled_steps and steps and calls
+    ):
+        return None
+    seen = sum(len(lane.name_id) for lane in lanes)
+    hidden = profile.events * steps / profile.profiled_steps - seen
+    if hidden < max(HIDDEN * calls, OF_SEEN * seen):
+        return None
+    return (
+        f"one op for all values in place of a loop: each call of the map leaves {hidden / calls:,.0f} events of ops "
+        "that are too short to be seen, as while_loop and map_fn do."
+    )
+
+
+def _map_calls(work: NodeWork) -> list[int]:
+    """Return how often the function of each map was called; nothing where that of one is not known."""
+    # A map that is fused with its batch calls its function for each element that it asks for.
+    fused = [work.asked(path) for path in work.of("MapAndBatch")]
+    maps = [n for path, n in work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))]
+    return [*maps, *fused] if all(fused) else []
+
+
 def _is_map(node: str) -> bool:
     """Tell whether a part of the path of a node names a map of elements."""
     return node.startswith(("Map", "ParallelMap"))
@@ -361,6 +395,7 @@ class _Blame:
     run: Run
     efforts: Mapping[str, Effort]
     work: NodeWork
+    hidden_loop: str | None
 
     @cached_property
     def caller(self) -> str | None:
@@ -487,6 +522,8 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
             f"{better} in place of a loop: each call of the map runs {op} {times:,.0f} times, as while_loop "
             f"and map_fn do. Then {change}"
         )
+    elif cause == "prep" and found.hidden_loop:
+        change = f"{found.hidden_loop} Then {change}"
     if cause in ("prep", "fetch") and (made := _made(found)) >= MADE:
         change = (
             f"look at what the map makes: {made:.1f} elements for each one that a batch holds. Where some are dropped "
@@ -756,17 +793,14 @@ def _times(found: _Blame, op: str) -> float:
     if "PyFunc" in op and found.has("Generator") and not caller:
         return 0.0
     work = found.work
-    # A map that is fused with its batch calls its function for each element that it asks for.
-    fused = [work.asked(path) for path in work.of("MapAndBatch")]
-    if not all(fused):
-        return 0.0
     if caller:
         calls = work.calls[caller] if short_op(caller) == "Map" else 0
+    elif not (maps := _map_calls(work)) and work.of("MapAndBatch"):
+        return 0.0
     else:
-        maps = [n for path, n in work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))]
         # The function of an interleave runs once for each inner pipeline.
         began = [_inner(work, path) for path in work.calls if _MULTIPLIES.match(short_op(path))]
-        calls = max([*maps, *fused, *began], default=0)
+        calls = max([*maps, *began], default=0)
     return max(work.runs(op), default=0) / calls if calls else 0.0
 
 

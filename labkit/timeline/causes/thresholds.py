@@ -74,6 +74,10 @@ PADDED = 0.1
 #: A function that runs an op so many times in one call goes through its values in a loop.
 LOOP = 32
 
+#: So many events of a call of a map that the timeline does not show, and so many times those that it shows, are those
+#: of a loop of short ops.
+HIDDEN, OF_SEEN = 1000, 10
+
 #: An inner pipeline of fewer elements than this has none that could be made at once.
 FEW = 4
 
