@@ -184,6 +184,7 @@ def rows_come_from_a_database(draw, fixed):
 
     count, size, name = 4096, draw.choice([512, 1024]), draw.path(f"rows-{fixed}.sqlite")
     with contextlib.closing(sqlite3.connect(name)) as base, base:
+        base.execute("drop table if exists t")
         base.execute("create table t (a real, b real, c real, d real)")
         base.executemany("insert into t values (?, ?, ?, ?)", draw.arrays.random((count, 4)).tolist())
     found = tf.data.experimental.SqlDataset("sqlite", name, "select * from t", (tf.float64,) * 4)
