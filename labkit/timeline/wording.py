@@ -12,6 +12,10 @@ STARTS = BEGIN, END, WORKER, ORDER = (
     "begin an epoch", "end an epoch", "a worker process starts", "start a worker process",
 )  # fmt: skip
 
+#: How the name of a sampler begins, which gives a loader the numbers of its samples,
+#: and what the time is called in which tf.data, inside another loader, makes its next element.
+SAMPLER, TF_DATA = "sampler ", "wait for tf.data"
+
 #: What a map that is fused with its batch does with each element, in the thread that made it.
 COPIED = "copying into the batch"
 

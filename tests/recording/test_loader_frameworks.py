@@ -7,6 +7,7 @@ import functools
 import os
 import re
 import tempfile
+import time
 
 import numpy as np
 import photos_on_disk as disk
@@ -97,6 +98,40 @@ def test_a_loader_in_a_progress_bar_is_that_loader(paths):
     assert "PIL decode" in names_in(trace, "worker 0")
     assert "next of DataLoader" in names_in(trace, "in the consumer's thread")
     assert described.Loader(tqdm(total=3, disable=True)).facts.kind == "tqdm", "nothing is in it"
+
+
+class SlowOrder:
+    """Numbers of samples, or of whole batches, that take their time, one by one or all at once."""
+
+    def __init__(self, count, by_batch=False, at_once=False):
+        self.count, self.by_batch, self.at_once = count, by_batch, at_once
+
+    def __len__(self):
+        return self.count
+
+    def __iter__(self):
+        if self.at_once:
+            time.sleep(0.2)
+            return iter(range(self.count))
+        return self.one_by_one()
+
+    def one_by_one(self):
+        for first in range(0, self.count, disk.BATCH):
+            time.sleep(0.05)
+            numbers = range(first, first + disk.BATCH)
+            yield from [numbers] if self.by_batch else numbers
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("how", [{}, {"by_batch": True}, {"at_once": True}])
+def test_a_slow_sampler_is_named_whatever_the_number_of_workers(workers, how):
+    from torch.utils.data import DataLoader
+
+    order = SlowOrder(24 if how.get("at_once") else 400, **how)
+    sampler = {"batch_sampler": order} if order.by_batch else {"sampler": order, "batch_size": disk.BATCH}
+    dataset = [(np.zeros((4, 4, 3), np.uint8), number) for number in range(400)]
+    stalls = labkit.Timeline(labkit.record(DataLoader(dataset, num_workers=workers, **sampler), STEP, steps=8)).stalls
+    assert stalls.blame == "sampler SlowOrder"
 
 
 def test_a_stream_is_seen_in_each_worker(paths):

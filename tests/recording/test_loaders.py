@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -307,6 +308,22 @@ def test_code_that_computes_is_told_from_code_that_waits(paths):
     assert {s.category for s in busy if s.name == name} == {"map"}
     assert labkit.Timeline(busy).stalls.cause == "prep"
     assert labkit.Timeline(idle).efforts == {} or labkit.Timeline(idle).efforts[name].computes is False
+
+
+@pytest.mark.parametrize("through", [iter, lambda dataset: dataset.as_numpy_iterator()])
+def test_tf_data_inside_a_loader_is_named_as_what_is_waited_for(through):
+    import tensorflow as tf
+
+    dataset = tf.data.Dataset.from_generator(rests, output_signature=tf.TensorSpec((8, 4), tf.uint8))
+    trace = labkit.record((batch for batch in through(dataset)), STEP, steps=5)
+    assert work_in(trace, "wait for tf.data") == {"in the consumer's thread"}
+    assert labkit.Timeline(trace).stalls.blame == "wait for tf.data"
+
+
+def rests():
+    while True:
+        time.sleep(0.02)
+        yield np.zeros((8, 4), np.uint8)
 
 
 def test_a_loader_begins_again_as_in_a_training_loop_and_a_generator_ends(paths):

@@ -101,6 +101,22 @@ def test_what_waits_for_threads_that_nobody_sees_is_not_said_to_run_in_the_threa
     assert ("runs in the thread that trains" in stalls.advice) == (computes == 0.9)
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("sampler Sorted", "less work in the sampler: sampler Sorted runs in the thread that trains, with any number"),
+        ("wait for tf.data", "what a recording of the tf.data.Dataset itself advises: "),
+    ],
+)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_more_workers_would_not_help_is_not_said_to_need_them(name, says, workers):
+    loader = LoaderFacts("torch", "DataLoader", {"workers": str(workers), "persistent_workers": "False"})
+    lane = "worker 0" if workers else "in the consumer's thread"
+    stalls = Timeline(before_training(lane, name, "map", loader)).stalls
+    assert (stalls.cause, stalls.blame) == ("prep", name)
+    assert stalls.advice.startswith(says), stalls.advice
+
+
 @pytest.mark.parametrize("lane", ["worker 0", "thread 0", "in the consumer's thread"])
 def test_only_workers_are_told_to_live_for_more_than_one_epoch(lane):
     stalls = Timeline(before_training(lane, "begin an epoch", "other")).stalls

@@ -12,6 +12,7 @@ from typing import Any
 
 from labkit.recording.loaders import rings
 from labkit.recording.loaders.rings import timed
+from labkit.timeline.wording import SAMPLER
 
 _GRAIN = "grain._src.python.dataset.transformations."
 
@@ -66,6 +67,33 @@ def _torch_fetch(wrapped: Any, module: ModuleType) -> None:
         self.dataset_iter = _timed_iterator(self.dataset_iter, f"next of {type(dataset).__name__}")
 
     wrapped.put(iterable, "__init__", begin_timed)
+
+
+def _torch_sampler(wrapped: Any, module: ModuleType) -> None:
+    """Wrap the sampler, which works in the thread that trains, with any number of workers."""
+    base = vars(module)["_BaseDataLoaderIter"]
+    init = base.__init__
+
+    @functools.wraps(init)
+    def wrap_and_init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
+        sampler = _own_sampler(loader._index_sampler)
+        owner = next((kind for kind in type(sampler).__mro__ if "__iter__" in vars(kind)), None)
+        if owner is not None:
+            wrapped.wrap_method(owner, "__iter__", _sampler_name, "map")
+        init(self, loader, *args, **kwargs)
+
+    wrapped.put(base, "__init__", wrap_and_init)
+    wrapped.wrap_method(base, "_next_index", lambda self: _sampler_name(_own_sampler(self._index_sampler)), "map")
+
+
+def _own_sampler(sampler: Any) -> Any:
+    """Return what gives the numbers to PyTorch's own `BatchSampler`, and any other sampler itself."""
+    own = type(sampler).__module__ == "torch.utils.data.sampler"
+    return getattr(sampler, "sampler", sampler) if own else sampler
+
+
+def _sampler_name(sampler: Any) -> str:
+    return f"{SAMPLER}{type(sampler).__name__}"
 
 
 def _nested(dataset: Any, depth: int = 0) -> Iterator[Any]:
@@ -237,6 +265,7 @@ def _subclasses(kind: type) -> Iterator[type]:
 _RULES: dict[str, Callable[[Any, ModuleType], None]] = {
     "cloudpickle.cloudpickle": _cloudpickle,
     "torch.utils.data._utils.fetch": _torch_fetch,
+    "torch.utils.data.dataloader": _torch_sampler,
     "concurrent.futures.thread": _thread_pool,
     "multiprocessing.pool": _pool,
     "multiprocessing.queues": _queues,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from labkit.common.numbers import one_of
 from labkit.timeline.trace import CATEGORIES
+from labkit.timeline.wording import TF_DATA
 
 #: What a thread does that is not called yet, or waits for what another one makes.
 RESTS = "waits for another thread"
@@ -69,6 +70,7 @@ KNOWN = [
     Known(f"{_GRAIN}.ipc.shared_memory_array", "copy_to_shm", "copy to shared memory", "transfer"),
     Known(f"{_GRAIN}.ipc.shared_memory_array", "open_from_shm", "open shared memory", "transfer"),
     Known("keras.src.trainers.data_adapters.py_dataset_adapter", "get_index", "fetch a batch", "map"),
+    Known("tensorflow.python.data.ops.iterator_ops", "OwnedIterator.__next__", TF_DATA, "map"),
     Known("nvidia.dali.pipeline", "Pipeline.share_outputs", "DALI's threads", "map"),
     Known("nvidia.dali.pipeline", "Pipeline.run", "DALI's threads", "map"),
     Known("nvidia.dali.pipeline", "Pipeline.schedule_run", "DALI: order batches", OWN_WORK),

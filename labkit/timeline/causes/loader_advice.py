@@ -9,6 +9,7 @@ from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, ONE_
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import LoaderFacts, Run
+from labkit.timeline.wording import SAMPLER, TF_DATA
 
 #: How a loader gets more workers, and how it may work further ahead.
 _MORE = {
@@ -83,6 +84,16 @@ class LoaderAdvice:
 
     def __str__(self) -> str:
         """Return the advice as a sentence."""
+        if self.blame.startswith(SAMPLER):
+            return (
+                f"less work in the sampler: {self.blame} runs in the thread that trains, with any number of workers. "
+                "Make the order of an epoch at once, with NumPy, or before the training."
+            )
+        if self.blame == TF_DATA:
+            return (
+                "what a recording of the tf.data.Dataset itself advises: this loader waits for its next element, and "
+                "what the threads of tf.data do meanwhile is not seen from outside."
+            )
         ahead = self.cause in ("fetch", "prep", "batch", "transfer") and self.rests
         return self._ahead() if ahead else getattr(self, f"_{self.cause}")()
 
@@ -152,7 +163,7 @@ class LoaderAdvice:
         if self.alone and waits:
             return (
                 f"{self.more}, to work beside the training, unless a library has threads of its own for it, which are "
-                f"not seen (tf.data): {self.blame} waits in the thread that trains, and hardly computes there."
+                f"not seen: {self.blame} waits in the thread that trains, and hardly computes there."
             )
         if self.alone:
             return f"{self.more}, to work beside the training: {self.blame} runs in the thread that trains."
