@@ -46,7 +46,7 @@ def count_images(batch: Any) -> int:
 
     Parameters
     ----------
-    batch : tensor, ragged tensor, array, or tuple, list or dict of them
+    batch : tensor, ragged tensor, array, or tuple, list or dict of them, or an object that holds some as attributes
 
     Raises
     ------
@@ -191,8 +191,16 @@ def _components(batch: Any, whole: bool = True) -> Iterator[Any]:
         else:
             for part in batch:
                 yield from _components(part, False)
+    elif whole and (parts := _attributes(batch)):
+        yield from _components(parts, False)
     elif batch is not None:
         yield batch
+
+
+def _attributes(batch: Any) -> dict[str, Any]:
+    """Return the arrays that an object of the reader's class holds, as one has that pins its own memory for PyTorch."""
+    held = {} if hasattr(batch, "shape") else getattr(batch, "__dict__", {})
+    return {name: part for name, part in held.items() if getattr(part, "shape", ()) and not name.startswith("_")}
 
 
 def _rows(parts: Sequence[Any], whole: bool) -> Any:

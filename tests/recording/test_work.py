@@ -419,6 +419,26 @@ def test_what_numpy_cannot_read_is_counted_without_its_values(labels):
     assert sample((OnADevice(), labels)) is None
 
 
+class OwnBatch:
+    """What a collate function may return: PyTorch's guide makes one that pins its own memory."""
+
+    def __init__(self, images, labels):
+        self.images, self.labels, self.source = images, labels, "a name"
+
+    def to(self, device):
+        return self
+
+
+def test_the_arrays_that_an_object_holds_are_its_components():
+    batch = OwnBatch(np.zeros((6, 8, 8, 3), np.uint8), np.arange(6))
+    tally = Tally()
+    assert tally.add(batch) == count_images(batch) == 6
+    assert [part["dtype"] for part in tally.work()["components"]] == ["uint8", "int64"]
+    assert tally.work()["labels"]["count"] == 6
+    with pytest.raises(ValueError, match="OwnBatch"):
+        count_images(OwnBatch(None, 3))
+
+
 @pytest.mark.parametrize("batch", [(), {}, None, [None]])
 def test_a_batch_without_a_tensor_is_refused(batch):
     with pytest.raises(ValueError, match="no tensor"):
