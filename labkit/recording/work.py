@@ -47,6 +47,7 @@ def count_images(batch: Any) -> int:
     Parameters
     ----------
     batch : tensor, ragged tensor, array, or tuple, list or dict of them, or an object that holds some as attributes
+        A list of samples, each a dictionary or with one photo, is as many images.
 
     Raises
     ------
@@ -188,6 +189,8 @@ def _components(batch: Any, whole: bool = True) -> Iterator[Any]:
         rows = _rows(batch, whole)
         if rows is not None:
             yield rows
+        elif (columns := _columns(batch, whole)) is not None:
+            yield from _components(columns, False)
         else:
             for part in batch:
                 yield from _components(part, False)
@@ -195,6 +198,24 @@ def _components(batch: Any, whole: bool = True) -> Iterator[Any]:
         yield from _components(parts, False)
     elif batch is not None:
         yield batch
+
+
+def _columns(parts: Sequence[Any], whole: bool) -> Any:
+    """Return a list of samples, as a collate function hands on that only returns it, with each part of them as a list.
+
+    They are dictionaries with the same keys, or all that the batch is, each with one photo. None for anything else.
+    """
+    first = parts[0] if parts else None
+    if isinstance(first, Mapping):
+        alike = all(isinstance(part, Mapping) and part.keys() == first.keys() for part in parts)
+        return {key: [part[key] for part in parts] for key in first} if alike and first else None
+    alike = all(isinstance(part, (tuple, list)) and len(part) == len(first) > 1 for part in parts)
+    samples = alike and whole and len(parts) > 1 and all(sum(_is_photo(one) for one in part) == 1 for part in parts)
+    return [list(column) for column in zip(*parts, strict=True)] if samples else None
+
+
+def _is_photo(part: Any) -> bool:
+    return hasattr(part, "getbands") or (hasattr(part, "shape") and _is_image(_dims(part)))
 
 
 def _attributes(batch: Any) -> dict[str, Any]:
@@ -212,13 +233,13 @@ def _rows(parts: Sequence[Any], whole: bool) -> Any:
         return None
     if all(isinstance(part, (str, bytes)) for part in parts):
         return np.array(parts, object)
-    if not whole and all(isinstance(part, (bool, int, float)) for part in parts):
+    if not whole and all(isinstance(part, (bool, int, float, np.generic)) for part in parts):
         return np.array(parts)
     if all(hasattr(part, "getbands") for part in parts):
         return _Photos(parts)
     if not whole and all(isinstance(part, (list, tuple)) and all(map(_is_value, part)) for part in parts):
         return np.fromiter(parts, object, len(parts))
-    if all(hasattr(part, "shape") and _is_image(_dims(part)) for part in parts) and not (whole and _is_tuple(parts)):
+    if all(map(_is_photo, parts)) and not (whole and _is_tuple(parts)):
         return _Photos(parts)
     return None
 

@@ -330,6 +330,12 @@ BOXES = [{"boxes": np.zeros((i, 4))} for i in range(8)]
         {"input_ids": [[1] * 128] * 8, "labels": [0] * 8},
         {"words": [["a", "dog"], ["a"]] * 4, "labels": [0] * 8},
         [np.zeros((20, 30, 3))] * 8,
+        [(np.zeros((20, 30, 3)), 1)] * 8,
+        [(np.int64(1), np.zeros((3, 20, 30 + i))) for i in range(8)],
+        [(Image.new("RGB", (30, 20)), {"id": 1})] * 8,
+        [{"boxes": np.zeros((5, 4)), "image": np.zeros((20, 30, 3)), "label": 1}] * 8,
+        {"about": [{"id": 1}] * 8, "image": np.zeros((8, 3, 20, 30))},
+        (np.zeros((8, 3, 20, 30)), [{"boxes": np.zeros((i, 4))} for i in range(8)]),
     ],
     ids=lambda batch: type(batch).__name__,
 )
