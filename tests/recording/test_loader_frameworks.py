@@ -381,6 +381,14 @@ def test_the_steps_of_grain_are_seen_by_their_names(paths, processes):
         assert {span.category for span in trace if span.name == "copy to shared memory"} == {"transfer"}
 
 
+def test_numbers_that_grain_makes_itself_are_named_after_their_range():
+    import grain
+
+    numbers = grain.MapDataset.range(400).map(lambda i: np.full((8, 8, 3), i % 255, np.uint8)).batch(disk.BATCH)
+    trace = labkit.record(numbers.to_iter_dataset(grain.ReadOptions(1, 2)), STEP, steps=6)
+    assert {span.name for span in trace if span.category == "read"} == {"RangeMapDataset.__getitem__"}
+
+
 def test_the_older_data_loader_of_grain_is_recorded_too(paths):
     import grain
 

@@ -173,6 +173,16 @@ def test_batches_move_into_the_workers_only_where_none_is_made_beside_the_traini
         assert alone.advice.startswith("make batches in the workers, not in the thread that trains"), alone.advice
 
 
+@pytest.mark.parametrize(("hidden", "says"), [(0, "labkit.known('module.function')"), (2, "let the loader start its")])
+def test_who_makes_batches_where_nobody_looks_is_told_how_to_show_it(hidden, says):
+    trace = before_training("thread 0", "waits for another thread", "iterator", replace(LOADER, hidden=hidden))
+    stalls = Timeline(trace).stalls
+    assert stalls.shares["unknown"] > 0.4
+    assert (stalls.cause, stalls.blame) == (None, None)
+    assert stalls.advice.startswith("nothing yet: ")
+    assert says in stalls.advice
+
+
 def test_a_generator_around_workers_is_told_to_have_more_of_them():
     threads = trace_of(2, 2, ahead=True, cores=8)
     names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in threads.threads)

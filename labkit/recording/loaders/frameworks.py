@@ -146,7 +146,7 @@ def _grain(wrapped: Any, module: ModuleType) -> None:
 def _grain_name(step: str, self: Any, *_: Any) -> str:
     """Return what a step does: the name of the reader's function or transformation where it has one."""
     if step == "source":
-        source = getattr(self, "_source", None)
+        source = getattr(self, "_source", self)  # a range has none
         return f"{type(source).__name__}.__getitem__"
     own = getattr(self, "_transform_name", None)
     if own is not None and " object at 0x" in str(own):  # an address, which another process does not share

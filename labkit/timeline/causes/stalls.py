@@ -158,12 +158,16 @@ def stalls(
     small = _taken_apart(work, steps, span, ops_ns, total["batch"])
     small = small or _small_calls(lanes, run, causes.names, steps, handed_over)
     loop = _hidden_loop(lanes, run, work, steps)
-    if shares["unknown"] >= max(LEAST, shares[worst]) and run.loader and run.loader.hidden:
-        advice = (
+    if shares["unknown"] >= max(LEAST, shares[worst]) and run.loader:
+        hidden = (
             "nothing yet: what processes do that began before the recording is not seen; let the loader start its "
             "workers in the recording."
         )
-        return Stalls(shares, None, None, 0.0, advice)
+        own = (
+            "nothing yet: nobody saw what ran in most of the gaps. Where threads or processes of your own make the "
+            "batches, labkit.known('module.function') shows their functions."
+        )
+        return Stalls(shares, None, None, 0.0, hidden if run.loader.hidden else crowded or own)
     if shares[worst] < LEAST:
         found = _together(lanes, shares) or _nothing_to_blame(steps, shares, small, loop)
         return Stalls(shares, None, None, 0.0, crowded if crowded and sum(shares.values()) >= LEAST else found)
