@@ -28,7 +28,8 @@ In this folder, in a terminal (Python 3.10 to 3.13):
     .venv/bin/jupyter lab start.ipynb
 
 The problem sets are in `problem_sets`. Hand in the notebook as you were told, with its name. Nothing of it is graded
-by its speed. While it is graded there is no network: an answer that needs one gets no points.
+by its speed. While it is graded there is no network, and no other process can be started (`multiprocessing`, workers of
+a loader): an answer that needs one gets no points.
 """
 
 

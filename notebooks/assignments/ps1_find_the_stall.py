@@ -5,7 +5,7 @@
 #
 # **You need** notebooks 00 and 01. Plain Python is enough; no TensorFlow. About two hours. 100 points.
 #
-# Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs from top to bottom, with more tests than you see, and without network: a connection is refused, and an answer that needs one gets no points. All times are in milliseconds, and may be fractions.
+# Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs from top to bottom, with more tests than you see, and without network: a connection is refused, and an answer that needs one gets no points. No other process starts either (`multiprocessing`, workers of a loader); threads do. A loop without an end costs its part. All times are in milliseconds, and may be fractions.
 
 # %% bootstrap=true
 from labkit import simulate

@@ -5,7 +5,7 @@
 #
 # **You need** notebooks 02 to 06. About three hours. 100 points.
 #
-# Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs from top to bottom, with more tests than you see, and without network: a connection is refused, and an answer that needs one gets no points. Tests look at what comes out of a pipeline and at what it is made of, never at a clock: a slow computer is no disadvantage. `inspect_pipeline(function, ...)` calls your function and shows both.
+# Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs from top to bottom, with more tests than you see, and without network: a connection is refused, and an answer that needs one gets no points. No other process starts either (`multiprocessing`, workers of a loader); threads do. A loop without an end costs its part. Tests look at what comes out of a pipeline and at what it is made of, never at a clock: a slow computer is no disadvantage. `inspect_pipeline(function, ...)` calls your function and shows both.
 
 # %% bootstrap=true
 import tensorflow as tf

@@ -19,7 +19,7 @@ from class_of_25 import roster
 
 from assignments.grader import bubblewrap, isolation
 from assignments.grader.course import Course
-from assignments.grader.supervisor import Limits, Stopped
+from assignments.grader.supervisor import DidNotEnd, Limits, Stopped
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these protections")
 
@@ -64,6 +64,25 @@ def test_a_pool_of_threads_and_a_drawing_are_allowed(run):
         assert student.names(["n"]) == {"n": 6}
 
 
+PROCESSES = {
+    "pool": "multiprocessing.Pool(2)",
+    "process": "multiprocessing.Process(target=print).start()",
+    "spawned": "multiprocessing.get_context('spawn').Process(target=print).start()",
+    "manager": "multiprocessing.Manager()",
+    "queue": "multiprocessing.Queue()",
+    "executor": "concurrent.futures.ProcessPoolExecutor(2)",
+}
+
+
+def test_a_pool_of_processes_is_refused_and_costs_what_needs_it_alone(run):
+    """Whoever reads about loaders writes them: that is no attack."""
+    cells = [f"import concurrent.futures, multiprocessing\n{needs}" for needs in PROCESSES.values()]
+    with run(*cells, "x = 1") as student:
+        said = ("PermissionError", "no other process can be started while a notebook is graded")
+        assert dict(zip(PROCESSES, student.errors, strict=False)) == dict.fromkeys(PROCESSES, said)
+        assert student.errors[-1] is None
+
+
 def test_files_of_ones_own_can_be_copied_and_changed(run):
     """Outside bubblewrap a change of modes and times is not made, and does not fail either."""
     cell = "import os, shutil\nopen('a', 'w').write('x')\nshutil.copy2('a', 'b')\nos.chmod('b', 0o600)\nos.remove('a')"
@@ -97,6 +116,31 @@ def test_a_sleeper_is_woken(run):
         assert student.errors == [("KeyboardInterrupt", "the cell was interrupted after 3 s"), None]
     with pytest.raises(Stopped, match=r"within 1 s in code cell 1"):
         run(WAIT, limits=Limits(wall_s=1))
+
+
+def test_a_cell_or_a_call_without_an_end_is_interrupted_and_is_lost_alone(run):
+    """It is called again only where a later cell may have defined it anew: there is one time for all."""
+    loop, works = "while True:\n    pass", "def f():\n    return 3"
+    patient = Limits(cpu_s=5, wall_s=600, memory_mb=1500)
+    with run(loop, f"def f():\n    {loop}".replace("    pass", "        pass"), "x = 1", limits=patient) as student:
+        one = patient.one_s
+        assert student.errors == [("KeyboardInterrupt", f"the cell was interrupted after {one} s of processor time"),
+                                  None, None]  # fmt: skip
+        for _ in range(20):
+            with pytest.raises(DidNotEnd, match=f"^f did not come to an end within {one} s of processor time or 300 s"):
+                student.names(["f"])["f"]()
+        student.run("other = 5")
+        with pytest.raises(DidNotEnd):
+            student.names(["f"])["f"]()
+        student.run(works)
+        assert student.names(["f"])["f"]() == 3
+
+
+def test_a_call_that_waits_in_vain_is_interrupted(run):
+    with run("import time\ndef f():\n    time.sleep(600)", limits=Limits(wall_s=4)) as student:
+        with pytest.raises(DidNotEnd, match=r"or 2 s of waiting$"):
+            student.names(["f"])["f"]()
+        assert student.names(["time", "f"]).keys() == {"time", "f"}
 
 
 #: The local variables of what runs the cells.
@@ -247,7 +291,7 @@ def test_a_folder_that_nobody_may_read_is_no_place_to_hide(installation, in_bubb
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("ignore", ["", "__import__('signal').signal(24, 1)\n"])
+@pytest.mark.parametrize("ignore", ["", "from signal import *\nsignal(SIGXCPU, SIG_IGN)\nsignal(SIGPROF, SIG_IGN)\n"])
 def test_a_loop_without_an_end_ends(run, ignore):
     with pytest.raises(Stopped, match="within 1 s of processor time in code cell 1"):
         run(f"{ignore}while True:\n    pass", limits=Limits(cpu_s=1, wall_s=60, memory_mb=1500))

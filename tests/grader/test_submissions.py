@@ -251,6 +251,15 @@ def test_where_a_cell_failed_its_own_words_are_quoted(sources):
     assert any("'imbalance' is not defined" in text and "ZeroDivisionError" in text for text in failed)
 
 
+def test_an_answer_without_an_end_costs_its_part_alone(sources, in_bubblewrap):
+    loop = "def cores_needed(*a):\n    while True:\n        pass"
+    limits = dataclasses.replace(SHORT, cpu_s=5)
+    found, failed, judged = points(answered(sources, roster.PS3, exercise_3_1=loop), limits, in_bubblewrap)
+    assert judged.stopped == ""
+    assert found == {**roster.FULL[roster.PS3], "3.1": 0}
+    assert set(failed) == {"cores_needed did not come to an end within 1 s of processor time or 15 s of waiting"}
+
+
 def test_a_syntax_error_says_which_python_found_it(sources):
     """A newer one may take the same text."""
     _, failed, _ = points(answered(sources, roster.PS3, exercise_3_4="def imbalance(s, h)\n    return 1"))

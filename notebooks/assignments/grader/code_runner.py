@@ -22,6 +22,8 @@ import sys
 import types
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import SemLock
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,8 @@ def main(pipe: int) -> None:
     send(encode({"id": job["id"], "value": holds}).encode())
     # A pipeline that asks for the number of cores is as wide on every machine that grades.
     os.cpu_count, os.sched_getaffinity = lambda: _CORES, lambda _: set(range(_CORES))
+    # The system refuses processes, and what they share; its words tell a student nothing.
+    BaseProcess.start = SemLock.__init__ = _start_no_process
 
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
@@ -71,7 +75,8 @@ def main(pipe: int) -> None:
             request = json.loads(connection.recv_bytes())
         except EOFError:
             return
-        reply = _answer(request, names, report)
+        with_limits = _interrupted(request["do"], job["one_s"], job["wait_s"])
+        reply = _answer(request, names, report, with_limits)
         try:
             data = encode({"id": request["id"], **reply}).encode()
         except MemoryError:
@@ -82,14 +87,18 @@ def main(pipe: int) -> None:
         send(data)
 
 
+def _start_no_process(*_: Any, **__: Any) -> None:
+    raise PermissionError("no other process can be started while a notebook is graded")
+
+
 _NO_MEMORY = ("memory", "took more memory than allowed")
 
 
-def _answer(request: dict[str, Any], names: dict[str, Any], report: Any) -> dict[str, Any]:
+def _answer(request: dict[str, Any], names: dict[str, Any], report: Any, limits: Any) -> dict[str, Any]:
     """Do what is asked; return its value, what it printed, and the type and words of its exception."""
     output, error, value = io.StringIO(), None, None
     try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), limits:
             value = _REQUESTS[request["do"]](request, names)
     except MemoryError:
         report(*_NO_MEMORY)
@@ -124,31 +133,35 @@ def _run_cell(request: dict[str, Any], names: dict[str, Any]) -> None:
         source = _python(source)
         code = _compiled(source, place)
     linecache.cache[place] = (len(source), None, source.splitlines(True), place)
-    with _interrupted(request["interrupt_s"]):
-        if code.co_flags & inspect.CO_COROUTINE:
-            asyncio.run(eval(code, names))
-        else:
-            exec(code, names)
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(eval(code, names))
+    else:
+        exec(code, names)
 
 
 @contextlib.contextmanager
-def _interrupted(after_s: float) -> Iterator[None]:
-    """Stop a cell as a reader would who waits for it in vain: it is lost, and the cells after it are not.
+def _interrupted(what: str, busy_s: float, wait_s: float) -> Iterator[None]:
+    """Stop a cell or a call as a reader would who waits for it in vain: it is lost, and those after it are not.
 
-    A library that downloads may try again for minutes before it says that there is no network.
+    A loop may have no end, and a library that downloads may try again for minutes before it says that there is no
+    network.
     """
 
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt(f"the cell was interrupted after {after_s:g} s")
+    def interrupt(number: int, _: Any) -> None:
+        after = f"{busy_s:g} s of processor time" if number == signal.SIGPROF else f"{wait_s:g} s"
+        raise KeyboardInterrupt(f"the {what} was interrupted after {after}")
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, after_s)
+    clocks = [(signal.SIGALRM, signal.ITIMER_REAL, wait_s), (signal.SIGPROF, signal.ITIMER_PROF, busy_s)]
+    before = [signal.signal(number, interrupt) for number, _, _ in clocks]
+    for _, clock, after_s in clocks:
+        signal.setitimer(clock, after_s)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        if signal.getsignal(signal.SIGALRM) is interrupt:
-            signal.signal(signal.SIGALRM, before)
+        for (number, clock, _), handler in zip(clocks, before, strict=True):
+            signal.setitimer(clock, 0)
+            if signal.getsignal(number) is interrupt:
+                signal.signal(number, handler)
 
 
 def _find(request: dict[str, Any], names: dict[str, Any]) -> dict[str, bool]:

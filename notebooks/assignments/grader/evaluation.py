@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from assignments.grader.precheck import parse, released
-from assignments.grader.supervisor import Limits, Stopped, StudentProcess
+from assignments.grader.supervisor import DidNotEnd, Limits, Stopped, StudentProcess
 
 #: A word in a comment is no import.
 _TENSORFLOW = re.compile(r"^[^#\n]*tensorflow", re.MULTILINE)
@@ -193,6 +193,8 @@ def _test(source: str, student: StudentProcess) -> str | None:
             # Words, types and missing names may hold what the student has chosen by the hidden inputs.
             own = isinstance(error, AssertionError) and not by_student
             return _first_line(error) if own else _FAILED
+        if isinstance(error, DidNotEnd):
+            return str(error)
         # A variable may still be what students were given. The stub raises without words, libraries do not.
         stub = isinstance(error, NotImplementedError) and not str(error)
         if stub or any(value is None for value in names.values()):

@@ -17,6 +17,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -68,6 +69,12 @@ class Stopped(Exception):
     """The student's process had to be ended, or ended itself; the message is a sentence for the instructor."""
 
 
+class DidNotEnd(Exception):
+    """A call of a student's function was interrupted; the message is a sentence for the student."""
+
+    by_student = True
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a submission may use.
@@ -79,7 +86,7 @@ class Limits:
         busy machine does not make it shorter.
     wall_s : float
         Seconds until an answer to one request, or the end of one cell, must be there. Ends what waits without an end.
-        A cell is interrupted after half of them, so that it alone is lost.
+        A cell or a call is interrupted after half of them, so that it alone is lost.
     memory_mb : int
         Address space.
     whole_s : float
@@ -110,6 +117,16 @@ class Limits:
             whole_s=self.whole_s + 60,
             resident_mb=self.resident + 1024,
         )
+
+    @property
+    def one_s(self) -> int:
+        """Processor seconds after which one cell, or one call of a function, is interrupted and is lost alone."""
+        return max(1, self.cpu_s // 3)
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds after which one cell or one call is interrupted, whatever it waits for."""
+        return self.wall_s / 2
 
     @property
     def resident(self) -> int:
@@ -180,6 +197,7 @@ class StudentProcess:
         self._wall_s, self._end = _STARTING_S, time.monotonic() + _STARTING_S
         self._files_seen = self._spent_s = 0.0
         self._shared = 0
+        self._endless: set[str] = set()
         self._counts = True
         self._in_bubblewrap = bubblewrap.works() if in_bubblewrap is None else in_bubblewrap
         self._ending = contextlib.ExitStack()  # what comes last goes first
@@ -197,6 +215,8 @@ class StudentProcess:
                     tensorflow=tensorflow,
                     cpu_s=limits.cpu_s,
                     memory_mb=limits.memory_mb,
+                    one_s=limits.one_s,
+                    wait_s=limits.wait_s,
                     in_bubblewrap=self._in_bubblewrap,
                 )["value"]
             except Stopped as stop:  # nothing of the student's has run yet: it is this machine's fault
@@ -244,8 +264,8 @@ class StudentProcess:
     def run(self, source: str) -> None:
         """Run one more cell; note what it printed and how it failed."""
         number = len(self.printed) + 1
-        request = {"source": source, "number": number, "interrupt_s": self.limits.wall_s / 2}
-        reply = self._ask(f"in code cell {number}", do="cell", **request)
+        self._endless -= set(re.findall(r"\w+", source))  # it may define them anew
+        reply = self._ask(f"in code cell {number}", do="cell", source=source, number=number)
         self.printed.append(readable(reply.get("printed", ""), 10_000))
         self.errors.append(_error(reply))
 
@@ -261,9 +281,19 @@ class StudentProcess:
         }
 
     def value(self, stage: str, **request: Any) -> Any:
-        """Return the plain data that a request is answered with, or raise what was raised there."""
-        reply = self._ask(stage, **request)
-        if error := _error(reply):
+        """Return the plain data that a request is answered with, or raise what was raised there.
+
+        A function that did not end is not called again, unless a later cell may have defined it anew: each call would
+        take some of the time that is there for all.
+        """
+        name = request["name"]
+        reply = {} if name in self._endless else self._ask(stage, **request)
+        if (error := _error(reply)) and error[0] == "KeyboardInterrupt":
+            self._endless.add(name)
+        if name in self._endless:
+            one = f"{self.limits.one_s} s of processor time or {self.limits.wait_s:g} s of waiting"
+            raise DidNotEnd(f"{name} did not come to an end within {one}")
+        if error:
             kind, words = error
             found = getattr(builtins, kind, None)
             fits = isinstance(found, type) and issubclass(found, Exception) and found is not UnicodeDecodeError

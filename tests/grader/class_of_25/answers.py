@@ -31,7 +31,7 @@ class Text(str):
 """,
 }
 EVIL = {
-    "hang": "while True:\n    pass",
+    "hang": "import signal\nsignal.signal(signal.SIGPROF, signal.SIG_IGN)\nwhile True:\n    pass",
     "segfault": "import ctypes\nctypes.string_at(0)",
     "memory": "hoard = []\nwhile True:\n    hoard.append(bytearray(200_000_000))",
     "exit": "import os\nos._exit(0)",

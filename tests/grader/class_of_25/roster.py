@@ -104,7 +104,7 @@ def make(folder: Path, released: dict, sources: dict, secret: Path) -> dict[str,
 
     notebook = again()
     put(notebook, "exercise_1_3", WRONG["call hangs"])
-    hand_in("gina", PS1, notebook, "stopped", "it took too long")
+    hand_in("gina", PS1, notebook, words="1.3: blame did not come to an end within", e1_3=0)
 
     notebook = again()
     put(notebook, "exercise_1_2", WRONG["crash"])
