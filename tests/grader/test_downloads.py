@@ -414,6 +414,19 @@ def test_a_newer_notebook_replaces_none_of_another_set(tmp_path):
     assert len(batch.collect(tmp_path / "out", SETS, lambda path: path.read_text().split()[0])) == 2
 
 
+@pytest.mark.parametrize("first", [f"{PS3}", "first"])
+@pytest.mark.parametrize("later", [f"{PS3}-b", "later"])
+def test_a_newer_notebook_replaces_one_of_its_set_whichever_of_their_names_tells_it(tmp_path, first, later):
+    files, out = {first: PS3, roster.PS1: roster.PS1}, tmp_path / "out"
+    for name, text in [*files.items(), (later, f"{PS3} again")]:
+        downloads.collect(pack(tmp_path / "x.zip", {moodle("Ada", 1, f"{name}.ipynb"): text}), out, SETS)
+    handed = batch.collect(out, SETS, lambda path: path.read_text().split()[0])
+    assert {h.set_name: [f.read_text() for f in h.files] for h in handed} == {
+        roster.PS1: [roster.PS1],
+        PS3: [f"{PS3} again"],
+    }
+
+
 def test_what_was_replaced_stays_replaced_when_the_next_set_comes(tmp_path):
     """Names that tell no set: those that came together stay together, and older ones do not come back."""
     told = {"old": roster.PS1, "new": roster.PS1, "also new": roster.PS1}.get
@@ -548,15 +561,16 @@ def test_moodle_reads_a_time_in_its_own_zone_unless_it_is_told_another(tmp_path)
     assert line["Last modified (grade)"].endswith(" UTC")
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
 @pytest.mark.parametrize("sign", [",", ";", "\t"])
-def test_a_list_of_names_that_a_spreadsheet_saved_is_the_same_list(tmp_path, sign):
+def test_a_list_of_names_that_a_spreadsheet_saved_is_the_same_list(tmp_path, sign, end):
     out = tmp_path / "out"
     files = pack(tmp_path / "x.zip", {f"1-2 - Ada, PhD - Nov 22, 2026 1000 AM/{PS3}.ipynb": "{}"})
     (found,) = downloads.collect(files, out, SETS)
     rows = list(csv.reader(io.StringIO((out / "names.csv").read_text())))
     rows[1][2] = "alovelace"
     with (out / "names.csv").open("w", encoding="utf-8-sig", newline="") as file:
-        csv.writer(file, delimiter=sign).writerows([*rows, [""] * len(rows[0])])
+        csv.writer(file, delimiter=sign, lineterminator=end).writerows([*rows, [""] * len(rows[0])])
     wanted = [downloads.Student(found.student, found.name, "alovelace", "d2l", "1")]
     assert downloads.names(out) == wanted
     assert downloads.collect(files, out, SETS) == downloads.names(out) == wanted
@@ -565,8 +579,8 @@ def test_a_list_of_names_that_a_spreadsheet_saved_is_the_same_list(tmp_path, sig
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ("student;name;id;platform\nÅsa;Åsa;1;d2l".encode("cp1252"), "is not in UTF-8: save it as CSV UTF-8"),
-        ("student,name,id".encode("utf-16"), "is not in UTF-8: save it as CSV UTF-8"),
+        ("student;name;id;platform\nÅsa;Åsa;1;d2l".encode("cp1252"), r"names.csv is not UTF-8 \(line 2\); save it as"),
+        ("student,name,id".encode("utf-16"), r"names.csv is not UTF-8 \(line 1\); save it as UTF-8"),
         (b"Ada-L,Ada L,alovelace,d2l\n", "is 'Ada-L,Ada L,alovelace,d2l'; allowed: student,name,id,platform"),
         (b"", "is ''; allowed: student,name,id,platform"),
     ],

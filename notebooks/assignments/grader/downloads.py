@@ -24,7 +24,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from assignments.grader.authoring import POINTS
 from assignments.grader.pages import as_cell, of_cell, one_line
 from assignments.grader.precheck import MOST_BYTES
-from labkit.common.files import write_aside
+from labkit.common.files import utf8_text, write_aside
 
 try:
     from lzma import LZMAError
@@ -186,8 +186,10 @@ def earlier(folder: Path) -> list[set[str]]:
 def _replace(folder: Path, brought: set[Path], report: Callable[[str], None]) -> None:
     """Note which notebooks are older than those that a download brought."""
     notebooks = {path for path in brought if _is_notebook(path)}
-    # Beside a new one, or where its name told no set: such a file may be of the same set.
+    # Beside a new one, or where one of the two names told no set: such a file may be of the same set.
     places = {place for new in notebooks for place in (new.parent, folder / new.relative_to(folder).parts[0])}
+    untold = {new.parent for new in notebooks if new.parent.parent == folder}
+    places |= {place for student in untold for place in student.iterdir() if place.is_dir()}
     beside = {path for place in places for path in place.iterdir() if path.is_file() and _is_notebook(path)}
     known = earlier(folder)
     older = {path.relative_to(folder).as_posix() for path in beside - notebooks}.difference(*known)
@@ -210,15 +212,12 @@ def names(folder: Path) -> list[Student]:
     Raises
     ------
     ValueError
-        If it has no header, or another encoding than UTF-8, as a spreadsheet may save it.
+        If it has no header, or is not UTF-8, as a spreadsheet may save it.
     """
     path = folder / NAMES
     if not path.exists():
         return []
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not in UTF-8: save it as CSV UTF-8") from None
+    text = io.StringIO(utf8_text(path), newline=None).getvalue()  # a Mac's spreadsheet ends lines in its own way
     # Where a comma stands in numbers, a spreadsheet saves semicolons.
     head = text.partition("\n")[0]
     rows = csv.DictReader(io.StringIO(text), delimiter=next((c for c in ";\t" if c in head), ","))
