@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import os
 import stat
 import subprocess
+import tracemalloc
 import zipfile
 
 import pytest
@@ -457,6 +459,23 @@ def test_a_file_without_a_plain_letter_keeps_its_ending(tmp_path, name):
     assert [f.name for f in handed.notebooks] == ["unnamed.ipynb"]
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_file_that_says_less_than_it_unpacks_to_fills_no_memory(tmp_path, packing):
+    said, path = [], tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        archive.writestr(moodle("Eve", 1), bytes(32 << 20))
+        archive.writestr(moodle("Ada", 2), "{}", zipfile.ZIP_DEFLATED)
+    path.write_bytes(in_directory(24, b"\x64\0\0\0")(path.read_bytes()))
+    tracemalloc.start()
+    try:
+        found = downloads.collect(path, tmp_path / "out", SETS, report=said.append)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert [s.name for s in found] == ["Ada"]
+    assert sum("Eve" in line and "cannot be unpacked" in line for line in said) == 1
+
+
 @pytest.mark.parametrize("stray", [None, "desktop.ini", "Set 3/index.html", "Set 3/Untitled.ipynb", "Set 3/a.xlsx"])
 @pytest.mark.parametrize(
     "place",
@@ -559,6 +578,14 @@ def test_moodle_reads_a_time_in_its_own_zone_unless_it_is_told_another(tmp_path)
     batch.write([batch.Row("Ada", PS3, "x", "graded", {"1": 7})], tmp_path / "grades.csv")
     (line,) = csv.DictReader(io.StringIO(downloads.export(tmp_path / "grades.csv", "moodle", PS3, [])[0]))
     assert line["Last modified (grade)"].endswith(" UTC")
+
+
+def test_words_of_students_are_no_html_in_moodles_feedback(tmp_path):
+    said = "3.4: ValueError: '<img src=x onerror=alert(1)> <a href=//evil.test>a & b</a>'"
+    batch.write([batch.Row("Ada", PS3, "x", "graded", {"1": 7}, said)], tmp_path / "grades.csv")
+    (line,) = csv.DictReader(io.StringIO(downloads.export(tmp_path / "grades.csv", "moodle", PS3, [])[0]))
+    assert "<" not in line["Feedback comments"]
+    assert html.unescape(line["Feedback comments"]) == said
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])

@@ -8,6 +8,7 @@ newer one of the set is graded.
 from __future__ import annotations
 
 import csv
+import html
 import io
 import os
 import re
@@ -25,11 +26,6 @@ from assignments.grader.authoring import POINTS
 from assignments.grader.pages import as_cell, of_cell, one_line
 from assignments.grader.precheck import MOST_BYTES
 from labkit.common.files import utf8_text, write_aside
-
-try:
-    from lzma import LZMAError
-except ImportError:  # a Python without it, whose zipfile refuses such entries itself
-    LZMAError = zipfile.BadZipFile
 
 #: Of a download: files, and bytes of all of them when they are unpacked.
 MOST_FILES, MOST_UNPACKED = 20_000, 8 << 30
@@ -229,7 +225,7 @@ def names(folder: Path) -> list[Student]:
 
 
 #: What zipfile raises at an entry that is encrypted, packed in a way that it does not know, or broken.
-_DAMAGED = (RuntimeError, zipfile.BadZipFile, zlib.error, LZMAError, OSError, EOFError, ValueError)
+_DAMAGED = (RuntimeError, zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError)
 
 
 def _files(download: Path, leave_out: Callable[[str, str], None]) -> Iterator[tuple[str, Callable[[], bytes]]]:
@@ -274,7 +270,15 @@ def _files(download: Path, leave_out: Callable[[str, str], None]) -> Iterator[tu
             elif not PurePosixPath(_seen(path)).parts:
                 leave_out(path, "has no name")
             elif not _is_beside(path):
-                yield _seen(path), lambda entry=entry: archive.read(entry)
+                yield _seen(path), lambda entry=entry: _unpacked(archive, entry)
+
+
+def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """Return what an entry holds, and unpack no more of it than it says."""
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others are unpacked at one go
+        raise ValueError("it is packed as no platform packs")
+    with archive.open(entry) as file:
+        return file.read(entry.file_size + 1)
 
 
 def _is_beside(path: str) -> bool:
@@ -476,10 +480,12 @@ _Graded = list[tuple[Student, dict[str, str]]]
 def _moodle(set_name: str, rows: _Graded) -> str:
     # mod/assign/feedback/offline/importgradeslib.php: the three columns that are asked for, and feedback by its name.
     # A time without its zone is read in that of the site, and a grade that is newer than the time stays as it is.
+    # Feedback is HTML there (mod/assign/feedback/comments/locallib.php), and a sentence quotes words of students.
     head = ["Identifier", "Full name", "Grade", "Last modified (grade)", "Feedback comments"]
     now = datetime.now(timezone.utc).strftime("%A, %d %B %Y, %I:%M %p UTC")
     ids = (f"Participant {who.number_of(set_name) or who.id}" for who, _ in rows)
-    return _csv(head, ([i, w.name, r["total"], now, r["sentence"]] for i, (w, r) in zip(ids, rows, strict=True)))
+    said = (html.escape(of_cell(row["sentence"]), quote=False) for _, row in rows)
+    return _csv(head, ([i, w.name, r["total"], now, s] for i, (w, r), s in zip(ids, rows, said, strict=True)))
 
 
 def _canvas(set_name: str, rows: _Graded) -> str:
