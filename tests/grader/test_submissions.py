@@ -22,7 +22,16 @@ from assignments.grader import batch, evaluation
 from assignments.grader import precheck as checks
 from assignments.grader.course import Course
 from assignments.grader.evaluation import evaluate
-from assignments.grader.precheck import MOST_BYTES, MOST_CELLS, MOST_CODE, MOST_LETTERS, precheck, released, unanswered
+from assignments.grader.precheck import (
+    MOST_BYTES,
+    MOST_CELLS,
+    MOST_CODE,
+    MOST_LETTERS,
+    MOST_TEXT,
+    precheck,
+    released,
+    unanswered,
+)
 from assignments.grader.supervisor import Limits, StudentProcess
 
 SHORT = Limits(cpu_s=10, wall_s=30, memory_mb=1500)
@@ -664,6 +673,8 @@ def marked(sources, tmp_path_factory):
     hand_in(folder, f"equal/{name}/{name}.ipynb", right)
     hand_in(folder, f"pipe/{name}/mine.ipynb", right)
     hand_in(folder, f"pipe/{name}/old.ipynb", empty)
+    for number in range(batch.MOST_NOTEBOOKS + 1):
+        hand_in(folder, f"many/{name}/{number}.ipynb", right)
     os.mkfifo(folder / "pipe" / name / "a.ipynb")
     hand_in(folder, f"abyss/{name}/mine.ipynb", right)
     for student in ("abyss", "void"):
@@ -715,6 +726,7 @@ def marked(sources, tmp_path_factory):
         ("half", ",85,100,"),
         ("half", "3.4: ValueError: 'bad "),
         ("emoji", ",100,100,"),
+        ("many", "51 notebooks were handed in for this set; allowed: 50"),
     ],
 )
 def test_every_way_to_hand_in_has_its_row(marked, student, words):
@@ -775,6 +787,13 @@ def test_what_no_person_wrote_is_not_read_by_the_grader(sources, tmp_path):
     long = copy.deepcopy(sources[roster.PS3])
     long.cells.append(nbformat.v4.new_code_cell("x=1\n" * MOST_LETTERS))
     assert f"of more than {MOST_LETTERS:,} letters" in check(long).notes[0]
+    talks = copy.deepcopy(sources[roster.PS3])
+    text = "&" * (MOST_LETTERS - 1)
+    talks.cells += [nbformat.v4.new_markdown_cell(text, id=f"n{n}") for n in range(MOST_TEXT // MOST_LETTERS + 1)]
+    found = check(talks)
+    assert any(note.startswith("left out the text of ") for note in found.notes)
+    shown = [cell.source for cell in found.notebook.cells if cell.cell_type == "markdown"]
+    assert MOST_TEXT - MOST_LETTERS < sum(map(len, shown)) <= MOST_TEXT
     wide = copy.deepcopy(sources[roster.PS3])
     wide.cells += [nbformat.v4.new_code_cell("x=1\n" * 20_000, id=f"n{n}") for n in range(MOST_CODE // 80_000 + 1)]
     assert check(wide).status == "unreadable"

@@ -33,6 +33,8 @@ from labkit.common.files import write_aside
 
 #: What a row may say; only the first two were graded to the end.
 STATUSES = ("graded", "repaired", "stopped", "missing", "unreadable", "wrong set", "error")
+#: Files of one student for one set: each is read to find the one that is graded.
+MOST_NOTEBOOKS = 50
 _STUDENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
 
 
@@ -302,6 +304,8 @@ def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Che
         (not files, "missing", "nothing was handed in for this set"),
         (all(map(os.path.islink, files)), "unreadable", f"the file {first} is a link, not what was handed in"),
         (not submission.notebooks, "unreadable", f"the file {first} is no notebook (.ipynb)"),
+        (len(files) > MOST_NOTEBOOKS, "unreadable",
+         f"{len(files)} notebooks were handed in for this set; allowed: {MOST_NOTEBOOKS}"),
         (submission.set_name not in sources, "wrong set",
          "its name, its folder and its exercises tell no set; there are: " + ", ".join(sources)),
     ]  # fmt: skip

@@ -11,6 +11,7 @@ import ast
 import contextlib
 import copy
 import functools
+import itertools
 import json
 import math
 import re
@@ -33,8 +34,8 @@ _LARGE = 10 << 20
 _MOST_OTHER_BYTES, _MOST_VALUES = 100 << 20, 3_000_000
 #: Cells beyond these, or longer ones, were not written by a person; the grader would be busy with them.
 MOST_CELLS, MOST_LETTERS = 1_000, 100_000
-#: In all cells with code together.
-MOST_CODE = 500_000
+#: In all cells with code together, and in all with text: pages of feedback take a second for some hundred thousand.
+MOST_CODE, MOST_TEXT = 500_000, 1_000_000
 
 
 @dataclass
@@ -265,6 +266,12 @@ def _read(path: Path, notes: list[str]) -> list[_Cell]:
     letters = sum(len(cell.source) for cell in kept if cell.type == "code" or cell.id)
     if letters > MOST_CODE:
         raise _Unreadable(f"the file has {letters:,} letters of code; a submission has at most {MOST_CODE:,}")
+    texts = [cell for cell in kept if cell.type != "code" and not cell.id]
+    read = itertools.accumulate(len(cell.source) for cell in texts)
+    late = [cell for cell, letters in zip(texts, read, strict=True) if letters > MOST_TEXT]
+    _note(notes, f"left out the text of {{}} cell{{}} beyond {MOST_TEXT:,} letters", len(late))
+    for cell in late:
+        cell.source = ""
     if not all(isinstance(cell.get("id"), str) for cell in raw["cells"] if isinstance(cell, dict)):
         notes.append("gave the cells new ids (Colab drops them)")
     return kept
