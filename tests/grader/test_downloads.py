@@ -124,6 +124,19 @@ def test_nothing_is_unpacked_outside_of_the_folder(tmp_path):
     assert sum("is a link" in line for line in said) == 1
 
 
+@pytest.mark.parametrize("link", ["Bob", f"Bob/{PS3}"])
+def test_no_link_that_another_program_unpacked_leads_out_of_the_folder(tmp_path, link):
+    said, out, elsewhere = [], tmp_path / "out", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (out / link).parent.mkdir(parents=True)
+    (out / link).symlink_to(elsewhere)
+    files = {moodle("Ada", 1): "{}", moodle("Bob", 2): "{}"}
+    downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, report=said.append)
+    assert not list(elsewhere.iterdir())
+    assert (out / "Ada" / PS3 / f"{PS3}.ipynb").exists()
+    assert sum("would be written to another folder: Bob is a link" in line for line in said) == 1
+
+
 def test_what_is_too_much_is_refused_before_anything_is_written(tmp_path, monkeypatch):
     many = pack(tmp_path / "x.zip", {f"s{n}_{PS3}.ipynb": "{}" for n in range(10)})
     monkeypatch.setattr(downloads, "MOST_FILES", 9)

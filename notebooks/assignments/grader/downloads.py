@@ -153,7 +153,11 @@ def collect(
             continue
         told_by_any = name or handed_in.get(who, "")
         who = _own(who, known, sets, told_by_any, alone=len(namesakes[who.name, told_by_any]) == 1)
-        place = _write(folder / who.student / name / _file_name(parts[-1]), data)
+        place = folder / who.student / name / _file_name(parts[-1])
+        if not place.parent.resolve().is_relative_to(folder.resolve()):  # other programs unpack links, too
+            leave_out(path, f"would be written to another folder: {who.student} is a link, or {name} in it")
+            continue
+        place = _write(place, data)
         if place is None:
             leave_out(path, f"is one of more than {_MOST_ALIKE} files of that name")
             continue
