@@ -22,7 +22,7 @@ def run(in_bubblewrap):
     """A function that runs cells in a student's process and returns it."""
 
     def run(*cells, limits=None, forbidden=()):
-        limits = limits or Limits(cpu_s=5, wall_s=60, memory_mb=1500)
+        limits = limits or Limits(cpu_s=9, wall_s=60, memory_mb=1500)
         return StudentProcess(cells, forbidden, limits, in_bubblewrap=in_bubblewrap)
 
     return run

@@ -51,7 +51,7 @@ def graded(course, released, sources, tmp_path_factory):
     folder = tmp_path_factory.mktemp("class")
     secret = course.root / "source" / roster.PS1 / f"{roster.PS1}.ipynb"
     expected = roster.make(folder, released, sources, secret)
-    rows = batch.grade(folder, course, Limits(cpu_s=5, wall_s=60, memory_mb=1500))
+    rows = batch.grade(folder, course, Limits(cpu_s=9, wall_s=60, memory_mb=1500))
     return expected, {row.student: row for row in rows}
 
 
