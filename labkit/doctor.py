@@ -196,7 +196,7 @@ def _memory() -> Iterator[Finding]:
 
 def _load() -> Iterator[Finding]:
     watch = other_programs.Meter()
-    time.sleep(2 * other_programs.SHORTEST_S)
+    time.sleep(5 * other_programs.SHORTEST_S)
     share = watch.share()
     text = other_programs.sentence(share).removesuffix(".") or "this system does not say"
     yield Finding("load", not share >= other_programs.BUSY, text, required=False)

@@ -12,8 +12,9 @@ from typing import NamedTuple
 #: rest, with its browser and its editor, takes a few percent.
 BUSY = 0.25
 
-#: Clocks of the system count in steps of 10 ms, so a shorter time says nothing. Seconds.
-SHORTEST_S = 0.5
+#: Clocks of the system count in steps of 10 ms, so a shorter time says nothing. Of 0.2 s on two cores they count 40
+#: steps, and are wrong by a few, which is less than the share of the cores that stops a verdict. Seconds.
+SHORTEST_S = 0.2
 
 
 class Meter:

@@ -398,6 +398,49 @@ def test_no_advice_where_other_programs_hold_half_of_the_cores(others, monkeypat
     assert "AUTOTUNE" in timeline.stalls.advice, "it hardly waited for a core"
 
 
+def crowded(*nodes: str, each: int = 1, computed_ms: float, loads: tuple[int, ...] = (12,) * 4) -> str:
+    """Return the advice for elements that are decoded in turn, where other programs hold most of the cores.
+
+    `nodes` are asked for each element, `each` of which are decoded for one image; a train step takes 8 ms.
+    """
+    spans, a = [], 0
+    for load in loads:
+        spans += [wait(a, a + load), train(a + load, a + load + 8), ("next", ROOT, "iterator", a, a + load)]
+        for k in range(2 * each):
+            begin, end = a + load * k / (2 * each), a + load * (k + 1) / (2 * each)
+            spans += [("runner", f"{ROOT}::{node}", "iterator", begin, end) for node in nodes]
+            spans += [("runner", "x:DecodeJpeg", "decode", begin, end)]
+        a += load + 8
+    processor = ProcessorTime((NOW, NOW + a * MS), (0, int(computed_ms * MS)), 5 * a * MS)
+    host = {"cpus": 2, "others": 0.9}
+    return walk(*spans, warmup=1, images=2 * len(loads), host=host, processor=processor).stalls.advice
+
+
+def test_beside_other_programs_advice_stands_where_cores_change_nothing_about_it(monkeypatch):
+    monkeypatch.setattr(thresholds, "CROWDED", 0.5)
+    refused = "nothing yet: other programs took 90.0 % of the cores"
+    many = 2 * 4 * 8 + 1  # milliseconds that do not fit beside four steps of 8 ms on two cores
+    in_turn = "Prefetch", "Prefetch::BatchV2", "Prefetch::BatchV2::Map"
+    assert crowded(*in_turn, computed_ms=many).startswith(refused), "more calls gain nothing without cores"
+    windows = "Prefetch", "Prefetch::BatchV2::Window", "Prefetch::BatchV2::Window::Map"
+    thrown = crowded(*windows, each=4, computed_ms=many)
+    assert "4.0 elements for each one that a batch holds" in thrown
+    assert "AUTOTUNE" not in thrown
+    alone = crowded("BatchV2", "BatchV2::Map", computed_ms=many)
+    assert alone.startswith("prefetch(AUTOTUNE) as the last step"), "the graph says that nothing works ahead"
+    assert "map(" not in alone
+    parallel = crowded("Prefetch", "Prefetch::BatchV2", "Prefetch::BatchV2::ParallelMapV2", computed_ms=many)
+    assert parallel.startswith("less work for the processor"), "all cores together would be too slow"
+
+
+def test_what_may_be_late_only_for_lack_of_cores_gets_no_advice_beside_other_programs(monkeypatch):
+    monkeypatch.setattr(thresholds, "CROWDED", 0.5)
+    refused = "nothing yet: other programs took 90.0 % of the cores"
+    parallel = "Prefetch", "Prefetch::BatchV2", "Prefetch::BatchV2::ParallelMapV2"
+    assert crowded(*parallel, computed_ms=20).startswith(refused)
+    assert crowded(*parallel, computed_ms=20, loads=(1, 1, 6, 1, 1, 6)).startswith(refused), "no deeper prefetch"
+
+
 def test_the_text_says_of_the_busiest_threads_what_they_did():
     spans = wait(0, 10), train(10, 20), ("worker", "x:DecodeJpeg", "decode", 0, 9)
     threads = tuple(ThreadTime((10 - i) * MS, i * MS, 10 * MS) for i in range(6))

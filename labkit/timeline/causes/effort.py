@@ -99,7 +99,7 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
 
 def _measured(run: Run, window_ns: int) -> dict[str, Effort]:
     """Return efforts where the processor time of each span is known."""
-    ready, found = _ready(run, sum(one.computed_ns for one in run.processor.threads) if run.processor else 0), {}
+    ready, found = had_core(run, sum(one.computed_ns for one in run.processor.threads) if run.processor else 0), {}
     for name, one in run.op_times.items():
         if one.open_ns >= OPEN * window_ns:
             share = one.computed_ns / one.open_ns
@@ -107,7 +107,7 @@ def _measured(run: Run, window_ns: int) -> dict[str, Effort]:
     return found
 
 
-def _ready(run: Run, computed_ns: float) -> float:
+def had_core(run: Run, computed_ns: float) -> float:
     """Return the share of the time in which threads that were ready had a core.
 
     Threads that were ready but had no core would have computed: the shares of those that compute grow to 1.
@@ -118,7 +118,7 @@ def _ready(run: Run, computed_ns: float) -> float:
 
 def _shares(opened: dict[str, np.ndarray], cpu: np.ndarray, length: np.ndarray, run: Run) -> dict[str, Effort]:
     """Solve for the share of each op; all times in milliseconds, one for each pair of neighbouring samples."""
-    ready = _ready(run, float(cpu.sum()) * 1e6)
+    ready = had_core(run, float(cpu.sum()) * 1e6)
     # The last column is what works all the time, whatever is open: the profiler, the clocks of tf.data.
     table = np.stack([*opened.values(), length], axis=1)
     most = np.r_[np.full(len(opened), float(run.host.cpus or 1)), BACKGROUND]

@@ -12,7 +12,7 @@ from itertools import takewhile
 import numpy as np
 
 from labkit.timeline.causes import thresholds
-from labkit.timeline.causes.effort import Effort
+from labkit.timeline.causes.effort import Effort, had_core
 from labkit.timeline.causes.loader_advice import LoaderAdvice
 from labkit.timeline.causes.node_work import NodeWork, asynchronous, in_loop
 from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes, filling
@@ -156,7 +156,8 @@ def stalls(
         ns for (cause, op), ns in causes.by_op.items() if cause == "prep" and causes.names[op] not in work.calls
     )
     small = _taken_apart(work, steps, span, ops_ns, total["batch"])
-    small = small or _small_calls(lanes, run, causes.names, steps, handed_over)
+    ready = had_core(run, _computed_ns(run)) if crowded else 1.0
+    small = small or _small_calls(lanes, run, causes.names, steps, handed_over, ready)
     loop = _hidden_loop(lanes, run, work, steps)
     if shares["unknown"] >= max(LEAST, shares[worst]) and run.loader:
         hidden = (
@@ -169,8 +170,8 @@ def stalls(
         )
         return Stalls(shares, None, None, 0.0, hidden if run.loader.hidden else crowded or own)
     if shares[worst] < LEAST:
-        found = _together(lanes, shares) or _nothing_to_blame(steps, shares, small, loop)
-        return Stalls(shares, None, None, 0.0, crowded if crowded and sum(shares.values()) >= LEAST else found)
+        advice = _together(lanes, shares) or _nothing_to_blame(steps, shares, small, loop, crowded)
+        return Stalls(shares, None, None, 0.0, advice)
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
         if cause == worst:
@@ -178,11 +179,12 @@ def stalls(
     blame = min(ops, key=lambda op: (-ops[op], op)) if ops else None  # of equal ones the first by its name
     share = ops[blame] / span if blame else 0.0
     # The maker of the trace may know better what to change.
-    found = _Blame(worst, blame or "", causes, lanes, run, efforts, work, loop)
+    found = _Blame(worst, blame or "", causes, lanes, run, efforts, work, loop, crowded)
     small = small if worst in ("prep", "batch") else None
     node = _starts(causes, total[worst])
     known = run.advice.get(worst) or (run.loader and str(LoaderAdvice(worst, blame, lanes, run, efforts)))
-    advice = crowded or known or small or (node and _start(node, work)) or _advice(found, overlap_ns)
+    known = known and (crowded or known)
+    advice = known or small or (node and _start(node, work)) or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice, filling(node) if node and worst != "start" else None)
 
 
@@ -208,18 +210,23 @@ def _start(path: str, work: NodeWork) -> str:
 
 
 def _crowded(run: Run, span: int) -> str | None:
-    """Return why there is no advice, where other programs held the cores and the pipeline wanted them."""
+    """Return why there is no advice that needs cores, where other programs held them and the pipeline wanted them."""
     others, processor = run.host.others, run.processor
     if others is None or others < thresholds.CROWDED:
         return None
     if processor and processor.queued_ns is not None:
-        ran = processor.cpu_ns[-1] - processor.cpu_ns[0] if processor.cpu_ns else 0
-        if processor.queued_ns < max(thresholds.STARVED * ran, thresholds.QUEUED * span):
+        if processor.queued_ns < max(thresholds.STARVED * _computed_ns(run), thresholds.QUEUED * span):
             return None
     return (
         f"nothing yet: other programs took {percent(others)} of the cores, and the pipeline waited for a core for "
         "longer than it ran. Close other programs and record again."
     )
+
+
+def _computed_ns(run: Run) -> int:
+    """Return how long all threads of the process had a core in the recording, as far as it was sampled."""
+    cpu = run.processor.cpu_ns if run.processor else ()
+    return cpu[-1] - cpu[0] if cpu else 0
 
 
 def _together(lanes: Sequence[Lane], shares: dict[str, float]) -> str | None:
@@ -239,7 +246,9 @@ def _together(lanes: Sequence[Lane], shares: dict[str, float]) -> str | None:
     return None
 
 
-def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None, loop: str | None) -> str:
+def _nothing_to_blame(
+    steps: int, shares: dict[str, float], small: str | None, loop: str | None, crowded: str | None
+) -> str:
     if not steps:
         return "nothing can be said: the trace holds no train step."
     rest = max(("framework", "unknown"), key=lambda cause: shares[cause])
@@ -250,7 +259,8 @@ def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None, l
     if loop:
         return loop
     if rest == "unknown":
-        return "nothing yet: nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
+        unseen = "nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
+        return crowded or f"nothing yet: {unseen}"
     if small:
         return small
     return "larger batches or fewer other programs: batches are handed over late, or Python works between steps."
@@ -313,11 +323,14 @@ def _maps_ns(work: NodeWork, path: str) -> int:
     return sum(work.own_ns(name) for name in work.below(path) if _is_map(short_op(name)) and not asynchronous(name))
 
 
-def _small_calls(lanes: Sequence[Lane], run: Run, names: Sequence[str], steps: int, handed_over: bool) -> str | None:
+def _small_calls(
+    lanes: Sequence[Lane], run: Run, names: Sequence[str], steps: int, handed_over: bool, ready: float
+) -> str | None:
     """Return what helps where a map is called for many elements, and each call is shorter than it takes to make it.
 
     The calls are those of the nodes: of operations that take next to nothing, the profiler keeps few. `handed_over`
-    tells whether much of the window was spent on handing over, whatever a call takes.
+    tells whether much of the window was spent on handing over, whatever a call takes; `ready` is the share of the time
+    in which threads that were ready had a core, without which all operations take longer than their work.
     """
     codes = [CATEGORIES.index(c) for c in ("decode", "resize", "map")]
     pipeline = [lane for lane in lanes if lane.kind == "pipeline"]
@@ -336,7 +349,7 @@ def _small_calls(lanes: Sequence[Lane], run: Run, names: Sequence[str], steps: i
     maps = (i for i, name in enumerate(names) if any(map(_is_map, name.split("::")[-2:])))
     nodes = [i for i in maps if not others.search(names[i])]
     calls = max((int(asked[i]) for i in nodes), default=0)
-    work = sum(int((lane.end_ns - lane.start_ns)[np.isin(lane.category, codes)].sum()) for lane in pipeline)
+    work = sum(int((lane.end_ns - lane.start_ns)[np.isin(lane.category, codes)].sum()) for lane in pipeline) * ready
     if not steps or calls < MANY_CALLS * steps or work >= (SHORT_NS if handed_over else SMALL_NS) * calls:
         return None
     if any(_WINDOWS.search(name) and not others.search(name) for name in names):
@@ -400,6 +413,7 @@ class _Blame:
     efforts: Mapping[str, Effort]
     work: NodeWork
     hidden_loop: str | None
+    crowded: str | None = None  # the refusal of advice that needs cores, where other programs held them
 
     @cached_property
     def caller(self) -> str | None:
@@ -474,6 +488,27 @@ class _Blame:
         ns = self.run.processor.queued_ns if self.run.processor else None
         return ns is not None and ns >= thresholds.QUEUED * self.lanes[0].window_ns
 
+    @property
+    def calls_enough(self) -> bool:
+        """Whether a parallel map may make as many calls at once as there are threads, of which nobody took any away."""
+        own_pool = "threading.private_threadpool_size" in self.run.options
+        return self.has("ParallelMap") and not self.one_call and not own_pool
+
+    @property
+    def waits(self) -> bool:
+        """Whether the op to blame is known to wait for something else than a core."""
+        effort = self.efforts.get(self.blame)
+        return bool(effort) and effort.computes is False
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether all that computed in the window had fitted beside the training, with all cores for itself."""
+        return _computed_ns(self.run) <= (self.run.host.cpus or 1) * self.lanes[0].busy.total_ns
+
+    def then(self, change: str) -> str:
+        """Return what else to change as a further sentence; where it is refused, why the first one stands."""
+        return " That is less work, whoever holds the cores." if change == self.crowded else f" Then {change}"
+
     def at_once(self, *categories: str) -> float:
         """Return how many threads do such work at once in the gaps."""
         return _at_once(categories, self.causes.gaps, self.lanes)
@@ -513,7 +548,12 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
     ahead = any(map(_AHEAD.match, found.causes.names))
     # A parallel map below the last node works ahead, too, by a few elements.
     ahead = ahead or overlap_ns["both"] >= (AHEAD if found.nodes else OVERLAPS) * busy_ns
-    if ahead and overlap_ns["accelerator"] >= lanes[0].window_ns - busy_ns:
+    rests = overlap_ns["accelerator"] >= lanes[0].window_ns - busy_ns
+    # What works ahead may be late only since it waited for a core; what waits for something else is not.
+    computes = cause != "fetch" and not found.waits
+    if ahead and found.crowded and (rests or (computes and found.keeps_up)):
+        return found.crowded
+    if ahead and rests:
         deeper = "a deeper prefetch" if found.has("Prefetch") else "prefetch(AUTOTUNE) as the last step"
         return f"{deeper}: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
     change = _change(found)
@@ -524,16 +564,22 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
             better = "a parallel map of single elements, before the batch,"
         change = (
             f"{better} in place of a loop: each call of the map runs {op} {times:,.0f} times, as while_loop "
-            f"and map_fn do. Then {change}"
+            f"and map_fn do.{found.then(change)}"
         )
     elif cause == "prep" and found.hidden_loop:
-        change = f"{found.hidden_loop} Then {change}"
+        change = f"{found.hidden_loop}{found.then(change)}"
     if cause in ("prep", "fetch") and (made := _made(found)) >= MADE:
         change = (
             f"look at what the map makes: {made:.1f} elements for each one that a batch holds. Where some are dropped "
-            f"(take, skip, window), drop them before the map. Then {change}"
+            f"(take, skip, window), drop them before the map.{found.then(change)}"
         )
-    return change if ahead else f"prefetch(AUTOTUNE) as the last step, so that both work at once; then {change}"
+    if ahead:
+        return change
+    prefetch = "prefetch(AUTOTUNE) as the last step, so that both work at once"
+    if change == found.crowded:
+        # That nothing works ahead stands in the graph; of threads that had no core, times do not tell it.
+        return f"{prefetch}. More can be said when other programs leave the cores." if found.nodes else change
+    return f"{prefetch}; then {change}"
 
 
 def _change(found: _Blame) -> str:
@@ -575,10 +621,11 @@ def _change(found: _Blame) -> str:
                 f"less work for {blame}, which works itself, in one thread: give it fewer or smaller elements, or "
                 f"{place}, so that both work at once."
             )
+        # More calls at once of what computes gain nothing while other programs hold the cores.
+        refused = None if found.waits else found.crowded
         if in_turn := _in_turn(found):
-            return in_turn
-        effort = found.efforts.get(blame)
-        if found.run.host.cpus == 1 and not (effort and effort.computes is False):
+            return refused or in_turn
+        if found.run.host.cpus == 1 and not found.waits:
             return (
                 f"less work for the processor, which has one core: make {blame} cheaper, or cache what it makes, "
                 "unless that is random."
@@ -586,6 +633,10 @@ def _change(found: _Blame) -> str:
         # A thread of a map that reads its file and then works on it does one of both at a time.
         mine = ("decode", "resize", "map", "batch", *(["read"] if found.work.runs("ReadFile") else []))
         if short_op(found.caller or "") == "Map" or found.at_once(*mine) < ONE_BY_ONE:
+            # Even all cores together would be too slow for such a map.
+            enough = refused and found.calls_enough and not found.keeps_up
+            if refused and not enough:
+                return refused
             if found.has("MapAndBatch") and not found.caller:
                 return (
                     f"map(num_parallel_calls=AUTOTUNE), or more calls where it has them: {blame} runs on one thread at "
@@ -593,7 +644,7 @@ def _change(found: _Blame) -> str:
                 )
             if found.one_call:
                 return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
-            if found.queued and found.at_once(*mine) > ONE_THREAD:
+            if found.queued and (enough or found.at_once(*mine) > ONE_THREAD):
                 return (
                     f"less work for the processor: {blame} has calls enough, but waits for a core; {found.cache}, add "
                     "cores, or close other programs."

@@ -92,7 +92,8 @@ SHORT_NS, HANDED_OVER = 200_000, 0.15
 
 #: Where other programs hold at least this share of the cores,
 CROWDED = 0.5
-#: and threads waited for a core this many times as long as they ran, and for the next share, no advice is given.
+#: and threads waited for a core this many times as long as they ran, and for the next share, advice that
+#: needs cores is not given.
 STARVED = 1.5
 #: Where threads waited for a core for at least this share of the window, a parallel map lacks cores, not threads.
 QUEUED = 0.3
