@@ -441,6 +441,21 @@ def test_what_may_be_late_only_for_lack_of_cores_gets_no_advice_beside_other_pro
     assert crowded(*parallel, computed_ms=20, loads=(1, 1, 6, 1, 1, 6)).startswith(refused), "no deeper prefetch"
 
 
+@pytest.mark.parametrize("others", [0.1, 0.9])
+def test_a_node_that_no_op_explains_is_not_said_to_work_itself_beside_other_programs(others, monkeypatch):
+    monkeypatch.setattr(thresholds, "CROWDED", 0.5)
+    node, spans = f"{ROOT}::Prefetch::Map", []
+    for a in range(0, 80, 20):
+        spans += [wait(a, a + 12), train(a + 12, a + 20), ("next", ROOT, "iterator", a, a + 12)]
+        spans += [("runner", f"{ROOT}::Prefetch", "iterator", a, a + 12), ("runner", node, "iterator", a, a + 12)]
+    processor = ProcessorTime((NOW, NOW + 80 * MS), (0, 40 * MS), 45 * MS)
+    timeline = walk(*spans, warmup=1, host={"cpus": 2, "others": others}, processor=processor)
+    assert timeline.stalls.blame == "Map"
+    works = "which works itself" in timeline.stalls.advice
+    assert works == (others < 0.5)
+    assert ("works itself, or waited for a core" in timeline.stalls.advice) != works
+
+
 def test_the_text_says_of_the_busiest_threads_what_they_did():
     spans = wait(0, 10), train(10, 20), ("worker", "x:DecodeJpeg", "decode", 0, 9)
     threads = tuple(ThreadTime((10 - i) * MS, i * MS, 10 * MS) for i in range(6))

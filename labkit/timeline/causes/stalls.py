@@ -260,7 +260,8 @@ def _nothing_to_blame(
         return loop
     if rest == "unknown":
         unseen = "nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
-        return crowded or f"nothing yet: {unseen}"
+        # Who had no core may not be seen, but how often a map was called is counted all the same.
+        return (small or crowded) if crowded else f"nothing yet: {unseen}"
     if small:
         return small
     return "larger batches or fewer other programs: batches are handed over late, or Python works between steps."
@@ -488,6 +489,16 @@ class _Blame:
         ns = self.run.processor.queued_ns if self.run.processor else None
         return ns is not None and ns >= thresholds.QUEUED * self.lanes[0].window_ns
 
+    def unsure(self, what: str) -> str | None:
+        """Return that nobody can tell whether `what`, where other programs held cores that threads waited for."""
+        others = self.run.host.others or 0.0
+        if others < thresholds.CROWDED or not self.queued:
+            return None
+        return self.crowded or (
+            f"nothing yet: other programs took {percent(others)} of the cores, so nobody can tell whether {what}, or "
+            "waited for a core. Close other programs and record again."
+        )
+
     @property
     def calls_enough(self) -> bool:
         """Whether a parallel map may make as many calls at once as there are threads, of which nobody took any away."""
@@ -551,9 +562,11 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
     rests = overlap_ns["accelerator"] >= lanes[0].window_ns - busy_ns
     # What works ahead may be late only since it waited for a core; what waits for something else is not.
     computes = cause != "fetch" and not found.waits
-    if ahead and found.crowded and (rests or (computes and found.keeps_up)):
+    if ahead and computes and found.crowded and found.keeps_up:
         return found.crowded
     if ahead and rests:
+        if unsure := found.unsure("the pipeline pauses by itself"):
+            return unsure
         deeper = "a deeper prefetch" if found.has("Prefetch") else "prefetch(AUTOTUNE) as the last step"
         return f"{deeper}: the pipeline rests longer than the accelerator waits, so a larger buffer bridges it."
     change = _change(found)
@@ -615,6 +628,9 @@ def _change(found: _Blame) -> str:
         if blame in _SOURCES:
             return f"less work for the processor: {blame} computes while it reads, {found.source}"
         if blame in found.nodes:
+            # Its own time is what no op explains: it may have stood there without a core.
+            if unsure := found.unsure(f"{blame} works itself"):
+                return unsure
             source = not any(found.work.below(path) for path in found.work.of(blame))
             place = "prefetch behind it" if source else "prefetch what comes before it"
             return (
