@@ -50,6 +50,8 @@ class Sampler(contextlib.AbstractContextManager):
     threads : list of (int, int, int)
         For each of these threads that wanted a core, how long it computed, waited for a core, and was blocked, in ns;
         the busiest first.
+    consumer_ns : int or None
+        How long the thread that called `start` computed and waited for a core, both together.
     """
 
     def __init__(self, *, soon: int = SOON, tree: bool = False) -> None:
@@ -57,6 +59,7 @@ class Sampler(contextlib.AbstractContextManager):
         self.samples: list[tuple[int, int]] = []
         self.queued_ns: int | None = None
         self.threads: list[tuple[int, int, int]] = []
+        self.consumer_ns: int | None = None
         self._thread: threading.Thread | None = None
 
     def __exit__(self, *_: object) -> None:
@@ -66,7 +69,7 @@ class Sampler(contextlib.AbstractContextManager):
     def start(self) -> None:
         """Begin to sample."""
         self._end, self._taken, self._before = threading.Event(), array("q"), _scheduled(self.tree)
-        self._began = time.perf_counter_ns()
+        self._began, self._starter = time.perf_counter_ns(), str(threading.get_native_id())
         self._thread = threading.Thread(target=self._run, name="labkit processor clock", daemon=True)
         if not self.tree:
             self._thread.start()
@@ -85,6 +88,8 @@ class Sampler(contextlib.AbstractContextManager):
             for thread, counts in now.items():
                 before = self._before.get(thread, (0, 0))
                 ran, queued = (max(0, ns - past) for ns, past in zip(counts, before, strict=True))
+                if thread == self._starter:
+                    self.consumer_ns = ran + queued
                 if ran or queued:
                     self.threads.append((ran, queued, max(0, window - ran - queued)))
             self.threads.sort(reverse=True)

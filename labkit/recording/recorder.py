@@ -364,6 +364,7 @@ def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
             tuple(sampled[:, 1].tolist()),
             run.queued_ns,
             tuple(ThreadTime(*times) for times in run.threads),
+            run.consumer_ns,
         ),
         profiler=Profile(
             events=events,

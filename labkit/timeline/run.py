@@ -182,12 +182,15 @@ class ProcessorTime(_Record):
     threads : tuple of ThreadTime
         Those that had a core or waited for one, the busiest first; those that had ended before the window did are not
         among them. Empty where the system does not count it.
+    consumer_ns : int or None
+        How long the thread that trains computed and waited for a core, both together.
     """
 
     at_ns: tuple[int, ...] = ()
     cpu_ns: tuple[int, ...] = ()
     queued_ns: int | None = None
     threads: tuple[ThreadTime, ...] = ()
+    consumer_ns: int | None = None
 
     def __post_init__(self) -> None:
         """Check that each sample is whole."""

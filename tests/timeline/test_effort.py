@@ -116,6 +116,25 @@ def test_an_op_that_hardly_rests_is_told_though_the_processor_is_counted_in_tick
     assert Timeline(trace).efforts["PyFunc"].computes is computes
 
 
+@pytest.mark.parametrize(("thread", "waits"), [("worker", False), ("in the consumer's thread", None)])
+def test_no_op_computes_for_longer_than_threads_wanted_a_core_but_for_the_one_that_trains(thread, waits):
+    """The thread that trains waits for a core most of the time, and an op is open all the time elsewhere, or in it."""
+    ms = 600
+    spans = [Span(thread, "f/EagerPyFunc:EagerPyFunc", "map", NOW, ms * MS, -1)]
+    spans += [Span("consumer", "wait for batch", "wait", NOW, ms * MS, 0)]
+    at = range(0, ms + 1, 5)
+    clock = {"at_ns": [NOW + t * MS for t in at], "cpu_ns": [int(0.1 * t * MS) for t in at], "queued_ns": 500 * MS}
+
+    def computes(**more):
+        kinds = {"consumer": "consumer", thread: "pipeline"}
+        facts = {"processor": clock | more, "window_ns": (NOW, NOW + ms * MS), "host": {"cpus": 2}}
+        return Timeline(Trace.from_spans(spans, kinds, **facts)).efforts["EagerPyFunc"].computes
+
+    assert computes() is None, "nobody knows whose the queue was"
+    assert computes(consumer_ns=100 * MS) is None, "others waited for a core, too"
+    assert computes(consumer_ns=480 * MS) is waits
+
+
 def test_a_source_that_computes_is_preparation_and_one_that_waits_is_a_fetch():
     for share, cause in ((1.0, "prep"), (0.05, "fetch")):
         timeline = recorded((0.9, share, 0.05))

@@ -96,6 +96,7 @@ class Drive:
     samples : list of (int, int)
     queued_ns : int or None
     threads : list of (int, int, int)
+    consumer_ns : int or None
         Of the window, see `labkit.recording.processor_clock.Sampler`.
     clock : list of (int, int)
         At both ends of the window: the counter, and what must be added to it for the Unix clock.
@@ -118,6 +119,7 @@ class Drive:
     samples: list[tuple[int, int]] = field(default_factory=list)
     queued_ns: int | None = None
     threads: list[tuple[int, int, int]] = field(default_factory=list)
+    consumer_ns: int | None = None
     clock: list[tuple[int, int]] = field(default_factory=list)
     tree: Tree | None = None
 
@@ -319,7 +321,7 @@ class Window:
         self.run.clock.append(_clock_offset())
         self.sampler.stop()
         self.run.samples, self.run.queued_ns = self.sampler.samples, self.sampler.queued_ns
-        self.run.threads = self.sampler.threads
+        self.run.threads, self.run.consumer_ns = self.sampler.threads, self.sampler.consumer_ns
         self.run.spans = self.session.stop(self.keep)
 
 

@@ -7,17 +7,20 @@ open, in all threads together, times its share of this time on a core. The share
 between 0 and the number of cores. What is no op, such as the profiler itself, takes `BACKGROUND` of a core at most.
 
 Where threads wait for a core, all shares fall alike: they are divided by the share of the time in which threads that
-were ready had a core, which Linux counts.
+were ready had a core, which Linux counts. No op computes for longer than all threads computed or were ready, but for
+the one that trains. That is a limit where it is less than one core: of threads that take turns at the interpreter,
+those that wait for it are not ready.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.causes.thresholds import BACKGROUND, COMPUTES, FIRMLY, HELD, OPEN, WAITS
+from labkit.timeline.causes.thresholds import BACKGROUND, COMPUTES, FIRMLY, HELD, INTERPRETER_FULL, OPEN, WAITS
 from labkit.timeline.intervals import overlap, union
 from labkit.timeline.lanes import IS_WORK, Lane
 from labkit.timeline.run import Run
@@ -80,6 +83,7 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
         return {}
     length = np.diff(at)
     real = run.accelerator.kind == "real"
+    trains: set[str] = set()  # ops that run in the thread that trains
     opened: dict[str, np.ndarray] = {}
     for lane in lanes:
         works = IS_WORK[lane.category[lane.pieces.owner]] & (lane.kind in ("pipeline", "host"))
@@ -90,11 +94,26 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
             mine = works & (name == one)
             key = short_op(names[one])
             times = overlap(union(lane.pieces.start[mine], lane.pieces.end[mine]), at[:-1], at[1:])
+            trains |= {key} if lane.name.endswith("in the consumer's thread") else set()
             opened[key] = opened.get(key, np.zeros(len(length), np.int64)) + times
     large = [key for key, times in opened.items() if times.sum() >= OPEN * length.sum()]
     if not large or len(length) < 2 * len(large):
         return {}
-    return _shares({key: opened[key] / 1e6 for key in large}, np.diff(cpu) / 1e6, length / 1e6, run)
+    found = _shares({key: opened[key] / 1e6 for key in large}, np.diff(cpu) / 1e6, length / 1e6, run)
+    wanted = _wanted_ns(run)
+    if wanted < INTERPRETER_FULL * lanes[0].window_ns:
+        for key in found.keys() - trains:
+            most = wanted / float(opened[key].sum())
+            found[key] = found[key]._replace(low=min(found[key].low, most), high=min(found[key].high, most))
+    return found
+
+
+def _wanted_ns(run: Run) -> float:
+    """Return how long all threads but the one that trains computed or were ready; without end where nobody counts."""
+    clock = run.processor
+    if clock.queued_ns is None or clock.consumer_ns is None:
+        return math.inf
+    return clock.cpu_ns[-1] - clock.cpu_ns[0] + clock.queued_ns - clock.consumer_ns
 
 
 def _measured(run: Run, window_ns: int) -> dict[str, Effort]:
