@@ -552,7 +552,7 @@ def noise_is_added_in_turn(draw, fixed):
     return tf.data.Dataset.from_tensor_slices(waves).repeat().map(spectrum, num_parallel_calls=calls).batch(16)
 
 
-@fault(2, CPU, r"less work|num_parallel_calls=AUTOTUNE", r"parallel reads|private_threadpool")
+@fault(2, CPU, r"one op for all values|less work|num_parallel_calls=AUTOTUNE", r"parallel reads|private_threadpool")
 def a_loop_goes_over_the_batch(draw, fixed):
     import tensorflow as tf
 

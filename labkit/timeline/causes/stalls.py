@@ -158,7 +158,8 @@ def stalls(
     small = _taken_apart(work, steps, span, ops_ns, total["batch"])
     ready = had_core(run, _computed_ns(run)) if crowded else 1.0
     small = small or _small_calls(lanes, run, causes.names, steps, handed_over, ready)
-    loop = _hidden_loop(lanes, run, work, steps)
+    unseen = max(shares["framework"], shares["unknown"])
+    loop = _hidden_loop(lanes, run, work, steps) if unseen >= LEAST else None
     if shares["unknown"] >= max(LEAST, shares[worst]) and run.loader:
         hidden = (
             "nothing yet: what processes do that began before the recording is not seen; let the loader start its "
@@ -170,8 +171,11 @@ def stalls(
         )
         return Stalls(shares, None, None, 0.0, hidden if run.loader.hidden else crowded or own)
     if shares[worst] < LEAST:
-        advice = _together(lanes, shares) or _nothing_to_blame(steps, shares, small, loop, crowded)
-        return Stalls(shares, None, None, 0.0, advice)
+        together = _together(lanes, shares)
+        if loop and not together:
+            maps = [path for path in work.calls if _is_map(short_op(path))]
+            return Stalls(shares, "prep", short_op(max(maps, key=work.calls.__getitem__)), unseen, loop)
+        return Stalls(shares, None, None, 0.0, together or _nothing_to_blame(steps, shares, small, crowded))
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
         if cause == worst:
@@ -246,9 +250,7 @@ def _together(lanes: Sequence[Lane], shares: dict[str, float]) -> str | None:
     return None
 
 
-def _nothing_to_blame(
-    steps: int, shares: dict[str, float], small: str | None, loop: str | None, crowded: str | None
-) -> str:
+def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None, crowded: str | None) -> str:
     if not steps:
         return "nothing can be said: the trace holds no train step."
     rest = max(("framework", "unknown"), key=lambda cause: shares[cause])
@@ -256,8 +258,6 @@ def _nothing_to_blame(
         if sum(shares.values()) < 2 * LEAST:
             return "nothing: the accelerator is the limit, the input pipeline is good enough."
         return f"nothing single: no cause takes {percent(LEAST)} of the window; more steps tell more."
-    if loop:
-        return loop
     if rest == "unknown":
         unseen = "nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
         # Who had no core may not be seen, but how often a map was called is counted all the same.

@@ -75,8 +75,8 @@ PADDED = 0.1
 LOOP = 32
 
 #: So many events of a call of a map that the timeline does not show, and so many times those that it shows, are those
-#: of a loop of short ops.
-HIDDEN, OF_SEEN = 1000, 10
+#: of a loop of short ops, where nobody saw what ran in some of the gaps.
+HIDDEN, OF_SEEN = 500, 4
 
 #: An inner pipeline of fewer elements than this has none that could be made at once.
 FEW = 4
