@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,7 @@ from typer.core import TyperGroup
 from labkit.common import shipped
 from labkit.common.environment import prepare
 from labkit.common.errors import os_sentence
-from labkit.common.files import require_writable, utf8_text, write_aside
+from labkit.common.files import utf8_text, write_aside
 from labkit.common.numbers import whole
 
 #: What a verb may raise for its reader: it becomes one line on stderr, and the exit code 1.
@@ -248,7 +249,7 @@ def assignments_grade(
     out = out or course.root / "grades.csv"
     whole("workers", workers, 1)  # all of this before anything is released or graded: that takes long
     sets = {submission.set_name for submission in batch.collect(submissions, tuple(course.files))}
-    require_writable(out)
+    _require_writable(out)
     try:
         course.release(None if "" in sets else sorted(sets))  # where no name tells the set, it may be any
         rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
@@ -258,6 +259,26 @@ def assignments_grade(
         raise typer.Exit(130) from None
     written = batch.write(rows, out)
     typer.echo(f"{len(rows)} rows in {written}")
+
+
+def _require_writable(path: Path) -> None:
+    """Refuse a file that `write_aside` could not write, before the work whose result it shall hold.
+
+    Raises
+    ------
+    ValueError
+        If it is a folder.
+    OSError
+        If the folder that holds it cannot be made or written to.
+    """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; allowed: a file, which is written anew")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise type(error)(f"{path} cannot be written: {error.strerror}") from error
 
 
 if __name__ == "__main__":

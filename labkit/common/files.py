@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,27 +83,6 @@ def utf8_text(path: str | os.PathLike[str]) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path} is not UTF-8 (line {line}); save it as UTF-8") from None
-
-
-def require_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that `write_aside` could not write, before the work whose result it shall hold.
-
-    Raises
-    ------
-    ValueError
-        If it is a folder.
-    OSError
-        If the folder that holds it cannot be made or written to.
-    """
-    path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; allowed: a file, which is written anew")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise type(error)(f"{path} cannot be written: {error.strerror}") from error
 
 
 def other_format(start: bytes) -> tuple[str, str] | None:

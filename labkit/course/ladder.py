@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from labkit.common.environment import cores
 from labkit.pipelines import augment, memory
-from labkit.pipelines.options import one_thread_per_core, plain
+from labkit.pipelines.options import plain
 from labkit.sources import records
 from labkit.sources.photos import Photos, home
 
@@ -199,7 +199,7 @@ def best(photos: Photos) -> Any:
 
     jpegs = memory.cache(_serialized(photos).map(records.parse), elements=len(photos)).repeat()
     batches = jpegs.map(decoded, num_parallel_calls=cores()).batch(BATCH, drop_remainder=True)
-    return one_thread_per_core(batches.map(augment.fresh).prefetch(2))
+    return _one_thread_per_core(batches.map(augment.fresh).prefetch(2))
 
 
 def around_opencv(photos: Photos) -> Any:
@@ -245,7 +245,7 @@ def around_opencv(photos: Photos) -> Any:
         return tf.ensure_shape(images, (BATCH, SIDE, SIDE, 3)), tf.gather(labels, rows)
 
     rows = tf.data.Dataset.range(len(photos)).repeat().batch(BATCH, drop_remainder=True)
-    return one_thread_per_core(rows.map(batch, num_parallel_calls=cores()).prefetch(2))
+    return _one_thread_per_core(rows.map(batch, num_parallel_calls=cores()).prefetch(2))
 
 
 def best_cached(photos: Photos) -> Any:
@@ -253,7 +253,7 @@ def best_cached(photos: Photos) -> Any:
 
     Pixels equal those of the naive pipeline within `labkit.augment.TOLERANCE_UINT8`; each epoch augments anew.
     """
-    return one_thread_per_core(_kept(photos).batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(2))
+    return _one_thread_per_core(_kept(photos).batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(2))
 
 
 #: Those that decode in every epoch in the order of the walk, then those that keep pixels: the chart rises, and
@@ -311,3 +311,11 @@ def scoreboard(photos: Photos, accelerator: Any, rounds: int = 5, steps: int = 1
     from labkit.recording.measures import measure
 
     return measure(build(photos), accelerator, steps=steps, repeats=rounds, limit=rounds, progress=progress)
+
+
+def _one_thread_per_core(dataset: Any) -> Any:
+    """Give the pipeline a thread a core, and each operation one thread: parallel calls share the cores already."""
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = cores()
+    options.threading.max_intra_op_parallelism = 1
+    return dataset.with_options(options)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from labkit.common.environment import cores
-
 
 def naive(threads: int | None = None) -> Any:
     """Return ``tf.data.Options`` of a naive pipeline: tf.data neither rewrites the graph nor tunes it.
@@ -44,16 +42,6 @@ def plain(dataset: Any, threads: int | None = None) -> Any:
         The same elements under the options of `naive`.
     """
     return dataset.with_options(naive(threads))
-
-
-def one_thread_per_core(dataset: Any) -> Any:
-    """Give the pipeline a thread a core, and each operation one thread: parallel calls share the cores already."""
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = cores()
-    options.threading.max_intra_op_parallelism = 1
-    return dataset.with_options(options)
 
 
 def changed(given: Any) -> dict[str, str]:

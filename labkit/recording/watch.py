@@ -32,7 +32,7 @@ from labkit.recording.processor_clock import Sampler
 from labkit.recording.recorder import assemble, notes, unix
 from labkit.recording.tfdata.driver import EVENT_BYTES, Drive, RecordingError, Session, Window, check_keep
 from labkit.recording.tfdata.xplane import STEP_MARK
-from labkit.recording.work import count_images, flatten, stated_images
+from labkit.recording.work import count_images, counted_place, flatten
 from labkit.timeline.run import Accelerator, Profile
 from labkit.timeline.trace import CATEGORIES, VALIDATION, Span, Trace
 
@@ -271,6 +271,18 @@ def _timed(calls: np.ndarray, waits: np.ndarray) -> np.ndarray:
         rows.append((*(mine[-1].tolist() if len(mine) else (begin, begin)), last))
         before = last
     return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def stated_images(spec: Any) -> int | None:
+    """Return how many images each batch of such elements holds, where the shape of what is counted says so.
+
+    Parameters
+    ----------
+    spec : tf.TensorSpec, or nested structure of specs
+    """
+    shapes = [getattr(part, "shape", None) for part in flatten(spec)]
+    dims = [() if getattr(shape, "rank", None) is None else tuple(shape) for shape in shapes]
+    return next(iter(dims[counted_place(dims)]), None) if dims else None
 
 
 def _images(batch: Any) -> int:

@@ -57,18 +57,6 @@ def count_images(batch: Any) -> int:
     return _opened(batch).images
 
 
-def stated_images(spec: Any) -> int | None:
-    """Return how many images each batch of such elements holds, where the shape of what is counted says so.
-
-    Parameters
-    ----------
-    spec : tf.TensorSpec, or nested structure of specs
-    """
-    shapes = [getattr(part, "shape", None) for part in flatten(spec)]
-    dims = [() if getattr(shape, "rank", None) is None else tuple(shape) for shape in shapes]
-    return next(iter(dims[_counted(dims)]), None) if dims else None
-
-
 def looks_like_one_image(batch: Any) -> bool:
     """Tell whether the component that is counted has the shape of a single image: height, width and colours.
 
@@ -271,7 +259,7 @@ class _Opened(NamedTuple):
         return self.dims[self.counted]
 
 
-def _counted(dims: Sequence[Sequence[int | None]]) -> int:
+def counted_place(dims: Sequence[Sequence[int | None]]) -> int:
     """Return the place of the component that is counted: boxes and texts may stand before the images."""
     return next((place for place, shape in enumerate(dims) if len(shape) > 3), 0)
 
@@ -281,7 +269,7 @@ def _opened(batch: Any) -> _Opened:
     if not components:
         raise ValueError(f"batch {batch!r:.60} holds no tensor")
     dims = [_dims(component) for component in components]
-    counted = _counted(dims)
+    counted = counted_place(dims)
     first = components[0]
     if not dims[counted] or (not dims[0] and sum(map(bool, dims)) == 1):
         raise ValueError(f"batch has a first component without a leading dimension ({first!r:.60}); batch the dataset")

@@ -15,6 +15,7 @@ from luck import luckiest
 from PIL import Image
 
 from labkit.recording.equal_work import agreement, difference
+from labkit.recording.watch import stated_images
 from labkit.recording.work import (
     Tally,
     check_batched,
@@ -23,7 +24,6 @@ from labkit.recording.work import (
     padded_share,
     sample,
     settings,
-    stated_images,
 )
 
 LABELS = np.random.default_rng(3).integers(0, 10, 64)
