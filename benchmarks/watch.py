@@ -102,9 +102,9 @@ def main() -> None:
     import keras
     from operations import network
 
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--rounds", type=int, default=6)
-    given = words.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=6)
+    given = parser.parse_args()
     labkit.setup()
     keras.utils.set_random_seed(1)
     model = network()

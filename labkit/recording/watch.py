@@ -85,7 +85,7 @@ class _Window:
 
     @property
     def full(self) -> bool:
-        """Whether the profiler has taken the memory that it may take, as it was found at most `LOOK_S` ago."""
+        """Whether the profiler has taken the memory that it may take; asked after each `LOOK_S`, and not between."""
         if time.perf_counter() < self._looks:
             return False
         self._looks = time.perf_counter() + LOOK_S

@@ -198,7 +198,8 @@ def _columns(parts: Sequence[Any], whole: bool) -> Any:
         alike = all(isinstance(part, Mapping) and part.keys() == first.keys() for part in parts)
         return {key: [part[key] for part in parts] for key in first} if alike and first else None
     alike = all(isinstance(part, (tuple, list)) and len(part) == len(first) > 1 for part in parts)
-    samples = alike and whole and len(parts) > 1 and all(sum(_is_photo(one) for one in part) == 1 for part in parts)
+    several = len(parts) > 1 or not isinstance(parts, tuple)  # a tuple is one sample, of a loader that does not batch
+    samples = alike and whole and several and all(sum(_is_photo(one) for one in part) == 1 for part in parts)
     return [list(column) for column in zip(*parts, strict=True)] if samples else None
 
 

@@ -425,6 +425,10 @@ def test_what_numpy_cannot_read_is_counted_without_its_values(labels):
     assert sample((OnADevice(), labels)) is None
 
 
+def test_a_last_batch_of_one_sample_is_one_image():
+    assert count_images([(np.zeros((20, 30, 3)), 1)]) == count_images([{"image": np.zeros((20, 30, 3))}]) == 1
+
+
 class OwnBatch:
     """What a collate function may return: PyTorch's guide makes one that pins its own memory."""
 

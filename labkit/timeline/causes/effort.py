@@ -100,11 +100,13 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
     if not large or len(length) < 2 * len(large):
         return {}
     found = _shares({key: opened[key] / 1e6 for key in large}, np.diff(cpu) / 1e6, length / 1e6, run)
-    wanted = _wanted_ns(run)
-    if wanted < INTERPRETER_FULL * lanes[0].window_ns:
+    wanted, full = _wanted_ns(run), INTERPRETER_FULL * lanes[0].window_ns
+    # Who waits for the interpreter is not ready: where one core was full, it may have been that of an op that waited.
+    if wanted < full and cpu[-1] - cpu[0] < full:
         for key in found.keys() - trains:
             most = wanted / float(opened[key].sum())
-            found[key] = found[key]._replace(low=min(found[key].low, most), high=min(found[key].high, most))
+            low, high, cores = found[key]
+            found[key] = Effort(min(low, most), min(high, most), min(cores, wanted / lanes[0].window_ns))
     return found
 
 
@@ -113,7 +115,7 @@ def _wanted_ns(run: Run) -> float:
     clock = run.processor
     if clock.queued_ns is None or clock.consumer_ns is None:
         return math.inf
-    return clock.cpu_ns[-1] - clock.cpu_ns[0] + clock.queued_ns - clock.consumer_ns
+    return max(0, clock.cpu_ns[-1] - clock.cpu_ns[0] + clock.queued_ns - clock.consumer_ns)
 
 
 def _measured(run: Run, window_ns: int) -> dict[str, Effort]:

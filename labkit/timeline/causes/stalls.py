@@ -101,11 +101,11 @@ class Stalls:
         Shares of the window by cause (`labkit.timeline.causes.CAUSES`); together the idle share of the gaps.
     cause : str or None
         The cause to change: the largest that can be changed in the pipeline, None where none reaches `LEAST` of
-        `labkit.timeline.causes.thresholds`.
+        `labkit.timeline.causes.thresholds`; preparation where a loop of a map is seen by the events that it leaves.
     blame : str or None
         The op or node that took most of it, in the word that readers know it by.
     blamed_share : float
-        Its share of the window.
+        Its share of the window; that of the gaps that nobody saw where only events tell of a loop.
     advice : str
         What to change, in one sentence.
     during : str or None
@@ -160,21 +160,23 @@ def stalls(
     small = small or _small_calls(lanes, run, causes.names, steps, handed_over, ready)
     unseen = max(shares["framework"], shares["unknown"])
     loop = _hidden_loop(lanes, run, work, steps) if unseen >= LEAST else None
-    if shares["unknown"] >= max(LEAST, shares[worst]) and run.loader:
-        hidden = (
-            "nothing yet: what processes do that began before the recording is not seen; let the loader start its "
-            "workers in the recording."
-        )
-        own = (
-            "nothing yet: nobody saw what ran in most of the gaps. Where threads or processes of your own make the "
-            "batches, labkit.known('module.function') shows their functions."
-        )
-        return Stalls(shares, None, None, 0.0, hidden if run.loader.hidden else crowded or own)
+    together = _together(lanes, shares)
+    if run.loader and shares["unknown"] >= max(LEAST, shares[worst]):
+        if run.loader.hidden:
+            advice = (
+                "nothing yet: what processes do that began before the recording is not seen; let the loader start its "
+                "workers in the recording."
+            )
+            return Stalls(shares, None, None, 0.0, advice)
+        if not together and 2 * shares["unknown"] >= sum(shares.values()):
+            advice = (
+                "nothing yet: nobody saw what ran in most of the gaps. Where threads or processes of your own make the "
+                "batches, labkit.known('module.function') shows their functions."
+            )
+            return Stalls(shares, None, None, 0.0, crowded or advice)
     if shares[worst] < LEAST:
-        together = _together(lanes, shares)
         if loop and not together:
-            maps = [path for path in work.calls if _is_map(short_op(path))]
-            return Stalls(shares, "prep", short_op(max(maps, key=work.calls.__getitem__)), unseen, loop)
+            return Stalls(shares, "prep", max(_map_calls(work), key=_map_calls(work).get), unseen, loop)
         return Stalls(shares, None, None, 0.0, together or _nothing_to_blame(steps, shares, small, crowded))
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
@@ -259,9 +261,10 @@ def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None, c
             return "nothing: the accelerator is the limit, the input pipeline is good enough."
         return f"nothing single: no cause takes {percent(LEAST)} of the window; more steps tell more."
     if rest == "unknown":
-        unseen = "nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
         # Who had no core may not be seen, but how often a map was called is counted all the same.
-        return (small or crowded) if crowded else f"nothing yet: {unseen}"
+        if small or crowded:
+            return small or crowded
+        return "nothing yet: nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
     if small:
         return small
     return "larger batches or fewer other programs: batches are handed over late, or Python works between steps."
@@ -374,7 +377,7 @@ def _hidden_loop(lanes: Sequence[Lane], run: Run, work: NodeWork, steps: int) ->
     Of a short op the profiler keeps no event with its name, but one each time that a thread goes on with the function.
     Those of a train step on a real device look the same.
     """
-    profile, calls = run.profiler, max(_map_calls(work), default=0)
+    profile, calls = run.profiler, max(_map_calls(work).values(), default=0)
     if run.accelerator.kind == "real" or not (
         profile and profile.events and profile.profiled_steps and steps and calls
     ):
@@ -389,12 +392,15 @@ def _hidden_loop(lanes: Sequence[Lane], run: Run, work: NodeWork, steps: int) ->
     )
 
 
-def _map_calls(work: NodeWork) -> list[int]:
-    """Return how often the function of each map was called; nothing where that of one is not known."""
+def _map_calls(work: NodeWork) -> dict[str, int]:
+    """Return how often the function of a map was called, by its word; nothing where that of one is not known."""
     # A map that is fused with its batch calls its function for each element that it asks for.
-    fused = [work.asked(path) for path in work.of("MapAndBatch")]
-    maps = [n for path, n in work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))]
-    return [*maps, *fused] if all(fused) else []
+    fused = [("MapAndBatch", work.asked(path)) for path in work.of("MapAndBatch")]
+    maps = [
+        (short_op(path), n) for path, n in work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))
+    ]
+    calls = sorted([*maps, *fused], key=lambda one: one[1])
+    return dict(calls) if all(n for _, n in fused) else {}
 
 
 def _is_map(node: str) -> bool:
@@ -518,11 +524,16 @@ class _Blame:
 
     def then(self, change: str) -> str:
         """Return what else to change as a further sentence; where it is refused, why the first one stands."""
-        return " That is less work, whoever holds the cores." if change == self.crowded else f" Then {change}"
+        return " That is less work, whoever holds the cores." if refused(change) else f" Then {change}"
 
     def at_once(self, *categories: str) -> float:
         """Return how many threads do such work at once in the gaps."""
         return _at_once(categories, self.causes.gaps, self.lanes)
+
+
+def refused(advice: str) -> bool:
+    """Tell whether advice is that there is none yet."""
+    return advice.startswith("nothing yet: ")
 
 
 def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
@@ -589,7 +600,7 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
     if ahead:
         return change
     prefetch = "prefetch(AUTOTUNE) as the last step, so that both work at once"
-    if change == found.crowded:
+    if refused(change):
         # That nothing works ahead stands in the graph; of threads that had no core, times do not tell it.
         return f"{prefetch}. More can be said when other programs leave the cores." if found.nodes else change
     return f"{prefetch}; then {change}"
@@ -638,9 +649,9 @@ def _change(found: _Blame) -> str:
                 f"{place}, so that both work at once."
             )
         # More calls at once of what computes gain nothing while other programs hold the cores.
-        refused = None if found.waits else found.crowded
+        no_cores = None if found.waits else found.crowded
         if in_turn := _in_turn(found):
-            return refused or in_turn
+            return no_cores or in_turn
         if found.run.host.cpus == 1 and not found.waits:
             return (
                 f"less work for the processor, which has one core: make {blame} cheaper, or cache what it makes, "
@@ -650,9 +661,15 @@ def _change(found: _Blame) -> str:
         mine = ("decode", "resize", "map", "batch", *(["read"] if found.work.runs("ReadFile") else []))
         if short_op(found.caller or "") == "Map" or found.at_once(*mine) < ONE_BY_ONE:
             # Even all cores together would be too slow for such a map.
-            enough = refused and found.calls_enough and not found.keeps_up
-            if refused and not enough:
-                return refused
+            enough = no_cores and found.calls_enough and not found.keeps_up
+            if no_cores and not enough:
+                return no_cores
+            less = (
+                f"less work for the processor: {blame} has calls enough, but waits for a core; add cores, close other "
+                f"programs, or {found.cache}."
+            )
+            if enough:
+                return less
             if found.has("MapAndBatch") and not found.caller:
                 return (
                     f"map(num_parallel_calls=AUTOTUNE), or more calls where it has them: {blame} runs on one thread at "
@@ -660,16 +677,13 @@ def _change(found: _Blame) -> str:
                 )
             if found.one_call:
                 return f"map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."
-            if found.queued and (enough or found.at_once(*mine) > ONE_THREAD):
-                return (
-                    f"less work for the processor: {blame} has calls enough, but waits for a core; {found.cache}, add "
-                    "cores, or close other programs."
-                )
+            if found.queued and found.at_once(*mine) > ONE_THREAD:
+                return less
             return (
                 f"more threads for the map, which is parallel already: {blame} runs on one at a time. See whether "
                 "private_threadpool_size is 1, or other programs hold the cores."
             )
-        return f"less work for the processor: {blame} keeps several threads busy; {found.cache}, or add cores."
+        return f"less work for the processor: {blame} keeps several threads busy; add cores, or {found.cache}."
     at_once = found.has("ParallelInterleave", "ParallelMap")
     # A source reads for many elements at a time, so one of its calls takes long now and then.
     if at_once and blame not in _SOURCES and _straggles(found.causes, found.lanes):
@@ -860,7 +874,7 @@ def _loop(found: _Blame) -> tuple[str, float] | None:
 
 def _times(found: _Blame, op: str) -> float:
     """Return how often each call of a map runs an op at one place; 0 where it is not known who runs it."""
-    caller = found.work.caller(op)
+    caller = found.caller if op == found.blame else found.work.caller(op)
     if "PyFunc" in op and found.has("Generator") and not caller:
         return 0.0
     work = found.work
@@ -871,7 +885,7 @@ def _times(found: _Blame, op: str) -> float:
     else:
         # The function of an interleave runs once for each inner pipeline.
         began = [_inner(work, path) for path in work.calls if _MULTIPLIES.match(short_op(path))]
-        calls = max([*maps, *began], default=0)
+        calls = max([*maps.values(), *began], default=0)
     return max(work.runs(op), default=0) / calls if calls else 0.0
 
 
