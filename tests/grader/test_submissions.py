@@ -262,11 +262,12 @@ def test_where_a_cell_failed_its_own_words_are_quoted(sources):
 
 def test_an_answer_without_an_end_costs_its_part_alone(sources, in_bubblewrap):
     loop = "def cores_needed(*a):\n    while True:\n        pass"
-    limits = dataclasses.replace(SHORT, cpu_s=5)
+    limits = dataclasses.replace(SHORT, cpu_s=9)
     found, failed, judged = points(answered(sources, roster.PS3, exercise_3_1=loop), limits, in_bubblewrap)
     assert judged.stopped == ""
     assert found == {**roster.FULL[roster.PS3], "3.1": 0}
-    assert set(failed) == {"cores_needed did not come to an end within 1 s of processor time or 15 s of waiting"}
+    (words,) = set(failed)
+    assert words.startswith("cores_needed did not come to an end within ")
 
 
 def test_a_syntax_error_says_which_python_found_it(sources):
@@ -726,7 +727,7 @@ def marked(sources, tmp_path_factory):
         ("half", ",85,100,"),
         ("half", "3.4: ValueError: 'bad "),
         ("emoji", ",100,100,"),
-        ("many", "51 notebooks were handed in for this set; allowed: 50"),
+        ("many", "of the first 50 of 51 files, "),
     ],
 )
 def test_every_way_to_hand_in_has_its_row(marked, student, words):

@@ -20,7 +20,7 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import SemLock
@@ -63,7 +63,11 @@ def main(pipe: int) -> None:
     # A pipeline that asks for the number of cores is as wide on every machine that grades.
     os.cpu_count, os.sched_getaffinity = lambda: _CORES, lambda _: set(range(_CORES))
     # The system refuses processes, and what they share; its words tell a student nothing.
-    BaseProcess.start = SemLock.__init__ = _start_no_process
+    BaseProcess.start = _refuse("no other process can be started while a notebook is graded")
+    SemLock.__init__ = _refuse(
+        "locks, queues and pools of multiprocessing, its ThreadPool among them, are refused while it is graded; "
+        "threading, queue and ThreadPoolExecutor work"
+    )
 
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
@@ -75,7 +79,7 @@ def main(pipe: int) -> None:
             request = json.loads(connection.recv_bytes())
         except EOFError:
             return
-        with_limits = _interrupted(request["do"], job["one_s"], job["wait_s"])
+        with_limits = _interrupted(request["do"], request["busy_s"], request["wait_s"])
         reply = _answer(request, names, report, with_limits)
         try:
             data = encode({"id": request["id"], **reply}).encode()
@@ -87,8 +91,11 @@ def main(pipe: int) -> None:
         send(data)
 
 
-def _start_no_process(*_: Any, **__: Any) -> None:
-    raise PermissionError("no other process can be started while a notebook is graded")
+def _refuse(why: str) -> Callable[..., None]:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(why)
+
+    return refuse
 
 
 _NO_MEMORY = ("memory", "took more memory than allowed")

@@ -155,7 +155,8 @@ def collect(
         who = _own(who, known, sets, told_by_any, alone=len(namesakes[who.name, told_by_any]) == 1)
         place = folder / who.student / name / _file_name(parts[-1])
         if not place.parent.resolve().is_relative_to(folder.resolve()):  # other programs unpack links, too
-            leave_out(path, f"would be written to another folder: {who.student} is a link, or {name} in it")
+            links = f"{who.student} is a link" + (f", or {name} in it" if name else "")
+            leave_out(path, f"would be written to another folder: {links}")
             continue
         place = _write(place, data)
         if place is None:

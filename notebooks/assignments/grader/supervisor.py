@@ -17,7 +17,6 @@ import itertools
 import json
 import multiprocessing
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -61,6 +60,9 @@ _MOST_WRITTEN, _MOST_ENTRIES, _MOST_THREADS = isolation.MOST_WRITTEN, 10_000, 50
 _PREFIX = "labkit-student-"
 #: Seconds until a process has started: TensorFlow's import is in them, and the student's limits are not.
 _STARTING_S = 180.0
+#: Of the processor time that is left, what one cell or one call may take: whatever loops, some is left for the others.
+#: Packages are imported in cells.
+_CELL, _CALL = 1 / 2, 1 / 3
 #: A process whose pipe has closed ends within so many seconds, or it has closed the pipe itself.
 _ENDING_S = 5
 
@@ -82,8 +84,9 @@ class Limits:
     Parameters
     ----------
     cpu_s : int
-        Processor seconds of the whole process, imports included. A loop without an end ends here, and a slow or
-        busy machine does not make it shorter.
+        Processor seconds of the whole process, imports included; a slow or busy machine does not make them shorter. A
+        cell is interrupted after half of those that are left, a call after a third; what cannot be interrupted ends
+        with all of them.
     wall_s : float
         Seconds until an answer to one request, or the end of one cell, must be there. Ends what waits without an end.
         A cell or a call is interrupted after half of them, so that it alone is lost.
@@ -117,16 +120,6 @@ class Limits:
             whole_s=self.whole_s + 60,
             resident_mb=self.resident + 1024,
         )
-
-    @property
-    def one_s(self) -> int:
-        """Processor seconds after which one cell, or one call of a function, is interrupted and is lost alone."""
-        return max(1, self.cpu_s // 3)
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds after which one cell or one call is interrupted, whatever it waits for."""
-        return self.wall_s / 2
 
     @property
     def resident(self) -> int:
@@ -197,7 +190,7 @@ class StudentProcess:
         self._wall_s, self._end = _STARTING_S, time.monotonic() + _STARTING_S
         self._files_seen = self._spent_s = 0.0
         self._shared = 0
-        self._endless: set[str] = set()
+        self._endless: dict[str, str] = {}
         self._counts = True
         self._in_bubblewrap = bubblewrap.works() if in_bubblewrap is None else in_bubblewrap
         self._ending = contextlib.ExitStack()  # what comes last goes first
@@ -215,8 +208,6 @@ class StudentProcess:
                     tensorflow=tensorflow,
                     cpu_s=limits.cpu_s,
                     memory_mb=limits.memory_mb,
-                    one_s=limits.one_s,
-                    wait_s=limits.wait_s,
                     in_bubblewrap=self._in_bubblewrap,
                 )["value"]
             except Stopped as stop:  # nothing of the student's has run yet: it is this machine's fault
@@ -264,14 +255,14 @@ class StudentProcess:
     def run(self, source: str) -> None:
         """Run one more cell; note what it printed and how it failed."""
         number = len(self.printed) + 1
-        self._endless -= set(re.findall(r"\w+", source))  # it may define them anew
-        reply = self._ask(f"in code cell {number}", do="cell", source=source, number=number)
+        self._endless.clear()  # it may define them anew, or what they call
+        reply = self._ask(f"in code cell {number}", do="cell", source=source, number=number, **self._one(_CELL))
         self.printed.append(readable(reply.get("printed", ""), 10_000))
         self.errors.append(_error(reply))
 
     def names(self, wanted: Sequence[str]) -> dict[str, Any]:
         """Return those of the names that the student has defined: functions to call from here, and plain data."""
-        there = self._ask("after its cells", do="names", names=list(wanted)).get("value")
+        there = self._ask("after its cells", do="names", names=list(wanted), **self._one(_CALL)).get("value")
         if not isinstance(there, dict):
             raise Stopped("tampered with its answers: a list of names was asked for")
         return {
@@ -283,16 +274,16 @@ class StudentProcess:
     def value(self, stage: str, **request: Any) -> Any:
         """Return the plain data that a request is answered with, or raise what was raised there.
 
-        A function that did not end is not called again, unless a later cell may have defined it anew: each call would
-        take some of the time that is there for all.
+        A function that did not end is not called again before a later cell has run: each call takes some of the time
+        that is there for all.
         """
-        name = request["name"]
-        reply = {} if name in self._endless else self._ask(stage, **request)
-        if (error := _error(reply)) and error[0] == "KeyboardInterrupt":
-            self._endless.add(name)
+        name, one = request["name"], self._one(_CALL)
+        reply = {} if name in self._endless else self._ask(stage, **request, **one)
+        if (error := _error(reply)) and error[0] == "KeyboardInterrupt" and "was interrupted after" in error[1]:
+            within = f"{one['busy_s']:g} s of processor time or {one['wait_s']:g} s of waiting"
+            self._endless[name] = f"{name} did not come to an end within {within}"
         if name in self._endless:
-            one = f"{self.limits.one_s} s of processor time or {self.limits.wait_s:g} s of waiting"
-            raise DidNotEnd(f"{name} did not come to an end within {one}")
+            raise DidNotEnd(self._endless[name])
         if error:
             kind, words = error
             found = getattr(builtins, kind, None)
@@ -307,6 +298,11 @@ class StudentProcess:
             return messages.unpack(reply.get("value"))
         except ValueError as problem:
             raise Stopped(f"tampered with its answers: {problem}") from None
+
+    def _one(self, share: float) -> dict[str, float]:
+        """Return after how many seconds one cell or one call is interrupted: of processor time, and of waiting."""
+        busy_s = max(0.05, share * (self.limits.cpu_s - self._spent_s))
+        return {"busy_s": round(busy_s, 2), "wait_s": self.limits.wall_s / 2}
 
     def _ask(self, stage: str, **request: Any) -> dict[str, Any]:
         """Send a request and return the reply; meanwhile let nobody wait for longer than allowed.
