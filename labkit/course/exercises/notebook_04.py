@@ -47,13 +47,16 @@ def _mapped(function: Any, elements: Any, mapped: Any) -> None:
             at = next(i for i, (mine, right) in enumerate(zip(got, want, strict=True)) if mine != right)
             hint = f"number {at + 1} is {got[at]}, expected {want[at]}"
         raise Wrong(f"the elements are not those that the function makes: {hint}")
-    before = len(rules.chain(elements).steps)
-    steps = rules.chain(made).steps[before:]
+    before, after = rules.chain(elements), rules.chain(made)
+    steps = after.steps[len(before.steps) :]
+    maps = [step for step in after.every[len(before.every) :] if "Map" in step.kind and step.kind != "FlatMap"]
     parallel = [step for step in steps if step.kind == "ParallelMap"]
     if any("Interleave" in step.kind for step in steps):
         raise Wrong("an interleave is for elements that are files, and labkit cannot read it here: use map()")
-    if not any("Map" in step.kind for step in steps if step.kind != "FlatMap"):
+    if not maps:
         raise Wrong("there is no map in it: map() calls the function for each element")
+    if not any(step in steps for step in maps):
+        raise Wrong("the map stands inside of another step, which runs it piece by piece: map the dataset itself")
     if not parallel:
         raise Wrong("this map makes one call at a time: give it num_parallel_calls")
     if len(steps) > 1:

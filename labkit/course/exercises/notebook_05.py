@@ -82,7 +82,8 @@ def _kept(function: Any, count: int) -> None:
             raise Wrong("the order is turned round: first expensive, then augment")
         raise Wrong(f"of {str([*range(count)])[1:-1]} came {came}, expected {right}: map both, change nothing else")
     if int(fresh) <= count:
-        late = "the cache stands too late" if chain(made).all("Cache") else "map it, and do not call it beforehand"
+        kept = chain(made).all("Cache", "Snapshot")
+        late = "the cache stands too late" if kept else "map it, and do not call it beforehand"
         raise Wrong(f"augment ran in the first epoch only: it is frozen, so {late}")
     if int(once) > count:
         raise Wrong(f"expensive ran {int(once)} times for {count} elements in five epochs: nothing keeps its results")
@@ -116,7 +117,10 @@ def epochs_that_pay(first: int, later: int, without: int) -> Any:
     """``epochs_until_gain(first, later, without)``: epochs until a cache has paid for its first one."""
     truth = _ahead(first, later, without)
     if math.isinf(truth):
-        return truth, dict.fromkeys((-1.0, 0.0), 'the cache never gets ahead: the task says float("inf") for never')
+        hints = dict.fromkeys((-1.0, 0.0), 'the cache never gets ahead: the task says float("inf") for never')
+        if first == later == without:
+            hints[1.0] = 'the two are even after every epoch, the cache never ahead: the task says float("inf")'
+        return truth, hints
     hints = {
         truth - 1.0: "one epoch too few: after that many the two are even, or the cache behind",
         truth + 1.0: "one epoch too many: the cache is ahead before",

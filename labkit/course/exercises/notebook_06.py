@@ -195,7 +195,7 @@ def batching_gain(overhead: float, work: float, batch: int) -> Any:
         float(batch): "only the overhead is shared by the batch; the work is there for every image",
         old / new - 1: "that says how much faster; how many times as fast is one more",
         1 - new / old: "that is the share of time that is saved",
-        old / (overhead + work * batch): "the overhead of the batch is shared by its images: divide it by batch",
+        old / (overhead + work * batch): "that is the time of a whole batch: divide all of it by batch",
         old / work: "once per batch is little, but not nothing: a share of it stays with each image",
         old / (overhead + work / batch): "it is the overhead that is shared, not the work",
         old * batch / (overhead + work * batch) * batch: "per image, not per batch",

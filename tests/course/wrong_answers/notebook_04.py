@@ -192,6 +192,16 @@ def _flat(dataset, function):
     return dataset.flat_map(lambda x: tf.data.Dataset.from_tensors(function(x)))
 
 
-WRONG["04.1"] += [(_called_beforehand, "there is no map in it"), (_flat, "there is no map in it")]
+def _inside(dataset, function):
+    import tensorflow as tf
+
+    return dataset.flat_map(lambda x: tf.data.Dataset.from_tensors(x).map(function))
+
+
+WRONG["04.1"] += [
+    (_called_beforehand, "there is no map in it"),
+    (_flat, "there is no map in it"),
+    (_inside, "the map stands inside of another step"),
+]
 WRONG["04.2"] += [(lambda rate, ms: 1000 / rate, "each image may take")]
 WRONG["04.3"] += [(lambda free, gil, cores: min(cores, (free + gil) / free), "not the free one")]

@@ -200,3 +200,22 @@ WRONG["05.2"] += [
     (_all_at_once, "map it, and do not call it beforehand"),
 ]
 WRONG["05.3"] += [(_from_whole_seconds, "for (16.5, 15.75, 16) you return 2 epochs")]
+
+
+def _until_even(first, later, without):
+    return next((n for n in range(1, 1000) if first + (n - 1) * later <= n * without), math.inf)
+
+
+def _even_only_if_all_are(first, later, without):
+    return 1 if first == later == without else _counted(first, later, without)
+
+
+def _in_a_snapshot(dataset, expensive, augment):
+    return dataset.map(expensive).map(augment).snapshot(tempfile.mkdtemp(dir=_FOLDER))
+
+
+WRONG["05.2"] += [(_in_a_snapshot, "the cache stands too late")]
+WRONG["05.3"] += [
+    (_until_even, "for (30, 2, 16) you return 2 epochs: one epoch too few"),
+    (_even_only_if_all_are, "for (16, 16, 16) you return 1 epochs: the two are even after every epoch"),
+]

@@ -309,5 +309,8 @@ WRONG["06.2"] += [
 WRONG["06.3"] += [
     (lambda overhead, work, batch: (overhead + work) / (overhead / batch + work) - 1, "one more"),
     (lambda overhead, work, batch: 1 - (overhead / batch + work) / (overhead + work), "share of time that is saved"),
-    (lambda overhead, work, batch: (overhead + work) / (overhead + batch * work), "divide it by batch"),
+    (
+        lambda overhead, work, batch: (overhead + work) / (overhead + batch * work),
+        "of a whole batch: divide all of it by batch",
+    ),
 ]
