@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import decimal
+import functools
 import inspect
 import itertools
 import math
@@ -24,6 +25,9 @@ from labkit.pipelines.structure import DatasetNode
 
 # What changes no element, and not when it is made.
 _PLAIN = ("_OptionsDataset", "_AssertCardinalityDataset")
+
+# Seconds for a look at all cases, once one is wrong: it chooses the hint, and no student waits long for that.
+_LOOK_S = 1.0
 
 #: A list of whole numbers is longer in no exercise; a generator may have no end.
 _MOST_NUMBERS = 10_000
@@ -52,7 +56,7 @@ def call(function: Any, *arguments: Any) -> Any:
         raise Wrong(f"pass the function itself, not {type(function).__name__} {function!r:.40}")
     given = _given(arguments)
     try:
-        with _limited():
+        with _limited(timeouts.LIMIT_S):
             # Copies, so that an answer that changes its lists changes neither the truth nor a hint.
             result = function(*(list(a) if isinstance(a, list) else a for a in arguments))
     except _TooLong:
@@ -85,8 +89,8 @@ def _is_stub(function: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _limited() -> Iterator[None]:
-    """Raise `_TooLong` after `timeouts.LIMIT_S` seconds.
+def _limited(seconds: float) -> Iterator[None]:
+    """Raise `_TooLong` after so many seconds.
 
     It does nothing where this thread may not set the alarm clock, or something else has set it.
     """
@@ -103,7 +107,7 @@ def _limited() -> Iterator[None]:
         raise _TooLong
 
     signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, timeouts.LIMIT_S)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
@@ -178,20 +182,26 @@ def numeric(exercise_number: str, unit: str, *cases: tuple) -> Callable[[Truth],
     def register(truth: Truth) -> Truth:
         @exercise(exercise_number)
         def check(function: Any) -> None:
+            expected = [truth(*arguments) for arguments in cases]
+            # An answer may be slow: each case is called once, and not before it is asked for.
+            got = functools.cache(lambda number: value(function, *cases[number]))
+
             def rounds() -> bool:
                 try:
-                    return all(_rounded(value(function, *one), truth(*one)[0]) for one in cases)
-                except Wrong:
+                    with _limited(_LOOK_S):
+                        return all(_rounded(got(number), right) for number, (right, _) in enumerate(expected))
+                except (Wrong, _TooLong):
                     return False
 
             def follows() -> bool:
                 try:
-                    return all(_known(value(function, *one), *truth(*one)) for one in cases if truth(*one)[1])
-                except Wrong:  # what becomes of that case nobody can tell
+                    with _limited(_LOOK_S):
+                        return all(_known(got(number), *one) for number, one in enumerate(expected) if one[1])
+                except (Wrong, _TooLong):  # what becomes of that case nobody can tell
                     return True
 
-            for arguments in cases:
-                _compare(function, arguments, *truth(*arguments), unit, rounds, follows)
+            for number, arguments in enumerate(cases):
+                _compare(got(number), arguments, *expected[number], unit, rounds, follows)
 
         return truth
 
@@ -199,7 +209,7 @@ def numeric(exercise_number: str, unit: str, *cases: tuple) -> Callable[[Truth],
 
 
 def _compare(
-    function: Any,
+    got: float,
     arguments: tuple,
     expected: float,
     hints: dict[float, str],
@@ -207,7 +217,6 @@ def _compare(
     rounds: Callable[[], bool],
     follows: Callable[[], bool],
 ) -> None:
-    got = value(function, *arguments)
     if _near(got, expected):
         return
     said = f"{_given(arguments)}you return {got:g}{unit}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -148,6 +149,32 @@ def loop(first, later, without):
     while first + (epochs - 1) * later >= epochs * without:
         epochs += 1
     return epochs
+
+
+def until_even(first, later, without):
+    epochs = 1
+    while first + (epochs - 1) * later > epochs * without:
+        epochs += 1
+    return epochs
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no clock that interrupts")
+def test_the_hint_for_one_case_does_not_wait_as_long_for_another_as_a_check_of_that_would():
+    began = time.monotonic()
+    assert "for (30, 2, 16) you return 2 epochs: one epoch too few" in check("05.3", until_even).hint
+    assert time.monotonic() - began < timeouts.LIMIT_S / 2
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def test_each_case_of_a_number_is_called_once():
+    asked_for = []
+
+    def counted(overhead, work, batch):
+        asked_for.append((overhead, work, batch))
+        return round((overhead + work) / (overhead / batch + work), 1)
+
+    assert "do not round" in check("06.3", counted).hint
+    assert len(asked_for) == len(set(asked_for))
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no clock that interrupts")
