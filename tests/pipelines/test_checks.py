@@ -644,6 +644,7 @@ def test_colours_of_a_negative_are_not_exchanged(data):
     named = tf.data.Dataset.from_tensor_slices({"photo": data[0], "id": np.arange(COUNT)})
     report = checks.inspect(named.map(lambda e: e | {"photo": 255 - e["photo"]}), named, key="id")
     assert report["colour"].status == "not checked", report
+    assert "negatives of the reference" in report["colour"].text
 
 
 def test_channels_may_come_first_in_batches(data):

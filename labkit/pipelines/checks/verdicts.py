@@ -299,8 +299,10 @@ def colour(facts: Evidence) -> _Seen:
     first, truth = facts.first, facts.truth
     pairs = [(i, j) for i, j in enumerate(facts.match.place) if j >= 0]
     # Of a negative, more red than blue has become less, too.
-    pairs = [(i, j) for i, j in pairs if (first.small[i] * truth.small[j]).sum() > -matching.LEAST]
-    return augmentation.colour([(first.colour[i], truth.colour[j]) for i, j in pairs])
+    left = [(i, j) for i, j in pairs if (first.small[i] * truth.small[j]).sum() > -matching.LEAST]
+    if pairs and not left:
+        return OPEN, "these are negatives of the reference, so colours do not tell their order"
+    return augmentation.colour([(first.colour[i], truth.colour[j]) for i, j in left])
 
 
 def random(facts: Evidence) -> _Seen:
