@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import socket
 import socketserver
 import subprocess
@@ -43,6 +44,8 @@ _START_S, _STOP_S = 30, 5
 _HOST = "127.0.0.1"
 #: Answers that may be others a moment later: the server is busy, or it or one behind it failed.
 _BUSY, _FAILED = {429, 503}, {500, 502, 504}
+#: Encodings whose bytes are not those of the object; others, as aws-chunked, only say how it was sent.
+_PACKED = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"}
 
 
 class ObjectError(OSError):
@@ -211,7 +214,8 @@ class Reader:
                 problem = f"lost its connection ({type(error).__name__}); read it again later"
             else:
                 if status == 200:
-                    if (encoding := head.get("Content-Encoding", "identity")) != "identity":
+                    encoding = head.get("Content-Encoding", "")
+                    if _PACKED.intersection(re.split("[ ,]+", encoding.casefold())):
                         raise ObjectError(f"object {name} is stored in the encoding {encoding}; store it as it is")
                     return data
                 if status in _BUSY:

@@ -213,6 +213,10 @@ ANSWERS = {
         b"200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx",
         "is stored in the encoding gzip; store it as it is$",
     ),
+    "packed on its way": (
+        b"200 OK\r\nContent-Encoding: aws-chunked,GZIP\r\nContent-Length: 1\r\n\r\nx",
+        "is stored in the encoding aws-chunked,GZIP; store it as it is$",
+    ),
     "gone away": (
         b"302 Found\r\nLocation: http://b/c\r\nContent-Length: 0\r\n\r\n",
         "answers 302; the object is at http://b/c, ask there$",
@@ -225,6 +229,12 @@ def test_an_answer_that_is_not_the_object_as_it_is_ends_in_one_sentence(odd, nam
     odd.answer, words = ANSWERS[name]
     with pytest.raises(ObjectError, match=words):
         Reader(f"127.0.0.1:{odd.server_port}", retries=0).read("answer")
+
+
+@pytest.mark.parametrize("encoding", ["", "Identity", "aws-chunked"])
+def test_an_encoding_that_packs_nothing_leaves_the_object_as_it_is(odd, encoding):
+    odd.answer = f"200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: 1\r\n\r\nx".encode()
+    assert Reader(f"127.0.0.1:{odd.server_port}", retries=0).read("answer") == b"x"
 
 
 @pytest.mark.parametrize("said", ["7", "1000", "Wed, 21 Oct 2026 07:28:00 GMT"])
