@@ -63,6 +63,8 @@ _STARTING_S = 180.0
 #: Of the processor time that is left, what one cell or one call may take: whatever loops, some is left for the others.
 #: Packages are imported in cells.
 _CELL, _CALL = 1 / 2, 1 / 3
+#: So much of the limit is left out of that: on busy cores the clock of the limit, which counts ticks, may run ahead.
+_RESERVE = 1 / 5
 #: A process whose pipe has closed ends within so many seconds, or it has closed the pipe itself.
 _ENDING_S = 5
 
@@ -85,8 +87,8 @@ class Limits:
     ----------
     cpu_s : int
         Processor seconds of the whole process, imports included; a slow or busy machine does not make them shorter. A
-        cell is interrupted after half of those that are left, a call after a third; what cannot be interrupted ends
-        with all of them.
+        cell is interrupted after about half of those that are left, a call after a third; what cannot be interrupted
+        ends with all of them.
     wall_s : float
         Seconds until an answer to one request, or the end of one cell, must be there. Ends what waits without an end.
         A cell or a call is interrupted after half of them, so that it alone is lost.
@@ -301,7 +303,7 @@ class StudentProcess:
 
     def _one(self, share: float) -> dict[str, float]:
         """Return after how many seconds one cell or one call is interrupted: of processor time, and of waiting."""
-        busy_s = max(0.05, share * (self.limits.cpu_s - self._spent_s))
+        busy_s = max(0.05, share * ((1 - _RESERVE) * self.limits.cpu_s - self._spent_s))
         return {"busy_s": round(busy_s, 2), "wait_s": self.limits.wall_s / 2}
 
     def _ask(self, stage: str, **request: Any) -> dict[str, Any]:
