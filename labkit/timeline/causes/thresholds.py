@@ -76,7 +76,7 @@ LOOP = 32
 
 #: So many events of a call of a map that the timeline does not show, and so many times those that it shows, are those
 #: of a loop of short ops, where nobody saw what ran in some of the gaps.
-HIDDEN, OF_SEEN = 500, 3
+HIDDEN, OF_SEEN = 500, 4
 
 #: An inner pipeline of fewer elements than this has none that could be made at once.
 FEW = 4
