@@ -186,20 +186,17 @@ def numeric(exercise_number: str, unit: str, *cases: tuple) -> Callable[[Truth],
             # An answer may be slow: each case is called once, and not before it is asked for.
             got = functools.cache(lambda number: value(function, *cases[number]))
 
-            def rounds() -> bool:
+            def everywhere(fits: Callable[..., bool], numbers: Iterable[int], otherwise: bool) -> bool:
+                """Tell whether all these cases fit; where nobody can tell what becomes of one, answer `otherwise`."""
                 try:
                     with _limited(_LOOK_S):
-                        return all(_rounded(got(number), right) for number, (right, _) in enumerate(expected))
+                        return all(fits(got(number), *expected[number]) for number in numbers)
                 except (Wrong, _TooLong):
-                    return False
+                    return otherwise
 
-            def follows() -> bool:
-                try:
-                    with _limited(_LOOK_S):
-                        return all(_known(got(number), *one) for number, one in enumerate(expected) if one[1])
-                except (Wrong, _TooLong):  # what becomes of that case nobody can tell
-                    return True
-
+            hinted = [number for number, (_, hints) in enumerate(expected) if hints]
+            rounds = functools.partial(everywhere, _rounded, range(len(cases)), False)
+            follows = functools.partial(everywhere, _known, hinted, True)
             for number, arguments in enumerate(cases):
                 _compare(got(number), arguments, *expected[number], unit, rounds, follows)
 
@@ -240,7 +237,7 @@ def _known(got: float, expected: float, hints: dict[float, str]) -> bool:
     return any(_near(got, idea) for idea in (expected, *hints))
 
 
-def _rounded(got: float, expected: float) -> bool:
+def _rounded(got: float, expected: float, *_: Any) -> bool:
     """Tell whether a number is the expected one, or what rounding makes of it."""
     if _near(got, expected):
         return True

@@ -176,7 +176,8 @@ def stalls(
             return Stalls(shares, None, None, 0.0, crowded or advice)
     if shares[worst] < LEAST:
         if loop and not together:
-            return Stalls(shares, "prep", max(_map_calls(work), key=_map_calls(work).get), unseen, loop)
+            called = _map_calls(work)
+            return Stalls(shares, "prep", max(called, key=called.__getitem__), unseen, loop)
         return Stalls(shares, None, None, 0.0, together or _nothing_to_blame(steps, shares, small, crowded))
     ops: dict[str, int] = {}
     for (cause, op), ns in causes.by_op.items():
@@ -188,8 +189,8 @@ def stalls(
     found = _Blame(worst, blame or "", causes, lanes, run, efforts, work, loop, crowded)
     small = small if worst in ("prep", "batch") else None
     node = _starts(causes, total[worst])
-    known = run.advice.get(worst) or (run.loader and str(LoaderAdvice(worst, blame, lanes, run, efforts)))
-    known = known and (crowded or known)
+    told = run.advice.get(worst)
+    known = (told or run.loader) and (crowded or told or str(LoaderAdvice(worst, blame, lanes, run, efforts)))
     advice = known or small or (node and _start(node, work)) or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice, filling(node) if node and worst != "start" else None)
 
@@ -399,8 +400,8 @@ def _map_calls(work: NodeWork) -> dict[str, int]:
     maps = [
         (short_op(path), n) for path, n in work.calls.items() if re.match(r"(Parallel)?Map(V\d+)?$", short_op(path))
     ]
-    calls = sorted([*maps, *fused], key=lambda one: one[1])
-    return dict(calls) if all(n for _, n in fused) else {}
+    most_last = sorted([*maps, *fused], key=lambda one: one[1])
+    return dict(most_last) if all(n for _, n in fused) else {}
 
 
 def _is_map(node: str) -> bool:

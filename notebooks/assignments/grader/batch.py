@@ -315,7 +315,7 @@ def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Che
         # The one with the fewest answers missing; of equal ones that which is named like the set.
         named = (submission.set_name, f"{student}_{submission.set_name}")
         looked_at = sorted(files, key=lambda f: f.stem not in named)[:MOST_NOTEBOOKS]
-        chosen = min(looked_at, key=lambda f: (unanswered(f, source), f.stem not in named))
+        chosen = min(looked_at, key=lambda f: unanswered(f, source))
     checked = precheck(chosen, sources, submission.set_name)
     if len(files) > 1:
         some = "" if len(looked_at) == len(files) else f"the first {MOST_NOTEBOOKS} of "

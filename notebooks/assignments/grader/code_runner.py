@@ -79,8 +79,7 @@ def main(pipe: int) -> None:
             request = json.loads(connection.recv_bytes())
         except EOFError:
             return
-        with_limits = _interrupted(request["do"], request["busy_s"], request["wait_s"])
-        reply = _answer(request, names, report, with_limits)
+        reply = _answer(request, names, report)
         try:
             data = encode({"id": request["id"], **reply}).encode()
         except MemoryError:
@@ -101,11 +100,12 @@ def _refuse(why: str) -> Callable[..., None]:
 _NO_MEMORY = ("memory", "took more memory than allowed")
 
 
-def _answer(request: dict[str, Any], names: dict[str, Any], report: Any, limits: Any) -> dict[str, Any]:
+def _answer(request: dict[str, Any], names: dict[str, Any], report: Any) -> dict[str, Any]:
     """Do what is asked; return its value, what it printed, and the type and words of its exception."""
     output, error, value = io.StringIO(), None, None
+    limited = _interrupted(request["do"], request["busy_s"], request["wait_s"])
     try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), limits:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), limited:
             value = _REQUESTS[request["do"]](request, names)
     except MemoryError:
         report(*_NO_MEMORY)
