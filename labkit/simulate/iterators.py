@@ -17,11 +17,12 @@ from typing import Any
 from labkit.pipelines.structure import AUTOTUNE, Step
 from labkit.simulate.clock import SLEEP, WAIT, Process
 from labkit.simulate.workers import Endless, Simulation
+from labkit.timeline.wording import WITH_CONSUMER
 
 #: Elements that a buffer holds whose size tf.data chooses, and that each thread of an interleave keeps ready.
 AHEAD = 2
 #: Threads by their names in a trace.
-PREFETCH, IN_CONSUMER = "tf.data Prefetch", "tf.data in the consumer's thread"
+PREFETCH, IN_CONSUMER = "tf.data Prefetch", f"tf.data {WITH_CONSUMER}"
 _READER, _STARTER = "tf.data interleave", "tf.data map, hands out"
 
 #: What `next` of a step is: it waits on the clock and returns an element, or None at the end.

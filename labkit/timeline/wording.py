@@ -16,6 +16,9 @@ STARTS = BEGIN, END, WORKER, ORDER = (
 #: and what the time is called in which tf.data, inside another loader, makes its next element.
 SAMPLER, TF_DATA = "sampler ", "wait for tf.data"
 
+#: How the name of a lane ends whose work the thread does that trains.
+WITH_CONSUMER = "in the consumer's thread"
+
 #: What a map that is fused with its batch does with each element, in the thread that made it.
 COPIED = "copying into the batch"
 

@@ -17,7 +17,7 @@ from labkit.recording.loaders.rings import Process
 from labkit.timeline.lanes import WORK
 from labkit.timeline.run import OpTime
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
-from labkit.timeline.wording import WORKER
+from labkit.timeline.wording import WITH_CONSUMER, WORKER
 
 #: How the category of code ends that may only wait for others.
 WAITING = ":iterator"
@@ -221,7 +221,7 @@ def _lane(process: Process, number: int, called: dict[int, str], numbers: dict[i
     """Return what the lane of a thread is called."""
     main = process.threads.get(number, {"main": False})["main"]
     if process.pid == me:
-        return "in the consumer's thread" if main else f"thread {called[number]}"
+        return WITH_CONSUMER if main else f"thread {called[number]}"
     return f"worker {numbers[process.pid]}" + ("" if main else f" · {called[number]}")
 
 

@@ -20,7 +20,7 @@ from labkit.recording.tfdata import xspace
 from labkit.timeline.intervals import inside, union
 from labkit.timeline.run import Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
-from labkit.timeline.wording import COPIED, NETWORK, REQUESTED, is_network, is_op_type
+from labkit.timeline.wording import COPIED, NETWORK, REQUESTED, WITH_CONSUMER, is_network, is_op_type
 
 #: The marks that the recorder sets around each wait and each train step; their thread is the consumer.
 WAIT_MARK, TRAIN_MARK = "labkit wait", "labkit train"
@@ -28,7 +28,7 @@ WAIT_MARK, TRAIN_MARK = "labkit wait", "labkit train"
 STEP_MARK = "labkit step"
 
 #: The thread for the part of tf.data that runs inside the consumer's ``next()``.
-IN_CONSUMER = "tf.data in the consumer's thread"
+IN_CONSUMER = f"tf.data {WITH_CONSUMER}"
 
 _WAIT, _TRAIN, _OTHER = (CATEGORIES.index(c) for c in ("wait", "train", "other"))
 _BATCH = re.compile(r"(Padded)?Batch(V\d+)?")

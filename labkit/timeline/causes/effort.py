@@ -24,7 +24,7 @@ from labkit.timeline.causes.thresholds import BACKGROUND, COMPUTES, FIRMLY, HELD
 from labkit.timeline.intervals import overlap, union
 from labkit.timeline.lanes import IS_WORK, Lane
 from labkit.timeline.run import Run
-from labkit.timeline.wording import short_op
+from labkit.timeline.wording import WITH_CONSUMER, short_op
 
 
 class Effort(NamedTuple):
@@ -94,7 +94,7 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
             mine = works & (name == one)
             key = short_op(names[one])
             times = overlap(union(lane.pieces.start[mine], lane.pieces.end[mine]), at[:-1], at[1:])
-            trains |= {key} if lane.name.endswith("in the consumer's thread") else set()
+            trains |= {key} if lane.name.endswith(WITH_CONSUMER) else set()
             opened[key] = opened.get(key, np.zeros(len(length), np.int64)) + times
     large = [key for key, times in opened.items() if times.sum() >= OPEN * length.sum()]
     if not large or len(length) < 2 * len(large):

@@ -9,7 +9,7 @@ from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, ONE_
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import LoaderFacts, Run
-from labkit.timeline.wording import SAMPLER, TF_DATA
+from labkit.timeline.wording import SAMPLER, TF_DATA, WITH_CONSUMER
 
 #: How a loader gets more workers, and how it may work further ahead.
 _MORE = {
@@ -70,7 +70,7 @@ class LoaderAdvice:
         # Beside other processes, the lanes of each begin with its name.
         self._whose = lanes[0].name.removesuffix("accelerator")
         self.processes = any(self._name(lane).startswith("worker ") for lane in lanes)
-        self.beside = [lane for lane in working if self._name(lane) != "in the consumer's thread"]
+        self.beside = [lane for lane in working if self._name(lane) != WITH_CONSUMER]
         if self.processes and self.beside and self.facts.framework == "python":
             self.more = "more workers"  # a generator around a loader that has some
         # DALI's own threads are not seen; they work beside the consumer all the same, whatever class is around them.
