@@ -5,7 +5,8 @@ spans of a process that is killed stay, and the open ones say what it was doing.
 beside the first, a line for each.
 
 The clock is ``time.perf_counter_ns``, which all processes of a machine share on Linux and macOS. An open window costs
-about 1 µs for each call, a closed one a tenth of that.
+about 1 µs for each call, a closed one a tenth of that. Two thirds of it were the processor time of the thread, which is
+a call of the system: of what is called again and again, every fourth call asks for it.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ from typing import Any, NamedTuple
 #: Spans that one process can keep; of more, the later ones are dropped. The file is sparse: only used pages take space.
 SLOTS = 1 << 19
 
-_RECORD = struct.Struct("<qqqiHH")  # start, duration (-1 while open), thread's processor time, step, name, thread
+# start, duration (-1 while open), thread's processor time (-1 if nobody asked), step, name, thread
+_RECORD = struct.Struct("<qqqiHH")
 _TIMES = struct.Struct("<qq")
 _CONTROL = struct.Struct("<qq")  # whether the window is open, steps before this epoch
 _MOST = 1 << 16
 _LAST_STEP = (1 << 31) - 1
+
+#: Of so many calls under a name, one asks for the processor time.
+_ASKS_EVERY = 4
 
 clock, _cpu = time.perf_counter_ns, time.thread_time_ns
 
@@ -58,6 +63,7 @@ class Ring:
         self._side = os.open(f"{stem}.side", os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
         self.slots, self._threads = itertools.count(), itertools.count()
         self._names: dict[tuple[str, str], int] = {}
+        self.calls: dict[int, int] = {}
         self._lock, self.local = threading.Lock(), threading.local()
         self._tell(pid=os.getpid(), parent=os.getppid(), began=clock(), started=started_ns)
 
@@ -149,8 +155,10 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
     """
     # What `Ring.begin` and `Ring.end` do, written out: this runs several times for each photo.
     pack, close, size = _RECORD.pack_into, _TIMES.pack_into, _RECORD.size
-    # Asking for the thread's processor time is a call of the system: not for what only waits.
-    clock_cpu = _cpu if category != "iterator" else int
+    # Not for what only waits; and of each call where it decides what the call was.
+    asks_every = 1 if ":" in category else _ASKS_EVERY
+    only_waits = category == "iterator"
+    unasked = 0 if only_waits else -1
     numbered: list[Any] = [None, 0]  # the ring that has given the name its number, and the number
 
     @functools.wraps(function)
@@ -174,12 +182,15 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
         else:
             name = ring.name(text, category)
             numbered[:] = ring, name
-        records, at, cpu, start = ring.records, slot * size, clock_cpu(), clock()
+        records, at, calls = ring.records, slot * size, ring.calls
+        number = calls[name] = calls.get(name, -1) + 1
+        asks = not only_waits and not number % asks_every
+        cpu, start = _cpu() if asks else 0, clock()
         pack(records, at, start, -1, 0, local.step, name, thread)
         try:
             return function(*args, **kwargs)
         finally:
-            close(records, at + 8, clock() - start, clock_cpu() - cpu)
+            close(records, at + 8, clock() - start, _cpu() - cpu if asks else unasked)
 
     wrapper._labkit_times = function  # type: ignore[attr-defined]
     return wrapper
@@ -231,8 +242,8 @@ class Process(NamedTuple):
     threads : dict of int to dict
         ``called`` (the name of the thread), ``main`` and ``process``.
     records : ndarray of a record type, shape (n,)
-        ``start``, ``duration`` (-1 if it was open), ``cpu`` (all int64 nanoseconds), ``step``, ``name``, ``thread``;
-        in the order of their starts.
+        ``start``, ``duration`` (-1 if it was open), ``cpu`` (-1 if nobody asked; all int64 nanoseconds), ``step``,
+        ``name``, ``thread``; in the order of their starts.
     dropped : bool
         Whether there was no room for later spans.
     """

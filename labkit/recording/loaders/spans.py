@@ -151,9 +151,9 @@ def _lives(pid: int) -> bool:
 
 def _own(records: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the time of each span without those inside it, on the clock and of the processor; and who is in none."""
-    own_ns, own_cpu = end - records["start"], records["cpu"].copy()
+    own_ns, own_cpu = end - records["start"], _cpu(records, end)
     stacks: dict[int, list[int]] = defaultdict(list)
-    columns = (records["start"].tolist(), end.tolist(), records["cpu"].tolist(), records["thread"].tolist())
+    columns = (records["start"].tolist(), end.tolist(), own_cpu.tolist(), records["thread"].tolist())
     less_ns, less_cpu = np.zeros(len(records), np.int64), np.zeros(len(records), np.int64)
     outermost = np.ones(len(records), bool)
     for i, (start, stop, cpu, thread) in enumerate(zip(*columns, strict=True)):
@@ -166,6 +166,17 @@ def _own(records: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
             outermost[i] = False
         stack.append(i)
     return np.maximum(own_ns - less_ns, 0), np.maximum(own_cpu - less_cpu, 0), outermost
+
+
+def _cpu(records: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return the processor time of each span: where nobody asked, the share of those of its name that were asked."""
+    cpu, length = records["cpu"].copy(), end - records["start"]
+    unasked = cpu < 0
+    for name in np.unique(records["name"][unasked]).tolist():
+        same = records["name"] == name
+        asked, others = same & ~unasked & (records["duration"] >= 0), same & unasked
+        cpu[others] = length[others] * (cpu[asked].sum() / max(1, length[asked].sum()))
+    return cpu
 
 
 def _categories(
