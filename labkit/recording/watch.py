@@ -76,7 +76,7 @@ class _Window:
         self._window = Window(self._run, self._session, self._sampler, keep)
         self._window.open(2 * EVENT_BYTES * max_events)
         if profile and keep is None:
-            _leave_out_handing_over()
+            _leave_out_unseen()
         self._cpu_ns, self._looks = time.process_time_ns(), 0.0
         self.calls: list[tuple[int, int]] = []
         self.waits: list[tuple[int, int]] = []
@@ -177,22 +177,24 @@ class _Window:
         return trace if images is None else trace.with_run(repeats=(measures.figures(trace),))
 
 
-def _leave_out_handing_over() -> None:
-    """Let the profiler that runs leave out what TensorFlow hands over from thread to thread.
+def _leave_out_unseen() -> None:
+    """Let the profiler that runs leave out what no view of labkit shows, and what is most of what it keeps.
 
-    One convolution hands over dozens of pieces on a CPU. With three events each, they are most of what the profiler
-    keeps, and a third of what it costs, and no view of labkit shows them. The profiler has no option for it. Where a
-    TensorFlow has no such function, they are kept.
+    That is what TensorFlow hands over from thread to thread, dozens of pieces for one convolution on a CPU, and each
+    piece of memory that an op takes and gives back. The profiler has no option for it. Where a TensorFlow has nothing
+    of the names below, all is kept.
     """
     import tensorflow as tf
 
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError, AttributeError, ValueError):
         library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2")))
         # tsl::tracing::SetEventCollector(category, collector); the profiler itself calls it so when it ends.
         forget = library._ZN3tsl7tracing17SetEventCollectorENS0_13EventCategoryEPKNS0_14EventCollectorE
         forget.argtypes, forget.restype = (ctypes.c_uint, ctypes.c_void_p), None
         for category in (0, 1):  # a piece is handed over; a piece runs
             forget(category, None)
+        # tsl::profiler::internal::g_trace_filter_bitmap, which each start of the profiler sets again; bit 0 is memory.
+        ctypes.c_uint64.in_dll(library, "_ZN3tsl8profiler8internal21g_trace_filter_bitmapE").value &= ~1
 
 
 def _sync() -> None:
