@@ -317,10 +317,11 @@ def _port(child: subprocess.Popen[bytes], log: Path) -> int:
     """
     until = time.monotonic() + _START_S
     while True:
+        over = child.poll() is not None or time.monotonic() > until  # asked first: it may write, and end, meanwhile
         said = log.read_bytes().decode("utf-8", "replace")
         if said.endswith("\n") and said.strip().isdecimal():
             return int(said)
-        if child.poll() is not None or time.monotonic() > until:
+        if over:
             last = said.strip().rpartition("\n")[2]
             raise ObjectError(f"the object store did not start: {last or 'it wrote no message'}")
         time.sleep(0.01)
