@@ -237,7 +237,9 @@ def train(
     optimizer = keras.optimizers.SGD(
         one_cycle(number("rate", rate), steps), momentum=0.9, nesterov=True, weight_decay=5e-4
     )
-    model.compile(optimizer, smoothed, metrics=["sparse_categorical_accuracy"], jit_compile=False)
+    # A trial run of few steps is over before TensorFlow has compiled one; what watches them wants them compiled.
+    eager = fast() and not callbacks
+    model.compile(optimizer, smoothed, metrics=["sparse_categorical_accuracy"], jit_compile=False, run_eagerly=eager)
     checked: list[Score] = []
 
     class Check(keras.callbacks.Callback):
