@@ -131,7 +131,7 @@ def test_help_lists_the_verbs():
     assert all(verb in text for verb in ("doctor", "data", "tour", "colab"))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

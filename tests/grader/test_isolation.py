@@ -115,6 +115,7 @@ def test_a_set_without_tensorflow_does_not_import_it(run):
 WAIT = "__import__('signal').signal(14, 1)\n__import__('time').sleep(600)"
 
 
+@pytest.mark.sample(1)
 def test_a_sleeper_is_woken(run):
     """Its cell is lost, and no more; who sleeps on is stopped."""
     with run("import time\ntime.sleep(600)", "x = 1", limits=Limits(wall_s=6)) as student:
@@ -123,6 +124,7 @@ def test_a_sleeper_is_woken(run):
         run(WAIT, limits=Limits(wall_s=1))
 
 
+@pytest.mark.sample(1)
 def test_a_cell_or_a_call_without_an_end_is_interrupted_and_is_lost_alone(run):
     """Each takes a part of the time that is left, so however many there are, some is left for the others."""
     loop, works = "while True:\n    pass", "def g():\n    return 3"
@@ -147,6 +149,7 @@ def test_who_interrupts_himself_is_told_so(run):
             student.names(["f"])["f"]()
 
 
+@pytest.mark.sample(1)
 def test_a_call_that_waits_in_vain_is_interrupted(run):
     with run("import time\ndef f():\n    time.sleep(600)", limits=Limits(wall_s=12)) as student:
         with pytest.raises(DidNotEnd, match=r"or 6 s of waiting$"):

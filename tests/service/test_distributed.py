@@ -128,17 +128,19 @@ def alone(several, paths):
     return several.run(learn, processes=1, paths=paths)
 
 
-def test_each_way_to_share_trains_as_it_says(several, paths, alone):
-    for sharding, both, same in (("DATA", 0, True), ("FILE", 0, False), ("OFF", ROWS, False)):
-        run = several.run(learn, paths=paths, sharding=sharding)
-        first, second = (set(result["seen"]) for result in run.results)
-        assert len(first & second) == both, sharding
-        assert len(first | second) == ROWS, sharding
-        assert equal(alone, run) == same, f"{sharding}: bit for bit"
-        mine, others = (result["weights"] for result in run.results)
-        assert all(map(np.array_equal, mine, others)), "all processes have the same weights"
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(("sharding", "both", "same"), [("DATA", 0, True), ("FILE", 0, False), ("OFF", ROWS, False)])
+def test_each_way_to_share_trains_as_it_says(several, paths, alone, sharding, both, same):
+    run = several.run(learn, paths=paths, sharding=sharding)
+    first, second = (set(result["seen"]) for result in run.results)
+    assert len(first & second) == both
+    assert len(first | second) == ROWS
+    assert equal(alone, run) == same, "bit for bit"
+    mine, others = (result["weights"] for result in run.results)
+    assert all(map(np.array_equal, mine, others)), "all processes have the same weights"
 
 
+@pytest.mark.long
 def test_a_killed_process_is_named_and_the_survivor_says_what_it_missed(several, paths, tmp_path):
     died = r"^process 1 \(localhost:\d+\) died at .*, killed by signal 9; process 0 said: UnavailableError: "
     with pytest.raises(ClusterError, match=died) as found:
