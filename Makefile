@@ -14,7 +14,7 @@ export TF_ENABLE_ONEDNN_OPTS = 0
 unexport PYTHONDONTWRITEBYTECODE
 
 # So many files of tests at a time, since many wait; the tests of one file share what they open.
-WORKERS := 5
+WORKERS := 4
 SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The files that hold tests with this mark: to collect all of them would take longer than to run these.
 MARKED  = $$(grep -rl --include=test_*.py 'mark[.]$(1)' tests)

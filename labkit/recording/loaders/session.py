@@ -33,6 +33,8 @@ from labkit.timeline.wording import BEGIN, END
 #: Where nothing computes for so long while the consumer waits, the loader hangs. Seconds.
 STOPPED_S = 60.0
 
+#: Threads that compute had a core for at least this share of the time in which they were ready, whatever is counted.
+LEAST_READY = 0.1
 
 #: A worker without work wakes up every few seconds; one at work computes more than this: ns, and a share of the time.
 _WAKES_NS, _WAKES = 1_000_000, 0.0003
@@ -234,7 +236,8 @@ class LoaderSession(contextlib.AbstractContextManager):
         self.notes = list(self._notes(found, len(hidden)))
         at_work = sum(self._is_at_work(pid, now_ns) for pid in hidden)
         computed, queued = (sum(times[i] for times in self.sampler.threads) for i in (0, 1))
-        ready = computed / (computed + queued) if computed else 1.0
+        # Threads that wake for a few microseconds are queued for most of it, and tell little of those that compute.
+        ready = max(LEAST_READY, computed / (computed + queued)) if computed else 1.0
         return to_trace(found, self.epochs.loader, self.warmup, (self._since_ns, now_ns), ready, at_work)
 
     @property
