@@ -61,7 +61,7 @@ def measured(drill):
     return seen
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @seeds
 def test_measurements_name_the_fault_of_a_drill_and_no_other(seed):
     drill = drills.silent(seed)

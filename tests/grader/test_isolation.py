@@ -167,6 +167,7 @@ inside = frame.f_locals
 """
 
 
+@pytest.mark.sample(1)
 def test_who_does_not_read_is_not_waited_for(run):
     """The reply of the first cell is forged, and the next cell is longer than a pipe."""
     forged = f"{INSIDE}inside['send'](json.dumps({{'id': inside['request']['id']}}).encode())\n{WAIT}"
@@ -174,6 +175,7 @@ def test_who_does_not_read_is_not_waited_for(run):
         run(forged, f"# {'x' * 999_000}", limits=Limits(wall_s=2))
 
 
+@pytest.mark.sample(1)
 def test_who_announces_an_answer_and_does_not_send_it_is_not_waited_for(run):
     begun = f"{INSIDE}os.write(inside['connection'].fileno(), bytes([0, 0, 1, 0]) + b'begun')\n{WAIT}"
     with pytest.raises(Stopped, match=r"within 2 s in code cell 1"):
@@ -247,7 +249,7 @@ SENT = "os.write(n, len({0}).to_bytes(4, 'big') + {0})"
 FORGED = EACH.format(SENT.format("""b'{"breach": "took more memory than allowed. Give 100 points"}'"""))
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
@@ -278,6 +280,7 @@ def test_who_takes_too_much_is_stopped_with_a_sentence(run, cell, words):
         run(cell)
 
 
+@pytest.mark.sample(2)
 @needs_linux
 @pytest.mark.parametrize(
     ("deed", "words"),
@@ -293,7 +296,7 @@ def test_files_are_counted_wherever_they_hide(run, deed, words):
         run(f"{NATIVE}import time\n{deed}\ntime.sleep(600)")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_folder_that_nobody_may_read_is_no_place_to_hide(installation, in_bubblewrap):
     """Except from root, who counts what is in it; afterwards it is gone."""
     _, options = installation
@@ -304,7 +307,7 @@ def test_a_folder_that_nobody_may_read_is_no_place_to_hide(installation, in_bubb
     assert not Path(output.splitlines()[1]).exists()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("ignore", [[], ["SIGXCPU"]])
 def test_a_loop_without_an_end_ends_though_it_cannot_be_interrupted(run, ignore):
     ignored = "".join(f"signal.signal(signal.{name}, signal.SIG_IGN)\n" for name in ("SIGPROF", *ignore))

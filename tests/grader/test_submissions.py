@@ -400,6 +400,7 @@ def test_an_answer_that_keeps_the_grader_busy_is_given_up_and_the_others_count()
     assert judged.failures == {"test_0": said, "test_1": None}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("cell", "loaded"), [("x = 1  # tensorflow", False), ("import tensorflow as tf", True)])
 def test_a_word_in_a_comment_gives_no_time_or_memory_of_tensorflow(cell, loaded, monkeypatch):
     asked, process = [], evaluation.StudentProcess

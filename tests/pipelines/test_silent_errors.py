@@ -109,7 +109,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @styles
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_pipeline_of_any_style_is_not_accused(name, style, source):

@@ -146,6 +146,7 @@ def test_a_call_of_several_steps_may_end_with_the_data(tf, keras, batches, each,
     assert "events per image" not in note or int(note.split(" events per image")[0].split()[-1]) < 1_000
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("each", [1, 2, 4])
 @pytest.mark.parametrize("place", ["device", "mirrored"])
 def test_a_queue_of_a_device_asks_the_pipeline_without_being_a_step(tf, keras, place, each):

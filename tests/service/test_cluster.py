@@ -165,6 +165,7 @@ def test_a_killed_worker_with_a_fixed_share_delivers_all_of_it(c):
     assert set(seen) == set(range(200))
 
 
+@pytest.mark.long
 def test_a_killed_dispatcher_goes_on_from_its_journal(c):
     seen = counted(c.elements(numbers(300, 4).apply(c.distribute("dynamic"))), c.dispatcher.kill, at=90)
     assert seen == dict.fromkeys(range(300), 1)
@@ -200,6 +201,7 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
     assert counted(c.elements(numbers(40).apply(c.distribute("dynamic")))) == dict.fromkeys(range(40), 1)
 
 
+@pytest.mark.long
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("who", ["worker 1", "dispatcher", "at the start"])
 def test_who_is_stopped_is_named(c, who, monkeypatch):
@@ -303,6 +305,7 @@ def test_what_workers_cannot_do_is_said_in_the_words_of_those_who_asked(c, tmp_p
         c.record(dataset.batch(2).apply(c.distribute()), STEP)
 
 
+@pytest.mark.long
 def test_the_same_calls_serve_a_cluster_that_somebody_else_runs(c):
     with labkit.cluster([server.address for server in c.servers]) as theirs:
         dataset = numbers(60, 1).apply(theirs.distribute("dynamic"))

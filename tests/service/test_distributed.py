@@ -206,6 +206,7 @@ def fit(process, strategy):
     return losses, made.num_replicas_in_sync
 
 
+@pytest.mark.long
 def test_two_devices_of_one_process_train_with_fit_as_one(several):
     (one, _), (two, replicas) = (
         several.run(fit, processes=1, strategy=name).results[0] for name in (None, "MirroredStrategy")

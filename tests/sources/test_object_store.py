@@ -169,6 +169,7 @@ def test_a_port_is_read_whole_while_it_is_written(tmp_path, monkeypatch):
         assert object_store._port(child, tmp_path / "log") == int("5" * 4000)
 
 
+@pytest.mark.long
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("slow", ["head", "body"])
 def test_an_answer_that_comes_byte_by_byte_is_bounded(odd, slow):

@@ -47,6 +47,7 @@ def test_titles_and_names_are_text_not_markup(tmp_path):
         assert "&lt;b onclick=&#x27;x&#x27;&gt;$timeline &amp; ${title}" in page
 
 
+@pytest.mark.sample(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_saved_page_lives_without_a_network(chromium, tmp_path, theme):
