@@ -23,9 +23,9 @@ PART    :=
 TAKEN   = $(if $(PART),--part $(PART))
 # What a run of the tests skipped, and why: a line for each test.
 LEFT_OUT := build/left-out.txt
-# The long notebooks are the last ones: they begin first.
-NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider \
-          $(shell ls -r notebooks/*.ipynb)
+# The last ones take longest, and begin first.
+NOTEBOOKS = $(shell ls -r notebooks/*.ipynb)
+NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider $(NOTEBOOKS)
 
 .DEFAULT_GOAL := help
 .PHONY: help tour test test-long test-colab test-solved test-xprof test-loaders test-kernels-oclgrind gpu on-gpu soak seeds lab kit release grade formgrader data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean

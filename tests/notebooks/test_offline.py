@@ -128,11 +128,13 @@ def test_kernels_under_nbval_are_cut_off(workers, tmp_path):
 
 def test_every_notebook_of_the_course_lies_where_that_holds():
     assert len(list(CONFTEST.parent.glob("*.ipynb"))) == len(list((CONFTEST.parent / "source").glob("*.py"))) > 10
-    lines = re.findall(r"(?m)^.*--nbval .*$", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    lines = re.findall(r"(?m)^.*--nbval .*$", makefile)
     assert lines
     for line in lines:
-        assert line.rstrip().endswith("notebooks")
+        assert line.rstrip().endswith(" $(NOTEBOOKS)")
         assert "conftest" not in line, "nothing may keep pytest from reading it"
+    assert "\nNOTEBOOKS = $(shell ls -r notebooks/*.ipynb)\n" in makefile
 
 
 def test_where_it_must_be_cut_off_and_cannot_pytest_ends_at_once(monkeypatch):
