@@ -75,7 +75,9 @@ def kilobytes(cluster: Any, paths: list[str], dtype: str) -> float:
 def unexplained(cluster: Any, paths: list[str]) -> float:
     """Return the share of a recorded window without a cause."""
     dataset = pictures(cluster, paths * 4, "uint8")
-    trace = cluster.record(dataset, labkit.accelerators.modelled(step_ms=20), steps=24, warmup=4, progress=False)
+    trace = labkit.record(
+        cluster.served(dataset), labkit.accelerators.modelled(step_ms=20), steps=24, warmup=4, progress=False
+    )
     return labkit.Timeline(trace).stalls.shares["unknown"]
 
 

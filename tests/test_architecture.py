@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -59,6 +60,16 @@ def test_a_package_imports_only_packages_below_it(root):
         used = {i.split(".")[1] for i in imports(paths) if i.startswith("labkit.")} - {"__version__", name}
         above = {other for other in used if order.index(other) > order.index(name)}
         assert not above, f"{name} imports {sorted(above)}, which stand above it"
+        whole = [path.name for path in paths if re.search(r"(?m)^ *import labkit$", path.read_text(encoding="utf-8"))]
+        assert name in ("course", *VERBS) or not whole, f"{whole} import all of labkit, which knows the course"
+
+
+def test_no_test_imports_a_private_name(root):
+    for path in (root / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("labkit"):
+                private = [one.name for one in node.names if one.name.startswith("_") and one.name != "__version__"]
+                assert not private, f"{path.name} imports {private}"
 
 
 def test_the_listing_is_the_architecture(root):

@@ -25,11 +25,11 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        self._since = _now()
+        self._since = now()
 
     def share(self) -> float:
         """Return the share of the cores, 0 to 1, that other programs took; NaN where nobody can tell, or too early."""
-        return _taken(*(later - earlier for earlier, later in zip(self._since, _now(), strict=True)))
+        return taken(*(later - earlier for earlier, later in zip(self._since, now(), strict=True)))
 
 
 def sentence(share: float) -> str:
@@ -42,7 +42,7 @@ def sentence(share: float) -> str:
     return f"{words}. From {100 * BUSY:.0f} % on, tables give no verdict: close other programs and measure again."
 
 
-class _Times(NamedTuple):
+class Times(NamedTuple):
     """Seconds: of the clock, of the cores, of the cores at rest, and of the processes of this program."""
 
     clock: float
@@ -51,14 +51,15 @@ class _Times(NamedTuple):
     own: float
 
 
-def _taken(clock: float, total: float, idle: float, own: float) -> float:
+def taken(clock: float, total: float, idle: float, own: float) -> float:
     """Return the share of the cores that neither rested nor worked for this program, of the seconds of a time."""
     if not clock >= SHORTEST_S or not total > 0:
         return math.nan
     return min(max((total - idle - own) / total, 0.0), 1.0)
 
 
-def _now() -> _Times:
+def now() -> Times:
+    """Return the seconds so far; NaN where the system does not say."""
     import psutil
 
     try:
@@ -69,11 +70,11 @@ def _now() -> _Times:
         me = psutil.Process()
         own = sum(map(_seconds, [me, *me.children(recursive=True)]))
     except (OSError, RuntimeError, psutil.Error):  # a system that does not say
-        return _Times(*[math.nan] * 4)
+        return Times(*[math.nan] * 4)
     # The first eight are the whole on Linux: what guests of this machine take is in ``user`` already.
     total = sum(sum(core[:8]) for core in cores)
     idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
-    return _Times(time.monotonic(), total, idle, own)
+    return Times(time.monotonic(), total, idle, own)
 
 
 def _seconds(process: object) -> float:

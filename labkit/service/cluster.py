@@ -12,15 +12,17 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit.common.numbers import whole
 from labkit.common.processes import NOTICED_S, apart
+from labkit.pipelines.structure import check_dataset, nodes
 from labkit.service import refusal, wire
-from labkit.service.elements import ClusterError, Elements, check_dataset, why
+from labkit.service.elements import ClusterError, Elements, why
 from labkit.service.nursery import Born, Nursery
+from labkit.service.recording import Served
 
 #: How often the supervisor looks, in seconds, and how often a worker tells the dispatcher that it lives, in ms.
 LOOK_S, HEARTBEAT_MS = 0.1, 300
@@ -262,7 +264,7 @@ class Cluster:
 
         def told(dataset: Any) -> Any:
             check_dataset(dataset)
-            if any(one in self._served for one in _inputs(dataset)):
+            if any(node.dataset in self._served for node in nodes(dataset)):
                 raise ValueError("this dataset is distributed already; allowed: once, behind all that workers shall do")
             self._check_hears()  # whoever tells a dispatcher of a dataset waits for one without end
             try:
@@ -288,17 +290,14 @@ class Cluster:
         self._check_open()
         return Elements(self, dataset, silence_s)
 
-    def record(self, dataset: Any, accelerator: Any, **settings: Any) -> Any:
-        """Record a dataset that the cluster works for, on all processes: one `Trace` with their lanes side by side.
+    def served(self, dataset: Any) -> Served:
+        """Return a dataset that the cluster works for, for `labkit.record`: that watches all processes then.
 
-        Parameters, result and errors are those of `labkit.record`, and ClusterError as of `elements`.
+        Their lanes stand side by side in one `Trace`. ClusterError as of `elements`.
         """
-        import labkit
-        from labkit.service.recording import Served
-
         self._check_open()
         check_dataset(dataset)
-        return labkit.record(Served(self, dataset), accelerator, **settings)
+        return Served(self, dataset)
 
     def close(self) -> None:
         """End all that the cluster has started."""
@@ -515,13 +514,6 @@ class _OwnCluster(Cluster):
         except ClusterError as error:
             server.died_young += 1
             server.deaths.append(Death(server.name, server.address, time.time(), str(error)))
-
-
-def _inputs(dataset: Any) -> Iterator[Any]:
-    """Yield a dataset and all that it is made of."""
-    yield dataset
-    for one in dataset._inputs():
-        yield from _inputs(one)
 
 
 def cluster(

@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent import futures
-from numbers import Real
 from typing import Any
 
 from labkit.common.errors import error_text
+from labkit.common.numbers import number
 from labkit.common.processes import NOTICED_S
+from labkit.pipelines.structure import check_dataset
 from labkit.recording.tfdata.driver import RecordingError
 from labkit.service import wire
 
@@ -29,13 +30,12 @@ class Elements:
     """An iterator over a dataset; see `labkit.service.cluster.Cluster.elements`."""
 
     def __init__(self, cluster: Any, dataset: Any, silence_s: float) -> None:
-        if isinstance(silence_s, bool) or not isinstance(silence_s, Real) or not 0 < silence_s <= 1e6:
-            raise ValueError(f"silence_s is {silence_s!r:.60}; allowed: seconds, more than 0 and at most 1,000,000")
+        self.silence_s = number("silence_s", silence_s, above=0, most=1e6, unit="of seconds")
         check_dataset(dataset)
         # No public name of TensorFlow ends an operation that waits.
         from tensorflow.python.eager.cancellation import CancellationManager
 
-        self._cluster, self._dataset, self.silence_s = cluster, dataset, float(silence_s)
+        self._cluster, self._dataset = cluster, dataset
         self._iterator: Any = None
         self._manager = CancellationManager()
         self._since: float | None = None
@@ -116,14 +116,6 @@ class Elements:
             if mute and self._since == since:  # no element has come meanwhile
                 return f"no element for {silent:.1f} s: {', '.join(mute)} runs, and does not answer: it is stopped"
         return None
-
-
-def check_dataset(dataset: Any) -> None:
-    """Raise TypeError where this is no dataset of tf.data."""
-    import tensorflow as tf
-
-    if not isinstance(dataset, tf.data.Dataset):
-        raise TypeError(f"dataset is {dataset!r:.60}; allowed: a tf.data.Dataset")
 
 
 def _take(iterator: Any, manager: Any) -> Any:

@@ -110,11 +110,12 @@ for name, form in {"float32": photo, "uint8": small, "JPEG": tf.io.encode_jpeg(s
 #
 # ## The timeline
 #
-# `cluster.record` watches all processes and puts them on one clock. Each worker has its own lanes. A *network* span is an element on its way, from when its worker had it ready to its arrival (lanes that are busy for less than 0.5 % are not drawn):
+# `cluster.served` lets `labkit.record` watch all processes and put them on one clock. Each worker has its own lanes. A *network* span is an element on its way, from when its worker had it ready to its arrival (lanes that are busy for less than 0.5 % are not drawn):
 
 # %% tags=["nbval-ignore-output"]
 batches = tf.data.Dataset.range(400).map(lambda n: storage.delayed(n, 8)).batch(4)
-trace = cluster.record(batches.apply(cluster.distribute("dynamic")), accelerators.modelled(step_ms=20), steps=6)
+served = cluster.served(batches.apply(cluster.distribute("dynamic")))
+trace = labkit.record(served, accelerators.modelled(step_ms=20), steps=6)
 busy = [lane.name for lane in labkit.Timeline(trace).lanes if lane.share >= 0.005]
 labkit.draw(trace, steps=4, lanes=busy)
 

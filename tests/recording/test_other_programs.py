@@ -10,7 +10,7 @@ import time
 import pytest
 
 from labkit.common import other_programs
-from labkit.common.other_programs import BUSY, Meter, _now, _taken, sentence
+from labkit.common.other_programs import BUSY, Meter, now, sentence, taken
 
 #: Works for half a second of processor time, however long that takes, then says so.
 WORK = "import time\nwhile time.process_time() < 0.5: pass\nprint('done', flush=True)\n"
@@ -29,12 +29,12 @@ ORPHAN = f"import os, sys, time\nif os.fork(): os._exit(0)\nos.setsid()\n{WORK}"
     ],
 )
 def test_what_neither_rests_nor_is_ours_is_taken_by_others(clock, total, idle, own, share):
-    assert _taken(clock, total, idle, own) == pytest.approx(share)
+    assert taken(clock, total, idle, own) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("times", [(0.1, 0.2, 0, 0), (10, 0, 0, 0), (math.nan,) * 4])
 def test_a_time_that_is_too_short_or_unknown_gives_no_number(times):
-    assert math.isnan(_taken(*times))
+    assert math.isnan(taken(*times))
     assert sentence(math.nan) == ""
 
 
@@ -43,22 +43,22 @@ def test_a_watch_that_has_just_begun_says_nothing():
 
 
 def test_the_work_of_own_processes_is_own_while_they_run_and_after_they_ended():
-    before = _now()
+    before = now()
     with subprocess.Popen([sys.executable, "-c", f"{WORK}input()"], stdin=-1, stdout=-1, text=True) as child:
         assert child.stdout.readline() == "done\n"
-        running = _now().own - before.own
+        running = now().own - before.own
         child.communicate("\n")
-    ended = _now().own - before.own
+    ended = now().own - before.own
     assert running >= 0.45  # clocks of the system count in steps of 10 ms
     assert ended >= running - 1e-6  # differences of floats
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 def test_the_work_of_a_process_of_somebody_else_is_not_own():
-    before = _now()
+    before = now()
     with subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=-1, text=True) as parent:
         assert parent.stdout.read() == "done\n"
-    after = _now()
+    after = now()
     taken = (after.total - before.total) - (after.idle - before.idle) - (after.own - before.own)
     assert taken >= 0.4
     assert after.own - before.own < after.total - before.total

@@ -140,11 +140,11 @@ def test_both_clocks_agree_to_the_step(photos):
 
 
 def test_every_stage_of_a_photo_pipeline_is_seen(photos):
-    trace = recorder.record(photos.map(prepare, num_parallel_calls=2).batch(4).prefetch(2), FAST, steps=5)
+    trace = recorder.record(photos.map(prepare, num_parallel_calls=2).batch(4).prefetch(2), FAST, steps=8)
     pipeline = trace.where(trace.select(kind="pipeline"))
     for category in ("read", "decode", "resize", "map", "batch", "iterator"):
         assert pipeline.select(category).sum() > 0, category
-    assert pipeline.select("decode").sum() >= 8
+    assert pipeline.select("decode").sum() >= 16, "of 32, two batches may lie there before, and one be in the making"
     assert "tf.data worker 1" in {t.name for t in trace.threads}
 
 

@@ -105,7 +105,7 @@ def test_a_recording_has_the_lanes_of_all_processes_on_one_clock(c):
     import tensorflow as tf
 
     images = tf.data.Dataset.range(10_000).map(lambda n: tf.cast(tf.fill([64, 64, 3], n % 7), tf.float32)).batch(8)
-    trace = c.record(images.apply(c.distribute("dynamic", compression=None)), STEP, steps=20)
+    trace = labkit.record(c.served(images.apply(c.distribute("dynamic", compression=None))), STEP, steps=20)
     groups = {thread.name.partition(" · ")[0] for thread in trace.threads if " · " in thread.name}
     assert groups == {"worker 0", "worker 1"}
     assert {f"element from worker {n}" for n in range(2)} <= {s.name for s in trace if s.category == "transfer"}
@@ -128,10 +128,10 @@ def test_a_recording_that_cannot_begin_leaves_no_worker_watched(c, tmp_path):
     tf.profiler.experimental.start(str(tmp_path))
     try:
         with pytest.raises(RuntimeError, match="profiler session is already running"):
-            c.record(dataset, STEP, steps=2)
+            labkit.record(c.served(dataset), STEP, steps=2)
     finally:
         tf.profiler.experimental.stop(save=False)
-    trace = c.record(dataset, STEP, steps=4)
+    trace = labkit.record(c.served(dataset), STEP, steps=4)
     assert {t.name.partition(" · ")[0] for t in trace.threads if " · " in t.name} == {"worker 0", "worker 1"}
 
 
@@ -140,7 +140,7 @@ def test_the_network_is_busy_with_what_moves_and_not_while_workers_work(c):
     import tensorflow as tf
 
     slow = tf.data.Dataset.range(10_000).map(lambda n: labkit.storage.delayed(n, 20)).batch(1)
-    trace = c.record(slow.apply(c.distribute("dynamic")), STEP, steps=12)
+    trace = labkit.record(c.served(slow.apply(c.distribute("dynamic"))), STEP, steps=12)
     came = [span for span in trace if span.category == "transfer"]
     made = [span for span in trace if span.thread.startswith("worker ") and span.category == "read"]
     assert 4 <= len(came) <= len(made) + 2 * IN_FLIGHT, "who asks for what is not there yet, moves nothing"
@@ -192,7 +192,7 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
         for use in (
             lambda: numbers(9).apply(c.distribute()),
             lambda: c.elements(numbers(9)),
-            lambda: c.record(dataset, STEP),
+            lambda: labkit.record(c.served(dataset), STEP),
         ):
             with pytest.raises(ClusterError, match=r"^dispatcher \(.*\) died at .*, killed by signal 9"):
                 use()
@@ -287,7 +287,7 @@ def test_a_worker_that_dies_in_a_recording_has_no_lanes_and_a_note_says_so(c):
                 c.workers[1].kill()
 
     dataset = numbers(100_000, 1).batch(4).apply(c.distribute("dynamic"))
-    trace = c.record(dataset, Kills(), steps=20)
+    trace = labkit.record(c.served(dataset), Kills(), steps=20)
     assert "worker 1 died during the recording" in trace.run.profiler.note
     assert {t.name.partition(" · ")[0] for t in trace.threads if " · " in t.name} == {"worker 0"}
 
@@ -302,7 +302,7 @@ def test_what_workers_cannot_do_is_said_in_the_words_of_those_who_asked(c, tmp_p
     with pytest.raises(ClusterError, match=r"nowhere\.jpg.*is that path there, too\?"):
         counted(c.elements(dataset.apply(c.distribute())))
     with pytest.raises(ClusterError, match=r"the pipeline failed at its first batch: .*nowhere\.jpg"):
-        c.record(dataset.batch(2).apply(c.distribute()), STEP)
+        labkit.record(c.served(dataset.batch(2).apply(c.distribute())), STEP)
 
 
 @pytest.mark.long
@@ -311,7 +311,9 @@ def test_the_same_calls_serve_a_cluster_that_somebody_else_runs(c):
         dataset = numbers(60, 1).apply(theirs.distribute("dynamic"))
         assert counted(theirs.elements(dataset)) == dict.fromkeys(range(60), 1)
         assert sum(theirs.bytes.values()) > 0
-        trace = theirs.record(numbers(10_000, 1).batch(4).apply(theirs.distribute("dynamic")), STEP, steps=5)
+        trace = labkit.record(
+            theirs.served(numbers(10_000, 1).batch(4).apply(theirs.distribute("dynamic"))), STEP, steps=5
+        )
         assert "not seen" in trace.run.profiler.note
         for refused in (theirs.workers[0].kill, theirs.add):
             with pytest.raises(ClusterError, match="started by somebody else; only its owner"):
@@ -353,12 +355,12 @@ def test_the_stop_button_in_a_recording_ends_it_in_all_workers_and_none_of_them(
     dataset = numbers(10_000, 1).batch(4).apply(c.distribute("data"))
     monkeypatch.setattr(cluster_module.ClusterServer, "ask", asks)
     with pytest.raises(KeyboardInterrupt):
-        c.record(dataset, STEP, steps=200)
+        labkit.record(c.served(dataset), STEP, steps=200)
     monkeypatch.undo()
     time.sleep(1)  # the supervisor has looked at what is left
     assert len(c.deaths) == deaths
     assert [worker.pid for worker in c.workers] == pids
-    trace = c.record(dataset, STEP, steps=40)
+    trace = labkit.record(c.served(dataset), STEP, steps=40)
     assert watched(trace) == {worker.name for worker in c.workers}
     assert "not seen" not in (trace.run.profiler.note or "")
 
@@ -383,7 +385,7 @@ def test_an_answer_that_comes_too_late_is_no_death_and_none_to_the_next_command(
 def test_a_worker_that_cannot_be_watched_is_named_in_a_note(c):
     c.workers[0].ask("profile")
     try:
-        trace = c.record(numbers(10_000, 1).batch(4).apply(c.distribute("data")), STEP, steps=40)
+        trace = labkit.record(c.served(numbers(10_000, 1).batch(4).apply(c.distribute("data"))), STEP, steps=40)
     finally:
         c.workers[0].ask("profiled")
     assert re.search(
@@ -500,12 +502,12 @@ def test_how_elements_may_be_shared_is_said(c):
         c.distribute("fair")
     with pytest.raises(ValueError, match="this dataset is distributed already; allowed: once"):
         numbers(9).apply(c.distribute()).batch(2).apply(c.distribute())
-    for use in (c.elements, c.distribute(), lambda dataset: c.record(dataset, STEP)):
-        with pytest.raises(TypeError, match=r"is 3; allowed: a tf\.data\.Dataset"):
+    for use in (c.elements, c.distribute(), lambda dataset: labkit.record(c.served(dataset), STEP)):
+        with pytest.raises(TypeError, match=r"dataset is a int; allowed: a tf\.data\.Dataset"):
             use(3)
     with pytest.raises(ClusterError, match="an element that is a dataset, as window makes them, cannot be sent"):
         next(c.elements(numbers(9).window(2).apply(c.distribute())))
-    with pytest.raises(ValueError, match="silence_s is 0; allowed: seconds, more than 0"):
+    with pytest.raises(ValueError, match=r"silence_s is 0; allowed: .*seconds"):
         c.elements(numbers(1), silence_s=0)
 
 

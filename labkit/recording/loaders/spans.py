@@ -15,7 +15,7 @@ from labkit.recording.loaders.described import Loader
 from labkit.recording.loaders.known import RESTS
 from labkit.recording.loaders.rings import Process
 from labkit.timeline.lanes import WORK
-from labkit.timeline.run import OpTime
+from labkit.timeline.run import OpTime, Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 from labkit.timeline.wording import WITH_CONSUMER, WORKER
 
@@ -104,10 +104,14 @@ def to_trace(
             total[0] += int((own_ns * inside)[which].sum())
             total[1] += int((own_cpu * inside)[which].sum())
     columns = np.concatenate(rows, axis=1) if rows else np.zeros((6, 0), np.int64)
-    trace = Trace.of_columns(columns, names, threads, _run(loader, hidden))
-    ops = {name: OpTime(own, min(cpu, own)) for name, (own, cpu) in times.items()}
-    dropped = any(process.dropped for process in processes)
-    return trace.with_run(op_times=ops, dropped_spans=int(dropped)).with_run(profiler=_events(columns.shape[1]))
+    run = Run(
+        "measured",
+        loader=replace(loader.facts, hidden=hidden),
+        op_times={name: OpTime(own, min(cpu, own)) for name, (own, cpu) in times.items()},
+        dropped_spans=int(any(process.dropped for process in processes)),
+        profiler=Profile(events=columns.shape[1]),
+    )
+    return Trace.of_columns(columns, names, threads, run)
 
 
 def _works_beside(process: Process, me: int) -> bool:
@@ -119,18 +123,6 @@ def _works_beside(process: Process, me: int) -> bool:
     main = [number for number, facts in process.threads.items() if facts["main"]] if process.pid == me else []
     records = process.records
     return bool((np.isin(records["name"], works) & ~np.isin(records["thread"], main)).any())
-
-
-def _run(loader: Loader, hidden: int) -> Any:
-    from labkit.timeline.run import Run
-
-    return Run("measured", loader=replace(loader.facts, hidden=hidden))
-
-
-def _events(count: int) -> Any:
-    from labkit.timeline.run import Profile
-
-    return Profile(events=count)
 
 
 def _ends(process: Process, now_ns: int) -> np.ndarray:
