@@ -250,7 +250,7 @@ _PRINTING = "more printing than there is time for"
 def _late(stage: str, job: dict[str, Any], arrays: list[np.ndarray], limit_s: float) -> str:
     name, total = job["name"], sum(array.nbytes for array in arrays)
     why = ["a loop without an end", *_suspects(job["source"], printing=True)]
-    said = {
+    sentences = {
         "start": f"the process that tries kernels did not start within {limit_s:g} s: this machine is busy, try again",
         "copy": f"{limit_s:g} s were not enough to copy the arguments of {name}, {total / 1e6:,.1f} MB, and back",
         "compile": f"{name} was not compiled within {limit_s:g} s",
@@ -258,7 +258,7 @@ def _late(stage: str, job: dict[str, Any], arrays: list[np.ndarray], limit_s: fl
         "again": f"{name} ended, but was still running after {limit_s:g} s with other values around its arrays: "
         "it reads outside of its arrays",
     }
-    return said[stage]
+    return sentences[stage]
 
 
 def _crashed(code: int, stage: str, job: dict[str, Any]) -> str:

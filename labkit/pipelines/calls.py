@@ -125,8 +125,8 @@ class Written:
             for name in changed(options):
                 value = functools.reduce(getattr, name.split("."), options)
                 kind = f"tf.data.experimental.{type(value).__name__}."
-                said = f"{kind}{value.name}" if isinstance(value, enum.Enum) else repr(value)
-                lines[name] = f"options.{name} = {said}"
+                stated = f"{kind}{value.name}" if isinstance(value, enum.Enum) else repr(value)
+                lines[name] = f"options.{name} = {stated}"
         return ["options = tf.data.Options()", *lines.values()] if calls else []
 
     __repr__ = code
@@ -213,11 +213,11 @@ def _parallel(dataset: Any) -> dict[str, Any]:
 
 
 def _deterministic(dataset: Any) -> bool | None:
-    said = getattr(dataset, "_deterministic", None)
-    if said is None:  # an interleave writes it down in its graph only
+    stated = getattr(dataset, "_deterministic", None)
+    if stated is None:  # an interleave writes it down in its graph only
         node = DatasetNode(dataset)
         return False if not node.ordered(True) else True if node.ordered(False) else None
-    return {"true": True, "false": False}.get(said)
+    return {"true": True, "false": False}.get(stated)
 
 
 def _batch(dataset: Any) -> dict[str, Any]:

@@ -104,10 +104,10 @@ class DatasetNode:
     def ordered(self, otherwise: bool) -> bool:
         """Return whether its elements come in order; `otherwise` counts if the node itself does not say."""
         try:  # an interleave keeps this setting in its graph only
-            said = chain(self.dataset).steps[-1].ordered
+            stated = chain(self.dataset).steps[-1].ordered
         except ValueError:
             return otherwise
-        return otherwise if said is None else said
+        return otherwise if stated is None else stated
 
 
 def nodes(dataset: Any) -> list[DatasetNode]:
@@ -294,8 +294,8 @@ def _steps(name: str, named: dict[str, Any], functions: dict[str, Any]) -> list[
         inner = tuple(_steps(ends[-1].name, body, functions)) if ends else ()
     elif function is not None:
         inside = tuple(_inside(function, functions, frozenset()))
-    said = node.attr["deterministic"].s if "deterministic" in node.attr else b""
-    ordered = {b"true": True, b"false": False}.get(said)
+    stated = node.attr["deterministic"].s if "deterministic" in node.attr else b""
+    ordered = {b"true": True, b"false": False}.get(stated)
     return [*before, Step(kind, settings(node, named), inside, inner, ordered)]
 
 

@@ -261,7 +261,7 @@ class Plan:
             run.spans = replace(run.spans, start_ns=unix(run.spans.start_ns, run.clock))
         trace = assemble(run, stamps, run.window_images)
         trace = trace.slice(*trace.window_ns)
-        said = [*notes(run, trace, self.steps), *(watch.notes if watch is not None else ())]
+        sentences = [*notes(run, trace, self.steps), *(watch.notes if watch is not None else ())]
         return trace.with_run(
             name=name,
             accelerator=self.facts(),
@@ -272,7 +272,7 @@ class Plan:
             work=run.work,
             tree=run.tree,
             job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
-            profiler=replace(trace.run.profiler, note=" ".join(said) or None),
+            profiler=replace(trace.run.profiler, note=" ".join(sentences) or None),
         )
 
 

@@ -262,7 +262,7 @@ class Cluster:
         self._check_open()
         apply = service.distribute(service.ShardingPolicy[sharding.upper()], self.address, **options)
 
-        def told(dataset: Any) -> Any:
+        def distributed(dataset: Any) -> Any:
             check_dataset(dataset)
             if any(node.dataset in self._served for node in nodes(dataset)):
                 raise ValueError("this dataset is distributed already; allowed: once, behind all that workers shall do")
@@ -274,7 +274,7 @@ class Cluster:
             self._served.add(served)
             return served
 
-        return told
+        return distributed
 
     def elements(self, dataset: Any, silence_s: float = 5.0) -> Elements:
         """Return an iterator over `dataset` that does not wait for ever for a server that is dead.
@@ -477,7 +477,7 @@ class _OwnCluster(Cluster):
         except OSError as error:
             self._failed = ClusterError(f"the cluster cannot start: {error.strerror or error}")
         except ClusterError as error:
-            said = self._nursery.said()
+            said = self._nursery.last_words()
             self._failed = ClusterError(f"{error}; it said: {said}") if "died" in str(error) else error
         finally:
             self._born.set()

@@ -43,13 +43,13 @@ class DistributedRun:
         What it returned in each process, in their order.
     deaths : list of Death
         Who died on the way; all processes were started again after each death.
-    said : list of str
+    messages : list of str
         What the survivors of each death said, in sentences.
     """
 
     results: list[Any]
     deaths: list[Death]
-    said: list[str]
+    messages: list[str]
 
     @property
     def trace(self) -> Trace:
@@ -130,7 +130,7 @@ class Processes:
         *,
         processes: int | None = None,
         restarts: int = 0,
-        patience_s: float = 30.0,
+        timeout_s: float = 30.0,
         **settings: Any,
     ) -> DistributedRun:
         """Run a function in every process at the same time, and wait for all of them.
@@ -148,7 +148,7 @@ class Processes:
             How many, by default all; one trains for itself.
         restarts : int
             How often all are started again after one has died. A program that saves checkpoints goes on from the last.
-        patience_s : float
+        timeout_s : float
             How long the others have to end, in seconds, when one has died, failed or finished. Who waits for one that
             is gone would wait for ever.
         **settings
@@ -163,7 +163,7 @@ class Processes:
         """
         count = self.count if processes is None else whole("processes", processes, least=1, most=self.count)
         restarts = whole("restarts", restarts, least=0)
-        patience_s = number("patience_s", patience_s, above=0, most=1e6, unit="of seconds")
+        timeout_s = number("timeout_s", timeout_s, above=0, most=1e6, unit="of seconds")
         if not callable(program):
             raise TypeError(f"program is {program!r:.60}; allowed: a function")
         self._check_open()
@@ -177,7 +177,7 @@ class Processes:
                 "process that made them"
             ) from error.__cause__
         try:
-            told = {"program": packed, "folder": os.getcwd(), "path": sys.path}
+            job = {"program": packed, "folder": os.getcwd(), "path": sys.path}
         except OSError as error:
             raise ClusterError("the folder in which programs run is gone: choose another one with os.chdir") from error
         mine = False
@@ -187,7 +187,7 @@ class Processes:
                 raise ClusterError(
                     "these processes run another program: wait for its end, or begin others with labkit.processes()"
                 )
-            return self._attempts(told, count, restarts, patience_s)
+            return self._attempts(job, count, restarts, timeout_s)
         finally:
             if mine:
                 self._runs.release()
@@ -196,31 +196,31 @@ class Processes:
         if self._closed:
             raise ClusterError("these processes are closed; begin others with labkit.processes()")
 
-    def _attempts(self, told: dict[str, Any], count: int, restarts: int, patience_s: float) -> DistributedRun:
+    def _attempts(self, job: dict[str, Any], count: int, restarts: int, timeout_s: float) -> DistributedRun:
         deaths: list[Death] = []
-        said: list[str] = []
+        messages: list[str] = []
         for attempt in range(restarts + 1):
-            outcomes, died, late = self._started(told | {"attempt": attempt}, count, patience_s)
+            outcomes, died, late = self._started(job | {"attempt": attempt}, count, timeout_s)
             self._check_open()
             words = [f"process {n} said: {o.result}" for n, o in sorted(outcomes.items()) if not o.done]
-            words += [f"process {n} had not ended {patience_s:g} s later, and was ended" for n in late]
+            words += [f"process {n} had not ended {timeout_s:g} s later, and was ended" for n in late]
             deaths += died
-            said += words if died else []
+            messages += words if died else []
             if not died and not words:
-                return DistributedRun([_read(index, outcomes[index]) for index in range(count)], deaths, said)
+                return DistributedRun([_read(index, outcomes[index]) for index in range(count)], deaths, messages)
             if not died or attempt == restarts:
                 for line in self._warned:  # where a restart helps, nobody misses them
                     print(line)
                 raise ClusterError("; ".join([*map(str, died), *words]))
         raise AssertionError("the last attempt returns or raises")
 
-    def _started(self, *told: Any) -> tuple[dict[int, Outcome], list[Death], list[int]]:
+    def _started(self, *job: Any) -> tuple[dict[int, Outcome], list[Death], list[int]]:
         """Do `_once` in the thread that talks to the nursery: an interrupt ends the run, and never their dialogue."""
         printed: list[str] = []  # printed here, for a notebook shows what another thread prints below another cell
         try:
             stopped, self._stop = Pipe(duplex=False)
             try:
-                doing = self._thread.submit(self._once, *told, stopped, printed)
+                doing = self._thread.submit(self._once, *job, stopped, printed)
             except RuntimeError:  # somebody has closed these processes meanwhile
                 self._check_open()
                 raise
@@ -238,7 +238,7 @@ class Processes:
             result_of(self._thread.submit(int))  # what the thread was asked for before is over now
 
     def _once(
-        self, told: dict[str, Any], count: int, patience_s: float, stopped: Connection, printed: list[str]
+        self, job: dict[str, Any], count: int, timeout_s: float, stopped: Connection, printed: list[str]
     ) -> tuple[dict[int, Outcome], list[Death], list[int]]:
         """Start all, and return how those ended that said so, who died, and who had to be ended.
 
@@ -253,7 +253,7 @@ class Processes:
         died: list[Death] = []
         try:
             for index in range(count):
-                born[index] = self._nursery.bear("program", told | {"addresses": addresses, "number": index})
+                born[index] = self._nursery.bear("program", job | {"addresses": addresses, "number": index})
             for index, one in born.items():
                 with contextlib.suppress(EOFError, OSError, RuntimeError):  # it has died already
                     for _ in range(2):
@@ -272,7 +272,7 @@ class Processes:
                         kill_group(one.pid)
                         how = self._nursery.how_it_ended(one.pid)
                         died.append(Death(f"process {index}", addresses[index], time.time(), how))
-                deadline = deadline or time.monotonic() + patience_s
+                deadline = deadline or time.monotonic() + timeout_s
             return outcomes, died, sorted(waiting)
         except OSError as error:
             raise ClusterError(f"a process cannot start: {error.strerror or error}") from error

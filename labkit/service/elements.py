@@ -16,7 +16,7 @@ from labkit.recording.tfdata.driver import RecordingError
 from labkit.service import wire
 
 #: Where a server came back, or is only stopped, and no element has come: so many times the silence that is allowed.
-PATIENCE = 6
+SILENCES = 6
 
 #: How long a server may take to answer, in seconds, before it counts as stopped.
 ANSWER_S = 5.0
@@ -52,7 +52,7 @@ class Elements:
         """Return the next element; ClusterError where none can come."""
         if self._verdict is not None:
             raise ClusterError(self._verdict)
-        self._since, self._ask_s = time.monotonic(), PATIENCE * self.silence_s
+        self._since, self._ask_s = time.monotonic(), SILENCES * self.silence_s
         try:
             if self._iterator is None:
                 self._iterator = self._begin()
@@ -108,7 +108,7 @@ class Elements:
         if dead := [one for one in servers if not one.alive]:
             who = [str(one.deaths[-1]) if one.deaths else f"{one.name} ({one.address}) is dead" for one in dead]
             return f"no element for {silent:.1f} s: {'; '.join(who)}, and does not come back"
-        if mine and silent >= PATIENCE * self.silence_s:
+        if mine and silent >= SILENCES * self.silence_s:
             return f"no element for {silent:.1f} s, since {mine[-1]}; it came back, and the job did not"
         if silent >= self._ask_s:  # all live, so it is a long work, or one of them is stopped
             self._ask_s = silent + self.silence_s

@@ -74,7 +74,7 @@ class Nursery:
             self._connection.send((role, settings))
             pid = self._connection.recv()
         except (EOFError, ConnectionError):
-            raise OSError(f"the process that starts servers is gone; it said: {self.said()}") from None
+            raise OSError(f"the process that starts servers is gone; it said: {self.last_words()}") from None
         if isinstance(pid, OSError):
             raise pid
         return Born(pid, Connection(reduction.recv_handle(self._connection)))
@@ -88,7 +88,7 @@ class Nursery:
             return UNKNOWN_END
         return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
 
-    def said(self) -> str:
+    def last_words(self) -> str:
         """Return the line of what the nursery and its children printed last that says most about an error."""
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 4_000))
         lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
@@ -137,10 +137,10 @@ def main(descriptor: int, parent: int, folder: str) -> None:
     me = os.getpid()
     with contextlib.suppress(EOFError, OSError):
         while True:
-            what, told = connection.recv()
+            what, message = connection.recv()
             if what == "ended":
-                connection.send(os.waitstatus_to_exitcode(os.waitpid(told, 0)[1]))
-                children.discard(told)
+                connection.send(os.waitstatus_to_exitcode(os.waitpid(message, 0)[1]))
+                children.discard(message)
                 continue
             ours, theirs = socket.socketpair()
             try:
@@ -158,9 +158,9 @@ def main(descriptor: int, parent: int, folder: str) -> None:
                     processes.die_with_parent(me)
                     os.setpgid(0, 0)  # what it starts belongs to its group, and ends with it
                     if what == "program":
-                        program.run(told, Connection(theirs.detach()))
+                        program.run(message, Connection(theirs.detach()))
                     else:
-                        server.serve(what, told, Connection(theirs.detach()))
+                        server.serve(what, message, Connection(theirs.detach()))
                     os._exit(0)
                 except EOFError:  # the notebook has ended
                     os._exit(0)

@@ -86,12 +86,12 @@ def _returned(result: Any) -> Iterator[tuple[str, Any]]:
     yield "what it returned", result
 
 
-def run(told: dict[str, Any], connection: Connection) -> None:
+def run(job: dict[str, Any], connection: Connection) -> None:
     """Run a program, and stay until the parent closes the connection: others may still need what this process serves.
 
     Parameters
     ----------
-    told : dict
+    job : dict
         ``program``, the function and its settings, as `pack` packs them; ``folder`` and ``path``, where the notebook
         is, and where it finds modules; ``addresses``, the ``host:port`` of each process, in their order; ``number`` and
         ``attempt`` as in `Member`.
@@ -104,16 +104,16 @@ def run(told: dict[str, Any], connection: Connection) -> None:
             os.dup2(log.fileno(), descriptor)
             reduction.send_handle(connection, log.fileno(), os.getppid())
     os.register_at_fork(after_in_child=connection.close)  # its end is that of this process, not of one forked from it
-    addresses, number = told["addresses"], told["number"]
+    addresses, number = job["addresses"], job["number"]
     if len(addresses) > 1:  # how tf.distribute learns who belongs together
         task = {"type": "worker", "index": number}
         os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
     program = None
     try:
-        os.chdir(told["folder"])
-        sys.path[:] = told["path"]
-        program, settings = pickle.loads(told["program"])
-        result = program(Member(number, len(addresses), told["attempt"]), **settings)
+        os.chdir(job["folder"])
+        sys.path[:] = job["path"]
+        program, settings = pickle.loads(job["program"])
+        result = program(Member(number, len(addresses), job["attempt"]), **settings)
         outcome = Outcome(True, pack(result, _returned(result)))
     except ClusterError as error:
         outcome = Outcome(False, str(error))

@@ -543,7 +543,7 @@ def _legend(panels: list[_Panel], pixel: float, most: int) -> list[list[tuple[st
     found = [(CATEGORIES[c], words.LABELS[CATEGORIES[c]]) for c in words.legend(lanes) if CATEGORIES[c] in LEGEND]
     more = {
         ("cores", cores): bool(cores),
-        ("gap", f"accelerator idle: how long{', for what' * words.told(p.timeline for p in panels)}"): any(
+        ("gap", f"accelerator idle: how long{', for what' * words.have_causes(p.timeline for p in panels)}"): any(
             len(p.timeline.gaps) for p in panels
         ),
         ("node", words.of_node(p.timeline for p in panels)): any(

@@ -154,7 +154,7 @@ def test_a_training_that_goes_on_from_a_checkpoint_ends_with_the_same_weights(se
     for number in range(times):
         run = several.run(learn, paths=paths, save_to=str(tmp_path / str(number)), die_at=6, restarts=1)
         assert [death.name for death in run.deaths] == ["process 1"]
-        assert len(run.said) == 1
+        assert len(run.messages) == 1
         assert len(run.results[0]["seen"]) == (STEPS - 4) * BATCH // 2, "it began again after step 4"
         assert equal(alone, run)
 
@@ -448,7 +448,7 @@ def test_a_program_that_fails_is_told_in_one_sentence(several, program, sentence
     sentence = re.sub(r"line (\d)", lambda found: f"line {line + int(found[1]) - 1}", sentence)
     before = mine()
     with pytest.raises(ClusterError, match=sentence):
-        several.run(program, patience_s=0.5)
+        several.run(program, timeout_s=0.5)
     assert several.run(chatty, word="x").results, "the next program runs"
     assert mine() == before, "only the process that is forked is left"
 
@@ -508,8 +508,8 @@ def test_the_stop_button_ends_the_programs_whichever_thread_takes_its_signal(sev
     [
         ({"processes": 3}, ValueError, r"processes is 3; allowed: a whole number from 1 to 2"),
         ({"restarts": -1}, ValueError, r"restarts is -1; allowed"),
-        ({"patience_s": 0}, ValueError, r"patience_s is 0; allowed"),
-        ({"patience_s": 1e9}, ValueError, r"patience_s is 1000000000\.0; allowed"),
+        ({"timeout_s": 0}, ValueError, r"timeout_s is 0; allowed"),
+        ({"timeout_s": 1e9}, ValueError, r"timeout_s is 1000000000\.0; allowed"),
         ({"program": 5}, TypeError, r"program is 5; allowed: a function"),
         ({"word": threading.Lock()}, ClusterError, r"chatty cannot be sent to another process: .*lock"),
         ({"wort": "?"}, ClusterError, r"process 0 said: TypeError: chatty\(\) got an unexpected keyword argument"),

@@ -7,18 +7,16 @@ test can prove that each pipeline has one fault, and that its fix brings no othe
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
 from labkit.course.grading import Wrong
-from labkit.pipelines.structure import DatasetNode, nodes
+from labkit.pipelines.structure import DatasetNode, is_random, nodes
+from labkit.timeline.wording import PYTHON_OPS
 
 #: Ops that make a function worth its threads.
 _COSTLY = ("ReadFile", "Decode", "PyFunc", "EagerPyFunc", "ParseExample", "ParseSingleExample")
-_PYTHON = {"PyFunc", "EagerPyFunc", "PyFuncStateless"}
 _LOOPS = {"While", "StatelessWhile"}
-_RANDOM = re.compile("Random|Stateful(Uniform|StandardNormal|TruncatedNormal)")
 _BATCHES = {"Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch"}
 _PARALLEL = {"ParallelMap", "ParallelInterleave", "MapAndBatch"}
 
@@ -234,13 +232,13 @@ DETECTORS: dict[str, Callable[[list[DatasetNode], Any], bool]] = {
     "early_prefetch": _any(lambda n, case: bool(n.number("_buffer_size")) and _early(n, case), "Prefetch"),
     "one_by_one": _any(lambda n, _: _costly(n) and not _parallel(n)),
     "one_thread": _small_pool,
-    "gil": _any(lambda n, _: bool(n.ops & _PYTHON)),
+    "gil": _any(lambda n, _: not n.ops.isdisjoint(PYTHON_OPS)),
     "map_fn": _any(_one_again),
     "shuffled_images": _any(_images_in_buffer, "Shuffle"),
     "huge_buffer": _pile,
     "cached_names": _kept_too_soon,
     "unfinished_cache": _any(_unfinished, "Cache"),
-    "cached_augment": _any(lambda n, _: any(map(_RANDOM.search, (op for u in n.upstream for op in u.ops))), "Cache"),
+    "cached_augment": _any(lambda n, _: any(is_random(op) for u in n.upstream for op in u.ops), "Cache"),
     "straggler": _waits,
     "single_file": _uses("archive"),
     "files_in_turn": _in_turn,

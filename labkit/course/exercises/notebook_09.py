@@ -21,7 +21,7 @@ from labkit.course.student_code import (
     same_options,
     source,
 )
-from labkit.pipelines.structure import DatasetNode, nodes
+from labkit.pipelines.structure import DatasetNode, is_random, nodes
 
 _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
 
@@ -139,7 +139,7 @@ def _assembled(function: Any, count: int) -> None:
 
 def _draws(node: DatasetNode) -> bool:
     """Tell whether some function of a pipeline, up to a node, draws random numbers."""
-    return any("Random" in op for each in (node, *node.upstream) for op in each.ops)
+    return any(is_random(op) for each in (node, *node.upstream) for op in each.ops)
 
 
 def _never_waits(function: Any) -> None:

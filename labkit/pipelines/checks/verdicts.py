@@ -30,7 +30,7 @@ class Evidence:
         Fingerprints of two epochs of it, and of the reference if there is one.
     random : bool or None
         Whether the pipeline augments; None if nothing says so.
-    said : bool
+    stated : bool
         Whether the caller said so.
     expected : int or None
         Elements of an epoch.
@@ -48,7 +48,7 @@ class Evidence:
     second: fingerprints.Epoch
     truth: fingerprints.Epoch | None
     random: bool | None
-    said: bool
+    stated: bool
     expected: int | None
     labels: fingerprints.Epoch | None
     value_range: tuple[float, float] | None
@@ -316,13 +316,13 @@ def random(facts: Evidence) -> _Seen:
             return PASSED, "both epochs deliver the same pixels"
         if facts.adrift:
             return OPEN, _ADRIFT
-        if facts.said and _same_elements(facts) is False:
+        if facts.stated and _same_elements(facts) is False:
             return OPEN, "the two epochs hold different elements"
         return FAULT, f"{fresh:,} of {len(first):,} elements changed in epoch 2, and nothing should be random"
     if matching.repeats(first, second):
         if truth is not None and first.digests and matching.common(first.digests, truth.digests) == len(first):
             return FAULT, "epoch 2 repeats epoch 1, and both are the reference: nothing is augmented at all"
-        claim = "random=True" if facts.said else "a map draws random numbers"
+        claim = "random=True" if facts.stated else "a map draws random numbers"
         return FAULT, (
             f"epoch 2 repeats epoch 1 in every pixel, though {claim}; look for a cache after the augmentation, numpy "
             "or Python random numbers in a map (drawn once, when it is traced), a fixed seed"
@@ -415,7 +415,7 @@ def mixed(facts: Evidence) -> _Seen:
             "sorted ones from chance"
         )
     if min(excess) > _SORTED:
-        if facts.said and not facts.random and facts.deterministic:
+        if facts.stated and not facts.random and facts.deterministic:
             return OPEN, "elements of one label follow each other; nothing is random here, as for evaluation"
         return FAULT, (
             "elements of one label follow each other, so that batches hold few labels: files or records are sorted, "

@@ -274,13 +274,13 @@ def read(folder: Path) -> list[Process]:
         facts, names, threads = {}, {}, {}
         for line in side.read_bytes().splitlines():
             with contextlib.suppress(ValueError):  # the last line of a process that was killed while it wrote
-                told = json.loads(line)
-                if "name" in told:
-                    names[told["name"]] = told["text"], told["category"]
-                elif "thread" in told:
-                    threads[told["thread"]] = told
+                entry = json.loads(line)
+                if "name" in entry:
+                    names[entry["name"]] = entry["text"], entry["category"]
+                elif "thread" in entry:
+                    threads[entry["thread"]] = entry
                 else:
-                    facts = told
+                    facts = entry
         records = np.fromfile(side.with_suffix(".ring"), np.dtype(columns))
         dropped = bool(records["start"][-1])
         records = records[records["start"] > 0]

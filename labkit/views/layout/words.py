@@ -75,7 +75,7 @@ def entries(timelines: list[Timeline], runs: list[dict[str, Any]], lanes: list[l
         found.append({"category": -1, "label": cores, "times": []})
     if any(len(timeline.gaps) for timeline in timelines):
         times = [int(timeline.idle_ns) for timeline in timelines]
-        label = f"accelerator idle{': click for the cause' * told(timelines)}"
+        label = f"accelerator idle{': click for the cause' * have_causes(timelines)}"
         found.append({"category": None, "label": label, "times": times})
     return found
 
@@ -86,7 +86,7 @@ def cores_of(numbers: Iterable[int]) -> str:
     return f"number of cores: {' and '.join(map(str, found))}" if found else ""
 
 
-def told(timelines: Iterable[Timeline]) -> bool:
+def have_causes(timelines: Iterable[Timeline]) -> bool:
     """Return whether the timelines say of any gap what it waited for; those of a drill do not."""
     return any((timeline.causes.kind != CAUSES.index("unknown")).any() for timeline in timelines)
 
@@ -95,7 +95,7 @@ def hint(timelines: Iterable[Timeline], spans: bool) -> str:
     """Return what is said while nothing is selected."""
     if not spans:
         return "No spans: nothing was recorded in the window."
-    what = "its cause" if told(timelines) else "how long it is"
+    what = "its cause" if have_causes(timelines) else "how long it is"
     return f"Click a gap of the accelerator for {what}, or a span for its name. Press ? for keys."
 
 
@@ -155,7 +155,7 @@ def tables(number: int, run: dict[str, Any], timeline: Timeline, texts: dict[int
 
     `run` is what is written about the run, and `texts` holds the sentences of its longest gaps by their numbers.
     """
-    gaps, last = timeline.gaps, "cause" if told([timeline]) else "in words"
+    gaps, last = timeline.gaps, "cause" if have_causes([timeline]) else "in words"
     keys = ("name", "kind", "busy", "spans", "note")
     lanes = [[escape(lane[key]) for key in keys] for lane in run["lanes"] if lane["shown"]]
     rows = []
