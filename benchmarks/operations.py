@@ -5,9 +5,9 @@
 A small network is trained on photos by ``model.fit``, naive and from memory, watched by `labkit.Watch`, which keeps the
 file of the profiler. xprof, the tool behind TensorBoard's profile page, reads the same files in an environment of its
 own, which is made in ``build/xprof`` the first time. The last line is one JSON object: ``worst_difference_to_xprof`` is
-the largest relative difference among all types of ops that take `LEAST_MS` or more, ``worst_wait_difference`` that
-among all waits of `LEAST_WAIT_MS` or more. Of each run, xprof leaves out the first step and the last one. ``ops`` and
-``steps`` say how many were compared. Only ops of the host are: a device has kernels.
+the largest relative difference among all types of ops that take `LEAST_MS` or more in either list,
+``worst_wait_difference`` that among all waits of `LEAST_WAIT_MS` or more. Of each run, xprof leaves out the first step
+and the last one. ``ops`` and ``steps`` say how many were compared. Only ops of the host are: a device has kernels.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ PYTHON = OWN / ("Scripts" if sys.platform == "win32" else "bin") / "python"
 
 #: What takes less is left out: beside it, what reading the clock costs counts.
 LEAST_MS, LEAST_WAIT_MS = 0.5, 10.0
+
+#: Rows of xprof that are no ops: time in which nothing runs, and the nodes of tf.data.
+LEFT_OUT = ("IDLE", "Dataset")
 
 #: What xprof does with a file, in its own environment.
 READS = """
@@ -117,10 +120,11 @@ def main() -> None:
                     continue
                 mine[row.name] = mine.get(row.name, 0.0) + row.ns / 1e6
             print(f"\n{run}\n{'op':28} labkit ms  xprof ms")
-            for op, ms in sorted(mine.items(), key=lambda item: -item[1]):
-                if ms >= LEAST_MS:
-                    ops.append(abs(ms / theirs["ops"].get(op, float("inf")) - 1))
-                    print(f"{op:28} {ms:9.2f} {theirs['ops'].get(op, 0):9.2f}")
+            both = {op: (mine.get(op, 0.0), theirs["ops"].get(op, 0.0)) for op in {*mine, *theirs["ops"]}}
+            for op, (ms, other) in sorted(both.items(), key=lambda item: -max(item[1])):
+                if max(ms, other) >= LEAST_MS and op not in LEFT_OUT:
+                    ops.append(abs(ms - other) / max(ms, other))
+                    print(f"{op:28} {ms:9.2f} {other:9.2f}")
             spans = trace.where(trace.select("wait", kind="consumer"))
             for step, ns in enumerate(spans.duration_ns.tolist()):
                 if str(step) in theirs["waits"] and ns / 1e6 >= LEAST_WAIT_MS:

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import itertools
 import os
+import re
 import sys
 import threading
 import time
@@ -38,6 +39,9 @@ from labkit.timeline.trace import CATEGORIES, VALIDATION, Span, Trace
 
 #: What tf.data calls the call that hands a batch on to the program.
 ROOT = "Iterator::Root"
+
+#: What is said of a loop whose waits nobody saw.
+UNSEEN = "No wait for a batch was seen, since no tf.data pipeline was asked: let step.waits(batches) time them."
 
 #: The lane of a script: its epochs and its validations.
 SCRIPT = "the script"
@@ -150,10 +154,12 @@ class _Window:
         whole = np.array([name.startswith("EagerLocalExecute: __") for name in run.spans.names], bool)
         run.spans = run.spans.where(~whole[run.spans.name])
         calls = unix(np.array(self.calls, np.int64).ravel(), run.clock).reshape(-1, 2)
+        roots, unseen = run.spans.where(run.spans.select(name=ROOT)), []
         if self.waits:
             stamps = _timed(calls, unix(np.array(self.waits, np.int64).ravel(), run.clock).reshape(-1, 2))
         else:
-            stamps = _stamps(calls, run.spans.where(run.spans.select(name=ROOT)), each, counts)
+            stamps = _stamps(calls, roots, each, counts)
+            unseen = [UNSEEN] * (not len(roots) and not self._session.notes)
         images = batch * len(stamps) if images is None and batch else images
         trace = assemble(run, stamps, images)
         run.steps, run.window_images = len(stamps), images or 0
@@ -171,7 +177,7 @@ class _Window:
             trace = replace(Trace.merge(trace, more), run=trace.run)
         why = "the training ended" if ended else "the profiler may hold no more events: the window ended"
         short = [f"{why} after {run.steps} of {steps} steps."] if run.steps < steps else []
-        note = " ".join([*short, *self._session.notes, *notes(run, trace, None)]) or None
+        note = " ".join([*short, *unseen, *self._session.notes, *notes(run, trace, None)]) or None
         profiler = replace(trace.run.profiler, note=note)
         trace = trace.with_run(batch_size=images and round(images / run.steps), profiler=profiler, **facts)
         return trace if images is None else trace.with_run(repeats=(measures.figures(trace),))
@@ -195,6 +201,24 @@ def _leave_out_unseen() -> None:
             forget(category, None)
         # tsl::profiler::internal::g_trace_filter_bitmap, which each start of the profiler sets again; bit 0 is memory.
         ctypes.c_uint64.in_dll(library, "_ZN3tsl8profiler8internal21g_trace_filter_bitmapE").value &= ~1
+
+
+def _flat(trace: Trace, model: Any) -> Trace:
+    """Return a trace in whose names a layer of a model within the model follows the model, as any layer does."""
+    inner = "|".join(re.escape(one.name) for one in _inner(model))
+    if not inner:
+        return trace
+    # TensorFlow numbers names that come again. What a model within does itself, in none of its layers, is its own.
+    before = re.compile(rf"(?<=/)(?:{inner})(?:_\d+)?/(?=[^:]*/)")
+    return replace(trace, names=tuple(before.sub("", name) for name in trace.names))
+
+
+def _inner(model: Any) -> Iterator[Any]:
+    """Yield the models within a model."""
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            yield layer
+            yield from _inner(layer)
 
 
 def _sync() -> None:
@@ -229,8 +253,7 @@ def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[i
     """
     found, before = [], np.iinfo(np.int64).min
     for begin, last in calls.tolist():
-        mine = np.flatnonzero((roots.start_ns >= (begin if each else before)) & (roots.start_ns < last))
-        found.append(mine if each else mine[-1:])
+        found.append(np.flatnonzero((roots.start_ns >= (begin if each else before)) & (roots.start_ns < last)))
         before = last
     # What stands behind a queue of its own, as that of a device, is asked in another thread, later or at any time.
     rank = {}
@@ -251,7 +274,14 @@ def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[i
         if now > done and (over == 1 or (queued and 0 < over < each)):
             found[last - 1] = found[last - 1][:-over]
     rows: list[tuple[int, int, int]] = []
-    for (begin, last), mine in zip(calls.tolist(), found, strict=True):
+    # A loop over two datasets at once asks both before each step; one that evaluates now and then rarely asks more.
+    asked = [mine[roots.start_ns[mine] < begin] for (begin, _), mine in zip(calls.tolist(), found, strict=True)]
+    usual = max(1, int(np.median([len(before) for before in asked])))
+    for (begin, last), mine, before in zip(calls.tolist(), found, asked, strict=True):
+        if len(before):
+            wait = before[-usual:]
+            rows.append((int(roots.start_ns[wait].min()), int(roots.end_ns[wait].max()), last))
+            continue
         ends = [*roots.start_ns[mine[1:]].tolist(), last]
         rows += zip(
             roots.start_ns[mine].tolist(), np.minimum(roots.end_ns[mine], ends).tolist(), ends, strict=bool(len(mine))
@@ -547,7 +577,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
                 self._note(name)
             self._keep_count()
             self._counts.append((len(self._window.calls), self._trained()))
-            self._trace = self._window.close(
+            trace = self._window.close(
                 self._images if self._images > self._taken() else None,  # a loss of one's own may count steps
                 each=self.model.steps_per_execution,
                 counts=self._counts,
@@ -558,6 +588,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
                 accelerator=Accelerator(self.model.name, "real", None, f"model.fit of {self.model.name}"),
                 warmup=self.warmup,
             )
+            self._trace = _flat(trace, self.model)
             self._discard("")
 
     def _discard(self, why: str) -> None:

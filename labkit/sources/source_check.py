@@ -175,12 +175,16 @@ def sqlite(path: str | os.PathLike[str], query: str, /, timeout_s: float = 1, **
     return rows
 
 
-def parquet(path: str | os.PathLike[str]) -> int:
+def parquet(path: str | os.PathLike[str], /, **columns: type) -> int:
     """Return the number of rows of a Parquet file, all of which it reads once, with pyarrow.
+
+    A NULL of a column of numbers becomes NaN in NumPy, and a label below -9e18 in a dataset of whole numbers.
 
     Parameters
     ----------
     path : path
+    **columns : {int, float, str, bytes}
+        Columns by name of which no value may be NULL; those that are not named may be anything.
 
     Raises
     ------
@@ -188,18 +192,31 @@ def parquet(path: str | os.PathLike[str]) -> int:
         If there is no such file.
     ValueError
         If it is cut off or damaged: the sentence names the file. Each changed byte is found only where the file was
-        written with ``write_page_checksum=True``.
+        written with ``write_page_checksum=True``. If a column is not there, or a value is bad: the sentence names file,
+        row, column and value, and counts the bad rows.
     """
     import pyarrow
     from pyarrow import parquet as parquet_files
 
-    path = _file(path)
+    path, bad, rows = _file(path), [], 0
+    kinds = list(_kinds(columns, _VALUES).values())
     try:
         with parquet_files.ParquetFile(path, page_checksum_verification=True) as file:
-            return sum(batch.num_rows for batch in file.iter_batches())
+            if missing := [name for name in columns if name not in file.schema_arrow.names]:
+                raise ValueError(
+                    f"{path.name} has no column {missing[0]}; it has: {', '.join(file.schema_arrow.names)}"
+                )
+            for batch in file.iter_batches():
+                values = [batch[name].to_pylist() for name in columns]
+                for number, row in enumerate(zip(*values, strict=True), rows + 1):
+                    if fault := _wrong(row, list(columns), kinds):
+                        bad.append(f"row {number}: {fault}")
+                rows += batch.num_rows
     except (pyarrow.ArrowException, OSError) as error:
         why = str(error).partition(". ")[0].partition("\n")[0].rstrip(".")
         raise ValueError(f"{path.name} is no whole Parquet file: {why}; write it again") from None
+    _refuse(path, bad, rows, "correct them, or leave them out")
+    return rows
 
 
 @contextlib.contextmanager

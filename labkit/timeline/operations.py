@@ -16,7 +16,7 @@ from labkit.common.numbers import one_of, whole
 from labkit.common.table import Table, Tabular
 from labkit.timeline.intervals import depths, owners
 from labkit.timeline.timeline import Timeline
-from labkit.timeline.trace import Trace
+from labkit.timeline.trace import VALIDATION, Trace
 from labkit.timeline.wording import is_op_type, percent
 
 #: By what ops are grouped: their type; the kind of layer they belong to; this layer.
@@ -32,7 +32,12 @@ GET_NEXT = "IteratorGetNext"
 PIPELINE, STEP, DEVICE = "input pipeline", "train step", "device"
 
 _WHERE = {"pipeline": PIPELINE, "host": STEP, "device": DEVICE}
-_CALLERS = re.compile(r"^(StatefulPartitionedCall/|PartitionedCall/|gradient_tape/|replica_\d+/|while/body/(_\d+/)?)+")
+#: What stands before the model: functions, loops and branches that call it, as where one call trains several steps.
+_CALLERS = re.compile(
+    r"^((Stateful)?PartitionedCall(_\d+)?/|gradient_tape/|replica_\d+/|(while|cond)(_\d+)?/|(body|then|else)/_\d+/)+"
+)
+#: A loop or a branch within what it belongs to.
+_BRANCHES = re.compile(r"/((while|cond)(_\d+)?/)+(body|then|else)/_\d+(?=/)")
 _NUMBERS = re.compile(r"(_\d+)+$")
 
 
@@ -130,6 +135,10 @@ def operations(trace: Trace, by: str = "type", *, most: int = 20) -> Operations:
     most : int
         Rows of the table.
 
+    Notes
+    -----
+    What ran during a validation is left out: it belongs to no train step.
+
     Raises
     ------
     TypeError
@@ -142,11 +151,16 @@ def operations(trace: Trace, by: str = "type", *, most: int = 20) -> Operations:
     found: dict[tuple[str, str], list[int]] = {}
     ops = [_op(name) for name in trace.names]
     is_op = np.array([op is not None for op in ops], bool)
+    trains = np.ones(len(trace), bool)
+    for validation in trace.where(trace.select(name=VALIDATION, kind="script")):
+        trains &= (trace.start_ns < validation.start_ns) | (
+            trace.start_ns >= validation.start_ns + validation.duration_ns
+        )
     for number, thread in enumerate(trace.threads):
         if thread.kind not in _WHERE:
             continue
         where, device = _WHERE[thread.kind], thread.kind == "device"
-        rows = np.flatnonzero((trace.thread == number) & (device | is_op[trace.name]))
+        rows = np.flatnonzero((trace.thread == number) & (device | is_op[trace.name]) & trains)
         start, name = trace.start_ns[rows], trace.name[rows]
         end = start + trace.duration_ns[rows]
         pieces = owners(start, end, depths(start, end))
@@ -175,7 +189,7 @@ def _op(name: str) -> tuple[str, str] | None:
 def _group(path: str, op: str, by: str, where: str) -> str:
     if by == "type" or where != STEP:
         return op
-    parts = _CALLERS.sub("", path).split("/")
+    parts = _BRANCHES.sub("", _CALLERS.sub("", path)).split("/")
     # model/layer/…/op, or optimizer/op, or an op that belongs to nobody
     layer = parts[1] if len(parts) > 2 else parts[0] if len(parts) == 2 else "no layer"
     return _NUMBERS.sub("", layer) if by == "name" else layer

@@ -377,6 +377,36 @@ def test_what_no_view_shows_is_left_out_unless_the_profile_is_kept(tf, keras, tm
     assert all(calls[0][key] == calls[1][key] for key in calls[0] if key[1] == "train step")
 
 
+def kinds_of_layers(trace):
+    """Return calls and kinds of layers of the train step."""
+    return {row.name: row.calls for row in labkit.operations(trace, "name").rows if row.where == "train step"}
+
+
+@pytest.mark.parametrize("how", ["several steps in a call", "a model within the model", "a validation in the window"])
+def test_time_by_layer_is_that_of_the_train_steps_however_they_are_called(tf, keras, how):
+    """Loops and branches of Keras, and a model within the model, stand before the name of a layer."""
+
+    def watched(model, **settings):
+        watch = labkit.Watch(steps=8, warmup=8)
+        fit(model, data(tf, 16).repeat(), watch, steps_per_epoch=12, epochs=2, **settings)
+        return kinds_of_layers(watch.trace)
+
+    plain, layers = watched(network(keras)), {"conv2d", "dense"}
+    if how == "several steps in a call":
+        found = watched(network(keras, steps_per_execution=4))
+    elif how == "a validation in the window":
+        found = watched(network(keras), validation_data=data(tf, 30))
+    else:
+        inner = keras.Sequential([network(keras), keras.layers.Reshape((4,))], name="encoder")
+        outer = keras.Sequential([keras.layers.Input((8, 8, 3)), inner, keras.layers.Rescaling(2.0)])
+        outer.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        found = watched(outer)
+        layers |= {"rescaling"}
+    assert layers <= found.keys(), found.keys()
+    assert not {"encoder", "small", "cond"} & found.keys(), found.keys()
+    assert found["conv2d"] == plain["conv2d"], "of eight steps each"
+
+
 def test_a_loop_of_ones_own_is_watched(tf):
     found = 0.0
     with labkit.watching(steps=4, warmup=2) as step:
@@ -389,6 +419,55 @@ def test_a_loop_of_ones_own_is_watched(tf):
     assert (waits.end_ns == trains.start_ns).all()
     assert waits.duration_ns[1:].sum() >= 3 * 0.01e9, "a batch takes 20 ms, most of them in next()"
     assert trace.run.images == 4 * BATCH
+
+
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_a_loop_over_two_datasets_waits_for_both(tf, evaluates):
+    with labkit.watching(steps=4, warmup=2) as step:
+        pairs = zip(data(tf, 10, 0.02), data(tf, 10), strict=True)
+        for number, ((images, _), (others, _)) in enumerate(pairs):
+            with step(images):
+                tf.reduce_sum(images + others)
+            if evaluates and number == 3:
+                list(data(tf, 3, 0.05))
+    waits = step.trace.where(step.trace.select("wait", kind="consumer")).duration_ns[1:]
+    if evaluates:
+        assert waits.max() < 0.1e9, "what is evaluated now and then is no wait for a batch"
+    else:
+        assert np.median(waits) >= 0.015e9, "the first dataset takes 20 ms, the second one nothing"
+
+
+def test_a_call_that_trains_several_steps_has_a_wait_for_each(tf):
+    batches = iter(data(tf, 60, 0.01))
+
+    @tf.function
+    def train(count):
+        total = 0.0
+        for _ in tf.range(count):
+            total += tf.reduce_sum(next(batches)[0])
+        return total
+
+    with labkit.watching(steps=3, warmup=1) as step:
+        for _ in range(6):
+            with step():
+                train(tf.constant(4))
+    waits = step.trace.where(step.trace.select("wait", kind="consumer"))
+    assert step.trace.run.steps == len(waits) == 12
+    assert np.median(waits.duration_ns) >= 0.009e9
+
+
+def test_a_loop_whose_waits_nobody_saw_says_so(tf):
+    batches = [np.zeros((BATCH, 8, 8, 3), np.float32)] * 9
+    with labkit.watching(steps=4, warmup=2) as step:
+        for images in batches:
+            with step(images):
+                tf.reduce_sum(images)
+    assert "let step.waits(batches) time them" in step.trace.run.profiler.note
+    with labkit.watching(steps=4, warmup=2) as step:
+        for images in step.waits(batches):
+            with step(images):
+                tf.reduce_sum(images)
+    assert "step.waits" not in (step.trace.run.profiler.note or "")
 
 
 def loop(tf, step, batch=None):

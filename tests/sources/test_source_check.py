@@ -256,6 +256,24 @@ def test_a_parquet_file_that_is_cut_off_is_named(tmp_path):
         source_check.parquet(tmp_path / "gone")
 
 
+def test_a_null_in_a_parquet_file_is_named(tmp_path):
+    """NumPy makes it NaN, and a dataset of whole numbers a label below -9e18."""
+    import pyarrow
+    from pyarrow import parquet
+
+    path = tmp_path / "photos.parquet"
+    labels = [3, *[None] * 2, 5]
+    parquet.write_table(pyarrow.table({"jpeg": [b"x"] * 4, "label": labels}), path, row_group_size=2)
+    assert source_check.parquet(path) == source_check.parquet(path, jpeg=bytes) == 4
+    words = r"^photos\.parquet, row 2: label is NULL; allowed: a whole number \(bad rows: 2 of 4\); correct them, .*"
+    with pytest.raises(ValueError, match=words):
+        source_check.parquet(path, label=int, jpeg=bytes)
+    with pytest.raises(ValueError, match=r"row 1: jpeg is b'x'; allowed: a text"):
+        source_check.parquet(path, jpeg=str)
+    with pytest.raises(ValueError, match=r"^photos\.parquet has no column lable; it has: jpeg, label$"):
+        source_check.parquet(path, lable=int)
+
+
 def test_a_changed_byte_is_found_where_pages_have_a_checksum(tmp_path):
     import pyarrow
     from pyarrow import parquet
