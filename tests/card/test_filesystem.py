@@ -459,6 +459,7 @@ def test_a_card_killed_ten_times_and_started_again_loses_and_repeats_nothing(ima
     assert seen == [i % COUNT for i in range(len(seen))]
 
 
+@pytest.mark.long
 @opencl
 def test_a_card_that_stays_away_is_an_error_within_the_time_that_was_said(images):
     with card.Card(images, name="gone") as gone:

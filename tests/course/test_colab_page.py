@@ -72,6 +72,7 @@ def test_a_progress_bar_is_text_in_colab_and_nothing_red(colab, capsys):
     assert kind().__module__ != "tqdm.std"
 
 
+@pytest.mark.long
 @pytest.mark.browser
 def test_the_sliders_of_a_page_take_the_keyboard_and_show_the_kernels_answer(colab, chromium):
     """A real browser in front, the explorer behind; only Colab's way between them stands in."""

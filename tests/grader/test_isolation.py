@@ -149,7 +149,7 @@ def test_who_interrupts_himself_is_told_so(run):
             student.names(["f"])["f"]()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 def test_a_call_that_waits_in_vain_is_interrupted(run):
     with run("import time\ndef f():\n    time.sleep(600)", limits=Limits(wall_s=12)) as student:
         with pytest.raises(DidNotEnd, match=r"or 6 s of waiting$"):
@@ -453,7 +453,7 @@ def test_files_without_a_folder_are_refused(run):
             assert student.errors[0][0] in ("PermissionError", "OSError")
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @needs_linux
 def test_deleted_files_count_while_they_are_open(run):
     cell = """

@@ -260,7 +260,7 @@ def test_where_a_cell_failed_its_own_words_are_quoted(sources):
     assert any("'imbalance' is not defined" in text and "ZeroDivisionError" in text for text in failed)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 def test_an_answer_without_an_end_costs_its_part_alone(sources, in_bubblewrap):
     loop = "def cores_needed(*a):\n    while True:\n        pass"
     limits = dataclasses.replace(SHORT, cpu_s=9)

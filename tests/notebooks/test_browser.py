@@ -366,6 +366,7 @@ def test_the_live_view_grew_while_the_job_ran_and_ends_as_the_whole_trace(opened
     assert lanes > 2, "the pipeline's lanes came with the end"
 
 
+@pytest.mark.long
 def test_keys_zoom_and_pan_and_the_notebook_keeps_its_cells(opened):
     page, _ = opened
     canvas, before = timeline(page, "one"), cells_of(page)

@@ -243,6 +243,7 @@ def test_functions_that_call_one_another_in_order_are_no_recursion():
     assert "calls itself" not in tried.text
 
 
+@pytest.mark.long
 def test_printing_without_measure_is_named():
     tried = on_eight('for (int i = 0; i < 100000000; i++) printf("line %d\\n", i);', limit_s=5)
     assert not tried.ok

@@ -57,6 +57,7 @@ def test_a_pipeline_that_is_fast_enough_is_left_alone(tf):
     assert "nothing to try" in str(found)
 
 
+@pytest.mark.long
 def test_what_cannot_be_built_is_shown_as_a_diff(tf):
     windows = tf.data.Dataset.range(4096).map(slow(tf)).window(2).flat_map(lambda one: one).batch(2).prefetch(1)
     found = improve.improve(windows, accelerators.modelled(step_ms=1), seconds=1e-3)

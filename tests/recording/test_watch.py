@@ -382,6 +382,7 @@ def kinds_of_layers(trace):
     return {row.name: row.calls for row in labkit.operations(trace, "name").rows if row.where == "train step"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["several steps in a call", "a model within the model", "a validation in the window"])
 def test_time_by_layer_is_that_of_the_train_steps_however_they_are_called(tf, keras, how):
     """Loops and branches of Keras, and a model within the model, stand before the name of a layer."""

@@ -171,7 +171,7 @@ def test_a_killed_dispatcher_goes_on_from_its_journal(c):
     assert seen == dict.fromkeys(range(300), 1)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("who", ["worker 1", "dispatcher"])
 def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
     import tensorflow as tf

@@ -159,6 +159,7 @@ def test_a_training_that_goes_on_from_a_checkpoint_ends_with_the_same_weights(se
         assert equal(alone, run)
 
 
+@pytest.mark.long
 def test_both_processes_are_on_one_clock_and_the_all_reduce_waits_for_the_late_one(several, paths):
     run = several.run(learn, paths=paths, wait_ms=20, watched=True)
     traces = [result["trace"] for result in run.results]

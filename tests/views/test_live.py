@@ -129,6 +129,7 @@ def test_the_number_of_drawings_does_not_grow_with_the_number_of_steps(kernel, s
     assert len(of(messages, "display_data", "update_display_data")) == 2
 
 
+@pytest.mark.long
 def test_the_trace_is_the_same_as_without(kernel):
     """What happens regularly is compared, in two recordings of each kind: TensorFlow's own rare events come or do not.
 
