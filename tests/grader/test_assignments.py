@@ -300,6 +300,7 @@ assert x == 1
 """
 
 
+@pytest.mark.long
 def test_a_set_whose_tests_have_changed_is_graded_anew_unless_points_by_hand_would_be_lost(tmp_path):
     course, path = Course(root=tmp_path / "course"), tmp_path / "ps9.py"
 

@@ -48,6 +48,7 @@ def busy(tf):
     return lambda number: tf.ensure_shape(tf.numpy_function(compute, [number], tf.int64), [])
 
 
+@pytest.mark.long
 def test_a_pipeline_that_is_fast_enough_is_left_alone(tf):
     fine = tf.data.Dataset.range(512).repeat().batch(8).prefetch(2)
     found = labkit.improve(fine, accelerators.modelled(step_ms=250))

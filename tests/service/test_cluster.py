@@ -82,6 +82,7 @@ def c(shared):
     shared.restart = True
 
 
+@pytest.mark.long
 def test_each_way_to_share_delivers_what_it_says(c):
     once, twice = dict.fromkeys(range(40), 1), dict.fromkeys(range(40), 2)
     for sharding, expected in (("dynamic", once), ("data", once), ("off", twice)):

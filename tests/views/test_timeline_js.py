@@ -139,7 +139,7 @@ def test_every_column_has_the_share_that_python_computes(show):
         assert np.allclose(found, np.diff(until) / np.diff(edges), atol=1e-6)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("theme", sorted(THEMES))
 def test_the_pixels_of_the_accelerator_are_its_busy_share(show, theme):
     for trace in (job(), crowd(30_000)):

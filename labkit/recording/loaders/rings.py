@@ -6,7 +6,7 @@ beside the first, a line for each.
 
 The clock is ``time.perf_counter_ns``, which all processes of a machine share on Linux and macOS. An open window costs
 about 1 µs for each call, a closed one a tenth of that. Two thirds of it were the processor time of the thread, which is
-a call of the system: of what is called again and again, every fourth call asks for it.
+a call of the system: of what is called again and again, one call in four asks for it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import json
 import mmap
 import multiprocessing
 import os
+import random
 import struct
 import threading
 import time
@@ -35,8 +36,10 @@ _CONTROL = struct.Struct("<qq")  # whether the window is open, steps before this
 _MOST = 1 << 16
 _LAST_STEP = (1 << 31) - 1
 
-#: Of so many calls under a name, one asks for the processor time.
-_ASKS_EVERY = 4
+#: So large a share of the calls under a name asks for the processor time. They are drawn, since calls come in patterns:
+#: the first read of each file may wait, and the others compute. The numbers of the reader's program are left alone.
+_ASKS = 0.25
+_draw = random.Random().random
 
 clock, _cpu = time.perf_counter_ns, time.thread_time_ns
 
@@ -63,7 +66,7 @@ class Ring:
         self._side = os.open(f"{stem}.side", os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
         self.slots, self._threads = itertools.count(), itertools.count()
         self._names: dict[tuple[str, str], int] = {}
-        self.calls: dict[int, int] = {}
+        self.called: set[int] = set()
         self._lock, self.local = threading.Lock(), threading.local()
         self._tell(pid=os.getpid(), parent=os.getppid(), began=clock(), started=started_ns)
 
@@ -156,7 +159,7 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
     # What `Ring.begin` and `Ring.end` do, written out: this runs several times for each photo.
     pack, close, size = _RECORD.pack_into, _TIMES.pack_into, _RECORD.size
     # Not for what only waits; and of each call where it decides what the call was.
-    asks_every = 1 if ":" in category else _ASKS_EVERY
+    share = 1.0 if ":" in category else _ASKS
     only_waits = category == "iterator"
     unasked = 0 if only_waits else -1
     numbered: list[Any] = [None, 0]  # the ring that has given the name its number, and the number
@@ -182,9 +185,9 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
         else:
             name = ring.name(text, category)
             numbered[:] = ring, name
-        records, at, calls = ring.records, slot * size, ring.calls
-        number = calls[name] = calls.get(name, -1) + 1
-        asks = not only_waits and not number % asks_every
+        records, at, called = ring.records, slot * size, ring.called
+        asks = not only_waits and (_draw() < share or name not in called)
+        called.add(name)
         cpu, start = _cpu() if asks else 0, clock()
         pack(records, at, start, -1, 0, local.step, name, thread)
         try:

@@ -161,12 +161,16 @@ def _own(records: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _cpu(records: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the processor time of each span: where nobody asked, the share of those of its name that were asked."""
+    """Return the processor time of each span: where nobody asked, the share of those of its name that were asked.
+
+    The first call of a name is always asked, and is often another one than those that follow: it imports, or opens.
+    """
     cpu, length = records["cpu"].copy(), end - records["start"]
     unasked = cpu < 0
     for name in np.unique(records["name"][unasked]).tolist():
         same = records["name"] == name
-        asked, others = same & ~unasked & (records["duration"] >= 0), same & unasked
+        asked, others = np.flatnonzero(same & ~unasked & (records["duration"] >= 0)), same & unasked
+        asked = asked[1:] if len(asked) > 1 else asked
         cpu[others] = length[others] * (cpu[asked].sum() / max(1, length[asked].sum()))
     return cpu
 
