@@ -159,7 +159,7 @@ class _Window:
             stamps = _timed(calls, unix(np.array(self.waits, np.int64).ravel(), run.clock).reshape(-1, 2))
         else:
             stamps = _stamps(calls, roots, each, counts)
-            unseen = [UNSEEN] * (not len(roots) and not self._session.notes)
+            unseen = [UNSEEN] * (not each and not len(roots) and not self._session.notes)
         images = batch * len(stamps) if images is None and batch else images
         trace = assemble(run, stamps, images)
         run.steps, run.window_images = len(stamps), images or 0

@@ -199,17 +199,16 @@ def parquet(path: str | os.PathLike[str], /, **columns: type) -> int:
     from pyarrow import parquet as parquet_files
 
     path, bad, rows = _file(path), [], 0
-    kinds = list(_kinds(columns, _VALUES).values())
+    names, kinds = list(columns), list(_kinds(columns, _VALUES).values())
     try:
         with parquet_files.ParquetFile(path, page_checksum_verification=True) as file:
-            if missing := [name for name in columns if name not in file.schema_arrow.names]:
-                raise ValueError(
-                    f"{path.name} has no column {missing[0]}; it has: {', '.join(file.schema_arrow.names)}"
-                )
+            there = file.schema_arrow.names
+            if missing := [name for name in names if name not in there]:
+                raise ValueError(f"{path.name} has no column {missing[0]}; it has: {', '.join(there)}")
             for batch in file.iter_batches():
-                values = [batch[name].to_pylist() for name in columns]
+                values = [batch[name].to_pylist() for name in names]
                 for number, row in enumerate(zip(*values, strict=True), rows + 1):
-                    if fault := _wrong(row, list(columns), kinds):
+                    if fault := _wrong(row, names, kinds):
                         bad.append(f"row {number}: {fault}")
                 rows += batch.num_rows
     except (pyarrow.ArrowException, OSError) as error:

@@ -152,10 +152,9 @@ def operations(trace: Trace, by: str = "type", *, most: int = 20) -> Operations:
     ops = [_op(name) for name in trace.names]
     is_op = np.array([op is not None for op in ops], bool)
     trains = np.ones(len(trace), bool)
-    for validation in trace.where(trace.select(name=VALIDATION, kind="script")):
-        trains &= (trace.start_ns < validation.start_ns) | (
-            trace.start_ns >= validation.start_ns + validation.duration_ns
-        )
+    validations = trace.where(trace.select(name=VALIDATION, kind="script"))
+    for start, end in zip(validations.start_ns, validations.end_ns, strict=True):
+        trains &= (trace.start_ns < start) | (trace.start_ns >= end)
     for number, thread in enumerate(trace.threads):
         if thread.kind not in _WHERE:
             continue

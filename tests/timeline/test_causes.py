@@ -479,13 +479,13 @@ def test_the_text_says_of_the_busiest_threads_what_they_did():
 
 @pytest.fixture(scope="module")
 def tries(tmp_path_factory):
-    """What a recording of each planted pipeline says; of one that is wrong, most of three decide."""
+    """What two recordings of each planted pipeline say, and a third where they differ: most of three decide."""
     files = planted.Files(tmp_path_factory.mktemp("planted"))
     found = {plant.name: [] for plant in planted.PLANTS}
     for plant in planted.PLANTS:
         for number in again(3):
             found[plant.name].append(Timeline(plant.record(files)).stalls)
-            if number == 0 and all(planted.verdict(plant, found[plant.name][0])):
+            if number and len({planted.verdict(plant, stalls) for stalls in found[plant.name]}) == 1:
                 break
     return found
 
@@ -505,8 +505,7 @@ def test_the_planted_cause_is_named_in_eleven_of_twelve(tries):
 @pytest.mark.alone
 def test_nobody_is_blamed_where_the_accelerator_is_the_limit(tries):
     assert all(found.cause is found.blame is None for found in tries["none"])
-    others = [found for name, found in tries.items() if name != "none"]
-    assert all(2 * sum(bool(one.cause) for one in found) > len(found) for found in others)
+    assert all(name == "none" or sum(bool(one.cause) for one in found) > 1 for name, found in tries.items())
 
 
 @pytest.mark.alone

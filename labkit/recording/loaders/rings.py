@@ -187,7 +187,8 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
             numbered[:] = ring, name
         records, at, called = ring.records, slot * size, ring.called
         asks = not only_waits and (_draw() < share or name not in called)
-        called.add(name)
+        if asks:
+            called.add(name)
         cpu, start = _cpu() if asks else 0, clock()
         pack(records, at, start, -1, 0, local.step, name, thread)
         try:
