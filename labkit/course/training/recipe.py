@@ -19,8 +19,9 @@ from labkit.sources.pixels import SmallPhotos
 #: Mean and deviation of the photos by channel, 0 to 1: measured once, rounded, and part of the model.
 MEAN, DEVIATION = (0.50, 0.45, 0.42), 0.22
 
-#: Steps of a trial run of all notebooks (LABKIT_FAST), which nobody learns from, and the blocks of its network.
-FAST_STEPS, FAST_BLOCKS = 12, (1,)
+#: Steps of a trial run of all notebooks (LABKIT_FAST), which nobody learns from, those of one that is watched, and the
+#: blocks of its network.
+FAST_STEPS, FAST_WATCHED, FAST_BLOCKS = 4, 12, (1,)
 
 #: Steps, photos of a batch, highest learning rate, and the share of the steps in which the rate rises.
 STEPS, BATCH, RATE, RISE = 525, 32, 0.1, 0.3
@@ -213,7 +214,7 @@ def train(
     model : callable, optional
         Makes the keras.Model, with weights drawn from `seed`; `resnet` by default.
     seed, steps, batch : int
-        With LABKIT_FAST there are 12 steps at most, and the network of the recipe has one block.
+        With LABKIT_FAST there are 4 steps at most, 12 with callbacks, and the network of the recipe has one block.
     rate : float
         The highest learning rate.
     check : SmallPhotos, optional
@@ -229,7 +230,7 @@ def train(
     import keras
 
     steps, batch = whole("steps", steps, least=1), whole("batch", batch, least=1)
-    steps = min(steps, FAST_STEPS) if fast() else steps
+    steps = min(steps, FAST_WATCHED if callbacks else FAST_STEPS) if fast() else steps
     with _seeded(whole("seed", seed)):
         size, blocks = {"size": pixels.images.shape[1]}, {"blocks": FAST_BLOCKS} if fast() else {}
         model = model() if model else resnet(**size, **blocks, classes=len(pixels.classes))
