@@ -2,55 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from labkit.recording.work import INTEGER
+from labkit.timeline.run import BatchPart, Delivered
 
 
-def difference(a: dict[str, Any], b: dict[str, Any]) -> str | None:
+def difference(a: Delivered, b: Delivered) -> str | None:
     """Return one sentence why two tallies are not equal work, or None.
 
     Parameters
     ----------
-    a, b : dict
+    a, b : Delivered
         From `Tally.work`.
     """
-    if a["images"] != b["images"]:
-        return f"different counts: {a['images']:,} images in {a['steps']} steps against {b['images']:,} in {b['steps']}"
-    if a["batch_sizes"] != b["batch_sizes"]:
+    if a.images != b.images:
+        return f"different counts: {a.images:,} images in {a.steps} steps against {b.images:,} in {b.steps}"
+    if a.batch_sizes != b.batch_sizes:
         return f"different batches: {_sizes(a)} against {_sizes(b)}"
-    if len(a["components"]) != len(b["components"]):
-        return f"different elements: {len(a['components'])} components per batch against {len(b['components'])}"
-    for i, (x, y) in enumerate(zip(a["components"], b["components"], strict=True)):
+    if len(a.components) != len(b.components):
+        return f"different elements: {len(a.components)} components per batch against {len(b.components)}"
+    for i, (x, y) in enumerate(zip(a.components, b.components, strict=True)):
         # One number per image costs the same in any integer type: int32 and int64 labels are equal work.
-        both_labels = x["shape"] == [] and x["dtype"].startswith(INTEGER) and y["dtype"].startswith(INTEGER)
-        if x["dtype"] != y["dtype"] and not both_labels:
-            return f"different dtypes: component {i} is {x['dtype']} against {y['dtype']}"
+        both_labels = x.shape == () and x.dtype.startswith(INTEGER) and y.dtype.startswith(INTEGER)
+        if x.dtype != y.dtype and not both_labels:
+            return f"different dtypes: component {i} is {x.dtype} against {y.dtype}"
         if _layouts(x, y):
             continue
-        if x["shape"] != y["shape"]:
+        if x.shape != y.shape:
             return f"different shapes: component {i} is {_shape(x)} per image against {_shape(y)}"
         # Where both draw their order, each batch is padded to another length: the labels tell whether it is the same.
-        if x["digest"] != y["digest"] and {a["order"], b["order"]} != {"varies"} and not _another_draw(a, b):
+        if x.digest != y.digest and {a.order, b.order} != {"varies"} and not _another_draw(a, b):
             return f"different shapes: component {i} is {_shape(x)} per image in both, but not of the same sizes"
-    one, other = a["sources"], b["sources"]
-    if one and other and one["kind"] == other["kind"] and one["digest"] != other["digest"]:
+    one, other = a.sources, b.sources
+    if one and other and one.kind == other.kind and one.digest != other.digest:
         return (
-            f"different images: read from {one['count']:,} {one['kind']} (first {one['first']}) "
-            f"against {other['count']:,} (first {other['first']})"
+            f"different images: read from {one.count:,} {one.kind} (first {one.first}) "
+            f"against {other.count:,} (first {other.first})"
         )
-    if bool(a["labels"]) != bool(b["labels"]):
+    if bool(a.labels) != bool(b.labels):
         return "different images: only one of the two has labels that can be compared"
-    if a["labels"] and a["labels"]["digest"] != b["labels"]["digest"] and not _another_draw(a, b):
-        varies = "varies" in (a["order"], b["order"])
+    if a.labels and a.labels.digest != b.labels.digest and not _another_draw(a, b):
+        varies = "varies" in (a.order, b.order)
         advice = "; the order varies: measure whole epochs, or shuffle with a seed" if varies else ""
-        return f"different images: the labels of the {a['images']:,} images are not the same set{advice}"
+        return f"different images: the labels of the {a.images:,} images are not the same set{advice}"
     return None
 
 
-def agreement(a: dict[str, Any], b: dict[str, Any]) -> str:
+def agreement(a: Delivered, b: Delivered) -> str:
     """Return how equal two tallies are, in the words of the table.
 
     Returns
@@ -61,50 +60,50 @@ def agreement(a: dict[str, Any], b: dict[str, Any]) -> str:
     """
     if difference(a, b):
         return "no"
-    if not a["labels"] and not _same_sources(a, b):
+    if not a.labels and not _same_sources(a, b):
         return "counts only"
-    same_labels = not a["labels"] or a["labels"]["digest"] == b["labels"]["digest"]
+    same_labels = not a.labels or a.labels.digest == b.labels.digest
     return "yes" if same_labels else "same files, another draw"
 
 
-def _layouts(x: dict[str, Any], y: dict[str, Any]) -> bool:
+def _layouts(x: BatchPart, y: BatchPart) -> bool:
     """Tell whether two components hold the same dimensions with the colours first in one, and last in the other."""
-    one, other = x["shape"], y["shape"]
-    if not one or not other or one == other or len(one) < 3 or x["dtype"] != y["dtype"]:
+    one, other = x.shape, y.shape
+    if not one or not other or one == other or len(one) < 3 or x.dtype != y.dtype:
         return False
-    return other in ([*one[1:], one[0]], [one[-1], *one[:-1]])
+    return other in ((*one[1:], one[0]), (one[-1], *one[:-1]))
 
 
-def layouts(a: dict[str, Any], b: dict[str, Any]) -> str | None:
+def layouts(a: Delivered, b: Delivered) -> str | None:
     """Return a sentence where two tallies differ in the order of dimensions only, or None."""
-    for x, y in zip(a["components"], b["components"], strict=False):
+    for x, y in zip(a.components, b.components, strict=False):
         if _layouts(x, y):
             return f"{_shape(x)} per image against {_shape(y)}: the same numbers in another layout"
     return None
 
 
-def pixel_difference(a: dict[str, Any], b: dict[str, Any]) -> tuple[float, int] | None:
+def pixel_difference(a: Delivered, b: Delivered) -> tuple[float, int] | None:
     """Return by how much, of 255, the sampled pixels of two tallies differ on average and at most; None if unknown."""
-    one, other = (bytes.fromhex(work.get("pixels") or "") for work in (a, b))
+    one, other = (bytes.fromhex(work.pixels or "") for work in (a, b))
     if not one or len(one) != len(other):
         return None
     apart = np.abs(np.frombuffer(one, np.uint8).astype(int) - np.frombuffer(other, np.uint8))
     return float(apart.mean()), int(apart.max())
 
 
-def _another_draw(a: dict[str, Any], b: dict[str, Any]) -> bool:
+def _another_draw(a: Delivered, b: Delivered) -> bool:
     """Tell whether both windows are draws of the same files whose label counts chance explains.
 
     A window shorter than an epoch sees other images after a shuffle or an interleave, although the work is
     the same. Accepted only if the sources are the same files, the order varies, no node picks a
     subset, and a two-sample chi-square test does not reject equal label shares at 0.1 %.
     """
-    drawn = "varies" in (a["order"], b["order"]) and not (a["selects"] or b["selects"])
+    drawn = "varies" in (a.order, b.order) and not (a.selects or b.selects)
     if not drawn or not _same_sources(a, b):
         return False
-    if not (a["labels"] and b["labels"]):
-        return a["labels"] == b["labels"]
-    one, other = a["labels"]["histogram"], b["labels"]["histogram"]
+    if not (a.labels and b.labels):
+        return a.labels == b.labels
+    one, other = a.labels.histogram, b.labels.histogram
     if one is None or other is None:
         return False
     from scipy import stats
@@ -113,14 +112,14 @@ def _another_draw(a: dict[str, Any], b: dict[str, Any]) -> bool:
     return len(pairs) < 2 or stats.chi2_contingency(pairs, correction=False)[1] > 1e-3
 
 
-def _same_sources(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    return bool(a["sources"] and b["sources"]) and a["sources"]["digest"] == b["sources"]["digest"]
+def _same_sources(a: Delivered, b: Delivered) -> bool:
+    return bool(a.sources and b.sources) and a.sources.digest == b.sources.digest
 
 
-def _sizes(work: dict[str, Any]) -> str:
-    return ", ".join(f"{count} of {size}" for size, count in work["batch_sizes"].items())
+def _sizes(work: Delivered) -> str:
+    return ", ".join(f"{count} of {size}" for size, count in work.batch_sizes.items())
 
 
-def _shape(component: dict[str, Any]) -> str:
-    shape = component["shape"]
+def _shape(component: BatchPart) -> str:
+    shape = component.shape
     return "of varying rank" if shape is None else "×".join(map(str, shape)).replace("None", "?") or "scalar"

@@ -22,7 +22,7 @@ from labkit.common.table import Table, Tabular
 from labkit.recording import equal_work
 from labkit.recording.loaders.session import recordable
 from labkit.recording.recorder import Plan, figures, middle, rounds_of
-from labkit.timeline.run import Measure
+from labkit.timeline.run import Delivered, Measure
 from labkit.timeline.trace import Trace
 
 #: How often a measurement may look whether the verdicts are decided, and stop if they are (`looks`).
@@ -177,7 +177,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     rounds : dict of name to list of Measure
     traces : dict of name to Trace
         One trace per name, the one with the median throughput.
-    works : dict of name to list of dict, optional
+    works : dict of name to list of Delivered, optional
         From `labkit.recording.work.Tally.work`, one per round.
     interleaved : bool
         Whether round i of one name ran beside round i of the others.
@@ -192,7 +192,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
 
     rounds: dict[str, list[Measure]]
     traces: dict[str, Trace]
-    works: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    works: dict[str, list[Delivered]] = field(default_factory=dict)
     interleaved: bool = True
     pictures: dict[str, Trace] = field(default_factory=dict)
 
@@ -264,7 +264,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         words = [equal_work.agreement(a, b) for a, b in self._work_pairs(name, over)] or ["not recorded"]
         return next((w for w in ("no", "counts only", "same files, another draw") if w in words), words[0])
 
-    def _work_pairs(self, name: str, over: str | None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    def _work_pairs(self, name: str, over: str | None) -> list[tuple[Delivered, Delivered]]:
         over = next(iter(self)) if over is None else over
         self[name], self[over]
         return list(zip(self.works.get(name, []), self.works.get(over, []), strict=False))

@@ -14,12 +14,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from labkit.pipelines import structure
+from labkit.timeline.run import BatchPart, Delivered, LabelSet, SourceSet
 
 _LABEL_BYTES = 64  # a component up to this size per image can be a label
 _ONE_HOT_CLASSES = 1024
@@ -294,7 +296,7 @@ class Tally:
         # For each component, the dtypes and shapes per image that it had.
         self._kinds: list[Counter[tuple[str, tuple[int | None, ...]]]] = []
         self._histogram: Counter[int] | None = Counter()
-        self._sources, self._order = _inspect(dataset)
+        self._found = _inspect(dataset)
 
     def add(self, batch: Any) -> int:
         """Count one batch and return its images; about 20 µs, whatever the image size.
@@ -327,45 +329,34 @@ class Tally:
                     self._histogram = None
         return images
 
-    def work(self) -> dict[str, Any]:
-        """Return the tally, JSON-ready.
-
-        Returns
-        -------
-        dict
-            ``steps``, ``images``; ``batch_sizes`` (size to count); ``components`` (one dict per
-            component with ``dtype``, ``shape`` per image, None where it varied, and a ``digest`` of all shapes);
-            ``labels`` (``digest``, ``count``, ``histogram`` or None) or None; ``sources`` (``count``,
-            ``digest``, ``kind``, ``first``) or None; ``order`` ("fixed" or "varies") and ``selects``, read from the
-            pipeline; ``identity``: what tells its images from others, or "counts and shapes only".
-        """
+    def work(self) -> Delivered:
+        """Return the tally."""
         labels = None
         if self._labelled and self._labelled == self._images:
             histogram = self._histogram and {f"{k:016x}": n for k, n in sorted(self._histogram.items())}
-            labels = {"digest": f"{self._label_sum:016x}", "count": self._labelled, "histogram": histogram}
-        known = [w for w, there in (("labels", labels), ("source files", self._sources)) if there]
-        return {
-            "steps": self._steps,
-            "images": self._images,
-            "batch_sizes": {str(n): c for n, c in sorted(self._batch_sizes.items())},
-            "components": [_component(kinds) for kinds in self._kinds],
-            "labels": labels,
-            "sources": self._sources,
-            **self._order,
-            "identity": " and ".join(known) or "counts and shapes only",
-        }
+            labels = LabelSet(f"{self._label_sum:016x}", self._labelled, histogram)
+        known = [w for w, there in (("labels", labels), ("source files", self._found.sources)) if there]
+        return replace(
+            self._found,
+            steps=self._steps,
+            images=self._images,
+            batch_sizes={str(n): c for n, c in sorted(self._batch_sizes.items())},
+            components=tuple(map(_component, self._kinds)),
+            labels=labels,
+            identity=" and ".join(known) or self._found.identity,
+        )
 
 
-def _component(kinds: Counter[tuple[str, tuple[int | None, ...]]]) -> dict[str, Any]:
+def _component(kinds: Counter[tuple[str, tuple[int | None, ...]]]) -> BatchPart:
     """Describe a component by the dtypes and shapes that it had."""
     shapes: Counter[tuple[int | None, ...]] = Counter()
     for (_, dims), count in kinds.items():
         shapes[dims] += count
     shape = None
     if len({len(dims) for dims in shapes}) == 1:
-        shape = [d[0] if len(set(d)) == 1 else None for d in zip(*shapes, strict=True)]
+        shape = tuple(d[0] if len(set(d)) == 1 else None for d in zip(*shapes, strict=True))
     digest = f"{_hash64(repr(sorted(shapes.items(), key=repr)).encode()):016x}"
-    return {"dtype": "/".join(sorted({dtype for dtype, _ in kinds})), "shape": shape, "digest": digest}
+    return BatchPart("/".join(sorted({dtype for dtype, _ in kinds})), shape, digest)
 
 
 #: Images of a batch, and points in each direction, that `sample` takes.
@@ -446,11 +437,11 @@ def _label_hash(label: Any) -> int:
 # -- the root of the pipeline --------------------------------------------------
 
 
-def _inspect(dataset: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the source files of a pipeline (or None), and whether it reorders or selects."""
-    order = {"order": "fixed", "selects": False}
+def _inspect(dataset: Any) -> Delivered:
+    """Return what a pipeline says before it delivers: its source files, and whether it reorders or selects."""
+    found = Delivered()
     if dataset is not None and not structure.is_dataset(dataset):
-        return None, order | {"order": "varies"}  # another loader: nothing says what it reads
+        return Delivered(order="varies")  # another loader: nothing says what it reads
     try:
         nodes = structure.nodes(dataset)
         kinds = " ".join(node.kind for node in nodes)
@@ -459,8 +450,8 @@ def _inspect(dataset: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
             for node in nodes
         )
         if free or any(word in kinds for word in _REORDERS) or dataset.options().deterministic is False:
-            order["order"] = "varies"
-        order["selects"] = any(word in kinds for word in _SELECTS)
+            found = Delivered(order="varies")
+        found = replace(found, selects=any(word in kinds for word in _SELECTS))
         values: list[Any] = []
         for node in nodes:
             tensors = [getattr(node.dataset, "_filenames", None)] if not node.upstream else []
@@ -470,19 +461,19 @@ def _inspect(dataset: Any) -> tuple[dict[str, Any] | None, dict[str, Any]]:
         readable = [tensor.numpy() for tensor in values if tensor.dtype.is_numpy_compatible]
         complete, values = len(readable) == len(values), readable
         names = [name for value in values if value.dtype == object for name in value.ravel().tolist()]
-        return (_named(names) if names else _in_memory(values) if complete else None), order
+        return replace(found, sources=_named(names) if names else _in_memory(values) if complete else None)
     except (AttributeError, TypeError, NotImplementedError, RuntimeError):
-        return None, order  # not a tf.data pipeline, or one built inside a graph: nothing is known
+        return found  # not a tf.data pipeline, or one built inside a graph: nothing is known
 
 
-def _named(names: list[bytes]) -> dict[str, Any]:
+def _named(names: list[bytes]) -> SourceSet:
     """Describe source files; the digest ignores their order and how their folder is spelled."""
     texts = sorted(_canonical(n.decode(errors="replace")) for n in names)
     digest = hashlib.blake2b("\0".join(texts).encode(), digest_size=8).hexdigest()
     suffixes = Counter(re.sub(r"-\d+-of-\d+$", "", os.path.splitext(t)[1].lower()) for t in texts)
     suffix = suffixes.most_common(1)[0][0]
     first = os.path.basename(texts[0])[:60] if suffix else repr(texts[0][:30])
-    return {"count": len(texts), "digest": digest, "kind": f"{suffix} files" if suffix else "strings", "first": first}
+    return SourceSet(len(texts), digest, f"{suffix} files" if suffix else "strings", first)
 
 
 def _canonical(name: str) -> str:
@@ -495,11 +486,11 @@ def _canonical(name: str) -> str:
 _real_folder = lru_cache(maxsize=4096)(os.path.realpath)
 
 
-def _in_memory(arrays: list[np.ndarray]) -> dict[str, Any] | None:
+def _in_memory(arrays: list[np.ndarray]) -> SourceSet | None:
     """Describe arrays in memory by the multiset of their rows, if that is quick, and they have as many rows each."""
     rows = len(arrays[0]) if len({len(a) for a in arrays}) == 1 else 0
     if not 0 < rows <= _MEMORY_ROWS or sum(a.nbytes for a in arrays) > _MEMORY_BYTES:
         return None
     total = sum(_hash64(b"".join(a[i].tobytes() for a in arrays)) for i in range(rows)) % 2**64
     kind = "in-memory rows of " + ", ".join(f"{a.dtype}{list(a.shape[1:])}" for a in arrays)
-    return {"count": rows, "digest": f"{total:016x}", "kind": kind, "first": "row 0"}
+    return SourceSet(rows, f"{total:016x}", kind, "row 0")

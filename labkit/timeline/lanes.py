@@ -11,7 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from labkit.timeline.intervals import Intervals, Owned, depths, owners, union
+from labkit.timeline.intervals import Intervals, union
+from labkit.timeline.nesting import Owned, depths, owners
 from labkit.timeline.trace import CATEGORIES, Trace
 
 #: What a lane shows, in the order of a picture.
@@ -41,7 +42,7 @@ class Lane:
     row : ndarray of int64, shape (n,)
         Index of each span in the trace.
     depth : ndarray of int32, shape (n,)
-        Spans of one depth never overlap; see `labkit.timeline.intervals.depths`.
+        Spans of one depth never overlap; see `labkit.timeline.nesting.depths`.
     pieces : Owned
         Time cut into pieces, each owned by the innermost span that is open there.
     busy : Intervals

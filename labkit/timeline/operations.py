@@ -14,7 +14,7 @@ import numpy as np
 
 from labkit.common.numbers import one_of, whole
 from labkit.common.table import Table, Tabular
-from labkit.timeline.intervals import depths, owners
+from labkit.timeline.nesting import depths, owners
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import VALIDATION, Trace
 from labkit.timeline.wording import is_op_type, percent

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from labkit.common.files import write_aside
-from labkit.timeline.intervals import tracks
+from labkit.timeline.nesting import tracks
 from labkit.timeline.trace import CATEGORIES, Trace
 
 #: Processes in the order in which they are listed; each kind of thread is one.

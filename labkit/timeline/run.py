@@ -273,6 +273,86 @@ class Measure(_Record):
 
 
 @dataclass(frozen=True)
+class BatchPart(_Record):
+    """A component of the batches.
+
+    Parameters
+    ----------
+    dtype : str
+        All that it had, with a stroke between.
+    shape : tuple, or None
+        Per image, None where it varied; None altogether where the number of dimensions did.
+    digest : str
+        Of all shapes that it had.
+    """
+
+    dtype: str
+    shape: tuple[int | None, ...] | None
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class LabelSet(_Record):
+    """The labels, whatever their order: a digest, their number, and how often each came, unless they are too many."""
+
+    digest: str
+    count: int
+    histogram: dict[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class SourceSet(_Record):
+    """What a pipeline reads, whatever the order: number, digest, kind, and the first one's name."""
+
+    count: int
+    digest: str
+    kind: str
+    first: str
+
+
+@dataclass(frozen=True)
+class Delivered(_Record):
+    """What a pipeline delivered; see `labkit.recording.work.Tally`.
+
+    Parameters
+    ----------
+    steps, images : int
+    batch_sizes : dict of str to int
+        How many batches had this size.
+    components : tuple of BatchPart
+    labels : LabelSet or None
+    sources : SourceSet or None
+    order : str
+        "fixed" or "varies", read from the pipeline.
+    selects : bool
+        Whether the pipeline picks some of its elements.
+    identity : str
+        What tells its images from others.
+    padded : float or None
+        Share of the values of the first batch, 0 to 1, that only fill rows up.
+    pixels : str or None
+        Some of the first batch, see `labkit.recording.work.sample`.
+    unordered, to_device, random : bool or None
+        See `labkit.recording.work.settings`.
+    """
+
+    steps: int = 0
+    images: int = 0
+    batch_sizes: dict[str, int] = field(default_factory=dict)
+    components: tuple[BatchPart, ...] = ()
+    labels: LabelSet | None = None
+    sources: SourceSet | None = None
+    order: str = "fixed"
+    selects: bool = False
+    identity: str = "counts and shapes only"
+    padded: float | None = None
+    pixels: str | None = None
+    unordered: bool | None = None
+    to_device: bool | None = None
+    random: bool | None = None
+
+
+@dataclass(frozen=True)
 class Run(_Record):
     """What is known about a run beside its spans.
 
@@ -301,8 +381,8 @@ class Run(_Record):
         The names that the author of the pipeline gave to nodes, by path.
     options : dict of str to str
         The tf.data options that differ from the defaults of TensorFlow.
-    work : dict or None
-        What the pipeline delivered, see `labkit.recording.work.Tally.work`.
+    work : Delivered or None
+        What the pipeline delivered, where it was recorded.
     job : Totals or None
     processor : ProcessorTime or None
     loader : LoaderFacts or None
@@ -320,8 +400,10 @@ class Run(_Record):
         Spans that were not kept, so that a long run fits into memory.
     assumptions : tuple of str
         What a model takes for granted, in sentences.
-    costs_ms, knobs : dict
-        Costs and settings of a simulation, see `labkit.simulate.Costs` and `labkit.simulate.Knobs`.
+    costs_ms : dict of str to float
+        Mean costs of a simulation, by the name of the stage, see `labkit.simulate.Costs`.
+    knobs : dict
+        Settings of a simulation, the fields of `labkit.simulate.Knobs`.
     sleeps : tuple of str
         Names of the operations that take time without a core.
     seed : int or None
@@ -348,7 +430,7 @@ class Run(_Record):
     graph: tuple[str, ...] = ()
     node_names: dict[str, str] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
-    work: dict[str, Any] | None = None
+    work: Delivered | None = None
     job: Totals | None = None
     processor: ProcessorTime | None = None
     loader: LoaderFacts | None = None
@@ -360,7 +442,7 @@ class Run(_Record):
     device: dict[str, str] = field(default_factory=dict)
     dropped_spans: int = 0
     assumptions: tuple[str, ...] = ()
-    costs_ms: dict[str, Any] = field(default_factory=dict)
+    costs_ms: dict[str, float] = field(default_factory=dict)
     knobs: dict[str, Any] = field(default_factory=dict)
     sleeps: tuple[str, ...] = ()
     seed: int | None = None

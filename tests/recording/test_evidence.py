@@ -133,7 +133,7 @@ def test_padding_is_named_and_its_advice_can_be_followed(tf):
 
     timeline = said(uneven, lambda s: s.blame == "PaddedBatchV2", lambda s: "num_parallel_calls" in s.advice)
     assert "padded" in timeline.stalls.advice
-    assert timeline.run.work["padded"] == pytest.approx(15 / 16, abs=0.01)
+    assert timeline.run.work.padded == pytest.approx(15 / 16, abs=0.01)
     assert "93.7 % of the values of the first batch only fill up" in timeline.stalls.advice
 
 

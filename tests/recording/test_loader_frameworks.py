@@ -159,8 +159,8 @@ def test_photos_in_a_tuple_and_a_type_that_numpy_lacks_are_counted(paths):
     assert trace.run.batch_size == disk.BATCH
     half = ((images.to(torch.bfloat16), labels) for images, labels in torch_loader(disk.Photos(paths), 0))
     trace = labkit.record(half, STEP, steps=4)
-    assert trace.run.work["components"][0]["dtype"] == "bfloat16"
-    assert trace.run.work["labels"]["count"] == 4 * disk.BATCH
+    assert trace.run.work.components[0].dtype == "bfloat16"
+    assert trace.run.work.labels.count == 4 * disk.BATCH
 
 
 def test_the_datasets_inside_a_dataset_are_seen(paths):
@@ -186,7 +186,7 @@ class Resized(disk.Photos):
 def test_the_resize_of_pytorch_is_seen_as_one(paths, workers):
     trace = labkit.record(torch_loader(Resized(paths), workers), STEP, steps=6)
     assert {span.category for span in trace if span.name == "torch interpolate"} == {"resize"}
-    assert trace.run.work["components"][0]["shape"] == [3, 32, 32]
+    assert trace.run.work.components[0].shape == (3, 32, 32)
 
 
 def test_a_dataset_without_a_loader_is_named_with_what_makes_batches_of_it(paths):

@@ -758,5 +758,5 @@ def test_the_epochs_of_a_dataset_of_keras_begin_and_end_as_in_fit(workers):
     trace = labkit.record(photos, STEP, steps=7, warmup=1)
     assert state() == before
     assert photos.told == ("begin", "end", "begin", "end", "begin"), "the last epoch was not read to its end"
-    assert sum(trace.run.work["labels"]["histogram"].values()) == 28
-    assert len(trace.run.work["labels"]["histogram"]) == 3, "each epoch has the labels of its own"
+    assert sum(trace.run.work.labels.histogram.values()) == 28
+    assert len(trace.run.work.labels.histogram) == 3, "each epoch has the labels of its own"

@@ -122,7 +122,7 @@ def test_the_consumer_waits_and_trains_in_turn_and_meta_counts_it(photos):
     assert trace.start_ns.min() >= run.window_ns[0]
     assert trace.end_ns.max() <= run.window_ns[1]
     assert run.accelerator.kind == "modelled"
-    assert run.work["images"] == run.job.images == 24
+    assert run.work.images == run.job.images == 24
     assert run.profiler.profiled_steps == 6
     assert run.repeats[0].images == 24
     assert run.first_batch_ns > 0
@@ -361,7 +361,7 @@ def test_a_long_job_is_driven_to_its_end_but_watched_for_a_window(tf, known):
     run = trace.run
     assert len(consumer.seen) == 402
     assert run.job.steps == 400
-    assert run.job.images == run.work["images"] == 1600
+    assert run.job.images == run.work.images == 1600
     assert 4 < run.steps < 200
     assert run.images == 4 * run.steps
     assert run.profiler.events < 3 * 4_000
@@ -445,7 +445,7 @@ def test_an_epoch_longer_than_the_window_is_watched_at_its_end(tf):
 def test_a_dataset_that_ends_in_the_window_is_measured_as_far_as_it_went(tf):
     for dataset in (tf.data.Dataset.range(14).batch(1), tf.data.Dataset.range(14).batch(1).filter(lambda x: True)):
         trace = recorder.record(dataset, FAST, steps=20, warmup=2)
-        assert trace.run.steps == trace.run.images == trace.run.work["steps"] == 12
+        assert trace.run.steps == trace.run.images == trace.run.work.steps == 12
         assert trace.run.profiler.note.startswith("the dataset ended after 12 of 20 steps.")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import UserDict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from labkit.recording.work import (
     sample,
     settings,
 )
+from labkit.timeline.run import Delivered
 
 LABELS = np.random.default_rng(3).integers(0, 10, 64)
 PATHS = [f"/photos/{i:03d}.jpg" for i in range(64)]
@@ -49,7 +51,7 @@ def test_augmented_pixels_do_not_matter():
     a, b = (work(photos().map(pixels).batch(8)) for _ in range(2))
     assert difference(a, b) is None
     assert agreement(a, b) == "yes"
-    assert a["identity"] == "labels and source files"
+    assert a.identity == "labels and source files"
 
 
 @given(st.permutations(range(64)))
@@ -131,7 +133,7 @@ def test_records_and_photos_agree_by_their_labels(tmp_path):
         return tf.random.uniform((8, 8, 3)), tf.cast(tf.io.decode_raw(record, tf.uint8)[0], tf.int64)
 
     a, b = work(photos().map(pixels).batch(8)), work(tf.data.TFRecordDataset([name]).map(parse).batch(8))
-    assert b["sources"]["kind"] == ".tfrecord files"
+    assert b.sources.kind == ".tfrecord files"
     assert difference(a, b) is None
     assert difference(a, work(tf.data.TFRecordDataset([name]).map(parse).map(lambda x, y: (x, 9 - y)).batch(8)))
 
@@ -148,7 +150,7 @@ def test_two_random_windows_of_the_same_files_are_called_another_draw():
     labels = np.arange(1000) % 10
     source = photos((f"/photos/{i}.jpg" for i in range(1000)), labels).shuffle(1000)
     a, b = (work(source.map(pixels).batch(8), steps=20) for _ in range(2))
-    assert a["labels"]["digest"] != b["labels"]["digest"]
+    assert a.labels.digest != b.labels.digest
     assert difference(a, b) is None
     assert agreement(a, b) == "same files, another draw"
 
@@ -163,7 +165,7 @@ def test_a_window_of_other_classes_is_refused_even_if_shuffled():
 def test_without_labels_or_files_only_counts_are_compared():
     source = tf.data.Dataset.range(64).map(lambda i: tf.random.uniform((8, 8, 3))).batch(8)
     a, b = work(source), work(source)
-    assert a["identity"] == "counts and shapes only"
+    assert a.identity == "counts and shapes only"
     assert difference(a, b) is None
     assert agreement(a, b) == "counts only"
 
@@ -198,9 +200,8 @@ def test_labels_of_every_common_form_are_recognised(form):
         work(tf.data.Dataset.from_tensor_slices(labels).map(element).batch(8))
         for labels in (LABELS, np.sort(LABELS), (LABELS + 5) % 10)
     ]
-    for w in works:
-        w["sources"] = None
-    assert works[0]["labels"]
+    works = [replace(w, sources=None) for w in works]
+    assert works[0].labels
     assert difference(works[0], works[1]) is None
     assert difference(works[0], works[2]).startswith("different images: the labels")
 
@@ -208,14 +209,14 @@ def test_labels_of_every_common_form_are_recognised(form):
 @pytest.mark.random
 def test_pixels_and_random_floats_are_no_labels():
     source = tf.data.Dataset.range(32).map(lambda i: (tf.zeros((2, 2, 3), tf.uint8), tf.random.uniform((4,)))).batch(8)
-    assert work(source)["labels"] is None
+    assert work(source).labels is None
 
 
 @pytest.mark.parametrize(
     "dataset", [None, [1, 2], tf.data.Dataset.from_generator(lambda: iter([0]), output_types=tf.int32)]
 )
 def test_a_pipeline_that_names_no_files_has_no_sources(dataset):
-    assert Tally(dataset).work()["sources"] is None
+    assert Tally(dataset).work().sources is None
 
 
 @pytest.mark.parametrize("source", ["list_files", "interleave", "zip", "cached"])
@@ -230,9 +231,9 @@ def test_files_are_found_through_the_whole_pipeline(source, tmp_path):
         "cached": lambda: files.map(lambda x: x).cache().repeat().prefetch(1).take(4),
     }[source]()
     found = Tally(dataset).work()
-    assert found["sources"]["count"] == 4
-    assert found["sources"]["first"] == "0.jpg"
-    assert found["order"] == ("varies" if source in ("list_files", "interleave") else "fixed")
+    assert found.sources.count == 4
+    assert found.sources.first == "0.jpg"
+    assert found.order == ("varies" if source in ("list_files", "interleave") else "fixed")
 
 
 def test_reads_in_no_fixed_order_are_noticed():
@@ -241,16 +242,16 @@ def test_reads_in_no_fixed_order_are_noticed():
         tf.data.TFRecordDataset(["a", "b"], num_parallel_reads=2),
         photos().map(pixels, num_parallel_calls=2, deterministic=False),
     ]
-    assert [Tally(d).work()["order"] for d in records] == ["fixed", "varies", "varies"]
+    assert [Tally(d).work().order for d in records] == ["fixed", "varies", "varies"]
 
 
 def test_ragged_batches_and_varying_shapes_are_counted():
     dataset = tf.data.Dataset.range(1, 9).map(lambda i: (tf.zeros((i, 3)), i)).ragged_batch(4)
     found = work(dataset)
-    assert found["images"] == 8
+    assert found.images == 8
     assert difference(found, work(dataset)) is None
     padded = tf.data.Dataset.range(1, 9).map(lambda i: (tf.zeros((i, 3)), i)).padded_batch(4)
-    assert work(padded)["components"][0]["shape"] == [None, 3]
+    assert work(padded).components[0].shape == (None, 3)
     assert difference(found, work(padded)).startswith("different shapes")
 
 
@@ -264,8 +265,8 @@ def test_padding_that_another_order_makes_is_equal_work_where_the_labels_are():
         return (texts if seed is None else texts.shuffle(32, seed=seed)).padded_batch(8)
 
     found = work(padded(1))
-    assert found["sources"] is None
-    assert found["components"][0]["digest"] != work(padded(2))["components"][0]["digest"], "the case"
+    assert found.sources is None
+    assert found.components[0].digest != work(padded(2)).components[0].digest, "the case"
     assert agreement(found, work(padded(2))) == "yes"
     assert difference(found, work(padded(2, label=lambda i: i + 1))).startswith("different images")
     assert difference(found, work(padded(None))) == (
@@ -276,7 +277,7 @@ def test_padding_that_another_order_makes_is_equal_work_where_the_labels_are():
 @pytest.mark.parametrize("lengths", [(8, 4), (4, 8)])
 def test_arrays_of_other_lengths_are_no_rows_of_one_table(lengths):
     sides = [tf.data.Dataset.from_tensor_slices(np.arange(length)) for length in lengths]
-    assert work(tf.data.Dataset.zip(tuple(sides)).batch(2))["sources"] is None
+    assert work(tf.data.Dataset.zip(tuple(sides)).batch(2)).sources is None
 
 
 @pytest.mark.parametrize("extra", [(), (tf.range(4),)])
@@ -284,12 +285,12 @@ def test_sparse_and_ragged_tensors_in_memory_are_counted_without_their_values(ex
     ragged, sparse = tf.ragged.constant([[1], [1, 2], [], [3]]), tf.sparse.eye(4)
     for special in (ragged, sparse):
         counted = work(tf.data.Dataset.from_tensor_slices((special, *extra)).batch(2))
-        assert (counted["images"], counted["sources"]) == (4, None)
+        assert (counted.images, counted.sources) == (4, None)
 
 
 def test_a_tally_survives_json():
     found = work(photos().map(pixels).batch(8))
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert Delivered(**json.loads(json.dumps(asdict(found), allow_nan=False))) == found
 
 
 def test_adding_a_batch_does_not_read_the_pixels():
@@ -346,7 +347,7 @@ def test_images_are_counted_where_they_stand(batch):
     assert not looks_like_one_image(batch)
     tally = Tally()
     assert tally.add(batch) == 8
-    assert json.loads(json.dumps(tally.work())) == tally.work()
+    assert Delivered(**json.loads(json.dumps(asdict(tally.work())))) == tally.work()
 
 
 def test_a_list_of_photos_is_one_component_of_which_no_photo_is_decoded(tmp_path):
@@ -355,8 +356,8 @@ def test_a_list_of_photos_is_one_component_of_which_no_photo_is_decoded(tmp_path
     tally = Tally()
     tally.add((photos, FILES))
     found = tally.work()
-    assert [part["shape"] for part in found["components"]] == [[20, 30, 3], []]
-    assert found["labels"]["count"] == 8, "the names of the files tell the photos apart"
+    assert [part.shape for part in found.components] == [(20, 30, 3), ()]
+    assert found.labels.count == 8, "the names of the files tell the photos apart"
     assert all(photo.tile for photo in photos), "it was decoded"
 
 
@@ -421,7 +422,7 @@ def test_what_numpy_cannot_read_is_counted_without_its_values(labels):
     for images in (OnADevice(), np.zeros((4, 3, 20, 30))):
         tally = Tally()
         assert tally.add((images, labels)) == 4
-        assert tally.work()["identity"] == "counts and shapes only"
+        assert tally.work().identity == "counts and shapes only"
     assert sample((OnADevice(), labels)) is None
 
 
@@ -443,8 +444,8 @@ def test_the_arrays_that_an_object_holds_are_its_components():
     batch = OwnBatch(np.zeros((6, 8, 8, 3), np.uint8), np.arange(6))
     tally = Tally()
     assert tally.add(batch) == count_images(batch) == 6
-    assert [part["dtype"] for part in tally.work()["components"]] == ["uint8", "int64"]
-    assert tally.work()["labels"]["count"] == 6
+    assert [part.dtype for part in tally.work().components] == ["uint8", "int64"]
+    assert tally.work().labels.count == 6
     with pytest.raises(ValueError, match="OwnBatch"):
         count_images(OwnBatch(None, 3))
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labkit.timeline import perfetto
-from labkit.timeline.intervals import tracks
+from labkit.timeline.nesting import tracks
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 
 NOW = 1_800_000_000_000_000_000

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import job
 
-from labkit.timeline import intervals
+from labkit.timeline import nesting
 from labkit.timeline.gaps import GAP_KINDS, Gap
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
@@ -139,7 +139,7 @@ def test_depth_of_nested_spans_is_the_number_of_those_around_them(shape):
     ]
     crossing = any(start[i] < end[j] < end[i] for i in range(len(order)) for j in range(i))
     if not crossing:
-        assert intervals.depths(start, end).tolist() == around
+        assert nesting.depths(start, end).tolist() == around
 
 
 # -- known answers -------------------------------------------------------------
@@ -289,9 +289,9 @@ def test_next_to_nothing_is_still_a_timeline(spans):
 
 def test_crossing_spans_of_any_number_are_placed():
     start = NOW + np.arange(3000, dtype=np.int64)
-    depth = intervals.depths(start, start + 500)
+    depth = nesting.depths(start, start + 500)
     assert depth.max() == 499
-    owned = intervals.owners(start, start + 500, depth)
+    owned = nesting.owners(start, start + 500, depth)
     assert (owned.end - owned.start).sum() == 3499
 
 

@@ -45,11 +45,14 @@ def test_spans_in_are_spans_out_sorted_by_start(given_spans):
     assert trace.start_ns.dtype == trace.duration_ns.dtype == np.int64
 
 
+PART = {"dtype": "float32", "shape": [None, 3], "digest": "a1"}
+
+
 @settings(max_examples=30)
 @given(spans, st.sampled_from(["t.json", "t.json.gz"]))
 def test_saving_and_loading_is_the_identity(tmp_path_factory, given_spans, name):
     path = tmp_path_factory.mktemp("trace") / name
-    trace = Trace.from_spans(given_spans, kinds={"consumer": "consumer"}, name="ö", work={"a": [1, None]})
+    trace = Trace.from_spans(given_spans, kinds={"consumer": "consumer"}, name="ö", work={"components": [PART]})
     back = Trace.load(trace.save(path))
     assert list(back) == list(trace)
     assert (back.names, back.threads, back.run) == (trace.names, trace.threads, trace.run)
@@ -196,6 +199,15 @@ def test_the_words_for_a_trace_hold_no_address():
 def test_a_fact_of_the_wrong_type_is_named(facts, sentence):
     with pytest.raises(ValueError, match=sentence.replace("|", r"\|")):
         Run(**{"origin": "measured", **facts})
+
+
+def test_what_was_delivered_has_a_type_for_each_fact():
+    labels = {"digest": "1", "count": 8, "histogram": {"5": 8}}
+    work = Run("measured", work={"images": 8, "components": [PART], "labels": labels, "padded": 0.5}).work
+    assert (work.images, work.padded, work.components[0].shape, work.labels.histogram) == (8, 0.5, (None, 3), {"5": 8})
+    for wrong in ({"imags": 8}, {"images": "8"}, {"components": [{"dtype": "float32", "shape": 3}]}):
+        with pytest.raises(ValueError, match="allowed: "):
+            Run("measured", work=wrong)
 
 
 def test_an_unknown_fact_is_refused():

@@ -147,7 +147,7 @@ def facts(trace):
     run = trace.run
     rows = [(span.category, span.name, span.step) for span in trace.where(trace.select(kind="consumer"))]
     kept = {key: str(getattr(run, key)) for key in "name accelerator steps images graph options warmup".split()}
-    return {**kept, "work": run.work["images"], "rows": rows}
+    return {**kept, "work": run.work.images, "rows": rows}
 
 def names(trace, least=1):
     counts = Counter(trace.names[index] for index in trace.name)

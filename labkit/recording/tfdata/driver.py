@@ -20,7 +20,7 @@ import time
 import warnings
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -40,7 +40,7 @@ from labkit.recording.work import (
     sample,
     settings,
 )
-from labkit.timeline.run import Tree
+from labkit.timeline.run import Delivered, Tree
 from labkit.timeline.trace import Span, Trace
 
 #: Events per image that are assumed where none are counted; photos have about 60, small elements about 50.
@@ -83,7 +83,7 @@ class Drive:
         all threads of the process.
     ended : bool
         Whether the dataset ended before the steps that were asked for.
-    work : dict
+    work : Delivered or None
         From `labkit.recording.work.Tally`, of all steps after the warm-up.
     stamps : array of int64
         Start of the wait, its end, and end of the train step, flat, for each step of the window. A modelled step ends
@@ -111,7 +111,7 @@ class Drive:
     elapsed_ns: int = 0
     cpu_ns: int = 0
     ended: bool = False
-    work: dict[str, Any] = field(default_factory=dict)
+    work: Delivered | None = None
     stamps: array = field(default_factory=lambda: array("q"))
     window_images: int = 0
     spans: Trace | None = None
@@ -556,8 +556,7 @@ class _Driver:
                     pause = self.finish(watched)
             on_step(number - 1, start, taken, trained)
         run.steps, run.ended = number, number != steps and steps is not None
-        seen = {"padded": self.padded, "pixels": self.pixels, **self.settings}
-        run.work = tally.work() | {name: value for name, value in seen.items() if value is not None}
+        run.work = replace(tally.work(), padded=self.padded, pixels=self.pixels, **self.settings)
         if number == 0:
             raise ValueError(self.too_short(self.warmup))
         run.tree = run.tree or tree(before)

@@ -17,8 +17,9 @@ import numpy as np
 
 from labkit.timeline.causes.thresholds import AT_ONCE, CALLS
 from labkit.timeline.gaps import Gaps
-from labkit.timeline.intervals import Intervals, Owned, at_least, depths, overlap, owners, union
+from labkit.timeline.intervals import Intervals, at_least, overlap, union
 from labkit.timeline.lanes import Lane
+from labkit.timeline.nesting import Owned, depths, owners
 from labkit.timeline.wording import short_op
 
 #: Nodes that call a function; no other node can be the one that an op runs for.

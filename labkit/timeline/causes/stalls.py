@@ -343,7 +343,7 @@ def _small_calls(
     if any(asked[i] and _ONE_VALUE.fullmatch(short_op(name)) for i, name in enumerate(names)):
         return None
     # Rows of several lengths are no batch.
-    shapes = [part["shape"] for part in (run.work or {}).get("components", ())]
+    shapes = [part.shape for part in run.work.components] if run.work else []
     if any(shape is None or None in shape for shape in shapes):
         return None
     # What draws the dataset for each element of sample_from_datasets is a map of numbers that nobody has written.
@@ -364,7 +364,7 @@ def _small_calls(
             "all of them in one map."
         )
     cost = "to make the calls takes longer" if work < SMALL_NS * calls else "to hand them over takes much of the time"
-    draws = " What it draws at random must then be drawn for each element." * bool((run.work or {}).get("random"))
+    draws = " What it draws at random must then be drawn for each element." * bool(run.work and run.work.random)
     return (
         "batch before the map, so that one call works on many elements: there are "
         f"{calls / steps:,.0f} calls in a step, their operations take {work / calls / 1e3:,.0f} µs each, and {cost}."
@@ -484,9 +484,9 @@ class _Blame:
     @property
     def element_bytes(self) -> int | None:
         """Bytes of an element; None where its parts are no arrays of one shape."""
-        parts = (self.run.work or {}).get("components", ())
+        parts = self.run.work.components if self.run.work else ()
         try:
-            return sum(int(np.prod(part["shape"])) * np.dtype(part["dtype"]).itemsize for part in parts) or None
+            return sum(int(np.prod(part.shape)) * np.dtype(part.dtype).itemsize for part in parts) or None
         except TypeError:  # a shape that varies, or a text
             return None
 
@@ -542,7 +542,7 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
     cause, lanes = found.cause, found.lanes
     if cause == "start":
         return "nothing in steady state: the first batch fills the pipeline; leave it out of the mean."
-    if cause == "copy" and (found.run.work or {}).get("to_device"):
+    if cause == "copy" and found.run.work and found.run.work.to_device:
         return "send fewer bytes to the device, which is sent the next batch ahead: uint8 or float16."
     if cause == "copy":
         return "copy the next batch while this one trains (prefetch_to_device), and send uint8 or float16."
@@ -611,14 +611,14 @@ def _change(found: _Blame) -> str:
     """Return how batches, prep or fetches take less time, whatever works at the same time."""
     cause, blame = found.cause, found.blame
     if cause == "batch":
-        share = (found.run.work or {}).get("padded")
+        share = found.run.work and found.run.work.padded
         if "Padded" in blame and (share is None or share >= PADDED):
             much = "" if share is None else f"{percent(share)} of the values of the first batch only fill up, so "
             group = "group elements of similar length (bucket_by_sequence_length)"
             if found.has("GroupByWindow"):
                 group = "narrow the groups to elements of similar length (more bucket_boundaries, or a finer key_func)"
             return f"fewer padded values: {much}{group}, cut the longest, or keep them ragged (ragged_batch)."
-        parts = len((found.run.work or {}).get("components", ()))
+        parts = len(found.run.work.components) if found.run.work else 0
         if parts >= MANY_PARTS:
             return (
                 f"less to copy into a batch: an element has {parts} parts, and each is copied by itself. Make one "
@@ -688,7 +688,7 @@ def _change(found: _Blame) -> str:
     at_once = found.has("ParallelInterleave", "ParallelMap")
     # A source reads for many elements at a time, so one of its calls takes long now and then.
     if at_once and blame not in _SOURCES and _straggles(found.causes, found.lanes):
-        unordered = found.run.options.get("deterministic") == "False" or (found.run.work or {}).get("unordered")
+        unordered = found.run.options.get("deterministic") == "False" or (found.run.work and found.run.work.unordered)
         order = "" if unordered else "deterministic=False, and "
         more = "more, smaller shards" if found.reads_several or found.has(*_FILES) else "more calls at once"
         return f"a straggler keeps all others waiting: {order}{more}."
