@@ -7,6 +7,16 @@ from dataclasses import dataclass, field
 from html import escape
 
 
+class Html(str):
+    """A cell that is HTML already, as one with a button is: it is not escaped.
+
+    >>> Table((), [(Html("<button>1</button>"), "a < b")], styled=False)._repr_html_()
+    '<table><tbody><tr><th scope="row"><button>1</button></th><td>a &lt; b</td></tr></tbody></table>'
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of text under a row of headings, with sentences below.
@@ -27,6 +37,8 @@ class Table:
         Draw a line under the headings of the text.
     indent : str
         What every line of the text begins with.
+    styled : bool
+        Whether the HTML says how cells are aligned; a page with a style of its own leaves it out.
 
     Examples
     --------
@@ -43,6 +55,7 @@ class Table:
     caption: str = ""
     rule: bool = False
     indent: str = ""
+    styled: bool = True
 
     def lines(self) -> list[str]:
         """Return caption, headings, rows and notes as lines of text whose columns are aligned."""
@@ -61,21 +74,40 @@ class Table:
         """Return the table as text."""
         return "\n".join(self.lines())
 
+    def markdown(self) -> str:
+        """Return the table as Markdown; cells may hold links.
+
+        >>> print(Table(("notebook", "solved"), [("[one](1.ipynb)", "2")], right=[1], notes=["Go on."]).markdown())
+        | notebook | solved |
+        | --- | ---: |
+        | [one](1.ipynb) | 2 |
+        <BLANKLINE>
+        **Go on.**
+        """
+        right = set(self.right)
+        sides = ["---:" if column in right else "---" for column in range(len(self.head))]
+        rows = [f"| {' | '.join(row)} |" for row in (self.head, sides, *self.rows)]
+        return "\n".join([*rows, *(f"\n**{note}**" for note in self.notes)])
+
     def _repr_html_(self) -> str:
         """Return the table for a notebook, without colours, so that it suits every theme."""
         right = set(self.right)
 
+        def style(text: str) -> str:
+            return f' style="{text}"' if self.styled else ""
+
         def cell(tag: str, text: str, column: int, scope: str = "") -> str:
             side = "right" if column in right else "left"
             # A word joiner on both sides keeps a range on one line of a narrow column.
-            words = escape(text).replace("–", "&#8288;–&#8288;")
+            words = text if isinstance(text, Html) else escape(text).replace("–", "&#8288;–&#8288;")
             # The name of a row keeps the spaces that it begins with: a tree of names is drawn with them.
             spaces = ";white-space:pre-wrap" if "row" in scope else ""
-            return f'<{tag}{scope} style="text-align:{side}{spaces}">{words}</{tag}>'
+            return f"<{tag}{scope}{style(f'text-align:{side}{spaces}')}>{words}</{tag}>"
 
         parts = ["<table>"]
         if self.caption:
-            parts.append(f'<caption style="text-align:left;white-space:pre-line">{escape(self.caption)}</caption>')
+            look = style("text-align:left;white-space:pre-line")
+            parts.append(f"<caption{look}>{escape(self.caption)}</caption>")
         if self.head:
             heads = "".join(cell("th", text, i, ' scope="col"') for i, text in enumerate(self.head))
             parts.append(f"<thead><tr>{heads}</tr></thead>")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from labkit.common import shipped
@@ -86,9 +86,9 @@ class Progress:
         return str(self.table())
 
     def _repr_markdown_(self) -> str:
-        rows = [(f"[{n.name}]({n.file})", *self._counts(n)) for n in self.notebooks]
-        lines = [f"| {' | '.join(row)} |" for row in [_HEAD, ("---", "---:", "---:", "---:"), *rows]]
-        return "\n".join([*lines, "", f"**{self.next}**"])
+        table = self.table()
+        links = [(f"[{n.name}]({n.file})", *row[1:]) for n, row in zip(self.notebooks, table.rows, strict=True)]
+        return replace(table, rows=links).markdown()
 
 
 def progress(folder: str | os.PathLike[str] | None = None) -> Progress:

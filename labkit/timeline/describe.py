@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from labkit.common.table import Table
 from labkit.timeline.lanes import WORK, Lane
 from labkit.timeline.run import Run
 from labkit.timeline.wording import elide, milliseconds, percent
@@ -40,13 +41,17 @@ def figures(timeline: Timeline) -> str:
     return " · ".join([*parts, f"idle {milliseconds(timeline.idle_ns)} ms in {count:,} gap{'s' * (count != 1)}"])
 
 
+def longest_work(lane: Lane) -> list[tuple[str, int]]:
+    """Return the four kinds of work that a lane did longest, with their own times in nanoseconds, the longest first."""
+    work = [(category, own) for category, own in lane.by_category.items() if category in WORK]
+    return sorted(work, key=lambda item: -item[1])[:4]
+
+
 def lane_note(lane: Lane) -> str:
     """Return what a lane worked on most, in percent of the window; "" for a lane that is one thing only."""
     if lane.kind not in ("pipeline", "host") or not lane.window_ns:
         return ""
-    work = [(category, own) for category, own in lane.by_category.items() if category in WORK]
-    longest = sorted(work, key=lambda item: -item[1])[:4]
-    return ", ".join(f"{category} {percent(own / lane.window_ns)}" for category, own in longest)
+    return ", ".join(f"{category} {percent(own / lane.window_ns)}" for category, own in longest_work(lane))
 
 
 def thread_note(run: Run) -> str:
@@ -131,10 +136,8 @@ def describe(timeline: Timeline) -> str:
 def _lanes(lanes: tuple[Lane, ...], room: int) -> list[str]:
     """Return one line per lane, as many as there is room for; the threads beyond become one line."""
     shown, rest = lanes[: max(room, _LANES)], lanes[max(room, _LANES) :]
-    width = min(max([len(_short(lane.name)) for lane in shown]), 44)
-    lines = ["  busy share of each lane"]
-    for lane in shown:
-        lines.append(f"    {_short(lane.name):<{width}} {percent(lane.share):>8}  {lane_note(lane)}".rstrip())
+    rows = [(_short(lane.name), f"{percent(lane.share):>7}", lane_note(lane)) for lane in shown]
+    lines = Table((), rows, caption="  busy share of each lane", indent="    ").lines()
     if rest:
         shares = [lane.share for lane in rest]
         noun = "lane" if len(rest) == 1 else "lanes"

@@ -16,13 +16,14 @@ import numpy as np
 from labkit.common.palette import LEGEND, THEMES, Theme, text_on, use_theme
 from labkit.timeline.causes import CAUSES
 from labkit.timeline.intervals import union
-from labkit.timeline.lanes import IS_WORK, Lane
+from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, VALIDATION, Trace
 from labkit.timeline.wording import milliseconds, percent
 from labkit.views.detail import lod, threads_at_work
 from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, FigurePage, Words, fit, height_of, measure
-from labkit.views.layout import APART, TimelineLayout, blamed_lane, drawn_lanes, words
+from labkit.views.layout import TimelineLayout, words
+from labkit.views.layout.choice import chosen_lanes, cores_line
 from labkit.views.picture import DPI, WIDTH, Picture
 
 if TYPE_CHECKING:
@@ -39,10 +40,8 @@ _LANES = {1: 12, 2: 6}
 _RIGHT, _NAME = 0.95, 2.45
 _TALL, _LOW, _SPACE = 0.4, 0.32, 0.06
 
-#: The band of all workers: its name, its height in inches, and its columns in pixels. Workers stand in lanes of their
-#: own where they are at most so many, and their spans so many pixels long.
-_BAND, _BAND_TALL, _COLUMN = "threads at work", 1.0, 6
-_LONG = 24
+#: The band of all workers: its height in inches, and its columns in pixels.
+_BAND_TALL, _COLUMN = 1.0, 6
 
 Steps = int | slice | tuple[int, int] | None
 
@@ -169,8 +168,7 @@ class _Panel:
 
     def cores(self, most: int) -> int:
         """Return the number of cores, for a line in a band that reaches up to `most` threads; 0 for no line."""
-        cores = self.timeline.run.host.cpus or 0
-        return cores if self.band and cores <= most else 0
+        return cores_line(self.timeline, most) if self.band else 0
 
     @property
     def gaps(self) -> np.ndarray:
@@ -182,7 +180,7 @@ class _Panel:
     def names(self) -> list[str]:
         """Everything that is written on the left of the lanes."""
         more = [f"+ {len(self.hidden)} more lane{'s' * (len(self.hidden) > 1)}"] if self.hidden else []
-        return [*(" ".join(lane.name.split()) for lane in self.lanes), *[_BAND] * bool(self.band), *more]
+        return [*(" ".join(lane.name.split()) for lane in self.lanes), *[words.BAND] * bool(self.band), *more]
 
 
 def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | None) -> _Panel:
@@ -192,34 +190,12 @@ def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | Non
     if wanted is not None:
         shown, hidden, band = [k for k, lane in enumerate(lanes) if k == 0 or lane.name in wanted], [], []
     else:
-        hidden = drawn_lanes(timeline)
-        band = _workers(timeline, hidden, first, last)
-        worth = [k for k in hidden if k not in band]
-        blamed = blamed_lane(timeline)
-        if blamed in band and _length(lanes[blamed], first, last) >= _LONG:
-            worth.insert(1, blamed)
-        shown = sorted(worth[: _LANES[len(layout.runs)]])
+        pixels, most = (WIDTH - _NAME - _RIGHT) * DPI, _LANES[len(layout.runs)]
+        shown, band, hidden = chosen_lanes(timeline, first, last, pixels, most)
     headline = f"{run['headline']} · {which}{' shown' if which.startswith('step') else ''}"
     header = (Words(run["label"], weight="bold", most=2), Words(headline), Words(run["figures"], color="muted"))
-    rest = tuple(lanes[k] for k in hidden if k not in shown and k not in band)
-    drawn, workers = (tuple(lanes[k] for k in some) for some in (shown, band))
+    drawn, workers, rest = (tuple(lanes[k] for k in some) for some in (shown, band, hidden))
     return _Panel(timeline, first, last, which, drawn, workers, rest, header)
-
-
-def _workers(timeline: Timeline, drawn: list[int], first: int, last: int) -> list[int]:
-    """Return the worker lanes that become one band: all, unless they are few and what they do can be told apart."""
-    workers = [k for k in sorted(drawn) if timeline.lanes[k].kind == "pipeline"]
-    clear = all(_length(timeline.lanes[k], first, last) >= _LONG for k in workers)
-    return [] if len(workers) <= APART and clear else workers
-
-
-def _length(lane: Lane, first: int, last: int) -> float:
-    """Return the pixels of the piece of work that an instant falls into, on average; infinity where there is none."""
-    a, b = np.searchsorted(lane.pieces.end, first, "right"), np.searchsorted(lane.pieces.start, last, "left")
-    works = IS_WORK[lane.category[lane.pieces.owner[a:b]]]
-    length = (lane.pieces.end - lane.pieces.start)[a:b][works] / max(last - first, 1) * (WIDTH - _NAME - _RIGHT) * DPI
-    # Tiny pieces beside a long one count little.
-    return float((length**2).sum() / length.sum()) if len(length) else np.inf
 
 
 def _zoom(timeline: Timeline, steps: Steps) -> tuple[int, int, str]:
@@ -402,7 +378,7 @@ def _band(page: FigurePage, axis: _Axis, panel: _Panel, y: float, threads: np.nd
         shown = [panel.first_ns / 1e6, panel.last_ns / 1e6]
         axis.axes.plot(shown, [at] * 2, color=look.ink, linewidth=1, linestyle=(0, (4, 3)), zorder=4)
     middle, left = axis.top + y + _BAND_TALL / 2, axis.left - 0.1
-    page.write(left, middle, _BAND, ha="right")
+    page.write(left, middle, words.BAND, ha="right")
     for number, at in ((most, y + LINE / 2), (0, base - LINE / 2)):
         page.write(left, axis.top + at, f"{number}", SMALL, look.muted, ha="right")
     page.write(axis.left + axis.width + 0.1, middle, f"{sum(lane.share for lane in panel.band):.1f} threads")
@@ -543,9 +519,7 @@ def _legend(panels: list[_Panel], pixel: float, most: int) -> list[list[tuple[st
     found = [(CATEGORIES[c], words.LABELS[CATEGORIES[c]]) for c in words.legend(lanes) if CATEGORIES[c] in LEGEND]
     more = {
         ("cores", cores): bool(cores),
-        ("gap", f"accelerator idle: how long{', for what' * words.have_causes(p.timeline for p in panels)}"): any(
-            len(p.timeline.gaps) for p in panels
-        ),
+        ("gap", words.of_gap(p.timeline for p in panels)): any(len(p.timeline.gaps) for p in panels),
         ("node", words.of_node(p.timeline for p in panels)): any(
             lane.kind in ("pipeline", "host") and (lane.category == CATEGORIES.index("iterator")).any()
             for panel in panels

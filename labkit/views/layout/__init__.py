@@ -18,10 +18,11 @@ from labkit.timeline.causes import CAUSES
 from labkit.timeline.describe import provenance
 from labkit.timeline.lanes import Lane, lane_of
 from labkit.timeline.timeline import Timeline, timeline_of
-from labkit.timeline.trace import CATEGORIES, Trace
+from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent, short_op
 from labkit.views.layout import words
 from labkit.views.layout.block import VERSION, Block
+from labkit.views.layout.choice import APART, blamed_lane, cores_line, drawn_lanes, on_device, workers_of
 from labkit.views.layout.places import OVERVIEW, overlaid, stacked
 
 __all__ = ["APART", "OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout", "blamed_lane", "drawn_lanes", "on_device"]
@@ -31,12 +32,6 @@ SENTENCES = 2000
 
 #: What readers know the reads of a modelled storage by.
 _STORAGE = "modelled storage"
-
-#: More workers than this are drawn as one band.
-APART = 3
-
-#: A lane that is busy for a smaller share of the window is not drawn, unless gaps waited for it.
-_LEAST = 0.01
 
 
 class TimelineLayout:
@@ -124,36 +119,6 @@ class TimelineLayout:
         return self.block.encode(self.header)
 
 
-def on_device(timeline: Timeline) -> bool:
-    """Return whether kernels, not train steps, are the work of the accelerator."""
-    return bool((timeline.accelerator.category == CATEGORIES.index("kernel")).any())
-
-
-def blamed_lane(timeline: Timeline) -> int:
-    """Return the lane that the gaps waited for most; 0, the accelerator, where there is none.
-
-    Where train steps are the work of the accelerator, its gaps are the waits of the consumer: a lane of them would
-    repeat the gaps.
-    """
-    lanes, causes = timeline.lanes, timeline.causes
-    found = causes.lane >= 0
-    waited = np.bincount(causes.lane[found], timeline.gaps.length_ns[found], minlength=len(lanes))
-    able = [k for k in range(1, len(lanes)) if lanes[k].kind != "wait" or on_device(timeline)]
-    return max(able, key=lambda k: waited[k], default=0)
-
-
-def drawn_lanes(timeline: Timeline) -> list[int]:
-    """Return which lanes are worth drawing, the most important one first.
-
-    These are the accelerator, the lane that the gaps waited for most, and those that are busy for at least a hundredth
-    of the window, the busiest first.
-    """
-    lanes, blamed = timeline.lanes, blamed_lane(timeline)
-    able = [k for k in range(1, len(lanes)) if lanes[k].kind != "wait" or on_device(timeline)]
-    worth = [k for k in able if k == blamed or lanes[k].share >= _LEAST]
-    return [0, *sorted(worth, key=lambda k: (k != blamed, -lanes[k].share))]
-
-
 def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
     """Return what is written about a run and its lanes."""
     count, device = len(timeline.lanes), on_device(timeline)
@@ -189,7 +154,7 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
 def _band(timeline: Timeline) -> dict[str, Any] | None:
     """Return the band of the workers: its lanes, words and the most threads that work at once; None where few work."""
     blamed, lanes = blamed_lane(timeline), timeline.lanes
-    workers = [k for k in sorted(drawn_lanes(timeline)) if lanes[k].kind == "pipeline"]
+    workers = workers_of(timeline)
     if len(workers) <= APART:
         return None
     busy = [lanes[k].busy for k in workers]
@@ -200,9 +165,8 @@ def _band(timeline: Timeline) -> dict[str, Any] | None:
     quiet = [k for k, lane in enumerate(lanes) if lane.kind == "pipeline" and k not in workers]
     hidden = [k for k in (*workers, *quiet) if k != blamed]
     most = int(at_work.max(initial=1))
-    cores = timeline.run.host.cpus or 0
-    busy = f"{average:.1f} of {most}"
-    return {"lanes": workers, "hidden": hidden, "most": most, "busy": busy, "cores": cores if cores <= most else 0}
+    busy, cores = f"{average:.1f} of {most}", cores_line(timeline, most)
+    return {"lanes": workers, "hidden": hidden, "most": most, "busy": busy, "cores": cores}
 
 
 def _not_shown(timeline: Timeline) -> list[Lane]:

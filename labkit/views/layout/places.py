@@ -9,6 +9,7 @@ import numpy as np
 from labkit.timeline.intervals import covered_until
 from labkit.timeline.lanes import LANE_KINDS, Lane
 from labkit.views.detail import bins
+from labkit.views.layout.words import BAND
 
 #: Columns of the strip on top, which always shows the whole run.
 OVERVIEW = 1024
@@ -35,7 +36,7 @@ def stacked(runs: list[dict[str, Any]], apart: bool = False) -> dict[str, Any]:
                 y += lane["height"] + _SPACE
             if k == 0 and band:
                 about = {key: band[key] for key in ("most", "busy", "cores")}
-                about |= {"name": "threads at work", "scale": 1.0}
+                about |= {"name": BAND, "scale": 1.0}
                 items.append({"run": r, "lane": -1, "band": band["lanes"], "y": y, "h": _BAND, **about})
                 y += _BAND + _SPACE
     return {"height": y, "items": items, "heads": heads}

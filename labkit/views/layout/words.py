@@ -5,21 +5,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import asdict
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from labkit.common.palette import LEGEND, THEMES, text_on
+from labkit.common.table import Html, Table
 from labkit.timeline.causes import CAUSES
-from labkit.timeline.describe import figures
-from labkit.timeline.lanes import WORK, Lane
+from labkit.timeline.describe import figures, longest_work
+from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import milliseconds
 
 #: Gaps in the table of a run.
 _ROWS = 200
+
+#: The name of the band of all workers.
+BAND = "threads at work"
 
 #: The words for a category: those of the legend, and two that a static picture leaves out.
 LABELS = {**{c: words for c, (words, _) in LEGEND.items()}, "iterator": "tf.data node", "wait": "wait for a batch"}
@@ -86,6 +89,11 @@ def cores_of(numbers: Iterable[int]) -> str:
     return f"number of cores: {' and '.join(map(str, found))}" if found else ""
 
 
+def of_gap(timelines: Iterable[Timeline]) -> str:
+    """Return the words of a picture for the idle times of the accelerator."""
+    return f"accelerator idle: how long{', for what' * have_causes(timelines)}"
+
+
 def have_causes(timelines: Iterable[Timeline]) -> bool:
     """Return whether the timelines say of any gap what it waited for; those of a drill do not."""
     return any((timeline.causes.kind != CAUSES.index("unknown")).any() for timeline in timelines)
@@ -134,8 +142,7 @@ def figures_and_blame(timeline: Timeline) -> str:
 
 def note(lane: Lane) -> str:
     """Return what a lane worked on most."""
-    work = sorted(((ns, c) for c, ns in lane.by_category.items() if c in WORK), reverse=True)[:4]
-    return ", ".join(f"{LABELS[c]} {milliseconds(ns)} ms" for ns, c in work)
+    return ", ".join(f"{LABELS[category]} {milliseconds(ns)} ms" for category, ns in longest_work(lane))
 
 
 def alt(title: str, runs: list[dict[str, Any]]) -> str:
@@ -157,26 +164,22 @@ def tables(number: int, run: dict[str, Any], timeline: Timeline, texts: dict[int
     """
     gaps, last = timeline.gaps, "cause" if have_causes([timeline]) else "in words"
     keys = ("name", "kind", "busy", "spans", "note")
-    lanes = [[escape(lane[key]) for key in keys] for lane in run["lanes"] if lane["shown"]]
+    lanes = [[lane[key] for key in keys] for lane in run["lanes"] if lane["shown"]]
     rows = []
     for k in np.sort(np.argsort(-gaps.length_ns, kind="stable")[:_ROWS]).tolist():
         start_ns, length_ns, step, _ = gaps[k]
         act = f"data-act='[\"selectGap\",{number},{k}]'"
         button = f'<button {act} aria-label="show gap {k + 1}">{k + 1}</button>'
         times = f"{start_ns / 1e6:.3f}", f"{length_ns / 1e6:.3f}", str(step) if step >= 0 else ""
-        rows.append((button, *times, escape(texts[k])))
+        rows.append((Html(button), *times, texts[k]))
     longest = f"the {_ROWS} longest of " if len(gaps) > _ROWS else ""
-    whose, count = escape(f"{run['label']}: ") if run["label"] else "", f"{len(gaps):,} gap{'s' * (len(gaps) != 1)}"
-    return _table(f"{whose}lanes", ("lane", "kind", "busy", "spans", "time by kind of work"), lanes) + _table(
-        f"{whose}{longest}{count} of the accelerator", ("gap", "starts at, ms", "lasts, ms", "step", last), rows
+    whose, count = f"{run['label']}: " if run["label"] else "", f"{len(gaps):,} gap{'s' * (len(gaps) != 1)}"
+    above = f"{whose}{longest}{count} of the accelerator"
+    both = (
+        Table(("lane", "kind", "busy", "spans", "time by kind of work"), lanes, caption=f"{whose}lanes", styled=False),
+        Table(("gap", "starts at, ms", "lasts, ms", "step", last), rows, caption=above, styled=False),
     )
-
-
-def _table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table whose style the page has; the cells are HTML, the first one of a row names it."""
-    heads = "".join(f'<th scope="col">{words}</th>' for words in head)
-    body = "".join(f'<tr><th scope="row">{first}</th><td>{"</td><td>".join(cells)}</td></tr>' for first, *cells in rows)
-    return f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    return "".join(table._repr_html_() for table in both)
 
 
 def parts(parts_ns: dict[str, int]) -> str:
