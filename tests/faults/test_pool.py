@@ -37,7 +37,7 @@ def test_a_fault_and_its_fix_deliver_as_many_elements(one, tmp_path, album):
             tally.add(batch)
         tallies.append(tally.work())
         kinds.append([(spec.dtype, spec.shape.rank) for spec in tf.nest.flatten(dataset.element_spec)])
-    assert tallies[0]["images"] == tallies[1]["images"] > 0
+    assert tallies[0].images == tallies[1].images > 0
     assert kinds[0] == kinds[1] or one.name in outside.OTHER_TYPES
 
 

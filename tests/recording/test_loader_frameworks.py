@@ -434,7 +434,7 @@ def test_dali_is_work_that_its_threads_do(paths):
     # It goes back to its first photo, although DALI does so only at the end of an epoch.
     again = DALIGenericIterator([photos()], ["image", "label"], reader_name="photos")
     first, second = (labkit.record(again, STEP, warmup=1, steps=3).run.work for _ in range(2))
-    assert first["labels"]["digest"] == second["labels"]["digest"]
+    assert first.labels.digest == second.labels.digest
 
 
 # -- side by side
