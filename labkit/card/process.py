@@ -231,10 +231,8 @@ def start(
         child = processes.module("labkit.card.daemon", json.dumps(settings), log=log)
         try:
             if not _answers(child, name):
-                log.seek(0)
-                why = log.read().decode("utf-8", "replace").strip().rpartition("\n")[2] or "it wrote no message"
-                if child.poll() is None:
-                    why = f"it is not ready after {START_TIMEOUT_S} s"
+                late = child.poll() is None
+                why = f"it is not ready after {START_TIMEOUT_S} s" if late else processes.last_line(log)
                 raise RuntimeError(f"the card {name} did not start: {why}")
         except BaseException:
             processes.ended(child, 0)
@@ -379,10 +377,8 @@ class Card:
 
 def _stop_child(child: subprocess.Popen[bytes], name: str, owner: int) -> None:
     """Stop a child that is a card, and remove what it may have left; a fork of this process leaves it alone."""
-    if os.getpid() != owner:
+    if not processes.stop(child, owner, STOP_TIMEOUT_S):
         return
-    child.terminate()
-    processes.ended(child, STOP_TIMEOUT_S)
     with contextlib.suppress(OSError):
         sweep(name)
     for call in on_stop:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent import futures
+from multiprocessing import connection
 from typing import IO, Any
 
 # prctl(2): choose the signal that this process gets when its parent ends.
@@ -43,6 +44,33 @@ def module(name: str, *words: str, log: IO[bytes], **options: Any) -> subprocess
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         **options,
     )
+
+
+def linked(name: str, *words: str, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], connection.Connection]:
+    """Start a module as `module` does, with a pipe to it; return the process, and this end of the pipe.
+
+    The first two arguments of the module are the descriptor of its own end, and the number of this process. Once the
+    child has ended, this end says so.
+    """
+    ours, theirs = connection.Pipe()
+    with theirs:
+        handle = theirs.fileno()
+        return module(name, str(handle), str(os.getpid()), *words, log=log, pass_fds=[handle]), ours
+
+
+def last_line(log: IO[bytes]) -> str:
+    """Return the last line of what a child wrote into its log: there it says why it ended."""
+    log.seek(0)
+    return log.read().decode(errors="replace").strip().rpartition("\n")[2] or "it wrote no message"
+
+
+def stop(child: subprocess.Popen[bytes], owner: int, timeout_s: float) -> bool:
+    """Stop a child that the process `owner` started, and tell whether that is this one: a fork leaves it alone."""
+    if os.getpid() != owner:
+        return False
+    child.terminate()
+    ended(child, timeout_s)
+    return True
 
 
 def ended(child: subprocess.Popen[bytes], timeout_s: float) -> None:

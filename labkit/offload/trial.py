@@ -175,11 +175,7 @@ class _Child:
         self.log = tempfile.TemporaryFile()
         self.owner = os.getpid()
         self.ready = False
-        self.connection, theirs = connection.Pipe()
-        handle = theirs.fileno()
-        with theirs:
-            words = str(handle), str(self.owner)
-            self.process = processes.module("labkit.offload.trial_child", *words, log=self.log, pass_fds=[handle])
+        self.process, self.connection = processes.linked("labkit.offload.trial_child", log=self.log)
 
     def usable(self) -> bool:
         """Return True if this process started the child, and the child still runs."""

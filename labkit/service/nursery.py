@@ -52,15 +52,7 @@ class Nursery:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._log = tempfile.TemporaryFile()
-        ours, theirs = socket.socketpair()
-        try:
-            self.process = processes.module(
-                "labkit.service.nursery", str(theirs.fileno()), str(os.getpid()), str(folder or ""),
-                log=self._log, pass_fds=[theirs.fileno()],
-            )  # fmt: skip
-        finally:
-            theirs.close()
-        self._connection = Connection(ours.detach())
+        self.process, self._connection = processes.linked("labkit.service.nursery", str(folder or ""), log=self._log)
 
     def bear(self, role: str, settings: dict[str, Any]) -> Born:
         """Fork a child: a ``program``, see `labkit.service.program.run`, or a server, see `labkit.service.server`.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import os
 import re
 import socket
@@ -22,6 +21,7 @@ import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -121,28 +121,30 @@ class ObjectStore:
 
     def __enter__(self) -> ObjectStore:
         """Start the server; it is ready when this returns."""
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, Path(place, "log").open("wb") as log:
-            files, held = {}, {}
-            for index, (name, content) in enumerate(self._objects.items()):
-                if isinstance(content, bytes):
-                    held[name] = str(Path(place, str(index)))
-                    Path(held[name]).write_bytes(content)
-                else:
-                    files[name] = str(Path(content).absolute())
-            plan = Path(place, "plan.json")
-            own = {"delay_s": self.delay_ms / 1e3, "faults": self.faults, "parent": os.getpid()}
-            settings = {"files": files, "held": held, **own}
-            plan.write_text(json.dumps(settings), encoding="utf-8")
-            child = processes.module("labkit.sources.object_store", str(plan), log=log)
+        with tempfile.TemporaryFile() as log:
+            child, link = processes.linked("labkit.sources.object_store", log=log)
             try:
-                self._port = _port(child, Path(place, "log"))
+                with link:
+                    self._port = self._started(link)
+            except (EOFError, OSError):
+                processes.ended(child, _STOP_S)
+                raise ObjectError(f"the object store did not start: {processes.last_line(log)}") from None
             except BaseException:
                 processes.ended(child, 0)
                 raise
         self._child = child
         # Also without __exit__: at the end of this process, and when this object is no longer referenced.
-        self._end = weakref.finalize(self, _stop, child, os.getpid())
+        self._end = weakref.finalize(self, processes.stop, child, os.getpid(), _STOP_S)
         return self
+
+    def _started(self, link: connection.Connection) -> int:
+        """Tell a server what it serves, once it is there, and return its port."""
+        if not link.poll(_START_S):
+            raise EOFError
+        link.recv()
+        held = {n: c if isinstance(c, bytes) else Path(c).absolute() for n, c in self._objects.items()}
+        link.send((held, self.delay_ms / 1e3, self.faults))
+        return link.recv()
 
     def __exit__(self, *_: Any) -> None:
         """Stop the server."""
@@ -265,7 +267,7 @@ class Reader:
             self._close()  # a fork has that of its parent, and the answers to both would cross
         link = getattr(self._own, "link", None)
         if link is None:
-            link = self._own.link = _Connection(self.address, timeout=self.timeout_s)
+            link = self._own.link = _Link(self.address, timeout=self.timeout_s)
             self._own.process = os.getpid()
         until = time.monotonic() + self.timeout_s
         if link.sock is None:
@@ -301,37 +303,13 @@ class _Socket(socket.socket):
         return size
 
 
-class _Connection(http.client.HTTPConnection):
+class _Link(http.client.HTTPConnection):
     """A connection over such a socket."""
 
     def connect(self) -> None:
         super().connect()
         self.sock = _Socket(fileno=self.sock.detach())
         self.sock.settimeout(self.timeout)
-
-
-def _port(child: subprocess.Popen[bytes], log: Path) -> int:
-    """Wait until the server has written its port, and return it.
-
-    The file is opened anew each time: to go back in one that the server writes moves the place where it writes, too.
-    """
-    until = time.monotonic() + _START_S
-    while True:
-        over = child.poll() is not None or time.monotonic() > until  # asked first: it may write, and end, meanwhile
-        said = log.read_bytes().decode("utf-8", "replace")
-        if said.endswith("\n") and said.strip().isdecimal():
-            return int(said)
-        if over:
-            last = said.strip().rpartition("\n")[2]
-            raise ObjectError(f"the object store did not start: {last or 'it wrote no message'}")
-        time.sleep(0.01)
-
-
-def _stop(child: subprocess.Popen[bytes], owner: int) -> None:
-    """Stop a server; a fork of the process that started it leaves it alone."""
-    if os.getpid() == owner:
-        child.terminate()
-        processes.ended(child, _STOP_S)
 
 
 # -- the process of the server -----------------------------------------------------------------------
@@ -343,7 +321,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # the older one closes the connection after each answer
     wbufsize = -1  # head and body leave together
     disable_nagle_algorithm = True
-    server: _Server
+    server: _Objects
 
     def do_GET(self) -> None:
         name, server = unquote(self.path[1:]), self.server
@@ -367,42 +345,41 @@ class _Handler(BaseHTTPRequestHandler):
         """Write nothing."""
 
 
-class _Server(socketserver.ThreadingTCPServer):
+class _Objects(socketserver.ThreadingTCPServer):
     """A server with a thread for each connection."""
 
     daemon_threads, request_queue_size = True, 256
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, objects: Mapping[str, Path | bytes], delay_s: float, faults: Mapping[str, str]) -> None:
         super().__init__((_HOST, 0), _Handler)
-        self.delay_s, self.faults = settings["delay_s"], settings["faults"]
-        self.files = settings["files"]
-        self.held = {name: Path(path).read_bytes() for name, path in settings["held"].items()}
+        self.objects, self.delay_s, self.faults = objects, delay_s, faults
         self.lock, self.asked = threading.Lock(), Counter[str]()
 
     def content(self, name: str) -> bytes | None:
         """Return an object, None where there is none; a file is read for each request, so that none is held twice."""
-        if name in self.held:
-            return self.held[name]
         with contextlib.suppress(KeyError, OSError):
-            return Path(self.files[name]).read_bytes()
+            found = self.objects[name]
+            return found if isinstance(found, bytes) else found.read_bytes()
         return None
 
     def handle_error(self, *_: Any) -> None:
         """Pass over it: a reader that goes away is no fault."""
 
 
-def _serve(plan: str) -> None:
+def _serve(handle: int, parent: int) -> None:
     """Serve until the parent ends."""
-    settings = json.loads(Path(plan).read_text(encoding="utf-8"))
-    processes.die_with_parent(settings["parent"])
-    with _Server(settings) as server:
+    processes.die_with_parent(parent)
+    with connection.Connection(handle) as link:
+        link.send("ready")
+        server = _Objects(*link.recv())
+        link.send(server.server_address[1])
+    with server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        print(server.server_address[1])
         with contextlib.suppress(KeyboardInterrupt):
-            while os.getppid() == settings["parent"]:  # where no signal tells of its end
+            while os.getppid() == parent:  # where no signal tells of its end
                 time.sleep(0.1)
     os._exit(0)
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(int(sys.argv[1]), int(sys.argv[2]))

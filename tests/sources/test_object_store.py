@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from labkit.common import processes
 from labkit.common.errors import error_text
 from labkit.sources import object_store
 from labkit.sources.object_store import FAULTS, ObjectError, ObjectStore, Reader
@@ -159,14 +160,16 @@ def odd():
         thread.join()
 
 
-def test_a_port_is_read_whole_while_it_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(object_store.time, "sleep", lambda _: None)
-    code = "import sys\nfor one in '5' * 4000 + '\\n': sys.stdout.write(one)"
-    with (
-        (tmp_path / "log").open("wb+") as log,
-        subprocess.Popen([sys.executable, "-u", "-c", code], stdout=log) as child,
-    ):
-        assert object_store._port(child, tmp_path / "log") == int("5" * 4000)
+def test_a_server_that_does_not_start_says_why(monkeypatch):
+    start = processes.module
+    monkeypatch.setattr(processes, "module", lambda _, *words, **more: start("labkit.no_such_module", *words, **more))
+    with pytest.raises(ObjectError, match=r"^the object store did not start: .*No module named labkit.no_such_module$"):
+        ObjectStore({"a": b""}).__enter__()
+
+
+def test_bytes_reach_the_server_whole_however_many():
+    with ObjectStore({"large": bytes(range(256)) * 30_000, "small": b"x"}, 0) as store:
+        assert Reader(store.address).read("large") == bytes(range(256)) * 30_000
 
 
 @pytest.mark.long
