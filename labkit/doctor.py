@@ -30,7 +30,7 @@ devices = [d.name.split(":", 1)[1] for d in tf.config.list_physical_devices()]
 print(json.dumps({"version": tf.__version__, "devices": devices}))
 """
 #: A child lists the devices that its process may use, or proves the one that is named by a kernel.
-_OPENCL = """
+OPENCL_CODE = """
 import json, sys
 from labkit.offload import Engine, devices
 from labkit.offload.opencl import drivers
@@ -118,11 +118,11 @@ def _tensorflow() -> Iterator[Finding]:
 
 def _opencl() -> Iterator[Finding]:
     """Yield one line for each device of each platform; one that only the card's own process can use says so."""
-    beside, more = _ask(_OPENCL, "shared", "null"), []
+    beside, more = _ask(OPENCL_CODE, "shared", "null"), []
     rows = [] if isinstance(beside, str) else beside
     if sys.platform == "linux" and any(map(drivers.clashes, drivers.installed())):
         # A driver that clashes with TensorFlow's LLVM is asked where TensorFlow is not.
-        alone = _ask(_OPENCL, "alone", "null")
+        alone = _ask(OPENCL_CODE, "alone", "null")
         more = [] if isinstance(alone, str) else [row for row in alone if row not in rows]
     for row in [*rows, *more]:
         platform_name, name, owner, kind, units = row
@@ -130,7 +130,7 @@ def _opencl() -> Iterator[Finding]:
         if row in more:
             text += ": for the card only, its driver clashes with the LLVM inside TensorFlow"
         # A device may take its process with it: each is proved in a child of its own.
-        proved = _ask(_OPENCL, "alone" if row in more else "shared", json.dumps(row))
+        proved = _ask(OPENCL_CODE, "alone" if row in more else "shared", json.dumps(row))
         if isinstance(proved, str):
             text += f": a kernel there failed: {proved}"
             text += "; if it worked before: labkit doctor --empty-kernel-cache" * ("crashed" in proved)

@@ -72,6 +72,33 @@ def test_no_test_imports_a_private_name(root):
                 assert not private, f"{path.name} imports {private}"
 
 
+def _private(tree):
+    """Yield what a test takes from the inside of an imported module, or class: ``module._name``, also as a text."""
+    known = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            known |= {one.asname or "labkit" for one in node.names if one.name.split(".")[0] == "labkit"}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "labkit":
+            known |= {one.asname or one.name for one in node.names}
+    for node in ast.walk(tree):
+        of, name = None, ""
+        if isinstance(node, ast.Attribute):
+            of, name = node.value, node.attr
+        elif isinstance(node, ast.Call) and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+            of, name = node.args[0], str(node.args[1].value)  # getattr and setattr
+        while isinstance(of, ast.Attribute):
+            of = of.value
+        if isinstance(of, ast.Name) and of.id in known and re.fullmatch(r"_[^_]\w*[^_]", name):
+            yield f"line {node.lineno}: {name}"
+
+
+def test_no_test_reaches_a_private_name(root):
+    wrong = ast.parse("from labkit import doctor\ndoctor._hidden()\nsetattr(doctor, '_hidden', 1)")
+    assert sorted(_private(wrong)) == ["line 2: _hidden", "line 3: _hidden"]
+    found = {path.name: [*_private(ast.parse(path.read_text("utf-8")))] for path in (root / "tests").rglob("*.py")}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
 def test_the_listing_is_the_architecture(root):
     entries = [
         p.name
@@ -83,11 +110,12 @@ def test_the_listing_is_the_architecture(root):
 
 def test_a_file_name_and_a_class_name_occur_once(root):
     files = [p for p in (root / "labkit").rglob("*.py") if p.stem != "__init__"]
-    names = Counter(p.stem for p in files)
+    folders = {p.parent for p in (root / "labkit").rglob("__init__.py")}
+    # The file that gives a package its name is called like it; no other package is.
+    names = Counter([p.stem for p in files] + [f.name for f in folders if not (f / f"{f.name}.py").exists()])
     assert [name for name, times in names.items() if times > 1] == []
-    classes = Counter(
-        n.name for p in files for n in ast.parse(p.read_text("utf-8")).body if isinstance(n, ast.ClassDef)
-    )
+    trees = (ast.parse(p.read_text("utf-8")).body for p in (root / "labkit").rglob("*.py"))
+    classes = Counter(n.name.lstrip("_") for tree in trees for n in tree if isinstance(n, ast.ClassDef))
     assert [name for name, times in classes.items() if times > 1] == []
 
 

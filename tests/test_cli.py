@@ -57,7 +57,7 @@ def test_doctor_reports_every_topic_in_lines():
 @pytest.mark.opencl
 def test_every_device_is_listed_and_proved_by_a_kernel():
     """Those that cannot be used beside TensorFlow are listed with the word that says so."""
-    found = list(doctor._opencl())
+    found = list(doctor.TOPICS["OpenCL"]())
     assert found[0].ok, found[0]
     for device, finding in zip(offload.devices(), found, strict=False):
         assert finding.text.startswith(device.name)
@@ -76,10 +76,10 @@ def test_every_device_is_listed_and_proved_by_a_kernel():
     ("result", "words"), [("result * 2", "computes a wrong result"), ("1 / 0", "a kernel there failed: .*division")]
 )
 def test_a_device_that_fails_is_named(monkeypatch, result, words):
-    spoilt = doctor._OPENCL.replace("abs(result - truth)", f"abs(({result}) - truth)")
-    assert spoilt != doctor._OPENCL
-    monkeypatch.setattr(doctor, "_OPENCL", spoilt)
-    finding = next(iter(doctor._opencl()))
+    spoilt = doctor.OPENCL_CODE.replace("abs(result - truth)", f"abs(({result}) - truth)")
+    assert spoilt != doctor.OPENCL_CODE
+    monkeypatch.setattr(doctor, "OPENCL_CODE", spoilt)
+    finding = next(iter(doctor.TOPICS["OpenCL"]()))
     assert not finding.ok
     assert not finding.required
     assert re.search(words, finding.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 from functools import cache
 from pathlib import Path
@@ -80,8 +81,8 @@ def lookup(module, name):
     if f"{module}.{name}" in MODULES:
         return f"{module}.{name}", None
     if module == "labkit" and name in labkit.__all__:
-        place = labkit._NAMES.get(name)
-        return lookup(f"labkit.{place}", name) if place else (f"labkit.{labkit._PLACES[name]}", None)
+        found = getattr(labkit, name)
+        return (found.__name__, None) if inspect.ismodule(found) else lookup(found.__module__, name)
     # A package may hand out names of its modules when they are first asked for.
     lazy = importlib.import_module(module)._NAMES if "_NAMES" in definitions(module) else {}
     return (f"{module}.{lazy[name]}", name) if name in lazy else None
@@ -138,7 +139,7 @@ def reached():
     todo = [t for tree in readers() for names in meanings(tree) for t in uses(tree, names)]
     # Code that runs when a module is imported or started, and the names that `import labkit` hands out.
     todo += [t for module, tree in MODULES.items() for t in top_level(module, tree)]
-    todo += [("labkit", name) for name in ("record", "measure")] + [lookup("labkit", name) for name in labkit._NAMES]
+    todo += [lookup("labkit", name) for name in labkit.__all__]
     # Every kernel has a twin of its name.
     twins = [lookup("labkit.offload.twins", path.stem) for path in (ROOT / "kernels").glob("*.cl")]
     todo += [twin for twin in twins if twin is not None]

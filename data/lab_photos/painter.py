@@ -141,7 +141,7 @@ def _background(dice: Dice, height: int, width: int) -> list[np.ndarray]:
     return [*(np.clip(plane, 0, 255) for plane in planes), texture]
 
 
-def _place(outline: Outline, turn: int, flip: bool, size: int) -> np.ndarray:
+def placed(outline: Outline, turn: int, flip: bool, size: int) -> np.ndarray:
     """Turn an outline about its middle (`turn` is 64 tan of half the angle) and scale it: 1/16 pixels."""
     points = np.array(outline, np.int64) - 500
     if flip:
@@ -169,7 +169,7 @@ def paint(dice: Dice, label: str, height: int, width: int) -> list[np.ndarray]:
     tint = [dice.between(-14, 14) for _ in range(3)]
     here = slice(top, top + size), slice(left, left + size)
 
-    outlines = [(paint_no, _place(part, turn, flip, size) + 8 * size) for paint_no, part in shape.parts]
+    outlines = [(paint_no, placed(part, turn, flip, size) + 8 * size) for paint_no, part in shape.parts]
     masks = [(paint_no, coverage(outline, size, size)) for paint_no, outline in outlines]
     whole = np.maximum.reduce([mask for _, mask in masks])
     _cast_shadow(planes[0][here], whole, dice.between(8, 14), size // 24)

@@ -74,15 +74,16 @@ class Unclear(Exception):
 
 
 Check = Callable[[Any], None]
-_REGISTRY: dict[str, Check] = {}
-_SHOWS: dict[str, Callable[[Any], Any]] = {}
+#: By the number of the exercise: what checks an answer, and what draws one.
+CHECKS: dict[str, Check] = {}
+SHOWS: dict[str, Callable[[Any], Any]] = {}
 
 
 def exercise(number: str) -> Callable[[Check], Check]:
     """Register a check under its number, ``"NN.k"``: notebook NN, exercise k."""
 
     def register(check: Check) -> Check:
-        _REGISTRY[number] = check
+        CHECKS[number] = check
         return check
 
     return register
@@ -95,7 +96,7 @@ def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
     """
 
     def register(show: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        _SHOWS[number] = show
+        SHOWS[number] = show
         return show
 
     return register
@@ -105,7 +106,7 @@ def numbers() -> tuple[str, ...]:
     """Return the numbers of all exercises, in order."""
     import labkit.course.exercises  # noqa: F401 - importing registers them
 
-    return tuple(sorted(_REGISTRY))
+    return tuple(sorted(CHECKS))
 
 
 def check(number: str, answer: Any) -> CheckResult:
@@ -124,7 +125,7 @@ def check(number: str, answer: Any) -> CheckResult:
         Whatever the answer does, raising included, becomes a result; and so does an exercise that is not there.
         Only the reader's own interruption of the kernel is passed on.
     """
-    return _absent(number) or judge(number, _REGISTRY[number], answer)
+    return _absent(number) or judge(number, CHECKS[number], answer)
 
 
 def show(number: str, answer: Any) -> Any:
@@ -147,10 +148,10 @@ def show(number: str, answer: Any) -> Any:
     """
     if absent := _absent(number):
         return absent
-    if number not in _SHOWS:
+    if number not in SHOWS:
         return CheckResult(number, OPEN, "there is nothing to draw for this exercise")
     drawn: list[Any] = []
-    result = judge(number, lambda given: drawn.append(_ready(_SHOWS[number](given))), answer)
+    result = judge(number, lambda given: drawn.append(_ready(SHOWS[number](given))), answer)
     if result.status == OPEN:
         return CheckResult(number, OPEN, f"nothing to draw yet: {_UNTRIED}")
     if not result.passed:

@@ -170,7 +170,8 @@ _TURN = "two steps in {total}, accelerator busy {busy}"
 _MAP = "waits for the map"
 _FOUR = Knobs(4, cores=4)
 _DECODED = Costs(map={"decode": 60}, train=25)
-_TABLE = {
+#: By the number of a notebook: a title, and the jobs that are drawn.
+TABLE = {
     "00": (
         "While the accelerator trains on one batch, the CPU can prepare the next batch.",
         Scene(f"In turn: {_TURN}", Costs(open=18, read=17, map={"decode": 25}, train=60), why="no batch"),
@@ -499,7 +500,7 @@ _DRAWINGS = {
 _DRAWINGS["08b"] = _DRAWINGS["08.card"]
 
 #: The names of all ideas.
-IDEAS = tuple(sorted([*_TABLE, *_DRAWINGS]))
+IDEAS = tuple(sorted([*TABLE, *_DRAWINGS]))
 
 
 @cache
@@ -507,7 +508,7 @@ def sketch(name: str) -> Sketch:
     """Return the idea of a notebook as data; see `idea`."""
     if one_of("idea", name, IDEAS) in _DRAWINGS:
         return _DRAWINGS[name]
-    title, *jobs = _TABLE[name]
+    title, *jobs = TABLE[name]
     return Sketch(title, _SIMULATED, [job.group() for job in jobs], "milliseconds")
 
 

@@ -144,8 +144,8 @@ def of(student_id: str, problem: str = "", course: str = "") -> Variant:
     seeds: list[int] = []
     attempt = 0
     while len(seeds) < _DRILLS:  # of one block of the pool, so that the faults differ
-        seed = draw(f"drill {attempt}", _POOL)
-        seeds += [seed] if seed not in (*seeds, *_SOLVED) else []
+        seed = draw(f"drill {attempt}", POOL)
+        seeds += [seed] if seed not in (*seeds, *SOLVED) else []
         attempt += 1
     return Variant(
         student, problem, draw("seed", 2**32), one_of("images", IMAGES), one_of("batch", BATCHES),
@@ -154,10 +154,10 @@ def of(student_id: str, problem: str = "", course: str = "") -> Variant:
 
 
 #: Seeds from 0 to below this draw each fault of the pool once; a test compares it with `labkit.drills.pool`.
-_POOL = 26
+POOL = 26
 
 #: Notebook 10 examines and fixes these for everybody; a test compares them with what it draws.
-_SOLVED = (1, 7, 15, 16)
+SOLVED = (1, 7, 15, 16)
 
 
 class _Variants(dict[str, Variant]):

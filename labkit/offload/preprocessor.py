@@ -76,7 +76,7 @@ class Preprocessor:
         self.engine = engine or Engine()
         self._results = BatchResults(self.engine)
         self._given = Gathered(self.engine)
-        self._turn = threading.Lock()
+        self.turn = threading.Lock()
 
     def __repr__(self) -> str:
         """Return what it makes, and on which device."""
@@ -126,13 +126,14 @@ class Preprocessor:
         return Decoder(self.engine)
 
     @cached_property
-    def _kernel(self) -> Any:
+    def kernel(self) -> Any:
+        """The kernel that prepares the photos."""
         return self.engine.kernel("preprocess" if self.dtype == np.float32 else "preprocess_bytes", "preprocess")
 
     def _batch(self, images: Sequence[Any], counter: int | None, take: Callable[[], Pixels]) -> Preprocessed:
         """Preprocess a batch; `take` brings its images to the device."""
         drivers.claim()  # a fork may have copied the lock while another thread held it
-        with self._turn:
+        with self.turn:
             next_one = counter is None
             counter = random_numbers.word64("counter", self.counter if next_one else counter)
             count, status = len(images), list[Status]()
@@ -159,7 +160,7 @@ class Preprocessor:
         buffers = (batch.pixels, batch.layout, *tables(self.engine, batch.rows, self.size), result.buffer)
         scalars = (np.int32(count), np.int32(self.size), np.int32(self.augment), seed, step, limits)
         # One work-item in a group: PoCL would make the private rows of all work-items of a group at once.
-        self.engine.run(self._kernel, (self.size, count), *buffers, *scalars, local=(1, 1))
+        self.engine.run(self.kernel, (self.size, count), *buffers, *scalars, local=(1, 1))
 
 
 @lru_cache(maxsize=4096)

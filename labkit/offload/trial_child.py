@@ -63,7 +63,7 @@ class Overrun(BadKernel):
     """The kernel wrote outside of its arrays: this process cannot be trusted any more."""
 
 
-class _Trial:
+class _KernelRuns:
     """A kernel with its arguments, which can be run again and again, each time from the same state."""
 
     def __init__(self, engine: Any, job: dict[str, Any], given: Sequence[np.ndarray], stage: Stage) -> None:
@@ -268,7 +268,7 @@ def attempt(job: dict[str, Any], given: Sequence[np.ndarray], stage: Stage) -> t
     """Do one job; return the answer for the parent and the arrays that the kernel wrote."""
     stage("start")
     engine = _engine(job["device"] and tuple(job["device"]))
-    trial = _Trial(engine, job, given, stage)
+    trial = _KernelRuns(engine, job, given, stage)
     engine.forget()
     outputs = trial.run()
     trace = engine.trace(trial.name)

@@ -31,7 +31,7 @@ FINE = (SAME, SHUFFLED, REORDERED, ROUNDED, DRAWN, UNREAD)
 
 
 @dataclass
-class _Reading:
+class _FirstElements:
     """The first elements of an epoch, as digests."""
 
     digests: list[bytes] = field(default_factory=list)
@@ -39,7 +39,7 @@ class _Reading:
     complete: bool = True
 
     @classmethod
-    def of(cls, dataset: Any, batched: bool = True) -> _Reading:
+    def of(cls, dataset: Any, batched: bool = True) -> _FirstElements:
         """Read a dataset, for `READ_S` at most; one digest for each row of a batch, if it has rows, or for an element.
 
         A batch has none where one of its components is a single number for all, or of another length.
@@ -56,7 +56,7 @@ class _Reading:
                 break
         return found
 
-    def against(self, other: _Reading) -> str | None:
+    def against(self, other: _FirstElements) -> str | None:
         """Return how equal two readings are; None where they are not."""
         count, both = min(len(self.digests), len(other.digests)), self.complete and other.complete
         if len(self.digests) != len(other.digests) and (both or not count):
@@ -83,13 +83,13 @@ class Reference:
         shuffles = ("shuffle",) if self._drawn else ()
         self._left_out = ("repeat", *shuffles)
         built = self._built(written)
-        self._reading = _Reading.of(built)
+        self._reading = _FirstElements.of(built)
         if not self._reading.batches:
             self._left_out = shuffles
             built = self._built(written)
-            self._reading = _Reading.of(built)
+            self._reading = _FirstElements.of(built)
         self._spec = built.element_spec
-        again = _Reading.of(self._built(written))
+        again = _FirstElements.of(self._built(written))
         self._repeats = self._reading.against(again) is not None
         self._counts = {len(one.digests) for one in (self._reading, again)}
 
@@ -116,7 +116,7 @@ class Reference:
         dataset = self._built(change.written)
         if not _compatible(dataset.element_spec, self._spec):
             return f"other elements: {_spec(dataset.element_spec)} in place of {_spec(self._spec)}"
-        reading = _Reading.of(dataset)
+        reading = _FirstElements.of(dataset)
         found = self._reading.against(reading)
         if found is not None:
             return SHUFFLED if self._drawn and found == SAME else found
@@ -139,7 +139,7 @@ def _parts(element: Any) -> list[np.ndarray]:
 
 def _lasts(stored: Written) -> bool:
     """Tell whether what a cache keeps is the same in every epoch, as far as it can be read."""
-    one, other = (_Reading.of(stored.once().build(), batched=False) for _ in range(2))
+    one, other = (_FirstElements.of(stored.once().build(), batched=False) for _ in range(2))
     return one.against(other) == SAME
 
 

@@ -31,7 +31,7 @@ from labkit.common.numbers import one_of, whole
 from labkit.recording import measures
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.recorder import assemble, notes, unix
-from labkit.recording.tfdata.driver import EVENT_BYTES, Drive, RecordingError, Session, Window, check_keep
+from labkit.recording.tfdata.driver import EVENT_BYTES, Drive, ProfilerWindow, RecordingError, Session, check_keep
 from labkit.recording.tfdata.xplane import STEP_MARK
 from labkit.recording.work import count_images, counted_place, flatten
 from labkit.timeline.run import Accelerator, Profile
@@ -53,7 +53,7 @@ PARTS = tuple(category for category in CATEGORIES if category not in ("wait", "t
 LOOK_S = 0.05
 
 
-class _Clock(Session):
+class _Unprofiled(Session):
     """What stands in for the profiler where it is left alone: nothing is seen but what the loop notes itself."""
 
     notes = ("The profiler was left alone: what the input pipeline did is not seen.",)
@@ -75,9 +75,9 @@ class _Window:
         self.fit = fit
         _sync()  # steps before the window are over when it begins
         # A training is long enough for few samples, and shall not be slower for being watched.
-        session = Session() if profile else _Clock()
+        session = Session() if profile else _Unprofiled()
         self._run, self._session, self._sampler = Drive(), session, Sampler(soon=0)
-        self._window = Window(self._run, self._session, self._sampler, keep)
+        self._window = ProfilerWindow(self._run, self._session, self._sampler, keep)
         self._window.open(2 * EVENT_BYTES * max_events)
         if profile and keep is None:
             _leave_out_unseen()

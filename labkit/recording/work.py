@@ -161,7 +161,7 @@ def _dims(component: Any) -> tuple[int | None, ...]:
     return tuple(component.shape) if hasattr(component, "shape") else np.shape(component)
 
 
-class _Photos:
+class _PhotoList:
     """A list of photos, which need not be of one size, as one component."""
 
     def __init__(self, photos: Sequence[Any]) -> None:
@@ -227,11 +227,11 @@ def _rows(parts: Sequence[Any], whole: bool) -> Any:
     if not whole and all(isinstance(part, (bool, int, float, np.generic)) for part in parts):
         return np.array(parts)
     if all(hasattr(part, "getbands") for part in parts):
-        return _Photos(parts)
+        return _PhotoList(parts)
     if not whole and all(isinstance(part, (list, tuple)) and all(map(_is_value, part)) for part in parts):
         return np.fromiter(parts, object, len(parts))
     if all(map(_is_photo, parts)) and not (whole and _is_tuple(parts)):
-        return _Photos(parts)
+        return _PhotoList(parts)
     return None
 
 

@@ -22,7 +22,7 @@ from labkit.pipelines.structure import check_dataset, nodes
 from labkit.service import refusal, wire
 from labkit.service.elements import ClusterError, Elements, why
 from labkit.service.nursery import Born, Nursery
-from labkit.service.recording import Served
+from labkit.service.watched import Served
 
 #: How often the supervisor looks, in seconds, and how often a worker tells the dispatcher that it lives, in ms.
 LOOK_S, HEARTBEAT_MS = 0.1, 300

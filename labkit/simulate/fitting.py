@@ -39,7 +39,7 @@ class _Own(NamedTuple):
     asleep: bool
 
 
-class _Run(NamedTuple):
+class _Recorded(NamedTuple):
     """What is asked of a trace again and again."""
 
     timeline: Timeline
@@ -88,7 +88,7 @@ def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
 
     waits = trace.duration_ns[trace.select("wait", kind="consumer")]
     parallel = has("ParallelMap", "MapAndBatch", "ParallelBatch")
-    run = _Run(
+    run = _Recorded(
         timeline, own, *_made(own, timeline), parallel, has("ParallelInterleave"), has("Prefetch"), waits
     )  # fmt: skip
     costs, notes = _costs(run)
@@ -165,7 +165,7 @@ def _made(own: Mapping[str, _Own], timeline: Timeline) -> tuple[float, float]:
     return float(made), float(max(copied)) if copied else float(batches)
 
 
-def _costs(run: _Run) -> tuple[Costs, list[str]]:
+def _costs(run: _Recorded) -> tuple[Costs, list[str]]:
     """Return what every stage costs, and how what has no span of its own was found."""
     per_image: dict[str, float] = {}
     values: dict[str, np.ndarray] = {}
@@ -235,7 +235,7 @@ def _spread_out(held: np.ndarray, images: float) -> np.ndarray:
     return np.sort(reads)
 
 
-def _extra(run: _Run, image_ns: float, batch_ns: float) -> float:
+def _extra(run: _Recorded, image_ns: float, batch_ns: float) -> float:
     """Return nanoseconds per image that pass on the way of an image beside what has a span of its own."""
     if run.timeline.origin == "modelled":
         return 0.0
@@ -259,7 +259,7 @@ def _extra(run: _Run, image_ns: float, batch_ns: float) -> float:
     return extra / run.images
 
 
-def _taking_ns(run: _Run) -> float:
+def _taking_ns(run: _Recorded) -> float:
     """Return what taking a batch costs the consumer beside waiting for tf.data, and what comes before its step."""
     if run.timeline.origin == "modelled":
         copies = [lane.self_ns for lane in run.timeline.lanes if lane.kind == "stream" and "copy" in lane.name]

@@ -89,10 +89,10 @@ def chain(run: Simulation, steps: tuple[Step, ...], thread: str, file: int | Non
     for place in range(len(steps) - 1, 0, -1):
         own = {"Prefetch": PREFETCH, "ParallelMap": _STARTER}
         threads[place - 1] = own.get(steps[place].kind, threads[place])
-    made: Any = _Source(run.source(file))
+    made: Any = _Listed(run.source(file))
     for place, step in enumerate(steps[1:], 1):
         if place in kept:
-            made = _Source(iter(kept[place]))
+            made = _Listed(iter(kept[place]))
         elif step.kind in ("Cache", "MemoryCache", "Snapshot"):
             made = _Cache(run, step, made, threads[place], partial(kept.__setitem__, place))
         elif step.kind == "Repeat":
@@ -102,7 +102,7 @@ def chain(run: Simulation, steps: tuple[Step, ...], thread: str, file: int | Non
     return made
 
 
-class _Source:
+class _Listed:
     """The elements of a source, or of a cache that is full."""
 
     def __init__(self, elements: Iterator[int]) -> None:

@@ -32,7 +32,7 @@ KINDS = {
     "text": "the file is a text",
 }
 #: These are done to the bytes on disk, whatever they mean; the others need records that can be seen.
-_ANY_FILE = ("flip", "cut", "tail", "empty", "text")
+ANY_FILE = ("flip", "cut", "tail", "empty", "text")
 
 
 class Damage(NamedTuple):
@@ -148,8 +148,8 @@ def plant(
         For an unknown kind or place, or a kind that compressed files cannot have.
     """
     one_of("kind", kind, KINDS)
-    if shards.compression and kind not in _ANY_FILE:
-        allowed = ", ".join(map(repr, _ANY_FILE))
+    if shards.compression and kind not in ANY_FILE:
+        allowed = ", ".join(map(repr, ANY_FILE))
         raise ValueError(f"kind is {kind!r}; allowed in {shards.compression} shards: {allowed}")
     shard = whole("shard", len(shards) // 2 if shard is None else shard, 0, len(shards) - 1)
     count = shards.counts[shard]

@@ -41,7 +41,7 @@ def _hints(record: type) -> dict[str, Any]:
     return get_type_hints(record)
 
 
-class _Record:
+class _Facts:
     """A record that holds what its fields declare, however JSON spells it."""
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class _Record:
 
 
 @dataclass(frozen=True)
-class LoaderFacts(_Record):
+class LoaderFacts(_Facts):
     """A loader that is no tf.data pipeline.
 
     Parameters
@@ -84,7 +84,7 @@ class LoaderFacts(_Record):
 
 
 @dataclass(frozen=True)
-class Accelerator(_Record):
+class Accelerator(_Facts):
     """What trained on the batches.
 
     Parameters
@@ -105,7 +105,7 @@ class Accelerator(_Record):
 
 
 @dataclass(frozen=True)
-class Host(_Record):
+class Host(_Facts):
     """The machine and its software.
 
     Parameters
@@ -125,7 +125,7 @@ class Host(_Record):
 
 
 @dataclass(frozen=True)
-class Profile(_Record):
+class Profile(_Facts):
     """What the profiler of TensorFlow did.
 
     Parameters
@@ -150,7 +150,7 @@ class Profile(_Record):
 
 
 @dataclass(frozen=True)
-class ThreadTime(_Record):
+class ThreadTime(_Facts):
     """What a thread of the process did while the window was recorded; all of it together is the window.
 
     Parameters
@@ -170,7 +170,7 @@ class ThreadTime(_Record):
 
 
 @dataclass(frozen=True)
-class ProcessorTime(_Record):
+class ProcessorTime(_Facts):
     """Samples of the processor time of the process while the window was recorded, all of its threads together.
 
     Parameters
@@ -200,7 +200,7 @@ class ProcessorTime(_Record):
 
 
 @dataclass(frozen=True)
-class OpTime(_Record):
+class OpTime(_Facts):
     """How long an op was open in all threads together, what it calls left out, and how long it computed meanwhile."""
 
     open_ns: int
@@ -208,7 +208,7 @@ class OpTime(_Record):
 
 
 @dataclass(frozen=True)
-class Tree(_Record):
+class Tree(_Facts):
     """What a process and those that it started took.
 
     Parameters
@@ -226,7 +226,7 @@ class Tree(_Record):
 
 
 @dataclass(frozen=True)
-class Totals(_Record):
+class Totals(_Facts):
     """All steps after the warm-up, watched or not: their number, their images, and their seconds."""
 
     steps: int
@@ -235,7 +235,7 @@ class Totals(_Record):
 
 
 @dataclass(frozen=True)
-class Measure(_Record):
+class Measure(_Facts):
     """Figures of one run in steady state, after the first batch.
 
     Parameters
@@ -273,7 +273,7 @@ class Measure(_Record):
 
 
 @dataclass(frozen=True)
-class BatchPart(_Record):
+class BatchPart(_Facts):
     """A component of the batches.
 
     Parameters
@@ -292,7 +292,7 @@ class BatchPart(_Record):
 
 
 @dataclass(frozen=True)
-class LabelSet(_Record):
+class LabelSet(_Facts):
     """The labels, whatever their order: a digest, their number, and how often each came, unless they are too many."""
 
     digest: str
@@ -301,7 +301,7 @@ class LabelSet(_Record):
 
 
 @dataclass(frozen=True)
-class SourceSet(_Record):
+class SourceSet(_Facts):
     """What a pipeline reads, whatever the order: number, digest, kind, and the first one's name."""
 
     count: int
@@ -311,7 +311,7 @@ class SourceSet(_Record):
 
 
 @dataclass(frozen=True)
-class Delivered(_Record):
+class Delivered(_Facts):
     """What a pipeline delivered; see `labkit.recording.work.Tally`.
 
     Parameters
@@ -353,7 +353,7 @@ class Delivered(_Record):
 
 
 @dataclass(frozen=True)
-class Run(_Record):
+class Run(_Facts):
     """What is known about a run beside its spans.
 
     Parameters

@@ -114,7 +114,7 @@ class Trace:
     threads: tuple[Thread, ...]
     run: Run
 
-    _DTYPES: ClassVar[dict[str, type]] = {
+    DTYPES: ClassVar[dict[str, type]] = {
         "start_ns": np.int64,
         "duration_ns": np.int64,
         "name": np.int32,
@@ -125,7 +125,7 @@ class Trace:
 
     def __post_init__(self) -> None:
         """Check the columns and put them in order."""
-        for column, dtype in self._DTYPES.items():
+        for column, dtype in self.DTYPES.items():
             values = getattr(self, column)
             if not isinstance(values, np.ndarray) or values.dtype != dtype or values.ndim != 1:
                 raise ValueError(f"{column} must be a one-dimensional array of {dtype.__name__}, got {values!r:.60}")
@@ -146,7 +146,7 @@ class Trace:
         later, longer = np.diff(self.start_ns), np.diff(self.duration_ns)
         if ((later < 0) | ((later == 0) & (longer > 0))).any():
             order = np.lexsort((-self.duration_ns, self.start_ns))
-            for column in self._DTYPES:
+            for column in self.DTYPES:
                 object.__setattr__(self, column, getattr(self, column)[order])
 
     @classmethod
@@ -169,7 +169,7 @@ class Trace:
             (s.start_ns, s.duration_ns, names[s.name], threads[s.thread], CATEGORIES.index(s.category), s.step)
             for s in spans
         ]
-        columns = np.array(rows, np.int64).reshape(-1, len(cls._DTYPES)).T
+        columns = np.array(rows, np.int64).reshape(-1, len(cls.DTYPES)).T
         listed = [Thread(t, kinds.get(t, "pipeline")) for t in threads]
         return cls.of_columns(columns, names, listed, Run(**{"origin": "modelled", **facts}))
 
@@ -178,7 +178,7 @@ class Trace:
         cls, columns: Iterable[np.ndarray], names: Iterable[str], threads: Iterable[Thread], run: Run
     ) -> Trace:
         """Build a trace from columns of whole numbers of any width, in the order of the parameters of `Trace`."""
-        cast = (column.astype(dtype) for column, dtype in zip(columns, cls._DTYPES.values(), strict=True))
+        cast = (column.astype(dtype) for column, dtype in zip(columns, cls.DTYPES.values(), strict=True))
         return cls(*cast, names=tuple(names), threads=tuple(threads), run=run)
 
     def __len__(self) -> int:
@@ -232,7 +232,7 @@ class Trace:
 
     def where(self, mask: np.ndarray) -> Trace:
         """Return the spans for which `mask` (bool, shape (n,)) is true; tables and `run` are kept."""
-        return replace(self, **{c: getattr(self, c)[mask] for c in self._DTYPES})
+        return replace(self, **{c: getattr(self, c)[mask] for c in self.DTYPES})
 
     def with_run(self, **facts: Any) -> Trace:
         """Return the same spans with other facts: `facts` replace fields of `run`."""
@@ -271,7 +271,7 @@ class Trace:
             raise ValueError(f"origins {sorted(origins)} cannot be merged: measured and modelled spans stay apart")
         names = _numbered(t.names[i] for t in traces for i in np.unique(t.name).tolist())
         threads = _numbered(t.threads[i] for t in traces for i in np.unique(t.thread).tolist())
-        columns = {column: [getattr(t, column) for t in traces] for column in cls._DTYPES}
+        columns = {column: [getattr(t, column) for t in traces] for column in cls.DTYPES}
         for column, table in (("name", names), ("thread", threads)):
             places = (np.array([table.get(e, -1) for e in getattr(t, f"{column}s")], np.int32) for t in traces)
             columns[column] = [place[used] for place, used in zip(places, columns[column], strict=True)]
@@ -287,7 +287,7 @@ class Trace:
             "run": asdict(self.run),
             "names": self.names,
             "threads": self.threads,
-            "columns": {c: getattr(self, c).tolist() for c in self._DTYPES},
+            "columns": {c: getattr(self, c).tolist() for c in self.DTYPES},
         }
         return write_aside(path, json.dumps(document))
 
@@ -305,7 +305,7 @@ class Trace:
             document = json.loads(gzip.decompress(raw) if str(path).endswith(".gz") else raw)
             if document["format"] != _FORMAT:
                 raise ValueError(f"its format is {document['format']!r}; record the run again")
-            columns = {c: np.array(document["columns"][c], dtype) for c, dtype in cls._DTYPES.items()}
+            columns = {c: np.array(document["columns"][c], dtype) for c, dtype in cls.DTYPES.items()}
             threads = tuple(Thread(*t) for t in document["threads"])
             if isinstance(document["run"].get("loader"), str):  # as older versions wrote it
                 document["run"]["loader"] = {"framework": "python", "kind": document["run"]["loader"]}

@@ -28,7 +28,8 @@ _ROW, _PLOT = 0.36, 3.2
 _COLORS = ("train", "decode", "resize", "map", "read", "batch", "other")
 _MARKERS = "osD^vPX"
 _STYLES = ("-", "--")
-_MOST = len(_COLORS) * len(_STYLES)
+#: So many lines of a chart can be told apart.
+MOST = len(_COLORS) * len(_STYLES)
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,8 @@ def lines(
     if log_x and places[0] <= 0:
         raise ValueError(f"x begins at {_number(places[0])}; allowed with log_x: numbers above 0")
     _named(series, "series")
-    if len(series) > _MOST:
-        raise ValueError(f"series holds {len(series)} names; allowed: up to {_MOST}, more cannot be told apart")
+    if len(series) > MOST:
+        raise ValueError(f"series holds {len(series)} names; allowed: up to {MOST}, more cannot be told apart")
     rows: dict[str, list[_Value]] = {}
     for name, given in series.items():
         rows[name] = [_value(v, f"a value of series {name!r}") for v in given]
@@ -369,7 +370,7 @@ def _draw_lines(
         axes.set_ylim(top=1.1 * axes.get_ylim()[1])  # room for its name above all lines
         axes.axvline(mark[0], color=look.ink, linewidth=1, linestyle=":")
         _write(axes, mark[1], (mark[0], 0.95), (4, 0), look, xycoords=axes.get_xaxis_transform())
-    styles = [_style(look, i, name == ideal) for i, name in enumerate(rows)]
+    styles = [style_of(look, i, name == ideal) for i, name in enumerate(rows)]
     for style, values in zip(styles, rows.values(), strict=True):
         for place, value in zip(x, values, strict=True):
             if value.rounds > 1:
@@ -380,7 +381,8 @@ def _draw_lines(
     return axes.figure
 
 
-def _style(look: Theme, i: int, ideal: bool) -> dict[str, Any]:
+def style_of(look: Theme, i: int, ideal: bool) -> dict[str, Any]:
+    """Return colour, dashes and marker of a line: up to `MOST` lines differ."""
     color = look.muted if ideal else look.fill[_COLORS[i % len(_COLORS)]]
     style = (0, (4, 3)) if ideal else _STYLES[i // len(_COLORS)]
     marker = "" if ideal else _MARKERS[i % len(_MARKERS)]

@@ -74,7 +74,7 @@ def _text(lines: Mapping[str, Timeline], title: str, window: int) -> str:
     return str(table)
 
 
-def _cut(busy: Intervals, window: int, least: int) -> list[tuple[float, float]]:
+def cut(busy: Intervals, window: int, least: int) -> list[tuple[float, float]]:
     """Return (start, length) in ms inside the window; neighbours closer than a pixel become one."""
     keep = busy.start < window
     start, end = busy.start[keep], np.minimum(busy.end[keep], window)
@@ -95,9 +95,9 @@ def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme)
         own = min(window, line.span_ns) / 1e6
         axes.broken_barh([(0, own)], (row + 0.12, 0.74), color=look.lane, linewidth=0)
         axes.broken_barh([(0, own)], (row + 0.12, 0.52), color=look.gap, linewidth=0)
-        work = _cut(line.accelerator.busy, window, 0)
+        work = cut(line.accelerator.busy, window, 0)
         axes.broken_barh(work, (row + 0.12, 0.52), facecolor=look.fill["train"], edgecolor=look.lane, linewidth=0.6)
-        band = _cut(line.pipeline_busy, window, pixel)
+        band = cut(line.pipeline_busy, window, pixel)
         axes.broken_barh(band, (row + 0.68, 0.18), facecolor=look.fill["decode"], linewidth=0)
         middle = page.top + (row + 0.5) * _ROW
         page.write(_LEFT - 0.1, middle, fit(name, _LEFT - MARGIN - 0.1, SMALL), SMALL, ha="right")

@@ -72,7 +72,7 @@ class View(contextlib.AbstractContextManager):
         self._run = Run("measured")
         self._widget, self._id = None, uuid.uuid4().hex
         self._stamps: deque[tuple[int, int, int]] = deque(maxlen=LAST)
-        self._count, self._cost_ns, self._begin_ns, self._last_ns, self._over = 0, GUESS_NS, 0, 0, True
+        self._count, self.cost_ns, self._begin_ns, self._last_ns, self._over = 0, GUESS_NS, 0, 0, True
 
     def __exit__(self, *_: Any) -> None:
         """Leave a picture, if the recording broke off: of the steps that it came to."""
@@ -95,11 +95,11 @@ class View(contextlib.AbstractContextManager):
         now = time.perf_counter_ns()
         if self._count == 1:
             self._begin_ns = self._last_ns = start_ns
-        affordable = self.spent_ns + self._cost_ns <= SHARE * (now - self._begin_ns)
+        affordable = self.spent_ns + self.cost_ns <= SHARE * (now - self._begin_ns)
         if self.shown and affordable and now - self._last_ns >= PERIOD_NS:
             self._safely(self._draw)
-            self._cost_ns = time.perf_counter_ns() - now
-            self.spent_ns += self._cost_ns
+            self.cost_ns = time.perf_counter_ns() - now
+            self.spent_ns += self.cost_ns
             self._last_ns = now
 
     def end(self, trace: Trace) -> None:

@@ -38,10 +38,10 @@ _LANES = {1: 12, 2: 6}
 
 #: Inches: the busy shares on the right, the longest name on the left, the accelerator, another lane, between lanes.
 _RIGHT, _NAME = 0.95, 2.45
-_TALL, _LOW, _SPACE = 0.4, 0.32, 0.06
+TALL, _LOW, SPACE = 0.4, 0.32, 0.06
 
 #: The band of all workers: its height in inches, and its columns in pixels.
-_BAND_TALL, _COLUMN = 1.0, 6
+BAND_TALL, _COLUMN = 1.0, 6
 
 Steps = int | slice | tuple[int, int] | None
 
@@ -163,8 +163,8 @@ class _Panel:
     @property
     def height(self) -> float:
         """Inches of the lanes, with the strip for labels above and the line for hidden lanes below."""
-        lanes = _TALL + _SPACE + (len(self.lanes) - 1) * (_LOW + _SPACE)
-        return LINE + lanes + (_BAND_TALL + _SPACE if self.band else 0) + (LINE if self.hidden else 0)
+        lanes = TALL + SPACE + (len(self.lanes) - 1) * (_LOW + SPACE)
+        return LINE + lanes + (BAND_TALL + SPACE if self.band else 0) + (LINE if self.hidden else 0)
 
     def cores(self, most: int) -> int:
         """Return the number of cores, for a line in a band that reaches up to `most` threads; 0 for no line."""
@@ -339,19 +339,19 @@ def _lanes(page: FigurePage, axis: _Axis, panel: _Panel, band: np.ndarray, most:
     _steps(axis, panel, look)
     y = LINE
     for i, lane in enumerate(panel.lanes):
-        high, weight = (_LOW, "normal") if i else (_TALL, "bold")
+        high, weight = (_LOW, "normal") if i else (TALL, "bold")
         axis.rectangles(panel.first_ns, panel.last_ns, y, y + high, look.lane, zorder=0)
         middle = axis.top + y + high / 2
         name = fit(lane.name, axis.left - MARGIN - 0.1, BODY, weight)
         page.write(axis.left - 0.1, middle, name, ha="right", weight=weight)
         page.write(right + 0.1, middle, percent(lane.share), weight=weight)
         _work(page, axis, panel, lane, y, high)
-        y += high + _SPACE
+        y += high + SPACE
         if i == 0:
             _gaps(page, axis, panel, LINE, high)
             if panel.band:
                 _band(page, axis, panel, y, band, most)
-                y += _BAND_TALL + _SPACE
+                y += BAND_TALL + SPACE
     if panel.hidden:
         shares = [lane.share for lane in panel.hidden]
         page.write(axis.left - 0.1, axis.top + y + LINE / 2, panel.names[-1], color=look.muted, ha="right")
@@ -361,7 +361,7 @@ def _lanes(page: FigurePage, axis: _Axis, panel: _Panel, band: np.ndarray, most:
 
 def _band(page: FigurePage, axis: _Axis, panel: _Panel, y: float, threads: np.ndarray, most: int) -> None:
     """Draw how many threads do what, stacked by kind of work, with the number of threads on the left."""
-    look, base, width = page.look, y + _BAND_TALL, threads.shape[1]
+    look, base, width = page.look, y + BAND_TALL, threads.shape[1]
     axis.rectangles(panel.first_ns, panel.last_ns, y, base, look.lane, zorder=0)
     edges = np.linspace(axis.first_ns, axis.first_ns + axis.span_ns, width + 1)
     edges = np.minimum(edges, panel.last_ns).repeat(2)[1:-1] / 1e6
@@ -369,15 +369,15 @@ def _band(page: FigurePage, axis: _Axis, panel: _Panel, y: float, threads: np.nd
     for code in np.flatnonzero(threads.any(axis=1)).tolist():
         category = CATEGORIES[code]
         above, hatch = below + threads[code].repeat(2), LEGEND[category][1] or None
-        low, high = (base - level * _BAND_TALL / most for level in (below, above))
+        low, high = (base - level * BAND_TALL / most for level in (below, above))
         ink = {"facecolor": look.fill[category], "edgecolor": look.background, "hatch": hatch}
         axis.axes.fill_between(edges, low, high, linewidth=0, zorder=3, **ink)
         below = above
     if cores := panel.cores(most):
-        at = base - cores / most * _BAND_TALL
+        at = base - cores / most * BAND_TALL
         shown = [panel.first_ns / 1e6, panel.last_ns / 1e6]
         axis.axes.plot(shown, [at] * 2, color=look.ink, linewidth=1, linestyle=(0, (4, 3)), zorder=4)
-    middle, left = axis.top + y + _BAND_TALL / 2, axis.left - 0.1
+    middle, left = axis.top + y + BAND_TALL / 2, axis.left - 0.1
     page.write(left, middle, words.BAND, ha="right")
     for number, at in ((most, y + LINE / 2), (0, base - LINE / 2)):
         page.write(left, axis.top + at, f"{number}", SMALL, look.muted, ha="right")

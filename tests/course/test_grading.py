@@ -320,7 +320,7 @@ def test_results_show_the_same_text_every_time():
 
 # -- show -----------------------------------------------------------------------
 
-DRAWN = [n for n in grading.numbers() if n in grading._SHOWS]
+DRAWN = [n for n in grading.numbers() if n in grading.SHOWS]
 
 
 def test_every_exercise_of_the_course_is_drawn():

@@ -46,7 +46,7 @@ def session(tmp_path, monkeypatch):
     """Give a session of its own, with its predictions in a folder of its own."""
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(gradebook, "session", gradebook.Journal())
-    monkeypatch.setattr(predictions, "_session", {})
+    monkeypatch.setattr(predictions, "session", {})
     return gradebook.session
 
 
@@ -197,7 +197,7 @@ def test_whatever_is_written_can_be_read(tmp_path_factory, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LABKIT_DATA", str(here / "data"))
         patch.setattr(gradebook, "session", entries)
-        patch.setattr(predictions, "_session", {"02.gain": draw(known)})
+        patch.setattr(predictions, "session", {"02.gain": draw(known)})
         held = handin.read(labkit.submit("s1", folder=here, quiet=True))
     good = [r for r in entries.runs.values() if 0 <= r["busy"] <= 1 and max(r["images_per_s"], r["steps"]) <= 1e12]
     assert len(held["runs"]) == sum(r["images_per_s"] >= 0 and r["steps"] >= 0 for r in good), "what can be held is"
@@ -218,7 +218,7 @@ def test_the_largest_session_is_a_result(session, tmp_path, monkeypatch):
         session.exercises[f"drill {k}, diagnosis"] = {"status": grading.PASSED, "tries": 1}
         name = f"a.{'b' * 24}{k}"
         figure = predictions.Figure(1 / 3, 1 / 7, 1 / 9)
-        predictions._session[name] = predictions.Commitment(name, 1 / 3, "images/s", figure, figure)
+        predictions.session[name] = predictions.Commitment(name, 1 / 3, "images/s", figure, figure)
     for k in range(gradebook.MOST):
         gradebook.run(trace(f"{k}{wide}", 0.4), measured(100))
         session.runs[f"{k}{wide}"]["accelerator"] = wide

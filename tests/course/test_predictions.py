@@ -29,14 +29,14 @@ pytestmark = pytest.mark.usefixtures("fresh")
 def fresh(tmp_path, monkeypatch):
     """A folder of its own, and no memory of another test: a kernel that has just started."""
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
-    predictions._session.clear()
+    predictions.session.clear()
     yield
-    predictions._session.clear()
+    predictions.session.clear()
 
 
 def restart():
     """Forget what a kernel forgets when it is restarted."""
-    predictions._session.clear()
+    predictions.session.clear()
 
 
 def test_before_the_measurement_is_seen_a_new_number_replaces_the_old_one():
@@ -98,7 +98,7 @@ def test_committing_the_same_number_again_does_not_hide_what_was_measured():
 @settings(max_examples=30)
 @given(NUMBERS, NUMBERS, NUMBERS)
 def test_errors_are_relative_to_what_was_measured(value, model, measured):
-    predictions._session.clear()
+    predictions.session.clear()
     predictions.commit("02.gain", value, unit="ms")
     done = predictions.review("02.gain", model=model, measured=measured).prediction
     assert math.isclose(done.error, (value - measured) / measured)
@@ -109,7 +109,7 @@ def test_errors_are_relative_to_what_was_measured(value, model, measured):
 @settings(max_examples=60)
 @given(st.lists(NUMBERS, min_size=2, max_size=7, unique=True), NUMBERS)
 def test_right_is_within_a_fifth_of_a_measurement_that_is_known_to_a_third(rounds, value):
-    predictions._session.clear()
+    predictions.session.clear()
     predictions.commit("02.gain", value)
     verdict = predictions.review("02.gain", measured=rounds).verdict
     low, middle, high = min(rounds), statistics.median(rounds), max(rounds)

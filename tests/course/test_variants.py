@@ -92,7 +92,7 @@ def test_problem_and_course_change_the_variant_and_only_the_course_the_pseudonym
 
 
 def test_the_faults_planted_for_a_student_are_all_different():
-    assert len(drills.pool()) == variants._POOL
+    assert len(drills.pool()) == variants.POOL
     for student_id in IDS[:40]:
         faults = variants.of(student_id, "drills").answers()
         assert len({fault.key for fault in faults}) == 3
@@ -101,9 +101,9 @@ def test_the_faults_planted_for_a_student_are_all_different():
 def test_nobody_gets_a_drill_that_notebook_10_solves():
     source = (ROOT / "notebooks" / "source" / "10_diagnose_the_patient.py").read_text(encoding="utf-8")
     solved = {int(number) for number in re.findall(r"drills\.draw\((\d+)\)", source)}
-    assert solved == set(variants._SOLVED)
+    assert solved == set(variants.SOLVED)
     drawn = {seed for student_id in IDS for seed in variants.of(student_id, "drills").drills}
-    assert drawn == set(range(variants._POOL)) - solved
+    assert drawn == set(range(variants.POOL)) - solved
 
 
 def test_an_id_is_one_student_however_it_is_typed():

@@ -26,7 +26,7 @@ def own_data(tmp_path, monkeypatch):
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("LABKIT_FAST", raising=False)
     monkeypatch.setattr(gradebook, "session", gradebook.Journal())
-    monkeypatch.setattr(predictions, "_session", {})
+    monkeypatch.setattr(predictions, "session", {})
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def rows(found):
 def test_the_way_through_the_course_from_nothing_to_everything(small, monkeypatch):
     def after(number=None):
         if number:
-            monkeypatch.setitem(grading._REGISTRY, number, lambda answer: None)
+            monkeypatch.setitem(grading.CHECKS, number, lambda answer: None)
             assert labkit.check(number, lambda: 1).passed
         return labkit.progress(small)
 
@@ -213,7 +213,7 @@ def test_the_way_through_the_course_from_nothing_to_everything(small, monkeypatc
 
 
 def test_what_was_solved_stays_solved_in_the_next_session_and_after_a_fresh_try(monkeypatch):
-    monkeypatch.setitem(grading._REGISTRY, "00.1", lambda answer: None)
+    monkeypatch.setitem(grading.CHECKS, "00.1", lambda answer: None)
     labkit.check("00.1", lambda: 1)
     monkeypatch.setattr(gradebook, "session", gradebook.Journal())
     assert gradebook.solved() == {"00.1"}
@@ -223,7 +223,7 @@ def test_what_was_solved_stays_solved_in_the_next_session_and_after_a_fresh_try(
 
 def test_a_run_that_nobody_looks_at_solves_nothing(monkeypatch):
     monkeypatch.setenv("LABKIT_FAST", "1")
-    monkeypatch.setitem(grading._REGISTRY, "00.1", lambda answer: None)
+    monkeypatch.setitem(grading.CHECKS, "00.1", lambda answer: None)
     labkit.check("00.1", lambda: 1)
     monkeypatch.setattr(gradebook, "session", gradebook.Journal())
     assert gradebook.solved() == frozenset()
@@ -232,7 +232,7 @@ def test_a_run_that_nobody_looks_at_solves_nothing(monkeypatch):
 def test_a_disk_that_refuses_costs_the_memory_and_not_the_check(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "file"))
-    monkeypatch.setitem(grading._REGISTRY, "00.1", lambda answer: None)
+    monkeypatch.setitem(grading.CHECKS, "00.1", lambda answer: None)
     assert labkit.check("00.1", lambda: 1).passed
     assert gradebook.solved() == {"00.1"}
 

@@ -332,7 +332,7 @@ place = io.BytesIO()
 Image.new("RGB", (16, 16)).save(place, "JPEG", progressive=True)  # a file that is not for the device
 decoder, preprocessor = Decoder(engine), Preprocessor(engine, size=8)
 decoder.decode([place.getvalue()]), preprocessor([place.getvalue()])
-preprocessor._turn.acquire()  # as where another thread is at work during the fork
+preprocessor.turn.acquire()  # as where another thread is at work during the fork
 tries = {
     "decode": lambda: decoder.decode([place.getvalue()]), "preprocess": lambda: preprocessor([place.getvalue()]),
     "use": lambda: engine.upload(np.zeros(1)), "new": Engine, "list": devices, "finish": engine.finish,

@@ -211,7 +211,7 @@ def test_a_claim_that_a_small_file_cannot_hold_is_a_status(decoder):
     _, states = decode_among_good(decoder, files)
     assert [s.code for s in states[:3]] == ["size", "size", "size"]
     assert not any(s.ok for s in states)
-    assert max(buffer.size for buffer in decoder._buffers.values()) < 1 << 27
+    assert max(buffer.size for buffer in decoder.buffers.values()) < 1 << 27
 
 
 def test_headers_of_other_kinds_over_baseline_data_are_typed(decoder):

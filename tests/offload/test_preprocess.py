@@ -145,7 +145,7 @@ def test_the_task_of_the_fused_kernel_gives_the_same(engine, make):
         tasked = Preprocessor(engine, size=40, dtype=dtype, augment=True)
         task = engine.kernel(f"{name}_task", "preprocess")
         run = engine.run
-        tasked._kernel = task
+        tasked.kernel = task
         try:
             engine.run = lambda kernel, size, *a, run=run, **k: run(kernel, (1, 1), *a, **k)
             mine = tasked.pixels(images, counter=4).images

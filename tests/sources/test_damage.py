@@ -187,7 +187,7 @@ def test_an_impossible_length_is_found_although_its_checksum_agrees(broken):
 
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
-@pytest.mark.parametrize("kind", damage._ANY_FILE)
+@pytest.mark.parametrize("kind", damage.ANY_FILE)
 def test_damage_in_compressed_shards_is_found_and_nothing_wrong_is_handed_out(packed, broken, kind, compression):
     shards = broken(kind, compression)
     report = find(shards)

@@ -244,7 +244,7 @@ def test_coverage_cuts_off_what_reaches_out_of_the_picture():
 
 def test_every_shape_fills_a_fair_part_of_its_square():
     for name, shape in painter.SHAPES.items():
-        outlines = [painter._place(part, 0, False, 100) + 800 for _, part in shape.parts]
+        outlines = [painter.placed(part, 0, False, 100) + 800 for _, part in shape.parts]
         whole = np.maximum.reduce([painter.coverage(outline, 100, 100) for outline in outlines])
         assert 0.1 < whole.mean() / 64 < 0.75, name
 

@@ -120,7 +120,7 @@ def test_shares_add_up_to_the_idle_share_and_ops_to_no_more_than_their_cause(tra
 @many
 @given(traces(), st.integers(1, 10**6))
 def test_causes_do_not_depend_on_when_the_run_was(trace, later_ns):
-    moved = Trace(**{c: getattr(trace, c) + (later_ns if c == "start_ns" else 0) for c in Trace._DTYPES},
+    moved = Trace(**{c: getattr(trace, c) + (later_ns if c == "start_ns" else 0) for c in Trace.DTYPES},
                   names=trace.names, threads=trace.threads, run=trace.run)  # fmt: skip
     assert (Timeline(trace).causes.parts_ns == Timeline(moved).causes.parts_ns).all()
 

@@ -145,8 +145,8 @@ def test_without_any_colour_what_shares_a_lane_differs_by_its_hatching():
 
 @looks
 def test_lines_of_a_chart_differ_without_colour(look):
-    styles = [charts._style(look, i, ideal=False) for i in range(charts._MOST)]
-    assert len({(style["linestyle"], style["marker"]) for style in styles}) == charts._MOST
+    styles = [charts.style_of(look, i, ideal=False) for i in range(charts.MOST)]
+    assert len({(style["linestyle"], style["marker"]) for style in styles}) == charts.MOST
 
 
 @looks
@@ -340,7 +340,7 @@ def pages(tmp_path, monkeypatch):
 
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(gradebook, "session", gradebook.Journal())
-    monkeypatch.setattr(predictions, "_session", {})
+    monkeypatch.setattr(predictions, "session", {})
     static.draw(job(), title="One").keep(tmp_path / "figures" / "00_read_a_timeline")
     static.draw(job(), title="a rung").keep(tmp_path / "figures" / "scoreboard")
     made = {

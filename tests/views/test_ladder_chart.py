@@ -55,8 +55,8 @@ def test_a_row_ends_with_its_run():
 
 def test_blocks_are_cut_at_the_window_and_neighbours_closer_than_a_pixel_become_one():
     busy = Intervals(np.array([0, 12, 30, 90]) * MS, np.array([10, 20, 50, 95]) * MS)
-    assert ladder_chart._cut(busy, 40 * MS, 0) == [(0, 10), (12, 8), (30, 10)]
-    assert ladder_chart._cut(busy, 40 * MS, 3 * MS) == [(0, 20), (30, 10)]
+    assert ladder_chart.cut(busy, 40 * MS, 0) == [(0, 10), (12, 8), (30, 10)]
+    assert ladder_chart.cut(busy, 40 * MS, 3 * MS) == [(0, 20), (30, 10)]
 
 
 def test_light_and_dark_show_the_runs_on_their_own_ground():

@@ -303,7 +303,7 @@ def test_drawing_takes_at_most_its_share_of_the_loop_and_ten_turns_per_second(ta
         step += 1
         elapsed = time.perf_counter_ns() - begin
         # Before it draws, it has time for one that costs as much as the one before; it cannot know more.
-        assert view.spent_ns <= live.SHARE * elapsed + view._cost_ns
+        assert view.spent_ns <= live.SHARE * elapsed + view.cost_ns
         assert view.updates <= elapsed // live.PERIOD_NS
     assert view.updates >= 1
     assert max(view.sizes) <= 2 * live.LAST

@@ -258,8 +258,8 @@ def test_a_band_has_a_dashed_line_at_the_number_of_cores_where_it_reaches_it(cpu
     axes = next(axes for axes in figure.axes if axes.zorder == 1 and axes.collections)
     levels = [float(mark.get_ydata()[0]) for mark in axes.lines if mark.is_dashed()]
     most = max(int(word) for word in words(figure) if word in "23456")
-    top = static.LINE + static._TALL + static._SPACE
-    assert levels == ([pytest.approx(top + static._BAND_TALL * (1 - cpus / most))] if line else [])
+    top = static.LINE + static.TALL + static.SPACE
+    assert levels == ([pytest.approx(top + static.BAND_TALL * (1 - cpus / most))] if line else [])
     assert_readable(figure)
 
 

@@ -204,7 +204,7 @@ def test_a_band_of_workers_has_the_area_of_their_work_and_lanes_come_on_demand(s
 
 def test_texts_never_overlap_and_stay_inside(show):
     long = job(name="a name that is much longer than any line of the page could ever hold " * 3)
-    renamed = Trace(**{c: getattr(long, c) for c in Trace._DTYPES}, names=tuple(n * 9 for n in long.names),
+    renamed = Trace(**{c: getattr(long, c) for c in Trace.DTYPES}, names=tuple(n * 9 for n in long.names),
                     threads=tuple(Thread(t.name * 12, t.kind) for t in long.threads), run=long.run)  # fmt: skip
     for timelines in ((job(),), (renamed, job(wait=1)), (crossing(),)):
         for width in (1100, 420):
@@ -239,7 +239,7 @@ def renamed(trace, lane="worker 1", name="tf.data in the consumer's thread"):
     """Return a trace with another name for one thread, and with TensorFlow's name for a modelled storage."""
     threads = tuple(Thread(name if t.name == lane else t.name, t.kind) for t in trace.threads)
     names = tuple("SingleElementIterator::FiniteTake::Sleep" if n == "ReadFile" else n for n in trace.names)
-    columns = {c: getattr(trace, c) for c in Trace._DTYPES}
+    columns = {c: getattr(trace, c) for c in Trace.DTYPES}
     return Trace(**columns, names=names, threads=threads, run=trace.run)
 
 

@@ -30,7 +30,7 @@ _NAME = re.compile(r"[a-z0-9_]{1,30}\.[a-z0-9_]{1,30}")
 
 
 #: What this kernel knows; other kernels' predictions are read from their files.
-_session: dict[str, Commitment] = {}
+session: dict[str, Commitment] = {}
 
 
 def home() -> Path:
@@ -62,7 +62,7 @@ def commit(name: str, value: float | EllipsisType, unit: str = "times") -> Commi
     """
     _check_name(name)
     one_of("unit", unit, UNITS)
-    known = _session.get(name)
+    known = session.get(name)
     before = known or _read(name)
     if value is ...:
         value = before.value if before is not None and before.unit == unit else None
@@ -75,7 +75,7 @@ def commit(name: str, value: float | EllipsisType, unit: str = "times") -> Commi
         first = "This was your first number" if known.value is not None else "You gave no number in time"
         return replace(known, note=f"{first}: {late}; restart the kernel to begin anew.")
     earlier = before if known is None else None
-    _session[name] = made = Commitment(name, value, unit)
+    session[name] = made = Commitment(name, value, unit)
     if earlier is not None and (earlier.value, earlier.unit) == (value, unit):
         return made  # what was measured in an earlier session stays in the summary until it is measured anew
     note = ""
@@ -108,13 +108,13 @@ def review(name: str, *, measured: Any, model: Any = None) -> Review:
         If nothing was committed under this name, or something is no number of its unit.
     """
     _check_name(name)
-    known = _session.get(name) or _read(name)
+    known = session.get(name) or _read(name)
     if known is None:
         raise _unknown(name, " (run the cell with predictions.commit first)")
     result = figure(measured, f"measured of {name}", known.unit)
     claimed = known.model if model is None else figure(model, f"model of {name}", known.unit)
     seen = replace(known, model=claimed, measured=result, note="")
-    _session[name] = seen
+    session[name] = seen
     failure = _write(seen)
     return Review(replace(seen, note=failure))
 
@@ -139,7 +139,7 @@ def forget(name: str | None = None) -> int:
             raise _unknown(name)
         chosen = [name]
     for one in chosen:
-        _session.pop(one, None)
+        session.pop(one, None)
         _path(one).unlink(missing_ok=True)
     return len(chosen)
 
@@ -178,7 +178,7 @@ def _read(name: str) -> Commitment | None:
 
 def _all() -> tuple[list[Commitment], int]:
     """Return every prediction, this kernel's before a file's, and how many files could not be read."""
-    found, damaged = dict(_session), 0
+    found, damaged = dict(session), 0
     for path in sorted(home().glob("*.json")):
         name = path.stem
         if not _NAME.fullmatch(name):

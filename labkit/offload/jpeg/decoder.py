@@ -86,7 +86,7 @@ class Decoder:
         self.engine = Engine() if engine is None else engine
         self._kernels = {name: self.engine.kernel(name) for name in ("jpeg_entropy", "jpeg_idct", "jpeg_color")}
         self._cpu = bool(self.engine.device.type & cl.device_type.CPU)
-        self._buffers: dict[str, Any] = {}
+        self.buffers: dict[str, Any] = {}
 
     def decode(self, images: Sequence[bytes]) -> Decoded:
         """Decode a batch of files.
@@ -178,7 +178,7 @@ class Decoder:
 
     def _judge(self, found: _Found, states: list[Status]) -> np.ndarray:
         """Read the results of the entropy kernel; set the status of every file; return the places of damaged ones."""
-        results = self.engine.download(self._buffers["results"], np.empty((len(found.intervals), 8), np.int32))
+        results = self.engine.download(self.buffers["results"], np.empty((len(found.intervals), 8), np.int32))
         bad, begin = [], 0
         for number, file in enumerate(found.files):
             end = begin + file.intervals
@@ -197,9 +197,9 @@ class Decoder:
 
     def _room(self, name: str, nbytes: int) -> Any:
         """Return the buffer of this name, a larger one where it is too small."""
-        buffer = self._buffers.get(name)
+        buffer = self.buffers.get(name)
         if buffer is None or buffer.size < nbytes:
-            self._buffers[name] = buffer = self.engine.empty(max(256, nbytes + nbytes // 4))
+            self.buffers[name] = buffer = self.engine.empty(max(256, nbytes + nbytes // 4))
         return buffer
 
     def _put(self, name: str, array: np.ndarray) -> Any:

@@ -21,7 +21,7 @@ MOST = 200_000
 _MARKERS = 16
 
 
-class Spans:
+class DeviceSpans:
     """What one queue did: names, categories, and times that are moved from the device's clock to the host's.
 
     OpenCL's clock of a device counts nanoseconds from no particular moment. A marker is enqueued between two stamps

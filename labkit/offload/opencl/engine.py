@@ -12,7 +12,7 @@ import numpy as np
 
 from labkit.common import shipped
 from labkit.offload.opencl import drivers
-from labkit.offload.opencl.device_spans import Spans
+from labkit.offload.opencl.device_spans import DeviceSpans
 from labkit.offload.opencl.devices import choose
 from labkit.timeline.trace import Trace
 
@@ -39,7 +39,7 @@ class Engine:
     ----------
     device, context, queue
         Of pyopencl. The queue notes when each command started and ended, on the device's clock.
-    spans : labkit.offload.opencl.device_spans.Spans
+    spans : labkit.offload.opencl.device_spans.DeviceSpans
         What the queue did so far.
 
     Raises
@@ -56,7 +56,7 @@ class Engine:
         self.device = getattr(device, "opencl", device)
         self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        self.spans = Spans(self.queue)
+        self.spans = DeviceSpans(self.queue)
         self._programs: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -226,7 +226,7 @@ class Engine:
     def forget(self) -> None:
         """Drop what `trace` would return, so that the next trace begins here."""
         self.finish()
-        self.spans = Spans(self.queue)
+        self.spans = DeviceSpans(self.queue)
 
     def note(self, name: str, category: str, event: Any) -> Any:
         """Keep the event of a command that was enqueued, ``kernel`` or ``copy``, for `trace`; return the event."""

@@ -15,7 +15,7 @@ _MARKER = re.compile(rb"\xff(?!\x00)")
 _RESTART = re.compile(rb"\xff+[\xd0-\xd7]")
 
 
-class _Unsupported(Exception):
+class _NotCounted(Exception):
     """The kernel does not count files of this kind. A file that is damaged is a ValueError."""
 
 
@@ -38,7 +38,7 @@ def _file(data: bytes) -> list[int]:
     counts, status = [0, 0], _COUNTED
     try:
         _scan(data, *_header(data), counts)
-    except _Unsupported:
+    except _NotCounted:
         status = _UNSUPPORTED
     except ValueError:  # also where no Huffman code fits, or the data end
         status = _DAMAGED
@@ -48,7 +48,7 @@ def _file(data: bytes) -> list[int]:
 def _header(data: bytes) -> tuple[int, int, int, list[tuple[dict, dict, int]]]:
     """Return where the scan begins, its units, units between restarts, and tables and blocks of each component."""
     if not data.startswith(b"\xff\xd8"):
-        raise _Unsupported
+        raise _NotCounted
     tables: dict[int, bytes] = {}
     width = height = restart = 0
     parts: list[tuple[int, int, int]] = []
@@ -61,7 +61,7 @@ def _header(data: bytes) -> tuple[int, int, int, list[tuple[dict, dict, int]]]:
         elif marker in (0xC0, 0xC1):
             width, height, parts = _frame(content)
         elif marker in header.FRAMES:
-            raise _Unsupported
+            raise _NotCounted
         elif marker == 0xDD and len(content) >= 2:
             restart = int.from_bytes(content[:2], "big")
         elif marker == header.END:
@@ -69,14 +69,14 @@ def _header(data: bytes) -> tuple[int, int, int, list[tuple[dict, dict, int]]]:
         elif marker == header.SCAN:
             break
     if not parts or content[:1] != bytes([len(parts)]) or 1 + 2 * len(parts) > len(content):
-        raise _Unsupported
+        raise _NotCounted
     if len(parts) == 1:
         parts = [(parts[0][0], 1, 1)]  # alone in its scan: one block is one unit, whatever the factors say
     picks = []
     for (name, across, down), named, slots in zip(parts, content[1::2], content[2::2], strict=False):
         dc, ac = tables.get(slots >> 4 & 3), tables.get(0x10 | slots & 3)
         if named != name or dc is None or ac is None:
-            raise _Unsupported
+            raise _NotCounted
         picks.append((codes(dc), codes(ac), across * down))
     wide, high = (8 * max(part[axis] for part in parts) for axis in (1, 2))
     return start + 8 + 2 * len(parts), -(-width // wide) * -(-height // high), restart, picks
@@ -89,7 +89,7 @@ def _frame(content: bytes) -> tuple[int, int, list[tuple[int, int, int]]]:
     height, width = int.from_bytes(content[1:3], "big"), int.from_bytes(content[3:5], "big")
     count = content[5]
     if content[0] != 8 or not width or not height or count not in (1, 3) or len(content) < 6 + 3 * count:
-        raise _Unsupported
+        raise _NotCounted
     parts = [(content[6 + 3 * i], content[7 + 3 * i] >> 4, content[7 + 3 * i] & 15) for i in range(count)]
     if any(not 1 <= factor <= 4 for part in parts for factor in part[1:]):
         raise ValueError("a sampling factor is not 1 to 4")

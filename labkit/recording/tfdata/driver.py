@@ -287,7 +287,7 @@ class Session(contextlib.AbstractContextManager):
         self.running = False
 
 
-class Window:
+class ProfilerWindow:
     """A window under the profiler: its session, the clock of the processor, and the Unix clock at both ends.
 
     Parameters
@@ -448,7 +448,7 @@ class _Driver:
     pixels: str | None = None
     settings: dict[str, bool] = field(default_factory=dict)
     wait_from: int | None = None
-    watched: Window | None = None
+    watched: ProfilerWindow | None = None
     run: Drive = field(default_factory=Drive)
 
     def take(self, where: str) -> Any:
@@ -521,7 +521,7 @@ class _Driver:
     def window(self, first: int, last: int, on_step: Callable[[int, int, int, int], Any]) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
         steps, run, mark, tally = self.steps, self.run, self.session.mark, Tally(self.dataset)
-        self.watched = watched = Window(run, self.session, self.sampler, self.keep)
+        self.watched = watched = ProfilerWindow(run, self.session, self.sampler, self.keep)
         clock, cpu = time.perf_counter_ns, time.process_time_ns
         number = 0
         lost = pause = (0, 0)
@@ -589,7 +589,7 @@ class _Driver:
             return math.inf
         return self.accelerator.step_ns(images)
 
-    def finish(self, watched: Window) -> tuple[int, int]:
+    def finish(self, watched: ProfilerWindow) -> tuple[int, int]:
         """Take the profile; return how long that held the loop up, and its CPU time, in ns."""
         start = time.perf_counter_ns(), time.process_time_ns()
         watched.close()

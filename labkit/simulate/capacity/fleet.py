@@ -116,7 +116,7 @@ class Fleet(Setting):
         return max(1, math.ceil(max(by_cores, rate * self.element_kb / 1e3 / self.network_mb_s) - 1e-9))
 
 
-class _Job:
+class _FleetJob:
     """The processes of one simulation, and the queues between them; times in nanoseconds."""
 
     def __init__(self, fleet: Fleet, seed: int) -> None:
@@ -289,8 +289,8 @@ class Simulated:
     seed: int
 
     @cached_property
-    def _run(self) -> _Job:
-        run = _Job(self.setting, self.seed)
+    def _run(self) -> _FleetJob:
+        run = _FleetJob(self.setting, self.seed)
         run.go()
         return run
 
@@ -378,7 +378,7 @@ class Simulated:
         s = self.setting
         if s.accelerators * s.rate * s.element_kb / 1e3 / s.hosts > s.network_mb_s / share:
             return None  # the links of the hosts are too slow for any number of workers
-        job = _Job(s, self.seed)
+        job = _FleetJob(s, self.seed)
         ideal = float(job.step_ns[job.first :].mean()) / 1e9
         count = max(1, math.ceil(share * s.fewest_workers))
         most = min(4 * s.fewest_workers + 4, MOST_MAKERS)
