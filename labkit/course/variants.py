@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from labkit.common.table import Table
+from labkit.common.table import Table, Tabular
 
 #: What is drawn: images of an epoch, images of a batch, side of an image in pixels, latency of the storage, train step.
 IMAGES = (96, 128, 160, 192, 224, 256)
@@ -160,10 +160,10 @@ POOL = 26
 SOLVED = (1, 7, 15, 16)
 
 
-class _Variants(dict[str, Variant]):
+class _Variants(Tabular, dict[str, Variant]):
     """Variants by id, which print as a table."""
 
-    def _table(self) -> Table:
+    def table(self) -> Table:
         head = ("id", "pseudonym", "images", "batch", "side", "storage ms", "step ms", "drills")
         rows = [
             (student_id, v.student, *map(str, (v.images, v.batch, v.side)), f"{v.latency_ms:g}", f"{v.step_ms:g}",
@@ -171,12 +171,6 @@ class _Variants(dict[str, Variant]):
             for student_id, v in self.items()
         ]  # fmt: skip
         return Table(head, rows, right=range(2, 7))
-
-    def __repr__(self) -> str:
-        return str(self._table())
-
-    def _repr_html_(self) -> str:
-        return self._table()._repr_html_()
 
 
 def table(student_ids: Iterable[str], problem: str = "", course: str = "") -> dict[str, Variant]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from labkit.common.numbers import whole
 from labkit.timeline.operations import Operations
 from labkit.views import charts
@@ -30,7 +28,8 @@ def draw(before: Operations, after: Operations | None = None, *, title: str = "T
     """
     runs = [before] if after is None else [before, after]
     for one in runs:
-        _check(one)
+        if not isinstance(one, Operations):
+            raise TypeError(f"a run is of type {type(one).__name__}; allowed: what labkit.operations returns")
     if len({one.by for one in runs}) > 1:
         raise ValueError(f"before is by {before.by} and after is by {after.by}; allowed: both alike")
     times = [one.ms for one in runs]
@@ -50,8 +49,3 @@ def draw(before: Operations, after: Operations | None = None, *, title: str = "T
     if waits:
         note += f"; the wait for a batch is {' and '.join(waits)} of a step"
     return charts.panels(panels, title=title, note=f"{note}.", alike=True)
-
-
-def _check(given: Any) -> None:
-    if not isinstance(given, Operations):
-        raise TypeError(f"a run is of type {type(given).__name__}; allowed: what labkit.operations returns")

@@ -163,7 +163,9 @@ class TimelineWidget(anywidget.AnyWidget):
         if most and len(block) > most:
             return None
         name, look = f"labkit-{_digest(self.block)}", json.dumps({**self.look, "key": self._key})
-        return _HTML.format(name=name, figure=self.picture.html(both=False), module=module(), block=block, look=look)
+        return _HTML.format(
+            name=name, figure=self.picture.html(both=False), module=script_of(MODULE), block=block, look=look
+        )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook shows and stores: the timeline, a picture of it, and its numbers."""
@@ -205,10 +207,10 @@ def packed(block: bytes) -> str:
     return base64.b64encode(gzip.compress(block, 6, mtime=0)).decode()
 
 
-@lru_cache(maxsize=1)
-def module() -> str:
-    """Return the module as the text of a script: without exports, remarks and margins."""
-    lines = [line.strip() for line in MODULE.read_text(encoding="utf-8").splitlines()]
+@lru_cache
+def script_of(module: Path) -> str:
+    """Return a JavaScript module as the text of a script: without exports, remarks and margins."""
+    lines = [line.strip() for line in module.read_text(encoding="utf-8").splitlines()]
     plain = [line.removeprefix("export ") for line in lines if not line.startswith(("export default", "//"))]
     return "\n".join(filter(None, plain))
 

@@ -9,9 +9,7 @@ A silent drill shows no code: what it delivers is measured, and the fault is nam
 
 from __future__ import annotations
 
-import hashlib
 import html
-import re
 from functools import cached_property
 from typing import Any
 
@@ -22,11 +20,12 @@ from labkit.course.drills import data, detectors
 from labkit.course.drills.case import Case
 from labkit.course.drills.catalog import FAULTS, TASKS
 from labkit.course.drills.faults import Fault, same
+from labkit.course.drills.naming import drawn, listed, named
 from labkit.course.drills.probe import Probe, compare
 from labkit.course.drills.silent import SilentDrill, silent
 from labkit.course.fairness import rules
 from labkit.course.grading import CheckResult, Wrong, judge
-from labkit.course.student_code import call, unwrapped
+from labkit.course.student_code import call
 from labkit.recording import accelerators
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
@@ -72,12 +71,7 @@ def answer(seed: int) -> Fault:
     ValueError
         As `draw`.
     """
-    block, place = divmod(whole("the seed of a drill", seed, 0, 10**18), len(FAULTS))
-
-    def rank(key: str) -> str:
-        return hashlib.sha256(f"labkit drills {block} {key}".encode()).hexdigest()
-
-    return FAULTS[sorted(FAULTS, key=rank)[place]]
+    return FAULTS[drawn("drills", whole("the seed of a drill", seed, 0, 10**18), FAULTS)]
 
 
 def seed_of(key: str, start: int = 0) -> int:
@@ -210,15 +204,7 @@ class Drill:
         return judge(f"{self.name}, diagnosis", self._check_diagnosis, diagnosis, "choose one of drill.diagnoses")
 
     def _check_diagnosis(self, diagnosis: Any) -> None:
-        texts = {}
-        for number, fault in enumerate(pool(), 1):
-            bare = _bare(fault.diagnosis)
-            texts |= dict.fromkeys((str(number), bare, f"{number} {bare}"), fault)
-        said = unwrapped(diagnosis)
-        said = int(said) if isinstance(said, float) and said.is_integer() else said
-        chosen = texts.get(_bare(str(said)))
-        if chosen is None:
-            raise Wrong(f"that is none of the diagnoses; name one, or its number, 1 to {len(FAULTS)}")
+        chosen = FAULTS[named(diagnosis, {key: fault.diagnosis for key, fault in FAULTS.items()})]
         if chosen.key != self._fault.key:
             place = _PLACES[chosen.shows_in]
             raise Wrong(f"if that were the fault, you would see this: {chosen.sign}. Look again, in the {place}")
@@ -260,7 +246,7 @@ class Drill:
     def __repr__(self) -> str:
         """Return task, code and diagnoses: the same text on every machine."""
         lines = [f"{self.name}: a pipeline that should deliver {self.task}.", "", self.code, "What is wrong with it?"]
-        return "\n".join([*lines, *(f"{i:>3}  {text}" for i, text in enumerate(self.diagnoses, 1))])
+        return "\n".join([*lines, *listed(self.diagnoses)])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return what a notebook shows: the code, the timeline and the list, as a page and as text."""
@@ -271,11 +257,6 @@ class Drill:
             f"<pre>{html.escape(self.code)}</pre>{picture.html()}<p>What is wrong with it?</p><ol>{shown}</ol>"
         )
         return {"text/plain": f"{self!r}\n\n{picture.text}", "text/html": page}
-
-
-def _bare(text: str) -> str:
-    """Return a diagnosis without what a reader may type differently."""
-    return " ".join(re.sub(r"[^a-z0-9 -]", " ", text.lower()).split())
 
 
 def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:

@@ -6,7 +6,6 @@ file into pixels in training and in serving. One of all that is wrong.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +16,7 @@ from PIL import Image, ImageOps
 
 from labkit.common.numbers import whole
 from labkit.course import gradebook
+from labkit.course.drills.naming import drawn, listed, named
 from labkit.course.grading import CheckResult, Wrong, judge
 from labkit.course.student_code import call
 from labkit.course.training import Score, normalised
@@ -25,6 +25,7 @@ from labkit.sources import photos, pixels
 from labkit.sources.pixels import SIZE, SmallPhotos
 
 _WORDS = json.loads(Path(__file__).with_name("diagnoses.json").read_text(encoding="utf-8"))["silent"]
+_DIAGNOSES = dict(sorted(((key, words["diagnosis"]) for key, words in _WORDS.items()), key=lambda item: item[1]))
 _BATCH, _EACH, _OUT = 8, 8, 2  # photos of a batch; photos of a class to learn from, and held out
 _FILES = 24
 
@@ -46,8 +47,7 @@ def silent(seed: int) -> SilentDrill:
 
 
 def _key(seed: int) -> str:
-    block, place = divmod(seed, len(_WORDS))
-    return sorted(_WORDS, key=lambda key: hashlib.sha256(f"labkit silent {block} {key}".encode()).hexdigest())[place]
+    return drawn("silent", seed, _WORDS)
 
 
 class SilentDrill:
@@ -75,7 +75,7 @@ class SilentDrill:
 
     def __init__(self, seed: int) -> None:
         self.seed, self.name = seed, f"silent drill {seed}"
-        self.diagnoses = tuple(sorted(words["diagnosis"] for words in _WORDS.values()))
+        self.diagnoses = tuple(_DIAGNOSES.values())
 
     @cached_property
     def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -187,13 +187,9 @@ class SilentDrill:
         return gradebook.result(judge(name, self._check, diagnosis, "choose one of drill.diagnoses"))
 
     def _check(self, diagnosis: Any) -> None:
-        by_number = dict(enumerate(self.diagnoses, 1))
-        text = " ".join(str(by_number.get(diagnosis, by_number.get(_number(diagnosis), diagnosis))).split()).rstrip(".")
-        named = [key for key, words in _WORDS.items() if words["diagnosis"].lower() == text.lower()]
-        if not named:
-            raise Wrong(f"that is none of the diagnoses; name one, or its number, 1 to {len(self.diagnoses)}")
-        if named[0] != _key(self.seed):
-            raise Wrong(f"if that were the fault, you would measure this: {_WORDS[named[0]]['sign']}")
+        key = named(diagnosis, _DIAGNOSES)
+        if key != _key(self.seed):
+            raise Wrong(f"if that were the fault, you would measure this: {_WORDS[key]['sign']}")
 
     def fix(self, serve: Any) -> CheckResult:
         """Check a way from a file to pixels that is to replace `served`: it has to read as training does.
@@ -222,12 +218,7 @@ class SilentDrill:
     def __repr__(self) -> str:
         """Return task and diagnoses: the same text on every machine."""
         lines = [f"{self.name}. {self.task}", "", "What is wrong?"]
-        return "\n".join([*lines, *(f"{i:>3}  {text}" for i, text in enumerate(self.diagnoses, 1))])
-
-
-def _number(diagnosis: Any) -> int | None:
-    text = str(diagnosis).strip()
-    return int(text) if text.isdecimal() else None
+        return "\n".join([*lines, *listed(self.diagnoses)])
 
 
 def _order(key: str, labels: np.ndarray, draw: np.random.Generator) -> np.ndarray:

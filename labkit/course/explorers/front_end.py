@@ -19,6 +19,7 @@ from typing import Any
 from labkit.course.explorers.controls import Control
 from labkit.timeline.timeline import Timeline
 from labkit.views.picture import Picture
+from labkit.views.widget import script_of
 
 #: What the elements do, and how they look.
 MODULE, STYLE = (Path(__file__).with_name(f"explorer.{end}") for end in ("js", "css"))
@@ -144,13 +145,11 @@ class Shown:
 
         name = f"labkit-explorer-{uuid.uuid4().hex[:12]}"
         output.register_callback(name, lambda places: JSON(self.reply(self.position(places)).shown()))
-        lines = (line.strip() for line in MODULE.read_text(encoding="utf-8").splitlines())
-        plain = (line.removeprefix("export ") for line in lines if not line.startswith(("export default", "//")))
         spec = json.dumps({"name": name, **self.spec()}, ensure_ascii=False)
         return _PAGE.format(
             style=STYLE.read_text(encoding="utf-8"),
             markup=self.markup(self.reply(self.start).shown(), name),
-            module="\n".join(filter(None, plain)),
+            module=script_of(MODULE),
             name=name,
             spec=spec.replace("</", "<\\/"),
         )

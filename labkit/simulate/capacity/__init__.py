@@ -9,15 +9,13 @@ the imbalance of shards. Nothing is measured, nothing is random: `CapacityPlan.a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from labkit.common.numbers import check_names, one_of
 from labkit.common.table import Table
 from labkit.recording.accelerators import PRESETS as PUBLISHED
 from labkit.simulate.capacity.fleet import FLEETS, Fleet, Simulated, simulate
-from labkit.simulate.capacity.setting import MOST_ACCELERATORS, Setting
-from labkit.views import charts
+from labkit.simulate.capacity.setting import MOST_ACCELERATORS, Answer, Setting, chosen
 from labkit.views.picture import Picture
 
 __all__ = ["FLEETS", "PRESETS", "CapacityPlan", "Fleet", "Resource", "Setting", "Simulated", "plan", "simulate"]
@@ -47,7 +45,7 @@ class Resource(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class CapacityPlan:
+class CapacityPlan(Answer):
     """An epoch on paper: speed, bottleneck, utilisation of each resource, cost of the stall; made by `plan`.
 
     Parameters
@@ -173,7 +171,7 @@ class CapacityPlan:
             shares = [100 / max(1.0, p.resources[i].seconds / p.resources[0].seconds) for p in plans]
             if i == 0 or min(shares) < 99.95:
                 series[resource.name] = shares
-        return self._against(plans, series, "accelerator busy if only this resource limits (%)", "what limits")
+        return self._drawn(plans, series, "accelerator busy if only this resource limits (%)", "what limits")
 
     def stall(self) -> Picture:
         """Draw how many accelerators are bought and how many of them work, against their number: the cost of stall."""
@@ -182,23 +180,12 @@ class CapacityPlan:
             "bought": [float(p.setting.accelerators) for p in plans],
             "at work": [p.setting.accelerators * p.busy for p in plans],
         }
-        return self._against(plans, series, "accelerators", "the cost of the stall")
+        return self._drawn(plans, series, "accelerators", "the cost of the stall")
 
-    def _against(self, plans: list[CapacityPlan], series: dict[str, list[float]], y_label: str, what: str) -> Picture:
-        chart = charts.lines(
-            [p.setting.accelerators for p in plans],
-            series,
-            x_label="accelerators (as many on each host, one storage service)",
-            y_label=y_label,
-            title=f"{self.name}: {what}",
-            note=f"Modelled. {self.headline()}",
-            log_x=True,
-        )
-        return Picture(lambda look: chart.figure(look.name), chart.title, f"{self.headline()} {chart.alt}", str(self))
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """Return what a notebook shows: the picture of `limits`, and the text."""
-        return self.limits()._repr_mimebundle_()
+    def _drawn(self, plans: list[CapacityPlan], series: dict[str, list[float]], y_label: str, what: str) -> Picture:
+        x, note = [p.setting.accelerators for p in plans], f"Modelled. {self.headline()}"
+        x_label = "accelerators (as many on each host, one storage service)"
+        return self.against(x, series, what, x_label=x_label, y_label=y_label, note=note, log_x=True)
 
 
 _MIXED = PUBLISHED["V100 mixed"]
@@ -248,14 +235,7 @@ def plan(preset: str | None = None, **changes: Any) -> CapacityPlan:
     >>> print(plan(accelerators=16, hosts=2, storage_mb_s=300).bottleneck)
     storage bandwidth
     """
-    if preset is not None:
-        one_of("preset", preset, PRESETS)
-    check_names("setting", changes, [f.name for f in fields(Setting)])
-    given, source = PRESETS[preset] if preset else ({}, "numbers stated by the reader")
-    name = preset or "Plan"
-    if preset and changes:
-        name, source = f"{preset}, changed", f"{source}; changed: {', '.join(changes)}"
-    return _solve(Setting(**(given | changes)), name, source)
+    return _solve(*chosen(Setting, "Plan", PRESETS, preset, changes))
 
 
 def _solve(s: Setting, name: str, source: str) -> CapacityPlan:

@@ -11,16 +11,15 @@ import math
 import random
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import check_names, number, one_of, ranged, whole
-from labkit.simulate.capacity.setting import Setting
+from labkit.common.numbers import number, one_of, ranged, whole
+from labkit.simulate.capacity.setting import Answer, Setting, chosen
 from labkit.simulate.clock import MOVE, SLEEP, WAIT, Clock, Process
-from labkit.views import charts
 from labkit.views.picture import Picture
 
 #: The most workers of a fleet.
@@ -272,7 +271,7 @@ class _FleetJob:
 
 
 @dataclass(frozen=True, repr=False)
-class Simulated:
+class Simulated(Answer):
     """An epoch of a `Fleet`: speed, failures, money, energy; made by `simulate`.
 
     Parameters
@@ -485,7 +484,7 @@ class Simulated:
             "accelerators": [100 * one.busy for one in self.sweep],
             "workers": [100 * one.workers_busy for one in self.sweep],
         }
-        return self._against(series, "busy (%)", "who is busy")
+        return self._drawn(series, "busy (%)", "who is busy")
 
     def stall(self) -> Picture:
         """Draw the price of an epoch against the number of workers; its length where there are no prices.
@@ -494,25 +493,14 @@ class Simulated:
         """
         if not self.useful:
             speed = {"speed": [one.images_per_s for one in self.sweep]}
-            return self._against(speed, "images/s between failures", "speed")
+            return self._drawn(speed, "images/s between failures", "speed")
         if self.cost is None:
-            return self._against({"epoch": [one.epoch_s for one in self.sweep]}, "seconds of an epoch", "time")
-        return self._against({"epoch": [one.cost for one in self.sweep]}, "price of an epoch", "money")
+            return self._drawn({"epoch": [one.epoch_s for one in self.sweep]}, "seconds of an epoch", "time")
+        return self._drawn({"epoch": [one.cost for one in self.sweep]}, "price of an epoch", "money")
 
-    def _against(self, series: dict[str, list[float]], y_label: str, what: str) -> Picture:
-        chart = charts.lines(
-            [one.setting.workers for one in self.sweep],
-            series,
-            x_label="workers of the service",
-            y_label=y_label,
-            title=f"{self.name}: {what}",
-            note=f"Simulated. {self.headline()}",
-        )
-        return Picture(lambda look: chart.figure(look.name), chart.title, f"{self.headline()} {chart.alt}", str(self))
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """Return what a notebook shows: the picture of `limits`, and the text."""
-        return self.limits()._repr_mimebundle_()
+    def _drawn(self, series: dict[str, list[float]], y_label: str, what: str) -> Picture:
+        x, note = [one.setting.workers for one in self.sweep], f"Simulated. {self.headline()}"
+        return self.against(x, series, what, x_label="workers of the service", y_label=y_label, note=note)
 
 
 _PRICES = {"price_per_hour": 1.844, "watts": 400.0, "worker_price_per_hour": 0.68, "worker_watts": 120.0}
@@ -561,12 +549,4 @@ def simulate(preset: str | None = None, seed: int = 0, **changes: Any) -> Simula
     >>> simulate(accelerators=64, hosts=8, cpu_ms_per_image=3.2).enough()
     5
     """
-    if preset is not None:
-        one_of("preset", preset, FLEETS)
-    whole("seed", seed, 0)
-    check_names("setting", changes, [f.name for f in fields(Fleet)])
-    given, source = FLEETS[preset] if preset else ({}, "numbers stated by the reader")
-    name = preset or "Fleet"
-    if preset and changes:
-        name, source = f"{preset}, changed", f"{source}; changed: {', '.join(changes)}"
-    return Simulated(Fleet(**(given | changes)), name, source, seed)
+    return Simulated(*chosen(Fleet, "Fleet", FLEETS, preset, changes), whole("seed", seed, 0))

@@ -2,13 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
-from labkit.common.numbers import check_ranges, number, ranged, whole
+from labkit.common.numbers import check_names, check_ranges, number, one_of, ranged, whole
 from labkit.recording.accelerators import modelled, published
+from labkit.views import charts
+from labkit.views.picture import Picture
 
 #: The most accelerators of a plan.
 MOST_ACCELERATORS = 1_000_000
+
+
+class Answer:
+    """What a plan and a simulation show alike; they have a ``name``, a `headline` and pictures."""
+
+    def against(self, x: Sequence[float], series: Mapping[str, list[float]], what: str, **labels: Any) -> Picture:
+        """Draw some series against one number of the setting; `labels` are those of `labkit.charts.lines`."""
+        chart = charts.lines(x, series, title=f"{self.name}: {what}", **labels)
+        return Picture(lambda look: chart.figure(look.name), chart.title, f"{self.headline()} {chart.alt}", str(self))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """Return what a notebook shows: the picture of `limits`, and the text."""
+        return self.limits()._repr_mimebundle_()
+
+
+def chosen(
+    kind: type,
+    name: str,
+    presets: Mapping[str, tuple[dict[str, Any], str]],
+    preset: str | None,
+    changes: Mapping[str, Any],
+) -> tuple[Any, str, str]:
+    """Return a setting of a kind, made of a preset and its changes, with its name, `name` without one, and its source.
+
+    Raises
+    ------
+    ValueError
+        If the preset or a field is unknown, or a value is out of range.
+    """
+    if preset is not None:
+        one_of("preset", preset, presets)
+    check_names("setting", changes, [f.name for f in fields(kind)])
+    given, source = presets[preset] if preset else ({}, "numbers stated by the reader")
+    if preset and changes:
+        preset, source = f"{preset}, changed", f"{source}; changed: {', '.join(changes)}"
+    return kind(**(given | changes)), preset or name, source
 
 
 @dataclass(frozen=True)
