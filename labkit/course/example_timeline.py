@@ -68,9 +68,9 @@ def example(
     plain = draw(trace, title=f"{title} {words}".strip(), steps=trace.run.steps)
     if mark_ms is None:
         return plain
-    said = f"the dashed line, your answer: {_place(mark_ms, trace.span_ns / 1e6)}"
+    text = f"the dashed line, your answer: {_place(mark_ms, trace.span_ns / 1e6)}"
     make = functools.partial(_marked, plain, mark_ms)
-    return Picture(make, plain.title, f"{plain.alt} {said[0].upper()}{said[1:]}.", f"{said}\n{plain.text}")
+    return Picture(make, plain.title, f"{plain.alt} {text[0].upper()}{text[1:]}.", f"{text}\n{plain.text}")
 
 
 def marks(

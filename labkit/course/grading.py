@@ -219,10 +219,10 @@ def judge(name: str, test: Check, answer: Any, untried: str = _UNTRIED) -> Check
 
 def raised(error: BaseException) -> str:
     """Return a sentence about an error that an answer raised."""
-    said = _one_line(error)
-    if isinstance(error, NotImplementedError) and "to a numpy array" in said:
+    text = _one_line(error)
+    if isinstance(error, NotImplementedError) and "to a numpy array" in text:
         return "in a graph use functions of tf, not of NumPy"
-    return f"your answer raised {type(error).__name__}" + (f": {said}" if said else "")
+    return f"your answer raised {type(error).__name__}" + (f": {text}" if text else "")
 
 
 def _absent(number: Any) -> CheckResult | None:

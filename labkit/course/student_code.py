@@ -129,13 +129,13 @@ def unwrapped(made: Any) -> Any:
     return np.asarray(made).item() if getattr(made, "shape", None) == () else made
 
 
-def whole_numbers(made: Any, said: str, nested: str) -> list[int]:
+def whole_numbers(made: Any, text: str, nested: str) -> list[int]:
     """Return the whole numbers that the student's function made, in a list or in anything that can be walked through.
 
     Parameters
     ----------
     made : object
-    said : str
+    text : str
         Written in front of a hint: for which input.
     nested : str
         The hint for lists in the places of numbers.
@@ -146,15 +146,15 @@ def whole_numbers(made: Any, said: str, nested: str) -> list[int]:
         If there is anything else in it.
     """
     if not isinstance(unwrapped(made), Iterable) or isinstance(made, (str, bytes, dict)):
-        raise Wrong(f"{said}: return the list of the numbers, not {type(made).__name__}")
+        raise Wrong(f"{text}: return the list of the numbers, not {type(made).__name__}")
     found = [unwrapped(one) for one in itertools.islice(made, _MOST_NUMBERS + 1)]
     if len(found) > _MOST_NUMBERS:
-        raise Wrong(f"{said}: you return more than {_MOST_NUMBERS:,} numbers: does your list have an end?")
+        raise Wrong(f"{text}: you return more than {_MOST_NUMBERS:,} numbers: does your list have an end?")
     if any(isinstance(one, Iterable) and not isinstance(one, (str, bytes)) for one in found):
-        raise Wrong(f"{said}: {nested}")
+        raise Wrong(f"{text}: {nested}")
     for one in found:
         if not isinstance(one, numbers.Real) or not float(one).is_integer():
-            raise Wrong(f"{said}: return whole numbers, not {one!r:.40}")
+            raise Wrong(f"{text}: return whole numbers, not {one!r:.40}")
     return [int(one) for one in found]
 
 
@@ -216,16 +216,16 @@ def _compare(
 ) -> None:
     if _near(got, expected):
         return
-    said = f"{_given(arguments)}you return {got:g}{unit}"
+    text = f"{_given(arguments)}you return {got:g}{unit}"
     for idea, hint in hints.items():
         # Another idea may give the same number once; who has this one has numbers of known ideas in every case.
         if _near(got, idea) and follows():
-            raise Wrong(f"{said}: {hint}")
+            raise Wrong(f"{text}: {hint}")
     # A wrong number may be near the right one once; who rounds does so in every case.
     if f"{got:g}" == f"{expected:g}" or (got not in (0, 1) and _rounded(got, expected) and rounds()):
-        said = f"{_given(arguments)}you return {got:.10g}{unit}, expected {expected:.10g}{unit}: do not round"
-        raise Wrong(said)
-    raise Wrong(f"{said}, expected {expected:g}{unit}")
+        text = f"{_given(arguments)}you return {got:.10g}{unit}, expected {expected:.10g}{unit}: do not round"
+        raise Wrong(text)
+    raise Wrong(f"{text}, expected {expected:g}{unit}")
 
 
 def _near(got: float, expected: float) -> bool:

@@ -1,4 +1,4 @@
-"""Dispatcher and workers of tf.data service as child processes, supervised: they come back, or it is said who died."""
+"""Dispatcher and workers of tf.data service as child processes, supervised: each comes back, or an error names it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from labkit.common.processes import NOTICED_S, apart
 from labkit.pipelines.structure import check_dataset, nodes
 from labkit.service import refusal, wire
 from labkit.service.elements import ClusterError, Elements, why
-from labkit.service.nursery import Born, Nursery
+from labkit.service.nursery import Forked, Nursery
 from labkit.service.watched import Served
 
 #: How often the supervisor looks, in seconds, and how often a worker tells the dispatcher that it lives, in ms.
@@ -34,7 +34,7 @@ DEATHS, YOUNG_S = 5, 1.0
 START_S, ANSWER_S = 120.0, 60.0
 
 #: Longest time that a dispatcher may take until it listens to a request, in seconds.
-HEARD_S = 15.0
+SILENT_S = 15.0
 
 #: What is said of a cluster that is over.
 CLOSED = "this cluster is closed; begin another one with labkit.cluster()"
@@ -266,7 +266,7 @@ class Cluster:
             check_dataset(dataset)
             if any(node.dataset in self._served for node in nodes(dataset)):
                 raise ValueError("this dataset is distributed already; allowed: once, behind all that workers shall do")
-            self._check_hears()  # whoever tells a dispatcher of a dataset waits for one without end
+            self._check_hears()  # to hand a dataset to a dispatcher that does not answer takes for ever
             try:
                 served = apply(dataset)
             except tf.errors.OpError as error:
@@ -344,11 +344,11 @@ class Cluster:
 
     def _check_hears(self) -> None:
         """See that the dispatcher answers; one that is started anew does so soon."""
-        end = time.monotonic() + HEARD_S
+        end = time.monotonic() + SILENT_S
         while self._check_open() or not wire.answers(self.dispatcher.address):
             if time.monotonic() > end:
                 raise ClusterError(
-                    f"{self.dispatcher.name} ({self.dispatcher.address}) has not answered for {HEARD_S:g} s: it is "
+                    f"{self.dispatcher.name} ({self.dispatcher.address}) has not answered for {SILENT_S:g} s: it is "
                     "stopped, or no dispatcher of tf.data"
                 )
             time.sleep(LOOK_S)
@@ -362,7 +362,7 @@ class Cluster:
     def _look(self) -> None:
         """End every wait that would have no end."""
         for consumer in list(self._consumers):
-            if (why := consumer.hopeless(self.servers, self.deaths)) is not None:
+            if (why := consumer.why_lost(self.servers, self.deaths)) is not None:
                 consumer.end(why)
 
 
@@ -389,7 +389,7 @@ class _OwnCluster(Cluster):
         first, *others = wire.free_ports(1 + workers)
         self._port = port = port or first
         self._shares = [f"localhost:{one}" for one in others]
-        dispatcher = ClusterServer("dispatcher", f"localhost:{port}", lambda: self._bear_dispatcher(port))
+        dispatcher = ClusterServer("dispatcher", f"localhost:{port}", lambda: self._fork_dispatcher(port))
         super().__init__(dispatcher, [self._worker(i, one) for i, one in enumerate(others)], restart)
         self._born, self._failed = threading.Event(), None
         self._hands = threading.RLock()
@@ -454,17 +454,17 @@ class _OwnCluster(Cluster):
     # -- starting --------------------------------------------------------------------------
 
     def _worker(self, number: int, port: int) -> ClusterServer:
-        return ClusterServer(f"worker {number}", f"localhost:{port}", lambda: self._bear_worker(port))
+        return ClusterServer(f"worker {number}", f"localhost:{port}", lambda: self._fork_worker(port))
 
-    def _bear_dispatcher(self, port: int) -> Born:
+    def _fork_dispatcher(self, port: int) -> Forked:
         self._refuses = False
         refusal.leave(port)
         settings = {"work_dir": str(self._journal), "fault_tolerant_mode": True, "worker_addresses": [*self._shares]}
-        return self._nursery.bear("dispatcher", {"port": port, **settings})
+        return self._nursery.fork("dispatcher", {"port": port, **settings})
 
-    def _bear_worker(self, port: int) -> Born:
+    def _fork_worker(self, port: int) -> Forked:
         addresses = {"worker_address": f"localhost:{port}", "dispatcher_address": self.dispatcher.address}
-        return self._nursery.bear("worker", {"port": port, "heartbeat_interval_ms": HEARTBEAT_MS, **addresses})
+        return self._nursery.fork("worker", {"port": port, "heartbeat_interval_ms": HEARTBEAT_MS, **addresses})
 
     # -- the thread that looks after all -----------------------------------------------------
 
@@ -477,8 +477,8 @@ class _OwnCluster(Cluster):
         except OSError as error:
             self._failed = ClusterError(f"the cluster cannot start: {error.strerror or error}")
         except ClusterError as error:
-            said = self._nursery.last_words()
-            self._failed = ClusterError(f"{error}; it said: {said}") if "died" in str(error) else error
+            words = self._nursery.last_words()
+            self._failed = ClusterError(f"{error}; it said: {words}") if "died" in str(error) else error
         finally:
             self._born.set()
         if self._failed is None:

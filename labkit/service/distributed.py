@@ -22,7 +22,7 @@ from labkit.common.processes import result_of
 from labkit.service import wire
 from labkit.service.cluster import Death
 from labkit.service.elements import ClusterError
-from labkit.service.nursery import Born, Nursery, kill_group
+from labkit.service.nursery import Forked, Nursery, kill_group
 from labkit.service.program import Outcome, needs, pack
 from labkit.timeline.trace import Thread, Trace
 
@@ -247,13 +247,13 @@ class Processes:
         """
         self._warned = []
         addresses = [f"localhost:{port}" for port in wire.free_ports(count)]
-        born: dict[int, Born] = {}
+        born: dict[int, Forked] = {}
         logs: dict[int, list[IO[bytes]]] = {}
         outcomes: dict[int, Outcome] = {}
         died: list[Death] = []
         try:
             for index in range(count):
-                born[index] = self._nursery.bear("program", job | {"addresses": addresses, "number": index})
+                born[index] = self._nursery.fork("program", job | {"addresses": addresses, "number": index})
             for index, one in born.items():
                 with contextlib.suppress(EOFError, OSError, RuntimeError):  # it has died already
                     for _ in range(2):

@@ -91,7 +91,7 @@ class Elements:
         self._cluster.count()
         self._iterator = None
 
-    def hopeless(self, servers: Sequence[Any], deaths: Sequence[Any]) -> str | None:
+    def why_lost(self, servers: Sequence[Any], deaths: Sequence[Any]) -> str | None:
         """Return why no element will come, or None while one may.
 
         Parameters

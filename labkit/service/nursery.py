@@ -32,7 +32,7 @@ _TELLING = (
 UNKNOWN_END = "its parent was killed, too"
 
 
-class Born(NamedTuple):
+class Forked(NamedTuple):
     """A child: its process number, and the connection on which it takes commands; end of file is its end."""
 
     pid: int
@@ -47,14 +47,14 @@ class Nursery:
     Parameters
     ----------
     folder : path, optional
-        Made by the nursery, and removed by it where its parent can no more: whoever dies, none is left.
+        Made by the nursery, and removed by it when its parent has ended, in whatever way.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._log = tempfile.TemporaryFile()
         self.process, self._connection = processes.linked("labkit.service.nursery", str(folder or ""), log=self._log)
 
-    def bear(self, role: str, settings: dict[str, Any]) -> Born:
+    def fork(self, role: str, settings: dict[str, Any]) -> Forked:
         """Fork a child: a ``program``, see `labkit.service.program.run`, or a server, see `labkit.service.server`.
 
         Raises
@@ -69,7 +69,7 @@ class Nursery:
             raise OSError(f"the process that starts servers is gone; it said: {self.last_words()}") from None
         if isinstance(pid, OSError):
             raise pid
-        return Born(pid, Connection(reduction.recv_handle(self._connection)))
+        return Forked(pid, Connection(reduction.recv_handle(self._connection)))
 
     def how_it_ended(self, pid: int) -> str:
         """Return how a child ended, in words; it must have ended, or be about to."""

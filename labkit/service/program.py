@@ -1,4 +1,4 @@
-"""What a child of the nursery is that trains: it runs a program of the reader's, and says what came of it."""
+"""What a child of the nursery is that trains: it runs a program of the reader's, and reports how that ended."""
 
 from __future__ import annotations
 

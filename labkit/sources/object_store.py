@@ -221,8 +221,8 @@ class Reader:
                         raise ObjectError(f"object {name} is stored in the encoding {encoding}; store it as it is")
                     return data
                 if status in _BUSY:
-                    said = head.get("Retry-After", "")
-                    wait_s = min(float(said), self.timeout_s) if said.isdecimal() else 0.0
+                    pause = head.get("Retry-After", "")
+                    wait_s = min(float(pause), self.timeout_s) if pause.isdecimal() else 0.0
                     problem = f"was refused, the server is busy ({status}); read with fewer connections, or later"
                 elif status in _FAILED:
                     problem = f"did not come, the server failed ({status}); see whether it works, or read it later"

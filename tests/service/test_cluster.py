@@ -207,7 +207,7 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
 @pytest.mark.parametrize("who", ["worker 1", "dispatcher", "at the start"])
 def test_who_is_stopped_is_named(c, who, monkeypatch):
     monkeypatch.setattr(elements_module, "ANSWER_S", 3.0)
-    monkeypatch.setattr(cluster_module, "HEARD_S", 1.0)
+    monkeypatch.setattr(cluster_module, "SILENT_S", 1.0)
     server = c.workers[1] if who == "worker 1" else c.dispatcher
     dataset = numbers(400, 4).apply(c.distribute("dynamic"))
     elements = c.elements(dataset, silence_s=0.3)
@@ -468,16 +468,16 @@ def test_a_folder_that_may_not_be_entered_is_named(monkeypatch, tmp_path):
 
 @pytest.mark.long
 def test_a_worker_that_cannot_be_added_leaves_no_share_behind(monkeypatch):
-    bear, born = Nursery.bear, []
+    fork, born = Nursery.fork, []
 
     def no_worker(nursery, role, settings):
         if role == "worker":
             raise OSError(11, "Resource temporarily unavailable")
         born.append(settings["worker_addresses"])
-        return bear(nursery, role, settings)
+        return fork(nursery, role, settings)
 
     with labkit.cluster(workers=1) as cluster:
-        monkeypatch.setattr(Nursery, "bear", no_worker)
+        monkeypatch.setattr(Nursery, "fork", no_worker)
         with pytest.raises(ClusterError, match=r"worker 1 cannot start at .*: Resource temporarily unavailable"):
             cluster.add()
         monkeypatch.undo()

@@ -58,9 +58,9 @@ def really_naive(function: Any) -> None:
     if bare(made) is not given:
         raise Wrong("the options are right, but there is more than options in it: with_options() alone is naive")
     group = "experimental_optimization."
-    for name, said in changed(made).items():
-        if name.startswith(group) and said != "False":
-            raise Wrong(f"options.{name} is {said}: that switches one of the rewrites on again")
+    for name, value in changed(made).items():
+        if name.startswith(group) and value != "False":
+            raise Wrong(f"options.{name} is {value}: that switches one of the rewrites on again")
     off = {name.replace(".", "__"): "False" for name in changed(made) if name.startswith(group)}
     same_options(made, given, autotune__enabled="False", **off)
 
@@ -108,15 +108,15 @@ def honest_verdict(function: Any) -> None:
             continue
         against = [(a - b) * (1 if got == "faster" else -1) <= 0 for b, a in zip(before, after, strict=True)]
         if expected == "no difference" and sum(against) == 1:
-            said = f"before {before}, after {after}: round {against.index(True) + 1} is not {got}"
-            raise Wrong(f"{said}; every round must point the same way, whatever the mean or most of them say")
+            text = f"before {before}, after {after}: round {against.index(True) + 1} is not {got}"
+            raise Wrong(f"{text}; every round must point the same way, whatever the mean or most of them say")
         if expected == "no difference":
             raise Wrong("one round says faster and the next says slower: that is noise, not a verdict")
         least = min(abs(a - b) / b for b, a in zip(before, after, strict=True))
         if got == "no difference" and least < 0.05:
             little = f"{least:.0%}" if least >= 0.005 else f"{100 * least:.2f}%"
-            said = f"every round got {expected}, if only by {little}".replace("%", " %")
-            raise Wrong(f"{said}: the task asks for every round, not for how much")
+            text = f"every round got {expected}, if only by {little}".replace("%", " %")
+            raise Wrong(f"{text}: the task asks for every round, not for how much")
         if got == "no difference":
             raise Wrong(
                 "every round of the pair points the same way: compare round by round, not the best with the worst"

@@ -99,13 +99,13 @@ def _parsed(made: Any, image: bytes, label: int) -> None:
     if got[1].dtype.kind not in "iu":
         kind = "text" if got[1].dtype.kind in "OSU" else got[1].dtype
         raise Wrong(f"the class must stay a whole number (int64), yours is {kind}")
-    said = f"for the photo {image!r:.40} of class {label} you return {got[0].item()!r:.40} and {got[1]}"
+    text = f"for the photo {image!r:.40} of class {label} you return {got[0].item()!r:.40} and {got[1]}"
     if bytes(got[0].item()) == image.strip() != image and int(got[1]) == label:
-        raise Wrong(f"{said}: blanks, line ends and zeros belong to the bytes of an image, do not strip them")
+        raise Wrong(f"{text}: blanks, line ends and zeros belong to the bytes of an image, do not strip them")
     if bytes(got[0].item()) == image and not np.iinfo(got[1].dtype).min <= label <= np.iinfo(got[1].dtype).max:
-        raise Wrong(f"{said}: {got[1].dtype} does not hold every class")
+        raise Wrong(f"{text}: {got[1].dtype} does not hold every class")
     if (bytes(got[0].item()), int(got[1])) != (image, label):
-        raise Wrong(said)
+        raise Wrong(text)
 
 
 @shows("07.2")
@@ -144,11 +144,11 @@ def hole(function: Any) -> None:
         if np.allclose(got, want):
             continue
         of = "" if height == width else f" of {height} x {width} pixels"
-        black, said = (got == 0).all(-1), f"for ({top}, {left}, {size}){of} "
+        black, text = (got == 0).all(-1), f"for ({top}, {left}, {size}){of} "
         if not black.any():
-            raise Wrong(f"{said}no pixel is black: black is 0 in all three colours")
+            raise Wrong(f"{text}no pixel is black: black is 0 in all three colours")
         if np.array_equal(black, (want == 0).all(-1)):
-            raise Wrong(f"{said}the square is right, but other pixels changed, too")
+            raise Wrong(f"{text}the square is right, but other pixels changed, too")
         rows, columns = (np.flatnonzero(black.any(axis)) for axis in (1, 0))
         mine = f"{black.sum()} pixels from [{rows[0]}, {columns[0]}] to [{rows[-1]}, {columns[-1]}] are black"
         # A full stripe was cut with an open range; of an inverse square more than half of the pixels are black.
@@ -157,7 +157,7 @@ def hole(function: Any) -> None:
         if height != width and black.sum() == size * size:
             whole = ": height and width may be exchanged somewhere"
         end = f"[{top + size - 1}, {left + size - 1}]"
-        raise Wrong(f"{said}{mine}, expected the {size * size} from [{top}, {left}] to {end}{whole}")
+        raise Wrong(f"{text}{mine}, expected the {size * size} from [{top}, {left}] to {end}{whole}")
 
 
 @shows("07.3")

@@ -125,14 +125,14 @@ def resize_kernel(source: Any) -> None:
         want = twins.resize_bilinear(plane, *after)
         if _off(got, want) < 1e-2:
             continue
-        said = f"{before[0]}x{before[1]} to {after[0]}x{after[1]}: "
+        text = f"{before[0]}x{before[1]} to {after[0]}x{after[1]}: "
         for hint, idea in _resized(plane, *after).items():
             if _off(got, idea) < 1e-2:
-                raise Wrong(said + hint)
+                raise Wrong(text + hint)
         if (got == -777).any():
-            raise Wrong(f"{said}{int((got == -777).sum())} of {got.size} pixels of out were never written")
+            raise Wrong(f"{text}{int((got == -777).sum())} of {got.size} pixels of out were never written")
         y, x = np.unravel_index(np.argmax(np.nan_to_num(np.abs(got - want), nan=math.inf)), after)
-        raise Wrong(f"{said}pixel ({y}, {x}) is {got[y, x]:.2f}, expected {want[y, x]:.2f}")
+        raise Wrong(f"{text}pixel ({y}, {x}) is {got[y, x]:.2f}, expected {want[y, x]:.2f}")
 
 
 def _equal(share: np.ndarray) -> np.ndarray:

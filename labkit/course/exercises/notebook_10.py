@@ -38,8 +38,8 @@ def named(function: Any) -> None:
 @shows("10.1")
 def timeline_of_the_named(function: Any) -> Any:
     """Draw the timeline of drill 16 under the name that the student gives it."""
-    said = call(function, SLOW)
-    return static.draw(_drill(SLOW).timeline, title=f"drill {SLOW}, you say: {said!s:.120}")
+    named = call(function, SLOW)
+    return static.draw(_drill(SLOW).timeline, title=f"drill {SLOW}, you say: {named!s:.120}")
 
 
 def _fix(number: str, seed: int) -> None:

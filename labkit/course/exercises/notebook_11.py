@@ -108,17 +108,17 @@ def _paired(function: Any, right: np.ndarray, other: np.ndarray) -> None:
             one, two, rel_tol=0.5 / (count - 1) + 1e-6, abs_tol=1e-9
         )  # a sample's deviation is right, too
 
-    said = f"for {count} photos you return {points:g} and {half:g}"
+    text = f"for {count} photos you return {points:g} and {half:g}"
     if near(points, -expected) and not near(points, expected):
-        raise Wrong(f"{said}: the sign: a positive number says that `other` is worse")
+        raise Wrong(f"{text}: the sign: a positive number says that `other` is worse")
     if near(points, expected / 100) and expected:
-        raise Wrong(f"{said}: percentage points are 100 times a share")
+        raise Wrong(f"{text}: percentage points are 100 times a share")
     if near(points, wide) and near(half, expected) and not near(points, expected):
-        raise Wrong(f"{said}: the two numbers have changed places")
+        raise Wrong(f"{text}: the two numbers have changed places")
     if near(points, count * expected / 100) and not near(points, expected):
-        raise Wrong(f"{said}: that is a number of photos; percentage points are 100 times a share of all")
+        raise Wrong(f"{text}: that is a number of photos; percentage points are 100 times a share of all")
     if not near(points, expected):
-        raise Wrong(f"{said}; expected {expected:g} points")
+        raise Wrong(f"{text}; expected {expected:g} points")
     for idea, hint in (
         (wide / 100, "the half width is in percentage points, too"),
         (alone, "that is the interval of two independent groups of photos; here they are pairs of the same photos"),
@@ -133,9 +133,9 @@ def _paired(function: Any, right: np.ndarray, other: np.ndarray) -> None:
         (wide / math.sqrt(count), "divide by the root of the number, not by the number"),
     ):
         if near(half, idea) and not near(half, wide):
-            raise Wrong(f"{said}: {hint}")
+            raise Wrong(f"{text}: {hint}")
     if not near(half, wide):
-        raise Wrong(f"{said}; expected a half width of {wide:g}")
+        raise Wrong(f"{text}; expected a half width of {wide:g}")
 
 
 @exercise("11.4")

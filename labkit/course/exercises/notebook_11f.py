@@ -48,18 +48,18 @@ def balanced_weights(function: Any) -> None:
         array = np.array(labels)
         counts = np.bincount(array, minlength=classes)
         made = np.asarray(call(function, array.copy(), classes))
-        said = f"for the labels {labels} you return {made.tolist()!r:.80}"
+        text = f"for the labels {labels} you return {made.tolist()!r:.80}"
         if made.shape == (classes,) and made.shape != array.shape:
-            raise Wrong(f"{said}: that is one weight for each class; each photo needs one")
+            raise Wrong(f"{text}: that is one weight for each class; each photo needs one")
         if made.shape != array.shape or made.dtype.kind not in "iuf":
-            raise Wrong(f"{said}; expected {len(labels)} numbers")
+            raise Wrong(f"{text}; expected {len(labels)} numbers")
         right = len(array) / (classes * counts[array])
         if np.allclose(made, right, atol=1e-5):
             continue
         sums = np.bincount(array, made, minlength=classes)
         if np.allclose(sums, sums[0], rtol=1e-5) and sums[0] > 0:
-            raise Wrong(f"{said}: the sums of the classes are equal, but the mean is {made.mean():.3g}, and not 1")
+            raise Wrong(f"{text}: the sums of the classes are equal, but the mean is {made.mean():.3g}, and not 1")
         if np.allclose(made * counts[array].mean(), counts[array], rtol=1e-4) or np.allclose(made, counts[array]):
-            raise Wrong(f"{said}: a class of many photos has the larger weights; it needs the smaller ones")
+            raise Wrong(f"{text}: a class of many photos has the larger weights; it needs the smaller ones")
         rounded = ": the weights are rounded" if np.allclose(made, np.round(made)) else ""
-        raise Wrong(f"{said}{rounded}; the sums of the classes are {np.round(sums, 3).tolist()}, and should be equal")
+        raise Wrong(f"{text}{rounded}; the sums of the classes are {np.round(sums, 3).tolist()}, and should be equal")

@@ -71,16 +71,16 @@ def lost_and_doubled(function: Any) -> None:
         made = made.numpy() if tf.is_tensor(made) else made
         if not isinstance(made, (tuple, list, np.ndarray)) or len(made) != 2:
             raise Wrong("return two numbers: how many are lost, and how many came again")
-        said = f"for {numbers} out of {count} numbers"
-        got = tuple(whole_numbers(made, said, "return how many, not which"))
+        text = f"for {numbers} out of {count} numbers"
+        got = tuple(whole_numbers(made, text, "return how many, not which"))
         if got == (lost, doubled):
             continue
         if got == (doubled, lost):
-            raise Wrong(f"{said}: the two numbers have changed places")
+            raise Wrong(f"{text}: the two numbers have changed places")
         if got[0] == count - len(numbers) != lost:
-            raise Wrong(f"{said}: {lost} are lost. Those that came again hide those that never came: count each once")
+            raise Wrong(f"{text}: {lost} are lost. Those that came again hide those that never came: count each once")
         if got == (lost, sum(n for n in seen.values() if n > 1)) != (lost, doubled):
-            raise Wrong(f"{said}: the first time a number comes, it does not come again: {doubled} came again")
+            raise Wrong(f"{text}: the first time a number comes, it does not come again: {doubled} came again")
         if got == (lost, sum(n > 1 for n in seen.values())):
-            raise Wrong(f"{said}: a number that came three times came again twice")
-        raise Wrong(f"{said}: expected {lost} lost and {doubled} doubled, got {got[0]} and {got[1]}")
+            raise Wrong(f"{text}: a number that came three times came again twice")
+        raise Wrong(f"{text}: expected {lost} lost and {doubled} doubled, got {got[0]} and {got[1]}")

@@ -17,21 +17,21 @@ def my_part(function: Any) -> None:
         part = size // count
         for process in range(count):
             made = call(function, list(batch), process, count)
-            said, right = f"process {process} of {count}, batch {batch}", batch[process * part : (process + 1) * part]
-            got = whole_numbers(made, said, "return the numbers of this one process, not the parts of all")
+            text, right = f"process {process} of {count}, batch {batch}", batch[process * part : (process + 1) * part]
+            got = whole_numbers(made, text, "return the numbers of this one process, not the parts of all")
             if got == right:
                 continue
             if got == list(range(process * part, (process + 1) * part)):
-                raise Wrong(f"{said}: these are the places in the batch; the task asks for the numbers there")
+                raise Wrong(f"{text}: these are the places in the batch; the task asks for the numbers there")
             if len(got) == len(batch) and count > 1:
-                raise Wrong(f"{said}: this is the whole batch, as with OFF")
+                raise Wrong(f"{text}: this is the whole batch, as with OFF")
             if got == batch[process::count]:
-                raise Wrong(f"{said}: the numbers of a part are neighbours; you took every {count}th")
+                raise Wrong(f"{text}: the numbers of a part are neighbours; you took every {count}th")
             if len(got) != part:
-                raise Wrong(f"{said}: a part has {part} numbers, you return {len(got)}")
+                raise Wrong(f"{text}: a part has {part} numbers, you return {len(got)}")
             if got == batch[(count - 1 - process) * part :][:part]:
-                raise Wrong(f"{said}: process 0 has the first part")
-            raise Wrong(f"{said}: expected {right}, got {got}")
+                raise Wrong(f"{text}: process 0 has the first part")
+            raise Wrong(f"{text}: expected {right}, got {got}")
 
 
 @numeric(

@@ -148,10 +148,10 @@ def grade(function: Callable[[], Any], task: Task) -> Benchmark | None:
         return None
     measured = benchmark.run(task.slow, task.good, function, task.train_ms, benchmark.threshold(expected))
     if measured.verdict == benchmark.FAILED:
-        said = task.hints.get("measured", "something in it takes time that the stages do not: look into your functions")
+        text = task.hints.get("measured", "something in it takes time that the stages do not: look into your functions")
         raise Wrong(
             f"measured in turn, your pipeline is {measured.gain:.1f} times as fast as the slow one; "
-            f"{measured.control:.1f} is possible here: {said}"
+            f"{measured.control:.1f} is possible here: {text}"
         )
     if measured.verdict == benchmark.UNCLEAR:
         raise Unclear("this machine is too busy to tell fast from slow: close other programs, then run again")

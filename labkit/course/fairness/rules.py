@@ -104,8 +104,8 @@ def called(chain: Chain, task: Any) -> None:
     names = {name for step in chain.every for name in called_in(step)}
     for stage in task.stages:
         if stage.name not in names:
-            said = f"{stage.name} is never called in a function of the pipeline: map it"
-            raise Wrong(task.hints.get(stage.name, said))
+            text = f"{stage.name} is never called in a function of the pipeline: map it"
+            raise Wrong(task.hints.get(stage.name, text))
 
 
 def bounded(chain: Chain, task: Any) -> None:

@@ -73,7 +73,7 @@ def pull_with_timeout(dataset: Any, limit_s: float | None = None, total_s: float
     except queue.Empty:
         seen = f"after {len(found)} elements no other comes" if found else "no element comes"
         late = f" within {total_s:g} s" if math.isfinite(total_s) else ""
-        said = "look for a loop that never ends, or a filter that lets nothing through"
-        raise Wrong(f"{seen} out of your dataset{late}: {said}") from None
+        text = "look for a loop that never ends, or a filter that lets nothing through"
+        raise Wrong(f"{seen} out of your dataset{late}: {text}") from None
     finally:
         manager.start_cancel()

@@ -263,8 +263,8 @@ def _predictions(group: Class) -> Table:
     rows = []
     for name, ratios in group.ratios().items():
         seen = [by_name[name] for by_name in map(_seen, group.results) if name in by_name]
-        said, came = [p["value"] for p in seen], [p["measured"][0] for p in seen]
-        rows.append((name, str(len(seen)), seen[0]["unit"], *map(_spread, (said, came, ratios))))
+        guessed, came = [p["value"] for p in seen], [p["measured"][0] for p in seen]
+        rows.append((name, str(len(seen)), seen[0]["unit"], *map(_spread, (guessed, came, ratios))))
     return Table(("", "students", "unit", "predicted", "measured", "predicted / measured"), rows)
 
 

@@ -80,8 +80,8 @@ def commit(name: str, value: float | EllipsisType, unit: str = "times") -> Commi
         return made  # what was measured in an earlier session stays in the summary until it is measured anew
     note = ""
     if earlier is not None and earlier.measured is not None:
-        said = earlier.figures[0].words(earlier.unit) if earlier.figures[0] else "left open"
-        note = f"In an earlier session it was {said}, and you saw {earlier.measured.words(earlier.unit)} measured."
+        guess = earlier.figures[0].words(earlier.unit) if earlier.figures[0] else "left open"
+        note = f"In an earlier session it was {guess}, and you saw {earlier.measured.words(earlier.unit)} measured."
     return replace(made, note=f"{note} {_write(made)}".strip())
 
 
